@@ -1,0 +1,73 @@
+//! Children that hold integers of whatever width: offsets, codes, lengths, indices.
+
+use arrow::array::{Array as _, ArrowPrimitiveType, AsArray as _, PrimitiveArray};
+use arrow::datatypes::ArrowNativeType as _;
+
+use super::{ArrayRef, EncodedArray as _};
+use crate::dtype::arrow::data_type;
+use crate::{Error, Result, match_integer};
+
+/// Decodes a child whose dtype is primitive `T`.
+pub(crate) fn primitive_of<T: ArrowPrimitiveType>(child: &ArrayRef) -> Result<PrimitiveArray<T>> {
+    let decoded = child.decode(&T::DATA_TYPE)?;
+    decoded
+        .as_primitive_opt::<T>()
+        .cloned()
+        .ok_or_else(|| Error::corrupt(format!("expected {} values, found {}", T::DATA_TYPE, child.dtype())))
+}
+
+/// Decodes integers of any width into `usize`; negative ones are corrupt. Null rows give 0.
+pub(crate) fn decode_usizes(child: &ArrayRef, what: &str) -> Result<Vec<usize>> {
+    decode_integers(child, what, |value| {
+        usize::try_from(value).map_err(|_| Error::corrupt(format!("{what} {value} is out of range")))
+    })
+}
+
+/// Decodes integers of any width, each through `convert`. Null rows are converted from 0.
+pub(crate) fn decode_integers<R>(
+    child: &ArrayRef,
+    what: &str,
+    convert: impl Fn(i128) -> Result<R>,
+) -> Result<Vec<R>> {
+    let ptype = child.dtype().ptype()?;
+    let decoded = child.decode(&data_type(child.dtype())?)?;
+    let nulls = decoded.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+    match_integer!(ptype, |T| {
+        let values = decoded.as_primitive::<T>().values();
+        match nulls {
+            None => values.iter().map(|value| convert(i128::from(*value))).collect(),
+            Some(nulls) => values
+                .iter()
+                .zip(nulls.iter())
+                .map(|(value, valid)| convert(if valid { i128::from(*value) } else { 0 }))
+                .collect(),
+        }
+    }, else Err(Error::corrupt(format!("{what} are {ptype}, not integers"))))
+}
+
+/// Decodes offsets: never falling, none beyond `end`. Has one more entry than there are rows.
+pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result<Vec<usize>> {
+    let ptype = child.dtype().ptype()?;
+    let decoded = child.decode(&data_type(child.dtype())?)?;
+    if decoded.null_count() > 0 {
+        return Err(Error::corrupt(format!("{what} have nulls")));
+    }
+    let offsets: Vec<usize> = match_integer!(ptype, |T| {
+        let values = decoded.as_primitive::<T>().values();
+        // A negative value turns into a huge one, which the check of the last one refuses.
+        values.iter().map(|value| value.to_usize().unwrap_or(usize::MAX)).collect()
+    }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
+    if offsets.windows(2).any(|pair| pair[0] > pair[1]) {
+        return Err(Error::corrupt(format!("{what} fall")));
+    }
+    match offsets.last() {
+        Some(last) if *last > end => Err(Error::corrupt(format!("{what} end at {last}, beyond {end}"))),
+        _ => Ok(offsets),
+    }
+}
+
+/// The one integer in row `at` of a child, decoding only that row.
+pub(crate) fn integer_at(child: &ArrayRef, at: usize, what: &str) -> Result<usize> {
+    let row = child.slice(at..at + 1)?;
+    decode_usizes(&row, what)?.first().copied().ok_or_else(|| Error::corrupt(format!("{what} are missing")))
+}

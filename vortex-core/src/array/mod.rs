@@ -1,0 +1,136 @@
+//! One column chunk in memory, encoded or not.
+//!
+//! An [`EncodedArray`] is a checked node of an array tree: it knows its type and length, shares
+//! its bytes with the segment it came from, and answers what it can without decoding. Decoding
+//! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
+
+mod decoded;
+mod integers;
+mod node;
+pub(crate) mod validity;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, BooleanArray, UInt64Array};
+use arrow::datatypes::DataType;
+
+pub use arrow::array::ArrayRef as ArrowRef;
+pub use decoded::{Decoded, present};
+pub(crate) use integers::{decode_integers, decode_offsets, decode_usizes, integer_at, primitive_of};
+#[cfg(test)]
+pub(crate) use node::build;
+pub use node::{ArrayParts, Node};
+pub use validity::Validity;
+
+use crate::Result;
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::expr::Predicate;
+use crate::mask::Mask;
+
+/// A shared [`EncodedArray`].
+pub type ArrayRef = Arc<dyn EncodedArray>;
+
+/// One column chunk, encoded or not.
+///
+/// Implementations are made by [`Encoding::load`](crate::encodings::Encoding::load), which
+/// checks counts and lengths; what only the values can tell (rising offsets, codes in range) is
+/// checked while decoding. Whatever the bytes are, methods end in `Ok` or `Err`, never in a
+/// panic, and what they return is valid Arrow.
+///
+/// `slice`, `filter`, `take` and `matches` must return exactly what the same operation on the
+/// decoded array returns; their defaults do just that.
+pub trait EncodedArray: fmt::Debug + Send + Sync + 'static {
+    /// The id of the encoding, as in the file.
+    fn encoding(&self) -> &str;
+
+    /// The logical type.
+    fn dtype(&self) -> &DType;
+
+    /// Number of rows.
+    fn len(&self) -> usize;
+
+    /// Whether there are no rows.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The encoded parts, named, for showing and measuring.
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        Vec::new()
+    }
+
+    /// Bytes of this node's own buffers, without children.
+    fn own_bytes(&self) -> usize {
+        0
+    }
+
+    /// Decodes all rows into exactly the Arrow type `to`, which must
+    /// [present](crate::dtype::arrow::presents) the dtype.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format, or a limit is exceeded.
+    fn decode(&self, to: &DataType) -> Result<ArrowRef>;
+
+    /// Which rows are null, found without decoding values where the encoding allows it.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    fn validity(&self) -> Result<Validity> {
+        if !self.dtype().is_nullable() {
+            return Ok(Validity::AllValid);
+        }
+        let decoded = self.decode(&data_type(self.dtype())?)?;
+        Ok(Validity::from_nulls(decoded.logical_nulls()))
+    }
+
+    /// The rows of `rows`, which must lie within the array. Shares buffers.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef>;
+
+    /// The live rows of `mask`, which has one bit per row.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        self.decode_natural()?.filter(mask)
+    }
+
+    /// The rows at `indices`, in that order; all are in range and none is null.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.decode_natural()?.take(indices)
+    }
+
+    /// Evaluates a predicate per row: true, false, or null where SQL says unknown.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format, or the predicate does not fit the type.
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        predicate.evaluate(&self.decode(&data_type(self.dtype())?)?)
+    }
+
+    /// Decodes into the preferred Arrow type, as an array again.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    fn decode_natural(&self) -> Result<Decoded> {
+        Ok(Decoded::new(self.dtype().clone(), self.decode(&data_type(self.dtype())?)?))
+    }
+
+    /// The rows of a chunk of equal rows, if it is known to be one: the value of all rows.
+    fn as_constant(&self) -> Option<crate::scalar::Scalar> {
+        None
+    }
+}
+
+/// Bytes of an array tree: its buffers, with those of all children.
+pub fn encoded_bytes(array: &dyn EncodedArray) -> usize {
+    array.own_bytes() + array.children().iter().map(|(_, child)| encoded_bytes(child.as_ref())).sum::<usize>()
+}

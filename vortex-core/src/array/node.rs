@@ -1,0 +1,330 @@
+//! A serialized array node on its way to an [`EncodedArray`]: what encodings load from.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use prost::Message;
+
+use super::ArrayRef;
+use crate::dtype::DType;
+use crate::encodings::Registry;
+use crate::error::ResultExt as _;
+use crate::limits::Limits;
+use crate::scalar::Scalar;
+use crate::wire::{ArrayTree, RawNode};
+use crate::{Error, Result};
+
+/// A parsed array blob that lacks only its type and length: the content of a flat segment.
+///
+/// Dtype and row count are not in the bytes; the layout gives them.
+#[derive(Debug, Clone)]
+pub struct ArrayParts {
+    tree: Arc<ArrayTree>,
+    ids: Arc<[Arc<str>]>,
+}
+
+impl ArrayParts {
+    /// Parses an array blob; `ids` is the table that its nodes' encoding numbers refer to.
+    ///
+    /// # Errors
+    /// If the bytes are not an array blob.
+    pub fn parse(blob: Buffer, ids: Arc<[Arc<str>]>, limits: &Limits) -> Result<Self> {
+        Ok(Self { tree: Arc::new(ArrayTree::parse(blob, limits)?), ids })
+    }
+
+    /// Makes the array: checks the tree against the dtype and the length.
+    ///
+    /// # Errors
+    /// If they contradict each other, or an encoding is unknown.
+    pub fn load(&self, dtype: &DType, len: usize, registry: &Registry, limits: &Limits) -> Result<ArrayRef> {
+        let context = Context {
+            tree: &self.tree,
+            ids: &self.ids,
+            registry,
+            limits,
+            nodes_left: Cell::new(limits.max_nodes),
+        };
+        Node { raw: &self.tree.root, dtype, len, depth: 0, context: &context }.load()
+    }
+
+    /// Ids of all encodings in the tree, pre-order, with the depth of each node.
+    pub fn encodings(&self) -> Vec<(usize, String)> {
+        fn walk(node: &RawNode, depth: usize, parts: &ArrayParts, out: &mut Vec<(usize, String)>) {
+            let id = parts.ids.get(usize::from(node.encoding));
+            out.push((depth, id.map_or_else(|| format!("#{}", node.encoding), ToString::to_string)));
+            for child in &node.children {
+                walk(child, depth + 1, parts, out);
+            }
+        }
+        let mut out = Vec::new();
+        walk(&self.tree.root, 0, self, &mut out);
+        out
+    }
+}
+
+/// What all nodes of one tree share.
+struct Context<'a> {
+    tree: &'a ArrayTree,
+    ids: &'a [Arc<str>],
+    registry: &'a Registry,
+    limits: &'a Limits,
+    nodes_left: Cell<u32>,
+}
+
+/// One serialized node with the dtype and length its parent gives it.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    raw: &'a RawNode,
+    dtype: &'a DType,
+    len: usize,
+    depth: u32,
+    context: &'a Context<'a>,
+}
+
+impl<'a> Node<'a> {
+    fn load(&self) -> Result<ArrayRef> {
+        let context = self.context;
+        let left = context.nodes_left.get();
+        if left == 0 || self.depth >= context.limits.max_depth {
+            return Err(Error::limit("array tree has too many or too deep nodes"));
+        }
+        context.nodes_left.set(left - 1);
+        let id = context.ids.get(usize::from(self.raw.encoding)).ok_or_else(|| {
+            Error::corrupt(format!("array encoding {} of {}", self.raw.encoding, context.ids.len()))
+        })?;
+        let encoding = context.registry.encoding(id).ok_or_else(|| Error::unsupported("encoding", id))?;
+        let array = encoding.load(self).at(|| id)?;
+        if array.len() != self.len || array.dtype() != self.dtype {
+            return Err(Error::corrupt(format!(
+                "{id} gives {} rows of {}, expected {} of {}",
+                array.len(),
+                array.dtype(),
+                self.len,
+                self.dtype
+            )));
+        }
+        Ok(array)
+    }
+
+    /// The logical type of the node.
+    pub fn dtype(&self) -> &'a DType {
+        self.dtype
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What decoding may cost.
+    pub fn limits(&self) -> &'a Limits {
+        self.context.limits
+    }
+
+    /// The encodings known.
+    pub fn registry(&self) -> &'a Registry {
+        self.context.registry
+    }
+
+    /// The metadata bytes; empty if absent.
+    pub fn metadata(&self) -> &'a [u8] {
+        &self.raw.metadata
+    }
+
+    /// The metadata as a protobuf message; empty bytes mean all defaults.
+    ///
+    /// # Errors
+    /// If the bytes are not such a message.
+    pub fn message<M: Message + Default>(&self) -> Result<M> {
+        M::decode(self.metadata()).map_err(|error| Error::corrupt(format!("metadata: {error}")))
+    }
+
+    /// Checks that there is no metadata.
+    ///
+    /// # Errors
+    /// If there is some.
+    pub fn no_metadata(&self) -> Result<()> {
+        match self.metadata().len() {
+            0 => Ok(()),
+            len => Err(Error::corrupt(format!("{len} bytes of metadata where none belong"))),
+        }
+    }
+
+    /// Number of children.
+    pub fn child_count(&self) -> usize {
+        self.raw.children.len()
+    }
+
+    /// Loads child `at` as `len` rows of `dtype`.
+    ///
+    /// # Errors
+    /// If there is no such child, or it cannot be that.
+    pub fn child(&self, at: usize, dtype: &DType, len: usize) -> Result<ArrayRef> {
+        let raw = self
+            .raw
+            .children
+            .get(at)
+            .ok_or_else(|| Error::corrupt(format!("child {at} of {} is missing", self.child_count())))?;
+        Node { raw, dtype, len, depth: self.depth + 1, context: self.context }.load()
+    }
+
+    /// Checks the number of children.
+    ///
+    /// # Errors
+    /// If it is another.
+    pub fn expect_children(&self, count: usize) -> Result<()> {
+        if self.child_count() == count {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!("{} children, expected {count}", self.child_count())))
+    }
+
+    /// Loads the optional validity child at position `at`: the last one of an encoding that
+    /// owns its nulls. `None` means all rows are valid.
+    ///
+    /// # Errors
+    /// If there are other than `at` or `at + 1` children, or a non-nullable array has one.
+    pub fn validity_child(&self, at: usize) -> Result<Option<ArrayRef>> {
+        match self.child_count().checked_sub(at) {
+            Some(0) => Ok(None),
+            Some(1) if self.dtype.is_nullable() => self.child(at, &DType::Bool(false), self.len).map(Some),
+            Some(1) => Err(Error::corrupt(format!("validity under the non-nullable type {}", self.dtype))),
+            _ => Err(Error::corrupt(format!("{} children, expected {at} or {}", self.child_count(), at + 1))),
+        }
+    }
+
+    /// Number of buffers.
+    pub fn buffer_count(&self) -> usize {
+        self.raw.buffers.len()
+    }
+
+    /// Checks the number of buffers.
+    ///
+    /// # Errors
+    /// If it is another.
+    pub fn expect_buffers(&self, count: usize) -> Result<()> {
+        if self.buffer_count() == count {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!("{} buffers, expected {count}", self.buffer_count())))
+    }
+
+    /// Buffer `at` of this node, shared with the segment.
+    ///
+    /// # Errors
+    /// If there is no such buffer.
+    pub fn buffer(&self, at: usize) -> Result<Buffer> {
+        self.raw
+            .buffers
+            .get(at)
+            .and_then(|global| self.context.tree.buffers.get(usize::from(*global)))
+            .cloned()
+            .ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
+    }
+
+    /// Parses a serialized scalar value of a type.
+    ///
+    /// # Errors
+    /// If the bytes are not such a value.
+    pub fn scalar(&self, bytes: &[u8], dtype: &DType) -> Result<Scalar> {
+        crate::wire::scalar_from_bytes(bytes, dtype, self.context.limits)
+    }
+}
+
+impl std::fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node")
+            .field("encoding", &self.context.ids.get(usize::from(self.raw.encoding)))
+            .field("dtype", self.dtype)
+            .field("len", &self.len)
+            .field("children", &self.child_count())
+            .field("buffers", &self.buffer_count())
+            .finish()
+    }
+}
+
+/// Builds serialized trees by hand, for tests.
+#[cfg(test)]
+pub(crate) mod build {
+    use super::*;
+
+    /// A node to be: id, metadata, buffers, children.
+    #[derive(Debug, Clone)]
+    pub(crate) struct Tree {
+        id: &'static str,
+        metadata: Vec<u8>,
+        buffers: Vec<Buffer>,
+        children: Vec<Tree>,
+    }
+
+    impl Tree {
+        pub(crate) fn new(id: &'static str) -> Self {
+            Self { id, metadata: Vec::new(), buffers: Vec::new(), children: Vec::new() }
+        }
+
+        /// Sets raw metadata.
+        pub(crate) fn metadata(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+            self.metadata = bytes.into();
+            self
+        }
+
+        /// Sets a protobuf message as metadata.
+        pub(crate) fn message(self, message: &impl Message) -> Self {
+            let bytes = message.encode_to_vec();
+            self.metadata(bytes)
+        }
+
+        /// Adds a buffer.
+        pub(crate) fn buffer(mut self, bytes: impl Into<Buffer>) -> Self {
+            self.buffers.push(bytes.into());
+            self
+        }
+
+        /// Adds a child.
+        pub(crate) fn child(mut self, child: Tree) -> Self {
+            self.children.push(child);
+            self
+        }
+
+        /// A `vortex.primitive` node of these values.
+        pub(crate) fn primitive<T: arrow::datatypes::ArrowNativeType>(values: &[T]) -> Self {
+            Self::new("vortex.primitive").buffer(Buffer::from_slice_ref(values))
+        }
+
+        /// A `vortex.bool` node without nulls; what validity children are.
+        pub(crate) fn bools(bits: &[bool]) -> Self {
+            Self::new("vortex.bool").buffer(arrow::buffer::BooleanBuffer::from(bits).into_inner())
+        }
+
+        /// Loads the tree as `len` rows of `dtype`.
+        pub(crate) fn load(&self, dtype: &DType, len: usize) -> Result<ArrayRef> {
+            let mut ids = Vec::new();
+            let mut buffers = Vec::new();
+            let root = self.raw(&mut ids, &mut buffers);
+            let parts = ArrayParts { tree: Arc::new(ArrayTree { root, buffers }), ids: ids.into() };
+            parts.load(dtype, len, &Registry::built_in(), &Limits::default())
+        }
+
+        fn raw(&self, ids: &mut Vec<Arc<str>>, buffers: &mut Vec<Buffer>) -> RawNode {
+            let encoding = ids.iter().position(|id| **id == *self.id).unwrap_or_else(|| {
+                ids.push(self.id.into());
+                ids.len() - 1
+            });
+            let first = buffers.len();
+            buffers.extend(self.buffers.iter().cloned());
+            let own = first..buffers.len();
+            RawNode {
+                encoding: u16::try_from(encoding).unwrap(),
+                metadata: self.metadata.clone().into(),
+                buffers: own.map(|at| u16::try_from(at).unwrap()).collect(),
+                children: self.children.iter().map(|child| child.raw(ids, buffers)).collect(),
+            }
+        }
+    }
+}

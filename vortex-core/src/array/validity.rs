@@ -1,0 +1,84 @@
+//! Which rows are null.
+
+use std::ops::Range;
+
+use arrow::array::{Array as _, AsArray as _};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
+
+use super::ArrayRef;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// Which rows are null. Bits are set for valid rows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Validity {
+    /// No row is null.
+    AllValid,
+    /// Every row is null.
+    AllNull,
+    /// One bit per row.
+    Bits(NullBuffer),
+}
+
+impl Validity {
+    /// From Arrow's optional null buffer.
+    pub fn from_nulls(nulls: Option<NullBuffer>) -> Self {
+        match nulls {
+            None => Validity::AllValid,
+            Some(nulls) if nulls.null_count() == 0 => Validity::AllValid,
+            Some(nulls) if nulls.null_count() == nulls.len() => Validity::AllNull,
+            Some(nulls) => Validity::Bits(nulls),
+        }
+    }
+
+    /// As Arrow's optional null buffer for `len` rows.
+    pub fn to_nulls(&self, len: usize) -> Option<NullBuffer> {
+        match self {
+            Validity::AllValid => None,
+            Validity::AllNull => Some(NullBuffer::new_null(len)),
+            Validity::Bits(nulls) => Some(nulls.clone()),
+        }
+    }
+
+    /// As a mask of the valid rows.
+    pub fn to_mask(&self, len: usize) -> Mask {
+        match self {
+            Validity::AllValid => Mask::all(len),
+            Validity::AllNull => Mask::none(len),
+            Validity::Bits(nulls) => Mask::from_bits(nulls.inner().clone()),
+        }
+    }
+
+    /// Number of nulls among `len` rows.
+    pub fn null_count(&self, len: usize) -> usize {
+        match self {
+            Validity::AllValid => 0,
+            Validity::AllNull => len,
+            Validity::Bits(nulls) => nulls.null_count(),
+        }
+    }
+}
+
+/// The validity that an optional child of type `bool` holds: true means valid.
+///
+/// Encodings that own their nulls keep such a child; absent, all rows are valid.
+pub(crate) fn decode_child(child: Option<&ArrayRef>) -> Result<Validity> {
+    let Some(child) = child else { return Ok(Validity::AllValid) };
+    let bits = child.decode(&DataType::Boolean)?;
+    let bits = bits.as_boolean_opt().ok_or_else(|| Error::corrupt("validity is not boolean"))?;
+    if bits.null_count() > 0 {
+        return Err(Error::corrupt("validity itself has nulls"));
+    }
+    Ok(Validity::from_nulls(Some(NullBuffer::new(bits.values().clone()))))
+}
+
+/// Slices an optional validity child.
+pub(crate) fn slice_child(child: Option<&ArrayRef>, rows: &Range<usize>) -> Result<Option<ArrayRef>> {
+    child.map(|child| child.slice(rows.clone())).transpose()
+}
+
+/// Filters an optional validity child.
+pub(crate) fn filter_child(child: Option<&ArrayRef>, mask: &Mask) -> Result<Option<ArrayRef>> {
+    child.map(|child| child.filter(mask)).transpose()
+}

@@ -1,0 +1,213 @@
+//! Machine types of primitive values.
+
+use std::fmt;
+
+use crate::{Error, Result};
+
+/// The machine type of a primitive column. The numbers are those of the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum PType {
+    U8 = 0,
+    U16 = 1,
+    U32 = 2,
+    U64 = 3,
+    I8 = 4,
+    I16 = 5,
+    I32 = 6,
+    I64 = 7,
+    F16 = 8,
+    F32 = 9,
+    F64 = 10,
+}
+
+impl PType {
+    /// All machine types, in format order.
+    pub const ALL: [PType; 11] = [
+        PType::U8,
+        PType::U16,
+        PType::U32,
+        PType::U64,
+        PType::I8,
+        PType::I16,
+        PType::I32,
+        PType::I64,
+        PType::F16,
+        PType::F32,
+        PType::F64,
+    ];
+
+    /// The type with this number of the format.
+    ///
+    /// # Errors
+    /// If there is no such number.
+    pub fn try_from_number(number: i64) -> Result<PType> {
+        usize::try_from(number)
+            .ok()
+            .and_then(|at| Self::ALL.get(at).copied())
+            .ok_or_else(|| Error::corrupt(format!("primitive type number {number} does not exist")))
+    }
+
+    /// Bytes of one value.
+    pub const fn byte_width(self) -> usize {
+        match self {
+            PType::U8 | PType::I8 => 1,
+            PType::U16 | PType::I16 | PType::F16 => 2,
+            PType::U32 | PType::I32 | PType::F32 => 4,
+            PType::U64 | PType::I64 | PType::F64 => 8,
+        }
+    }
+
+    /// Bits of one value.
+    pub const fn bit_width(self) -> usize {
+        self.byte_width() * 8
+    }
+
+    /// Whether this is an unsigned integer.
+    pub const fn is_unsigned(self) -> bool {
+        matches!(self, PType::U8 | PType::U16 | PType::U32 | PType::U64)
+    }
+
+    /// Whether this is a signed integer.
+    pub const fn is_signed(self) -> bool {
+        matches!(self, PType::I8 | PType::I16 | PType::I32 | PType::I64)
+    }
+
+    /// Whether this is an integer.
+    pub const fn is_integer(self) -> bool {
+        self.is_unsigned() || self.is_signed()
+    }
+
+    /// Whether this is a floating-point type.
+    pub const fn is_float(self) -> bool {
+        matches!(self, PType::F16 | PType::F32 | PType::F64)
+    }
+
+    /// The unsigned integer of the same width.
+    pub const fn to_unsigned(self) -> PType {
+        match self.byte_width() {
+            1 => PType::U8,
+            2 => PType::U16,
+            4 => PType::U32,
+            _ => PType::U64,
+        }
+    }
+}
+
+impl fmt::Display for PType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PType::U8 => "u8",
+            PType::U16 => "u16",
+            PType::U32 => "u32",
+            PType::U64 => "u64",
+            PType::I8 => "i8",
+            PType::I16 => "i16",
+            PType::I32 => "i32",
+            PType::I64 => "i64",
+            PType::F16 => "f16",
+            PType::F32 => "f32",
+            PType::F64 => "f64",
+        })
+    }
+}
+
+/// Runs `$body` with `$T` bound to the Arrow primitive type of a [`PType`].
+#[macro_export]
+#[doc(hidden)]
+macro_rules! match_ptype {
+    ($ptype:expr, |$T:ident| $body:expr) => {{
+        use arrow::datatypes as t;
+        match $ptype {
+            $crate::PType::U8 => {
+                type $T = t::UInt8Type;
+                $body
+            }
+            $crate::PType::U16 => {
+                type $T = t::UInt16Type;
+                $body
+            }
+            $crate::PType::U32 => {
+                type $T = t::UInt32Type;
+                $body
+            }
+            $crate::PType::U64 => {
+                type $T = t::UInt64Type;
+                $body
+            }
+            $crate::PType::I8 => {
+                type $T = t::Int8Type;
+                $body
+            }
+            $crate::PType::I16 => {
+                type $T = t::Int16Type;
+                $body
+            }
+            $crate::PType::I32 => {
+                type $T = t::Int32Type;
+                $body
+            }
+            $crate::PType::I64 => {
+                type $T = t::Int64Type;
+                $body
+            }
+            $crate::PType::F16 => {
+                type $T = t::Float16Type;
+                $body
+            }
+            $crate::PType::F32 => {
+                type $T = t::Float32Type;
+                $body
+            }
+            $crate::PType::F64 => {
+                type $T = t::Float64Type;
+                $body
+            }
+        }
+    }};
+}
+
+/// Like [`match_ptype`] for integers; other types run `$other`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! match_integer {
+    ($ptype:expr, |$T:ident| $body:expr, else $other:expr) => {{
+        use arrow::datatypes as t;
+        match $ptype {
+            $crate::PType::U8 => {
+                type $T = t::UInt8Type;
+                $body
+            }
+            $crate::PType::U16 => {
+                type $T = t::UInt16Type;
+                $body
+            }
+            $crate::PType::U32 => {
+                type $T = t::UInt32Type;
+                $body
+            }
+            $crate::PType::U64 => {
+                type $T = t::UInt64Type;
+                $body
+            }
+            $crate::PType::I8 => {
+                type $T = t::Int8Type;
+                $body
+            }
+            $crate::PType::I16 => {
+                type $T = t::Int16Type;
+                $body
+            }
+            $crate::PType::I32 => {
+                type $T = t::Int32Type;
+                $body
+            }
+            $crate::PType::I64 => {
+                type $T = t::Int64Type;
+                $body
+            }
+            _ => $other,
+        }
+    }};
+}

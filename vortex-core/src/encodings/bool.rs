@@ -1,0 +1,152 @@
+//! Booleans, one bit each, least significant bit first.
+//!
+//! ```text
+//! rows  t f t t ...   bits  0b....1101
+//! ```
+//!
+//! Metadata: position of the first row's bit (0 to 7). Buffer: the bits. Optional child:
+//! validity. Slicing moves the first bit and shares the bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::BooleanArray;
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::dtype::DType;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `vortex.bool` encoding.
+#[derive(Debug)]
+pub(super) struct Bool;
+
+const ID: &str = "vortex.bool";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint32, tag = "1")]
+    offset: u32,
+}
+
+impl Encoding for Bool {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::Bool(_) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds booleans, not {}", node.dtype())));
+        };
+        let offset = node.message::<Metadata>()?.offset as usize;
+        if offset > 7 {
+            return Err(Error::corrupt(format!("first bit at {offset} of a byte")));
+        }
+        node.expect_buffers(1)?;
+        let bits = node.buffer(0)?;
+        let needed = node.len().checked_add(offset).map(|bits| bits.div_ceil(8));
+        if needed.is_none_or(|needed| needed > bits.len()) {
+            return Err(Error::corrupt(format!("{} bytes of bits for {} rows", bits.len(), node.len())));
+        }
+        Ok(Arc::new(BoolArray {
+            dtype: node.dtype().clone(),
+            bits: BooleanBuffer::new(bits, offset, node.len()),
+            validity: node.validity_child(0)?,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct BoolArray {
+    dtype: DType,
+    bits: BooleanBuffer,
+    validity: Option<ArrayRef>,
+}
+
+impl EncodedArray for BoolArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.bits.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.bits.len().div_ceil(8)
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let nulls = self.validity()?.to_nulls(self.len());
+        present(Arc::new(BooleanArray::new(self.bits.clone(), nulls)), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            bits: self.bits.slice(rows.start, rows.len()),
+            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let bits = BooleanArray::new(self.bits.clone(), None);
+        let bits = arrow::compute::filter(&bits, &mask.to_filter())?;
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            bits: arrow::array::AsArray::as_boolean(&bits).values().clone(),
+            validity: validity::filter_child(self.validity.as_ref(), mask)?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    #[test]
+    fn conforms() {
+        let bits: Vec<bool> = (0..100).map(|at| at % 3 == 0).collect();
+        let valid: Vec<bool> = (0..100).map(|at| at % 5 != 0).collect();
+        let array = Tree::bools(&bits).load(&DType::Bool(false), 100).unwrap();
+        conformance::check(&array, &(Arc::new(BooleanArray::from(bits.clone())) as ArrowRef));
+
+        let nullable = Tree::bools(&bits).child(Tree::bools(&valid)).load(&DType::Bool(true), 100).unwrap();
+        let expected = BooleanArray::new(bits.into(), Some(valid.into()));
+        conformance::check(&nullable, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn the_first_bit_may_lie_inside_a_byte() {
+        let tree = Tree::new(ID).message(&Metadata { offset: 3 }).buffer(vec![0b0010_1000u8]);
+        let array = tree.load(&DType::Bool(false), 4).unwrap();
+        let expected: ArrowRef = Arc::new(BooleanArray::from(vec![true, false, true, false]));
+        conformance::check(&array, &expected);
+        assert!(tree.load(&DType::Bool(false), 6).is_err(), "six bits from the fourth need nine");
+        let late = Tree::new(ID).message(&Metadata { offset: 8 }).buffer(vec![0u8; 8]);
+        assert!(late.load(&DType::Bool(false), 4).is_err());
+    }
+
+    #[test]
+    fn a_non_nullable_array_refuses_a_validity() {
+        let tree = Tree::bools(&[true]).child(Tree::bools(&[true]));
+        assert!(tree.load(&DType::Bool(false), 1).is_err());
+    }
+}

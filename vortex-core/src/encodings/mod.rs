@@ -1,0 +1,109 @@
+//! Encodings, one file each, and the table of those built in.
+//!
+//! A file holds the whole story of its encoding: what the bytes are, how they are checked and
+//! decoded, what can be answered without decoding. Adding one touches its own file and a line
+//! in [`built_in`].
+
+mod bool;
+#[cfg(test)]
+pub(crate) mod conformance;
+mod constant;
+mod primitive;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::Result;
+use crate::array::{ArrayRef, Node};
+
+/// Makes arrays of one encoding from serialized nodes.
+///
+/// The array it makes is fully checked as far as counts and lengths go, so that its methods
+/// can rely on them; see [`EncodedArray`](crate::array::EncodedArray) for the rest of the
+/// contract.
+pub trait Encoding: Send + Sync + 'static {
+    /// The id, as in the file's table of encodings.
+    fn id(&self) -> &'static str;
+
+    /// Makes the array of a node.
+    ///
+    /// # Errors
+    /// If metadata, buffers and children are not what the encoding asks for.
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef>;
+}
+
+/// The encodings a reader knows, by id.
+#[derive(Clone)]
+pub struct Registry {
+    encodings: Arc<HashMap<&'static str, Arc<dyn Encoding>>>,
+}
+
+impl Registry {
+    /// The encodings built in.
+    pub fn built_in() -> Registry {
+        static BUILT_IN: OnceLock<Registry> = OnceLock::new();
+        BUILT_IN
+            .get_or_init(|| {
+                let encodings = built_in().into_iter().map(|encoding| (encoding.id(), encoding)).collect();
+                Registry { encodings: Arc::new(encodings) }
+            })
+            .clone()
+    }
+
+    /// These encodings and one more, which replaces one of the same id.
+    #[must_use]
+    pub fn with(&self, encoding: Arc<dyn Encoding>) -> Registry {
+        let mut encodings = self.encodings.as_ref().clone();
+        encodings.insert(encoding.id(), encoding);
+        Registry { encodings: Arc::new(encodings) }
+    }
+
+    /// The encoding with this id.
+    pub fn encoding(&self, id: &str) -> Option<&Arc<dyn Encoding>> {
+        self.encodings.get(id)
+    }
+
+    /// All ids, sorted.
+    pub fn ids(&self) -> Vec<&'static str> {
+        let mut ids: Vec<_> = self.encodings.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::built_in()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.ids()).finish()
+    }
+}
+
+fn built_in() -> Vec<Arc<dyn Encoding>> {
+    vec![Arc::new(bool::Bool), Arc::new(constant::Constant), Arc::new(primitive::Primitive)]
+}
+
+/// The first release of the reference implementation that wrote an id, where known.
+pub(crate) fn first_release(id: &str) -> Option<&'static str> {
+    Some(match id {
+        "vortex.sequence" => "0.37",
+        "vortex.pco" | "vortex.zstd" => "0.40",
+        "vortex.fixed_size_list" => "0.51",
+        "vortex.listview" => "0.53",
+        "fastlanes.rle" | "vortex.masked" => "0.54",
+        "vortex.zstd_buffers" => "0.59",
+        "vortex.variant" => "0.65",
+        "vortex.patched" | "vortex.parquet.variant" => "0.68",
+        "vortex.onpair" => "0.74",
+        "vortex.zoned" => "0.76",
+        "vortex.map" => "0.84",
+        "vortex.decimal_byte_parts.v2" => "0.88",
+        "fastlanes.bitpacked.v2" | "fastlanes.for.v2" | "vortex.union" => "0.90",
+        _ => return None,
+    })
+}

@@ -1,0 +1,110 @@
+//! Integers and floats as they lie in memory, little endian.
+//!
+//! No metadata. Buffer: exactly `rows * width` bytes. Optional child: validity. Values under
+//! nulls are arbitrary.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayData, make_array};
+use arrow::buffer::Buffer;
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::dtype::arrow::primitive;
+use crate::dtype::{DType, PType};
+use crate::{Error, Result};
+
+/// The `vortex.primitive` encoding.
+#[derive(Debug)]
+pub(super) struct Primitive;
+
+const ID: &str = "vortex.primitive";
+
+impl Encoding for Primitive {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let ptype = node.dtype().ptype()?;
+        node.no_metadata()?;
+        node.expect_buffers(1)?;
+        let values = node.buffer(0)?;
+        if node.len().checked_mul(ptype.byte_width()) != Some(values.len()) {
+            return Err(Error::corrupt(format!(
+                "{} bytes for {} values of {ptype}",
+                values.len(),
+                node.len()
+            )));
+        }
+        Ok(Arc::new(PrimitiveArray {
+            dtype: node.dtype().clone(),
+            ptype,
+            len: node.len(),
+            values: aligned(values, ptype.byte_width()),
+            validity: node.validity_child(0)?,
+        }))
+    }
+}
+
+/// The same bytes where Arrow can use them: at an address divisible by `width`.
+pub(super) fn aligned(bytes: Buffer, width: usize) -> Buffer {
+    if bytes.as_ptr().align_offset(width) == 0 { bytes } else { Buffer::from(bytes.as_slice()) }
+}
+
+#[derive(Debug)]
+struct PrimitiveArray {
+    dtype: DType,
+    ptype: PType,
+    len: usize,
+    values: Buffer,
+    validity: Option<ArrayRef>,
+}
+
+impl EncodedArray for PrimitiveArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.values.len()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let data = ArrayData::builder(primitive(self.ptype))
+            .len(self.len)
+            .add_buffer(self.values.clone())
+            .nulls(self.validity()?.to_nulls(self.len))
+            .build()?;
+        present(make_array(data), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let width = self.ptype.byte_width();
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            ptype: self.ptype,
+            len: rows.len(),
+            values: self.values.slice_with_length(rows.start * width, rows.len() * width),
+            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+        }))
+    }
+}

@@ -1,0 +1,84 @@
+//! Evaluating an expression on the encoded columns of one split.
+
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema};
+
+use super::{Expr, FieldPath, RowPredicate};
+use crate::Result;
+use crate::array::ArrayRef;
+use crate::dtype::arrow::{data_type, field};
+
+/// Evaluates an expression on `rows` rows; `column` gives the encoded column of a path.
+///
+/// # Errors
+/// If a column cannot be decoded, or a predicate fails.
+pub fn evaluate(
+    expr: &Expr,
+    rows: usize,
+    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
+) -> Result<BooleanArray> {
+    match expr {
+        Expr::Literal(Some(true)) => Ok(BooleanArray::from(vec![true; rows])),
+        Expr::Literal(Some(false)) => Ok(BooleanArray::from(vec![false; rows])),
+        Expr::Literal(None) => Ok(BooleanArray::new_null(rows)),
+        Expr::Field(path, predicate) => column(path)?.matches(predicate),
+        Expr::And(parts) => fold(parts, rows, true, column),
+        Expr::Or(parts) => fold(parts, rows, false, column),
+        Expr::Not(inner) => Ok(arrow::compute::not(&evaluate(inner, rows, column)?)?),
+        Expr::Rows(predicate) => evaluate_rows(predicate.as_ref(), rows, column),
+        Expr::Dynamic(filter) => match filter.current() {
+            Some(current) => evaluate(&current, rows, column),
+            None => Ok(BooleanArray::from(vec![true; rows])),
+        },
+    }
+}
+
+/// AND or OR of all parts, by Kleene's rules; stops once the rest cannot matter.
+fn fold(
+    parts: &[Expr],
+    rows: usize,
+    and: bool,
+    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
+) -> Result<BooleanArray> {
+    let mut outcome: Option<BooleanArray> = None;
+    for part in parts {
+        let next = evaluate(part, rows, column)?;
+        let combined = match &outcome {
+            None => next,
+            Some(before) if and => arrow::compute::and_kleene(before, &next)?,
+            Some(before) => arrow::compute::or_kleene(before, &next)?,
+        };
+        let decided = if and { combined.false_count() == rows } else { combined.true_count() == rows };
+        outcome = Some(combined);
+        if decided {
+            break;
+        }
+    }
+    Ok(outcome.unwrap_or_else(|| BooleanArray::from(vec![and; rows])))
+}
+
+fn evaluate_rows(
+    predicate: &dyn RowPredicate,
+    rows: usize,
+    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
+) -> Result<BooleanArray> {
+    let wanted = predicate.schema();
+    let mut fields = Vec::new();
+    let mut columns = Vec::new();
+    for (at, path) in predicate.columns().iter().enumerate() {
+        let array = column(path)?;
+        let built: Field = match &wanted {
+            Some(schema) => schema.field(at).clone(),
+            None => field(&path.to_string(), array.dtype())?,
+        };
+        let to = if wanted.is_some() { built.data_type().clone() } else { data_type(array.dtype())? };
+        columns.push(array.decode(&to)?);
+        fields.push(built);
+    }
+    let schema = wanted.unwrap_or_else(|| Arc::new(Schema::new(fields)));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+    predicate.evaluate(&batch)
+}

@@ -1,0 +1,153 @@
+//! Filter expressions: what a scan evaluates per row.
+//!
+//! An [`Expr`] is boolean, with SQL's three values. Its leaves are a [`Predicate`] on one column,
+//! which encodings can answer without decoding, or a [`RowPredicate`] supplied by the caller,
+//! evaluated on decoded columns. A row passes when the whole is true.
+
+mod display;
+mod eval;
+mod in_list;
+mod predicate;
+
+use std::fmt::{Debug, Display};
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+
+pub use eval::evaluate;
+pub use in_list::InList;
+pub use predicate::{CompareOp, Like, Predicate};
+
+use crate::Result;
+use crate::scalar::Scalar;
+
+/// A path of field names from the root: `["address", "city"]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FieldPath(Arc<[Arc<str>]>);
+
+impl FieldPath {
+    /// A path from names, outermost first. The empty path is the root itself.
+    pub fn new<S: Into<Arc<str>>>(names: impl IntoIterator<Item = S>) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+
+    /// Names, outermost first.
+    pub fn names(&self) -> &[Arc<str>] {
+        &self.0
+    }
+
+    /// The path of a field below this one.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        Self::new(self.0.iter().cloned().chain([name.into()]))
+    }
+}
+
+impl From<&str> for FieldPath {
+    /// A top-level column; dots are part of the name.
+    fn from(name: &str) -> Self {
+        Self::new([name])
+    }
+}
+
+/// A boolean expression over the columns of a file.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Expr {
+    /// True, false, or unknown for every row.
+    Literal(Option<bool>),
+    /// A predicate on one column.
+    Field(FieldPath, Predicate),
+    /// All of these; SQL's AND.
+    And(Vec<Expr>),
+    /// Any of these; SQL's OR.
+    Or(Vec<Expr>),
+    /// SQL's NOT: unknown stays unknown.
+    Not(Box<Expr>),
+    /// Anything else, evaluated by the caller on decoded columns.
+    Rows(Arc<dyn RowPredicate>),
+    /// A filter that tightens while the scan runs. Rows it rejects may be dropped, but need
+    /// not be: whoever supplied it checks again.
+    Dynamic(Arc<dyn DynamicFilter>),
+}
+
+/// A predicate over whole rows, supplied by the caller.
+pub trait RowPredicate: Debug + Display + Send + Sync {
+    /// The columns it reads. The batch given to `evaluate` has one column per path, in this
+    /// order, in the type that decoding prefers.
+    fn columns(&self) -> &[FieldPath];
+
+    /// The Arrow schema the batch must have, where decoding's preferred types will not do.
+    fn schema(&self) -> Option<arrow::datatypes::SchemaRef> {
+        None
+    }
+
+    /// One outcome per row of the batch. Must depend on nothing but the row.
+    ///
+    /// # Errors
+    /// Whatever makes the query fail, as [`Error::External`](crate::Error::External).
+    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray>;
+}
+
+/// A filter whose bounds tighten while the scan runs: top-k thresholds, join keys.
+pub trait DynamicFilter: Debug + Display + Send + Sync {
+    /// A number that changes whenever `current` does. Cheap; called per split.
+    fn generation(&self) -> u64;
+
+    /// What is known now; `None` while nothing is.
+    fn current(&self) -> Option<Expr>;
+}
+
+impl Expr {
+    /// `column op value`.
+    pub fn compare(path: impl Into<FieldPath>, op: CompareOp, value: Scalar) -> Self {
+        Expr::Field(path.into(), Predicate::Compare(op, value))
+    }
+
+    /// All of `exprs`, flattened.
+    pub fn all(exprs: impl IntoIterator<Item = Expr>) -> Self {
+        let mut flat = Vec::new();
+        for expr in exprs {
+            match expr {
+                Expr::And(inner) => flat.extend(inner),
+                other => flat.push(other),
+            }
+        }
+        match flat.len() {
+            0 => Expr::Literal(Some(true)),
+            1 => flat.remove(0),
+            _ => Expr::And(flat),
+        }
+    }
+
+    /// The parts that must all hold.
+    pub fn conjuncts(&self) -> Vec<Expr> {
+        match self {
+            Expr::And(parts) => parts.iter().flat_map(Expr::conjuncts).collect(),
+            Expr::Literal(Some(true)) => Vec::new(),
+            other => vec![other.clone()],
+        }
+    }
+
+    /// Visits the columns the expression reads, repeated as they occur.
+    pub fn visit_columns(&self, visit: &mut dyn FnMut(&FieldPath)) {
+        match self {
+            Expr::Literal(_) | Expr::Dynamic(_) => {}
+            Expr::Field(path, _) => visit(path),
+            Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|part| part.visit_columns(visit)),
+            Expr::Not(inner) => inner.visit_columns(visit),
+            Expr::Rows(predicate) => predicate.columns().iter().for_each(visit),
+        }
+    }
+
+    /// The columns the expression reads, each once, in order of first use.
+    pub fn columns(&self) -> Vec<FieldPath> {
+        let mut columns = Vec::new();
+        self.visit_columns(&mut |path| {
+            if !columns.contains(path) {
+                columns.push(path.clone());
+            }
+        });
+        columns
+    }
+}

@@ -1,0 +1,205 @@
+//! Predicates on one column: what encodings can answer without decoding.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef as ArrowRef, BooleanArray, Datum, Scalar as ArrowScalar, StringArray,
+};
+use arrow::compute::kernels::cmp;
+use arrow::datatypes::DataType;
+
+use super::InList;
+use crate::dtype::DType;
+use crate::scalar::Scalar;
+use crate::{Error, Result};
+
+/// A comparison. Floats compare by total order, as Arrow's kernels do: `-0.0 < 0.0`, and NaN
+/// equals itself and is greater than infinity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum CompareOp {
+    Eq,
+    NotEq,
+    Lt,
+    LtEq,
+    Gt,
+    GtEq,
+}
+
+impl CompareOp {
+    /// The operator that holds exactly where this one does not.
+    #[must_use]
+    pub fn negate(self) -> Self {
+        match self {
+            CompareOp::Eq => CompareOp::NotEq,
+            CompareOp::NotEq => CompareOp::Eq,
+            CompareOp::Lt => CompareOp::GtEq,
+            CompareOp::LtEq => CompareOp::Gt,
+            CompareOp::Gt => CompareOp::LtEq,
+            CompareOp::GtEq => CompareOp::Lt,
+        }
+    }
+
+    /// The operator with its sides exchanged.
+    #[must_use]
+    pub fn swap(self) -> Self {
+        match self {
+            CompareOp::Eq | CompareOp::NotEq => self,
+            CompareOp::Lt => CompareOp::Gt,
+            CompareOp::LtEq => CompareOp::GtEq,
+            CompareOp::Gt => CompareOp::Lt,
+            CompareOp::GtEq => CompareOp::LtEq,
+        }
+    }
+
+    /// Whether two values in this order satisfy the comparison.
+    pub fn holds(self, order: Ordering) -> bool {
+        match self {
+            CompareOp::Eq => order.is_eq(),
+            CompareOp::NotEq => order.is_ne(),
+            CompareOp::Lt => order.is_lt(),
+            CompareOp::LtEq => order.is_le(),
+            CompareOp::Gt => order.is_gt(),
+            CompareOp::GtEq => order.is_ge(),
+        }
+    }
+
+    fn kernel(self, left: &dyn Datum, right: &dyn Datum) -> Result<BooleanArray> {
+        Ok(match self {
+            CompareOp::Eq => cmp::eq(left, right)?,
+            CompareOp::NotEq => cmp::neq(left, right)?,
+            CompareOp::Lt => cmp::lt(left, right)?,
+            CompareOp::LtEq => cmp::lt_eq(left, right)?,
+            CompareOp::Gt => cmp::gt(left, right)?,
+            CompareOp::GtEq => cmp::gt_eq(left, right)?,
+        })
+    }
+}
+
+/// A LIKE pattern: `%` any run, `_` any character, `\` escapes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Like {
+    /// The pattern.
+    pub pattern: Arc<str>,
+    /// NOT LIKE.
+    pub negated: bool,
+    /// ILIKE.
+    pub case_insensitive: bool,
+}
+
+/// A predicate on the values of one column. Null values give unknown, except for the null tests.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Predicate {
+    /// `value op constant`; a null constant gives unknown everywhere.
+    Compare(CompareOp, Scalar),
+    /// `low <= value AND value <= high`.
+    Between(Scalar, Scalar),
+    /// `value IN (...)`, or NOT IN.
+    In(Arc<InList>),
+    /// `value LIKE pattern`.
+    Like(Like),
+    /// `value IS NULL`.
+    IsNull,
+    /// `value IS NOT NULL`.
+    IsNotNull,
+}
+
+impl Predicate {
+    /// Evaluates on decoded values: the meaning that every encoding must reproduce.
+    ///
+    /// # Errors
+    /// If the predicate does not fit the type of the values.
+    pub fn evaluate(&self, values: &ArrowRef) -> Result<BooleanArray> {
+        match self {
+            Predicate::IsNull => Ok(arrow::compute::is_null(values)?),
+            Predicate::IsNotNull => Ok(arrow::compute::is_not_null(values)?),
+            _ if values.data_type() == &DataType::Null => Ok(BooleanArray::new_null(values.len())),
+            Predicate::Compare(_, constant) if constant.is_null() => Ok(BooleanArray::new_null(values.len())),
+            Predicate::Compare(op, constant) => op.kernel(values, &datum(constant, values)?),
+            Predicate::Between(low, high) => {
+                let above = Predicate::Compare(CompareOp::GtEq, low.clone()).evaluate(values)?;
+                let below = Predicate::Compare(CompareOp::LtEq, high.clone()).evaluate(values)?;
+                Ok(arrow::compute::and_kleene(&above, &below)?)
+            }
+            Predicate::In(list) => list.evaluate(values),
+            Predicate::Like(like) => like.evaluate(values),
+        }
+    }
+
+    /// The predicate for the storage type of an extension column.
+    #[must_use]
+    pub fn to_storage(&self) -> Predicate {
+        match self {
+            Predicate::Compare(op, constant) => Predicate::Compare(*op, constant.to_storage()),
+            Predicate::Between(low, high) => Predicate::Between(low.to_storage(), high.to_storage()),
+            Predicate::In(list) => Predicate::In(Arc::new(list.to_storage())),
+            Predicate::Like(_) | Predicate::IsNull | Predicate::IsNotNull => self.clone(),
+        }
+    }
+
+    /// The outcome for one value.
+    ///
+    /// # Errors
+    /// As [`evaluate`](Self::evaluate).
+    pub fn evaluate_scalar(&self, value: &Scalar) -> Result<Option<bool>> {
+        let one = value.to_arrow(&crate::dtype::arrow::data_type(value.dtype())?, 1)?;
+        let outcome = self.evaluate(&one)?;
+        Ok(outcome.is_valid(0).then(|| outcome.value(0)))
+    }
+
+    /// Checks that the predicate can be asked of a column of this type.
+    ///
+    /// # Errors
+    /// If it cannot; names both types.
+    pub fn check(&self, dtype: &DType) -> Result<()> {
+        let same = |constant: &Scalar| {
+            let (left, right) = (dtype.with_nullable(true), constant.dtype().with_nullable(true));
+            if left == right {
+                return Ok(());
+            }
+            Err(Error::invalid(format!("comparing {dtype} with a constant of type {}", constant.dtype())))
+        };
+        match self {
+            Predicate::Compare(_, constant) => same(constant),
+            Predicate::Between(low, high) => same(low).and_then(|()| same(high)),
+            Predicate::In(list) => list.values().iter().try_for_each(same),
+            Predicate::Like(_) => match dtype.storage() {
+                DType::Utf8(_) => Ok(()),
+                other => Err(Error::invalid(format!("LIKE on a column of type {other}"))),
+            },
+            Predicate::IsNull | Predicate::IsNotNull => Ok(()),
+        }
+    }
+}
+
+/// The constant as Arrow wants it beside `values`.
+fn datum(constant: &Scalar, values: &ArrowRef) -> Result<ArrowScalar<ArrowRef>> {
+    let to = match values.data_type() {
+        DataType::Dictionary(_, inner) => inner.as_ref(),
+        other => other,
+    };
+    Ok(ArrowScalar::new(constant.to_arrow(to, 1)?))
+}
+
+impl Like {
+    fn evaluate(&self, values: &ArrowRef) -> Result<BooleanArray> {
+        use arrow::compute::kernels::comparison as text;
+        let pattern = StringArray::new_scalar(&*self.pattern);
+        let pattern: ArrowRef = arrow::compute::cast(
+            &pattern.into_inner(),
+            match values.data_type() {
+                DataType::Dictionary(_, inner) => inner.as_ref(),
+                other => other,
+            },
+        )?;
+        let pattern = ArrowScalar::new(pattern);
+        Ok(match (self.negated, self.case_insensitive) {
+            (false, false) => text::like(values, &pattern)?,
+            (true, false) => text::nlike(values, &pattern)?,
+            (false, true) => text::ilike(values, &pattern)?,
+            (true, true) => text::nilike(values, &pattern)?,
+        })
+    }
+}

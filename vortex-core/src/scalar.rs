@@ -1,0 +1,596 @@
+//! One typed value: in metadata, in statistics, in predicates.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    self, Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryArray, BinaryViewArray, BooleanArray,
+    Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, Float16Array, Float32Array,
+    Float64Array, LargeBinaryArray, LargeStringArray, NullArray, PrimitiveArray, StringArray,
+    StringViewArray, StructArray, UInt32Array, new_null_array,
+};
+use arrow::buffer::{BooleanBuffer, OffsetBuffer};
+use arrow::datatypes::{
+    ArrowNativeType as _, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
+    Decimal256Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
+};
+use half::f16;
+
+use crate::dtype::{DType, PType};
+use crate::{Error, Result};
+
+/// A value without its type. Integers are widened; the dtype tells what they are.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    UInt(u64),
+    F16(f16),
+    F32(f32),
+    F64(f64),
+    /// The unscaled value.
+    Decimal(i256),
+    Utf8(Arc<str>),
+    Binary(Arc<[u8]>),
+    /// Elements of a list, fields of a struct, or entries of a map.
+    List(Arc<[Value]>),
+    /// A self-describing value.
+    Variant(Arc<Scalar>),
+    /// A union value: its type id and the value.
+    Union(u8, Arc<Value>),
+}
+
+/// One value of a [`DType`]. An extension value is held as its storage value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scalar {
+    dtype: DType,
+    value: Value,
+}
+
+impl Scalar {
+    /// A value of a type.
+    ///
+    /// # Errors
+    /// If the value does not fit the type, or is null and the type is not nullable.
+    pub fn try_new(dtype: DType, value: Value) -> Result<Self> {
+        if !fits(&dtype, &value) {
+            return Err(Error::corrupt(format!("{value:?} is not a value of type {dtype}")));
+        }
+        Ok(Self { dtype, value })
+    }
+
+    /// The null of a type, which becomes nullable.
+    pub fn null(dtype: &DType) -> Self {
+        Self { dtype: dtype.with_nullable(true), value: Value::Null }
+    }
+
+    /// The type.
+    pub fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    /// The value.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Whether this is null.
+    pub fn is_null(&self) -> bool {
+        self.value == Value::Null
+    }
+
+    /// The same value as the storage type of its extension type, if it has one.
+    #[must_use]
+    pub fn to_storage(&self) -> Scalar {
+        Self { dtype: self.dtype.storage().clone(), value: self.value.clone() }
+    }
+
+    /// The same value under another type.
+    ///
+    /// # Errors
+    /// If it does not fit there.
+    pub fn with_dtype(&self, dtype: &DType) -> Result<Scalar> {
+        let value = match (&self.value, dtype.storage()) {
+            (Value::Int(v), DType::Primitive(ptype, _)) if ptype.is_unsigned() => {
+                Value::UInt(u64::try_from(*v).map_err(|_| Error::invalid(format!("{v} is not a {ptype}")))?)
+            }
+            (Value::UInt(v), DType::Primitive(ptype, _)) if ptype.is_signed() => {
+                Value::Int(i64::try_from(*v).map_err(|_| Error::invalid(format!("{v} is not a {ptype}")))?)
+            }
+            (value, _) => value.clone(),
+        };
+        Self::try_new(dtype.clone(), value)
+    }
+
+    /// The integer, whatever its signedness.
+    pub fn as_i128(&self) -> Option<i128> {
+        match self.value {
+            Value::Int(v) => Some(v.into()),
+            Value::UInt(v) => Some(v.into()),
+            _ => None,
+        }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.value {
+            Value::Utf8(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a string or byte string.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match &self.value {
+            Value::Utf8(text) => Some(text.as_bytes()),
+            Value::Binary(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Order of two values of the same type: floats by total order, as Arrow compares.
+    /// `None` if either is null, or for types without order.
+    pub fn compare(&self, other: &Scalar) -> Option<Ordering> {
+        compare_values(&self.value, &other.value)
+    }
+
+    /// An Arrow array of `len` rows that all hold this value, in the type `to`.
+    ///
+    /// # Errors
+    /// If `to` cannot present the value.
+    pub fn to_arrow(&self, to: &DataType, len: usize) -> Result<ArrowRef> {
+        expand(&self.value, &self.dtype, to, len)
+    }
+
+    /// The value in row `at` of an Arrow array that presents `dtype`.
+    ///
+    /// # Errors
+    /// If the array has another type.
+    pub fn from_arrow(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Scalar> {
+        let value = extract(array, at, dtype)?;
+        let dtype = if value == Value::Null { dtype.with_nullable(true) } else { dtype.clone() };
+        Scalar::try_new(dtype, value)
+    }
+}
+
+fn fits(dtype: &DType, value: &Value) -> bool {
+    match (dtype.storage(), value) {
+        (dtype, Value::Null) => dtype.is_nullable(),
+        (DType::Bool(_), Value::Bool(_))
+        | (DType::Primitive(PType::F16, _), Value::F16(_))
+        | (DType::Primitive(PType::F32, _), Value::F32(_))
+        | (DType::Primitive(PType::F64, _), Value::F64(_))
+        | (DType::Decimal(..), Value::Decimal(_))
+        | (DType::Utf8(_), Value::Utf8(_))
+        | (DType::Binary(_), Value::Binary(_))
+        | (DType::Variant(_), Value::Variant(_)) => true,
+        (DType::Primitive(ptype, _), Value::Int(v)) if ptype.is_signed() => {
+            let bits = ptype.bit_width() as u32;
+            bits == 64 || (*v >= -(1i64 << (bits - 1)) && *v < (1i64 << (bits - 1)))
+        }
+        (DType::Primitive(ptype, _), Value::UInt(v)) if ptype.is_unsigned() => {
+            let bits = ptype.bit_width() as u32;
+            bits == 64 || *v < (1u64 << bits)
+        }
+        (DType::List(element, _), Value::List(values)) => values.iter().all(|v| fits(element, v)),
+        (DType::FixedSizeList(element, size, _), Value::List(values)) => {
+            values.len() == *size as usize && values.iter().all(|v| fits(element, v))
+        }
+        (DType::Struct(fields, _), Value::List(values)) => {
+            values.len() == fields.len() && fields.dtypes().iter().zip(values.iter()).all(|(d, v)| fits(d, v))
+        }
+        (DType::Map(map, _), Value::List(values)) => {
+            let entry = map.entry();
+            values.iter().all(|v| fits(&entry, v))
+        }
+        (DType::Union(union, _), Value::Union(id, value)) => union
+            .type_ids
+            .iter()
+            .position(|candidate| candidate == id)
+            .is_some_and(|at| fits(&union.variants.dtypes()[at], value)),
+        _ => false,
+    }
+}
+
+fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
+    Some(match (left, right) {
+        (Value::Bool(l), Value::Bool(r)) => l.cmp(r),
+        (Value::Int(l), Value::Int(r)) => l.cmp(r),
+        (Value::UInt(l), Value::UInt(r)) => l.cmp(r),
+        (Value::Int(l), Value::UInt(r)) => i128::from(*l).cmp(&i128::from(*r)),
+        (Value::UInt(l), Value::Int(r)) => i128::from(*l).cmp(&i128::from(*r)),
+        (Value::F16(l), Value::F16(r)) => l.total_cmp(r),
+        (Value::F32(l), Value::F32(r)) => l.total_cmp(r),
+        (Value::F64(l), Value::F64(r)) => l.total_cmp(r),
+        (Value::Decimal(l), Value::Decimal(r)) => l.cmp(r),
+        (Value::Utf8(l), Value::Utf8(r)) => l.cmp(r),
+        (Value::Binary(l), Value::Binary(r)) => l.cmp(r),
+        _ => return None,
+    })
+}
+
+fn mismatch(value: &Value, to: &DataType) -> Error {
+    Error::invalid(format!("cannot show {value:?} as Arrow type {to}"))
+}
+
+/// `len` rows of one value.
+fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<ArrowRef> {
+    if let DataType::Dictionary(..) = to {
+        let DataType::Dictionary(_, values) = to else { return Err(mismatch(value, to)) };
+        let one = expand(value, dtype, values, len.min(1))?;
+        let one = arrow::compute::cast(&one, to)?;
+        return repeat(&one, len);
+    }
+    if *value == Value::Null {
+        return Ok(match to {
+            DataType::Null => Arc::new(NullArray::new(len)),
+            _ => new_null_array(to, len),
+        });
+    }
+    macro_rules! native {
+        ($T:ty, $v:expr) => {
+            Arc::new(PrimitiveArray::<$T>::from_value($v, len).with_data_type(to.clone()))
+        };
+    }
+    let storage = dtype.storage();
+    Ok(match (value, to) {
+        (Value::Bool(v), DataType::Boolean) => {
+            let bits = if *v { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
+            Arc::new(BooleanArray::new(bits, None))
+        }
+        (Value::Int(v), DataType::Int8) => native!(Int8Type, *v as i8),
+        (Value::Int(v), DataType::Int16) => native!(Int16Type, *v as i16),
+        (Value::Int(v), DataType::Int32) => native!(Int32Type, *v as i32),
+        (Value::Int(v), DataType::Int64) => native!(Int64Type, *v),
+        (Value::Int(v), DataType::Date32) => native!(Date32Type, *v as i32),
+        (Value::Int(v), DataType::Date64) => native!(Date64Type, *v),
+        (Value::Int(v), DataType::Time32(TimeUnit::Second)) => native!(Time32SecondType, *v as i32),
+        (Value::Int(v), DataType::Time32(TimeUnit::Millisecond)) => native!(Time32MillisecondType, *v as i32),
+        (Value::Int(v), DataType::Time64(TimeUnit::Microsecond)) => native!(Time64MicrosecondType, *v),
+        (Value::Int(v), DataType::Time64(TimeUnit::Nanosecond)) => native!(Time64NanosecondType, *v),
+        (Value::Int(v), DataType::Timestamp(TimeUnit::Second, _)) => native!(TimestampSecondType, *v),
+        (Value::Int(v), DataType::Timestamp(TimeUnit::Millisecond, _)) => {
+            native!(TimestampMillisecondType, *v)
+        }
+        (Value::Int(v), DataType::Timestamp(TimeUnit::Microsecond, _)) => {
+            native!(TimestampMicrosecondType, *v)
+        }
+        (Value::Int(v), DataType::Timestamp(TimeUnit::Nanosecond, _)) => native!(TimestampNanosecondType, *v),
+        (Value::UInt(v), DataType::UInt8) => native!(UInt8Type, *v as u8),
+        (Value::UInt(v), DataType::UInt16) => native!(UInt16Type, *v as u16),
+        (Value::UInt(v), DataType::UInt32) => native!(UInt32Type, *v as u32),
+        (Value::UInt(v), DataType::UInt64) => native!(UInt64Type, *v),
+        (Value::F16(v), DataType::Float16) => native!(Float16Type, *v),
+        (Value::F32(v), DataType::Float32) => native!(Float32Type, *v),
+        (Value::F64(v), DataType::Float64) => native!(Float64Type, *v),
+        (Value::Decimal(v), DataType::Decimal32(..)) => {
+            native!(
+                Decimal32Type,
+                v.to_i128().and_then(|v| i32::try_from(v).ok()).ok_or_else(|| mismatch(value, to))?
+            )
+        }
+        (Value::Decimal(v), DataType::Decimal64(..)) => {
+            native!(
+                Decimal64Type,
+                v.to_i128().and_then(|v| i64::try_from(v).ok()).ok_or_else(|| mismatch(value, to))?
+            )
+        }
+        (Value::Decimal(v), DataType::Decimal128(..)) => {
+            native!(Decimal128Type, v.to_i128().ok_or_else(|| mismatch(value, to))?)
+        }
+        (Value::Decimal(v), DataType::Decimal256(..)) => native!(Decimal256Type, *v),
+        (Value::Utf8(text), DataType::Utf8View) => {
+            repeat(&(Arc::new(StringViewArray::from(vec![&**text])) as ArrowRef), len)?
+        }
+        (Value::Utf8(text), DataType::Utf8) => {
+            repeat(&(Arc::new(StringArray::from(vec![&**text])) as ArrowRef), len)?
+        }
+        (Value::Utf8(text), DataType::LargeUtf8) => {
+            repeat(&(Arc::new(LargeStringArray::from(vec![&**text])) as ArrowRef), len)?
+        }
+        (Value::Binary(bytes), DataType::BinaryView) => {
+            repeat(&(Arc::new(BinaryViewArray::from(vec![&**bytes])) as ArrowRef), len)?
+        }
+        (Value::Binary(bytes), DataType::Binary) => {
+            repeat(&(Arc::new(BinaryArray::from(vec![&**bytes])) as ArrowRef), len)?
+        }
+        (Value::Binary(bytes), DataType::LargeBinary) => {
+            repeat(&(Arc::new(LargeBinaryArray::from(vec![&**bytes])) as ArrowRef), len)?
+        }
+        (Value::List(values), DataType::Struct(fields)) => {
+            let DType::Struct(inner, _) = storage else { return Err(mismatch(value, to)) };
+            if fields.len() != values.len() || inner.len() != values.len() {
+                return Err(mismatch(value, to));
+            }
+            let columns = values
+                .iter()
+                .zip(inner.dtypes())
+                .zip(fields)
+                .map(|((value, dtype), field)| expand(value, dtype, field.data_type(), len))
+                .collect::<Result<Vec<_>>>()?;
+            Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?)
+        }
+        (Value::List(values), _) => {
+            let element = match storage {
+                DType::List(element, _) | DType::FixedSizeList(element, _, _) => element.as_ref().clone(),
+                DType::Map(map, _) => map.entry(),
+                _ => return Err(mismatch(value, to)),
+            };
+            repeat(&one_list(values, &element, to)?, len)?
+        }
+        _ => return Err(mismatch(value, to)),
+    })
+}
+
+/// One row holding a list of `values`.
+fn one_list(values: &[Value], element: &DType, to: &DataType) -> Result<ArrowRef> {
+    let items = |field: &arrow::datatypes::Field| -> Result<ArrowRef> {
+        let rows = values
+            .iter()
+            .map(|value| expand(value, element, field.data_type(), 1))
+            .collect::<Result<Vec<_>>>()?;
+        let rows: Vec<&dyn array::Array> = rows.iter().map(AsRef::as_ref).collect();
+        if rows.is_empty() {
+            return Ok(array::new_empty_array(field.data_type()));
+        }
+        Ok(arrow::compute::concat(&rows)?)
+    };
+    Ok(match to {
+        DataType::List(field) => Arc::new(array::ListArray::try_new(
+            Arc::clone(field),
+            OffsetBuffer::from_lengths([values.len()]),
+            items(field)?,
+            None,
+        )?),
+        DataType::LargeList(field) => Arc::new(array::LargeListArray::try_new(
+            Arc::clone(field),
+            OffsetBuffer::from_lengths([values.len()]),
+            items(field)?,
+            None,
+        )?),
+        DataType::FixedSizeBinary(16) => {
+            let bytes = values
+                .iter()
+                .map(|value| match value {
+                    Value::UInt(byte) => u8::try_from(*byte).map_err(|_| mismatch(value, to)),
+                    other => Err(mismatch(other, to)),
+                })
+                .collect::<Result<Vec<u8>>>()?;
+            Arc::new(array::FixedSizeBinaryArray::try_from_iter(std::iter::once(bytes))?)
+        }
+        DataType::FixedSizeList(field, size) => Arc::new(array::FixedSizeListArray::try_new_with_length(
+            Arc::clone(field),
+            *size,
+            items(field)?,
+            None,
+            1,
+        )?),
+        DataType::Map(field, sorted) => Arc::new(array::MapArray::try_new(
+            Arc::clone(field),
+            OffsetBuffer::from_lengths([values.len()]),
+            items(field)?.as_struct().clone(),
+            None,
+            *sorted,
+        )?),
+        DataType::ListView(field) => Arc::new(array::ListViewArray::try_new(
+            Arc::clone(field),
+            vec![0i32].into(),
+            vec![i32::from_usize(values.len()).ok_or_else(|| Error::limit("list of 2^31 elements"))?].into(),
+            items(field)?,
+            None,
+        )?),
+        DataType::LargeListView(field) => Arc::new(array::LargeListViewArray::try_new(
+            Arc::clone(field),
+            vec![0i64].into(),
+            vec![values.len() as i64].into(),
+            items(field)?,
+            None,
+        )?),
+        _ => return Err(Error::invalid(format!("cannot show a list as Arrow type {to}"))),
+    })
+}
+
+fn repeat(one: &ArrowRef, len: usize) -> Result<ArrowRef> {
+    match len {
+        0 => Ok(one.slice(0, 0)),
+        1 => Ok(Arc::clone(one)),
+        _ => Ok(arrow::compute::take(one, &UInt32Array::from_value(0, len), None)?),
+    }
+}
+
+fn extract(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Value> {
+    if at >= array.len() {
+        return Err(Error::invalid(format!("row {at} of {}", array.len())));
+    }
+    if array.data_type() == &DataType::Null || array.is_null(at) {
+        return Ok(Value::Null);
+    }
+    macro_rules! number {
+        ($T:ty, $kind:ident, $wide:ty) => {
+            Value::$kind(array.as_primitive::<$T>().value(at) as $wide)
+        };
+    }
+    macro_rules! exact {
+        ($A:ty, $kind:ident) => {
+            Value::$kind(
+                array
+                    .as_any()
+                    .downcast_ref::<$A>()
+                    .ok_or_else(|| Error::invalid(format!("unexpected array of {}", array.data_type())))?
+                    .value(at)
+                    .into(),
+            )
+        };
+    }
+    Ok(match array.data_type() {
+        DataType::Boolean => Value::Bool(array.as_boolean().value(at)),
+        DataType::Int8 => number!(Int8Type, Int, i64),
+        DataType::Int16 => number!(Int16Type, Int, i64),
+        DataType::Int32 => number!(Int32Type, Int, i64),
+        DataType::Int64 => number!(Int64Type, Int, i64),
+        DataType::UInt8 => number!(UInt8Type, UInt, u64),
+        DataType::UInt16 => number!(UInt16Type, UInt, u64),
+        DataType::UInt32 => number!(UInt32Type, UInt, u64),
+        DataType::UInt64 => number!(UInt64Type, UInt, u64),
+        DataType::Date32 => number!(Date32Type, Int, i64),
+        DataType::Date64 => number!(Date64Type, Int, i64),
+        DataType::Time32(TimeUnit::Second) => number!(Time32SecondType, Int, i64),
+        DataType::Time32(_) => number!(Time32MillisecondType, Int, i64),
+        DataType::Time64(TimeUnit::Microsecond) => number!(Time64MicrosecondType, Int, i64),
+        DataType::Time64(_) => number!(Time64NanosecondType, Int, i64),
+        DataType::Timestamp(TimeUnit::Second, _) => number!(TimestampSecondType, Int, i64),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => number!(TimestampMillisecondType, Int, i64),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => number!(TimestampMicrosecondType, Int, i64),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => number!(TimestampNanosecondType, Int, i64),
+        DataType::Float16 => exact!(Float16Array, F16),
+        DataType::Float32 => exact!(Float32Array, F32),
+        DataType::Float64 => exact!(Float64Array, F64),
+        _ => return extract_other(array, at, dtype),
+    })
+}
+
+fn extract_other(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Value> {
+    macro_rules! text {
+        ($A:ty, $kind:ident) => {
+            Value::$kind(array.as_any().downcast_ref::<$A>().map(|a| a.value(at)).unwrap_or_default().into())
+        };
+    }
+    macro_rules! decimal {
+        ($A:ty, $wide:expr) => {
+            Value::Decimal(
+                array.as_any().downcast_ref::<$A>().map(|a| $wide(a.value(at))).unwrap_or(i256::ZERO),
+            )
+        };
+    }
+    let list = |items: ArrowRef, element: &DType| -> Result<Value> {
+        let values =
+            (0..items.len()).map(|at| extract(items.as_ref(), at, element)).collect::<Result<Vec<_>>>()?;
+        Ok(Value::List(values.into()))
+    };
+    Ok(match (array.data_type(), dtype.storage()) {
+        (DataType::Utf8, _) => text!(StringArray, Utf8),
+        (DataType::LargeUtf8, _) => text!(LargeStringArray, Utf8),
+        (DataType::Utf8View, _) => text!(StringViewArray, Utf8),
+        (DataType::Binary, _) => text!(BinaryArray, Binary),
+        (DataType::LargeBinary, _) => text!(LargeBinaryArray, Binary),
+        (DataType::BinaryView, _) => text!(BinaryViewArray, Binary),
+        (DataType::Decimal32(..), _) => decimal!(Decimal32Array, |v: i32| i256::from_i128(v.into())),
+        (DataType::Decimal64(..), _) => decimal!(Decimal64Array, |v: i64| i256::from_i128(v.into())),
+        (DataType::Decimal128(..), _) => decimal!(Decimal128Array, i256::from_i128),
+        (DataType::Decimal256(..), _) => decimal!(Decimal256Array, |v: i256| v),
+        (DataType::Dictionary(..), _) => {
+            let dictionary = array.as_any_dictionary();
+            return extract(dictionary.values().as_ref(), dictionary.normalized_keys()[at], dtype);
+        }
+        (DataType::FixedSizeBinary(_), _) => {
+            let bytes = array.as_fixed_size_binary().value(at);
+            Value::List(bytes.iter().map(|byte| Value::UInt((*byte).into())).collect())
+        }
+        (DataType::List(_), DType::List(element, _)) => list(array.as_list::<i32>().value(at), element)?,
+        (DataType::LargeList(_), DType::List(element, _)) => list(array.as_list::<i64>().value(at), element)?,
+        (DataType::FixedSizeList(..), DType::FixedSizeList(element, _, _)) => {
+            list(array.as_fixed_size_list().value(at), element)?
+        }
+        (DataType::Map(..), DType::Map(map, _)) => list(Arc::new(array.as_map().value(at)), &map.entry())?,
+        (DataType::Struct(_), DType::Struct(fields, _))
+            if fields.len() == array.as_struct().num_columns() =>
+        {
+            let columns = array.as_struct().columns().iter().zip(fields.dtypes());
+            let values = columns
+                .map(|(column, dtype)| extract(column.as_ref(), at, dtype))
+                .collect::<Result<Vec<_>>>()?;
+            Value::List(values.into())
+        }
+        (other, dtype) => {
+            return Err(Error::invalid(format!("an array of {other} does not hold values of {dtype}")));
+        }
+    })
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display(&self.value, &self.dtype, f)
+    }
+}
+
+fn display(value: &Value, dtype: &DType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match value {
+        Value::Null => f.write_str("null"),
+        Value::Bool(v) => write!(f, "{v}"),
+        Value::Int(v) => write!(f, "{v}"),
+        Value::UInt(v) => write!(f, "{v}"),
+        Value::F16(v) => write!(f, "{v}"),
+        Value::F32(v) => write!(f, "{v}"),
+        Value::F64(v) => write!(f, "{v}"),
+        Value::Decimal(v) => match dtype.storage() {
+            DType::Decimal(decimal, _) if decimal.scale() != 0 => {
+                write!(f, "{v}e{}", -i16::from(decimal.scale()))
+            }
+            _ => write!(f, "{v}"),
+        },
+        Value::Utf8(v) => write!(f, "{v:?}"),
+        Value::Binary(v) => v.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        Value::List(values) => {
+            f.write_str("[")?;
+            for (at, value) in values.iter().enumerate() {
+                if at > 0 {
+                    f.write_str(", ")?;
+                }
+                display(value, dtype, f)?;
+            }
+            f.write_str("]")
+        }
+        Value::Variant(inner) => write!(f, "{inner}"),
+        Value::Union(id, inner) => {
+            write!(f, "{id}:")?;
+            display(inner, dtype, f)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::arrow::data_type;
+
+    #[test]
+    fn a_value_out_of_range_does_not_fit() {
+        let i8 = DType::Primitive(PType::I8, false);
+        assert!(Scalar::try_new(i8.clone(), Value::Int(-128)).is_ok());
+        assert!(Scalar::try_new(i8.clone(), Value::Int(128)).is_err());
+        assert!(Scalar::try_new(i8, Value::Null).is_err());
+        assert!(Scalar::try_new(DType::Primitive(PType::U64, true), Value::UInt(u64::MAX)).is_ok());
+    }
+
+    #[test]
+    fn values_round_trip_through_arrow() {
+        let list = DType::List(Arc::new(DType::Utf8(true)), false);
+        let cases = [
+            (DType::Primitive(PType::I64, false), Value::Int(i64::MIN)),
+            (DType::Primitive(PType::F32, false), Value::F32(-0.0)),
+            (DType::Utf8(false), Value::Utf8("a string longer than twelve bytes".into())),
+            (DType::Bool(true), Value::Null),
+            (list, Value::List(vec![Value::Utf8("x".into()), Value::Null].into())),
+        ];
+        for (dtype, value) in cases {
+            let scalar = Scalar::try_new(dtype.clone(), value).unwrap();
+            let rows = scalar.to_arrow(&data_type(&dtype).unwrap(), 3).unwrap();
+            assert_eq!(rows.len(), 3);
+            assert_eq!(Scalar::from_arrow(rows.as_ref(), 2, &dtype).unwrap(), scalar);
+        }
+    }
+
+    #[test]
+    fn floats_compare_by_total_order() {
+        let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
+        assert_eq!(float(-0.0).compare(&float(0.0)), Some(Ordering::Less));
+        assert_eq!(float(f64::NAN).compare(&float(f64::INFINITY)), Some(Ordering::Greater));
+    }
+}

@@ -1,0 +1,132 @@
+//! Array trees and statistics.
+
+use arrow::buffer::Buffer;
+use bytes::Bytes;
+
+use super::generated::array::array as fb;
+use super::{aligned, broken, verifier};
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// Largest alignment a buffer may ask for, as an exponent of two.
+const MAX_ALIGNMENT_EXPONENT: u8 = 16;
+
+/// An array blob: the tree of nodes and the buffers they share.
+#[derive(Debug)]
+pub(crate) struct ArrayTree {
+    pub(crate) root: RawNode,
+    pub(crate) buffers: Vec<Buffer>,
+}
+
+/// One node as stored: no dtype, no length.
+#[derive(Debug, Clone)]
+pub(crate) struct RawNode {
+    pub(crate) encoding: u16,
+    pub(crate) metadata: Bytes,
+    pub(crate) children: Vec<RawNode>,
+    pub(crate) buffers: Vec<u16>,
+}
+
+impl ArrayTree {
+    /// Parses `[pad][buffer]... [pad][flatbuffer][u32 length]`.
+    pub(crate) fn parse(blob: Buffer, limits: &Limits) -> Result<Self> {
+        let (body, tree_len) = blob
+            .split_last_chunk::<4>()
+            .ok_or_else(|| Error::corrupt(format!("array of {} bytes lacks its length", blob.len())))?;
+        let tree_len = u32::from_le_bytes(*tree_len) as usize;
+        let tree_start = body.len().checked_sub(tree_len).ok_or_else(|| {
+            Error::corrupt(format!("array tree of {tree_len} bytes in a segment of {}", blob.len()))
+        })?;
+        let tree = aligned(&body[tree_start..]);
+        let root = flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), &tree)
+            .map_err(broken("array tree"))?;
+
+        let mut buffers = Vec::new();
+        let mut at = 0usize;
+        for descriptor in root.buffers().unwrap_or_default() {
+            if descriptor.compression() != fb::Compression::None {
+                return Err(Error::unsupported("buffer compression", descriptor.compression().0));
+            }
+            if descriptor.alignment_exponent() > MAX_ALIGNMENT_EXPONENT {
+                return Err(Error::corrupt(format!(
+                    "buffer alignment 2^{}",
+                    descriptor.alignment_exponent()
+                )));
+            }
+            // Both are small enough that a sum cannot overflow a 64-bit usize.
+            let start = at + usize::from(descriptor.padding());
+            let end = start + descriptor.length() as usize;
+            if end > tree_start {
+                return Err(Error::corrupt(format!("buffer ends at {end} of {tree_start} bytes")));
+            }
+            buffers.push(blob.slice_with_length(start, end - start));
+            at = end;
+        }
+
+        let node = root.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
+        let mut nodes_left = limits.max_nodes;
+        let root = RawNode::read(node, limits.max_depth, &mut nodes_left)?;
+        Ok(Self { root, buffers })
+    }
+}
+
+impl RawNode {
+    // Flatbuffers may share one table between many parents, so nodes are counted as visited.
+    fn read(node: fb::ArrayNode<'_>, depth_left: u32, nodes_left: &mut u32) -> Result<Self> {
+        if depth_left == 0 || *nodes_left == 0 {
+            return Err(Error::limit("array tree has too many or too deep nodes"));
+        }
+        *nodes_left -= 1;
+        let children = node
+            .children()
+            .unwrap_or_default()
+            .iter()
+            .map(|child| Self::read(child, depth_left - 1, nodes_left))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            encoding: node.encoding(),
+            metadata: Bytes::copy_from_slice(node.metadata().map(|bytes| bytes.bytes()).unwrap_or_default()),
+            children,
+            buffers: node.buffers().map(|buffers| buffers.iter().collect()).unwrap_or_default(),
+        })
+    }
+}
+
+/// Statistics as stored; values are serialized scalars.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RawStats {
+    pub(crate) min: Option<(Bytes, bool)>,
+    pub(crate) max: Option<(Bytes, bool)>,
+    pub(crate) sum: Option<Bytes>,
+    pub(crate) is_sorted: Option<bool>,
+    pub(crate) is_strict_sorted: Option<bool>,
+    pub(crate) is_constant: Option<bool>,
+    pub(crate) null_count: Option<u64>,
+    pub(crate) uncompressed_size_in_bytes: Option<u64>,
+    pub(crate) nan_count: Option<u64>,
+}
+
+impl RawStats {
+    fn read(stats: fb::ArrayStats<'_>) -> Self {
+        let bytes = |v: flatbuffers::Vector<'_, u8>| Bytes::copy_from_slice(v.bytes());
+        Self {
+            min: stats.min().map(|v| (bytes(v), stats.min_precision() == fb::Precision::Exact)),
+            max: stats.max().map(|v| (bytes(v), stats.max_precision() == fb::Precision::Exact)),
+            sum: stats.sum().map(bytes),
+            is_sorted: stats.is_sorted(),
+            is_strict_sorted: stats.is_strict_sorted(),
+            is_constant: stats.is_constant(),
+            null_count: stats.null_count(),
+            uncompressed_size_in_bytes: stats.uncompressed_size_in_bytes(),
+            nan_count: stats.nan_count(),
+        }
+    }
+}
+
+/// The statistics of each field of the file's root, in order.
+pub(crate) fn file_statistics_from_bytes(bytes: &[u8], limits: &Limits) -> Result<Vec<RawStats>> {
+    let bytes = aligned(bytes);
+    let root = flatbuffers::root_with_opts::<fb::FileStatistics<'_>>(&verifier(limits, bytes.len()), &bytes)
+        .map_err(broken("file statistics"))?;
+    Ok(root.field_stats().unwrap_or_default().iter().map(RawStats::read).collect())
+}

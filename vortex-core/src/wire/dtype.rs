@@ -1,0 +1,383 @@
+//! Logical types as flatbuffers (in files) and as protobuf (in metadata).
+
+use std::sync::Arc;
+
+use super::generated::dtype::dtype as fb;
+use super::{aligned, broken, verifier};
+use crate::dtype::{DType, DecimalType, Extension, MapType, PType, StructType, UnionType};
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// Messages of the format. Field numbers are fixed; never reuse one.
+#[expect(missing_docs, clippy::large_enum_variant, reason = "the format's own tables")]
+#[expect(unreachable_pub, reason = "prost derives public items")]
+pub(crate) mod proto {
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct DType {
+        #[prost(oneof = "dtype::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+        pub kind: Option<dtype::Kind>,
+    }
+
+    pub mod dtype {
+        #[derive(Clone, PartialEq, prost::Oneof)]
+        pub enum Kind {
+            #[prost(message, tag = "1")]
+            Null(super::Null),
+            #[prost(message, tag = "2")]
+            Bool(super::Nullable),
+            #[prost(message, tag = "3")]
+            Primitive(super::Primitive),
+            #[prost(message, tag = "4")]
+            Decimal(super::Decimal),
+            #[prost(message, tag = "5")]
+            Utf8(super::Nullable),
+            #[prost(message, tag = "6")]
+            Binary(super::Nullable),
+            #[prost(message, tag = "7")]
+            Struct(super::Struct),
+            #[prost(message, tag = "8")]
+            List(Box<super::List>),
+            #[prost(message, tag = "9")]
+            Extension(Box<super::Extension>),
+            #[prost(message, tag = "10")]
+            FixedSizeList(Box<super::FixedSizeList>),
+            #[prost(message, tag = "11")]
+            Variant(super::Nullable),
+            #[prost(message, tag = "12")]
+            Union(super::Union),
+            #[prost(message, tag = "13")]
+            Map(Box<super::Map>),
+        }
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Null {}
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Nullable {
+        #[prost(bool, tag = "1")]
+        pub nullable: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Primitive {
+        #[prost(int32, tag = "1")]
+        pub ptype: i32,
+        #[prost(bool, tag = "2")]
+        pub nullable: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Decimal {
+        #[prost(uint32, tag = "1")]
+        pub precision: u32,
+        #[prost(int32, tag = "2")]
+        pub scale: i32,
+        #[prost(bool, tag = "3")]
+        pub nullable: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Struct {
+        #[prost(string, repeated, tag = "1")]
+        pub names: Vec<String>,
+        #[prost(message, repeated, tag = "2")]
+        pub dtypes: Vec<DType>,
+        #[prost(bool, tag = "3")]
+        pub nullable: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct List {
+        #[prost(message, optional, boxed, tag = "1")]
+        pub element_type: Option<Box<DType>>,
+        #[prost(bool, tag = "2")]
+        pub nullable: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct FixedSizeList {
+        #[prost(message, optional, boxed, tag = "1")]
+        pub element_type: Option<Box<DType>>,
+        #[prost(uint32, tag = "2")]
+        pub size: u32,
+        #[prost(bool, tag = "3")]
+        pub nullable: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Extension {
+        #[prost(string, tag = "1")]
+        pub id: String,
+        #[prost(message, optional, boxed, tag = "2")]
+        pub storage_dtype: Option<Box<DType>>,
+        #[prost(bytes = "vec", optional, tag = "3")]
+        pub metadata: Option<Vec<u8>>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Union {
+        #[prost(string, repeated, tag = "1")]
+        pub names: Vec<String>,
+        #[prost(message, repeated, tag = "2")]
+        pub dtypes: Vec<DType>,
+        #[prost(int32, repeated, tag = "3")]
+        pub type_ids: Vec<i32>,
+        #[prost(bool, tag = "4")]
+        pub nullable: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Map {
+        #[prost(message, optional, boxed, tag = "1")]
+        pub key_type: Option<Box<DType>>,
+        #[prost(message, optional, boxed, tag = "2")]
+        pub value_type: Option<Box<DType>>,
+        #[prost(bool, tag = "3")]
+        pub keys_sorted: bool,
+        #[prost(bool, tag = "4")]
+        pub nullable: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Scalar {
+        #[prost(message, optional, tag = "1")]
+        pub dtype: Option<DType>,
+        #[prost(message, optional, tag = "2")]
+        pub value: Option<ScalarValue>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct ScalarValue {
+        #[prost(oneof = "scalar_value::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+        pub kind: Option<scalar_value::Kind>,
+    }
+
+    pub mod scalar_value {
+        #[derive(Clone, PartialEq, prost::Oneof)]
+        pub enum Kind {
+            #[prost(int32, tag = "1")]
+            NullValue(i32),
+            #[prost(bool, tag = "2")]
+            BoolValue(bool),
+            #[prost(sint64, tag = "3")]
+            Int64Value(i64),
+            #[prost(uint64, tag = "4")]
+            Uint64Value(u64),
+            #[prost(float, tag = "5")]
+            F32Value(f32),
+            #[prost(double, tag = "6")]
+            F64Value(f64),
+            #[prost(string, tag = "7")]
+            StringValue(String),
+            #[prost(bytes, tag = "8")]
+            BytesValue(Vec<u8>),
+            #[prost(message, tag = "9")]
+            ListValue(super::ListValue),
+            #[prost(uint64, tag = "10")]
+            F16Value(u64),
+            #[prost(message, tag = "11")]
+            VariantValue(Box<super::Scalar>),
+            #[prost(message, tag = "12")]
+            UnionValue(Box<super::UnionValue>),
+        }
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct ListValue {
+        #[prost(message, repeated, tag = "1")]
+        pub values: Vec<ScalarValue>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct UnionValue {
+        #[prost(uint32, tag = "1")]
+        pub type_id: u32,
+        #[prost(message, optional, boxed, tag = "2")]
+        pub value: Option<Box<ScalarValue>>,
+    }
+}
+
+/// The dtype of a file or of an IPC stream.
+pub(crate) fn dtype_from_bytes(bytes: &[u8], limits: &Limits) -> Result<DType> {
+    let bytes = aligned(bytes);
+    let root = flatbuffers::root_with_opts::<fb::DType<'_>>(&verifier(limits, bytes.len()), &bytes)
+        .map_err(broken("dtype"))?;
+    let mut reader = Reader { columns_left: limits.max_columns };
+    reader.flatbuffer(root, limits.max_depth)
+}
+
+/// A dtype inside protobuf metadata.
+pub(crate) fn dtype_from_proto(dtype: &proto::DType, limits: &Limits) -> Result<DType> {
+    let mut reader = Reader { columns_left: limits.max_columns };
+    reader.protobuf(dtype, limits.max_depth)
+}
+
+/// Counts nodes while it reads, since flatbuffers may share one table between many parents.
+struct Reader {
+    columns_left: u32,
+}
+
+impl Reader {
+    fn count(&mut self, depth_left: u32) -> Result<()> {
+        if depth_left == 0 {
+            super::too_deep("dtype")?;
+        }
+        self.columns_left =
+            self.columns_left.checked_sub(1).ok_or_else(|| Error::limit("dtype has too many fields"))?;
+        Ok(())
+    }
+
+    fn flatbuffer(&mut self, dtype: fb::DType<'_>, depth_left: u32) -> Result<DType> {
+        self.count(depth_left)?;
+        let missing = || Error::corrupt("dtype without its parameters");
+        let depth = depth_left - 1;
+        let tag = dtype.kind_type();
+        Ok(match tag {
+            fb::Type::Null => DType::Null,
+            fb::Type::Bool => DType::Bool(dtype.kind_as_bool().ok_or_else(missing)?.nullable()),
+            fb::Type::Primitive => {
+                let inner = dtype.kind_as_primitive().ok_or_else(missing)?;
+                DType::Primitive(PType::try_from_number(inner.ptype().0.into())?, inner.nullable())
+            }
+            fb::Type::Decimal => {
+                let inner = dtype.kind_as_decimal().ok_or_else(missing)?;
+                DType::Decimal(DecimalType::try_new(inner.precision(), inner.scale())?, inner.nullable())
+            }
+            fb::Type::Utf8 => DType::Utf8(dtype.kind_as_utf_8().ok_or_else(missing)?.nullable()),
+            fb::Type::Binary => DType::Binary(dtype.kind_as_binary().ok_or_else(missing)?.nullable()),
+            fb::Type::Struct_ => {
+                let inner = dtype.kind_as_struct_().ok_or_else(missing)?;
+                let names =
+                    inner.names().unwrap_or_default().iter().map(Arc::from).collect::<Vec<Arc<str>>>();
+                let dtypes = inner
+                    .dtypes()
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|field| self.flatbuffer(field, depth))
+                    .collect::<Result<Vec<_>>>()?;
+                DType::Struct(Arc::new(fields(names, dtypes)?), inner.nullable())
+            }
+            fb::Type::List => {
+                let inner = dtype.kind_as_list().ok_or_else(missing)?;
+                let element = self.flatbuffer(inner.element_type().ok_or_else(missing)?, depth)?;
+                DType::List(Arc::new(element), inner.nullable())
+            }
+            fb::Type::FixedSizeList => {
+                let inner = dtype.kind_as_fixed_size_list().ok_or_else(missing)?;
+                let element = self.flatbuffer(inner.element_type().ok_or_else(missing)?, depth)?;
+                DType::FixedSizeList(Arc::new(element), inner.size_(), inner.nullable())
+            }
+            fb::Type::Extension => {
+                let inner = dtype.kind_as_extension().ok_or_else(missing)?;
+                let id = inner.id().ok_or_else(missing)?;
+                let storage = self.flatbuffer(inner.storage_dtype().ok_or_else(missing)?, depth)?;
+                let metadata = inner.metadata().map(|bytes| bytes.bytes()).unwrap_or_default();
+                DType::Extension(Arc::new(Extension::try_new(id, storage, metadata)?))
+            }
+            fb::Type::Variant => DType::Variant(dtype.kind_as_variant().ok_or_else(missing)?.nullable()),
+            fb::Type::Union => {
+                let inner = dtype.kind_as_union().ok_or_else(missing)?;
+                let names =
+                    inner.names().unwrap_or_default().iter().map(Arc::from).collect::<Vec<Arc<str>>>();
+                let dtypes = inner
+                    .dtypes()
+                    .unwrap_or_default()
+                    .iter()
+                    .map(|field| self.flatbuffer(field, depth))
+                    .collect::<Result<Vec<_>>>()?;
+                let type_ids = inner.type_ids().unwrap_or_default().iter().map(|id| id.to_le_bytes()[0]);
+                union(fields(names, dtypes)?, type_ids.collect(), inner.nullable())?
+            }
+            fb::Type::Map => {
+                let inner = dtype.kind_as_map().ok_or_else(missing)?;
+                let key = self.flatbuffer(inner.key_type().ok_or_else(missing)?, depth)?;
+                let value = self.flatbuffer(inner.value_type().ok_or_else(missing)?, depth)?;
+                map(key, value, inner.keys_sorted(), inner.nullable())?
+            }
+            other => return Err(Error::unsupported("dtype", other.0)),
+        })
+    }
+
+    fn protobuf(&mut self, dtype: &proto::DType, depth_left: u32) -> Result<DType> {
+        use proto::dtype::Kind;
+        self.count(depth_left)?;
+        let depth = depth_left - 1;
+        let missing = || Error::corrupt("dtype without its parameters");
+        let narrow =
+            |number: i64| u8::try_from(number).map_err(|_| Error::corrupt("dtype parameter out of range"));
+        Ok(match dtype.kind.as_ref().ok_or_else(missing)? {
+            Kind::Null(_) => DType::Null,
+            Kind::Bool(inner) => DType::Bool(inner.nullable),
+            Kind::Primitive(inner) => {
+                DType::Primitive(PType::try_from_number(inner.ptype.into())?, inner.nullable)
+            }
+            Kind::Decimal(inner) => {
+                let scale =
+                    i8::try_from(inner.scale).map_err(|_| Error::corrupt("decimal scale out of range"))?;
+                let decimal = DecimalType::try_new(narrow(inner.precision.into())?, scale)?;
+                DType::Decimal(decimal, inner.nullable)
+            }
+            Kind::Utf8(inner) => DType::Utf8(inner.nullable),
+            Kind::Binary(inner) => DType::Binary(inner.nullable),
+            Kind::Struct(inner) => {
+                let names = inner.names.iter().map(|name| name.as_str().into()).collect();
+                let dtypes =
+                    inner.dtypes.iter().map(|field| self.protobuf(field, depth)).collect::<Result<_>>()?;
+                DType::Struct(Arc::new(fields(names, dtypes)?), inner.nullable)
+            }
+            Kind::List(inner) => {
+                let element = self.protobuf(inner.element_type.as_ref().ok_or_else(missing)?, depth)?;
+                DType::List(Arc::new(element), inner.nullable)
+            }
+            Kind::FixedSizeList(inner) => {
+                let element = self.protobuf(inner.element_type.as_ref().ok_or_else(missing)?, depth)?;
+                DType::FixedSizeList(Arc::new(element), inner.size, inner.nullable)
+            }
+            Kind::Extension(inner) => {
+                let storage = self.protobuf(inner.storage_dtype.as_ref().ok_or_else(missing)?, depth)?;
+                let metadata = inner.metadata.clone().unwrap_or_default();
+                DType::Extension(Arc::new(Extension::try_new(&inner.id, storage, metadata)?))
+            }
+            Kind::Variant(inner) => DType::Variant(inner.nullable),
+            Kind::Union(inner) => {
+                let names = inner.names.iter().map(|name| name.as_str().into()).collect();
+                let dtypes =
+                    inner.dtypes.iter().map(|field| self.protobuf(field, depth)).collect::<Result<_>>()?;
+                let type_ids = inner.type_ids.iter().map(|id| narrow((*id).into())).collect::<Result<_>>()?;
+                union(fields(names, dtypes)?, type_ids, inner.nullable)?
+            }
+            Kind::Map(inner) => {
+                let key = self.protobuf(inner.key_type.as_ref().ok_or_else(missing)?, depth)?;
+                let value = self.protobuf(inner.value_type.as_ref().ok_or_else(missing)?, depth)?;
+                map(key, value, inner.keys_sorted, inner.nullable)?
+            }
+        })
+    }
+}
+
+fn fields(names: Vec<Arc<str>>, dtypes: Vec<DType>) -> Result<StructType> {
+    if names.len() != dtypes.len() {
+        return Err(Error::corrupt(format!("struct with {} names and {} types", names.len(), dtypes.len())));
+    }
+    Ok(StructType::new(names.into_iter().zip(dtypes)))
+}
+
+fn union(variants: StructType, type_ids: Box<[u8]>, nullable: bool) -> Result<DType> {
+    let distinct: std::collections::HashSet<_> = type_ids.iter().collect();
+    if variants.is_empty() || type_ids.len() != variants.len() || distinct.len() != type_ids.len() {
+        return Err(Error::corrupt(format!(
+            "union of {} variants with {} distinct ids",
+            variants.len(),
+            distinct.len()
+        )));
+    }
+    Ok(DType::Union(Arc::new(UnionType { variants, type_ids }), nullable))
+}
+
+fn map(key: DType, value: DType, keys_sorted: bool, nullable: bool) -> Result<DType> {
+    if key.is_nullable() {
+        return Err(Error::corrupt("map with nullable keys"));
+    }
+    Ok(DType::Map(Arc::new(MapType { key, value, keys_sorted }), nullable))
+}

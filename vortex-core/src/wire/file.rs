@@ -1,0 +1,154 @@
+//! The container's tables: postscript, footer, layout tree.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::generated::file::file as fb;
+use super::{aligned, broken, verifier};
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// Where one part of the file description lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PostscriptSegment {
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+    pub(crate) alignment_exponent: u8,
+}
+
+/// What finds the footer.
+#[derive(Debug, Clone)]
+pub(crate) struct Postscript {
+    pub(crate) dtype: Option<PostscriptSegment>,
+    pub(crate) layout: PostscriptSegment,
+    pub(crate) statistics: Option<PostscriptSegment>,
+    pub(crate) footer: PostscriptSegment,
+    pub(crate) metadata: Vec<(String, PostscriptSegment)>,
+}
+
+impl Postscript {
+    pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
+        let bytes = aligned(bytes);
+        let root = flatbuffers::root_with_opts::<fb::Postscript<'_>>(&verifier(limits, bytes.len()), &bytes)
+            .map_err(broken("postscript"))?;
+        let needed = |segment: Option<fb::PostscriptSegment<'_>>, what: &str| {
+            segment
+                .map(read_segment)
+                .transpose()?
+                .ok_or_else(|| Error::corrupt(format!("postscript does not say where the {what} is")))
+        };
+        Ok(Self {
+            dtype: root.dtype().map(read_segment).transpose()?,
+            layout: needed(root.layout(), "layout")?,
+            statistics: root.statistics().map(read_segment).transpose()?,
+            footer: needed(root.footer(), "footer")?,
+            metadata: root
+                .metadata()
+                .unwrap_or_default()
+                .iter()
+                .map(|entry| Ok((entry.key().to_owned(), read_segment(entry.segment())?)))
+                .collect::<Result<_>>()?,
+        })
+    }
+}
+
+fn read_segment(segment: fb::PostscriptSegment<'_>) -> Result<PostscriptSegment> {
+    if let Some(compression) = segment._compression().filter(|c| c.scheme() != fb::CompressionScheme::None) {
+        return Err(Error::unsupported("metadata compression", compression.scheme().0));
+    }
+    if segment._encryption().is_some() {
+        return Err(Error::unsupported("feature", "encryption"));
+    }
+    Ok(PostscriptSegment {
+        offset: segment.offset(),
+        length: segment.length(),
+        alignment_exponent: segment.alignment_exponent(),
+    })
+}
+
+/// Where one data segment lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentSpec {
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+    pub(crate) alignment_exponent: u8,
+    pub(crate) compression: u8,
+    pub(crate) encryption: u16,
+}
+
+/// The footer's tables.
+#[derive(Debug, Clone)]
+pub(crate) struct FooterTables {
+    pub(crate) array_ids: Arc<[Arc<str>]>,
+    pub(crate) layout_ids: Arc<[Arc<str>]>,
+    pub(crate) segments: Vec<SegmentSpec>,
+}
+
+impl FooterTables {
+    pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
+        let bytes = aligned(bytes);
+        let root = flatbuffers::root_with_opts::<fb::Footer<'_>>(&verifier(limits, bytes.len()), &bytes)
+            .map_err(broken("footer"))?;
+        let segments = root
+            .segment_specs()
+            .ok_or_else(|| Error::corrupt("footer without segment table"))?
+            .iter()
+            .map(|spec| SegmentSpec {
+                offset: spec.offset(),
+                length: spec.length(),
+                alignment_exponent: spec.alignment_exponent(),
+                compression: spec._compression(),
+                encryption: spec._encryption(),
+            })
+            .collect();
+        Ok(Self {
+            array_ids: root.array_specs().unwrap_or_default().iter().map(|spec| spec.id().into()).collect(),
+            layout_ids: root.layout_specs().unwrap_or_default().iter().map(|spec| spec.id().into()).collect(),
+            segments,
+        })
+    }
+}
+
+/// One layout node as stored; no dtype.
+#[derive(Debug, Clone)]
+pub(crate) struct RawLayout {
+    pub(crate) encoding: u16,
+    pub(crate) row_count: u64,
+    pub(crate) metadata: Bytes,
+    pub(crate) children: Vec<RawLayout>,
+    pub(crate) segments: Vec<u32>,
+}
+
+impl RawLayout {
+    pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
+        let bytes = aligned(bytes);
+        let root = flatbuffers::root_with_opts::<fb::Layout<'_>>(&verifier(limits, bytes.len()), &bytes)
+            .map_err(broken("layout"))?;
+        let mut layouts_left = limits.max_layouts;
+        Self::read(root, limits.max_depth, &mut layouts_left)
+    }
+
+    // Flatbuffers may share one table between many parents, so nodes are counted as visited.
+    fn read(layout: fb::Layout<'_>, depth_left: u32, layouts_left: &mut u32) -> Result<Self> {
+        if depth_left == 0 || *layouts_left == 0 {
+            return Err(Error::limit("layout tree has too many or too deep nodes"));
+        }
+        *layouts_left -= 1;
+        let children = layout
+            .children()
+            .unwrap_or_default()
+            .iter()
+            .map(|child| Self::read(child, depth_left - 1, layouts_left))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            encoding: layout.encoding(),
+            row_count: layout.row_count(),
+            metadata: Bytes::copy_from_slice(
+                layout.metadata().map(|bytes| bytes.bytes()).unwrap_or_default(),
+            ),
+            children,
+            segments: layout.segments().map(|segments| segments.iter().collect()).unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! Scalar values as protobuf.
+
+use std::sync::Arc;
+
+use arrow::datatypes::i256;
+use half::f16;
+use prost::Message as _;
+
+use super::dtype::dtype_from_proto;
+use super::dtype::proto::{Scalar as ProtoScalar, ScalarValue, scalar_value::Kind};
+use crate::dtype::{DType, PType};
+use crate::limits::Limits;
+use crate::scalar::{Scalar, Value};
+use crate::{Error, Result};
+
+/// Parses a serialized scalar value; the dtype is not in the bytes.
+///
+/// Lenient as the format asks: either integer kind serves either signedness when the value
+/// fits, strings and byte strings stand for each other, an unsigned integer holds the bits of
+/// an `f16` (so wrote releases before 0.44).
+pub(crate) fn scalar_from_bytes(bytes: &[u8], dtype: &DType, limits: &Limits) -> Result<Scalar> {
+    let value = proto_value(bytes)?;
+    let value = read(&value, dtype, limits.max_depth, limits)?;
+    Scalar::try_new(dtype.clone(), value)
+}
+
+/// Parses a scalar value without interpreting it.
+pub(crate) fn proto_value(bytes: &[u8]) -> Result<ScalarValue> {
+    ScalarValue::decode(bytes).map_err(|error| Error::corrupt(format!("scalar value: {error}")))
+}
+
+impl ScalarValue {
+    /// Interprets the value as one of `dtype`.
+    pub(crate) fn to_scalar(&self, dtype: &DType, limits: &Limits) -> Result<Scalar> {
+        Scalar::try_new(dtype.clone(), read(self, dtype, limits.max_depth, limits)?)
+    }
+}
+
+fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) -> Result<Value> {
+    let kind = value.kind.as_ref().ok_or_else(|| Error::corrupt("scalar value without a value"))?;
+    if depth_left == 0 {
+        super::too_deep("scalar value")?;
+    }
+    let wrong = || Error::corrupt(format!("scalar of another kind where {dtype} belongs"));
+    Ok(match (dtype.storage(), kind) {
+        (_, Kind::NullValue(_)) => Value::Null,
+        (DType::Bool(_), Kind::BoolValue(v)) => Value::Bool(*v),
+        (DType::Primitive(PType::F16, _), Kind::F16Value(bits) | Kind::Uint64Value(bits)) => {
+            Value::F16(f16::from_bits(u16::try_from(*bits).map_err(|_| wrong())?))
+        }
+        (DType::Primitive(PType::F32, _), Kind::F32Value(v)) => Value::F32(*v),
+        (DType::Primitive(PType::F64, _), Kind::F64Value(v)) => Value::F64(*v),
+        (DType::Primitive(ptype, _), Kind::Int64Value(v)) if ptype.is_signed() => Value::Int(*v),
+        (DType::Primitive(ptype, _), Kind::Uint64Value(v)) if ptype.is_signed() => {
+            Value::Int(i64::try_from(*v).map_err(|_| wrong())?)
+        }
+        (DType::Primitive(ptype, _), Kind::Uint64Value(v)) if ptype.is_unsigned() => Value::UInt(*v),
+        (DType::Primitive(ptype, _), Kind::Int64Value(v)) if ptype.is_unsigned() => {
+            Value::UInt(u64::try_from(*v).map_err(|_| wrong())?)
+        }
+        (DType::Decimal(..), Kind::BytesValue(bytes)) => Value::Decimal(decimal(bytes)?),
+        (DType::Decimal(..), Kind::Int64Value(v)) => Value::Decimal(i256::from_i128((*v).into())),
+        (DType::Utf8(_), Kind::StringValue(v)) => Value::Utf8(v.as_str().into()),
+        (DType::Utf8(_), Kind::BytesValue(v)) => {
+            Value::Utf8(std::str::from_utf8(v).map_err(|_| wrong())?.into())
+        }
+        (DType::Binary(_), Kind::BytesValue(v)) => Value::Binary(v.as_slice().into()),
+        (DType::Binary(_), Kind::StringValue(v)) => Value::Binary(v.as_bytes().into()),
+        (DType::List(element, _) | DType::FixedSizeList(element, _, _), Kind::ListValue(list)) => {
+            let values = list.values.iter().map(|v| read(v, element, depth_left - 1, limits));
+            Value::List(values.collect::<Result<_>>()?)
+        }
+        (DType::Struct(fields, _), Kind::ListValue(list)) if list.values.len() == fields.len() => {
+            let values = list.values.iter().zip(fields.dtypes());
+            Value::List(
+                values.map(|(v, field)| read(v, field, depth_left - 1, limits)).collect::<Result<_>>()?,
+            )
+        }
+        (DType::Map(map, _), Kind::ListValue(list)) => {
+            let entry = map.entry();
+            let values = list.values.iter().map(|v| read(v, &entry, depth_left - 1, limits));
+            Value::List(values.collect::<Result<_>>()?)
+        }
+        (DType::Variant(_), Kind::VariantValue(scalar)) => {
+            let ProtoScalar { dtype: Some(inner), value: Some(value) } = scalar.as_ref() else {
+                return Err(Error::corrupt("variant scalar without type or value"));
+            };
+            let inner = dtype_from_proto(inner, limits)?;
+            let value = read(value, &inner, depth_left - 1, limits)?;
+            Value::Variant(Arc::new(Scalar::try_new(inner, value)?))
+        }
+        (DType::Union(union, _), Kind::UnionValue(present)) => {
+            let id = u8::try_from(present.type_id).map_err(|_| wrong())?;
+            let at = union.type_ids.iter().position(|candidate| *candidate == id).ok_or_else(wrong)?;
+            let value = present.value.as_ref().ok_or_else(wrong)?;
+            Value::Union(id, Arc::new(read(value, &union.variants.dtypes()[at], depth_left - 1, limits)?))
+        }
+        _ => return Err(wrong()),
+    })
+}
+
+/// Two's complement, little endian, of 1, 2, 4, 8, 16 or 32 bytes.
+fn decimal(bytes: &[u8]) -> Result<i256> {
+    if ![1, 2, 4, 8, 16, 32].contains(&bytes.len()) {
+        return Err(Error::corrupt(format!("decimal of {} bytes", bytes.len())));
+    }
+    let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+    let mut wide = [if negative { 0xff } else { 0 }; 32];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    Ok(i256::from_le_bytes(wide))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(bytes: &[u8], dtype: DType) -> Result<Value> {
+        scalar_from_bytes(bytes, &dtype, &Limits::default()).map(|scalar| scalar.value().clone())
+    }
+
+    #[test]
+    fn reads_the_examples_of_the_format() {
+        let number = |ptype| DType::Primitive(ptype, false);
+        assert_eq!(parse(&[0x18, 0x06], number(PType::I32)).unwrap(), Value::Int(3));
+        assert_eq!(parse(&[0x20, 0x07], number(PType::U8)).unwrap(), Value::UInt(7));
+        assert_eq!(
+            parse(&[0x31, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f], number(PType::F64)).unwrap(),
+            Value::F64(1.0)
+        );
+        assert_eq!(parse(&[0x3a, 1, b'x'], DType::Utf8(false)).unwrap(), Value::Utf8("x".into()));
+        assert_eq!(parse(&[0x10, 0], DType::Bool(false)).unwrap(), Value::Bool(false));
+        assert_eq!(parse(&[0x08, 0], DType::Bool(true)).unwrap(), Value::Null);
+    }
+
+    #[test]
+    fn refuses_what_does_not_fit() {
+        let u8 = DType::Primitive(PType::U8, false);
+        assert!(parse(&[], u8.clone()).is_err());
+        assert!(parse(&[0x20, 0x80, 0x02], u8.clone()).is_err());
+        assert!(parse(&[0x18, 0x01], u8.clone()).is_err());
+        assert_eq!(parse(&[0x18, 0x02], u8.clone()).unwrap(), Value::UInt(1));
+        assert!(parse(&[0x08, 0], u8).is_err());
+    }
+
+    #[test]
+    fn decimals_are_sign_extended() {
+        let decimal = DType::Decimal(crate::dtype::DecimalType::try_new(5, 2).unwrap(), false);
+        assert_eq!(parse(&[0x42, 1, 0xff], decimal.clone()).unwrap(), Value::Decimal(i256::from_i128(-1)));
+        assert!(parse(&[0x42, 3, 1, 2, 3], decimal).is_err());
+    }
+}
