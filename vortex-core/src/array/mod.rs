@@ -4,6 +4,7 @@
 //! its bytes with the segment it came from, and answers what it can without decoding. Decoding
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
+mod concat;
 mod decoded;
 mod integers;
 mod node;
@@ -17,6 +18,7 @@ use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 pub use arrow::array::ArrayRef as ArrowRef;
+pub(crate) use concat::concat;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{decode_integers, decode_offsets, decode_usizes, integer_at, primitive_of};
 #[cfg(test)]
