@@ -4,10 +4,13 @@
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
 //! in [`built_in`].
 
+mod asked;
 mod bool;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
+mod decimal;
+mod decimal_byte_parts;
 mod primitive;
 
 use std::collections::HashMap;
@@ -85,7 +88,14 @@ impl fmt::Debug for Registry {
 }
 
 fn built_in() -> Vec<Arc<dyn Encoding>> {
-    vec![Arc::new(bool::Bool), Arc::new(constant::Constant), Arc::new(primitive::Primitive)]
+    vec![
+        Arc::new(bool::Bool),
+        Arc::new(constant::Constant),
+        Arc::new(decimal::Decimal),
+        Arc::new(decimal_byte_parts::DecimalByteParts),
+        Arc::new(decimal_byte_parts::DecimalBytePartsV2),
+        Arc::new(primitive::Primitive),
+    ]
 }
 
 /// The first release of the reference implementation that wrote an id, where known.
