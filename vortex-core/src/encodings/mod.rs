@@ -11,7 +11,9 @@ pub(crate) mod conformance;
 mod constant;
 mod decimal;
 mod decimal_byte_parts;
+mod gather;
 mod primitive;
+mod run_end;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -95,6 +97,7 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(decimal_byte_parts::DecimalByteParts),
         Arc::new(decimal_byte_parts::DecimalBytePartsV2),
         Arc::new(primitive::Primitive),
+        Arc::new(run_end::RunEnd),
     ]
 }
 
