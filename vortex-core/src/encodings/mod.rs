@@ -9,6 +9,7 @@ mod bool;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
+mod datetime_parts;
 mod decimal;
 mod decimal_byte_parts;
 mod gather;
@@ -93,6 +94,7 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
     vec![
         Arc::new(bool::Bool),
         Arc::new(constant::Constant),
+        Arc::new(datetime_parts::DateTimeParts),
         Arc::new(decimal::Decimal),
         Arc::new(decimal_byte_parts::DecimalByteParts),
         Arc::new(decimal_byte_parts::DecimalBytePartsV2),
