@@ -4,6 +4,7 @@
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
 //! in [`built_in`].
 
+mod bit_packed;
 mod bool;
 #[cfg(test)]
 pub(crate) mod conformance;
