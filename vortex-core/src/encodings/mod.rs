@@ -5,6 +5,7 @@
 //! in [`built_in`].
 
 mod asked;
+mod bit_packed;
 mod bool;
 #[cfg(test)]
 pub(crate) mod conformance;
