@@ -4,12 +4,19 @@
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
 //! in [`built_in`].
 
+mod asked;
+mod bit_packed;
 mod bool;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
 pub(crate) mod dict;
+mod datetime_parts;
+mod decimal;
+mod decimal_byte_parts;
+mod gather;
 mod primitive;
+mod run_end;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -102,7 +109,16 @@ impl fmt::Debug for Registry {
 }
 
 fn built_in() -> Vec<Arc<dyn Encoding>> {
-    vec![Arc::new(bool::Bool), Arc::new(constant::Constant), Arc::new(primitive::Primitive)]
+    vec![
+        Arc::new(bool::Bool),
+        Arc::new(constant::Constant),
+        Arc::new(datetime_parts::DateTimeParts),
+        Arc::new(decimal::Decimal),
+        Arc::new(decimal_byte_parts::DecimalByteParts),
+        Arc::new(decimal_byte_parts::DecimalBytePartsV2),
+        Arc::new(primitive::Primitive),
+        Arc::new(run_end::RunEnd),
+    ]
 }
 
 /// The first release of the reference implementation that wrote an id, where known.
