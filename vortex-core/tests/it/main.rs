@@ -1,0 +1,4 @@
+//! Integration tests of the reading core, in one binary.
+
+mod compare;
+mod files;
