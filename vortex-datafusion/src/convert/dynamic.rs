@@ -4,19 +4,27 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion_common::Result;
 use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::DynamicFilterTracking;
 use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion_physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
 use parking_lot::Mutex;
 use vortex_core::DType;
-use vortex_core::expr::{DynamicFilter, Expr};
+use vortex_core::expr::{DynamicFilter, Expr, FieldPath};
 
-use super::Translator;
+use super::{Leaves, Translator};
+
+/// Whether any part of the expression may change while the query runs.
+pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    DynamicFilterTracking::classify(expr).contains_dynamic_filter()
+}
 
 /// A DataFusion expression whose meaning changes, seen as filters over one file. Whoever
 /// supplied it checks the rows again, so parts that the scan cannot answer are left out.
 pub(crate) struct TighteningFilter {
     expr: Arc<dyn PhysicalExpr>,
+    columns: Vec<FieldPath>,
     schema: SchemaRef,
     dtype: DType,
     latest: Mutex<Option<(u64, Option<Expr>)>>,
@@ -24,8 +32,14 @@ pub(crate) struct TighteningFilter {
 
 impl TighteningFilter {
     /// A filter from an expression over the physical schema of a file of type `dtype`.
-    pub(crate) fn new(expr: Arc<dyn PhysicalExpr>, schema: SchemaRef, dtype: DType) -> Self {
-        Self { expr, schema, dtype, latest: Mutex::default() }
+    ///
+    /// # Errors
+    /// If it reads a column that the file lacks.
+    pub(crate) fn try_new(expr: Arc<dyn PhysicalExpr>, schema: SchemaRef, dtype: DType) -> Result<Self> {
+        let mut leaves = Leaves::default();
+        leaves.rewrite(Arc::clone(&expr), &Translator::new(&schema, &dtype))?;
+        let columns = leaves.paths().to_vec();
+        Ok(Self { expr, columns, schema, dtype, latest: Mutex::default() })
     }
 
     fn translate(&self) -> Option<Expr> {
@@ -37,6 +51,10 @@ impl TighteningFilter {
 }
 
 impl DynamicFilter for TighteningFilter {
+    fn columns(&self) -> Vec<FieldPath> {
+        self.columns.clone()
+    }
+
     fn generation(&self) -> u64 {
         snapshot_generation(&self.expr)
     }
@@ -81,7 +99,8 @@ mod tests {
         let file = File::sample();
         let source = Arc::new(DynamicFilterPhysicalExpr::new(vec![file.column("i")], lit(true)));
         let expr = Arc::clone(&source) as Arc<dyn PhysicalExpr>;
-        let filter = TighteningFilter::new(expr, Arc::clone(&file.schema), file.dtype.clone());
+        let filter = TighteningFilter::try_new(expr, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
+        assert_eq!(filter.columns(), [FieldPath::from("i")]);
         assert!(filter.current().is_none());
         let before = filter.generation();
         let bound = binary(file.column("i"), Operator::Lt, lit(7i32), &file.schema).unwrap();

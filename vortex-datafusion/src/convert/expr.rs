@@ -19,7 +19,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
 use vortex_core::{DType, Scalar};
 
-use super::{column_path, to_core};
+use super::to_core;
 
 /// Translates expressions over one file.
 #[derive(Debug, Clone, Copy)]
@@ -183,12 +183,12 @@ impl<'a> Translator<'a> {
     fn read(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<FieldRead<'a>> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             let at = self.schema.index_of(column.name()).ok()?;
-            let dtype = match self.root {
-                DType::Struct(fields, _) => fields.dtypes().get(fields.position(column.name())?)?,
-                other => other,
+            let dtype = match self.root.as_columns() {
+                Some(fields) => fields.dtypes().get(fields.position(column.name())?)?,
+                None => self.root,
             };
             return Some(FieldRead {
-                path: column_path(self.root, column.name()),
+                path: FieldPath::from(column.name()),
                 dtype,
                 field: Arc::clone(&self.schema.fields()[at]),
             });

@@ -12,25 +12,13 @@ mod scalar;
 pub(crate) mod schema;
 
 use datafusion_common::DataFusionError;
-use vortex_core::DType;
-use vortex_core::expr::FieldPath;
 
-pub(crate) use dynamic::TighteningFilter;
+pub(crate) use dynamic::{TighteningFilter, is_dynamic};
 pub(crate) use expr::{Translator, fuse_bounds};
 pub(crate) use fallible::is_fallible;
 pub(crate) use leaves::Leaves;
 pub(crate) use rows::PhysicalPredicate;
 pub(crate) use scalar::{to_core, to_datafusion};
-
-/// The path of the column called `name` in a file of type `root`.
-///
-/// A root that is not a struct is shown as a single column; its path is the root itself.
-pub(crate) fn column_path(root: &DType, name: &str) -> FieldPath {
-    match root {
-        DType::Struct(..) => FieldPath::from(name),
-        _ => FieldPath::new::<&str>([]),
-    }
-}
 
 /// An error of the core as DataFusion reports it. An error that DataFusion raised inside a
 /// scan comes back as it was.

@@ -137,9 +137,9 @@ pub(crate) fn physical(root: &DType, file: &SchemaRef, table: &Schema) -> Result
         .iter()
         .enumerate()
         .map(|(at, field)| {
-            let dtype = match root {
-                DType::Struct(fields, _) => fields.dtypes().get(at),
-                other => Some(other),
+            let dtype = match root.as_columns() {
+                Some(fields) => fields.dtypes().get(at),
+                None => Some(root),
             };
             match (table.fields().find(field.name()), dtype) {
                 (Some((_, wanted)), Some(dtype)) => adopt(dtype, field, wanted),
