@@ -6,7 +6,9 @@
 
 mod decoded;
 mod integers;
+pub(crate) mod masking;
 mod node;
+pub(crate) mod row_bytes;
 pub(crate) mod validity;
 
 use std::fmt;
@@ -122,6 +124,17 @@ pub trait EncodedArray: fmt::Debug + Send + Sync + 'static {
     /// As [`decode`](Self::decode).
     fn decode_natural(&self) -> Result<Decoded> {
         Ok(Decoded::new(self.dtype().clone(), self.decode(&data_type(self.dtype())?)?))
+    }
+
+    /// Field `at` of a struct, null also where the struct itself is: its type is nullable if
+    /// either is. Encodings of structs answer without decoding the other fields.
+    ///
+    /// # Errors
+    /// If this is not a struct with such a field, or as [`decode`](Self::decode).
+    fn field(&self, at: usize) -> Result<ArrayRef> {
+        let dtype = masking::field_dtype(self.dtype(), at)?;
+        let field = masking::decoded_field(self.decode_natural()?.arrow(), at)?;
+        Ok(Arc::new(Decoded::new(dtype, field)))
     }
 
     /// The rows of a chunk of equal rows, if it is known to be one: the value of all rows.
