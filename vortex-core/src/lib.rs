@@ -8,6 +8,7 @@ pub mod expr;
 mod limits;
 mod mask;
 pub mod scalar;
+mod variant;
 mod wire;
 
 pub use dtype::{DType, PType};
