@@ -5,10 +5,21 @@
 //! in [`built_in`].
 
 mod bool;
+mod bytebool;
+mod chunked;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
+mod ext;
+mod fixed_size_list;
+mod list;
+mod list_view;
+mod map;
+mod masked;
+mod null;
 mod primitive;
+mod struct_;
+mod union;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -85,7 +96,22 @@ impl fmt::Debug for Registry {
 }
 
 fn built_in() -> Vec<Arc<dyn Encoding>> {
-    vec![Arc::new(bool::Bool), Arc::new(constant::Constant), Arc::new(primitive::Primitive)]
+    vec![
+        Arc::new(bool::Bool),
+        Arc::new(bytebool::ByteBool),
+        Arc::new(chunked::Chunked),
+        Arc::new(constant::Constant),
+        Arc::new(ext::Ext),
+        Arc::new(fixed_size_list::FixedSizeList),
+        Arc::new(list::List),
+        Arc::new(list_view::ListView),
+        Arc::new(map::Map),
+        Arc::new(masked::Masked),
+        Arc::new(null::Null),
+        Arc::new(primitive::Primitive),
+        Arc::new(struct_::Struct),
+        Arc::new(union::Union),
+    ]
 }
 
 /// The first release of the reference implementation that wrote an id, where known.
