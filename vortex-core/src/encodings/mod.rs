@@ -17,9 +17,11 @@ mod list_view;
 mod map;
 mod masked;
 mod null;
+mod parquet_variant;
 mod primitive;
 mod struct_;
 mod union;
+mod variant;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -108,9 +110,11 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(map::Map),
         Arc::new(masked::Masked),
         Arc::new(null::Null),
+        Arc::new(parquet_variant::ParquetVariant),
         Arc::new(primitive::Primitive),
         Arc::new(struct_::Struct),
         Arc::new(union::Union),
+        Arc::new(variant::Variant),
     ]
 }
 
