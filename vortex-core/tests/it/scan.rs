@@ -187,7 +187,11 @@ async fn nested_fields_are_read_by_path_and_null_under_null_structs() {
                 if parent.is_null(row) {
                     assert!(read.is_null(row), "{path} row {row}");
                 } else {
-                    assert_eq!(read.slice(row, 1).as_ref(), expected.slice(row, 1).as_ref(), "{path} row {row}");
+                    assert_eq!(
+                        read.slice(row, 1).as_ref(),
+                        expected.slice(row, 1).as_ref(),
+                        "{path} row {row}"
+                    );
                 }
             }
         }
