@@ -14,6 +14,7 @@ mod pruning;
 pub mod scalar;
 pub mod scan;
 pub mod stats;
+mod variant;
 mod wire;
 
 pub use dtype::{DType, PType};

@@ -7,16 +7,29 @@
 mod asked;
 mod bit_packed;
 mod bool;
+mod bytebool;
+pub(crate) mod chunked;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
-pub(crate) mod dict;
 mod datetime_parts;
 mod decimal;
 mod decimal_byte_parts;
+pub(crate) mod dict;
+mod ext;
+mod fixed_size_list;
 mod gather;
+mod list;
+mod list_view;
+mod map;
+pub(crate) mod masked;
+mod null;
+mod parquet_variant;
 mod primitive;
 mod run_end;
+pub(crate) mod struct_;
+mod union;
+mod variant;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -111,13 +124,26 @@ impl fmt::Debug for Registry {
 fn built_in() -> Vec<Arc<dyn Encoding>> {
     vec![
         Arc::new(bool::Bool),
+        Arc::new(bytebool::ByteBool),
+        Arc::new(chunked::Chunked),
         Arc::new(constant::Constant),
         Arc::new(datetime_parts::DateTimeParts),
         Arc::new(decimal::Decimal),
         Arc::new(decimal_byte_parts::DecimalByteParts),
         Arc::new(decimal_byte_parts::DecimalBytePartsV2),
+        Arc::new(ext::Ext),
+        Arc::new(fixed_size_list::FixedSizeList),
+        Arc::new(list::List),
+        Arc::new(list_view::ListView),
+        Arc::new(map::Map),
+        Arc::new(masked::Masked),
+        Arc::new(null::Null),
+        Arc::new(parquet_variant::ParquetVariant),
         Arc::new(primitive::Primitive),
         Arc::new(run_end::RunEnd),
+        Arc::new(struct_::Struct),
+        Arc::new(union::Union),
+        Arc::new(variant::Variant),
     ]
 }
 

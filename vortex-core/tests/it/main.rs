@@ -2,3 +2,4 @@
 
 mod compare;
 mod files;
+mod scan;
