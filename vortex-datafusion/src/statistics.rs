@@ -85,8 +85,8 @@ fn bound(known: &FieldStats, bound: &Known<Scalar>, dtype: &DType, to: &DataType
     }
     let Some(value) = bound.value() else { return Precision::Absent };
     match (to_datafusion(value, to), bound) {
-        // Either zero may be stored for both, and DataFusion tells them apart.
-        (Ok(Some(value)), _) if is_float && is_zero(&value) => Precision::Absent,
+        // Either zero may be stored for both: they compare as equal, but only one may occur.
+        (Ok(Some(value)), _) if is_float && is_zero(&value) => Precision::Inexact(value),
         (Ok(Some(value)), Known::Exact(_)) => Precision::Exact(value),
         (Ok(Some(value)), Known::Inexact(_)) => Precision::Inexact(value),
         _ => Precision::Absent,
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn floats_have_bounds_only_without_nan_and_zero() {
+    fn floats_have_bounds_only_without_nan_and_zero_is_not_exact() {
         let f64 = DType::Primitive(PType::F64, true);
         let mut known = FieldStats { min: float(0.0), max: float(2.0), ..FieldStats::default() };
         assert_eq!(of(f64.clone(), &known, DataType::Float64, 10).max_value, Precision::Absent);
         known.nan_count = Some(0);
         let stats = of(f64, &known, DataType::Float64, 10);
         assert_eq!(stats.max_value, Precision::Exact(ScalarValue::Float64(Some(2.0))));
-        assert_eq!(stats.min_value, Precision::Absent);
+        assert_eq!(stats.min_value, Precision::Inexact(ScalarValue::Float64(Some(0.0))));
     }
 
     #[test]

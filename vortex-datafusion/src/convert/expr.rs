@@ -17,6 +17,7 @@ use datafusion_physical_expr::expressions::{
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
+use vortex_core::scalar::Value;
 use vortex_core::{DType, Scalar};
 
 use super::to_core;
@@ -121,21 +122,22 @@ impl<'a> Translator<'a> {
             _ => (self.read(right)?, left.downcast_ref::<Literal>()?, true),
         };
         let constant = self.constant(&read, literal.value())?;
-        let distinct = |negated: bool, read: FieldRead, constant: Scalar| {
-            let (null, op) = match negated {
-                true => (Predicate::IsNotNull, CompareOp::Eq),
-                false => (Predicate::IsNull, CompareOp::NotEq),
-            };
-            if constant.is_null() {
-                let same = if negated { Predicate::IsNull } else { Predicate::IsNotNull };
-                return Expr::Field(read.path, same);
-            }
-            let parts = [Expr::Field(read.path.clone(), null), Expr::compare(read.path, op, constant)];
-            if negated { Expr::all(parts) } else { any(parts) }
-        };
+        let path = read.path;
         let op = match binary.op() {
-            Operator::IsDistinctFrom => return Some(distinct(false, read, constant)),
-            Operator::IsNotDistinctFrom => return Some(distinct(true, read, constant)),
+            Operator::IsDistinctFrom if constant.is_null() => {
+                return Some(Expr::Field(path, Predicate::IsNotNull));
+            }
+            Operator::IsDistinctFrom => {
+                let differs = compare(path.clone(), CompareOp::NotEq, constant);
+                return Some(any([Expr::Field(path, Predicate::IsNull), differs]));
+            }
+            Operator::IsNotDistinctFrom if constant.is_null() => {
+                return Some(Expr::Field(path, Predicate::IsNull));
+            }
+            Operator::IsNotDistinctFrom => {
+                let equals = compare(path.clone(), CompareOp::Eq, constant);
+                return Some(Expr::all([Expr::Field(path, Predicate::IsNotNull), equals]));
+            }
             Operator::Eq => CompareOp::Eq,
             Operator::NotEq => CompareOp::NotEq,
             Operator::Lt => CompareOp::Lt,
@@ -144,7 +146,7 @@ impl<'a> Translator<'a> {
             Operator::GtEq => CompareOp::GtEq,
             _ => return None,
         };
-        Some(Expr::compare(read.path, if swapped { op.swap() } else { op }, constant))
+        Some(compare(path, if swapped { op.swap() } else { op }, constant))
     }
 
     fn in_list(&self, list: &InListExpr) -> Option<Expr> {
@@ -214,6 +216,33 @@ impl<'a> Translator<'a> {
         }
         Some(read)
     }
+}
+
+/// A comparison as DataFusion means it: total order, but both zeros of floats are one value.
+fn compare(path: FieldPath, op: CompareOp, constant: Scalar) -> Expr {
+    let Some([negative, positive]) = zeros(&constant) else { return Expr::compare(path, op, constant) };
+    let is_zero = |path| Expr::Field(path, Predicate::Between(negative.clone(), positive.clone()));
+    match op {
+        CompareOp::Eq => is_zero(path),
+        CompareOp::NotEq => Expr::Not(Box::new(is_zero(path))),
+        CompareOp::Lt | CompareOp::GtEq => Expr::compare(path, op, negative),
+        CompareOp::LtEq | CompareOp::Gt => Expr::compare(path, op, positive),
+    }
+}
+
+/// Both zeros of the constant's type, if it is one of them.
+fn zeros(constant: &Scalar) -> Option<[Scalar; 2]> {
+    let both = match constant.value() {
+        Value::F16(v) if v.to_f32() == 0.0 => {
+            let positive = if v.is_sign_negative() { -*v } else { *v };
+            [Value::F16(-positive), Value::F16(positive)]
+        }
+        Value::F32(v) if *v == 0.0 => [Value::F32(-0.0), Value::F32(0.0)],
+        Value::F64(v) if *v == 0.0 => [Value::F64(-0.0), Value::F64(0.0)],
+        _ => return None,
+    };
+    let [negative, positive] = both.map(|zero| Scalar::try_new(constant.dtype().clone(), zero).ok());
+    Some([negative?, positive?])
 }
 
 /// Any of these, flattened.
@@ -306,6 +335,7 @@ pub(crate) mod tests {
                 Field::new("t", DataType::Utf8View, true),
                 Field::new("d", dictionary, true),
                 Field::new("b", DataType::Boolean, true),
+                Field::new("f", DataType::Float64, true),
                 Field::new("ts", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true),
                 Field::new("s", DataType::Struct(vec![Field::new("t", DataType::Utf8, false)].into()), true),
             ]);
@@ -390,6 +420,18 @@ pub(crate) mod tests {
         assert_eq!(shows(Operator::IsNotDistinctFrom, Some(1)), "i IS NOT NULL AND i = 1");
         assert_eq!(shows(Operator::IsDistinctFrom, None), "i IS NOT NULL");
         assert_eq!(shows(Operator::IsNotDistinctFrom, None), "i IS NULL");
+    }
+
+    #[test]
+    fn both_zeros_are_one_value() {
+        let file = File::sample();
+        for zero in [0.0, -0.0] {
+            let shows = |op| file.shows(&file.binary("f", op, ScalarValue::Float64(Some(zero)))).unwrap();
+            assert_eq!(shows(Operator::Eq), "f BETWEEN -0 AND 0");
+            assert_eq!(shows(Operator::NotEq), "NOT (f BETWEEN -0 AND 0)");
+            assert_eq!(shows(Operator::Lt), "f < -0");
+            assert_eq!(shows(Operator::Gt), "f > 0");
+        }
     }
 
     #[test]
