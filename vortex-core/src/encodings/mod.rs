@@ -16,6 +16,7 @@ mod decimal_byte_parts;
 mod gather;
 mod primitive;
 mod run_end;
+mod sparse;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -101,6 +102,7 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(decimal_byte_parts::DecimalBytePartsV2),
         Arc::new(primitive::Primitive),
         Arc::new(run_end::RunEnd),
+        Arc::new(sparse::Sparse),
     ]
 }
 
