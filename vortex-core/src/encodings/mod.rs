@@ -4,6 +4,7 @@
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
 //! in [`built_in`].
 
+mod alp;
 mod asked;
 mod bit_packed;
 mod bool;
@@ -94,6 +95,7 @@ impl fmt::Debug for Registry {
 
 fn built_in() -> Vec<Arc<dyn Encoding>> {
     vec![
+        Arc::new(alp::Alp),
         Arc::new(bool::Bool),
         Arc::new(constant::Constant),
         Arc::new(datetime_parts::DateTimeParts),
