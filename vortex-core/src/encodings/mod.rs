@@ -5,6 +5,7 @@
 //! in [`built_in`].
 
 mod alp;
+mod alprd;
 mod asked;
 mod bit_packed;
 mod bool;
@@ -96,6 +97,7 @@ impl fmt::Debug for Registry {
 fn built_in() -> Vec<Arc<dyn Encoding>> {
     vec![
         Arc::new(alp::Alp),
+        Arc::new(alprd::AlpRd),
         Arc::new(bool::Bool),
         Arc::new(constant::Constant),
         Arc::new(datetime_parts::DateTimeParts),
