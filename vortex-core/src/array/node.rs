@@ -316,6 +316,25 @@ pub(crate) mod build {
             parts.load(dtype, len, registry, &Limits::default())
         }
 
+        /// The tree with one bit of its metadata or buffers flipped, or one node's buffer cut, at
+        /// a place chosen by `below`, which gives a number below its argument.
+        pub(crate) fn damaged(mut self, below: &mut dyn FnMut(usize) -> usize) -> Self {
+            let at = below(self.children.len() + 2);
+            if let Some(child) = self.children.get_mut(at) {
+                *child = child.clone().damaged(below);
+                return self;
+            }
+            let in_buffer = !self.buffers.is_empty() && (self.metadata.is_empty() || below(2) == 0);
+            let bytes = if in_buffer { self.buffers[0].to_vec() } else { self.metadata.clone() };
+            let damaged = damage(bytes, below);
+            if in_buffer {
+                self.buffers[0] = Buffer::from_slice_ref(&damaged);
+            } else {
+                self.metadata = damaged;
+            }
+            self
+        }
+
         fn raw(&self, ids: &mut Vec<Arc<str>>, buffers: &mut Vec<Buffer>) -> RawNode {
             let encoding = ids.iter().position(|id| **id == *self.id).unwrap_or_else(|| {
                 ids.push(self.id.into());
@@ -331,5 +350,19 @@ pub(crate) mod build {
                 children: self.children.iter().map(|child| child.raw(ids, buffers)).collect(),
             }
         }
+    }
+
+    /// Flips a bit, or in one of eight cases cuts the bytes.
+    fn damage(mut bytes: Vec<u8>, below: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
+        if bytes.is_empty() {
+            return vec![8];
+        }
+        let at = below(bytes.len());
+        if below(8) == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << below(8);
+        }
+        bytes
     }
 }

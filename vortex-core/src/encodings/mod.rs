@@ -17,6 +17,8 @@ mod decimal;
 mod decimal_byte_parts;
 mod gather;
 mod primitive;
+#[cfg(test)]
+mod properties;
 mod run_end;
 mod sparse;
 
