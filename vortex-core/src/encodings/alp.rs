@@ -19,9 +19,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array,
-};
+use arrow::array::{ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array};
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 

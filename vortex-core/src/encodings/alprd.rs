@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt64Array};
+use arrow::array::{ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt64Array};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 

@@ -181,6 +181,8 @@ fn sparse(random: &mut Random, ptype: PType, rows: &Rows, depth: usize) -> Tree 
 /// A tree, its type, and the values it stands for.
 type Case = (Tree, DType, ArrowRef);
 
+type MakeCase = fn(&mut Random) -> Case;
+
 fn integer_case(random: &mut Random) -> Case {
     let ptype = random.pick(&PType::ALL[..8]);
     let nullable = random.one_in(2);
@@ -333,7 +335,7 @@ fn alprd_case(random: &mut Random) -> Case {
     (tree, DType::Primitive(PType::F64, nullable), floats(&values, &codes, true))
 }
 
-const CASES: [(&str, fn(&mut Random) -> Case); 6] = [
+const CASES: [(&str, MakeCase); 6] = [
     ("integers", integer_case),
     ("decimals", decimal_case),
     ("decimal byte parts", decimal_byte_parts_case),
