@@ -49,6 +49,8 @@ mod variant;
 mod zigzag;
 mod zstd;
 mod zstd_buffers;
+mod run_end;
+mod sparse;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -183,6 +185,7 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(zigzag::ZigZag),
         Arc::new(zstd::Zstd),
         Arc::new(zstd_buffers::ZstdBuffers),
+        Arc::new(sparse::Sparse),
     ]
 }
 
