@@ -5,6 +5,7 @@ pub mod dtype;
 pub mod encodings;
 mod error;
 pub mod expr;
+mod kernels;
 mod limits;
 mod mask;
 pub mod scalar;

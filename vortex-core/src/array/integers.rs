@@ -66,6 +66,26 @@ pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result
     }
 }
 
+/// Decodes lengths into where each value ends when they lie one after the other: one more entry
+/// than there are lengths, from 0. Lengths that are negative or too many end at `usize::MAX`.
+pub(crate) fn decode_lengths(child: &ArrayRef, what: &str) -> Result<Vec<usize>> {
+    let ptype = child.dtype().ptype()?;
+    let decoded = child.decode(&data_type(child.dtype())?)?;
+    if decoded.null_count() > 0 {
+        return Err(Error::corrupt(format!("{what} have nulls")));
+    }
+    let mut ends = Vec::with_capacity(decoded.len() + 1);
+    ends.push(0);
+    match_integer!(ptype, |T| {
+        let mut end = 0usize;
+        ends.extend(decoded.as_primitive::<T>().values().iter().map(|len| {
+            end = end.saturating_add(len.to_usize().unwrap_or(usize::MAX));
+            end
+        }));
+    }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
+    Ok(ends)
+}
+
 /// The one integer in row `at` of a child, decoding only that row.
 pub(crate) fn integer_at(child: &ArrayRef, at: usize, what: &str) -> Result<usize> {
     let row = child.slice(at..at + 1)?;

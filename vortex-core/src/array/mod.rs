@@ -4,9 +4,11 @@
 //! its bytes with the segment it came from, and answers what it can without decoding. Decoding
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
+pub(crate) mod bytes;
 mod decoded;
 mod integers;
 mod node;
+pub(crate) mod valid_rows;
 pub(crate) mod validity;
 
 use std::fmt;
@@ -18,7 +20,9 @@ use arrow::datatypes::DataType;
 
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
-pub(crate) use integers::{decode_integers, decode_offsets, decode_usizes, integer_at, primitive_of};
+pub(crate) use integers::{
+    decode_integers, decode_lengths, decode_offsets, decode_usizes, integer_at, primitive_of,
+};
 #[cfg(test)]
 pub(crate) use node::build;
 pub use node::{ArrayParts, Node};
