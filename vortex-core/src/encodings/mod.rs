@@ -5,10 +5,15 @@
 //! in [`built_in`].
 
 mod bool;
+mod coded_text;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
+mod fsst;
+mod onpair;
 mod primitive;
+mod varbin;
+mod varbin_view;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -85,7 +90,15 @@ impl fmt::Debug for Registry {
 }
 
 fn built_in() -> Vec<Arc<dyn Encoding>> {
-    vec![Arc::new(bool::Bool), Arc::new(constant::Constant), Arc::new(primitive::Primitive)]
+    vec![
+        Arc::new(bool::Bool),
+        Arc::new(constant::Constant),
+        Arc::new(fsst::Fsst),
+        Arc::new(onpair::OnPair),
+        Arc::new(primitive::Primitive),
+        Arc::new(varbin::VarBin),
+        Arc::new(varbin_view::VarBinView),
+    ]
 }
 
 /// The first release of the reference implementation that wrote an id, where known.
