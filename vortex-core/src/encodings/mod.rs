@@ -9,6 +9,7 @@ mod coded_text;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
+pub(crate) mod dict;
 mod fsst;
 mod onpair;
 mod primitive;
@@ -93,6 +94,7 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
     vec![
         Arc::new(bool::Bool),
         Arc::new(constant::Constant),
+        Arc::new(dict::Dict),
         Arc::new(fsst::Fsst),
         Arc::new(onpair::OnPair),
         Arc::new(primitive::Primitive),
