@@ -12,9 +12,12 @@ mod constant;
 pub(crate) mod dict;
 mod fsst;
 mod onpair;
+mod pco;
 mod primitive;
 mod varbin;
 mod varbin_view;
+mod zstd;
+mod zstd_buffers;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -97,9 +100,12 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(dict::Dict),
         Arc::new(fsst::Fsst),
         Arc::new(onpair::OnPair),
+        Arc::new(pco::Pco),
         Arc::new(primitive::Primitive),
         Arc::new(varbin::VarBin),
         Arc::new(varbin_view::VarBinView),
+        Arc::new(zstd::Zstd),
+        Arc::new(zstd_buffers::ZstdBuffers),
     ]
 }
 
