@@ -73,6 +73,9 @@ impl Encoding for Dict {
         node.expect_children(2)?;
         node.expect_buffers(0)?;
         let ptype = PType::try_from_number(metadata.codes_ptype.into())?;
+        if !ptype.is_integer() {
+            return Err(Error::corrupt(format!("codes are {ptype}, not integers")));
+        }
         let nullable = metadata.nullable_codes.unwrap_or(node.dtype().is_nullable());
         if nullable && !node.dtype().is_nullable() {
             return Err(Error::corrupt(format!(
@@ -82,7 +85,8 @@ impl Encoding for Dict {
         }
         let codes = node.child(0, &DType::Primitive(ptype, nullable), node.len())?;
         let values = node.child(1, node.dtype(), metadata.value_count as usize)?;
-        Ok(Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), *node.limits())?))
+        let values = Arc::new(SharedValues::new(values));
+        Ok(Arc::new(DictArray::new(node.dtype().clone(), codes, values, *node.limits())))
     }
 }
 
@@ -161,18 +165,10 @@ pub(crate) struct DictArray {
 }
 
 impl DictArray {
-    /// Codes of any integer type for these values. The array is nullable if either is.
-    ///
-    /// # Errors
-    /// If codes are not integers.
-    pub(crate) fn try_new(codes: ArrayRef, values: Arc<SharedValues>, limits: Limits) -> Result<Self> {
-        let ptype = codes.dtype().ptype()?;
-        if !ptype.is_integer() {
-            return Err(Error::corrupt(format!("codes are {ptype}, not integers")));
-        }
-        let dtype = values.array.dtype();
-        let dtype = if codes.dtype().is_nullable() { dtype.with_nullable(true) } else { dtype.clone() };
-        Ok(Self { dtype, codes, values, limits })
+    /// Codes, of any integer type, for values of a type that is `dtype` up to nullability. The
+    /// array is nullable if either may be.
+    pub(crate) fn new(dtype: DType, codes: ArrayRef, values: Arc<SharedValues>, limits: Limits) -> Self {
+        Self { dtype, codes, values, limits }
     }
 
     fn with_codes(&self, codes: ArrayRef) -> ArrayRef {
@@ -271,14 +267,11 @@ impl Keys {
     /// Checks all keys against the number of values. Those under nulls become 0 if one is out of
     /// range, which for no values at all still is.
     fn in_range_of(self, values: usize) -> Result<Self> {
-        fn clean<K: Key>(
+        fn clean<K: Key + ArrowNativeType>(
             keys: ScalarBuffer<K>,
             values: usize,
             nulls: Option<&NullBuffer>,
-        ) -> Result<ScalarBuffer<K>>
-        where
-            K: ArrowNativeType,
-        {
+        ) -> Result<ScalarBuffer<K>> {
             if in_range(&keys, values) {
                 return Ok(keys);
             }
@@ -538,10 +531,10 @@ impl EncodedArray for DictArray {
             _ => return predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
         }
         let by_value = self.values.outcome(predicate)?;
-        if by_value.null_count() == 0 {
-            if let Some(codes) = codes_that_hold(&by_value, self.codes.dtype())? {
-                return self.codes.matches(&codes);
-            }
+        if by_value.null_count() == 0
+            && let Some(codes) = codes_that_hold(&by_value, self.codes.dtype())?
+        {
+            return self.codes.matches(&codes);
         }
         self.look_up(&by_value)
     }
@@ -611,7 +604,8 @@ mod tests {
     }
 
     fn dict(codes: ArrayRef, values: ArrayRef) -> ArrayRef {
-        Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), Limits::default()).unwrap())
+        let dtype = values.dtype().clone();
+        Arc::new(DictArray::new(dtype, codes, Arc::new(SharedValues::new(values)), Limits::default()))
     }
 
     #[test]
@@ -688,9 +682,10 @@ mod tests {
     fn few_rows_do_not_decode_a_large_dictionary() {
         let values: ArrowRef = Arc::new(Int32Array::from_iter_values(0..10_000));
         let keys: ArrowRef = Arc::new(UInt32Array::from(vec![9_999, 0, 5]));
-        let values = Arc::new(SharedValues::new(plain(DType::Primitive(PType::I32, false), values)));
+        let dtype = DType::Primitive(PType::I32, false);
+        let values = Arc::new(SharedValues::new(plain(dtype.clone(), values)));
         let keys = plain(DType::Primitive(PType::U32, false), keys);
-        let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+        let array = DictArray::new(dtype, keys, Arc::clone(&values), Limits::default());
         let decoded = array.decode(&DataType::Int32).unwrap();
         assert_eq!(decoded.as_primitive::<Int32Type>().values(), &[9_999, 0, 5]);
         assert!(values.remembered(&DataType::Int32).is_none());
@@ -719,10 +714,10 @@ mod tests {
         let values = Arc::new(SharedValues::new(plain(dtype.clone(), values)));
         let to = data_type(&dtype).unwrap();
         let mut limits = Limits { max_decoded_bytes: 1 << 20, ..Limits::default() };
-        let array = DictArray::try_new(Arc::clone(&codes), Arc::clone(&values), limits).unwrap();
+        let array = DictArray::new(dtype.clone(), Arc::clone(&codes), Arc::clone(&values), limits);
         assert!(array.decode(&to).is_err());
         limits.max_decoded_bytes <<= 3;
-        assert!(DictArray::try_new(codes, values, limits).unwrap().decode(&to).is_ok());
+        assert!(DictArray::new(dtype, codes, values, limits).decode(&to).is_ok());
     }
 
     #[test]
