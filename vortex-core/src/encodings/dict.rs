@@ -73,9 +73,6 @@ impl Encoding for Dict {
         node.expect_children(2)?;
         node.expect_buffers(0)?;
         let ptype = PType::try_from_number(metadata.codes_ptype.into())?;
-        if !ptype.is_integer() {
-            return Err(Error::corrupt(format!("codes are {ptype}, not integers")));
-        }
         let nullable = metadata.nullable_codes.unwrap_or(node.dtype().is_nullable());
         if nullable && !node.dtype().is_nullable() {
             return Err(Error::corrupt(format!(
@@ -86,7 +83,7 @@ impl Encoding for Dict {
         let codes = node.child(0, &DType::Primitive(ptype, nullable), node.len())?;
         let values = node.child(1, node.dtype(), metadata.value_count as usize)?;
         let values = Arc::new(SharedValues::new(values));
-        Ok(Arc::new(DictArray::new(node.dtype().clone(), codes, values, *node.limits())))
+        Ok(Arc::new(DictArray::try_new(codes, values, *node.limits())?))
     }
 }
 
@@ -165,10 +162,18 @@ pub(crate) struct DictArray {
 }
 
 impl DictArray {
-    /// Codes, of any integer type, for values of a type that is `dtype` up to nullability. The
-    /// array is nullable if either may be.
-    pub(crate) fn new(dtype: DType, codes: ArrayRef, values: Arc<SharedValues>, limits: Limits) -> Self {
-        Self { dtype, codes, values, limits }
+    /// Codes of any integer type for these values. The array is nullable if either is.
+    ///
+    /// # Errors
+    /// If codes are not integers.
+    pub(crate) fn try_new(codes: ArrayRef, values: Arc<SharedValues>, limits: Limits) -> Result<Self> {
+        let ptype = codes.dtype().ptype()?;
+        if !ptype.is_integer() {
+            return Err(Error::corrupt(format!("codes are {ptype}, not integers")));
+        }
+        let dtype = values.array.dtype();
+        let dtype = if codes.dtype().is_nullable() { dtype.with_nullable(true) } else { dtype.clone() };
+        Ok(Self { dtype, codes, values, limits })
     }
 
     fn with_codes(&self, codes: ArrayRef) -> ArrayRef {
@@ -604,8 +609,7 @@ mod tests {
     }
 
     fn dict(codes: ArrayRef, values: ArrayRef) -> ArrayRef {
-        let dtype = values.dtype().clone();
-        Arc::new(DictArray::new(dtype, codes, Arc::new(SharedValues::new(values)), Limits::default()))
+        Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), Limits::default()).unwrap())
     }
 
     #[test]
@@ -682,10 +686,9 @@ mod tests {
     fn few_rows_do_not_decode_a_large_dictionary() {
         let values: ArrowRef = Arc::new(Int32Array::from_iter_values(0..10_000));
         let keys: ArrowRef = Arc::new(UInt32Array::from(vec![9_999, 0, 5]));
-        let dtype = DType::Primitive(PType::I32, false);
-        let values = Arc::new(SharedValues::new(plain(dtype.clone(), values)));
+        let values = Arc::new(SharedValues::new(plain(DType::Primitive(PType::I32, false), values)));
         let keys = plain(DType::Primitive(PType::U32, false), keys);
-        let array = DictArray::new(dtype, keys, Arc::clone(&values), Limits::default());
+        let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
         let decoded = array.decode(&DataType::Int32).unwrap();
         assert_eq!(decoded.as_primitive::<Int32Type>().values(), &[9_999, 0, 5]);
         assert!(values.remembered(&DataType::Int32).is_none());
@@ -714,10 +717,10 @@ mod tests {
         let values = Arc::new(SharedValues::new(plain(dtype.clone(), values)));
         let to = data_type(&dtype).unwrap();
         let mut limits = Limits { max_decoded_bytes: 1 << 20, ..Limits::default() };
-        let array = DictArray::new(dtype.clone(), Arc::clone(&codes), Arc::clone(&values), limits);
+        let array = DictArray::try_new(Arc::clone(&codes), Arc::clone(&values), limits).unwrap();
         assert!(array.decode(&to).is_err());
         limits.max_decoded_bytes <<= 3;
-        assert!(DictArray::new(dtype, codes, values, limits).decode(&to).is_ok());
+        assert!(DictArray::try_new(codes, values, limits).unwrap().decode(&to).is_ok());
     }
 
     #[test]
