@@ -61,11 +61,6 @@ impl ValidRows {
         })
     }
 
-    /// The nulls of these rows as Arrow has them.
-    pub(crate) fn nulls(&self) -> Result<Option<NullBuffer>> {
-        Ok(self.validity()?.to_nulls(self.rows.len()))
-    }
-
     /// Which values of the array belong to these rows.
     pub(crate) fn values(&self) -> Result<Range<usize>> {
         Ok(match self.all()? {

@@ -49,8 +49,6 @@ mod variant;
 mod zigzag;
 mod zstd;
 mod zstd_buffers;
-mod run_end;
-mod sparse;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -185,7 +183,6 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(zigzag::ZigZag),
         Arc::new(zstd::Zstd),
         Arc::new(zstd_buffers::ZstdBuffers),
-        Arc::new(sparse::Sparse),
     ]
 }
 
