@@ -58,7 +58,7 @@ pub(crate) async fn table(
     let url = ListingTableUrl::parse(path.to_str().expect("a path in UTF-8")).expect("a URL");
     let format = Arc::new(VortexFormat::new().with_options(options));
     let config = ListingTableConfig::new(url)
-        .with_listing_options(ListingOptions::new(format).with_collect_stat(true))
+        .with_listing_options(ListingOptions::new(format))
         .infer_schema(&context.state())
         .await
         .expect("a schema");
