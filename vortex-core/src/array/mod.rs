@@ -4,11 +4,13 @@
 //! its bytes with the segment it came from, and answers what it can without decoding. Decoding
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
+pub(crate) mod bytes;
 mod decoded;
 mod integers;
 pub(crate) mod masking;
 mod node;
 pub(crate) mod row_bytes;
+pub(crate) mod valid_rows;
 pub(crate) mod validity;
 
 use std::any::Any;
@@ -22,7 +24,8 @@ use arrow::datatypes::DataType;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{
-    decode_integers, decode_offsets, decode_raw, decode_usizes, integer_at, primitive_of,
+    array_of_raw, decode_integers, decode_lengths, decode_offsets, decode_raw, decode_usizes, integer_at,
+    primitive_of,
 };
 #[cfg(test)]
 pub(crate) use node::build;

@@ -106,6 +106,6 @@ impl Layout for DictLayout {
             Some(segment) => have.derived(*segment, shared),
             None => shared(),
         };
-        Ok(Arc::new(DictArray::new(self.dtype.clone(), codes, values, self.limits)))
+        Ok(Arc::new(DictArray::try_new(codes, values, self.limits)?))
     }
 }
