@@ -343,7 +343,7 @@ async fn filtered(
     if let (Some(whole), Ok(found)) = (whole, &found)
         && let Ok(keep) = predicate.evaluate(whole.column(at))
     {
-        same(found, whole, &keep, &format!("{predicate:?} on column {at}"))?;
+        same(found, whole, &keep, &format!("{predicate:?} on {}", columns.dtypes()[at]))?;
     }
     Ok(())
 }
@@ -353,11 +353,15 @@ fn same(found: &RecordBatch, whole: &RecordBatch, keep: &BooleanArray, what: &st
     if *found == expected {
         return Ok(());
     }
-    Err(format!(
-        "{what}: found {} rows, expected {}, or their values differ",
-        found.num_rows(),
-        expected.num_rows()
-    ))
+    let at = (0..found.num_columns()).find(|at| found.column(*at) != expected.column(*at)).unwrap_or(0);
+    let (found, expected) = (found.column(at), expected.column(at));
+    if found.len() != expected.len() {
+        return Err(format!("{what}: {} rows, expected {}", found.len(), expected.len()));
+    }
+    let row = (0..found.len()).find(|row| found.slice(*row, 1).as_ref() != expected.slice(*row, 1).as_ref());
+    let row = row.unwrap_or(0);
+    let (found, expected) = (found.slice(row, 1), expected.slice(row, 1));
+    Err(format!("{what}: column {at}, row {row} is {found:?}, expected {expected:?}"))
 }
 
 /// A predicate that fits a column; constants come from its own rows.
@@ -431,6 +435,12 @@ fn check(runtime: &Runtime, bytes: &[u8], dice: &mut Dice, watch: Watch) -> Resu
     Ok(outcome)
 }
 
+fn keep(seed: u64, bytes: &[u8]) -> String {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutant-{seed}.vortex"));
+    std::fs::write(&kept, bytes).expect("a writable folder");
+    kept.display().to_string()
+}
+
 #[test]
 fn mutants_of_golden_files_do_no_harm() {
     let specimens = specimens();
@@ -448,14 +458,15 @@ fn mutants_of_golden_files_do_no_harm() {
         let mut dice = Dice(seed);
         let specimen = dice.pick(&specimens).expect("golden files");
         let bytes = mutate(specimen, &mut dice);
+        if count == 1 {
+            keep(seed, &bytes);
+        }
         let watch = allocations::watch(seed);
         let started = Instant::now();
         match check(&runtime, &bytes, &mut dice, watch) {
             Ok(values) => decoded += u64::from(values),
             Err(what) => {
-                let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutant-{seed}.vortex"));
-                std::fs::write(&kept, &bytes).expect("a writable folder");
-                println!("seed {seed}, {}: {what}; kept as {}", specimen.path.display(), kept.display());
+                println!("seed {seed}, {}: {what}; kept as {}", specimen.path.display(), keep(seed, &bytes));
                 failures.push(seed);
                 runtime = start();
             }
