@@ -373,7 +373,7 @@ impl EncodedArray for ZstdArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        take_by_filter(self, indices)
+        take_by_filter(self, indices, &self.limits)
     }
 }
 
