@@ -10,8 +10,8 @@ use datafusion::error::{DataFusionError, Result};
 
 use super::shapes::Scope::{Hit, Site, Visit, Visitor};
 use super::shapes::Shape::{
-    Address, Amount, Code, Count, Date, EventId, Flag, Hash, HitNumber, Later, Millis, Name, Ratio, SparseId,
-    Text, Time, Truth,
+    Address, Amount, Code, Count, Date, EventId, Flag, Hash, HitNumber, Later, Millis, Name, Rare, Ratio,
+    SparseId, Text, Time, Truth,
 };
 use super::shapes::Text::{Agent, Link, Page, Parameters, Phrase, Tag, Title};
 use super::shapes::{Column, Scope, Shape};
@@ -87,14 +87,14 @@ const COLUMNS: [Column; 105] = [
     column("utm_content", Visit, Text(97, Tag)),
     column("click_tag", Visit, Text(98, Tag)),
     column("open_stat_source", Hit, Text(99, Tag)),
-    column("campaign_id", Visit, Count(9_000)),
-    column("experiment_id", Visitor, Count(50)),
+    column("campaign_id", Visit, Rare(9_000)),
+    column("experiment_id", Visitor, Rare(50)),
     column("action", Hit, Name(ACTIONS)),
     column("action_category", Hit, Text(94, Tag)),
     column("action_label", Hit, Text(95, Tag)),
-    column("action_value", Hit, Count(5_000)),
+    column("action_value", Hit, Rare(5_000)),
     column("parameters", Hit, Text(80, Parameters)),
-    column("goals_reached", Hit, Count(20)),
+    column("goals_reached", Hit, Rare(20)),
     column("is_mobile", Visitor, Flag(2)),
     column("is_new_visitor", Visitor, Flag(3)),
     column("is_bounce", Visit, Flag(4)),
@@ -131,7 +131,7 @@ const COLUMNS: [Column; 105] = [
     column("scroll_depth", Hit, Ratio),
     column("viewport_share", Hit, Ratio),
     column("bytes_sent", Hit, Count(3_000_000)),
-    column("redirect_count", Hit, Code(4)),
+    column("redirect_count", Hit, Rare(4)),
     column("http_status_class", Hit, Code(5)),
     column("page_weight_score", Site, Ratio),
     column("page_hash", Hit, Hash),
@@ -141,7 +141,7 @@ const COLUMNS: [Column; 105] = [
     column("order_id", Hit, SparseId(220)),
     column("order_total", Hit, Amount(220)),
     column("order_currency", Site, Name(CURRENCIES)),
-    column("order_items", Hit, Count(30)),
+    column("order_items", Hit, Rare(30)),
     column("signed_in_at", Hit, Later(35)),
     column("left_at", Hit, Later(3)),
     column("account_id", Visitor, SparseId(15)),

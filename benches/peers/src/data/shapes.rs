@@ -126,6 +126,8 @@ pub(super) enum Shape {
     Code(u64),
     /// A count below the bound; nearly all small.
     Count(u64),
+    /// 0 for all but one in twenty, else a count below the bound.
+    Rare(u64),
     /// A duration around so many milliseconds with a long tail; a third is 0.
     Millis(u64),
     /// Uniform in `0.0..1.0`.
@@ -172,7 +174,7 @@ impl Shape {
             Self::Date => DataType::Date32,
             Self::Time | Self::Later(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::EventId | Self::Visitor | Self::Hash | Self::SparseId(_) => DataType::Int64,
-            Self::Site | Self::Address | Self::Count(_) | Self::Millis(_) => DataType::Int32,
+            Self::Site | Self::Address | Self::Count(_) | Self::Rare(_) | Self::Millis(_) => DataType::Int32,
             Self::Flag(_) | Self::Code(_) | Self::HitNumber => DataType::Int16,
             Self::Truth(_) => DataType::Boolean,
             Self::Ratio => DataType::Float64,
@@ -220,6 +222,10 @@ impl Column {
             }
             Shape::Code(n) => int16(&mut hashes.map(|hash| heavy_tailed(hash, n, 3))),
             Shape::Count(n) => int32(&mut hashes.map(|hash| heavy_tailed(hash, n, 6))),
+            Shape::Rare(n) => int32(&mut hashes.map(|hash| {
+                let count = 1 + heavy_tailed(mix(hash), n - 1, 4);
+                if one_in(hash, 20) { count } else { 0 }
+            })),
             Shape::Millis(typical) => int32(&mut hashes.map(|hash| millis(hash, typical))),
             Shape::Ratio => Arc::new(Float64Array::from_iter_values(hashes.map(unit))),
             Shape::SparseId(n) => Arc::new(Int64Array::from_iter(
