@@ -4,11 +4,16 @@
 //! its bytes with the segment it came from, and answers what it can without decoding. Decoding
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
+pub(crate) mod bytes;
 mod decoded;
 mod integers;
+pub(crate) mod masking;
 mod node;
+pub(crate) mod row_bytes;
+pub(crate) mod valid_rows;
 pub(crate) mod validity;
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +23,10 @@ use arrow::datatypes::DataType;
 
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
-pub(crate) use integers::{decode_integers, decode_offsets, decode_usizes, integer_at, primitive_of};
+pub(crate) use integers::{
+    array_of_raw, decode_integers, decode_lengths, decode_offsets, decode_raw, decode_usizes, integer_at,
+    primitive_of,
+};
 #[cfg(test)]
 pub(crate) use node::build;
 pub use node::{ArrayParts, Node};
@@ -42,7 +50,7 @@ pub type ArrayRef = Arc<dyn EncodedArray>;
 ///
 /// `slice`, `filter`, `take` and `matches` must return exactly what the same operation on the
 /// decoded array returns; their defaults do just that.
-pub trait EncodedArray: fmt::Debug + Send + Sync + 'static {
+pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// The id of the encoding, as in the file.
     fn encoding(&self) -> &str;
 
@@ -122,6 +130,17 @@ pub trait EncodedArray: fmt::Debug + Send + Sync + 'static {
     /// As [`decode`](Self::decode).
     fn decode_natural(&self) -> Result<Decoded> {
         Ok(Decoded::new(self.dtype().clone(), self.decode(&data_type(self.dtype())?)?))
+    }
+
+    /// Field `at` of a struct, null also where the struct itself is: its type is nullable if
+    /// either is. Encodings of structs answer without decoding the other fields.
+    ///
+    /// # Errors
+    /// If this is not a struct with such a field, or as [`decode`](Self::decode).
+    fn field(&self, at: usize) -> Result<ArrayRef> {
+        let dtype = masking::field_dtype(self.dtype(), at)?;
+        let field = masking::decoded_field(self.decode_natural()?.arrow(), at)?;
+        Ok(Arc::new(Decoded::new(dtype, field)))
     }
 
     /// The rows of a chunk of equal rows, if it is known to be one: the value of all rows.

@@ -4,11 +4,51 @@
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
 //! in [`built_in`].
 
+mod alp;
+mod alprd;
+mod asked;
+mod bit_packed;
 mod bool;
+mod bytebool;
+pub(crate) mod chunked;
+mod coded_text;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
+mod datetime_parts;
+mod decimal;
+mod decimal_byte_parts;
+mod delta;
+pub(crate) mod dict;
+mod ext;
+mod fixed_size_list;
+mod frame_of_reference;
+mod fsst;
+mod gather;
+mod list;
+mod list_view;
+mod map;
+pub(crate) mod masked;
+mod null;
+mod onpair;
+mod parquet_variant;
+mod patched;
+mod pco;
 mod primitive;
+#[cfg(test)]
+mod properties;
+mod rle;
+mod run_end;
+mod sequence;
+mod sparse;
+pub(crate) mod struct_;
+mod union;
+mod varbin;
+mod varbin_view;
+mod variant;
+mod zigzag;
+mod zstd;
+mod zstd_buffers;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,6 +56,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::Result;
 use crate::array::{ArrayRef, Node};
+use crate::layout::{self, LayoutKind};
 
 /// Makes arrays of one encoding from serialized nodes.
 ///
@@ -33,20 +74,22 @@ pub trait Encoding: Send + Sync + 'static {
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef>;
 }
 
-/// The encodings a reader knows, by id.
+/// The encodings and layouts a reader knows, by id.
 #[derive(Clone)]
 pub struct Registry {
     encodings: Arc<HashMap<&'static str, Arc<dyn Encoding>>>,
+    layouts: Arc<HashMap<&'static str, Arc<dyn LayoutKind>>>,
 }
 
 impl Registry {
-    /// The encodings built in.
+    /// The encodings and layouts built in.
     pub fn built_in() -> Registry {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         BUILT_IN
             .get_or_init(|| {
                 let encodings = built_in().into_iter().map(|encoding| (encoding.id(), encoding)).collect();
-                Registry { encodings: Arc::new(encodings) }
+                let layouts = layout::built_in().into_iter().map(|kind| (kind.id(), kind)).collect();
+                Registry { encodings: Arc::new(encodings), layouts: Arc::new(layouts) }
             })
             .clone()
     }
@@ -56,7 +99,20 @@ impl Registry {
     pub fn with(&self, encoding: Arc<dyn Encoding>) -> Registry {
         let mut encodings = self.encodings.as_ref().clone();
         encodings.insert(encoding.id(), encoding);
-        Registry { encodings: Arc::new(encodings) }
+        Registry { encodings: Arc::new(encodings), layouts: Arc::clone(&self.layouts) }
+    }
+
+    /// These layouts and one more, which replaces one of the same id.
+    #[must_use]
+    pub fn with_layout(&self, kind: Arc<dyn LayoutKind>) -> Registry {
+        let mut layouts = self.layouts.as_ref().clone();
+        layouts.insert(kind.id(), kind);
+        Registry { encodings: Arc::clone(&self.encodings), layouts: Arc::new(layouts) }
+    }
+
+    /// The layout with this id.
+    pub fn layout(&self, id: &str) -> Option<&Arc<dyn LayoutKind>> {
+        self.layouts.get(id)
     }
 
     /// The encoding with this id.
@@ -64,7 +120,7 @@ impl Registry {
         self.encodings.get(id)
     }
 
-    /// All ids, sorted.
+    /// Ids of all encodings, sorted.
     pub fn ids(&self) -> Vec<&'static str> {
         let mut ids: Vec<_> = self.encodings.keys().copied().collect();
         ids.sort_unstable();
@@ -85,7 +141,49 @@ impl fmt::Debug for Registry {
 }
 
 fn built_in() -> Vec<Arc<dyn Encoding>> {
-    vec![Arc::new(bool::Bool), Arc::new(constant::Constant), Arc::new(primitive::Primitive)]
+    vec![
+        Arc::new(alp::Alp),
+        Arc::new(alprd::AlpRd),
+        Arc::new(bit_packed::BitPacked),
+        Arc::new(bit_packed::BitPackedV2),
+        Arc::new(bool::Bool),
+        Arc::new(bytebool::ByteBool),
+        Arc::new(chunked::Chunked),
+        Arc::new(constant::Constant),
+        Arc::new(datetime_parts::DateTimeParts),
+        Arc::new(decimal::Decimal),
+        Arc::new(decimal_byte_parts::DecimalByteParts),
+        Arc::new(decimal_byte_parts::DecimalBytePartsV2),
+        Arc::new(delta::Delta),
+        Arc::new(dict::Dict),
+        Arc::new(ext::Ext),
+        Arc::new(fixed_size_list::FixedSizeList),
+        Arc::new(frame_of_reference::FrameOfReference),
+        Arc::new(frame_of_reference::FrameOfReferenceV2),
+        Arc::new(fsst::Fsst),
+        Arc::new(list::List),
+        Arc::new(list_view::ListView),
+        Arc::new(map::Map),
+        Arc::new(masked::Masked),
+        Arc::new(null::Null),
+        Arc::new(onpair::OnPair),
+        Arc::new(parquet_variant::ParquetVariant),
+        Arc::new(patched::Patched),
+        Arc::new(pco::Pco),
+        Arc::new(primitive::Primitive),
+        Arc::new(rle::Rle),
+        Arc::new(run_end::RunEnd),
+        Arc::new(sequence::Sequence),
+        Arc::new(sparse::Sparse),
+        Arc::new(struct_::Struct),
+        Arc::new(union::Union),
+        Arc::new(varbin::VarBin),
+        Arc::new(varbin_view::VarBinView),
+        Arc::new(variant::Variant),
+        Arc::new(zigzag::ZigZag),
+        Arc::new(zstd::Zstd),
+        Arc::new(zstd_buffers::ZstdBuffers),
+    ]
 }
 
 /// The first release of the reference implementation that wrote an id, where known.

@@ -7,6 +7,7 @@
 mod display;
 mod eval;
 mod in_list;
+mod interval;
 mod predicate;
 
 use std::fmt::{Debug, Display};
@@ -16,6 +17,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 
 pub use eval::evaluate;
 pub use in_list::InList;
+pub(crate) use interval::{Interval, range};
 pub use predicate::{CompareOp, Like, Predicate};
 
 use crate::Result;
@@ -91,6 +93,9 @@ pub trait RowPredicate: Debug + Display + Send + Sync {
 
 /// A filter whose bounds tighten while the scan runs: top-k thresholds, join keys.
 pub trait DynamicFilter: Debug + Display + Send + Sync {
+    /// The columns that `current` may ever read, so that their statistics can be at hand.
+    fn columns(&self) -> Vec<FieldPath>;
+
     /// A number that changes whenever `current` does. Cheap; called per split.
     fn generation(&self) -> u64;
 

@@ -1,0 +1,65 @@
+//! A field seen from outside its nullable struct: null where the struct is null.
+//!
+//! Has no serialized form; a nullable struct layout hands it out for its fields.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Layout, LayoutRef, SegmentSet};
+use crate::Result;
+use crate::array::ArrayRef;
+use crate::dtype::DType;
+use crate::encodings::masked::masked;
+use crate::file::SegmentId;
+
+#[derive(Debug)]
+struct MaskedLayout {
+    dtype: DType,
+    field: LayoutRef,
+    validity: LayoutRef,
+}
+
+/// `field`, null wherever `validity` is false.
+pub(super) fn layout(field: LayoutRef, validity: LayoutRef) -> LayoutRef {
+    Arc::new(MaskedLayout { dtype: field.dtype().with_nullable(true), field, validity })
+}
+
+impl Layout for MaskedLayout {
+    fn id(&self) -> &str {
+        self.field.id()
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn row_count(&self) -> u64 {
+        self.field.row_count()
+    }
+
+    fn children(&self) -> Result<Vec<(String, LayoutRef)>> {
+        self.field.children()
+    }
+
+    fn segments(&self) -> Vec<SegmentId> {
+        self.field.segments()
+    }
+
+    fn field(&self, at: usize) -> Result<Option<LayoutRef>> {
+        Ok(self.field.field(at)?.map(|inner| layout(inner, Arc::clone(&self.validity))))
+    }
+
+    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
+        self.field.boundaries(start, out)
+    }
+
+    fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        self.validity.request(rows, have, want)?;
+        self.field.request(rows, have, want)
+    }
+
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+        let validity = self.validity.read(rows, have)?;
+        Ok(masked(self.field.read(rows, have)?, Some(&validity), self.dtype.clone()))
+    }
+}
