@@ -1,7 +1,8 @@
 //! Children that hold integers of whatever width: offsets, codes, lengths, indices.
 
 use arrow::array::{Array as _, ArrowPrimitiveType, AsArray as _, PrimitiveArray};
-use arrow::datatypes::ArrowNativeType as _;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::ArrowNativeType;
 
 use super::{ArrayRef, EncodedArray as _};
 use crate::dtype::arrow::data_type;
@@ -14,6 +15,24 @@ pub(crate) fn primitive_of<T: ArrowPrimitiveType>(child: &ArrayRef) -> Result<Pr
         .as_primitive_opt::<T>()
         .cloned()
         .ok_or_else(|| Error::corrupt(format!("expected {} values, found {}", T::DATA_TYPE, child.dtype())))
+}
+
+/// Decodes a primitive child into its raw values and its nulls. `N` is any type as wide as the
+/// child's: an unsigned integer serves a signed one or a float as its bits.
+pub(crate) fn decode_raw<N: ArrowNativeType>(
+    child: &ArrayRef,
+) -> Result<(ScalarBuffer<N>, Option<NullBuffer>)> {
+    let ptype = child.dtype().ptype()?;
+    if ptype.byte_width() != size_of::<N>() {
+        return Err(Error::corrupt(format!("{ptype} where {} bytes per value belong", size_of::<N>())));
+    }
+    let data = child.decode(&data_type(child.dtype())?)?.into_data();
+    let values = data.buffers().first().cloned().unwrap_or_default();
+    let (offset, len) = (data.offset(), data.len());
+    let nulls = data.nulls().cloned();
+    // Only now may the values be the sole owner of their bytes.
+    drop(data);
+    Ok((ScalarBuffer::new(values, offset, len), nulls))
 }
 
 /// Decodes integers of any width into `usize`; negative ones are corrupt. Null rows give 0.

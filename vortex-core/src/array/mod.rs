@@ -4,11 +4,13 @@
 //! its bytes with the segment it came from, and answers what it can without decoding. Decoding
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
+mod concat;
 mod decoded;
 mod integers;
 mod node;
 pub(crate) mod validity;
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,8 +19,11 @@ use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 pub use arrow::array::ArrayRef as ArrowRef;
+pub(crate) use concat::concat;
 pub use decoded::{Decoded, present};
-pub(crate) use integers::{decode_integers, decode_offsets, decode_usizes, integer_at, primitive_of};
+pub(crate) use integers::{
+    decode_integers, decode_offsets, decode_raw, decode_usizes, integer_at, primitive_of,
+};
 #[cfg(test)]
 pub(crate) use node::build;
 pub use node::{ArrayParts, Node};
@@ -42,7 +47,7 @@ pub type ArrayRef = Arc<dyn EncodedArray>;
 ///
 /// `slice`, `filter`, `take` and `matches` must return exactly what the same operation on the
 /// decoded array returns; their defaults do just that.
-pub trait EncodedArray: fmt::Debug + Send + Sync + 'static {
+pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// The id of the encoding, as in the file.
     fn encoding(&self) -> &str;
 

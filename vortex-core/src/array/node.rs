@@ -304,11 +304,16 @@ pub(crate) mod build {
 
         /// Loads the tree as `len` rows of `dtype`.
         pub(crate) fn load(&self, dtype: &DType, len: usize) -> Result<ArrayRef> {
+            self.load_with(dtype, len, &Registry::built_in())
+        }
+
+        /// Loads the tree with other encodings than those built in.
+        pub(crate) fn load_with(&self, dtype: &DType, len: usize, registry: &Registry) -> Result<ArrayRef> {
             let mut ids = Vec::new();
             let mut buffers = Vec::new();
             let root = self.raw(&mut ids, &mut buffers);
             let parts = ArrayParts { tree: Arc::new(ArrayTree { root, buffers }), ids: ids.into() };
-            parts.load(dtype, len, &Registry::built_in(), &Limits::default())
+            parts.load(dtype, len, registry, &Limits::default())
         }
 
         fn raw(&self, ids: &mut Vec<Arc<str>>, buffers: &mut Vec<Buffer>) -> RawNode {

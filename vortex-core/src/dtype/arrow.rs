@@ -22,24 +22,17 @@ const UUID: &str = "arrow.uuid";
 const JSON: &str = "arrow.json";
 const VARIANT: &str = "arrow.parquet.variant";
 
-/// The Arrow schema of a file: one field per column, or one field `value` for a root that is
-/// not a struct. A nullable root struct keeps its columns, each nullable.
+/// The Arrow schema of a file: one field per column. A root that is not a struct, or may be
+/// null, shows as one column called `value`.
 ///
 /// # Errors
 /// If a type has no Arrow form.
 pub fn schema(dtype: &DType) -> Result<SchemaRef> {
     let fields = match dtype {
-        DType::Struct(fields, nullable) => fields
-            .fields()
-            .map(|(name, field_dtype)| {
-                let built = field(name, field_dtype)?;
-                let is_nullable = built.is_nullable() || *nullable;
-                Ok(Arc::new(built.with_nullable(is_nullable)))
-            })
-            .collect::<Result<Vec<_>>>()?,
-        other => vec![Arc::new(field("value", other)?)],
+        DType::Struct(fields, false) => struct_fields(fields)?,
+        other => Fields::from(vec![field("value", other)?]),
     };
-    Ok(Arc::new(Schema::new(Fields::from(fields))))
+    Ok(Arc::new(Schema::new(fields)))
 }
 
 /// The Arrow field of a column in the type that decoding prefers.

@@ -222,6 +222,14 @@ impl DType {
         }
     }
 
+    /// The fields, if this is a struct that is never null: the columns of a usual file.
+    pub fn as_columns(&self) -> Option<&Arc<StructType>> {
+        match self {
+            DType::Struct(fields, false) => Some(fields),
+            _ => None,
+        }
+    }
+
     /// The type values are stored in: the innermost storage of extensions, else the type itself.
     pub fn storage(&self) -> &DType {
         match self {

@@ -4,11 +4,19 @@
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
 //! in [`built_in`].
 
+mod asked;
+mod bit_packed;
 mod bool;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
+pub(crate) mod dict;
+mod datetime_parts;
+mod decimal;
+mod decimal_byte_parts;
+mod gather;
 mod primitive;
+mod run_end;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,6 +24,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::Result;
 use crate::array::{ArrayRef, Node};
+use crate::layout::{self, LayoutKind};
 
 /// Makes arrays of one encoding from serialized nodes.
 ///
@@ -33,20 +42,22 @@ pub trait Encoding: Send + Sync + 'static {
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef>;
 }
 
-/// The encodings a reader knows, by id.
+/// The encodings and layouts a reader knows, by id.
 #[derive(Clone)]
 pub struct Registry {
     encodings: Arc<HashMap<&'static str, Arc<dyn Encoding>>>,
+    layouts: Arc<HashMap<&'static str, Arc<dyn LayoutKind>>>,
 }
 
 impl Registry {
-    /// The encodings built in.
+    /// The encodings and layouts built in.
     pub fn built_in() -> Registry {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         BUILT_IN
             .get_or_init(|| {
                 let encodings = built_in().into_iter().map(|encoding| (encoding.id(), encoding)).collect();
-                Registry { encodings: Arc::new(encodings) }
+                let layouts = layout::built_in().into_iter().map(|kind| (kind.id(), kind)).collect();
+                Registry { encodings: Arc::new(encodings), layouts: Arc::new(layouts) }
             })
             .clone()
     }
@@ -56,7 +67,20 @@ impl Registry {
     pub fn with(&self, encoding: Arc<dyn Encoding>) -> Registry {
         let mut encodings = self.encodings.as_ref().clone();
         encodings.insert(encoding.id(), encoding);
-        Registry { encodings: Arc::new(encodings) }
+        Registry { encodings: Arc::new(encodings), layouts: Arc::clone(&self.layouts) }
+    }
+
+    /// These layouts and one more, which replaces one of the same id.
+    #[must_use]
+    pub fn with_layout(&self, kind: Arc<dyn LayoutKind>) -> Registry {
+        let mut layouts = self.layouts.as_ref().clone();
+        layouts.insert(kind.id(), kind);
+        Registry { encodings: Arc::clone(&self.encodings), layouts: Arc::new(layouts) }
+    }
+
+    /// The layout with this id.
+    pub fn layout(&self, id: &str) -> Option<&Arc<dyn LayoutKind>> {
+        self.layouts.get(id)
     }
 
     /// The encoding with this id.
@@ -64,7 +88,7 @@ impl Registry {
         self.encodings.get(id)
     }
 
-    /// All ids, sorted.
+    /// Ids of all encodings, sorted.
     pub fn ids(&self) -> Vec<&'static str> {
         let mut ids: Vec<_> = self.encodings.keys().copied().collect();
         ids.sort_unstable();
@@ -85,7 +109,16 @@ impl fmt::Debug for Registry {
 }
 
 fn built_in() -> Vec<Arc<dyn Encoding>> {
-    vec![Arc::new(bool::Bool), Arc::new(constant::Constant), Arc::new(primitive::Primitive)]
+    vec![
+        Arc::new(bool::Bool),
+        Arc::new(constant::Constant),
+        Arc::new(datetime_parts::DateTimeParts),
+        Arc::new(decimal::Decimal),
+        Arc::new(decimal_byte_parts::DecimalByteParts),
+        Arc::new(decimal_byte_parts::DecimalBytePartsV2),
+        Arc::new(primitive::Primitive),
+        Arc::new(run_end::RunEnd),
+    ]
 }
 
 /// The first release of the reference implementation that wrote an id, where known.

@@ -53,6 +53,12 @@ impl InList {
         self.negated
     }
 
+    /// NOT IN for IN, and the other way round.
+    #[must_use]
+    pub fn negate(&self) -> Self {
+        Self { negated: !self.negated, ..self.clone() }
+    }
+
     pub(super) fn to_storage(&self) -> Self {
         Self { values: self.values.iter().map(Scalar::to_storage).collect(), ..*self }
     }

@@ -91,6 +91,9 @@ pub trait RowPredicate: Debug + Display + Send + Sync {
 
 /// A filter whose bounds tighten while the scan runs: top-k thresholds, join keys.
 pub trait DynamicFilter: Debug + Display + Send + Sync {
+    /// The columns that `current` may ever read, so that their statistics can be at hand.
+    fn columns(&self) -> Vec<FieldPath>;
+
     /// A number that changes whenever `current` does. Cheap; called per split.
     fn generation(&self) -> u64;
 

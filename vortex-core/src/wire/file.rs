@@ -116,7 +116,7 @@ pub(crate) struct RawLayout {
     pub(crate) encoding: u16,
     pub(crate) row_count: u64,
     pub(crate) metadata: Bytes,
-    pub(crate) children: Vec<RawLayout>,
+    pub(crate) children: Vec<Arc<RawLayout>>,
     pub(crate) segments: Vec<u32>,
 }
 
@@ -139,7 +139,7 @@ impl RawLayout {
             .children()
             .unwrap_or_default()
             .iter()
-            .map(|child| Self::read(child, depth_left - 1, layouts_left))
+            .map(|child| Self::read(child, depth_left - 1, layouts_left).map(Arc::new))
             .collect::<Result<_>>()?;
         Ok(Self {
             encoding: layout.encoding(),

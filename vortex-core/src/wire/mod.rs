@@ -16,6 +16,7 @@ mod scalar;
     unreachable_pub,
     unused_imports,
     dead_code,
+    unsafe_op_in_unsafe_fn,
     non_snake_case,
     non_camel_case_types,
     mismatched_lifetime_syntaxes,

@@ -1,0 +1,3 @@
+//! Integers in as few bits as most of them need.
+
+pub(crate) mod patches;

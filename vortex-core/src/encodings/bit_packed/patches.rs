@@ -1,0 +1,418 @@
+//! Patches: values that a compact form could not hold, and the rows they belong to.
+//!
+//! ```text
+//! rows     3 1 7 0 2 ...     compact  3 1 . 0 2 ...   (`.` is arbitrary)
+//!                            indices  [2]             (rising, counted from `offset`)
+//!                            values   [7]
+//! ```
+//!
+//! A message in the owner's metadata describes two children, `indices` and `values`. A third,
+//! `chunk_offsets`, says how many patches precede each block of 1024 rows. It saves a search
+//! and goes stale in slices, so it is counted but not read: the indices rise and tell it all.
+//!
+//! Slices share the children and the decoded indices, and move the window of rows.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{AsArray as _, UInt64Array};
+use arrow::datatypes::ArrowNativeType;
+
+use crate::array::{ArrayRef, EncodedArray as _, Node, decode_raw};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::mask::Mask;
+use crate::{Error, Result, match_integer};
+
+/// How metadata describes patches.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct PatchesMessage {
+    #[prost(uint64, tag = "1")]
+    pub(crate) len: u64,
+    /// What an index says for the owner's row 0.
+    #[prost(uint64, tag = "2")]
+    pub(crate) offset: u64,
+    #[prost(int32, tag = "3")]
+    pub(crate) indices_ptype: i32,
+    #[prost(uint64, optional, tag = "4")]
+    pub(crate) chunk_offsets_len: Option<u64>,
+    /// Present exactly if the child is.
+    #[prost(int32, optional, tag = "5")]
+    pub(crate) chunk_offsets_ptype: Option<i32>,
+}
+
+impl PatchesMessage {
+    /// Number of children that the patches take: those from the position given to
+    /// [`Patches::load`] on.
+    pub(crate) fn child_count(&self) -> usize {
+        if self.chunk_offsets_ptype.is_some() { 3 } else { 2 }
+    }
+}
+
+/// Values for some rows of an owner, by rising row.
+#[derive(Debug, Clone)]
+pub(crate) struct Patches {
+    indices: Arc<Indices>,
+    values: ArrayRef,
+    /// What an index says for the owner's row 0.
+    offset: usize,
+    rows: usize,
+}
+
+/// The rows of all patches, decoded at most once for all slices.
+#[derive(Debug)]
+struct Indices {
+    /// Absent for computed patches, whose indices are known.
+    child: Option<ArrayRef>,
+    /// What each index lies in.
+    window: Range<usize>,
+    known: OnceLock<Box<[usize]>>,
+}
+
+impl Patches {
+    /// Loads the patches of a node from its children at `first_child` and after; `values` is
+    /// the type of the patch values.
+    ///
+    /// # Errors
+    /// If message and children contradict each other.
+    pub(crate) fn load(
+        node: &Node<'_>,
+        message: &PatchesMessage,
+        first_child: usize,
+        values: &DType,
+    ) -> Result<Self> {
+        let unsigned = |number: i32, what: &str| {
+            let ptype = PType::try_from_number(number.into())?;
+            if ptype.is_unsigned() {
+                return Ok(DType::Primitive(ptype, false));
+            }
+            Err(Error::corrupt(format!("patch {what} are {ptype}, not unsigned integers")))
+        };
+        let rows = node.len();
+        let len = usize::try_from(message.len).ok().filter(|len| *len <= rows);
+        let len = len.ok_or_else(|| Error::corrupt(format!("{} patches for {rows} rows", message.len)))?;
+        let offset = usize::try_from(message.offset).ok();
+        let window = offset.and_then(|offset| Some(offset..offset.checked_add(rows)?));
+        let window =
+            window.ok_or_else(|| Error::corrupt(format!("patch offset {} overflows", message.offset)))?;
+        node.limits().decoded_bytes(len, size_of::<usize>())?;
+
+        let indices = node.child(first_child, &unsigned(message.indices_ptype, "indices")?, len)?;
+        let values = node.child(first_child + 1, values, len)?;
+        if let Some(ptype) = message.chunk_offsets_ptype {
+            let len = message.chunk_offsets_len.unwrap_or_default();
+            let len = usize::try_from(len)
+                .map_err(|_| Error::corrupt(format!("{len} chunk offsets of patches")))?;
+            node.child(first_child + 2, &unsigned(ptype, "chunk offsets")?, len)?;
+        }
+        Ok(Self {
+            offset: window.start,
+            rows,
+            indices: Arc::new(Indices { child: Some(indices), window, known: OnceLock::new() }),
+            values,
+        })
+    }
+
+    /// Patches at rising positions among `rows` rows.
+    pub(crate) fn new(positions: Vec<usize>, values: ArrayRef, rows: usize) -> Self {
+        debug_assert_eq!(positions.len(), values.len());
+        debug_assert!(positions.windows(2).all(|pair| pair[0] < pair[1]));
+        debug_assert!(positions.last().is_none_or(|last| *last < rows));
+        let known = OnceLock::from(positions.into_boxed_slice());
+        Self { indices: Arc::new(Indices { child: None, window: 0..rows, known }), values, offset: 0, rows }
+    }
+
+    /// The encoded parts, named.
+    pub(crate) fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let indices = self.indices.child.iter().map(|child| ("patch_indices", Arc::clone(child)));
+        indices.chain([("patch_values", Arc::clone(&self.values))]).collect()
+    }
+
+    /// The patches of some of the owner's rows.
+    pub(crate) fn slice(&self, rows: Range<usize>) -> Self {
+        debug_assert!(rows.start <= rows.end && rows.end <= self.rows);
+        Self {
+            indices: Arc::clone(&self.indices),
+            values: Arc::clone(&self.values),
+            offset: self.offset + rows.start,
+            rows: rows.len(),
+        }
+    }
+
+    /// Which rows are patched, and with what.
+    ///
+    /// # Errors
+    /// If the indices do not rise or lie outside the rows.
+    pub(crate) fn locate(&self) -> Result<Located<'_>> {
+        let all = self.indices.get()?;
+        let start = all.partition_point(|index| *index < self.offset);
+        let end = all.partition_point(|index| *index < self.offset + self.rows);
+        let values = if end - start == all.len() {
+            Arc::clone(&self.values)
+        } else {
+            self.values.slice(start..end)?
+        };
+        Ok(Located { indices: &all[start..end], offset: self.offset, values })
+    }
+
+    /// Overwrites patched rows in `out`, which holds one value per row; `change` maps a row and
+    /// its patch to the value. `N` is any type as wide as the patches: nulls among them are
+    /// ignored, as the validity is the owner's.
+    ///
+    /// # Errors
+    /// As [`locate`](Self::locate).
+    pub(crate) fn apply<N: ArrowNativeType>(
+        &self,
+        out: &mut [N],
+        mut change: impl FnMut(usize, N) -> N,
+    ) -> Result<()> {
+        debug_assert_eq!(out.len(), self.rows);
+        let located = self.locate()?;
+        if located.is_empty() {
+            return Ok(());
+        }
+        let (values, _) = decode_raw::<N>(&located.values)?;
+        for (row, value) in located.rows().zip(values.iter()) {
+            out[row] = change(row, *value);
+        }
+        Ok(())
+    }
+
+    /// The patches of the live rows, counted among those; `None` if none is left.
+    ///
+    /// # Errors
+    /// As [`locate`](Self::locate).
+    pub(crate) fn filter(&self, mask: &Mask) -> Result<Option<Self>> {
+        if mask.is_none() {
+            return Ok(None);
+        }
+        if mask.is_all() {
+            return Ok(Some(self.clone()));
+        }
+        let located = self.locate()?;
+        let bits = mask.to_bits();
+        let (mut positions, mut kept) = (Vec::new(), Vec::new());
+        let (mut counted, mut live) = (0, 0);
+        for (number, row) in located.rows().enumerate() {
+            if bits.value(row) {
+                live += bits.slice(counted, row - counted).count_set_bits();
+                counted = row;
+                positions.push(live);
+                kept.push(number);
+            }
+        }
+        if kept.is_empty() {
+            return Ok(None);
+        }
+        let values = located.values.filter(&Mask::from_indices(located.len(), kept))?;
+        Ok(Some(Self::new(positions, values, mask.true_count())))
+    }
+
+    /// The patches of the rows at `rows`, counted among those; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`locate`](Self::locate).
+    pub(crate) fn take(&self, rows: &UInt64Array) -> Result<Option<Self>> {
+        let located = self.locate()?;
+        let (mut positions, mut numbers) = (Vec::new(), Vec::new());
+        for (position, row) in rows.values().iter().enumerate() {
+            if let Some(number) = located.find(row.as_usize()) {
+                positions.push(position);
+                numbers.push(number as u64);
+            }
+        }
+        if positions.is_empty() {
+            return Ok(None);
+        }
+        let values = located.values.take(&UInt64Array::from(numbers))?;
+        Ok(Some(Self::new(positions, values, rows.len())))
+    }
+}
+
+impl Indices {
+    fn get(&self) -> Result<&[usize]> {
+        if let Some(known) = self.known.get() {
+            return Ok(known);
+        }
+        let decoded = self.decode()?;
+        Ok(self.known.get_or_init(|| decoded))
+    }
+
+    fn decode(&self) -> Result<Box<[usize]>> {
+        let Some(child) = &self.child else { return Ok(Box::default()) };
+        let decoded = child.decode(&data_type(child.dtype())?)?;
+        match_integer!(child.dtype().ptype()?, |T| {
+            let indices = decoded.as_primitive::<T>().values();
+            if indices.windows(2).any(|pair| pair[0] >= pair[1]) {
+                return Err(Error::corrupt("patch indices do not rise"));
+            }
+            for index in indices.first().into_iter().chain(indices.last()) {
+                if !index.to_usize().is_some_and(|index| self.window.contains(&index)) {
+                    return Err(Error::corrupt(format!("patch index {index} is not in {:?}", self.window)));
+                }
+            }
+            Ok(indices.iter().map(|index| index.as_usize()).collect())
+        }, else Err(Error::corrupt("patch indices are not integers")))
+    }
+}
+
+/// The patches of the owner's rows, found.
+#[derive(Debug)]
+pub(crate) struct Located<'a> {
+    indices: &'a [usize],
+    offset: usize,
+    /// One value per patch.
+    pub(crate) values: ArrayRef,
+}
+
+impl Located<'_> {
+    /// Number of patches.
+    pub(crate) fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Whether no row is patched.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.indices.is_empty()
+    }
+
+    /// The patched rows, rising.
+    pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.indices.iter().map(|index| index - self.offset)
+    }
+
+    /// The number of the patch of a row, if it has one.
+    pub(crate) fn find(&self, row: usize) -> Option<usize> {
+        self.indices.binary_search(&(row + self.offset)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::array::{ArrowRef, EncodedArray};
+    use crate::encodings::Encoding;
+    use arrow::array::{Array as _, Int32Array};
+    use arrow::datatypes::DataType;
+
+    /// An owner that is zero where it is not patched.
+    #[derive(Debug)]
+    struct Zeros(DType, Patches);
+
+    impl EncodedArray for Zeros {
+        fn encoding(&self) -> &str {
+            "zeros"
+        }
+
+        fn dtype(&self) -> &DType {
+            &self.0
+        }
+
+        fn len(&self) -> usize {
+            self.1.rows
+        }
+
+        fn decode(&self, _: &DataType) -> Result<ArrowRef> {
+            let mut out = vec![0i32; self.len()];
+            self.1.apply(&mut out, |_, value| value)?;
+            Ok(Arc::new(Int32Array::from(out)))
+        }
+
+        fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+            Ok(Arc::new(Self(self.0.clone(), self.1.slice(rows))))
+        }
+    }
+
+    struct ZerosEncoding;
+
+    impl Encoding for ZerosEncoding {
+        fn id(&self) -> &'static str {
+            "zeros"
+        }
+
+        fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+            let message = node.message::<PatchesMessage>()?;
+            node.expect_children(message.child_count())?;
+            Ok(Arc::new(Zeros(
+                node.dtype().clone(),
+                Patches::load(node, &message, 0, &DType::Primitive(PType::I32, false))?,
+            )))
+        }
+    }
+
+    fn message(len: u64, offset: u64) -> PatchesMessage {
+        PatchesMessage { len, offset, indices_ptype: 1, ..Default::default() }
+    }
+
+    fn load(message: &PatchesMessage, indices: &[u16], rows: usize) -> Result<Zeros> {
+        let values: Vec<i32> = indices.iter().map(|index| i32::from(*index) + 1).collect();
+        let tree = Tree::new("zeros")
+            .message(message)
+            .child(Tree::primitive(indices))
+            .child(Tree::primitive(&values));
+        let registry = crate::encodings::Registry::built_in().with(Arc::new(ZerosEncoding));
+        let dtype = DType::Primitive(PType::I32, false);
+        let array = tree.load_with(&dtype, rows, &registry)?;
+        let any: Arc<dyn std::any::Any + Send + Sync> = array;
+        Ok(Arc::into_inner(any.downcast::<Zeros>().unwrap()).unwrap())
+    }
+
+    fn decoded(patches: &Patches) -> Vec<i32> {
+        let mut out = vec![0; patches.rows];
+        patches.apply(&mut out, |_, value: i32| value).unwrap();
+        out
+    }
+
+    #[test]
+    fn indices_count_from_the_offset() {
+        let Zeros(_, patches) = load(&message(3, 10), &[10, 12, 15], 6).unwrap();
+        assert_eq!(decoded(&patches), [11, 0, 13, 0, 0, 16]);
+        assert_eq!(decoded(&patches.slice(2..5)), [13, 0, 0]);
+        assert_eq!(decoded(&patches.slice(2..6).slice(1..4)), [0, 0, 16]);
+        assert_eq!(decoded(&patches.slice(3..3)), [0; 0]);
+    }
+
+    #[test]
+    fn filter_and_take_count_among_the_rows_kept() {
+        let Zeros(_, patches) = load(&message(4, 0), &[0, 2, 3, 7], 9).unwrap();
+        let kept = patches.filter(&Mask::from_indices(9, [1, 2, 6, 7])).unwrap().unwrap();
+        assert_eq!(decoded(&kept), [0, 3, 0, 8]);
+        assert!(patches.filter(&Mask::from_indices(9, [1, 4])).unwrap().is_none());
+        let taken = patches.take(&UInt64Array::from(vec![8, 7, 0, 0, 1])).unwrap().unwrap();
+        assert_eq!(decoded(&taken), [0, 8, 1, 1, 0]);
+        let sliced = patches.slice(2..9);
+        assert_eq!(decoded(&sliced.filter(&Mask::from_indices(7, [0, 5])).unwrap().unwrap()), [3, 8]);
+    }
+
+    #[test]
+    fn indices_that_fall_or_leave_the_rows_are_corrupt() {
+        for (offset, indices) in [(0, [1, 1]), (0, [3, 2]), (0, [1, 6]), (2, [1, 3]), (2, [2, 8])] {
+            let Zeros(_, patches) = load(&message(2, offset), &indices, 6).unwrap();
+            assert!(patches.locate().is_err(), "{indices:?} from {offset}");
+        }
+    }
+
+    #[test]
+    fn contradicting_messages_are_corrupt() {
+        assert!(load(&message(3, 0), &[1, 2], 6).is_err(), "more patches than indices");
+        assert!(load(&message(2, 0), &[0, 1], 1).is_err(), "more patches than rows");
+        assert!(load(&message(2, u64::MAX), &[1, 2], 6).is_err(), "offset overflows");
+        let signed = PatchesMessage { indices_ptype: 5, ..message(2, 0) };
+        assert!(load(&signed, &[1, 2], 6).is_err(), "signed indices");
+        let counted = PatchesMessage { chunk_offsets_ptype: Some(0), ..message(2, 0) };
+        assert_eq!(counted.child_count(), 3);
+        assert!(load(&counted, &[1, 2], 6).is_err(), "chunk offsets announced but absent");
+    }
+
+    #[test]
+    fn a_zero_chunk_offset_type_announces_the_child() {
+        let counted =
+            PatchesMessage { chunk_offsets_len: Some(1), chunk_offsets_ptype: Some(0), ..message(1, 0) };
+        let mut bytes = Vec::new();
+        prost::Message::encode(&counted, &mut bytes).unwrap();
+        assert!(bytes.ends_with(&[0x28, 0x00]), "{bytes:?}");
+        let array = Zeros(DType::Primitive(PType::I32, false), load(&message(1, 0), &[2], 4).unwrap().1);
+        assert_eq!(array.decode(&DataType::Int32).unwrap().len(), 4);
+    }
+}

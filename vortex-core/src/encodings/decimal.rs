@@ -1,0 +1,562 @@
+//! Fixed-point numbers as integers of one width, little endian, without their point.
+//!
+//! ```text
+//! decimal(5,2)  1.50  -0.07  12.00     i16  [150, -7, 1200]
+//! ```
+//!
+//! Metadata: the width, 1 to 32 bytes, whatever the precision. Buffer: exactly `rows * width`
+//! bytes. Optional child: validity. Values under nulls are arbitrary.
+//!
+//! Decoding goes from any width to any of Arrow's four in one pass, or none when they agree. A
+//! value with more digits than the precision is kept: writers have stored such values, and
+//! Arrow holds them. One that exceeds Arrow's width is corrupt. Comparing happens at the width
+//! of the file, where the constants are translated to.
+
+use std::any::TypeId;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayData, ArrowPrimitiveType, AsArray as _, BooleanArray, PrimitiveArray, UInt64Array,
+    make_array,
+};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, i256,
+};
+
+use super::Encoding;
+use super::asked::{Asked, uniform};
+use super::primitive::aligned;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::dtype::arrow::{data_type, ptype_of};
+use crate::dtype::{DType, DecimalType, PType};
+use crate::expr::{CompareOp, InList, Predicate};
+use crate::mask::Mask;
+use crate::scalar::{Scalar, Value};
+use crate::{Error, Result};
+
+/// The `vortex.decimal` encoding.
+#[derive(Debug)]
+pub(super) struct Decimal;
+
+const ID: &str = "vortex.decimal";
+
+/// Arrow asks for no more, also for 32-byte integers.
+const MAX_ALIGNMENT: usize = 16;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(int32, tag = "1")]
+    values_type: i32,
+}
+
+impl Encoding for Decimal {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::Decimal(..) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds decimals, not {}", node.dtype())));
+        };
+        let (stored, width) = storage(node.message::<Metadata>()?.values_type)?;
+        node.expect_buffers(1)?;
+        let bytes = node.buffer(0)?;
+        if node.len().checked_mul(width) != Some(bytes.len()) {
+            return Err(Error::corrupt(format!(
+                "{} bytes for {} decimals of {width} bytes",
+                bytes.len(),
+                node.len()
+            )));
+        }
+        let values = ArrayData::builder(stored)
+            .len(node.len())
+            .add_buffer(aligned(bytes, width.min(MAX_ALIGNMENT)))
+            .build()?;
+        Ok(Arc::new(DecimalArray {
+            dtype: node.dtype().clone(),
+            values: make_array(values),
+            validity: node.validity_child(0)?,
+        }))
+    }
+}
+
+/// The Arrow type that holds integers of the width with this number, and the width in bytes.
+fn storage(number: i32) -> Result<(DataType, usize)> {
+    Ok(match number {
+        0 => (DataType::Int8, 1),
+        1 => (DataType::Int16, 2),
+        2 => (DataType::Int32, 4),
+        3 => (DataType::Int64, 8),
+        4 => (DataType::Decimal128(38, 0), 16),
+        5 => (DataType::Decimal256(76, 0), 32),
+        other => return Err(Error::corrupt(format!("decimal width number {other} does not exist"))),
+    })
+}
+
+#[derive(Debug)]
+struct DecimalArray {
+    dtype: DType,
+    /// Integers of the file's width, without nulls; of scale 0 if Arrow has them as decimals.
+    values: ArrowRef,
+    validity: Option<ArrayRef>,
+}
+
+impl DecimalArray {
+    fn with(&self, values: ArrowRef, validity: Option<ArrayRef>) -> ArrayRef {
+        Arc::new(Self { dtype: self.dtype.clone(), values, validity })
+    }
+}
+
+impl EncodedArray for DecimalArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.values.len() * self.values.data_type().primitive_width().unwrap_or(0)
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        from_unscaled(&self.values, self.validity()?.to_nulls(self.len()), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let validity = validity::slice_child(self.validity.as_ref(), &rows)?;
+        Ok(self.with(self.values.slice(rows.start, rows.len()), validity))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let validity = validity::filter_child(self.validity.as_ref(), mask)?;
+        Ok(self.with(arrow::compute::filter(&self.values, &mask.to_filter())?, validity))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        Ok(self.with(arrow::compute::take(&self.values, indices, None)?, validity))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        let asked = ptype_of(self.values.data_type())
+            .map_or(Asked::Values, |ptype| ask_integers(predicate, &self.dtype, ptype));
+        match asked {
+            Asked::Integers(predicate) => {
+                let nulls = self.validity()?.to_nulls(self.len());
+                let values = self.values.to_data().into_builder().nulls(nulls).build()?;
+                predicate.evaluate(&make_array(values))
+            }
+            Asked::Nothing(outcome) => Ok(uniform(outcome, &self.validity()?, self.len())),
+            Asked::Values => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+        }
+    }
+}
+
+/// Translates a predicate on `decimals` to one on their unscaled values of type `ptype`.
+pub(super) fn ask_integers(predicate: &Predicate, decimals: &DType, ptype: PType) -> Asked {
+    let DType::Decimal(decimal, _) = decimals else { return Asked::Values };
+    if !ptype.is_signed() {
+        return Asked::Values;
+    }
+    let integers = Integers { decimal: *decimal, dtype: DType::Primitive(ptype, true) };
+    integers.ask(predicate).unwrap_or(Asked::Values)
+}
+
+/// The integers that hold the decimals of a type.
+struct Integers {
+    decimal: DecimalType,
+    dtype: DType,
+}
+
+/// Where a constant lies among integers of some width.
+enum Place {
+    Null,
+    Below,
+    Within(Scalar),
+    Above,
+}
+
+impl Integers {
+    /// `None` if the predicate has no such form.
+    fn ask(&self, predicate: &Predicate) -> Option<Asked> {
+        Some(match predicate {
+            Predicate::IsNull | Predicate::IsNotNull => Asked::Integers(predicate.clone()),
+            Predicate::Compare(op, constant) => match self.place(constant)? {
+                Place::Null => Asked::Integers(Predicate::Compare(*op, Scalar::null(&self.dtype))),
+                Place::Within(constant) => Asked::Integers(Predicate::Compare(*op, constant)),
+                Place::Below => {
+                    Asked::Nothing(matches!(op, CompareOp::NotEq | CompareOp::Gt | CompareOp::GtEq))
+                }
+                Place::Above => {
+                    Asked::Nothing(matches!(op, CompareOp::NotEq | CompareOp::Lt | CompareOp::LtEq))
+                }
+            },
+            Predicate::Between(low, high) => self.between(self.place(low)?, self.place(high)?)?,
+            Predicate::In(list) => self.member(list)?,
+            _ => return None,
+        })
+    }
+
+    fn between(&self, low: Place, high: Place) -> Option<Asked> {
+        let null = || Scalar::null(&self.dtype);
+        let (low, high) = match (low, high) {
+            (Place::Above, _) | (_, Place::Below) => return Some(Asked::Nothing(false)),
+            (Place::Below, Place::Above) => return Some(Asked::Nothing(true)),
+            (Place::Within(low), Place::Above) => {
+                return Some(Asked::Integers(Predicate::Compare(CompareOp::GtEq, low)));
+            }
+            (Place::Below, Place::Within(high)) => {
+                return Some(Asked::Integers(Predicate::Compare(CompareOp::LtEq, high)));
+            }
+            (Place::Within(low), Place::Within(high)) => (low, high),
+            (Place::Within(low), Place::Null) => (low, null()),
+            (Place::Null, Place::Within(high)) => (null(), high),
+            (Place::Null | Place::Below, Place::Null) | (Place::Null, Place::Above) => (null(), null()),
+        };
+        Some(Asked::Integers(Predicate::Between(low, high)))
+    }
+
+    fn member(&self, list: &InList) -> Option<Asked> {
+        let mut constants = Vec::with_capacity(list.values().len() + 1);
+        for constant in list.values() {
+            // What lies outside is never found.
+            if let Place::Within(constant) = self.place(constant)? {
+                constants.push(constant);
+            }
+        }
+        if constants.is_empty() && !list.values().is_empty() && !list.has_null() {
+            return Some(Asked::Nothing(list.negated()));
+        }
+        if list.has_null() {
+            constants.push(Scalar::null(&self.dtype));
+        }
+        Some(Asked::Integers(Predicate::In(Arc::new(InList::new(constants, list.negated())))))
+    }
+
+    /// `None` if the constant is of another type.
+    fn place(&self, constant: &Scalar) -> Option<Place> {
+        match (constant.dtype(), constant.value()) {
+            (DType::Decimal(decimal, _), _) if *decimal != self.decimal => None,
+            (DType::Decimal(..), Value::Null) => Some(Place::Null),
+            (DType::Decimal(..), Value::Decimal(unscaled)) => {
+                let within = unscaled.to_i128().and_then(|unscaled| i64::try_from(unscaled).ok());
+                let within =
+                    within.and_then(|value| Scalar::try_new(self.dtype.clone(), Value::Int(value)).ok());
+                Some(match within {
+                    Some(constant) => Place::Within(constant),
+                    None if unscaled.is_negative() => Place::Below,
+                    None => Place::Above,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Runs `$body` with `$S` bound to the Arrow type of integers that hold decimals.
+macro_rules! match_storage {
+    ($data_type:expr, |$S:ident| $body:expr) => {
+        match $data_type {
+            DataType::Int8 => {
+                type $S = Int8Type;
+                $body
+            }
+            DataType::Int16 => {
+                type $S = Int16Type;
+                $body
+            }
+            DataType::Int32 => {
+                type $S = Int32Type;
+                $body
+            }
+            DataType::Int64 => {
+                type $S = Int64Type;
+                $body
+            }
+            DataType::Decimal128(..) => {
+                type $S = Decimal128Type;
+                $body
+            }
+            DataType::Decimal256(..) => {
+                type $S = Decimal256Type;
+                $body
+            }
+            other => Err(Error::corrupt(format!("decimals are not held by {other}"))),
+        }
+    };
+}
+
+/// Decimals of type `to` from their unscaled values: signed integers, or decimals of any scale.
+///
+/// # Errors
+/// If a value that is not null does not fit the width of `to`.
+pub(super) fn from_unscaled(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrowRef> {
+    match to {
+        DataType::Dictionary(_, decoded) => present(from_unscaled(values, nulls, decoded)?, to),
+        DataType::Decimal32(..) => {
+            match_storage!(values.data_type(), |S| resize::<S, Decimal32Type>(values, nulls, to))
+        }
+        DataType::Decimal64(..) => {
+            match_storage!(values.data_type(), |S| resize::<S, Decimal64Type>(values, nulls, to))
+        }
+        DataType::Decimal128(..) => {
+            match_storage!(values.data_type(), |S| resize::<S, Decimal128Type>(values, nulls, to))
+        }
+        DataType::Decimal256(..) => {
+            match_storage!(values.data_type(), |S| resize::<S, Decimal256Type>(values, nulls, to))
+        }
+        other => Err(Error::invalid(format!("cannot show decimals as Arrow type {other}"))),
+    }
+}
+
+fn resize<S, T>(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrowRef>
+where
+    S: ArrowPrimitiveType<Native: Resize<T::Native>>,
+    T: ArrowPrimitiveType,
+{
+    let values = values.as_primitive::<S>().values();
+    let resized = if TypeId::of::<S::Native>() == TypeId::of::<T::Native>() {
+        ScalarBuffer::new(values.inner().clone(), 0, values.len())
+    } else {
+        if !S::Native::ALWAYS_FITS && !values.iter().fold(true, |fit, value| fit & value.fits()) {
+            let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+            if let Some(row) = (0..values.len()).find(|row| is_valid(*row) && !values[*row].fits()) {
+                return Err(Error::corrupt(format!("decimal {:?} in row {row} exceeds {to}", values[row])));
+            }
+        }
+        let resized: Vec<T::Native> = values.iter().map(|value| value.wrap()).collect();
+        ScalarBuffer::new(Buffer::from_vec(resized), 0, values.len())
+    };
+    Ok(Arc::new(PrimitiveArray::<T>::try_new(resized, nulls)?.with_data_type(to.clone())))
+}
+
+/// Integers of one width as those of another.
+trait Resize<T>: Copy {
+    /// Whether no value is lost.
+    const ALWAYS_FITS: bool;
+    /// The value, if it fits.
+    fn wrap(self) -> T;
+    fn fits(self) -> bool;
+}
+
+macro_rules! resize_between {
+    ($($S:ty => $($T:ty),*;)*) => {$($(
+        impl Resize<$T> for $S {
+            const ALWAYS_FITS: bool = size_of::<$T>() >= size_of::<$S>();
+
+            fn wrap(self) -> $T {
+                self as $T
+            }
+
+            fn fits(self) -> bool {
+                self as $T as $S == self
+            }
+        }
+    )*)*};
+}
+
+resize_between! {
+    i8 => i32, i64, i128;
+    i16 => i32, i64, i128;
+    i32 => i32, i64, i128;
+    i64 => i32, i64, i128;
+    i128 => i32, i64, i128;
+}
+
+macro_rules! resize_with_i256 {
+    ($($narrow:ty),*) => {$(
+        impl Resize<i256> for $narrow {
+            const ALWAYS_FITS: bool = true;
+
+            fn wrap(self) -> i256 {
+                i256::from_i128(i128::from(self))
+            }
+
+            fn fits(self) -> bool {
+                true
+            }
+        }
+    )*};
+    (to $($narrow:ty),*) => {$(
+        impl Resize<$narrow> for i256 {
+            const ALWAYS_FITS: bool = false;
+
+            fn wrap(self) -> $narrow {
+                self.as_i128() as $narrow
+            }
+
+            fn fits(self) -> bool {
+                self.to_i128().is_some_and(|value| <$narrow>::try_from(value).is_ok())
+            }
+        }
+    )*};
+}
+
+resize_with_i256!(i8, i16, i32, i64, i128);
+resize_with_i256!(to i32, i64, i128);
+
+impl Resize<i256> for i256 {
+    const ALWAYS_FITS: bool = true;
+
+    fn wrap(self) -> i256 {
+        self
+    }
+
+    fn fits(self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Decimal128Array, Decimal256Array};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    fn decimal(precision: u8, scale: i8, nullable: bool) -> DType {
+        DType::Decimal(DecimalType::try_new(precision, scale).unwrap(), nullable)
+    }
+
+    fn tree<T: arrow::datatypes::ArrowNativeType>(values_type: i32, values: &[T]) -> Tree {
+        Tree::new(ID).message(&Metadata { values_type }).buffer(Buffer::from_slice_ref(values))
+    }
+
+    fn constant(dtype: &DType, unscaled: i256) -> Scalar {
+        Scalar::try_new(dtype.clone(), Value::Decimal(unscaled)).unwrap()
+    }
+
+    #[test]
+    fn conforms_at_every_width() {
+        let values: Vec<i64> = (0..300).map(|row| (row * 37) % 251 - 125).collect();
+        let expected: ArrowRef = Arc::new(
+            Decimal128Array::from_iter_values(values.iter().map(|v| i128::from(*v)))
+                .with_data_type(DataType::Decimal128(5, 2)),
+        );
+        let narrow: Vec<i8> = values.iter().map(|v| i8::try_from(*v).unwrap()).collect();
+        let short: Vec<i16> = values.iter().map(|v| i16::try_from(*v).unwrap()).collect();
+        let int: Vec<i32> = values.iter().map(|v| i32::try_from(*v).unwrap()).collect();
+        let wide: Vec<i128> = values.iter().map(|v| i128::from(*v)).collect();
+        let widest: Vec<i256> = wide.iter().map(|v| i256::from_i128(*v)).collect();
+        let trees = [
+            tree(0, &narrow),
+            tree(1, &short),
+            tree(2, &int),
+            tree(3, &values),
+            tree(4, &wide),
+            tree(5, &widest),
+        ];
+        for tree in trees {
+            conformance::check(&tree.load(&decimal(5, 2, false), 300).unwrap(), &expected);
+        }
+    }
+
+    #[test]
+    fn conforms_with_nulls_and_beyond_38_digits() {
+        let valid: Vec<bool> = (0..200).map(|row| row % 3 != 1).collect();
+        let values: Vec<i32> = (0..200).map(|row| row * 1_000_003 % 7919).collect();
+        let wide = values.iter().map(|v| i256::from_i128(i128::from(*v)));
+        let expected = Decimal256Array::new(wide.collect::<Vec<_>>().into(), Some(valid.clone().into()))
+            .with_data_type(DataType::Decimal256(50, -3));
+        let array = tree(2, &values).child(Tree::bools(&valid)).load(&decimal(50, -3, true), 200).unwrap();
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn every_arrow_width_can_be_asked_for() {
+        let array = tree(1, &[1i16, -2, 300]).load(&decimal(5, 2, false), 3).unwrap();
+        for to in [
+            DataType::Decimal32(5, 2),
+            DataType::Decimal64(5, 2),
+            DataType::Decimal128(5, 2),
+            DataType::Decimal256(5, 2),
+        ] {
+            let decoded = array.decode(&to).unwrap();
+            assert_eq!(decoded.data_type(), &to);
+            for (row, value) in [1, -2, 300].into_iter().enumerate() {
+                let scalar = Scalar::from_arrow(decoded.as_ref(), row, array.dtype()).unwrap();
+                assert_eq!(scalar.value(), &Value::Decimal(i256::from_i128(value)));
+            }
+        }
+    }
+
+    #[test]
+    fn digits_beyond_the_precision_are_kept() {
+        let array = tree(3, &[123_456i64]).load(&decimal(3, 0, false), 1).unwrap();
+        let decoded = array.decode(&DataType::Decimal128(3, 0)).unwrap();
+        assert_eq!(decoded.as_primitive::<Decimal128Type>().value(0), 123_456);
+    }
+
+    #[test]
+    fn only_null_rows_may_exceed_the_arrow_width() {
+        let values = [i256::MAX, i256::from_i128(7)];
+        let refused = tree(5, &values).load(&decimal(5, 0, false), 2).unwrap();
+        assert!(refused.decode(&DataType::Decimal128(5, 0)).is_err());
+        let tree = tree(5, &values).child(Tree::bools(&[false, true]));
+        let decoded =
+            tree.load(&decimal(5, 0, true), 2).unwrap().decode(&DataType::Decimal128(5, 0)).unwrap();
+        assert!(decoded.is_null(0));
+        assert_eq!(decoded.as_primitive::<Decimal128Type>().value(1), 7);
+    }
+
+    #[test]
+    fn constants_beyond_the_stored_width_decide_without_values() {
+        let dtype = decimal(10, 2, true);
+        let array =
+            tree(0, &[-5i8, 0, 127]).child(Tree::bools(&[true, false, true])).load(&dtype, 3).unwrap();
+        let expected = array.decode_natural().unwrap();
+        let far = [i256::from_i128(-129), i256::from_i128(128), i256::MAX, i256::MIN, i256::from_i128(-5)];
+        let mut constants: Vec<Scalar> = far.iter().map(|v| constant(&dtype, *v)).collect();
+        constants.push(Scalar::null(&dtype));
+        let natural = |c: &Scalar| !matches!(c.value(), Value::Decimal(v) if v.to_i128().is_none());
+        let mut predicates = Vec::new();
+        for low in constants.iter().filter(|c| natural(c)) {
+            for op in [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt] {
+                predicates.push(Predicate::Compare(op, low.clone()));
+            }
+            for high in constants.iter().filter(|c| natural(c)) {
+                predicates.push(Predicate::Between(low.clone(), high.clone()));
+                for negated in [false, true] {
+                    let list = InList::new([low.clone(), high.clone()], negated);
+                    predicates.push(Predicate::In(Arc::new(list)));
+                }
+            }
+        }
+        predicates.push(Predicate::In(Arc::new(InList::new([], true))));
+        for predicate in predicates {
+            let actual: Vec<_> = array.matches(&predicate).unwrap().iter().collect();
+            let wanted: Vec<_> = expected.matches(&predicate).unwrap().iter().collect();
+            assert_eq!(actual, wanted, "{predicate:?}");
+        }
+        let beyond = Predicate::Compare(CompareOp::Lt, constant(&dtype, i256::MAX));
+        let outcome: Vec<_> = array.matches(&beyond).unwrap().iter().collect();
+        assert_eq!(outcome, [Some(true), None, Some(true)]);
+    }
+
+    #[test]
+    fn wrong_widths_and_lengths_are_corrupt() {
+        assert!(tree(6, &[0i8]).load(&decimal(3, 0, false), 1).is_err());
+        assert!(tree(-1, &[0i8]).load(&decimal(3, 0, false), 1).is_err());
+        assert!(tree(1, &[0i8]).load(&decimal(3, 0, false), 1).is_err());
+        assert!(tree(0, &[0i8]).load(&DType::Primitive(PType::I8, false), 1).is_err());
+        assert!(tree(5, &[0i8]).load(&decimal(3, 0, false), usize::MAX / 16).is_err());
+    }
+}

@@ -1,0 +1,349 @@
+//! Decimals as one or more integer columns, the most significant first.
+//!
+//! ```text
+//! decimal(5,2)  1.50  -0.07         parts  [150, -7]
+//! decimal(30,0)  2^64 + 5, -1       parts  [1, -1]  [5, 2^64 - 1]
+//! ```
+//!
+//! Metadata: integer types of the parts. Children: the first part, signed, which carries the
+//! nulls; then, in version 2 only, up to three unsigned non-null parts of 64 bits each. Without
+//! those, the first part is the unscaled value, and operations work on its encoding.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray, Decimal128Array, Decimal256Array,
+    UInt64Array,
+};
+use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
+
+use super::Encoding;
+use super::asked::{Asked, uniform};
+use super::decimal::{ask_integers, from_unscaled};
+use crate::array::{ArrayRef, EncodedArray, Node, Validity, present};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::mask::Mask;
+use crate::scalar::{Scalar, Value};
+use crate::{Error, Result};
+
+/// The `vortex.decimal_byte_parts` encoding.
+#[derive(Debug)]
+pub(super) struct DecimalByteParts;
+
+/// The `vortex.decimal_byte_parts.v2` encoding.
+#[derive(Debug)]
+pub(super) struct DecimalBytePartsV2;
+
+const ID: &str = "vortex.decimal_byte_parts";
+const ID_V2: &str = "vortex.decimal_byte_parts.v2";
+
+/// More would exceed 256 bits.
+const MAX_LOWER_PARTS: usize = 3;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(int32, tag = "1")]
+    first_ptype: i32,
+    #[prost(uint32, tag = "2")]
+    lower_part_count: u32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct MetadataV2 {
+    #[prost(int32, tag = "1")]
+    first_ptype: i32,
+    #[prost(int32, repeated, tag = "2")]
+    lower_ptypes: Vec<i32>,
+}
+
+impl Encoding for DecimalByteParts {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let metadata: Metadata = node.message()?;
+        if metadata.lower_part_count != 0 {
+            return Err(Error::unsupported("count of lower decimal parts", metadata.lower_part_count));
+        }
+        load(ID, node, metadata.first_ptype, &[])
+    }
+}
+
+impl Encoding for DecimalBytePartsV2 {
+    fn id(&self) -> &'static str {
+        ID_V2
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let metadata: MetadataV2 = node.message()?;
+        load(ID_V2, node, metadata.first_ptype, &metadata.lower_ptypes)
+    }
+}
+
+fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<ArrayRef> {
+    let DType::Decimal(_, nullable) = node.dtype() else {
+        return Err(Error::corrupt(format!("holds decimals, not {}", node.dtype())));
+    };
+    let first = PType::try_from_number(first.into())?;
+    if !first.is_signed() {
+        return Err(Error::corrupt(format!("first decimal part is {first}, not a signed integer")));
+    }
+    if lower.len() > MAX_LOWER_PARTS {
+        return Err(Error::corrupt(format!("{} lower decimal parts", lower.len())));
+    }
+    node.expect_buffers(0)?;
+    node.expect_children(1 + lower.len())?;
+    let lower = lower.iter().enumerate().map(|(at, ptype)| {
+        let ptype = PType::try_from_number((*ptype).into())?;
+        if !ptype.is_unsigned() {
+            return Err(Error::corrupt(format!("lower decimal part is {ptype}, not an unsigned integer")));
+        }
+        node.child(at + 1, &DType::Primitive(ptype, false), node.len())
+    });
+    Ok(Arc::new(DecimalBytePartsArray {
+        id,
+        dtype: node.dtype().clone(),
+        first_ptype: first,
+        lower: lower.collect::<Result<_>>()?,
+        first: node.child(0, &DType::Primitive(first, *nullable), node.len())?,
+    }))
+}
+
+#[derive(Debug)]
+struct DecimalBytePartsArray {
+    id: &'static str,
+    dtype: DType,
+    first_ptype: PType,
+    first: ArrayRef,
+    lower: Vec<ArrayRef>,
+}
+
+impl DecimalBytePartsArray {
+    /// The array whose parts are these ones after an operation on each.
+    fn map(&self, operation: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            id: self.id,
+            dtype: self.dtype.clone(),
+            first_ptype: self.first_ptype,
+            first: operation(&self.first)?,
+            lower: self.lower.iter().map(operation).collect::<Result<_>>()?,
+        }))
+    }
+
+    /// The integers that the parts make, nulls included.
+    fn unscaled(&self) -> Result<ArrowRef> {
+        let first = self.first.decode(&data_type(self.first.dtype())?)?;
+        if self.lower.is_empty() {
+            return Ok(first);
+        }
+        let nulls = first.nulls().cloned();
+        let first = present(first, &DataType::Int64)?;
+        let first = first.as_primitive::<Int64Type>().values();
+        let lower = self
+            .lower
+            .iter()
+            .map(|part| {
+                let part = present(part.decode(&data_type(part.dtype())?)?, &DataType::UInt64)?;
+                Ok(part.as_primitive::<UInt64Type>().values().clone())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let pair = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
+        let signed = |high: i64, low: u64| i128::from(high) << 64 | i128::from(low);
+        Ok(match lower.as_slice() {
+            [low] => {
+                let values = first.iter().zip(low).map(|(first, low)| signed(*first, *low));
+                Arc::new(Decimal128Array::try_new(values.collect::<Vec<_>>().into(), nulls)?)
+            }
+            [middle, low] => {
+                let values = first.iter().zip(middle).zip(low);
+                let values = values
+                    .map(|((first, middle), low)| i256::from_parts(pair(*middle, *low), (*first).into()));
+                Arc::new(Decimal256Array::try_new(values.collect::<Vec<_>>().into(), nulls)?)
+            }
+            [upper, middle, low] => {
+                let values = first.iter().zip(upper).zip(middle.iter().zip(low));
+                let values = values.map(|((first, upper), (middle, low))| {
+                    i256::from_parts(pair(*middle, *low), signed(*first, *upper))
+                });
+                Arc::new(Decimal256Array::try_new(values.collect::<Vec<_>>().into(), nulls)?)
+            }
+            _ => return Err(Error::corrupt(format!("{} lower decimal parts", lower.len()))),
+        })
+    }
+}
+
+impl EncodedArray for DecimalBytePartsArray {
+    fn encoding(&self) -> &str {
+        self.id
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.first.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let first = std::iter::once(("first", Arc::clone(&self.first)));
+        first.chain(self.lower.iter().map(|part| ("lower", Arc::clone(part)))).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let unscaled = self.unscaled()?;
+        let nulls = unscaled.logical_nulls();
+        from_unscaled(&unscaled, nulls, to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.first.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        self.map(|part| part.slice(rows.clone()))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        self.map(|part| part.filter(mask))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.map(|part| part.take(indices))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        let asked = match predicate {
+            Predicate::IsNull | Predicate::IsNotNull => return self.first.matches(predicate),
+            _ if self.lower.is_empty() => ask_integers(predicate, &self.dtype, self.first_ptype),
+            _ => Asked::Values,
+        };
+        match asked {
+            Asked::Integers(predicate) => self.first.matches(&predicate),
+            Asked::Nothing(outcome) => Ok(uniform(outcome, &self.validity()?, self.len())),
+            Asked::Values => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+        }
+    }
+
+    fn as_constant(&self) -> Option<Scalar> {
+        if !self.lower.is_empty() {
+            return None;
+        }
+        let value = match self.first.as_constant()?.value() {
+            Value::Int(value) => Value::Decimal(i256::from_i128((*value).into())),
+            _ => Value::Null,
+        };
+        Scalar::try_new(self.dtype.clone(), value).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::DecimalType;
+    use crate::encodings::conformance;
+    use crate::expr::CompareOp;
+
+    fn decimal(precision: u8, scale: i8, nullable: bool) -> DType {
+        DType::Decimal(DecimalType::try_new(precision, scale).unwrap(), nullable)
+    }
+
+    fn v1(ptype: PType) -> Tree {
+        Tree::new(ID).message(&Metadata { first_ptype: ptype as i32, lower_part_count: 0 })
+    }
+
+    fn v2(first: PType, lower: &[PType]) -> Tree {
+        let lower_ptypes = lower.iter().map(|ptype| *ptype as i32).collect();
+        Tree::new(ID_V2).message(&MetadataV2 { first_ptype: first as i32, lower_ptypes })
+    }
+
+    #[test]
+    fn conforms_with_one_part() {
+        let values: Vec<i32> = (0..500).map(|row| row * 7919 % 4001 - 2000).collect();
+        let wide: Vec<i128> = values.iter().map(|v| i128::from(*v)).collect();
+        let array = v1(PType::I32).child(Tree::primitive(&values)).load(&decimal(9, 2, false), 500).unwrap();
+        let to = DataType::Decimal128(9, 2);
+        let expected = Decimal128Array::from(wide.clone()).with_data_type(to.clone());
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+
+        let valid: Vec<bool> = (0..500).map(|row| row % 4 != 0).collect();
+        let tree = v1(PType::I32).child(Tree::primitive(&values).child(Tree::bools(&valid)));
+        let array = tree.load(&decimal(9, 2, true), 500).unwrap();
+        let expected = Decimal128Array::new(wide.into(), Some(valid.into())).with_data_type(to);
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn conforms_with_lower_parts() {
+        let first: Vec<i16> = (0..90).map(|row| row * 31 % 17 - 8).collect();
+        let lower: Vec<u64> = (0..90).map(|row| u64::MAX / 91 * row).collect();
+        let byte: Vec<u8> = (0..90).map(|row| row * 2).collect();
+        let (first_tree, lower_tree) = (Tree::primitive(&first), Tree::primitive(&lower));
+
+        let two = v2(PType::I16, &[PType::U64]).child(first_tree.clone()).child(lower_tree.clone());
+        let values = first.iter().zip(&lower).map(|(f, l)| i128::from(*f) * (1 << 64) + i128::from(*l));
+        let expected = Decimal128Array::from(values.collect::<Vec<_>>());
+        let expected = expected.with_data_type(DataType::Decimal128(38, 4));
+        let array = two.load(&decimal(38, 4, false), 90).unwrap();
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+
+        let shift = |value: i256, low: i128| {
+            value.wrapping_mul(i256::from_i128(1 << 64)).wrapping_add(i256::from_i128(low))
+        };
+        let start = |row: usize| i256::from_i128(first[row].into());
+        let three = v2(PType::I16, &[PType::U64, PType::U8])
+            .child(first_tree.clone())
+            .child(lower_tree.clone())
+            .child(Tree::primitive(&byte));
+        let values: Vec<i256> =
+            (0..90).map(|row| shift(shift(start(row), lower[row].into()), byte[row].into())).collect();
+        let expected = Decimal256Array::from(values).with_data_type(DataType::Decimal256(60, 0));
+        let array = three.load(&decimal(60, 0, false), 90).unwrap();
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+
+        let four = v2(PType::I16, &[PType::U8, PType::U64, PType::U64])
+            .child(first_tree)
+            .child(Tree::primitive(&byte))
+            .child(lower_tree.clone())
+            .child(lower_tree);
+        let values: Vec<i256> = (0..90)
+            .map(|row| {
+                let upper = shift(start(row), byte[row].into());
+                shift(shift(upper, lower[row].into()), lower[row].into())
+            })
+            .collect();
+        let expected = Decimal256Array::from(values).with_data_type(DataType::Decimal256(76, 0));
+        let array = four.load(&decimal(76, 0, false), 90).unwrap();
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn a_constant_beyond_the_part_leaves_nulls_unknown() {
+        let dtype = decimal(18, 0, true);
+        let tree = v1(PType::I8).child(Tree::primitive(&[1i8, 2]).child(Tree::bools(&[true, false])));
+        let array = tree.load(&dtype, 2).unwrap();
+        let thousand = Scalar::try_new(dtype, Value::Decimal(i256::from_i128(1000))).unwrap();
+        let outcome = array.matches(&Predicate::Compare(CompareOp::Lt, thousand)).unwrap();
+        assert_eq!(outcome.iter().collect::<Vec<_>>(), [Some(true), None]);
+    }
+
+    #[test]
+    fn parts_of_the_wrong_kind_are_refused() {
+        let part = Tree::primitive(&[1i32]);
+        let dtype = decimal(9, 0, false);
+        assert!(v1(PType::I32).child(part.clone()).load(&dtype, 1).is_ok());
+        assert!(v1(PType::U32).child(part.clone()).load(&dtype, 1).is_err());
+        assert!(v1(PType::I32).child(part.clone()).child(part.clone()).load(&dtype, 1).is_err());
+        assert!(
+            v2(PType::I32, &[PType::I32]).child(part.clone()).child(part.clone()).load(&dtype, 1).is_err()
+        );
+        assert!(v2(PType::I32, &[PType::U32]).child(part.clone()).load(&dtype, 1).is_err());
+        let counted = Tree::new(ID).message(&Metadata { first_ptype: 6, lower_part_count: 1 });
+        assert!(counted.child(part.clone()).child(part).load(&dtype, 1).is_err());
+    }
+}

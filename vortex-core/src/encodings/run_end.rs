@@ -1,0 +1,502 @@
+//! One value per run of equal rows, and the row where each run ends.
+//!
+//! ```text
+//! rows  a a a b b c      ends   [3, 5, 6]  (exclusive)
+//!                        values [a, b, c]
+//! ```
+//!
+//! Metadata: integer type of `ends`, run count, offset: the first row's place in the numbering
+//! of `ends`. Children: `ends` (unsigned, never falling) and `values`, which carries the nulls.
+//!
+//! Slicing moves the offset and shares both children and the checked ends; predicates are asked
+//! once per run; filtering shortens runs and drops empty ones.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{
+    Array as _, ArrayData, AsArray as _, BooleanArray, BooleanBufferBuilder, UInt64Array, make_array,
+};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType, UInt64Type, i256};
+
+use super::Encoding;
+use super::gather::gather;
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::scalar::Scalar;
+use crate::{Error, Result};
+
+/// The `vortex.runend` encoding.
+#[derive(Debug)]
+pub(super) struct RunEnd;
+
+const ID: &str = "vortex.runend";
+
+/// Values written at once; a run that is shorter is overwritten by the next one.
+const STRIDE: usize = 16;
+
+/// A filter that keeps fewer rows than this share of the runs looks each row up.
+const RUNS_PER_LOOKUP: usize = 4;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(int32, tag = "1")]
+    ends_ptype: i32,
+    #[prost(uint64, tag = "2")]
+    run_count: u64,
+    #[prost(uint64, tag = "3")]
+    offset: u64,
+}
+
+impl Encoding for RunEnd {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let metadata: Metadata = node.message()?;
+        let ptype = PType::try_from_number(metadata.ends_ptype.into())?;
+        if !ptype.is_unsigned() {
+            return Err(Error::corrupt(format!("run ends are {ptype}, not unsigned integers")));
+        }
+        node.expect_buffers(0)?;
+        node.expect_children(2)?;
+        let (offset, len) = (metadata.offset, node.len());
+        let covers = offset
+            .checked_add(len as u64)
+            .ok_or_else(|| Error::corrupt(format!("{len} rows from row {offset}")))?;
+        let run_count = usize::try_from(metadata.run_count)
+            .map_err(|_| Error::limit(format!("{} runs", metadata.run_count)))?;
+        if run_count == 0 && covers > 0 {
+            return Err(Error::corrupt(format!("no runs for {len} rows from row {offset}")));
+        }
+        node.limits().decoded_bytes(run_count, size_of::<u64>())?;
+        let runs = Runs {
+            ends: node.child(0, &DType::Primitive(ptype, false), run_count)?,
+            values: node.child(1, node.dtype(), run_count)?,
+            covers,
+            checked: OnceLock::new(),
+        };
+        Ok(Arc::new(RunEndArray { runs: Arc::new(runs), offset, len, limits: *node.limits() }))
+    }
+}
+
+/// The runs, shared by all slices.
+#[derive(Debug)]
+struct Runs {
+    ends: ArrayRef,
+    values: ArrayRef,
+    /// Rows that the ends must reach.
+    covers: u64,
+    checked: OnceLock<ScalarBuffer<u64>>,
+}
+
+impl Runs {
+    /// Runs with ends known to rise.
+    fn of(ends: Vec<u64>, values: ArrayRef) -> Self {
+        let ends = ScalarBuffer::from(ends);
+        let array = Arc::new(UInt64Array::new(ends.clone(), None));
+        Self {
+            covers: ends.last().copied().unwrap_or(0),
+            ends: Arc::new(Decoded::new(DType::Primitive(PType::U64, false), array)),
+            values,
+            checked: OnceLock::from(ends),
+        }
+    }
+
+    /// The ends, which never fall and reach all rows.
+    fn ends(&self) -> Result<&ScalarBuffer<u64>> {
+        if let Some(ends) = self.checked.get() {
+            return Ok(ends);
+        }
+        let ends = self.ends.decode(&data_type(self.ends.dtype())?)?;
+        let ends = present(ends, &DataType::UInt64)?;
+        let ends = ends.as_primitive::<UInt64Type>().values().clone();
+        if ends.windows(2).fold(false, |fall, pair| fall | (pair[0] > pair[1])) {
+            return Err(Error::corrupt("run ends fall"));
+        }
+        let last = ends.last().copied().unwrap_or(0);
+        if last < self.covers {
+            return Err(Error::corrupt(format!("runs end at row {last} of {}", self.covers)));
+        }
+        Ok(self.checked.get_or_init(|| ends))
+    }
+}
+
+#[derive(Debug)]
+struct RunEndArray {
+    runs: Arc<Runs>,
+    /// Place of the first row in the numbering of the ends.
+    offset: u64,
+    len: usize,
+    limits: Limits,
+}
+
+/// The runs that a slice touches.
+struct Window<'a> {
+    runs: Range<usize>,
+    ends: &'a [u64],
+    offset: u64,
+    len: usize,
+}
+
+impl Window<'_> {
+    /// Where each run ends, in rows of the slice.
+    fn ends(&self) -> impl Iterator<Item = usize> + Clone + '_ {
+        // What is cut to `len` fits its type.
+        self.ends.iter().map(|end| (end - self.offset).min(self.len as u64) as usize)
+    }
+}
+
+impl RunEndArray {
+    fn window(&self) -> Result<Window<'_>> {
+        let ends = self.runs.ends()?;
+        let (offset, len) = (self.offset, self.len);
+        let runs = if len == 0 {
+            0..0
+        } else {
+            let first = ends.partition_point(|end| *end <= offset);
+            let before_last = ends[first..].partition_point(|end| *end < offset + len as u64);
+            first..first + before_last + 1
+        };
+        Ok(Window { ends: &ends[runs.clone()], runs, offset, len })
+    }
+
+    fn values(&self, window: &Window<'_>) -> Result<ArrayRef> {
+        self.runs.values.slice(window.runs.clone())
+    }
+
+    /// Looks up the run of each row.
+    fn pick(&self, rows: impl Iterator<Item = u64>) -> Result<ArrayRef> {
+        let window = self.window()?;
+        let runs = rows.map(|row| window.ends.partition_point(|end| *end <= row + self.offset) as u64);
+        let runs = UInt64Array::from_iter_values(runs);
+        self.values(&window)?.take(&runs)
+    }
+}
+
+impl EncodedArray for RunEndArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        self.runs.values.dtype()
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        vec![("ends", Arc::clone(&self.runs.ends)), ("values", Arc::clone(&self.runs.values))]
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let window = self.window()?;
+        let values = self.values(&window)?.decode(to)?;
+        repeat(&values, window.ends(), self.len, &self.limits)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        let window = self.window()?;
+        Ok(match self.values(&window)?.validity()? {
+            Validity::Bits(nulls) => {
+                self.limits.decoded_bytes(self.len, 1)?;
+                let bits = repeat_bits(nulls.inner(), window.ends(), self.len);
+                Validity::from_nulls(Some(NullBuffer::new(bits)))
+            }
+            uniform => uniform,
+        })
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            runs: Arc::clone(&self.runs),
+            offset: self.offset + rows.start as u64,
+            len: rows.len(),
+            limits: self.limits,
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        if mask.is_all() {
+            return self.slice(0..self.len);
+        }
+        let window = self.window()?;
+        if mask.true_count() < window.runs.len() / RUNS_PER_LOOKUP {
+            return self.pick(mask.indices().into_iter().map(|row| row as u64));
+        }
+        let (ends, kept) = shorten(window.ends(), mask);
+        let values = self.values(&window)?.filter(&kept)?;
+        Ok(Arc::new(Self {
+            runs: Arc::new(Runs::of(ends, values)),
+            offset: 0,
+            len: mask.true_count(),
+            limits: self.limits,
+        }))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.pick(indices.values().iter().copied())
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        self.limits.decoded_bytes(self.len, 1)?;
+        let window = self.window()?;
+        let outcome = self.values(&window)?.matches(predicate)?;
+        let nulls = outcome.nulls().filter(|nulls| nulls.null_count() > 0);
+        let nulls = nulls.map(|nulls| NullBuffer::new(repeat_bits(nulls.inner(), window.ends(), self.len)));
+        Ok(BooleanArray::new(repeat_bits(outcome.values(), window.ends(), self.len), nulls))
+    }
+
+    fn as_constant(&self) -> Option<Scalar> {
+        self.runs.values.as_constant()
+    }
+}
+
+/// Ends of the runs after a filter, without those that keep no row, and which runs are left.
+fn shorten(ends: impl Iterator<Item = usize> + Clone, mask: &Mask) -> (Vec<u64>, Mask) {
+    let mut shortened = Vec::new();
+    let mut kept = BooleanBufferBuilder::new(ends.size_hint().0);
+    let live = mask.runs();
+    let mut live = live.iter().peekable();
+    let (mut start, mut total) = (0, 0);
+    for end in ends {
+        let before = total;
+        while let Some(range) = live.peek() {
+            total += range.end.min(end).saturating_sub(range.start.max(start)) as u64;
+            if range.end > end {
+                break;
+            }
+            live.next();
+        }
+        kept.append(total > before);
+        if total > before {
+            shortened.push(total);
+        }
+        start = end;
+    }
+    (shortened, Mask::from_bits(kept.finish()))
+}
+
+/// Each value as often as its run is long.
+fn repeat(
+    values: &ArrowRef,
+    ends: impl Iterator<Item = usize> + Clone,
+    rows: usize,
+    limits: &Limits,
+) -> Result<ArrowRef> {
+    let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
+    let nulls = |ends| nulls.map(|nulls| NullBuffer::new(repeat_bits(nulls.inner(), ends, rows)));
+    if let Some(values) = values.as_boolean_opt() {
+        limits.decoded_bytes(rows, 1)?;
+        let bits = repeat_bits(values.values(), ends.clone(), rows);
+        return Ok(Arc::new(BooleanArray::new(bits, nulls(ends))));
+    }
+    let Some(width) = values.data_type().primitive_width() else {
+        return repeat_by_index(values, ends, rows, limits);
+    };
+    limits.decoded_bytes(rows, width)?;
+    let nulls = nulls(ends.clone());
+    match width {
+        1 => repeat_native::<u8>(values, ends, rows, nulls),
+        2 => repeat_native::<u16>(values, ends, rows, nulls),
+        4 => repeat_native::<u32>(values, ends, rows, nulls),
+        8 => repeat_native::<u64>(values, ends, rows, nulls),
+        16 => repeat_native::<i128>(values, ends, rows, nulls),
+        32 => repeat_native::<i256>(values, ends, rows, nulls),
+        _ => repeat_by_index(values, ends, rows, limits),
+    }
+}
+
+/// Values of one width, whatever they mean.
+fn repeat_native<N: ArrowNativeType>(
+    values: &ArrowRef,
+    ends: impl Iterator<Item = usize>,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrowRef> {
+    let data = values.to_data();
+    let natives = ScalarBuffer::<N>::new(data.buffers()[0].clone(), data.offset(), data.len());
+    let repeated = Buffer::from_vec(fill_runs(&natives, ends, rows));
+    let data = ArrayData::builder(values.data_type().clone()).len(rows).add_buffer(repeated).nulls(nulls);
+    Ok(make_array(data.build()?))
+}
+
+/// Values of any type, gathered by the number of their run.
+fn repeat_by_index(
+    values: &ArrowRef,
+    ends: impl Iterator<Item = usize>,
+    rows: usize,
+    limits: &Limits,
+) -> Result<ArrowRef> {
+    limits.decoded_bytes(rows, size_of::<u32>())?;
+    let runs = u32::try_from(values.len()).map_err(|_| Error::limit(format!("{} runs", values.len())))?;
+    let runs: Vec<u32> = (0..runs).collect();
+    gather(values, fill_runs(&runs, ends, rows), limits)
+}
+
+/// `rows` values; run `i` is `values[i]` up to the `i`th end. Ends never fall.
+fn fill_runs<N: Copy + Default>(values: &[N], ends: impl Iterator<Item = usize>, rows: usize) -> Vec<N> {
+    let mut out = vec![N::default(); rows + STRIDE];
+    let mut start = 0;
+    for (value, end) in values.iter().zip(ends) {
+        out[start..start + STRIDE].fill(*value);
+        if end - start > STRIDE {
+            out[start + STRIDE..end].fill(*value);
+        }
+        start = end;
+    }
+    out.truncate(rows);
+    out
+}
+
+/// `rows` bits; run `i` is `bits[i]` up to the `i`th end.
+fn repeat_bits(bits: &BooleanBuffer, ends: impl Iterator<Item = usize>, rows: usize) -> BooleanBuffer {
+    let mut out = BooleanBufferBuilder::new(rows);
+    let mut pending = false;
+    let mut reached = 0;
+    for (bit, end) in bits.iter().zip(ends) {
+        if bit != pending {
+            out.append_n(reached - out.len(), pending);
+            pending = bit;
+        }
+        reached = end;
+    }
+    out.append_n(reached - out.len(), pending);
+    out.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, Int32Array, StringArray, StringViewArray};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    const I32: DType = DType::Primitive(PType::I32, false);
+
+    fn runs(ends: &[u16], offset: u64, values: Tree) -> Tree {
+        let run_count = ends.len() as u64;
+        Tree::new(ID)
+            .message(&Metadata { ends_ptype: PType::U16 as i32, run_count, offset })
+            .child(Tree::primitive(ends))
+            .child(values)
+    }
+
+    fn decode(tree: &Tree, dtype: &DType, len: usize) -> Result<ArrowRef> {
+        let array = tree.load(dtype, len)?;
+        array.decode(&data_type(dtype)?)
+    }
+
+    /// Ends of runs of 1 to 40 rows.
+    fn some_ends(count: usize) -> Vec<u16> {
+        let lengths = (0..count as u16).map(|run| 1 + run * 7 % 40);
+        lengths
+            .scan(0, |end, length| {
+                *end += length;
+                Some(*end)
+            })
+            .collect()
+    }
+
+    fn expand<V: Clone>(ends: &[u16], values: &[V]) -> Vec<V> {
+        let mut rows = Vec::new();
+        for (end, value) in ends.iter().zip(values) {
+            rows.resize(usize::from(*end), value.clone());
+        }
+        rows
+    }
+
+    #[test]
+    fn conforms_for_numbers_with_and_without_nulls() {
+        let ends = some_ends(30);
+        let values: Vec<i32> = (0..30).map(|run| run % 4).collect();
+        let rows = expand(&ends, &values);
+        let array = runs(&ends, 0, Tree::primitive(&values)).load(&I32, rows.len()).unwrap();
+        conformance::check(&array, &(Arc::new(Int32Array::from(rows.clone())) as ArrowRef));
+
+        let valid: Vec<bool> = (0..30).map(|run| run % 5 != 2).collect();
+        let tree = runs(&ends, 0, Tree::primitive(&values).child(Tree::bools(&valid)));
+        let array = tree.load(&I32.with_nullable(true), rows.len()).unwrap();
+        let expected = Int32Array::new(rows.into(), Some(expand(&ends, &valid).into()));
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn conforms_for_floats_and_booleans() {
+        let ends = some_ends(12);
+        let values: Vec<f64> = (0..12).map(|run| [0.0, -0.0, f64::NAN, 1.5][run % 4]).collect();
+        let rows = expand(&ends, &values);
+        let array = runs(&ends, 0, Tree::primitive(&values));
+        let array = array.load(&DType::Primitive(PType::F64, false), rows.len()).unwrap();
+        conformance::check(&array, &(Arc::new(Float64Array::from(rows)) as ArrowRef));
+
+        let values: Vec<bool> = (0..12).map(|run| run % 3 == 0).collect();
+        let rows = expand(&ends, &values);
+        let array = runs(&ends, 0, Tree::bools(&values)).load(&DType::Bool(false), rows.len()).unwrap();
+        conformance::check(&array, &(Arc::new(BooleanArray::from(rows)) as ArrowRef));
+    }
+
+    #[test]
+    fn other_types_repeat_by_index() {
+        let ends = [2, 3, 40].into_iter();
+        let long = "a string of more than twelve bytes";
+        let values = [Some("a"), None, Some(long)];
+        let expected: Vec<_> = (0..40).map(|row| values[[0, 0, 1].get(row).copied().unwrap_or(2)]).collect();
+        let limits = Limits::default();
+        let views: ArrowRef = Arc::new(StringViewArray::from(values.to_vec()));
+        let repeated = repeat(&views, ends.clone(), 40, &limits).unwrap();
+        assert_eq!(&repeated, &(Arc::new(StringViewArray::from(expected.clone())) as ArrowRef));
+        let strings: ArrowRef = Arc::new(StringArray::from(values.to_vec()));
+        let repeated = repeat(&strings, ends, 40, &limits).unwrap();
+        assert_eq!(&repeated, &(Arc::new(StringArray::from(expected)) as ArrowRef));
+    }
+
+    #[test]
+    fn rows_before_the_offset_and_past_the_length_are_cut() {
+        let tree = runs(&[3, 5, 9], 4, Tree::primitive(&[1i32, 2, 3]));
+        let array = tree.load(&I32, 4).unwrap();
+        conformance::check(&array, &(Arc::new(Int32Array::from(vec![2, 3, 3, 3])) as ArrowRef));
+        assert!(decode(&tree, &I32, 6).is_err(), "runs end at row 9");
+        assert_eq!(decode(&tree, &I32, 0).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn an_empty_run_has_no_rows() {
+        let tree = runs(&[0, 2, 2, 4], 0, Tree::primitive(&[9i32, 1, 2, 3]));
+        let array = tree.load(&I32, 4).unwrap();
+        conformance::check(&array, &(Arc::new(Int32Array::from(vec![1, 1, 3, 3])) as ArrowRef));
+    }
+
+    #[test]
+    fn falling_short_or_missing_ends_are_corrupt() {
+        let values = || Tree::primitive(&[1i32, 2, 3]);
+        assert!(decode(&runs(&[3, 2, 9], 0, values()), &I32, 9).is_err());
+        assert!(decode(&runs(&[3, 5, 8], 0, values()), &I32, 9).is_err());
+        assert!(runs(&[], 0, Tree::primitive::<i32>(&[])).load(&I32, 1).is_err());
+        assert!(runs(&[], 1, Tree::primitive::<i32>(&[])).load(&I32, 0).is_err());
+        assert!(runs(&[1], u64::MAX, Tree::primitive(&[1i32])).load(&I32, 1).is_err());
+        assert!(runs(&[], 0, Tree::primitive::<i32>(&[])).load(&I32, 0).is_ok());
+    }
+
+    #[test]
+    fn rows_out_of_all_proportion_exceed_the_limit() {
+        let metadata = Metadata { ends_ptype: PType::U64 as i32, run_count: 1, offset: 0 };
+        let tree = Tree::new(ID)
+            .message(&metadata)
+            .child(Tree::primitive(&[u64::MAX]))
+            .child(Tree::primitive(&[1i32]));
+        let array = tree.load(&I32, 1 << 40).unwrap();
+        assert!(matches!(array.decode(&DataType::Int32).unwrap_err().root(), Error::LimitExceeded(_)));
+        assert!(array.matches(&Predicate::IsNull).is_err());
+        assert_eq!(array.slice(5..8).unwrap().decode(&DataType::Int32).unwrap().len(), 3);
+    }
+}

@@ -1,0 +1,335 @@
+//! What describes a file: parsed once, shared by all its scans.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+
+use super::SegmentId;
+use crate::dtype::DType;
+use crate::encodings::Registry;
+use crate::layout::{LayoutNode, LayoutRef};
+use crate::limits::Limits;
+use crate::stats::FieldStats;
+use crate::wire::{
+    FooterTables, Postscript, PostscriptSegment, RawLayout, dtype_from_bytes, file_statistics_from_bytes,
+};
+use crate::{Error, Result};
+
+/// First and last bytes of a file.
+const MAGIC: &[u8; 4] = b"VTXF";
+/// What files of releases before 0.36 end in.
+const LEGACY_MAGIC: &[u8; 4] = b"VRTX";
+/// Bytes of the end-of-file record: version, postscript length, magic.
+pub(super) const EOF_LEN: u64 = 8;
+const VERSION: u16 = 1;
+const MAX_ALIGNMENT_EXPONENT: u8 = 16;
+const MAX_USER_METADATA: usize = 16;
+const MAX_USER_KEY_LEN: usize = 64;
+
+/// One data segment: where it lies, and how it wants to be aligned in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u32,
+    /// Alignment in memory, as an exponent of two. Files need not honour it.
+    pub alignment_exponent: u8,
+}
+
+impl Segment {
+    /// The bytes in the file.
+    pub fn range(&self) -> Range<u64> {
+        // Checked against the file size when the footer was read.
+        self.offset..self.offset + u64::from(self.length)
+    }
+}
+
+/// A named value that applications keep in a file; opaque to readers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserMetadata {
+    /// The name.
+    pub key: Arc<str>,
+    /// Where the value lies in the file.
+    pub range: Range<u64>,
+}
+
+/// The parsed description of a file: type, layout, segments, statistics.
+#[derive(Debug)]
+pub struct Footer {
+    pub(crate) dtype: DType,
+    pub(crate) layout: LayoutRef,
+    segments: Arc<[Segment]>,
+    statistics: Option<Vec<FieldStats>>,
+    user_metadata: Vec<UserMetadata>,
+    pub(crate) array_ids: Arc<[Arc<str>]>,
+    layout_ids: Arc<[Arc<str>]>,
+    file_size: u64,
+    described_bytes: usize,
+    pub(crate) registry: Registry,
+    pub(crate) limits: Limits,
+}
+
+/// Where the description of a file starts, learnt from its last bytes.
+pub(super) struct Tail {
+    postscript: Postscript,
+    file_size: u64,
+}
+
+impl Tail {
+    /// Parses the end-of-file record and the postscript out of the last bytes of a file.
+    pub(super) fn parse(tail: &[u8], file_size: u64, limits: &Limits) -> Result<Self> {
+        let Some((before, eof)) = tail.split_last_chunk::<8>() else {
+            return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
+        };
+        let [v0, v1, l0, l1, magic @ ..] = eof;
+        if magic == LEGACY_MAGIC {
+            return Err(Error::corrupt(
+                "written by a release before 0.36, whose format was not stable; read it with that release and \
+                 write it again",
+            ));
+        }
+        if magic != MAGIC {
+            return Err(Error::corrupt(format!(
+                "not a Vortex file, or cut short: it ends in {:?}, not in \"VTXF\"",
+                String::from_utf8_lossy(magic)
+            )));
+        }
+        let version = u16::from_le_bytes([*v0, *v1]);
+        if version != VERSION {
+            return Err(Error::unsupported("format version", version));
+        }
+        let len = usize::from(u16::from_le_bytes([*l0, *l1]));
+        let start = before
+            .len()
+            .checked_sub(len)
+            .ok_or_else(|| Error::corrupt(format!("postscript of {len} bytes in a file of {file_size}")))?;
+        Ok(Self { postscript: Postscript::parse(&before[start..], limits)?, file_size })
+    }
+
+    /// The first byte that reading the footer needs.
+    pub(super) fn start(&self) -> Result<u64> {
+        let mut start = self.file_size;
+        for segment in self.parts() {
+            start = start.min(self.range(segment)?.start);
+        }
+        Ok(start)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &PostscriptSegment> {
+        let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
+        dtype.iter().chain([layout, footer]).chain(statistics)
+    }
+
+    fn range(&self, segment: &PostscriptSegment) -> Result<Range<u64>> {
+        let end = segment.offset.checked_add(segment.length.into());
+        match end.filter(|end| *end <= self.file_size) {
+            Some(end) => Ok(segment.offset..end),
+            None => Err(Error::corrupt(format!(
+                "the description lies at {} + {}, beyond the {} bytes of the file",
+                segment.offset, segment.length, self.file_size
+            ))),
+        }
+    }
+}
+
+impl Footer {
+    /// Parses the description out of the bytes from `start` to the end of the file.
+    pub(super) fn parse(
+        tail: &Tail,
+        bytes: &Buffer,
+        start: u64,
+        dtype: Option<&DType>,
+        registry: &Registry,
+        limits: &Limits,
+    ) -> Result<Self> {
+        let mut described_bytes = 0;
+        let mut part = |segment: &PostscriptSegment| -> Result<&[u8]> {
+            let range = tail.range(segment)?;
+            // Within the bytes: `start` is the least of all starts, and they reach to the end.
+            let at = |position: u64| usize::try_from(position.saturating_sub(start)).unwrap_or(usize::MAX);
+            described_bytes += segment.length as usize;
+            bytes
+                .as_slice()
+                .get(at(range.start)..at(range.end))
+                .ok_or_else(|| Error::corrupt("the description of the file is cut"))
+        };
+        let postscript = &tail.postscript;
+        let dtype = match (&postscript.dtype, dtype) {
+            (_, Some(dtype)) => dtype.clone(),
+            (Some(segment), None) => dtype_from_bytes(part(segment)?, limits)?,
+            (None, None) => return Err(Error::invalid("the file does not hold its dtype; supply it")),
+        };
+        let tables = FooterTables::parse(part(&postscript.footer)?, limits)?;
+        let raw_layout = RawLayout::parse(part(&postscript.layout)?, limits)?;
+        let row_count = raw_layout.row_count;
+        if row_count > limits.max_rows {
+            return Err(Error::limit(format!("{row_count} rows, at most {} allowed", limits.max_rows)));
+        }
+        // Damaged statistics only make scans slower; they never make a file unreadable.
+        let fields: Vec<&DType> = match &dtype {
+            DType::Struct(fields, _) => fields.dtypes().iter().collect(),
+            other => vec![other],
+        };
+        let statistics = match &postscript.statistics {
+            Some(segment) => file_statistics_from_bytes(part(segment)?, limits)
+                .ok()
+                .filter(|raw| raw.len() == fields.len())
+                .map(|raw| {
+                    let pairs = raw.iter().zip(&fields);
+                    pairs.map(|(raw, dtype)| FieldStats::read(raw, dtype, row_count, limits)).collect()
+                }),
+            None => None,
+        };
+        let segments = segments(&tables, tail.file_size)?;
+        let user_metadata = user_metadata(tail)?;
+        let node =
+            LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
+        let layout = node.load()?;
+        Ok(Self {
+            dtype,
+            layout,
+            segments,
+            statistics,
+            user_metadata,
+            array_ids: tables.array_ids,
+            layout_ids: tables.layout_ids,
+            file_size: tail.file_size,
+            described_bytes,
+            registry: registry.clone(),
+            limits: *limits,
+        })
+    }
+
+    /// The logical type of the file; a non-nullable struct of its columns as a rule.
+    pub fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    /// The Arrow schema of the file, in the types decoding prefers.
+    ///
+    /// # Errors
+    /// If a type has no Arrow form.
+    pub fn schema(&self) -> Result<SchemaRef> {
+        crate::dtype::arrow::schema(&self.dtype)
+    }
+
+    /// Number of rows.
+    pub fn row_count(&self) -> u64 {
+        self.layout.row_count()
+    }
+
+    /// Size of the file in bytes.
+    pub fn file_size(&self) -> u64 {
+        self.file_size
+    }
+
+    /// The layout of the root.
+    pub fn layout(&self) -> &LayoutRef {
+        &self.layout
+    }
+
+    /// All segments; a [`SegmentId`] is a position here.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// One segment.
+    ///
+    /// # Errors
+    /// If the table has no such segment.
+    pub fn segment(&self, id: SegmentId) -> Result<Segment> {
+        self.segments
+            .get(id.0 as usize)
+            .copied()
+            .ok_or_else(|| Error::corrupt(format!("segment {} of {}", id.0, self.segments.len())))
+    }
+
+    /// Statistics per root field, or of the one column of a file that is not a struct.
+    pub fn statistics(&self) -> Option<&[FieldStats]> {
+        self.statistics.as_deref()
+    }
+
+    /// Values that applications keep in the file.
+    pub fn user_metadata(&self) -> &[UserMetadata] {
+        &self.user_metadata
+    }
+
+    /// Ids of the array encodings the file may use; newer writers list unused ones too.
+    pub fn array_ids(&self) -> &[Arc<str>] {
+        &self.array_ids
+    }
+
+    /// Ids of the layouts the file uses.
+    pub fn layout_ids(&self) -> &[Arc<str>] {
+        &self.layout_ids
+    }
+
+    /// About how many bytes this takes in memory, for caches: the tables as they are parsed,
+    /// not as they were stored.
+    pub fn memory_size(&self) -> usize {
+        // A stored layout node of some 40 bytes becomes about 200 in memory, a segment of 16
+        // becomes 24, a statistic of 80 about 300.
+        size_of::<Self>()
+            + self.described_bytes * 5
+            + self.segments.len() * size_of::<Segment>()
+            + self.statistics.as_ref().map_or(0, |stats| stats.len() * size_of::<FieldStats>())
+    }
+}
+
+fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
+    let mut last = 0;
+    let mut segments = Vec::with_capacity(tables.segments.len());
+    for (id, spec) in tables.segments.iter().enumerate() {
+        if spec.offset < last {
+            return Err(Error::corrupt(format!("segment {id} at {} precedes the one before", spec.offset)));
+        }
+        last = spec.offset;
+        let end = spec.offset.checked_add(spec.length.into());
+        if end.is_none_or(|end| end > file_size) {
+            return Err(Error::corrupt(format!(
+                "segment {id} lies at {} + {}, beyond the {file_size} bytes of the file",
+                spec.offset, spec.length
+            )));
+        }
+        if spec.alignment_exponent > MAX_ALIGNMENT_EXPONENT {
+            return Err(Error::corrupt(format!("segment {id} is aligned to 2^{}", spec.alignment_exponent)));
+        }
+        if spec.compression != 0 {
+            return Err(Error::unsupported("segment compression", spec.compression));
+        }
+        if spec.encryption != 0 {
+            return Err(Error::unsupported("segment encryption", spec.encryption));
+        }
+        segments.push(Segment {
+            offset: spec.offset,
+            length: spec.length,
+            alignment_exponent: spec.alignment_exponent,
+        });
+    }
+    Ok(segments.into())
+}
+
+fn user_metadata(tail: &Tail) -> Result<Vec<UserMetadata>> {
+    let entries = &tail.postscript.metadata;
+    if entries.len() > MAX_USER_METADATA {
+        return Err(Error::corrupt(format!(
+            "{} user metadata entries, at most {MAX_USER_METADATA}",
+            entries.len()
+        )));
+    }
+    let mut read: Vec<UserMetadata> = Vec::with_capacity(entries.len());
+    for (key, segment) in entries {
+        let range = tail.range(segment)?;
+        let aligned = segment.alignment_exponent <= MAX_ALIGNMENT_EXPONENT
+            && range.start % (1 << segment.alignment_exponent) == 0;
+        if !aligned || key.is_empty() || key.len() > MAX_USER_KEY_LEN || read.iter().any(|e| *e.key == **key)
+        {
+            return Err(Error::corrupt(format!("user metadata entry {key:?} is not as the format asks")));
+        }
+        read.push(UserMetadata { key: key.as_str().into(), range });
+    }
+    Ok(read)
+}

@@ -1,0 +1,21 @@
+//! The container: what describes a file, and how it is opened.
+//!
+//! ```text
+//! "VTXF" | segments ... | user metadata | dtype | layout | statistics | footer | postscript | EOF
+//! ```
+//!
+//! Everything is found from the end: the last 8 bytes say how long the postscript before them
+//! is, the postscript says where the rest lies. Opening reads the tail once, and once more only
+//! if the description does not fit into it.
+
+mod footer;
+mod open;
+mod segments;
+
+pub use footer::{Footer, Segment, UserMetadata};
+pub use open::{OpenOptions, VortexFile};
+pub(crate) use segments::{Lease, SegmentCache};
+
+/// Position of a segment in the file's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentId(pub u32);

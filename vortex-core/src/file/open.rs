@@ -1,0 +1,165 @@
+//! Opening a file.
+
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+
+use super::footer::{EOF_LEN, Footer, Tail};
+use super::segments::SegmentCache;
+use crate::dtype::DType;
+use crate::encodings::Registry;
+use crate::error::ResultExt as _;
+use crate::io::ReadAt;
+use crate::limits::Limits;
+use crate::scan::ScanBuilder;
+use crate::{Error, Result};
+
+/// The longest postscript and the record behind it always fit into this.
+const MIN_TAIL: u64 = 64 << 10;
+
+/// How to open a file.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    limits: Limits,
+    registry: Registry,
+    tail_size: Option<u64>,
+    file_size: Option<u64>,
+    dtype: Option<DType>,
+}
+
+impl OpenOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What the file may ask of the reader.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The encodings and layouts known.
+    #[must_use]
+    pub fn with_registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Bytes to read from the end at first; at least 64 KiB are.
+    #[must_use]
+    pub fn with_tail_size(mut self, bytes: u64) -> Self {
+        self.tail_size = Some(bytes);
+        self
+    }
+
+    /// The size of the file, where it is known from a listing: saves asking.
+    #[must_use]
+    pub fn with_file_size(mut self, bytes: u64) -> Self {
+        self.file_size = Some(bytes);
+        self
+    }
+
+    /// The dtype, for files that do not hold theirs.
+    #[must_use]
+    pub fn with_dtype(mut self, dtype: DType) -> Self {
+        self.dtype = Some(dtype);
+        self
+    }
+
+    /// Opens a file: one read, or two if its description exceeds the tail.
+    ///
+    /// # Errors
+    /// If storage fails, or the bytes are not a Vortex file this build can read.
+    pub async fn open(&self, source: Arc<dyn ReadAt>) -> Result<VortexFile> {
+        self.read(&source).await.at(|| source.name().to_owned())
+    }
+
+    async fn read(&self, source: &Arc<dyn ReadAt>) -> Result<VortexFile> {
+        let file_size = match self.file_size {
+            Some(size) => size,
+            None => source.len().await?,
+        };
+        if file_size < EOF_LEN {
+            return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
+        }
+        let wanted = self.tail_size.unwrap_or(source.profile().tail_read).max(MIN_TAIL);
+        let mut start = file_size.saturating_sub(wanted) / 64 * 64;
+        let mut bytes = Buffer::from(source.read(start..file_size).await?);
+        if bytes.len() as u64 != file_size - start {
+            return Err(Error::read(source.name(), start..file_size, format!("got {} bytes", bytes.len())));
+        }
+        let tail = Tail::parse(&bytes, file_size, &self.limits)?;
+        let needed = tail.start()? / 64 * 64;
+        if needed < start {
+            let before = source.read(needed..start).await?;
+            if before.len() as u64 != start - needed {
+                return Err(Error::read(source.name(), needed..start, format!("got {} bytes", before.len())));
+            }
+            bytes = [before.as_ref(), bytes.as_slice()].concat().into();
+            start = needed;
+        }
+        let footer = Footer::parse(&tail, &bytes, start, self.dtype.as_ref(), &self.registry, &self.limits)?;
+        let mut file = VortexFile::from_footer(Arc::clone(source), Arc::new(footer));
+        file.segments = Arc::new(SegmentCache::new(Some((start, bytes))));
+        Ok(file)
+    }
+}
+
+/// An open file: its description and its source. Cheap to clone; clones share what scans of
+/// the file have in flight.
+#[derive(Debug, Clone)]
+pub struct VortexFile {
+    source: Arc<dyn ReadAt>,
+    footer: Arc<Footer>,
+    segments: Arc<SegmentCache>,
+}
+
+impl VortexFile {
+    /// Opens a file with default options.
+    ///
+    /// # Errors
+    /// If storage fails, or the bytes are not a Vortex file this build can read.
+    pub async fn open(source: Arc<dyn ReadAt>) -> Result<Self> {
+        OpenOptions::new().open(source).await
+    }
+
+    /// A file whose description is known already: no read.
+    pub fn from_footer(source: Arc<dyn ReadAt>, footer: Arc<Footer>) -> Self {
+        Self { source, footer, segments: Arc::new(SegmentCache::new(None)) }
+    }
+
+    /// The description.
+    pub fn footer(&self) -> &Arc<Footer> {
+        &self.footer
+    }
+
+    /// Where bytes come from.
+    pub fn source(&self) -> &Arc<dyn ReadAt> {
+        &self.source
+    }
+
+    /// Number of rows.
+    pub fn row_count(&self) -> u64 {
+        self.footer.row_count()
+    }
+
+    /// The Arrow schema, in the types decoding prefers.
+    ///
+    /// # Errors
+    /// If a type has no Arrow form.
+    pub fn schema(&self) -> Result<SchemaRef> {
+        self.footer.schema()
+    }
+
+    /// Starts describing a scan.
+    pub fn scan(&self) -> ScanBuilder {
+        ScanBuilder::new(self.clone())
+    }
+
+    pub(crate) fn segments(&self) -> &Arc<SegmentCache> {
+        &self.segments
+    }
+}

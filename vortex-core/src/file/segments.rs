@@ -1,0 +1,151 @@
+//! The bytes of segments that scans of one file hold, shared while anyone needs them.
+//!
+//! A chunk that serves several splits, or several scans of the same open file, is fetched and
+//! parsed once: whoever needs it holds a [`Lease`], and the last lease to go frees it.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock, Weak};
+
+use arrow::buffer::Buffer;
+use parking_lot::Mutex;
+
+use super::{Footer, SegmentId};
+use crate::Result;
+use crate::array::{ArrayParts, ArrayRef};
+use crate::dtype::DType;
+use crate::error::ResultExt as _;
+use crate::io::{Pending, ReadAt, Scheduler};
+use crate::scan::ScanMetrics;
+
+/// Segments in use, by id.
+#[derive(Debug)]
+pub(crate) struct SegmentCache {
+    entries: Mutex<HashMap<SegmentId, Weak<Entry>>>,
+    /// The end of the file, if opening it read that.
+    tail: Option<(u64, Buffer)>,
+}
+
+/// A segment that someone needs.
+pub(crate) type Lease = Arc<Entry>;
+
+/// One segment: bytes on their way or there, and what was made of them.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: SegmentId,
+    pending: Pending,
+    parts: OnceLock<ArrayParts>,
+    array: OnceLock<ArrayRef>,
+    /// What a layout derived from the segment and wants to share between splits.
+    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl SegmentCache {
+    pub(super) fn new(tail: Option<(u64, Buffer)>) -> Self {
+        Self { entries: Mutex::new(HashMap::new()), tail }
+    }
+
+    /// Leases segments; those that nobody holds yet are asked for in one go.
+    pub(crate) fn lease(
+        &self,
+        ids: &[SegmentId],
+        footer: &Footer,
+        source: &Arc<dyn ReadAt>,
+        scheduler: &Scheduler,
+        metrics: &Arc<ScanMetrics>,
+    ) -> Result<Vec<Lease>> {
+        let mut leases: Vec<Option<Lease>> = ids.iter().map(|_| None).collect();
+        let mut missing: Vec<usize> = Vec::new();
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut entries = self.entries.lock();
+        for (at, id) in ids.iter().enumerate() {
+            if let Some(held) = entries.get(id).and_then(Weak::upgrade) {
+                leases[at] = Some(held);
+                continue;
+            }
+            let range = footer.segment(*id)?.range();
+            match self.in_tail(&range) {
+                Some(bytes) => {
+                    let entry = Arc::new(Entry::new(*id, Pending::ready(bytes)));
+                    entries.insert(*id, Arc::downgrade(&entry));
+                    leases[at] = Some(entry);
+                }
+                None => {
+                    missing.push(at);
+                    ranges.push(range);
+                }
+            }
+        }
+        if !missing.is_empty() {
+            // Under the lock, so that another scan joins these reads instead of repeating them.
+            let pending = scheduler.read(source, &ranges, metrics);
+            for (at, pending) in missing.into_iter().zip(pending) {
+                let entry = Arc::new(Entry::new(ids[at], pending));
+                entries.insert(ids[at], Arc::downgrade(&entry));
+                leases[at] = Some(entry);
+            }
+        }
+        if entries.len() > 1024 {
+            entries.retain(|_, entry| entry.strong_count() > 0);
+        }
+        Ok(leases.into_iter().flatten().collect())
+    }
+
+    fn in_tail(&self, range: &Range<u64>) -> Option<Buffer> {
+        let (start, bytes) = self.tail.as_ref()?;
+        let at = usize::try_from(range.start.checked_sub(*start)?).ok()?;
+        let len = usize::try_from(range.end - range.start).ok()?;
+        (at.checked_add(len)? <= bytes.len()).then(|| bytes.slice_with_length(at, len))
+    }
+}
+
+impl Entry {
+    fn new(id: SegmentId, pending: Pending) -> Self {
+        Self { id, pending, parts: OnceLock::new(), array: OnceLock::new(), derived: OnceLock::new() }
+    }
+
+    /// Waits for the bytes.
+    pub(crate) async fn wait(&self) -> Result<Buffer> {
+        self.pending.wait().await
+    }
+
+    /// The bytes, if they are there.
+    pub(crate) fn bytes(&self) -> Option<Buffer> {
+        self.pending.peek()
+    }
+
+    /// The segment as an array. Parsed once; another type or length than the first asked for
+    /// (a file may refer to a segment twice) is made anew.
+    pub(crate) fn array(&self, dtype: &DType, len: usize, footer: &Footer) -> Result<ArrayRef> {
+        if let Some(array) = self.array.get().filter(|array| array.len() == len && array.dtype() == dtype) {
+            return Ok(Arc::clone(array));
+        }
+        let place = || format!("segment {}", self.id.0);
+        let parts = match self.parts.get() {
+            Some(parts) => parts,
+            None => {
+                let bytes = self
+                    .bytes()
+                    .ok_or_else(|| crate::Error::invalid(format!("segment {} is not loaded", self.id.0)))?;
+                let parts =
+                    ArrayParts::parse(bytes, Arc::clone(&footer.array_ids), &footer.limits).at(place)?;
+                self.parts.get_or_init(|| parts)
+            }
+        };
+        let array = parts.load(dtype, len, &footer.registry, &footer.limits).at(place)?;
+        Ok(Arc::clone(self.array.get_or_init(|| Arc::clone(&array))))
+            .map(|first| if first.len() == len && first.dtype() == dtype { first } else { array })
+    }
+
+    /// What a layout derived from this segment, made by the first to ask.
+    pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let first = self.derived.get();
+        if let Some(found) = first.and_then(|derived| Arc::clone(derived).downcast().ok()) {
+            return found;
+        }
+        let made = make();
+        let _ = self.derived.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+        made
+    }
+}

@@ -1,0 +1,120 @@
+//! Files on a local disk: positional reads on one descriptor, or a memory map.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{ReadAt, StorageProfile};
+use crate::{Error, Result};
+
+/// A file on a local disk, open once for all reads.
+#[derive(Debug, Clone)]
+pub struct LocalFile {
+    name: Arc<str>,
+    len: u64,
+    access: Access,
+}
+
+#[derive(Debug, Clone)]
+enum Access {
+    Descriptor(Arc<File>),
+    Map(Bytes),
+}
+
+impl LocalFile {
+    /// Opens a file for positional reads.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let name = path.as_ref().display().to_string();
+        let failed = |error| Error::read(&name, 0..0, error);
+        let file = File::open(path.as_ref()).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(Error::read(&name, 0..0, "is a directory"));
+        }
+        Ok(Self { len: metadata.len(), access: Access::Descriptor(Arc::new(file)), name: name.into() })
+    }
+
+    /// Maps a file into memory: no copies, for files that nobody changes meanwhile.
+    ///
+    /// # Safety
+    /// The file must not be changed or truncated, by this process or another, while anything
+    /// read from it is alive: that would change bytes under references to them.
+    ///
+    /// # Errors
+    /// If it cannot be opened or mapped.
+    #[expect(unsafe_code, reason = "a mapped file can change under us; the caller rules that out")]
+    pub unsafe fn map(path: impl AsRef<Path>) -> Result<Self> {
+        let opened = Self::open(path)?;
+        let Access::Descriptor(file) = &opened.access else { return Ok(opened) };
+        // SAFETY: the caller promises that the file does not change while mapped.
+        let map = unsafe { memmap2::Mmap::map(file.as_ref()) }
+            .map_err(|error| Error::read(&opened.name, 0..opened.len, error))?;
+        Ok(Self { access: Access::Map(Bytes::from_owner(map)), ..opened })
+    }
+}
+
+/// Reads `range` of an open file; blocks.
+pub(super) fn read_exact_at(file: &File, range: &Range<u64>) -> std::io::Result<Bytes> {
+    let len = usize::try_from(range.end.saturating_sub(range.start))
+        .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
+    let mut bytes = vec![0; len];
+    #[cfg(unix)]
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, range.start)?;
+    #[cfg(windows)]
+    {
+        use std::os::windows::fs::FileExt as _;
+        let mut filled = 0;
+        while filled < len {
+            match file.seek_read(&mut bytes[filled..], range.start + filled as u64)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                read => filled += read,
+            }
+        }
+    }
+    Ok(bytes.into())
+}
+
+/// Runs a blocking read where it does not hold up other tasks.
+pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>) -> Result<Bytes> {
+    let task = {
+        let range = range.clone();
+        tokio::task::spawn_blocking(move || read_exact_at(&file, &range))
+    };
+    match task.await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) => Err(Error::read(name, range, error)),
+        Err(error) => Err(Error::read(name, range, error)),
+    }
+}
+
+#[async_trait]
+impl ReadAt for LocalFile {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn len(&self) -> Result<u64> {
+        Ok(self.len)
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        match &self.access {
+            Access::Descriptor(file) => read_blocking(Arc::clone(file), &self.name, range).await,
+            Access::Map(bytes) => super::MemoryFile::new(bytes.clone()).read(range).await,
+        }
+    }
+
+    fn profile(&self) -> StorageProfile {
+        match self.access {
+            Access::Descriptor(_) => StorageProfile::LOCAL,
+            Access::Map(_) => StorageProfile::MEMORY,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Reading bytes from storage: the only module that waits for it.
+//!
+//! A source implements [`ReadAt`]; [`LocalFile`], [`MemoryFile`] and [`ObjectFile`] do. The
+//! [`Scheduler`] turns the segments that scans want into few reads, and keeps their bytes under
+//! a budget.
+
+mod coalesce;
+mod local;
+mod memory;
+mod object_store;
+mod scheduler;
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub use local::LocalFile;
+pub use memory::MemoryFile;
+pub use object_store::ObjectFile;
+pub(crate) use scheduler::Share;
+pub use scheduler::{Pending, Scheduler};
+
+use crate::Result;
+
+/// A source of bytes that can be read at any position, concurrently.
+#[async_trait]
+pub trait ReadAt: Debug + Send + Sync + 'static {
+    /// What errors call it: a path or a URL.
+    fn name(&self) -> &str;
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// If storage fails.
+    async fn len(&self) -> Result<u64>;
+
+    /// Exactly the bytes of `range`, which lies within the length.
+    ///
+    /// # Errors
+    /// If storage fails, or has fewer bytes.
+    async fn read(&self, range: Range<u64>) -> Result<Bytes>;
+
+    /// How reads of this source are best cut.
+    fn profile(&self) -> StorageProfile;
+}
+
+/// How reads are best cut for one class of storage.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct StorageProfile {
+    /// Ranges at most this many bytes apart are read together: roughly latency times bandwidth
+    /// of one stream.
+    pub coalesce_gap: u64,
+    /// Largest read that coalescing may make.
+    pub max_read: u64,
+    /// Most reads in flight at once.
+    pub concurrency: usize,
+    /// Bytes to read from the end of a file when opening it.
+    pub tail_read: u64,
+}
+
+impl StorageProfile {
+    /// Bytes in memory: no reason to join anything.
+    pub const MEMORY: Self =
+        Self { coalesce_gap: 0, max_read: u64::MAX, concurrency: 64, tail_read: 64 << 10 };
+    /// A local disk.
+    pub const LOCAL: Self =
+        Self { coalesce_gap: 16 << 10, max_read: 4 << 20, concurrency: 32, tail_read: 64 << 10 };
+    /// An object store.
+    pub const REMOTE: Self =
+        Self { coalesce_gap: 1 << 20, max_read: 16 << 20, concurrency: 64, tail_read: 512 << 10 };
+}

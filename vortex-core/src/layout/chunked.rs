@@ -1,0 +1,126 @@
+//! Consecutive ranges of rows, each with its own layout.
+//!
+//! No metadata. Children: the chunks, of the same dtype; their rows add up. No chunks at all
+//! are the empty column.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
+use crate::array::{ArrayRef, concat};
+use crate::dtype::DType;
+use crate::file::SegmentId;
+use crate::{Error, Result};
+
+/// The `vortex.chunked` layout.
+pub(super) struct Chunked;
+
+const ID: &str = "vortex.chunked";
+
+impl LayoutKind for Chunked {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
+        let mut chunks = Vec::with_capacity(node.child_count());
+        for at in 0..node.child_count() {
+            chunks.push(node.child(at, node.dtype())?.load()?);
+        }
+        let layout = ChunkedLayout::try_new(node.dtype().clone(), chunks)?;
+        if layout.row_count() != node.row_count() {
+            return Err(Error::corrupt(format!(
+                "chunks have {} rows together, expected {}",
+                layout.row_count(),
+                node.row_count()
+            )));
+        }
+        Ok(Arc::new(layout))
+    }
+}
+
+#[derive(Debug)]
+struct ChunkedLayout {
+    dtype: DType,
+    chunks: Vec<LayoutRef>,
+    /// First row of each chunk, and the row count at the end.
+    starts: Vec<u64>,
+}
+
+impl ChunkedLayout {
+    fn try_new(dtype: DType, chunks: Vec<LayoutRef>) -> Result<Self> {
+        let mut starts = vec![0u64];
+        let mut end = 0u64;
+        for chunk in &chunks {
+            end = end
+                .checked_add(chunk.row_count())
+                .ok_or_else(|| Error::corrupt("chunks have more than 2^64 rows"))?;
+            starts.push(end);
+        }
+        Ok(Self { dtype, chunks, starts })
+    }
+
+    /// Chunks that overlap `rows`, with the part of each.
+    fn overlapping(&self, rows: &Range<u64>) -> impl Iterator<Item = (&LayoutRef, Range<u64>)> {
+        let first = self.starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
+        let rows = rows.clone();
+        let end = rows.end;
+        self.chunks
+            .iter()
+            .zip(&self.starts)
+            .skip(first)
+            .take_while(move |(_, start)| **start < end)
+            .map(move |(chunk, start)| {
+                let from = rows.start.max(*start) - start;
+                let to = rows.end.min(start + chunk.row_count()) - start;
+                (chunk, from..to)
+            })
+            .filter(|(_, part)| !part.is_empty())
+    }
+}
+
+impl Layout for ChunkedLayout {
+    fn id(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn row_count(&self) -> u64 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    fn children(&self) -> Result<Vec<(String, LayoutRef)>> {
+        let chunks = self.chunks.iter().enumerate();
+        Ok(chunks.map(|(at, chunk)| (format!("[{at}]"), Arc::clone(chunk))).collect())
+    }
+
+    fn field(&self, at: usize) -> Result<Option<LayoutRef>> {
+        let mut fields = Vec::with_capacity(self.chunks.len());
+        for chunk in &self.chunks {
+            match chunk.field(at)? {
+                Some(field) => fields.push(field),
+                None => return Ok(None),
+            }
+        }
+        let Some(first) = fields.first() else { return Ok(None) };
+        let dtype = first.dtype().clone();
+        Ok(Some(Arc::new(ChunkedLayout::try_new(dtype, fields)?)))
+    }
+
+    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
+        let chunks = self.chunks.iter().zip(&self.starts);
+        chunks.into_iter().try_for_each(|(chunk, first)| chunk.boundaries(start + first, out))
+    }
+
+    fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        self.overlapping(rows).try_for_each(|(chunk, part)| chunk.request(&part, have, want))
+    }
+
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+        let chunks = self.overlapping(rows).map(|(chunk, part)| chunk.read(&part, have));
+        concat(&self.dtype, chunks.collect::<Result<_>>()?)
+    }
+}

@@ -1,0 +1,110 @@
+//! A dictionary for many chunks: values once, codes per row.
+//!
+//! Metadata: protobuf, 1 the integer type of the codes, 2 whether codes are nullable (absent:
+//! as the column is), 3 whether every value is referenced. Children: values (of the column's
+//! type, with their own row count) and codes. Nulls may sit in the codes, in the values, or in
+//! both.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
+use crate::array::ArrayRef;
+use crate::dtype::{DType, PType};
+use crate::encodings::dict::{DictArray, SharedValues};
+use crate::file::SegmentId;
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// The `vortex.dict` layout.
+pub(super) struct Dict;
+
+const ID: &str = "vortex.dict";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(int32, tag = "1")]
+    codes_ptype: i32,
+    #[prost(bool, optional, tag = "2")]
+    is_nullable_codes: Option<bool>,
+    #[prost(bool, tag = "3")]
+    all_values_referenced: bool,
+}
+
+impl LayoutKind for Dict {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
+        node.expect_children(2)?;
+        let metadata = node.message::<Metadata>()?;
+        let ptype = PType::try_from_number(metadata.codes_ptype.into())?;
+        if !ptype.is_integer() {
+            return Err(Error::corrupt(format!("dictionary codes of type {ptype}")));
+        }
+        let nullable = metadata.is_nullable_codes.unwrap_or_else(|| node.dtype().is_nullable());
+        if nullable && !node.dtype().is_nullable() {
+            return Err(Error::corrupt("nullable codes of a non-nullable column"));
+        }
+        Ok(Arc::new(DictLayout {
+            dtype: node.dtype().clone(),
+            values: node.child(0, node.dtype())?.load()?,
+            codes: node.load_child(1, &DType::Primitive(ptype, nullable), node.row_count())?,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct DictLayout {
+    dtype: DType,
+    values: LayoutRef,
+    codes: LayoutRef,
+    limits: Limits,
+}
+
+impl Layout for DictLayout {
+    fn id(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn row_count(&self) -> u64 {
+        self.codes.row_count()
+    }
+
+    fn children(&self) -> Result<Vec<(String, LayoutRef)>> {
+        Ok(vec![("values".into(), Arc::clone(&self.values)), ("codes".into(), Arc::clone(&self.codes))])
+    }
+
+    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
+        self.codes.boundaries(start, out)
+    }
+
+    fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.codes.request(rows, have, want)?;
+        self.values.request(&(0..self.values.row_count()), have, want)
+    }
+
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+        if rows.is_empty() {
+            return crate::array::concat(&self.dtype, Vec::new());
+        }
+        let codes = self.codes.read(rows, have)?;
+        let values = self.values.read(&(0..self.values.row_count()), have)?;
+        // All splits of the dictionary share what they decode of it.
+        let shared = || Arc::new(SharedValues::new(Arc::clone(&values)));
+        let values = match self.values.segments().first() {
+            Some(segment) => have.derived(*segment, shared),
+            None => shared(),
+        };
+        Ok(Arc::new(DictArray::new(self.dtype.clone(), codes, values, self.limits)))
+    }
+}

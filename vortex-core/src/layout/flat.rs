@@ -1,0 +1,79 @@
+//! One array in one segment.
+//!
+//! No children. Metadata may repeat the array tree of the segment; the segment's own is used.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet, len_of};
+use crate::array::ArrayRef;
+use crate::dtype::DType;
+use crate::file::SegmentId;
+use crate::{Error, Result};
+
+/// The `vortex.flat` layout.
+pub(super) struct Flat;
+
+const ID: &str = "vortex.flat";
+
+impl LayoutKind for Flat {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
+        node.expect_children(0)?;
+        let segments = node.segments();
+        let [segment] = segments.as_slice() else {
+            return Err(Error::corrupt(format!("{} segments, expected 1", segments.len())));
+        };
+        Ok(Arc::new(FlatLayout {
+            dtype: node.dtype().clone(),
+            row_count: node.row_count(),
+            segment: *segment,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct FlatLayout {
+    dtype: DType,
+    row_count: u64,
+    segment: SegmentId,
+}
+
+impl Layout for FlatLayout {
+    fn id(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    fn segments(&self) -> Vec<SegmentId> {
+        vec![self.segment]
+    }
+
+    fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        if !rows.is_empty() {
+            have.want(self.segment, want);
+        }
+        Ok(())
+    }
+
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+        if rows.is_empty() {
+            return crate::array::concat(&self.dtype, Vec::new());
+        }
+        let array = have.array(self.segment, &self.dtype, len_of(self.row_count)?)?;
+        if *rows == (0..self.row_count) {
+            return Ok(array);
+        }
+        array.slice(len_of(rows.start)?..len_of(rows.end)?)
+    }
+}

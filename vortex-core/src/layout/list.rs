@@ -1,0 +1,146 @@
+//! Lists with elements and offsets stored apart.
+//!
+//! Metadata: protobuf, field 1 the integer type of the offsets. Children: elements, offsets
+//! (one more than rows, counting elements from the start of this layout), and a validity if
+//! the lists are nullable. Reading takes two steps: offsets tell which elements are needed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{GenericListArray, OffsetSizeTrait};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::Field;
+
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
+use crate::array::{ArrayRef, Decoded, decode_offsets, validity};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::file::SegmentId;
+use crate::{Error, Result};
+
+/// The `vortex.list` layout.
+pub(super) struct List;
+
+const ID: &str = "vortex.list";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(int32, tag = "1")]
+    offsets_ptype: i32,
+}
+
+impl LayoutKind for List {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
+        let DType::List(element, nullable) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
+        };
+        node.expect_children(if *nullable { 3 } else { 2 })?;
+        let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
+        let offset_count = node.row_count().checked_add(1).ok_or_else(|| Error::corrupt("2^64 rows"))?;
+        Ok(Arc::new(ListLayout {
+            elements: node.child(0, element)?.load()?,
+            offsets: node.load_child(1, &DType::Primitive(ptype, false), offset_count)?,
+            validity: nullable
+                .then(|| node.load_child(2, &DType::Bool(false), node.row_count()))
+                .transpose()?,
+            dtype: node.dtype().clone(),
+            row_count: node.row_count(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct ListLayout {
+    dtype: DType,
+    row_count: u64,
+    elements: LayoutRef,
+    offsets: LayoutRef,
+    validity: Option<LayoutRef>,
+}
+
+impl ListLayout {
+    fn offsets(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<Vec<usize>> {
+        let end = usize::try_from(self.elements.row_count()).unwrap_or(usize::MAX);
+        let offsets =
+            decode_offsets(&self.offsets.read(&(rows.start..rows.end + 1), have)?, "list offsets", end)?;
+        if offsets.len() as u64 != rows.end - rows.start + 1 {
+            return Err(Error::corrupt("list offsets are missing"));
+        }
+        Ok(offsets)
+    }
+}
+
+impl Layout for ListLayout {
+    fn id(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    fn children(&self) -> Result<Vec<(String, LayoutRef)>> {
+        let mut children = vec![
+            ("elements".into(), Arc::clone(&self.elements)),
+            ("offsets".into(), Arc::clone(&self.offsets)),
+        ];
+        children.extend(self.validity.iter().map(|validity| ("validity".into(), Arc::clone(validity))));
+        Ok(children)
+    }
+
+    fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        if let Some(validity) = &self.validity {
+            validity.request(rows, have, want)?;
+        }
+        let before = want.len();
+        self.offsets.request(&(rows.start..rows.end + 1), have, want)?;
+        if want.len() > before {
+            return Ok(());
+        }
+        let offsets = self.offsets(rows, have)?;
+        let (first, last) = (offsets[0] as u64, offsets[offsets.len() - 1] as u64);
+        self.elements.request(&(first..last), have, want)
+    }
+
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+        if rows.is_empty() {
+            return crate::array::concat(&self.dtype, Vec::new());
+        }
+        let offsets = self.offsets(rows, have)?;
+        let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+        let elements = self.elements.read(&(first as u64..last as u64), have)?;
+        let values = elements.decode(&data_type(elements.dtype())?)?;
+        let nulls = match &self.validity {
+            Some(layout) => {
+                validity::decode_child(Some(&layout.read(rows, have)?))?.to_nulls(offsets.len() - 1)
+            }
+            None => None,
+        };
+        let field = Arc::new(Field::new("item", values.data_type().clone(), elements.dtype().is_nullable()));
+        let list: crate::array::ArrowRef = if i32::try_from(last - first).is_ok() {
+            Arc::new(GenericListArray::<i32>::try_new(field, rebased(&offsets)?, values, nulls)?)
+        } else {
+            Arc::new(GenericListArray::<i64>::try_new(field, rebased(&offsets)?, values, nulls)?)
+        };
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), list)))
+    }
+}
+
+/// Offsets counted from the first; they never fall.
+fn rebased<O: OffsetSizeTrait>(offsets: &[usize]) -> Result<OffsetBuffer<O>> {
+    let first = offsets.first().copied().unwrap_or(0);
+    let rebased: Option<Vec<O>> = offsets.iter().map(|offset| O::from_usize(offset - first)).collect();
+    let rebased = rebased.ok_or_else(|| Error::limit("list offsets beyond the range of Arrow"))?;
+    Ok(OffsetBuffer::new(ScalarBuffer::from(rebased)))
+}

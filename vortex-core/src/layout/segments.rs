@@ -1,0 +1,70 @@
+//! The segments at hand while layouts are read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::array::ArrayRef;
+use crate::dtype::DType;
+use crate::file::{Footer, Lease, SegmentId};
+use crate::{Error, Result};
+
+/// The segments that a scan has fetched for one split.
+#[derive(Debug)]
+pub struct SegmentSet<'a> {
+    footer: &'a Footer,
+    leases: HashMap<SegmentId, Lease>,
+}
+
+impl<'a> SegmentSet<'a> {
+    pub(crate) fn new(footer: &'a Footer) -> Self {
+        Self { footer, leases: HashMap::new() }
+    }
+
+    pub(crate) fn add(&mut self, leases: impl IntoIterator<Item = Lease>) {
+        self.leases.extend(leases.into_iter().map(|lease| (lease.id, lease)));
+    }
+
+    pub(crate) fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.values()
+    }
+
+    pub(crate) fn lease(&self, id: SegmentId) -> Option<&Lease> {
+        self.leases.get(&id)
+    }
+
+    /// Whether the bytes of a segment are here.
+    pub fn has(&self, id: SegmentId) -> bool {
+        self.leases.get(&id).is_some_and(|lease| lease.bytes().is_some())
+    }
+
+    /// Asks for a segment unless it is here.
+    pub fn want(&self, id: SegmentId, want: &mut Vec<SegmentId>) {
+        if !self.has(id) {
+            want.push(id);
+        }
+    }
+
+    /// The array in a segment, parsed once for all who hold it.
+    ///
+    /// # Errors
+    /// If it is not here, or is not an array of that type and length.
+    pub fn array(&self, id: SegmentId, dtype: &DType, len: usize) -> Result<ArrayRef> {
+        let lease = self
+            .leases
+            .get(&id)
+            .ok_or_else(|| Error::invalid(format!("segment {} was not requested", id.0)))?;
+        lease.array(dtype, len, self.footer)
+    }
+
+    /// Something derived from a segment, shared by all who hold it.
+    pub(crate) fn derived<T: std::any::Any + Send + Sync>(
+        &self,
+        id: SegmentId,
+        make: impl FnOnce() -> Arc<T>,
+    ) -> Arc<T> {
+        match self.leases.get(&id) {
+            Some(lease) => lease.derived(make),
+            None => make(),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Fields of a struct, each with its own layout.
+//!
+//! No metadata. Children: the fields in order, before them a validity (`bool`, true means
+//! valid) if the struct is nullable. Files of 0.36 to 0.54 lack the validity of nullable
+//! structs; their rows are all valid. Fields are loaded when first asked for, so that opening
+//! a file of many columns costs little.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::StructArray;
+use arrow::datatypes::DataType;
+
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet, len_of, masked};
+use crate::array::{ArrayRef, Decoded, validity};
+use crate::dtype::{DType, StructType};
+use crate::error::ResultExt as _;
+use crate::file::SegmentId;
+use crate::{Error, Result};
+
+/// The `vortex.struct` layout.
+pub(super) struct Struct;
+
+const ID: &str = "vortex.struct";
+
+impl LayoutKind for Struct {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
+        let DType::Struct(fields, nullable) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds structs, not {}", node.dtype())));
+        };
+        let with_validity = *nullable && node.child_count() == fields.len() + 1;
+        node.expect_children(fields.len() + usize::from(with_validity))?;
+        let validity = if with_validity {
+            Some(node.load_child(0, &DType::Bool(false), node.row_count())?)
+        } else {
+            None
+        };
+        Ok(Arc::new(StructLayout {
+            node: node.clone(),
+            loaded: fields.names().iter().map(|_| OnceLock::new()).collect(),
+            fields: Arc::clone(fields),
+            validity,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct StructLayout {
+    node: LayoutNode,
+    fields: Arc<StructType>,
+    validity: Option<LayoutRef>,
+    loaded: Box<[OnceLock<LayoutRef>]>,
+}
+
+impl StructLayout {
+    /// The layout of a field as stored: not null where the struct is.
+    fn stored_field(&self, at: usize) -> Result<LayoutRef> {
+        let slot = self.loaded.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
+        if let Some(field) = slot.get() {
+            return Ok(Arc::clone(field));
+        }
+        let child = at + usize::from(self.validity.is_some());
+        let name = || format!("column `{}`", self.fields.names()[at]);
+        let field = self.node.load_child(child, &self.fields.dtypes()[at], self.node.row_count()).at(name)?;
+        Ok(Arc::clone(slot.get_or_init(|| field)))
+    }
+}
+
+impl Layout for StructLayout {
+    fn id(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        self.node.dtype()
+    }
+
+    fn row_count(&self) -> u64 {
+        self.node.row_count()
+    }
+
+    fn children(&self) -> Result<Vec<(String, LayoutRef)>> {
+        let validity = self.validity.iter().map(|validity| Ok(("validity".to_owned(), Arc::clone(validity))));
+        let fields = self.fields.names().iter().enumerate();
+        validity.chain(fields.map(|(at, name)| Ok((name.to_string(), self.stored_field(at)?)))).collect()
+    }
+
+    fn field(&self, at: usize) -> Result<Option<LayoutRef>> {
+        let field = self.stored_field(at)?;
+        Ok(Some(match &self.validity {
+            Some(validity) => masked::layout(field, Arc::clone(validity)),
+            None => field,
+        }))
+    }
+
+    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
+        out.push(start + self.row_count());
+        (0..self.fields.len()).try_for_each(|at| self.stored_field(at)?.boundaries(start, out))
+    }
+
+    fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        if let Some(validity) = &self.validity {
+            validity.request(rows, have, want)?;
+        }
+        (0..self.fields.len()).try_for_each(|at| self.stored_field(at)?.request(rows, have, want))
+    }
+
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+        let dtype = self.dtype();
+        let DataType::Struct(arrow_fields) = crate::dtype::arrow::data_type(dtype)? else {
+            return Err(Error::corrupt(format!("{dtype} is not a struct")));
+        };
+        let len = len_of(rows.end - rows.start)?;
+        let columns = (0..self.fields.len())
+            .map(|at| {
+                let field = self.field(at)?.ok_or_else(|| Error::invalid(format!("no field {at}")))?;
+                field.read(rows, have)?.decode(arrow_fields[at].data_type())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let nulls = match &self.validity {
+            Some(layout) => validity::decode_child(Some(&layout.read(rows, have)?))?.to_nulls(len),
+            None => None,
+        };
+        let array = StructArray::try_new_with_length(arrow_fields, columns, nulls, len)?;
+        Ok(Arc::new(Decoded::new(dtype.clone(), Arc::new(array))))
+    }
+}

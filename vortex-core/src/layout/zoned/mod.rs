@@ -1,0 +1,294 @@
+//! Data with statistics per zone of rows beside it.
+//!
+//! Zone `i` covers rows `i * zone_len ..`, the last one is shorter. Children: the data, and a
+//! table with one row per zone and one column per statistic. Columns have no names in the file;
+//! their order follows from the metadata:
+//!
+//! - `vortex.stats` (0.36 to 0.75): `zone_len` as u32, then a bit set of statistic numbers;
+//!   columns in order of the numbers, each minimum and maximum followed by a flag column.
+//! - `vortex.zoned` (since 0.76): version byte 1, then protobuf with `zone_len` and the
+//!   aggregates in column order.
+//!
+//! A zone table that contradicts itself, or holds aggregates of unknown kind, is ignored: the
+//! data can be read without.
+
+mod zone_map;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use prost::Message as _;
+pub use zone_map::ZoneMap;
+
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
+use crate::array::ArrayRef;
+use crate::dtype::{DType, PType, StructType};
+use crate::file::SegmentId;
+use crate::stats::{is_float, sum_dtype};
+use crate::{Error, Result};
+
+/// The `vortex.stats` layout.
+pub(super) struct Stats;
+/// The `vortex.zoned` layout.
+pub(super) struct Zoned;
+
+const STATS_ID: &str = "vortex.stats";
+const ZONED_ID: &str = "vortex.zoned";
+
+/// What a column of a zone table holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Aggregate {
+    /// Least value, nulls and NaN aside, or a lower bound.
+    Min,
+    /// Greatest value, nulls and NaN aside, or an upper bound.
+    Max,
+    /// `struct{bound, unknown}`: an upper bound, or the fact that there is none.
+    BoundedMax,
+    /// Number of nulls.
+    NullCount,
+    /// Number of NaN values.
+    NanCount,
+    /// Something pruning does not use.
+    Other,
+}
+
+/// Statistics per zone of a column.
+#[derive(Debug)]
+pub struct Zones {
+    zone_len: u64,
+    row_count: u64,
+    dtype: DType,
+    columns: Vec<Aggregate>,
+    table: LayoutRef,
+}
+
+impl Zones {
+    /// Rows per zone.
+    pub fn zone_len(&self) -> u64 {
+        self.zone_len
+    }
+
+    /// Number of zones.
+    pub fn zone_count(&self) -> u64 {
+        self.table.row_count()
+    }
+
+    /// What the columns of the table hold.
+    pub fn columns(&self) -> &[Aggregate] {
+        &self.columns
+    }
+
+    /// The layout of the table.
+    pub fn table(&self) -> &LayoutRef {
+        &self.table
+    }
+
+    /// Adds the segments that reading the table needs and `have` lacks.
+    ///
+    /// # Errors
+    /// If the table's layout cannot be read.
+    pub fn request(&self, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        self.table.request(&(0..self.table.row_count()), have, want)
+    }
+
+    /// Reads the table.
+    ///
+    /// # Errors
+    /// If segments are missing or corrupt.
+    pub fn read(&self, have: &SegmentSet<'_>) -> Result<ZoneMap> {
+        let table = self.table.read(&(0..self.table.row_count()), have)?;
+        ZoneMap::read(self, &table)
+    }
+}
+
+/// A zone table's columns and their types.
+type Columns = Vec<(Aggregate, DType)>;
+
+impl LayoutKind for Stats {
+    fn id(&self) -> &'static str {
+        STATS_ID
+    }
+
+    fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
+        let Some((zone_len, bits)) = node.metadata().split_first_chunk::<4>() else {
+            return Err(Error::corrupt("metadata is too short"));
+        };
+        let present = |stat: usize| bits.get(stat / 8).is_some_and(|byte| byte >> (stat % 8) & 1 == 1);
+        let mut columns = Columns::new();
+        for stat in (0..=8).filter(|stat| present(*stat)) {
+            columns.extend(legacy_columns(stat, node.dtype()));
+        }
+        load(node, STATS_ID, u64::from(u32::from_le_bytes(*zone_len)), Some(columns))
+    }
+}
+
+/// The columns of a statistic number, in the order of the format.
+fn legacy_columns(stat: usize, dtype: &DType) -> Columns {
+    let nullable = |ptype| DType::Primitive(ptype, true);
+    let bound = |kind| match dtype {
+        DType::Null => vec![],
+        _ => vec![(kind, dtype.with_nullable(true)), (Aggregate::Other, DType::Bool(false))],
+    };
+    match stat {
+        0..=2 => vec![(Aggregate::Other, DType::Bool(true))],
+        3 => bound(Aggregate::Max),
+        4 => bound(Aggregate::Min),
+        // Release 0.36 summed extension columns by their storage.
+        5 => sum_dtype(dtype.storage()).map(|sum| (Aggregate::Other, sum)).into_iter().collect(),
+        6 => vec![(Aggregate::NullCount, nullable(PType::U64))],
+        7 => vec![(Aggregate::Other, nullable(PType::U64))],
+        8 if is_float(dtype) => vec![(Aggregate::NanCount, nullable(PType::U64))],
+        _ => vec![],
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ZonedMetadata {
+    #[prost(uint32, tag = "1")]
+    zone_len: u32,
+    #[prost(message, repeated, tag = "2")]
+    aggregates: Vec<AggregateSpec>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct AggregateSpec {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(bytes = "vec", tag = "2")]
+    options: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct NanOptions {
+    #[prost(bool, tag = "1")]
+    skip_nans: bool,
+}
+
+impl LayoutKind for Zoned {
+    fn id(&self) -> &'static str {
+        ZONED_ID
+    }
+
+    fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
+        let metadata = match node.metadata().split_first() {
+            Some((1, message)) => ZonedMetadata::decode(message).ok(),
+            _ => None,
+        };
+        let Some(metadata) = metadata else { return load(node, ZONED_ID, 0, None) };
+        let mut columns = Some(Columns::new());
+        for spec in &metadata.aggregates {
+            match (columns.as_mut(), zoned_column(spec, node.dtype())) {
+                (Some(columns), Some(column)) => columns.extend(column),
+                _ => columns = None,
+            }
+        }
+        load(node, ZONED_ID, metadata.zone_len.into(), columns)
+    }
+}
+
+/// The column of an aggregate, if it applies to the type; `None` for unknown aggregates.
+fn zoned_column(spec: &AggregateSpec, dtype: &DType) -> Option<Option<(Aggregate, DType)>> {
+    let nullable = |ptype| DType::Primitive(ptype, true);
+    let value = dtype.with_nullable(true);
+    let comparable = comparable(dtype);
+    // Without that option, NaN counts as a value, and bounds mean something else.
+    let usable = |kind| {
+        let skips = NanOptions::decode(spec.options.as_slice()).is_ok_and(|options| options.skip_nans);
+        if skips || !is_float(dtype) { kind } else { Aggregate::Other }
+    };
+    Some(match spec.id.as_str() {
+        "vortex.max" => comparable.then(|| (usable(Aggregate::Max), value)),
+        "vortex.min" => comparable.then(|| (usable(Aggregate::Min), value)),
+        "vortex.bounded_min" => comparable.then_some((Aggregate::Min, value)),
+        "vortex.bounded_max" => {
+            let fields = [("bound".into(), value), ("unknown".into(), DType::Bool(false))];
+            let bounded = DType::Struct(Arc::new(StructType::new(fields)), true);
+            comparable.then_some((Aggregate::BoundedMax, bounded))
+        }
+        "vortex.null_count" => Some((Aggregate::NullCount, nullable(PType::U64))),
+        "vortex.nan_count" => is_float(dtype).then(|| (Aggregate::NanCount, nullable(PType::U64))),
+        "vortex.sum" => sum_dtype(dtype).map(|sum| (Aggregate::Other, sum)),
+        "vortex.uncompressed_size_in_bytes" => Some((Aggregate::Other, nullable(PType::U64))),
+        "vortex.bloom_filter.sbbf" => Some((Aggregate::Other, DType::Binary(true))),
+        _ => return None,
+    })
+}
+
+fn comparable(dtype: &DType) -> bool {
+    match dtype.storage() {
+        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {
+            true
+        }
+        DType::List(element, _) | DType::FixedSizeList(element, _, _) => comparable(element),
+        _ => false,
+    }
+}
+
+/// The layout of a node whose second child is a zone table of `columns`.
+fn load(node: &LayoutNode, id: &'static str, zone_len: u64, columns: Option<Columns>) -> Result<LayoutRef> {
+    node.expect_children(2)?;
+    let data = node.load_child(0, node.dtype(), node.row_count())?;
+    let zones = columns.filter(|columns| zone_len > 0 && !columns.is_empty()).and_then(|columns| {
+        let fields =
+            columns.iter().enumerate().map(|(at, (_, dtype))| (at.to_string().into(), dtype.clone()));
+        let dtype = DType::Struct(Arc::new(StructType::new(fields)), false);
+        let table = node.child(1, &dtype).and_then(|child| child.load()).ok()?;
+        let fits = table.row_count() == node.row_count().div_ceil(zone_len);
+        fits.then(|| Zones {
+            zone_len,
+            row_count: node.row_count(),
+            dtype: node.dtype().clone(),
+            columns: columns.into_iter().map(|(kind, _)| kind).collect(),
+            table,
+        })
+    });
+    Ok(Arc::new(ZonedLayout { id, data, zones }))
+}
+
+#[derive(Debug)]
+struct ZonedLayout {
+    id: &'static str,
+    data: LayoutRef,
+    zones: Option<Zones>,
+}
+
+impl Layout for ZonedLayout {
+    fn id(&self) -> &str {
+        self.id
+    }
+
+    fn dtype(&self) -> &DType {
+        self.data.dtype()
+    }
+
+    fn row_count(&self) -> u64 {
+        self.data.row_count()
+    }
+
+    fn children(&self) -> Result<Vec<(String, LayoutRef)>> {
+        let mut children = vec![("data".to_owned(), Arc::clone(&self.data))];
+        children.extend(self.zones.iter().map(|zones| ("zones".to_owned(), Arc::clone(&zones.table))));
+        Ok(children)
+    }
+
+    fn field(&self, at: usize) -> Result<Option<LayoutRef>> {
+        self.data.field(at)
+    }
+
+    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
+        self.data.boundaries(start, out)
+    }
+
+    fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+        self.data.request(rows, have, want)
+    }
+
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+        self.data.read(rows, have)
+    }
+
+    fn zones(&self) -> Option<&Zones> {
+        self.zones.as_ref()
+    }
+}

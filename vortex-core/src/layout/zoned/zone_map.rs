@@ -1,0 +1,111 @@
+//! A zone table, decoded.
+
+use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, UInt64Array, new_null_array};
+use arrow::compute::nullif;
+use arrow::datatypes::{DataType, UInt64Type};
+
+use super::{Aggregate, Zones};
+use crate::array::{ArrayRef, EncodedArray as _};
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::stats::{FieldStats, Precision, is_float};
+use crate::{Error, Result};
+
+/// Statistics of a column, one row per zone. A null bound says nothing about its zone.
+#[derive(Debug, Clone)]
+pub struct ZoneMap {
+    /// The type of the column.
+    pub dtype: DType,
+    /// Rows per zone; the last zone may have fewer.
+    pub zone_len: u64,
+    /// Rows of the column.
+    pub row_count: u64,
+    /// Number of zones.
+    pub zone_count: usize,
+    /// Lower bounds of the values, nulls and NaN aside.
+    pub min: Option<ArrowRef>,
+    /// Upper bounds of the values, nulls and NaN aside.
+    pub max: Option<ArrowRef>,
+    /// Numbers of nulls.
+    pub null_count: Option<UInt64Array>,
+    /// Numbers of NaN values; for floats only.
+    pub nan_count: Option<UInt64Array>,
+}
+
+impl ZoneMap {
+    pub(super) fn read(zones: &Zones, table: &ArrayRef) -> Result<Self> {
+        let table = table.decode(&data_type(table.dtype())?)?;
+        let table = table.as_struct_opt().ok_or_else(|| Error::corrupt("zone table is not a struct"))?;
+        let mut map = ZoneMap {
+            dtype: zones.dtype.clone(),
+            zone_len: zones.zone_len,
+            row_count: zones.row_count,
+            zone_count: table.len(),
+            min: None,
+            max: None,
+            null_count: None,
+            nan_count: None,
+        };
+        for (kind, column) in zones.columns.iter().zip(table.columns()) {
+            match kind {
+                Aggregate::Min => map.min = Some(std::sync::Arc::clone(column)),
+                Aggregate::Max => map.max = Some(std::sync::Arc::clone(column)),
+                Aggregate::BoundedMax => map.max = Some(bounded(column)?),
+                Aggregate::NullCount => map.null_count = column.as_primitive_opt::<UInt64Type>().cloned(),
+                Aggregate::NanCount => map.nan_count = column.as_primitive_opt::<UInt64Type>().cloned(),
+                Aggregate::Other => {}
+            }
+        }
+        Ok(map)
+    }
+
+    /// File statistics as a map of one zone.
+    pub(crate) fn of_file(stats: &FieldStats, dtype: &DType, row_count: u64) -> Result<Self> {
+        let arrow = data_type(dtype)?;
+        let bound = |bound: &Precision<crate::Scalar>| bound.value().and_then(|v| v.to_arrow(&arrow, 1).ok());
+        let count = |count: Option<u64>| count.map(|count| UInt64Array::from(vec![count]));
+        Ok(Self {
+            dtype: dtype.clone(),
+            zone_len: row_count.max(1),
+            row_count,
+            zone_count: 1,
+            min: bound(&stats.min),
+            max: bound(&stats.max),
+            null_count: count(stats.null_count),
+            nan_count: count(stats.nan_count),
+        })
+    }
+
+    /// Rows of zone `zone`.
+    pub fn rows_of(&self, zone: usize) -> u64 {
+        let start = (zone as u64).saturating_mul(self.zone_len);
+        self.row_count.saturating_sub(start).min(self.zone_len)
+    }
+
+    /// Number of nulls in a zone, if known and possible.
+    pub(crate) fn nulls_of(&self, zone: usize) -> Option<u64> {
+        if !self.dtype.is_nullable() {
+            return Some(0);
+        }
+        let counts = self.null_count.as_ref()?;
+        counts.is_valid(zone).then(|| counts.value(zone)).filter(|count| *count <= self.rows_of(zone))
+    }
+
+    /// Whether a zone may hold NaN, which its bounds do not cover.
+    pub(crate) fn may_have_nan(&self, zone: usize) -> bool {
+        is_float(&self.dtype)
+            && !self.nan_count.as_ref().is_some_and(|counts| counts.is_valid(zone) && counts.value(zone) == 0)
+    }
+}
+
+/// `struct{bound, unknown}` as bounds that are null where nothing is known.
+fn bounded(column: &ArrowRef) -> Result<ArrowRef> {
+    let parts = column.as_struct_opt().filter(|parts| parts.num_columns() == 2);
+    let parts = parts.ok_or_else(|| Error::corrupt("zone bound is not a struct of two"))?;
+    let (bound, unknown) = (parts.column(0), parts.column(1));
+    if unknown.data_type() != &DataType::Boolean {
+        return Ok(new_null_array(bound.data_type(), bound.len()));
+    }
+    let bound = nullif(bound, unknown.as_boolean())?;
+    Ok(nullif(&bound, &arrow::compute::is_null(column)?)?)
+}

@@ -1,0 +1,262 @@
+//! A predicate on one column against its zone map.
+
+use std::cmp::Ordering;
+
+use arrow::array::{Array as _, ArrayRef as ArrowRef};
+use arrow::buffer::BooleanBuffer;
+
+use super::Verdict;
+use crate::Result;
+use crate::expr::{CompareOp, InList, Like, Predicate};
+use crate::layout::ZoneMap;
+use crate::scalar::{Scalar, Value};
+use crate::stats::widen_zero;
+
+/// What is known of the values in one zone.
+struct Zone {
+    min: Option<Scalar>,
+    max: Option<Scalar>,
+    rows: u64,
+    nulls: Option<u64>,
+    may_have_nan: bool,
+}
+
+impl Zone {
+    fn has_no_values(&self) -> bool {
+        self.nulls == Some(self.rows)
+    }
+
+    fn has_no_nulls(&self) -> bool {
+        self.nulls == Some(0)
+    }
+}
+
+/// What a zone may do with a predicate.
+#[derive(Clone, Copy, PartialEq)]
+struct Outcome {
+    may: bool,
+    all: bool,
+}
+
+const UNKNOWN: Outcome = Outcome { may: true, all: false };
+const NEVER: Outcome = Outcome { may: false, all: false };
+
+/// Evaluates a predicate per zone.
+pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap) -> Result<Verdict> {
+    let (mut may, mut all) = (Vec::with_capacity(map.zone_count), Vec::with_capacity(map.zone_count));
+    // A predicate that does not fit the column fails where it is evaluated, not here.
+    if predicate.check(&map.dtype).is_err() {
+        return Ok(Verdict::unknown(map.zone_count));
+    }
+    for zone in 0..map.zone_count {
+        let outcome = outcome(predicate, &read(map, zone));
+        may.push(outcome.may);
+        all.push(outcome.all);
+    }
+    Ok(Verdict { may: BooleanBuffer::from(may), all: BooleanBuffer::from(all) })
+}
+
+fn read(map: &ZoneMap, zone: usize) -> Zone {
+    let bound = |bounds: &Option<ArrowRef>, is_min: bool| {
+        let bounds = bounds.as_ref().filter(|bounds| zone < bounds.len() && bounds.is_valid(zone))?;
+        let value = Scalar::from_arrow(bounds.as_ref(), zone, &map.dtype.with_nullable(true)).ok()?;
+        // A bound that is NaN bounds nothing.
+        (!is_nan(&value)).then(|| widen_zero(&value, is_min))
+    };
+    let (min, max) = (bound(&map.min, true), bound(&map.max, false));
+    let crossed = match (&min, &max) {
+        (Some(min), Some(max)) => min.compare(max).is_none_or(Ordering::is_gt),
+        _ => false,
+    };
+    let (min, max) = if crossed { (None, None) } else { (min, max) };
+    Zone {
+        min,
+        max,
+        rows: map.rows_of(zone),
+        nulls: map.nulls_of(zone),
+        may_have_nan: map.may_have_nan(zone),
+    }
+}
+
+fn is_nan(value: &Scalar) -> bool {
+    match value.value() {
+        Value::F16(v) => v.is_nan(),
+        Value::F32(v) => v.is_nan(),
+        Value::F64(v) => v.is_nan(),
+        _ => false,
+    }
+}
+
+fn outcome(predicate: &Predicate, zone: &Zone) -> Outcome {
+    match predicate {
+        Predicate::IsNull => Outcome { may: !zone.has_no_nulls(), all: zone.has_no_values() },
+        Predicate::IsNotNull => Outcome { may: !zone.has_no_values(), all: zone.has_no_nulls() },
+        _ if zone.has_no_values() => NEVER,
+        Predicate::Compare(_, constant) if constant.is_null() => NEVER,
+        // NaN lies outside the bounds, and compares greater (or, negative, less) than anything.
+        _ if zone.may_have_nan => UNKNOWN,
+        Predicate::Compare(op, constant) => compare(*op, constant, zone),
+        Predicate::Between(low, high) => {
+            if low.is_null() || high.is_null() {
+                return UNKNOWN;
+            }
+            let (low, high) = (compare(CompareOp::GtEq, low, zone), compare(CompareOp::LtEq, high, zone));
+            Outcome { may: low.may && high.may, all: low.all && high.all }
+        }
+        Predicate::In(list) => in_list(list, zone),
+        Predicate::Like(like) => prefix(like, zone),
+    }
+}
+
+fn compare(op: CompareOp, constant: &Scalar, zone: &Zone) -> Outcome {
+    let order = |bound: &Option<Scalar>| bound.as_ref().and_then(|bound| bound.compare(constant));
+    // How the least and the greatest possible value stand to the constant.
+    let (min, max) = (order(&zone.min), order(&zone.max));
+    let no_nulls = zone.has_no_nulls();
+    let (may, all) = match op {
+        CompareOp::Eq => (
+            min != Some(Ordering::Greater) && max != Some(Ordering::Less),
+            min == Some(Ordering::Equal) && max == Some(Ordering::Equal),
+        ),
+        CompareOp::NotEq => (
+            !(min == Some(Ordering::Equal) && max == Some(Ordering::Equal)),
+            min == Some(Ordering::Greater) || max == Some(Ordering::Less),
+        ),
+        CompareOp::Lt | CompareOp::LtEq => {
+            (min.is_none_or(|order| op.holds(order)), max.is_some_and(|order| op.holds(order)))
+        }
+        CompareOp::Gt | CompareOp::GtEq => {
+            (max.is_none_or(|order| op.holds(order)), min.is_some_and(|order| op.holds(order)))
+        }
+    };
+    Outcome { may, all: all && no_nulls }
+}
+
+fn in_list(list: &InList, zone: &Zone) -> Outcome {
+    if list.negated() {
+        // Only a zone of one value that is in the list, or any list with a null, rules rows out.
+        let every_value_listed =
+            list.values().iter().any(|value| compare(CompareOp::NotEq, value, zone) == NEVER);
+        return if list.has_null() || every_value_listed { NEVER } else { UNKNOWN };
+    }
+    let may = list.values().iter().any(|value| compare(CompareOp::Eq, value, zone).may);
+    let all = list.values().iter().any(|value| compare(CompareOp::Eq, value, zone).all);
+    Outcome { may, all }
+}
+
+/// LIKE with a literal prefix is a range of strings.
+fn prefix(like: &Like, zone: &Zone) -> Outcome {
+    if like.negated || like.case_insensitive {
+        return UNKNOWN;
+    }
+    let literal_len = like.pattern.find(['%', '_', '\\']).unwrap_or(like.pattern.len());
+    let prefix = &like.pattern.as_bytes()[..literal_len];
+    let cut = |bound: &Option<Scalar>| {
+        let bytes = bound.as_ref()?.as_bytes()?;
+        Some(bytes[..bytes.len().min(prefix.len())].cmp(prefix))
+    };
+    // All values lie between the bounds; so do their first bytes.
+    let below = cut(&zone.max) == Some(Ordering::Less);
+    let above = cut(&zone.min) == Some(Ordering::Greater);
+    Outcome { may: !below && !above, all: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Float64Array, Int32Array, StringViewArray, UInt64Array};
+
+    use super::*;
+    use crate::dtype::{DType, PType};
+
+    fn ints() -> ZoneMap {
+        ZoneMap {
+            dtype: DType::Primitive(PType::I32, true),
+            zone_len: 10,
+            row_count: 40,
+            zone_count: 4,
+            min: Some(Arc::new(Int32Array::from(vec![Some(0), Some(10), Some(5), None]))),
+            max: Some(Arc::new(Int32Array::from(vec![Some(9), Some(19), Some(5), None]))),
+            null_count: Some(UInt64Array::from(vec![0, 3, 0, 10])),
+            nan_count: None,
+        }
+    }
+
+    fn int(value: i64) -> Scalar {
+        Scalar::try_new(DType::Primitive(PType::I32, true), Value::Int(value)).unwrap()
+    }
+
+    fn bits(bits: &BooleanBuffer) -> Vec<bool> {
+        bits.iter().collect()
+    }
+
+    #[test]
+    fn comparisons_follow_the_bounds() {
+        let map = ints();
+        let check = |op, value, may: [bool; 4], all: [bool; 4]| {
+            let verdict = verdict(&Predicate::Compare(op, int(value)), &map).unwrap();
+            assert_eq!(
+                (bits(&verdict.may), bits(&verdict.all)),
+                (may.to_vec(), all.to_vec()),
+                "{op} {value}"
+            );
+        };
+        let no = [false; 4];
+        check(CompareOp::Eq, 5, [true, false, true, false], [false, false, true, false]);
+        check(CompareOp::NotEq, 5, [true, true, false, false], no);
+        check(CompareOp::Lt, 10, [true, false, true, false], [true, false, true, false]);
+        check(CompareOp::LtEq, 10, [true, true, true, false], [true, false, true, false]);
+        check(CompareOp::Gt, 9, [false, true, false, false], no);
+        check(CompareOp::GtEq, 0, [true, true, true, false], [true, false, true, false]);
+    }
+
+    #[test]
+    fn null_counts_answer_null_tests() {
+        let nulls = verdict(&Predicate::IsNull, &ints()).unwrap();
+        assert_eq!(
+            (bits(&nulls.may), bits(&nulls.all)),
+            (vec![false, true, false, true], vec![false, false, false, true])
+        );
+    }
+
+    #[test]
+    fn bounds_of_floats_need_a_nan_count_of_zero() {
+        let map = ZoneMap {
+            dtype: DType::Primitive(PType::F64, false),
+            zone_len: 10,
+            row_count: 30,
+            zone_count: 3,
+            min: Some(Arc::new(Float64Array::from(vec![1.0, 1.0, 0.0]))),
+            max: Some(Arc::new(Float64Array::from(vec![2.0, 2.0, 0.0]))),
+            null_count: None,
+            nan_count: Some(UInt64Array::from(vec![Some(0), Some(1), Some(0)])),
+        };
+        let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
+        let above = verdict(&Predicate::Compare(CompareOp::Gt, float(5.0)), &map).unwrap();
+        assert_eq!(bits(&above.may), [false, true, false]);
+        let minus_zero = verdict(&Predicate::Compare(CompareOp::Lt, float(0.0)), &map).unwrap();
+        assert_eq!(bits(&minus_zero.may), [false, true, true], "the zone of zeros may hold -0.0");
+    }
+
+    #[test]
+    fn a_like_prefix_is_a_range() {
+        let map = ZoneMap {
+            dtype: DType::Utf8(false),
+            min: Some(Arc::new(StringViewArray::from(vec!["apple", "b", "bananas", "c"]))),
+            max: Some(Arc::new(StringViewArray::from(vec!["az", "bz", "bb", "d"]))),
+            ..ints()
+        };
+        let like = Like { pattern: "ba%".into(), negated: false, case_insensitive: false };
+        assert_eq!(bits(&verdict(&Predicate::Like(like), &map).unwrap().may), [false, true, true, false]);
+    }
+
+    #[test]
+    fn lists_match_where_any_value_may() {
+        let list = |values: &[i64], negated| {
+            Predicate::In(Arc::new(InList::new(values.iter().map(|v| int(*v)), negated)))
+        };
+        assert_eq!(bits(&verdict(&list(&[5, 100], false), &ints()).unwrap().may), [true, false, true, false]);
+        assert_eq!(bits(&verdict(&list(&[5, 100], true), &ints()).unwrap().may), [true, true, false, false]);
+    }
+}

@@ -1,0 +1,160 @@
+//! Skipping rows without reading them.
+//!
+//! A filter is evaluated on statistics instead of values: for each block of rows it may match,
+//! may not, or certainly matches every row. Pruning keeps rows that fail the filter; it never
+//! drops one that passes.
+
+mod bounds;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::BooleanBuffer;
+
+use crate::Result;
+use crate::expr::{Expr, FieldPath, Predicate};
+use crate::layout::ZoneMap;
+
+/// Consecutive blocks of rows, all of one length but the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Blocks {
+    pub(crate) row_count: u64,
+    pub(crate) block_len: u64,
+}
+
+impl Blocks {
+    /// Number of blocks.
+    pub(crate) fn count(&self) -> usize {
+        usize::try_from(self.row_count.div_ceil(self.block_len)).unwrap_or(usize::MAX)
+    }
+
+    /// Blocks that overlap `rows`.
+    pub(crate) fn overlapping(&self, rows: &Range<u64>) -> Range<usize> {
+        let first = rows.start / self.block_len;
+        let last = rows.end.div_ceil(self.block_len).max(first);
+        usize::try_from(first).unwrap_or(usize::MAX)..usize::try_from(last).unwrap_or(usize::MAX)
+    }
+
+    /// Rows of a block.
+    pub(crate) fn rows(&self, block: usize) -> Range<u64> {
+        let start = block as u64 * self.block_len;
+        start..(start + self.block_len).min(self.row_count)
+    }
+}
+
+/// What statistics say of a filter, one bit per block.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Verdict {
+    /// Some row may match.
+    pub(crate) may: BooleanBuffer,
+    /// Every row matches.
+    pub(crate) all: BooleanBuffer,
+}
+
+impl Verdict {
+    fn unknown(len: usize) -> Self {
+        Self { may: BooleanBuffer::new_set(len), all: BooleanBuffer::new_unset(len) }
+    }
+
+    fn constant(outcome: bool, len: usize) -> Self {
+        let bits = if outcome { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
+        Self { may: bits.clone(), all: bits }
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        Self { may: &self.may & &other.may, all: &self.all & &other.all }
+    }
+
+    fn or(&self, other: &Self) -> Self {
+        Self { may: &self.may | &other.may, all: &self.all | &other.all }
+    }
+}
+
+/// Where zone maps come from.
+pub(crate) type ZoneMaps<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
+
+/// Evaluates a filter on statistics, one outcome per block.
+pub(crate) fn evaluate(expr: &Expr, blocks: Blocks, zones: &ZoneMaps<'_>) -> Result<Verdict> {
+    let len = blocks.count();
+    Ok(match expr {
+        Expr::Literal(Some(true)) => Verdict::constant(true, len),
+        Expr::Literal(_) => Verdict::constant(false, len),
+        Expr::Field(path, predicate) => match zones(path) {
+            Some(map) => spread(&bounds::verdict(predicate, &map)?, &map, blocks),
+            None => Verdict::unknown(len),
+        },
+        Expr::And(parts) => {
+            let mut verdict = Verdict::constant(true, len);
+            for part in parts {
+                verdict = verdict.and(&evaluate(part, blocks, zones)?);
+            }
+            verdict
+        }
+        Expr::Or(parts) => {
+            let mut verdict = Verdict::constant(false, len);
+            for part in parts {
+                verdict = verdict.or(&evaluate(part, blocks, zones)?);
+            }
+            verdict
+        }
+        Expr::Not(inner) => match negate(inner) {
+            Some(negated) => evaluate(&negated, blocks, zones)?,
+            None => Verdict::unknown(len),
+        },
+        Expr::Rows(_) => Verdict::unknown(len),
+        // What it says now holds for all rows that matter from now on, but rows it rejects may
+        // still be wanted by nobody: never a reason to skip evaluating.
+        Expr::Dynamic(filter) => match filter.current() {
+            Some(current) => {
+                let may = evaluate(&current, blocks, zones)?.may;
+                Verdict { may, all: BooleanBuffer::new_unset(len) }
+            }
+            None => Verdict::unknown(len),
+        },
+    })
+}
+
+/// An expression that is true exactly where `expr` is false, with NOT pushed to the leaves.
+fn negate(expr: &Expr) -> Option<Expr> {
+    let all = |parts: &[Expr]| parts.iter().map(negate).collect::<Option<Vec<_>>>();
+    Some(match expr {
+        Expr::Literal(outcome) => Expr::Literal(outcome.map(|outcome| !outcome)),
+        Expr::And(parts) => Expr::Or(all(parts)?),
+        Expr::Or(parts) => Expr::And(all(parts)?),
+        Expr::Not(inner) => inner.as_ref().clone(),
+        Expr::Field(path, predicate) => {
+            let field = |predicate| Expr::Field(path.clone(), predicate);
+            match predicate {
+                Predicate::Compare(op, constant) => field(Predicate::Compare(op.negate(), constant.clone())),
+                Predicate::Between(low, high) => Expr::Or(vec![
+                    field(Predicate::Compare(crate::expr::CompareOp::Lt, low.clone())),
+                    field(Predicate::Compare(crate::expr::CompareOp::Gt, high.clone())),
+                ]),
+                Predicate::In(list) => field(Predicate::In(Arc::new(list.negate()))),
+                Predicate::Like(like) => {
+                    field(Predicate::Like(crate::expr::Like { negated: !like.negated, ..like.clone() }))
+                }
+                Predicate::IsNull => field(Predicate::IsNotNull),
+                Predicate::IsNotNull => field(Predicate::IsNull),
+            }
+        }
+        Expr::Rows(_) | Expr::Dynamic(_) => return None,
+    })
+}
+
+/// An outcome per zone as one per block.
+fn spread(zone: &Verdict, map: &ZoneMap, blocks: Blocks) -> Verdict {
+    let len = blocks.count();
+    if map.zone_len == blocks.block_len && map.zone_count == len {
+        return zone.clone();
+    }
+    let grid = Blocks { row_count: blocks.row_count, block_len: map.zone_len };
+    let zones_of = |block: usize| {
+        let zones = grid.overlapping(&blocks.rows(block));
+        zones.start.min(map.zone_count)..zones.end.min(map.zone_count)
+    };
+    Verdict {
+        may: (0..len).map(|block| zones_of(block).any(|at| zone.may.value(at))).collect(),
+        all: (0..len).map(|block| zones_of(block).all(|at| zone.all.value(at))).collect(),
+    }
+}

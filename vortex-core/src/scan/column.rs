@@ -1,0 +1,126 @@
+//! A column that a scan reads: a path of names resolved to a layout.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, make_array};
+use arrow::buffer::NullBuffer;
+
+use crate::array::{ArrayRef, Decoded};
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::error::ResultExt as _;
+use crate::expr::FieldPath;
+use crate::file::{Footer, SegmentId};
+use crate::layout::{LayoutRef, SegmentSet, Zones};
+use crate::{Error, Result};
+
+/// A column: the deepest layout of its own, and the fields to take from the arrays there.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    pub(super) path: FieldPath,
+    pub(super) dtype: DType,
+    layout: LayoutRef,
+    /// Fields inside structs that are stored as one array.
+    within: Vec<usize>,
+}
+
+impl Column {
+    /// Finds a path in a file. The column's type is nullable if anything around it is.
+    pub(super) fn resolve(footer: &Footer, path: &FieldPath) -> Result<Self> {
+        let mut layout = Arc::clone(footer.layout());
+        let mut dtype = footer.dtype().clone();
+        let mut within = Vec::new();
+        // A root without columns shows as one column called `value`.
+        let is_value = path.names().first().is_some_and(|name| &**name == "value");
+        let skip = usize::from(dtype.as_columns().is_none() && is_value);
+        if dtype.as_columns().is_none() && !is_value {
+            return Err(missing(path, &dtype));
+        }
+        for name in &path.names()[skip..] {
+            let Some(fields) = dtype.as_struct() else {
+                return Err(missing(path, &dtype));
+            };
+            let at = fields.position(name).ok_or_else(|| missing(path, footer.dtype()))?;
+            let nullable = dtype.is_nullable();
+            let field = fields.dtypes()[at].clone();
+            dtype = if nullable { field.with_nullable(true) } else { field };
+            let apart = if within.is_empty() { layout.field(at)? } else { None };
+            match apart {
+                Some(field) => layout = field,
+                None => within.push(at),
+            }
+        }
+        Ok(Self { path: path.clone(), dtype, layout, within })
+    }
+
+    /// Root field `at`, whatever other fields are called.
+    pub(super) fn of_root(footer: &Footer, at: usize) -> Result<Self> {
+        let not_there = || Error::invalid(format!("no field {at}"));
+        let fields = footer.dtype().as_columns().ok_or_else(not_there)?;
+        let name = fields.names().get(at).ok_or_else(not_there)?;
+        let dtype = fields.dtypes()[at].clone();
+        let path = FieldPath::new([Arc::clone(name)]);
+        Ok(match footer.layout().field(at)? {
+            Some(layout) => Self { path, dtype, layout, within: Vec::new() },
+            None => Self { path, dtype, layout: Arc::clone(footer.layout()), within: vec![at] },
+        })
+    }
+
+    /// Statistics per zone, if the column has them.
+    pub(super) fn zones(&self) -> Option<&Zones> {
+        if self.within.is_empty() { self.layout.zones() } else { None }
+    }
+
+    pub(super) fn boundaries(&self, out: &mut Vec<u64>) -> Result<()> {
+        self.layout.boundaries(0, out)
+    }
+
+    pub(super) fn request(
+        &self,
+        rows: &Range<u64>,
+        have: &SegmentSet<'_>,
+        want: &mut Vec<SegmentId>,
+    ) -> Result<()> {
+        self.layout.request(rows, have, want).at(|| format!("column `{}`", self.path))
+    }
+
+    pub(super) fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+        let read = || {
+            let mut array = self.layout.read(rows, have)?;
+            for at in &self.within {
+                array = field_of(&array, *at)?;
+            }
+            Ok(array)
+        };
+        read().at(|| format!("column `{}`", self.path))
+    }
+}
+
+fn missing(path: &FieldPath, dtype: &DType) -> Error {
+    let names =
+        dtype.as_columns().map(|fields| fields.names().iter().take(20).map(|n| n.to_string()).collect());
+    let names: Vec<String> = names.unwrap_or_default();
+    let names = if names.is_empty() { "value".to_owned() } else { names.join(", ") };
+    Error::invalid(format!("no column `{path}`; there are: {names}"))
+}
+
+/// A field of an array of structs, null where the struct is.
+fn field_of(array: &ArrayRef, at: usize) -> Result<ArrayRef> {
+    let not_a_struct = || Error::corrupt(format!("{} is not a struct", array.dtype()));
+    let fields = array.dtype().as_struct().ok_or_else(not_a_struct)?;
+    let dtype = fields.dtypes().get(at).ok_or_else(not_a_struct)?;
+    let decoded = array.decode(&data_type(array.dtype())?)?;
+    let decoded = decoded.as_struct_opt().ok_or_else(not_a_struct)?;
+    let column = Arc::clone(decoded.column(at));
+    if !array.dtype().is_nullable() {
+        return Ok(Arc::new(Decoded::new(dtype.clone(), column)));
+    }
+    let dtype = dtype.with_nullable(true);
+    let nulls = NullBuffer::union(column.nulls(), decoded.nulls());
+    if nulls.is_none() || dtype == DType::Null {
+        return Ok(Arc::new(Decoded::new(dtype, column)));
+    }
+    let data = column.to_data().into_builder().nulls(nulls).build()?;
+    Ok(Arc::new(Decoded::new(dtype, make_array(data))))
+}

@@ -1,0 +1,207 @@
+//! What a scan will do, as plain data.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+
+use super::column::Column;
+use super::{ScanBuilder, ScanMetrics};
+use crate::dtype::arrow::{field, presents};
+use crate::expr::{Expr, FieldPath};
+use crate::file::VortexFile;
+use crate::io::Scheduler;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// Decoded bytes that a split aims at.
+const SPLIT_BYTES: u64 = 8 << 20;
+/// Rows that a split has at most: enough to keep the costs per split small.
+const MAX_SPLIT_ROWS: u64 = 128 << 10;
+/// Splits are cut at multiples of this, the usual length of zones.
+const MIN_SPLIT_ROWS: u64 = 8 << 10;
+
+/// A scan, resolved against its file.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) file: VortexFile,
+    pub(super) schema: SchemaRef,
+    pub(super) projection: Vec<Column>,
+    /// Parts of the filter that must all hold.
+    pub(super) conjuncts: Vec<Conjunct>,
+    /// Columns of the filter, by path.
+    pub(super) filter_columns: HashMap<FieldPath, Column>,
+    pub(super) rows: Range<u64>,
+    pub(super) indices: Option<Arc<[u64]>>,
+    pub(super) limit: Option<u64>,
+    pub(super) batch_size: usize,
+    pub(super) ordered: bool,
+    pub(super) scheduler: Arc<Scheduler>,
+    pub(super) metrics: Arc<ScanMetrics>,
+}
+
+/// One part of a filter.
+#[derive(Debug, Clone)]
+pub(super) struct Conjunct {
+    pub(super) expr: Expr,
+    pub(super) columns: Vec<FieldPath>,
+}
+
+/// The rows of one task.
+#[derive(Debug, Clone)]
+pub(super) struct Split {
+    pub(super) rows: Range<u64>,
+    /// Rows requested or not ruled out, one bit per row of `rows`.
+    pub(super) live: Mask,
+}
+
+impl Plan {
+    pub(super) fn new(scan: &ScanBuilder) -> Result<Self> {
+        let footer = scan.file.footer();
+        let projection = match &scan.projection {
+            None => all_columns(footer)?,
+            Some(paths) => paths.iter().map(|path| Column::resolve(footer, path)).collect::<Result<_>>()?,
+        };
+        let schema = match &scan.schema {
+            Some(schema) => check_schema(schema, &projection)?,
+            None => default_schema(&projection)?,
+        };
+        let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
+        let mut filter_columns = HashMap::new();
+        let mut conjuncts = Vec::new();
+        for expr in filter.conjuncts() {
+            let columns = expr.columns();
+            for path in columns.iter().chain(&dynamic_columns(&expr)) {
+                if !filter_columns.contains_key(path) {
+                    filter_columns.insert(path.clone(), Column::resolve(footer, path)?);
+                }
+            }
+            check_predicates(&expr, &filter_columns)?;
+            conjuncts.push(Conjunct { expr, columns });
+        }
+        let row_count = footer.row_count();
+        let rows = scan.rows.clone().unwrap_or(0..row_count);
+        if rows.start > rows.end || rows.end > row_count {
+            return Err(Error::invalid(format!("rows {}..{} of {row_count}", rows.start, rows.end)));
+        }
+        if let Some(indices) = &scan.indices {
+            let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
+            if !rising || indices.last().is_some_and(|last| *last >= row_count) {
+                return Err(Error::invalid(format!("row indices must rise and stay below {row_count}")));
+            }
+        }
+        Ok(Self {
+            file: scan.file.clone(),
+            schema,
+            projection,
+            conjuncts,
+            filter_columns,
+            rows,
+            indices: scan.indices.clone(),
+            limit: scan.limit,
+            batch_size: scan.batch_size,
+            ordered: scan.ordered,
+            scheduler: scan.scheduler.clone().unwrap_or_else(Scheduler::shared),
+            metrics: Arc::clone(&scan.metrics),
+        })
+    }
+
+    /// Row ranges to work on one by one: by decoded bytes, at multiples of the zone length, so
+    /// that they end where chunks usually do.
+    pub(super) fn split_rows(&self) -> Result<Vec<Range<u64>>> {
+        let columns = self.projection.iter().chain(self.filter_columns.values());
+        let row_bytes = columns.map(|column| column.dtype.row_bytes_hint() as u64).sum::<u64>().max(1);
+        let target = (SPLIT_BYTES / row_bytes).clamp(MIN_SPLIT_ROWS, MAX_SPLIT_ROWS);
+        // A power of two times the zone length divides the chunk lengths of usual writers.
+        let step = MIN_SPLIT_ROWS << (target / MIN_SPLIT_ROWS).ilog2();
+        let mut splits = Vec::new();
+        let mut start = self.rows.start;
+        while start < self.rows.end {
+            let end = ((start / step + 1) * step).min(self.rows.end);
+            splits.push(start..end);
+            start = end;
+        }
+        Ok(splits)
+    }
+
+    /// Splits with the rows that were asked for; those without any are left out.
+    pub(super) fn splits(&self) -> Result<Vec<Split>> {
+        let ranges = self.split_rows()?;
+        let Some(indices) = &self.indices else {
+            let whole = |rows: Range<u64>| Split { live: Mask::all((rows.end - rows.start) as usize), rows };
+            return Ok(ranges.into_iter().map(whole).collect());
+        };
+        let mut splits = Vec::new();
+        for rows in ranges {
+            let first = indices.partition_point(|index| *index < rows.start);
+            let last = indices.partition_point(|index| *index < rows.end);
+            if first < last {
+                let local = indices[first..last].iter().map(|index| (index - rows.start) as usize);
+                splits
+                    .push(Split { live: Mask::from_indices((rows.end - rows.start) as usize, local), rows });
+            }
+        }
+        Ok(splits)
+    }
+}
+
+/// All columns of the root, by position, since names may repeat.
+fn all_columns(footer: &crate::file::Footer) -> Result<Vec<Column>> {
+    match footer.dtype().as_columns() {
+        Some(fields) => (0..fields.len()).map(|at| Column::of_root(footer, at)).collect(),
+        None => Ok(vec![Column::resolve(footer, &FieldPath::new(["value"]))?]),
+    }
+}
+
+pub(super) fn dynamic_columns(expr: &Expr) -> Vec<FieldPath> {
+    match expr {
+        Expr::Dynamic(filter) => filter.columns(),
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().flat_map(dynamic_columns).collect(),
+        Expr::Not(inner) => dynamic_columns(inner),
+        _ => Vec::new(),
+    }
+}
+
+fn check_predicates(expr: &Expr, columns: &HashMap<FieldPath, Column>) -> Result<()> {
+    match expr {
+        Expr::Field(path, predicate) => match columns.get(path) {
+            Some(column) => predicate.check(&column.dtype).map_err(|e| e.at(format!("column `{path}`"))),
+            None => Ok(()),
+        },
+        Expr::And(parts) | Expr::Or(parts) => {
+            parts.iter().try_for_each(|part| check_predicates(part, columns))
+        }
+        Expr::Not(inner) => check_predicates(inner, columns),
+        _ => Ok(()),
+    }
+}
+
+fn default_schema(projection: &[Column]) -> Result<SchemaRef> {
+    let fields = projection.iter().map(|column| {
+        let name = column.path.names().last().map_or("value", |name| name);
+        field(name, &column.dtype)
+    });
+    Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<Field>>>()?)))
+}
+
+fn check_schema(schema: &SchemaRef, projection: &[Column]) -> Result<SchemaRef> {
+    if schema.fields().len() != projection.len() {
+        return Err(Error::invalid(format!(
+            "a schema of {} fields for {} columns",
+            schema.fields().len(),
+            projection.len()
+        )));
+    }
+    for (field, column) in schema.fields().iter().zip(projection) {
+        if !presents(&column.dtype, field.data_type()) {
+            return Err(Error::invalid(format!(
+                "column `{}` of type {} cannot be read as {}",
+                column.path,
+                column.dtype,
+                field.data_type()
+            )));
+        }
+    }
+    Ok(Arc::clone(schema))
+}

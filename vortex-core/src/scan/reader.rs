@@ -1,0 +1,70 @@
+//! A scan for callers without an asynchronous runtime.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use futures::StreamExt as _;
+
+use super::ScanBuilder;
+use super::plan::Plan;
+use super::stream::BatchStream;
+use crate::{Error, Result};
+
+/// Batches decoded ahead of the caller.
+const BATCHES_AHEAD: usize = 2;
+
+/// A blocking iterator over the batches of a scan, which runs on a thread of its own. Works
+/// inside and outside of asynchronous runtimes; dropping it stops the scan.
+#[derive(Debug)]
+pub struct BatchReader {
+    schema: SchemaRef,
+    batches: Receiver<Result<RecordBatch>>,
+}
+
+impl BatchReader {
+    pub(super) fn start(scan: ScanBuilder) -> Result<Self> {
+        let plan = Plan::new(&scan)?;
+        let schema = std::sync::Arc::clone(&plan.schema);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .map_err(|error| Error::External(error.into()))?;
+        let (sender, batches) = sync_channel(BATCHES_AHEAD);
+        let run = move || {
+            runtime.block_on(async move {
+                let mut stream = match BatchStream::start(plan) {
+                    Ok(stream) => stream,
+                    Err(error) => return drop(sender.send(Err(error))),
+                };
+                while let Some(outcome) = stream.next().await {
+                    // The reader is gone when sending fails; nobody wants the rest.
+                    if sender.send(outcome).is_err() {
+                        break;
+                    }
+                }
+            });
+        };
+        thread::Builder::new()
+            .name("vortex-scan".into())
+            .spawn(run)
+            .map_err(|error| Error::External(error.into()))?;
+        Ok(Self { schema, batches })
+    }
+}
+
+impl Iterator for BatchReader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let outcome = self.batches.recv().ok()?;
+        Some(outcome.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+    }
+}
+
+impl RecordBatchReader for BatchReader {
+    fn schema(&self) -> SchemaRef {
+        std::sync::Arc::clone(&self.schema)
+    }
+}

@@ -1,0 +1,264 @@
+//! The loop of a scan: admit splits in order, hand out batches as they are decoded.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arrow::array::RecordBatch;
+use arrow::compute::BatchCoalescer;
+use arrow::datatypes::SchemaRef;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, FuturesOrdered, FuturesUnordered};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+
+use super::ScanMetrics;
+use super::plan::{Plan, Split};
+use super::task::{Outcome, Task, first_request, lease};
+use super::zone_maps::ZoneMaps;
+use crate::Result;
+use crate::error::ResultExt as _;
+use crate::file::{Lease, SegmentId};
+use crate::io::Share;
+use crate::layout::SegmentSet;
+
+/// Splits that may be at work at once: enough to hide the latency of storage.
+const MAX_SPLITS_LOCAL: usize = 4;
+const MAX_SPLITS_REMOTE: usize = 16;
+
+/// Record batches of a scan. Dropping it stops all work on its behalf.
+pub struct BatchStream {
+    schema: SchemaRef,
+    batches: BoxStream<'static, Result<RecordBatch>>,
+}
+
+impl BatchStream {
+    pub(super) fn start(plan: Plan) -> Result<Self> {
+        let schema = Arc::clone(&plan.schema);
+        let name = plan.file.source().name().to_owned();
+        let state = Scan::new(plan)?;
+        let batches = futures::stream::try_unfold(state, |mut state| async move {
+            Ok(state.next().await?.map(|batch| (batch, state)))
+        });
+        let batches = batches.map(move |outcome: Result<RecordBatch>| outcome.at(|| &name));
+        Ok(Self { schema, batches: batches.boxed() })
+    }
+
+    /// The schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+}
+
+impl Stream for BatchStream {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.batches.poll_next_unpin(context)
+    }
+}
+
+impl std::fmt::Debug for BatchStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BatchStream").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+/// Splits at work, in the order their outcomes are wanted.
+enum AtWork {
+    Ordered(FuturesOrdered<BoxFuture<'static, Result<Outcome>>>),
+    Unordered(FuturesUnordered<BoxFuture<'static, Result<Outcome>>>),
+}
+
+impl AtWork {
+    fn len(&self) -> usize {
+        match self {
+            AtWork::Ordered(futures) => futures.len(),
+            AtWork::Unordered(futures) => futures.len(),
+        }
+    }
+
+    fn push(&mut self, future: BoxFuture<'static, Result<Outcome>>) {
+        match self {
+            AtWork::Ordered(futures) => futures.push_back(future),
+            AtWork::Unordered(futures) => futures.push(future),
+        }
+    }
+
+    async fn next(&mut self) -> Option<Result<Outcome>> {
+        match self {
+            AtWork::Ordered(futures) => futures.next().await,
+            AtWork::Unordered(futures) => futures.next().await,
+        }
+    }
+}
+
+/// A running scan.
+struct Scan {
+    plan: Arc<Plan>,
+    splits: VecDeque<Split>,
+    zone_maps: Option<ZoneMaps>,
+    at_work: AtWork,
+    max_at_work: usize,
+    ready: VecDeque<RecordBatch>,
+    /// Joins small batches of selective scans.
+    coalescer: Option<BatchCoalescer>,
+    /// Segments of the splits that finished last, likely needed by those that follow.
+    recent: VecDeque<Vec<Lease>>,
+    rows_left: u64,
+}
+
+impl Scan {
+    fn new(plan: Plan) -> Result<Self> {
+        let splits: VecDeque<Split> = plan.splits()?.into();
+        ScanMetrics::add(&plan.metrics.splits_planned, splits.len() as u64);
+        let selective = !plan.conjuncts.is_empty() || plan.indices.is_some();
+        let remote =
+            plan.file.source().profile().coalesce_gap > crate::io::StorageProfile::LOCAL.coalesce_gap;
+        let coalesces = selective && plan.schema.fields().len() > 0;
+        Ok(Self {
+            splits,
+            zone_maps: None,
+            at_work: if plan.ordered {
+                AtWork::Ordered(FuturesOrdered::new())
+            } else {
+                AtWork::Unordered(FuturesUnordered::new())
+            },
+            max_at_work: if remote { MAX_SPLITS_REMOTE } else { MAX_SPLITS_LOCAL },
+            ready: VecDeque::new(),
+            coalescer: coalesces.then(|| {
+                BatchCoalescer::new(Arc::clone(&plan.schema), plan.batch_size)
+                    .with_biggest_coalesce_batch_size(Some(plan.batch_size / 2))
+            }),
+            recent: VecDeque::new(),
+            rows_left: plan.limit.unwrap_or(u64::MAX),
+            plan: Arc::new(plan),
+        })
+    }
+
+    /// The next batch, or `None` at the end.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if self.zone_maps.is_none() {
+            self.zone_maps = Some(ZoneMaps::read(&self.plan).await?);
+        }
+        loop {
+            if self.rows_left == 0 {
+                self.stop();
+                return Ok(None);
+            }
+            if let Some(batch) = self.ready.pop_front() {
+                return Ok(Some(self.hand_out(batch)));
+            }
+            self.admit()?;
+            match self.at_work.next().await.transpose()? {
+                Some(outcome) => self.finish(outcome)?,
+                None => {
+                    if let Some(coalescer) = &mut self.coalescer {
+                        coalescer.finish_buffered_batch()?;
+                        self.ready.extend(std::iter::from_fn(|| coalescer.next_completed_batch()));
+                    }
+                    if self.ready.is_empty() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, batch: RecordBatch) -> RecordBatch {
+        let rows = batch.num_rows() as u64;
+        let batch = if rows > self.rows_left { batch.slice(0, self.rows_left as usize) } else { batch };
+        self.rows_left -= batch.num_rows() as u64;
+        ScanMetrics::add(&self.plan.metrics.rows_produced, batch.num_rows() as u64);
+        batch
+    }
+
+    /// Drops all work; nothing more is wanted.
+    fn stop(&mut self) {
+        self.splits.clear();
+        self.ready.clear();
+        self.recent.clear();
+        self.at_work = AtWork::Unordered(FuturesUnordered::new());
+    }
+
+    fn finish(&mut self, outcome: Outcome) -> Result<()> {
+        self.recent.push_back(outcome.leases);
+        if self.recent.len() > 2 || self.splits.is_empty() {
+            self.recent.pop_front();
+        }
+        match &mut self.coalescer {
+            None => self.ready.extend(outcome.batches),
+            Some(coalescer) => {
+                for batch in outcome.batches {
+                    coalescer.push_batch(batch)?;
+                }
+                self.ready.extend(std::iter::from_fn(|| coalescer.next_completed_batch()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts splits to work, in order, as far as their number and the budget allow. What they
+    /// all need first is asked for in one go, so that neighbours share reads.
+    fn admit(&mut self) -> Result<()> {
+        let zone_maps = self.zone_maps.as_mut().expect("zone maps are read before splits are admitted");
+        if self.at_work.len() < self.max_at_work {
+            zone_maps.refresh(&self.plan)?;
+        }
+        let mut admitted: Vec<(Task, Vec<SegmentId>, Share)> = Vec::new();
+        let mut planned_rows = 0u64;
+        while self.at_work.len() + admitted.len() < self.max_at_work {
+            let Some(mut split) = self.splits.pop_front() else { break };
+            let live = zone_maps.prune(&split);
+            let pruned = (split.live.true_count() - live.true_count()) as u64;
+            ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
+            if live.is_none() {
+                ScanMetrics::add(&self.plan.metrics.splits_pruned, 1);
+                continue;
+            }
+            split.live = live;
+            let conjuncts = zone_maps.open_conjuncts(&split);
+            // Without a filter the limit says how many rows are needed at all.
+            if conjuncts.is_empty() && self.plan.conjuncts.is_empty() {
+                let left = self.rows_left.saturating_sub(planned_rows);
+                split.live = split.live.limit(usize::try_from(left).unwrap_or(usize::MAX));
+                planned_rows += split.live.true_count() as u64;
+            }
+            let footer = self.plan.file.footer();
+            let have = SegmentSet::new(footer);
+            let mut want = Vec::new();
+            first_request(&self.plan, &split, &conjuncts, &have, &mut want)?;
+            want.sort_unstable();
+            want.dedup();
+            let bytes = want.iter().map(|id| footer.segment(*id).map(|s| u64::from(s.length)));
+            let bytes = bytes.sum::<Result<u64>>()?;
+            let first = self.at_work.len() + admitted.len() == 0;
+            let Some(share) = self.plan.scheduler.budget().take(bytes, first) else {
+                self.splits.push_front(split);
+                break;
+            };
+            ScanMetrics::add(&self.plan.metrics.splits_scanned, 1);
+            let task = Task { plan: Arc::clone(&self.plan), split, conjuncts, leases: Vec::new() };
+            admitted.push((task, want, share));
+            if self.plan.conjuncts.is_empty() && planned_rows >= self.rows_left {
+                self.splits.clear();
+            }
+        }
+        let mut all: Vec<SegmentId> = admitted.iter().flat_map(|(_, want, _)| want.iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        let leases = lease(&self.plan, &all)?;
+        for (mut task, want, share) in admitted {
+            task.leases = want
+                .iter()
+                .filter_map(|id| all.binary_search(id).ok().and_then(|at| leases.get(at).cloned()))
+                .collect();
+            let run = async move {
+                let _share = share;
+                task.run().await
+            };
+            self.at_work.push(run.boxed());
+        }
+        Ok(())
+    }
+}

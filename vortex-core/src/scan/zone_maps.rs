@@ -1,0 +1,162 @@
+//! The zone maps of a filter's columns, and what they rule out.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::buffer::BooleanBuffer;
+
+use super::ScanMetrics;
+use super::plan::{Plan, Split};
+use super::task::fetch;
+use crate::Result;
+use crate::expr::{Expr, FieldPath};
+use crate::layout::{SegmentSet, ZoneMap};
+use crate::mask::Mask;
+use crate::pruning::{self, Blocks};
+
+/// The zone maps of a scan, and the verdict on each part of its filter.
+#[derive(Debug, Default)]
+pub(super) struct ZoneMaps {
+    maps: HashMap<FieldPath, Arc<ZoneMap>>,
+    /// Per conjunct: blocks, where rows may match, where all do.
+    verdicts: Vec<Option<(Blocks, pruning::Verdict)>>,
+    /// Generation of the dynamic filters at the last look.
+    generation: Option<u64>,
+}
+
+impl ZoneMaps {
+    /// Reads the zone tables of the filter's columns, all in one go, and judges the filter.
+    pub(super) async fn read(plan: &Plan) -> Result<Self> {
+        let footer = plan.file.footer();
+        let mut maps = HashMap::new();
+        let with_zones: Vec<_> =
+            plan.filter_columns.values().filter_map(|column| Some((column, column.zones()?))).collect();
+        if !with_zones.is_empty() {
+            let mut have = SegmentSet::new(footer);
+            fetch(plan, &mut have, |have, want| {
+                with_zones.iter().try_for_each(|(_, zones)| zones.request(have, want))
+            })
+            .await?;
+            let start = Instant::now();
+            for (column, zones) in with_zones {
+                // Statistics only help: a table that cannot be read prunes nothing.
+                match zones.read(&have) {
+                    Ok(map) => {
+                        maps.insert(column.path.clone(), Arc::new(map));
+                    }
+                    Err(error) => tracing::debug!(column = %column.path, %error, "zone map ignored"),
+                }
+            }
+            ScanMetrics::add_since(&plan.metrics.filter_nanos, start);
+        }
+        let mut zone_maps = Self { maps, verdicts: Vec::new(), generation: None };
+        for conjunct in &plan.conjuncts {
+            zone_maps.verdicts.push(zone_maps.judge(&conjunct.expr, plan)?);
+        }
+        zone_maps.count(plan);
+        Ok(zone_maps)
+    }
+
+    /// What is known of a filter without reading rows; `None` if nothing.
+    fn judge(&self, expr: &Expr, plan: &Plan) -> Result<Option<(Blocks, pruning::Verdict)>> {
+        let mut lens: Vec<u64> = Vec::new();
+        let mut columns = expr.columns();
+        columns.extend(super::plan::dynamic_columns(expr));
+        lens.extend(columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)));
+        let row_count = plan.file.row_count();
+        let Some(block_len) = lens.into_iter().min().filter(|_| row_count > 0) else {
+            return self.judge_file(expr, plan);
+        };
+        let blocks = Blocks { row_count, block_len };
+        let verdict = pruning::evaluate(expr, blocks, &|path| self.maps.get(path).cloned())?;
+        Ok(Some((blocks, verdict)))
+    }
+
+    /// Without zones, the statistics of the file are one zone.
+    fn judge_file(&self, expr: &Expr, plan: &Plan) -> Result<Option<(Blocks, pruning::Verdict)>> {
+        let footer = plan.file.footer();
+        let row_count = footer.row_count();
+        let (Some(stats), Some(fields)) = (footer.statistics(), footer.dtype().as_columns()) else {
+            return Ok(None);
+        };
+        if row_count == 0 {
+            return Ok(None);
+        }
+        let map_of = |path: &FieldPath| {
+            let [name] = path.names() else { return None };
+            let at = fields.position(name)?;
+            ZoneMap::of_file(&stats[at], &fields.dtypes()[at], row_count).ok().map(Arc::new)
+        };
+        let blocks = Blocks { row_count, block_len: row_count };
+        Ok(Some((blocks, pruning::evaluate(expr, blocks, &map_of)?)))
+    }
+
+    fn count(&self, plan: &Plan) {
+        let (mut pruned, mut matched) = (0, 0);
+        for (blocks, verdict) in self.verdicts.iter().flatten() {
+            let within = blocks.overlapping(&plan.rows);
+            pruned += within.clone().filter(|block| !verdict.may.value(*block)).count();
+            matched += within.filter(|block| verdict.all.value(*block)).count();
+        }
+        ScanMetrics::add(&plan.metrics.zones_pruned, pruned as u64);
+        ScanMetrics::add(&plan.metrics.zones_fully_matched, matched as u64);
+    }
+
+    /// Judges filters that have tightened since the last look again.
+    pub(super) fn refresh(&mut self, plan: &Plan) -> Result<()> {
+        let mut generation = None;
+        for conjunct in &plan.conjuncts {
+            if let Expr::Dynamic(filter) = &conjunct.expr {
+                generation = Some(generation.unwrap_or(0u64).wrapping_add(filter.generation()));
+            }
+        }
+        if generation.is_none() || generation == self.generation {
+            return Ok(());
+        }
+        self.generation = generation;
+        for (at, conjunct) in plan.conjuncts.iter().enumerate() {
+            if let Expr::Dynamic(_) = &conjunct.expr {
+                self.verdicts[at] = self.judge(&conjunct.expr, plan)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a split that may match.
+    pub(super) fn prune(&self, split: &Split) -> Mask {
+        let mut live = split.live.clone();
+        for (blocks, verdict) in self.verdicts.iter().flatten() {
+            if live.is_none() {
+                break;
+            }
+            let within = blocks.overlapping(&split.rows);
+            if within.clone().all(|block| verdict.may.value(block)) {
+                continue;
+            }
+            live = live.and(&rows_of(blocks, &verdict.may, within, &split.rows));
+        }
+        live
+    }
+
+    /// The parts of the filter that are not certain for every row of the split.
+    pub(super) fn open_conjuncts(&self, split: &Split) -> Vec<usize> {
+        let certain = |at: &usize| match &self.verdicts[*at] {
+            Some((blocks, verdict)) => blocks.overlapping(&split.rows).all(|block| verdict.all.value(block)),
+            None => false,
+        };
+        (0..self.verdicts.len()).filter(|at| !certain(at)).collect()
+    }
+}
+
+/// One bit per row of `rows`, taken from the bit of its block.
+fn rows_of(blocks: &Blocks, bits: &BooleanBuffer, within: Range<usize>, rows: &Range<u64>) -> Mask {
+    let mut mask = arrow::array::BooleanBufferBuilder::new((rows.end - rows.start) as usize);
+    for block in within {
+        let part = blocks.rows(block);
+        let (start, end) = (part.start.max(rows.start), part.end.min(rows.end));
+        mask.append_n(end.saturating_sub(start) as usize, bits.value(block));
+    }
+    Mask::from_bits(mask.finish())
+}

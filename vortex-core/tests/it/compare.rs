@@ -1,0 +1,90 @@
+//! Reading a file and holding it against its expected contents.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader as _};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::ipc::reader::FileReader;
+use vortex_core::io::LocalFile;
+use vortex_core::{Error, VortexFile};
+
+/// Opens a file, blocking.
+pub(crate) fn open(path: &Path) -> Result<VortexFile, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
+    runtime.block_on(VortexFile::open(Arc::new(LocalFile::open(path)?)))
+}
+
+/// All rows of a file, in a schema if one is given.
+pub(crate) fn read(file: &VortexFile, schema: Option<SchemaRef>) -> Result<RecordBatch, String> {
+    let mut scan = file.scan();
+    if let Some(schema) = schema {
+        scan = scan.with_schema(schema);
+    }
+    let reader = scan.into_reader().map_err(|error| error.to_string())?;
+    let schema = reader.schema();
+    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    for batch in &batches {
+        for column in batch.columns() {
+            column.to_data().validate_full().map_err(|error| format!("invalid Arrow data: {error}"))?;
+        }
+    }
+    concat_batches(&schema, &batches).map_err(|error| error.to_string())
+}
+
+/// The rows of an Arrow IPC file.
+pub(crate) fn read_arrow(path: &Path) -> RecordBatch {
+    let reader = FileReader::try_new(File::open(path).expect("file exists"), None).expect("an Arrow file");
+    let schema = reader.schema();
+    let batches = reader.collect::<Result<Vec<_>, _>>().expect("batches");
+    concat_batches(&schema, &batches).expect("one schema")
+}
+
+/// Whether a file holds what is expected: types as Arrow presents them, validity, and values
+/// bit for bit.
+pub(crate) fn check(path: &Path, expected: &Path) -> Result<(), String> {
+    let expected = read_arrow(expected);
+    let file = open(path).map_err(|error| error.to_string())?;
+    let natural = read(&file, None)?;
+    // Names and types come from our own schema, the presentation of types from the expected one.
+    let fields = natural.schema();
+    if fields.fields().len() != expected.num_columns() {
+        return Err(format!("{} columns, expected {}", fields.fields().len(), expected.num_columns()));
+    }
+    let wanted: Vec<Field> = fields
+        .fields()
+        .iter()
+        .zip(expected.schema().fields())
+        .map(|(ours, theirs)| Field::new(ours.name(), theirs.data_type().clone(), ours.is_nullable()))
+        .collect();
+    if natural.num_rows() != expected.num_rows() {
+        return Err(format!("{} rows, expected {}", natural.num_rows(), expected.num_rows()));
+    }
+    let presented = read(&file, Some(Arc::new(Schema::new(wanted))))?;
+    for (at, field) in expected.schema().fields().iter().enumerate() {
+        let (ours, theirs) = (presented.column(at), expected.column(at));
+        if presented.schema().field(at).name() != field.name() && fields.fields().len() > 1 {
+            return Err(format!("column {at} is called {:?}", presented.schema().field(at).name()));
+        }
+        same(ours, theirs).map_err(|what| format!("column `{}`: {what}", field.name()))?;
+    }
+    Ok(())
+}
+
+/// Compares logically: what lies under nulls does not count.
+fn same(ours: &ArrayRef, theirs: &ArrayRef) -> Result<(), String> {
+    if ours.data_type() != theirs.data_type() {
+        return Err(format!("type {}, expected {}", ours.data_type(), theirs.data_type()));
+    }
+    if ours.as_ref() == theirs.as_ref() {
+        return Ok(());
+    }
+    for row in 0..ours.len() {
+        if ours.slice(row, 1).as_ref() != theirs.slice(row, 1).as_ref() {
+            return Err(format!("row {row}: {:?}, expected {:?}", ours.slice(row, 1), theirs.slice(row, 1)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Files that real releases wrote: the committed golden ones, and the full set where it is.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::compare;
+
+/// Files committed with the project, `<release>/<case>.vortex` beside `<case>.arrow`.
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")
+}
+
+/// The full set lies beside a checkout of maintainers, or where the environment says.
+fn full_set() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
+    let root = std::env::var_os("VORTEX_FIXTURES").map_or(beside, PathBuf::from);
+    root.join("manifest.json").is_file().then_some(root)
+}
+
+/// Checks every file of a manifest; gives what differs.
+fn check_all(root: &Path, wanted: impl Fn(&serde_json::Value) -> bool) -> (usize, BTreeMap<String, String>) {
+    let manifest = std::fs::read_to_string(root.join("manifest.json")).expect("a manifest");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("valid JSON");
+    let files = manifest["files"].as_array().expect("a list of files");
+    let (mut count, mut failures) = (0, BTreeMap::new());
+    for entry in files.iter().filter(|entry| wanted(entry)) {
+        let (file, expected) = (entry["file"].as_str().unwrap(), entry["expected"].as_str().unwrap());
+        count += 1;
+        if let Err(what) = compare::check(&root.join(file), &root.join(expected)) {
+            failures.insert(file.to_owned(), what);
+        }
+    }
+    (count, failures)
+}
+
+#[test]
+fn golden_files_equal_their_expected_contents() {
+    let (count, failures) = check_all(&golden(), |_| true);
+    assert!(count > 0, "no golden files");
+    assert!(failures.is_empty(), "{} of {count} differ: {failures:#?}", failures.len());
+}
+
+#[test]
+fn every_file_of_the_full_set_equals_its_expected_contents() {
+    let Some(root) = full_set() else {
+        eprintln!("the full set of files is not here; the golden files cover each encoding");
+        return;
+    };
+    let (count, failures) = check_all(&root, |_| true);
+    println!("{} equal of {count}", count - failures.len());
+    for (file, what) in &failures {
+        println!("{file}: {}", what.chars().take(300).collect::<String>());
+    }
+    assert!(failures.is_empty(), "{} of {count} differ", failures.len());
+}
+
+/// Damaged files give an error or other values; never a panic, a hang, or invalid Arrow data.
+#[test]
+fn damaged_files_end_in_values_or_errors() {
+    for root in [Some(golden()), full_set()].into_iter().flatten() {
+        let Ok(entries) = std::fs::read_dir(root.join("corrupt")) else { continue };
+        let (mut errors, mut values) = (0, 0);
+        for entry in entries {
+            let path = entry.expect("a readable folder").path();
+            if path.extension().is_none_or(|extension| extension != "vortex") {
+                continue;
+            }
+            match compare::open(&path).map_err(|e| e.to_string()).and_then(|file| compare::read(&file, None))
+            {
+                Ok(_) => values += 1,
+                Err(error) => {
+                    assert!(!error.contains("invalid Arrow data"), "{}: {error}", path.display());
+                    errors += 1;
+                }
+            }
+        }
+        println!("{errors} damaged files are refused, {values} decode");
+    }
+}
