@@ -1,1 +1,1 @@
-//! placeholder
+//! Examples; each is a file beside `Cargo.toml`.

@@ -7,6 +7,7 @@ mod error;
 pub mod expr;
 pub mod file;
 pub mod io;
+mod kernels;
 pub mod layout;
 mod limits;
 mod mask;
@@ -14,6 +15,7 @@ mod pruning;
 pub mod scalar;
 pub mod scan;
 pub mod stats;
+mod variant;
 mod wire;
 
 pub use dtype::{DType, PType};

@@ -8,7 +8,7 @@ use arrow::array::{
     self, Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryArray, BinaryViewArray, BooleanArray,
     Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, Float16Array, Float32Array,
     Float64Array, LargeBinaryArray, LargeStringArray, NullArray, PrimitiveArray, StringArray,
-    StringViewArray, StructArray, UInt32Array, new_null_array,
+    StringViewArray, StructArray, UInt32Array, UnionArray, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{
@@ -16,7 +16,7 @@ use arrow::datatypes::{
     Decimal256Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type, UnionMode, i256,
 };
 use half::f16;
 
@@ -303,6 +303,29 @@ fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<Arr
         }
         (Value::Binary(bytes), DataType::LargeBinary) => {
             repeat(&(Arc::new(LargeBinaryArray::from(vec![&**bytes])) as ArrowRef), len)?
+        }
+        (Value::Variant(inner), DataType::Struct(fields)) => {
+            let (metadata, bytes) = crate::variant::encode(inner)?;
+            let columns = [metadata, bytes].into_iter().zip(fields).map(|(bytes, field)| {
+                let value = Value::Binary(bytes.into());
+                expand(&value, &DType::Binary(false), field.data_type(), len)
+            });
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?)
+        }
+        (Value::Union(id, inner), DataType::Union(fields, UnionMode::Sparse)) => {
+            let DType::Union(union, _) = storage else { return Err(mismatch(value, to)) };
+            let selected = union.type_ids.iter().position(|candidate| candidate == id);
+            let selected = selected.ok_or_else(|| mismatch(value, to))?;
+            let variants = union.variants.dtypes().iter().zip(fields.iter()).enumerate();
+            let columns = variants.map(|(at, (dtype, (_, field)))| {
+                let value = if at == selected { inner } else { &Value::Null };
+                expand(value, dtype, field.data_type(), len)
+            });
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            let (arrow_id, _) = fields.iter().nth(selected).ok_or_else(|| mismatch(value, to))?;
+            let ids = vec![arrow_id; len].into();
+            Arc::new(UnionArray::try_new(fields.clone(), ids, None, columns)?)
         }
         (Value::List(values), DataType::Struct(fields)) => {
             let DType::Struct(inner, _) = storage else { return Err(mismatch(value, to)) };

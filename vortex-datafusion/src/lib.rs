@@ -1,1 +1,45 @@
-//! placeholder
+//! Vortex files in [DataFusion](https://datafusion.apache.org).
+//!
+//! [`register`] is all a session needs:
+//!
+//! ```no_run
+//! use datafusion::prelude::SessionContext;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> datafusion::common::Result<()> {
+//! let context = SessionContext::new().enable_url_table();
+//! vortex_datafusion::register(&context)?;
+//!
+//! context.sql("SELECT city, count(*) FROM 'visits/*.vortex' GROUP BY city").await?.show().await?;
+//! context
+//!     .sql("CREATE EXTERNAL TABLE visits STORED AS VORTEX PARTITIONED BY (day) LOCATION 'visits/'")
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Without the `session` feature the crate depends on DataFusion's parts only; register a
+//! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`].
+//!
+//! What the scan takes over from the plan: projections down to single fields of structs,
+//! every deterministic filter, limits. Filters that the encodings cannot answer run on decoded
+//! columns before the rest is read; filters that tighten while the query runs skip zones. The
+//! settings are those of [`VortexOptions`], as `SET vortex.<name>` or in `OPTIONS (...)`.
+
+mod cache;
+mod convert;
+mod format;
+mod metrics;
+mod opener;
+mod options;
+mod pushdown;
+#[cfg(feature = "session")]
+mod register;
+mod source;
+mod statistics;
+
+pub use format::{VortexFormat, VortexFormatFactory};
+pub use options::{StringType, VortexOptions};
+#[cfg(feature = "session")]
+pub use register::{VortexSessionExt, register};
+pub use source::VortexSource;

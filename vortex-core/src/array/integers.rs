@@ -1,11 +1,14 @@
 //! Children that hold integers of whatever width: offsets, codes, lengths, indices.
 
-use arrow::array::{Array as _, ArrowPrimitiveType, AsArray as _, PrimitiveArray};
+use arrow::array::{
+    Array as _, ArrayData, ArrayRef as ArrowRef, ArrowPrimitiveType, AsArray as _, PrimitiveArray, make_array,
+};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 
 use super::{ArrayRef, EncodedArray as _};
-use crate::dtype::arrow::data_type;
+use crate::dtype::PType;
+use crate::dtype::arrow::{data_type, primitive};
 use crate::{Error, Result, match_integer};
 
 /// Decodes a child whose dtype is primitive `T`.
@@ -33,6 +36,17 @@ pub(crate) fn decode_raw<N: ArrowNativeType>(
     // Only now may the values be the sole owner of their bytes.
     drop(data);
     Ok((ScalarBuffer::new(values, offset, len), nulls))
+}
+
+/// The way back from [`decode_raw`]: raw values as an Arrow array of `ptype`.
+pub(crate) fn array_of_raw<N: ArrowNativeType>(
+    ptype: PType,
+    values: ScalarBuffer<N>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrowRef> {
+    debug_assert_eq!(ptype.byte_width(), size_of::<N>());
+    let data = ArrayData::builder(primitive(ptype)).len(values.len()).nulls(nulls);
+    Ok(make_array(data.add_buffer(values.into_inner()).build()?))
 }
 
 /// Decodes integers of any width into `usize`; negative ones are corrupt. Null rows give 0.
@@ -83,6 +97,26 @@ pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result
         Some(last) if *last > end => Err(Error::corrupt(format!("{what} end at {last}, beyond {end}"))),
         _ => Ok(offsets),
     }
+}
+
+/// Decodes lengths into where each value ends when they lie one after the other: one more entry
+/// than there are lengths, from 0. Lengths that are negative or too many end at `usize::MAX`.
+pub(crate) fn decode_lengths(child: &ArrayRef, what: &str) -> Result<Vec<usize>> {
+    let ptype = child.dtype().ptype()?;
+    let decoded = child.decode(&data_type(child.dtype())?)?;
+    if decoded.null_count() > 0 {
+        return Err(Error::corrupt(format!("{what} have nulls")));
+    }
+    let mut ends = Vec::with_capacity(decoded.len() + 1);
+    ends.push(0);
+    match_integer!(ptype, |T| {
+        let mut end = 0usize;
+        ends.extend(decoded.as_primitive::<T>().values().iter().map(|len| {
+            end = end.saturating_add(len.to_usize().unwrap_or(usize::MAX));
+            end
+        }));
+    }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
+    Ok(ends)
 }
 
 /// The one integer in row `at` of a child, decoding only that row.

@@ -4,10 +4,13 @@
 //! its bytes with the segment it came from, and answers what it can without decoding. Decoding
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
-mod concat;
+pub(crate) mod bytes;
 mod decoded;
 mod integers;
+pub(crate) mod masking;
 mod node;
+pub(crate) mod row_bytes;
+pub(crate) mod valid_rows;
 pub(crate) mod validity;
 
 use std::any::Any;
@@ -19,10 +22,10 @@ use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 pub use arrow::array::ArrayRef as ArrowRef;
-pub(crate) use concat::concat;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{
-    decode_integers, decode_offsets, decode_raw, decode_usizes, integer_at, primitive_of,
+    array_of_raw, decode_integers, decode_lengths, decode_offsets, decode_raw, decode_usizes, integer_at,
+    primitive_of,
 };
 #[cfg(test)]
 pub(crate) use node::build;
@@ -127,6 +130,17 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// As [`decode`](Self::decode).
     fn decode_natural(&self) -> Result<Decoded> {
         Ok(Decoded::new(self.dtype().clone(), self.decode(&data_type(self.dtype())?)?))
+    }
+
+    /// Field `at` of a struct, null also where the struct itself is: its type is nullable if
+    /// either is. Encodings of structs answer without decoding the other fields.
+    ///
+    /// # Errors
+    /// If this is not a struct with such a field, or as [`decode`](Self::decode).
+    fn field(&self, at: usize) -> Result<ArrayRef> {
+        let dtype = masking::field_dtype(self.dtype(), at)?;
+        let field = masking::decoded_field(self.decode_natural()?.arrow(), at)?;
+        Ok(Arc::new(Decoded::new(dtype, field)))
     }
 
     /// The rows of a chunk of equal rows, if it is known to be one: the value of all rows.

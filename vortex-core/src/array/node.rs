@@ -45,7 +45,7 @@ impl ArrayParts {
             limits,
             nodes_left: Cell::new(limits.max_nodes),
         };
-        Node { raw: &self.tree.root, dtype, len, depth: 0, context: &context }.load()
+        Node { raw: &self.tree.root, dtype, len, depth: 0, buffers: None, context: &context }.load()
     }
 
     /// Ids of all encodings in the tree, pre-order, with the depth of each node.
@@ -79,21 +79,30 @@ pub struct Node<'a> {
     dtype: &'a DType,
     len: usize,
     depth: u32,
+    /// What stands in for the buffers of this node, but not for those of its children.
+    buffers: Option<&'a [Buffer]>,
     context: &'a Context<'a>,
 }
 
 impl<'a> Node<'a> {
     fn load(&self) -> Result<ArrayRef> {
-        let context = self.context;
-        let left = context.nodes_left.get();
-        if left == 0 || self.depth >= context.limits.max_depth {
+        self.load_as(self.encoding_id()?)
+    }
+
+    /// Counts this node as visited.
+    fn enter(&self) -> Result<()> {
+        let left = self.context.nodes_left.get();
+        if left == 0 || self.depth >= self.context.limits.max_depth {
             return Err(Error::limit("array tree has too many or too deep nodes"));
         }
-        context.nodes_left.set(left - 1);
-        let id = context.ids.get(usize::from(self.raw.encoding)).ok_or_else(|| {
-            Error::corrupt(format!("array encoding {} of {}", self.raw.encoding, context.ids.len()))
-        })?;
-        let encoding = context.registry.encoding(id).ok_or_else(|| Error::unsupported("encoding", id))?;
+        self.context.nodes_left.set(left - 1);
+        Ok(())
+    }
+
+    fn load_as(&self, id: &str) -> Result<ArrayRef> {
+        self.enter()?;
+        let encoding =
+            self.context.registry.encoding(id).ok_or_else(|| Error::unsupported("encoding", id))?;
         let array = encoding.load(self).at(|| id)?;
         if array.len() != self.len || array.dtype() != self.dtype {
             return Err(Error::corrupt(format!(
@@ -161,17 +170,77 @@ impl<'a> Node<'a> {
         self.raw.children.len()
     }
 
+    /// The id of the encoding.
+    ///
+    /// # Errors
+    /// If the node has a number that the table of ids lacks.
+    pub fn encoding_id(&self) -> Result<&'a str> {
+        let ids = self.context.ids;
+        let id = ids.get(usize::from(self.raw.encoding));
+        id.map(|id| &**id)
+            .ok_or_else(|| Error::corrupt(format!("array encoding {} of {}", self.raw.encoding, ids.len())))
+    }
+
     /// Loads child `at` as `len` rows of `dtype`.
     ///
     /// # Errors
     /// If there is no such child, or it cannot be that.
     pub fn child(&self, at: usize, dtype: &DType, len: usize) -> Result<ArrayRef> {
+        self.child_node(at, dtype, len)?.load()
+    }
+
+    fn child_node<'b>(&'b self, at: usize, dtype: &'b DType, len: usize) -> Result<Node<'b>> {
         let raw = self
             .raw
             .children
             .get(at)
             .ok_or_else(|| Error::corrupt(format!("child {at} of {} is missing", self.child_count())))?;
-        Node { raw, dtype, len, depth: self.depth + 1, context: self.context }.load()
+        Ok(Node { raw, dtype, len, depth: self.depth + 1, buffers: None, context: self.context })
+    }
+
+    /// Child `at` as a node, for an encoding that needs to see the parts of a child of encoding
+    /// `id`.
+    ///
+    /// # Errors
+    /// If there is no such child, or it has another encoding.
+    pub(crate) fn child_of<'b>(
+        &'b self,
+        at: usize,
+        id: &str,
+        dtype: &'b DType,
+        len: usize,
+    ) -> Result<Node<'b>> {
+        let child = self.child_node(at, dtype, len)?;
+        child.enter()?;
+        match child.encoding_id()? {
+            found if found == id => Ok(child),
+            found => Err(Error::corrupt(format!("child {at} has encoding {found}, expected {id}"))),
+        }
+    }
+
+    /// Loads what this node wraps: a node of the same dtype and length, of encoding `id`, with
+    /// other metadata, with `buffers`, and with the first `children` children of this one.
+    ///
+    /// # Errors
+    /// If there are fewer children, or it cannot be such an array.
+    pub(crate) fn load_wrapped(
+        &self,
+        id: &str,
+        metadata: &[u8],
+        buffers: &[Buffer],
+        children: usize,
+    ) -> Result<ArrayRef> {
+        let children =
+            self.raw.children.get(..children).ok_or_else(|| {
+                Error::corrupt(format!("{} children, expected {children}", self.child_count()))
+            })?;
+        let raw = RawNode {
+            encoding: self.raw.encoding,
+            metadata: metadata.to_vec().into(),
+            children: children.to_vec(),
+            buffers: vec![0; buffers.len()],
+        };
+        Node { raw: &raw, buffers: Some(buffers), depth: self.depth + 1, ..*self }.load_as(id)
     }
 
     /// Checks the number of children.
@@ -220,12 +289,14 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there is no such buffer.
     pub fn buffer(&self, at: usize) -> Result<Buffer> {
-        self.raw
-            .buffers
-            .get(at)
-            .and_then(|global| self.context.tree.buffers.get(usize::from(*global)))
-            .cloned()
-            .ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
+        let buffer = match self.buffers {
+            Some(buffers) => buffers.get(at),
+            None => {
+                let global = self.raw.buffers.get(at);
+                global.and_then(|global| self.context.tree.buffers.get(usize::from(*global)))
+            }
+        };
+        buffer.cloned().ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }
 
     /// Parses a serialized scalar value of a type.
@@ -316,6 +387,25 @@ pub(crate) mod build {
             parts.load(dtype, len, registry, &Limits::default())
         }
 
+        /// The tree with one bit of its metadata or buffers flipped, or one node's buffer cut, at
+        /// a place chosen by `below`, which gives a number below its argument.
+        pub(crate) fn damaged(mut self, below: &mut dyn FnMut(usize) -> usize) -> Self {
+            let at = below(self.children.len() + 2);
+            if let Some(child) = self.children.get_mut(at) {
+                *child = child.clone().damaged(below);
+                return self;
+            }
+            let in_buffer = !self.buffers.is_empty() && (self.metadata.is_empty() || below(2) == 0);
+            let bytes = if in_buffer { self.buffers[0].to_vec() } else { self.metadata.clone() };
+            let damaged = damage(bytes, below);
+            if in_buffer {
+                self.buffers[0] = Buffer::from_slice_ref(&damaged);
+            } else {
+                self.metadata = damaged;
+            }
+            self
+        }
+
         fn raw(&self, ids: &mut Vec<Arc<str>>, buffers: &mut Vec<Buffer>) -> RawNode {
             let encoding = ids.iter().position(|id| **id == *self.id).unwrap_or_else(|| {
                 ids.push(self.id.into());
@@ -331,5 +421,19 @@ pub(crate) mod build {
                 children: self.children.iter().map(|child| child.raw(ids, buffers)).collect(),
             }
         }
+    }
+
+    /// Flips a bit, or in one of eight cases cuts the bytes.
+    fn damage(mut bytes: Vec<u8>, below: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
+        if bytes.is_empty() {
+            return vec![8];
+        }
+        let at = below(bytes.len());
+        if below(8) == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 1 << below(8);
+        }
+        bytes
     }
 }

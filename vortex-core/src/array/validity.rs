@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array as _, AsArray as _};
+use arrow::array::{Array as _, AsArray as _, BooleanArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use super::ArrayRef;
+use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -48,6 +49,16 @@ impl Validity {
             Validity::AllNull => Mask::none(len),
             Validity::Bits(nulls) => Mask::from_bits(nulls.inner().clone()),
         }
+    }
+
+    /// The outcome of a null test on `len` rows; `None` for other predicates.
+    pub fn null_test(&self, predicate: &Predicate, len: usize) -> Option<BooleanArray> {
+        let valid = match predicate {
+            Predicate::IsNull => !&self.to_mask(len).to_bits(),
+            Predicate::IsNotNull => self.to_mask(len).to_bits(),
+            _ => return None,
+        };
+        Some(BooleanArray::new(valid, None))
     }
 
     /// Number of nulls among `len` rows.

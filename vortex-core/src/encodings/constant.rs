@@ -10,13 +10,13 @@ use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::Result;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
+use crate::{Error, Result};
 
 /// The `vortex.constant` encoding.
 #[derive(Debug)]
@@ -56,13 +56,48 @@ impl ConstantArray {
     }
 }
 
-/// Bytes that one row of a value takes once decoded.
-fn decoded_bytes(value: &Value) -> usize {
-    match value {
-        Value::List(values) => 8 + values.iter().map(decoded_bytes).sum::<usize>(),
-        Value::Utf8(_) | Value::Binary(_) => 16,
-        Value::Decimal(_) => 32,
-        _ => 8,
+/// Bytes that one row of a value takes once decoded as `to`; at least one.
+fn row_bytes(value: &Value, to: &DataType) -> usize {
+    let sum = |parts: &mut dyn Iterator<Item = usize>| parts.fold(8, usize::saturating_add);
+    match (value, to) {
+        // Keys and views repeat, what they refer to does not.
+        (_, DataType::Dictionary(..) | DataType::ListView(_) | DataType::LargeListView(_)) => 16,
+        (Value::Null, DataType::FixedSizeList(item, size)) => {
+            row_bytes(value, item.data_type()).saturating_mul(usize::try_from(*size).unwrap_or(0)).max(1)
+        }
+        (Value::Null, DataType::Struct(fields)) => {
+            sum(&mut fields.iter().map(|field| row_bytes(value, field.data_type())))
+        }
+        (_, DataType::Union(fields, _)) => {
+            let null = |data_type| row_bytes(&Value::Null, data_type);
+            let inner = if let Value::Union(_, inner) = value { inner } else { value };
+            let selected = fields.iter().map(|(_, field)| row_bytes(inner, field.data_type())).max();
+            sum(&mut fields.iter().map(|(_, field)| null(field.data_type())).chain(selected))
+        }
+        (Value::List(values), DataType::Struct(fields)) => {
+            sum(&mut values.iter().zip(fields).map(|(value, field)| row_bytes(value, field.data_type())))
+        }
+        (
+            Value::List(values),
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::FixedSizeList(item, _)
+            | DataType::Map(item, _),
+        ) => sum(&mut values.iter().map(|value| row_bytes(value, item.data_type()))),
+        (Value::Utf8(text), DataType::Utf8 | DataType::LargeUtf8) => text.len().saturating_add(8),
+        (Value::Binary(bytes), DataType::Binary | DataType::LargeBinary) => bytes.len().saturating_add(8),
+        (_, to) => to.primitive_width().unwrap_or(16).max(1),
+    }
+}
+
+/// Whether repeating a row repeats what its offsets count.
+fn has_offsets(to: &DataType) -> bool {
+    match to {
+        DataType::Utf8 | DataType::Binary | DataType::List(_) | DataType::Map(..) => true,
+        DataType::FixedSizeList(item, _) | DataType::LargeList(item) => has_offsets(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_offsets(field.data_type())),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_offsets(field.data_type())),
+        _ => false,
     }
 }
 
@@ -80,14 +115,10 @@ impl EncodedArray for ConstantArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
-        // `Utf8` and `Binary` repeat the bytes, views do not.
-        let copied = match to {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-                self.value.as_bytes().map_or(0, <[u8]>::len)
-            }
-            _ => 0,
-        };
-        self.limits.decoded_bytes(self.len, decoded_bytes(self.value.value()).saturating_add(copied))?;
+        let bytes = self.limits.decoded_bytes(self.len, row_bytes(self.value.value(), to))?;
+        if has_offsets(to) && i32::try_from(bytes).is_err() {
+            return Err(Error::limit(format!("{bytes} bytes of one value behind 32-bit offsets")));
+        }
         self.value.to_arrow(to, self.len)
     }
 
@@ -115,7 +146,157 @@ impl EncodedArray for ConstantArray {
         })
     }
 
+    fn field(&self, at: usize) -> Result<ArrayRef> {
+        let dtype = masking::field_dtype(self.dtype(), at)?;
+        let value = match self.value.value() {
+            Value::List(values) => values.get(at).cloned().unwrap_or(Value::Null),
+            _ => Value::Null,
+        };
+        Ok(Arc::new(Self::new(Scalar::try_new(dtype, value)?, self.len, self.limits)))
+    }
+
     fn as_constant(&self) -> Option<Scalar> {
         Some(self.value.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray as _;
+    use arrow::datatypes::{Field, i256};
+    use half::f16;
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::arrow::data_type;
+    use crate::dtype::{DecimalType, Extension, MapType, PType, StructType, UnionType};
+    use crate::encodings::conformance;
+
+    fn of(dtype: DType, value: Value, len: usize) -> ArrayRef {
+        let value = Scalar::try_new(dtype, value).unwrap();
+        Arc::new(ConstantArray::new(value, len, Limits::default()))
+    }
+
+    /// A value of every type there is.
+    fn samples() -> Vec<(DType, Value)> {
+        let number = |ptype| DType::Primitive(ptype, false);
+        let list = |values: &[Value]| Value::List(values.into());
+        let text = |text: &str| Value::Utf8(text.into());
+        let extension = |id: &str, storage, metadata: &[u8]| {
+            DType::Extension(Arc::new(Extension::try_new(id, storage, metadata).unwrap()))
+        };
+        let decimal = |precision| DType::Decimal(DecimalType::try_new(precision, 2).unwrap(), false);
+        let pair = StructType::new([("a".into(), number(PType::I32)), ("b".into(), DType::Utf8(true))]);
+        let pair = DType::Struct(Arc::new(pair), false);
+        let map = MapType { key: DType::Utf8(false), value: number(PType::U8), keys_sorted: false };
+        let bytes = DType::FixedSizeList(Arc::new(number(PType::U8)), 16, false);
+        let union = UnionType {
+            variants: StructType::new([("x".into(), DType::Bool(true)), ("y".into(), DType::Utf8(true))]),
+            type_ids: [0, 1].into(),
+        };
+        vec![
+            (DType::Bool(false), Value::Bool(true)),
+            (number(PType::I8), Value::Int(-128)),
+            (number(PType::U64), Value::UInt(u64::MAX)),
+            (number(PType::F16), Value::F16(f16::from_f32(1.5))),
+            (number(PType::F32), Value::F32(-0.0)),
+            (number(PType::F64), Value::F64(f64::NAN)),
+            (decimal(9), Value::Decimal(i256::from_i128(-12345))),
+            (decimal(60), Value::Decimal(i256::from_i128(i128::MAX))),
+            (DType::Utf8(false), text("a string longer than twelve bytes")),
+            (DType::Binary(false), Value::Binary([0, 255].into())),
+            (DType::List(Arc::new(DType::Utf8(true)), false), list(&[text("x"), Value::Null])),
+            (DType::List(Arc::new(number(PType::I64)), false), list(&[])),
+            (bytes.clone(), list(&[const { Value::UInt(7) }; 16])),
+            (pair.clone(), list(&[Value::Int(1), text("b")])),
+            (DType::List(Arc::new(pair), false), list(&[list(&[Value::Int(1), Value::Null])])),
+            (DType::Map(Arc::new(map), false), list(&[list(&[text("k"), Value::UInt(1)])])),
+            (extension("vortex.date", number(PType::I32), &[4]), Value::Int(19000)),
+            (extension("vortex.time", number(PType::I64), &[1]), Value::Int(5)),
+            (extension("vortex.timestamp", number(PType::I64), b"\x01\x03\x00UTC"), Value::Int(-5)),
+            (extension("vortex.uuid", bytes, &[]), list(&[const { Value::UInt(9) }; 16])),
+            (extension("vortex.json", DType::Utf8(false), &[]), text("{}")),
+            (DType::Union(Arc::new(union), false), Value::Union(1, Arc::new(text("y")))),
+        ]
+    }
+
+    #[test]
+    fn conforms() {
+        for (dtype, value) in samples() {
+            let to = data_type(&dtype).unwrap();
+            let array = of(dtype.clone(), value.clone(), 100);
+            let one = array.slice(0..1).unwrap().decode(&to).unwrap();
+            let expected = arrow::compute::concat(&vec![one.as_ref(); 100]).unwrap();
+            conformance::check(&array, &expected);
+            let nulls = of(dtype.with_nullable(true), Value::Null, 100);
+            conformance::check(&nulls, &arrow::array::new_null_array(&to, 100));
+        }
+    }
+
+    #[test]
+    fn rows_are_picked_by_count() {
+        for (dtype, value) in samples() {
+            let to = data_type(&dtype).unwrap();
+            let array = of(dtype, value, 100);
+            let picked = array.filter(&Mask::from_indices(100, [1, 50, 99])).unwrap();
+            assert_eq!(picked.decode(&to).unwrap().len(), 3);
+            assert_eq!(picked.encoding(), ID);
+        }
+    }
+
+    #[test]
+    fn all_presentations_of_a_list_repeat_it() {
+        let dtype = DType::List(Arc::new(DType::Utf8(false)), false);
+        let array = of(dtype, Value::List([Value::Utf8("text".into())].into()), 3);
+        let item = || Arc::new(Field::new("item", DataType::LargeUtf8, false));
+        for to in [
+            DataType::List(item()),
+            DataType::LargeList(item()),
+            DataType::ListView(item()),
+            DataType::LargeListView(item()),
+        ] {
+            let decoded = array.decode(&to).unwrap();
+            decoded.to_data().validate_full().unwrap();
+            assert_eq!((decoded.data_type(), decoded.len()), (&to, 3));
+        }
+    }
+
+    #[test]
+    fn a_variant_is_written_as_its_bytes() {
+        let inner = Scalar::try_new(DType::Primitive(PType::I8, false), Value::Int(3)).unwrap();
+        let array = of(DType::Variant(false), Value::Variant(Arc::new(inner)), 2);
+        let decoded = array.decode(&data_type(array.dtype()).unwrap()).unwrap();
+        assert_eq!(decoded.as_struct().column(1).as_binary_view().value(1), [0x0c, 3]);
+    }
+
+    #[test]
+    fn a_field_of_a_constant_struct_is_constant() {
+        let pair = StructType::new([("a".into(), DType::Primitive(PType::I32, false))]);
+        let dtype = DType::Struct(Arc::new(pair), true);
+        let array = of(dtype.clone(), Value::List([Value::Int(7)].into()), 5);
+        let field = array.field(0).unwrap();
+        assert_eq!(field.as_constant().and_then(|value| value.as_i128()), Some(7));
+        assert!(of(dtype, Value::Null, 5).field(0).unwrap().as_constant().unwrap().is_null());
+    }
+
+    #[test]
+    fn rows_beyond_the_limit_are_refused() {
+        for (dtype, value) in samples() {
+            let to = data_type(&dtype).unwrap();
+            assert!(of(dtype.clone(), value, 1 << 40).decode(&to).is_err(), "{dtype}");
+            assert!(of(dtype.with_nullable(true), Value::Null, 1 << 40).decode(&to).is_err(), "{dtype}");
+        }
+        let long = of(DType::Utf8(false), Value::Utf8("x".repeat(1 << 20).into()), 1 << 12);
+        assert!(long.decode(&DataType::Utf8).is_err(), "4 GiB of text");
+        assert_eq!(long.decode(&DataType::Utf8View).unwrap().len(), 1 << 12);
+    }
+
+    #[test]
+    fn needs_one_scalar() {
+        let i32 = DType::Primitive(PType::I32, false);
+        assert!(Tree::new(ID).load(&i32, 1).is_err());
+        assert!(Tree::new(ID).buffer(vec![0x08u8, 0]).load(&i32, 1).is_err(), "null");
+        let array = Tree::new(ID).buffer(vec![0x18u8, 6]).load(&i32, 1).unwrap();
+        assert_eq!(array.as_constant().and_then(|value| value.as_i128()), Some(3));
     }
 }

@@ -4,19 +4,51 @@
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
 //! in [`built_in`].
 
+mod alp;
+mod alprd;
 mod asked;
 mod bit_packed;
 mod bool;
+mod bytebool;
+pub(crate) mod chunked;
+mod coded_text;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod constant;
-pub(crate) mod dict;
 mod datetime_parts;
 mod decimal;
 mod decimal_byte_parts;
+mod delta;
+pub(crate) mod dict;
+mod ext;
+mod fixed_size_list;
+mod frame_of_reference;
+mod fsst;
 mod gather;
+mod list;
+mod list_view;
+mod map;
+pub(crate) mod masked;
+mod null;
+mod onpair;
+mod parquet_variant;
+mod patched;
+mod pco;
 mod primitive;
+#[cfg(test)]
+mod properties;
+mod rle;
 mod run_end;
+mod sequence;
+mod sparse;
+pub(crate) mod struct_;
+mod union;
+mod varbin;
+mod varbin_view;
+mod variant;
+mod zigzag;
+mod zstd;
+mod zstd_buffers;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -110,14 +142,47 @@ impl fmt::Debug for Registry {
 
 fn built_in() -> Vec<Arc<dyn Encoding>> {
     vec![
+        Arc::new(alp::Alp),
+        Arc::new(alprd::AlpRd),
+        Arc::new(bit_packed::BitPacked),
+        Arc::new(bit_packed::BitPackedV2),
         Arc::new(bool::Bool),
+        Arc::new(bytebool::ByteBool),
+        Arc::new(chunked::Chunked),
         Arc::new(constant::Constant),
         Arc::new(datetime_parts::DateTimeParts),
         Arc::new(decimal::Decimal),
         Arc::new(decimal_byte_parts::DecimalByteParts),
         Arc::new(decimal_byte_parts::DecimalBytePartsV2),
+        Arc::new(delta::Delta),
+        Arc::new(dict::Dict),
+        Arc::new(ext::Ext),
+        Arc::new(fixed_size_list::FixedSizeList),
+        Arc::new(frame_of_reference::FrameOfReference),
+        Arc::new(frame_of_reference::FrameOfReferenceV2),
+        Arc::new(fsst::Fsst),
+        Arc::new(list::List),
+        Arc::new(list_view::ListView),
+        Arc::new(map::Map),
+        Arc::new(masked::Masked),
+        Arc::new(null::Null),
+        Arc::new(onpair::OnPair),
+        Arc::new(parquet_variant::ParquetVariant),
+        Arc::new(patched::Patched),
+        Arc::new(pco::Pco),
         Arc::new(primitive::Primitive),
+        Arc::new(rle::Rle),
         Arc::new(run_end::RunEnd),
+        Arc::new(sequence::Sequence),
+        Arc::new(sparse::Sparse),
+        Arc::new(struct_::Struct),
+        Arc::new(union::Union),
+        Arc::new(varbin::VarBin),
+        Arc::new(varbin_view::VarBinView),
+        Arc::new(variant::Variant),
+        Arc::new(zigzag::ZigZag),
+        Arc::new(zstd::Zstd),
+        Arc::new(zstd_buffers::ZstdBuffers),
     ]
 }
 

@@ -7,6 +7,7 @@
 mod display;
 mod eval;
 mod in_list;
+mod interval;
 mod predicate;
 
 use std::fmt::{Debug, Display};
@@ -16,6 +17,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 
 pub use eval::evaluate;
 pub use in_list::InList;
+pub(crate) use interval::{Interval, range};
 pub use predicate::{CompareOp, Like, Predicate};
 
 use crate::Result;

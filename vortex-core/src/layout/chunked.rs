@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
-use crate::array::{ArrayRef, concat};
+use crate::array::ArrayRef;
 use crate::dtype::DType;
+use crate::encodings::chunked::chunked;
 use crate::file::SegmentId;
 use crate::{Error, Result};
 
@@ -121,6 +122,6 @@ impl Layout for ChunkedLayout {
 
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
         let chunks = self.overlapping(rows).map(|(chunk, part)| chunk.read(&part, have));
-        concat(&self.dtype, chunks.collect::<Result<_>>()?)
+        Ok(chunked(&self.dtype, chunks.collect::<Result<_>>()?, have.limits()))
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
 use crate::array::ArrayRef;
 use crate::dtype::{DType, PType};
+use crate::encodings::chunked::chunked;
 use crate::encodings::dict::{DictArray, SharedValues};
 use crate::file::SegmentId;
 use crate::limits::Limits;
@@ -95,7 +96,7 @@ impl Layout for DictLayout {
 
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
         if rows.is_empty() {
-            return crate::array::concat(&self.dtype, Vec::new());
+            return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
         }
         let codes = self.codes.read(rows, have)?;
         let values = self.values.read(&(0..self.values.row_count()), have)?;
@@ -105,6 +106,6 @@ impl Layout for DictLayout {
             Some(segment) => have.derived(*segment, shared),
             None => shared(),
         };
-        Ok(Arc::new(DictArray::new(self.dtype.clone(), codes, values, self.limits)))
+        Ok(Arc::new(DictArray::try_new(codes, values, self.limits)?))
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet, len_of};
 use crate::array::ArrayRef;
 use crate::dtype::DType;
+use crate::encodings::chunked::chunked;
 use crate::file::SegmentId;
 use crate::{Error, Result};
 
@@ -68,7 +69,7 @@ impl Layout for FlatLayout {
 
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
         if rows.is_empty() {
-            return crate::array::concat(&self.dtype, Vec::new());
+            return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
         }
         let array = have.array(self.segment, &self.dtype, len_of(self.row_count)?)?;
         if *rows == (0..self.row_count) {

@@ -15,6 +15,7 @@ use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
 use crate::array::{ArrayRef, Decoded, decode_offsets, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
+use crate::encodings::chunked::chunked;
 use crate::file::SegmentId;
 use crate::{Error, Result};
 
@@ -115,7 +116,7 @@ impl Layout for ListLayout {
 
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
         if rows.is_empty() {
-            return crate::array::concat(&self.dtype, Vec::new());
+            return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
         }
         let offsets = self.offsets(rows, have)?;
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);

@@ -5,14 +5,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, make_array};
-use arrow::buffer::NullBuffer;
-
 use super::{Layout, LayoutRef, SegmentSet};
 use crate::Result;
-use crate::array::{ArrayRef, Decoded, Validity, validity};
+use crate::array::ArrayRef;
 use crate::dtype::DType;
-use crate::dtype::arrow::data_type;
+use crate::encodings::masked::masked;
 use crate::file::SegmentId;
 
 #[derive(Debug)]
@@ -62,20 +59,7 @@ impl Layout for MaskedLayout {
     }
 
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
-        let array = self.field.read(rows, have)?;
-        let nulls = match validity::decode_child(Some(&self.validity.read(rows, have)?))? {
-            Validity::AllValid => None,
-            other => other.to_nulls(array.len()),
-        };
-        let decoded = array.decode(&data_type(array.dtype())?)?;
-        let Some(nulls) = nulls else {
-            return Ok(Arc::new(Decoded::new(self.dtype.clone(), decoded)));
-        };
-        if self.dtype == DType::Null {
-            return Ok(Arc::new(Decoded::new(DType::Null, decoded)));
-        }
-        let nulls = NullBuffer::union(decoded.nulls(), Some(&nulls));
-        let data = decoded.to_data().into_builder().nulls(nulls).build()?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), make_array(data))))
+        let validity = self.validity.read(rows, have)?;
+        Ok(masked(self.field.read(rows, have)?, Some(&validity), self.dtype.clone()))
     }
 }

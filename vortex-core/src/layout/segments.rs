@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::file::{Footer, Lease, SegmentId};
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// The segments that a scan has fetched for one split.
@@ -18,6 +19,11 @@ pub struct SegmentSet<'a> {
 impl<'a> SegmentSet<'a> {
     pub(crate) fn new(footer: &'a Footer) -> Self {
         Self { footer, leases: HashMap::new() }
+    }
+
+    /// What decoding may cost.
+    pub fn limits(&self) -> &Limits {
+        &self.footer.limits
     }
 
     pub(crate) fn add(&mut self, leases: impl IntoIterator<Item = Lease>) {

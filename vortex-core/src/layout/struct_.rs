@@ -8,12 +8,10 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::StructArray;
-use arrow::datatypes::DataType;
-
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet, len_of, masked};
-use crate::array::{ArrayRef, Decoded, validity};
+use crate::array::ArrayRef;
 use crate::dtype::{DType, StructType};
+use crate::encodings::struct_::struct_of;
 use crate::error::ResultExt as _;
 use crate::file::SegmentId;
 use crate::{Error, Result};
@@ -110,22 +108,9 @@ impl Layout for StructLayout {
     }
 
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
-        let dtype = self.dtype();
-        let DataType::Struct(arrow_fields) = crate::dtype::arrow::data_type(dtype)? else {
-            return Err(Error::corrupt(format!("{dtype} is not a struct")));
-        };
         let len = len_of(rows.end - rows.start)?;
-        let columns = (0..self.fields.len())
-            .map(|at| {
-                let field = self.field(at)?.ok_or_else(|| Error::invalid(format!("no field {at}")))?;
-                field.read(rows, have)?.decode(arrow_fields[at].data_type())
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let nulls = match &self.validity {
-            Some(layout) => validity::decode_child(Some(&layout.read(rows, have)?))?.to_nulls(len),
-            None => None,
-        };
-        let array = StructArray::try_new_with_length(arrow_fields, columns, nulls, len)?;
-        Ok(Arc::new(Decoded::new(dtype.clone(), Arc::new(array))))
+        let fields = (0..self.fields.len()).map(|at| self.stored_field(at)?.read(rows, have));
+        let validity = self.validity.as_ref().map(|validity| validity.read(rows, have)).transpose()?;
+        Ok(struct_of(self.dtype().clone(), fields.collect::<Result<_>>()?, validity, len))
     }
 }

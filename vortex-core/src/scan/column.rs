@@ -3,12 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, make_array};
-use arrow::buffer::NullBuffer;
-
-use crate::array::{ArrayRef, Decoded};
+use crate::array::ArrayRef;
 use crate::dtype::DType;
-use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
 use crate::file::{Footer, SegmentId};
@@ -89,7 +85,7 @@ impl Column {
         let read = || {
             let mut array = self.layout.read(rows, have)?;
             for at in &self.within {
-                array = field_of(&array, *at)?;
+                array = array.field(*at)?;
             }
             Ok(array)
         };
@@ -103,24 +99,4 @@ fn missing(path: &FieldPath, dtype: &DType) -> Error {
     let names: Vec<String> = names.unwrap_or_default();
     let names = if names.is_empty() { "value".to_owned() } else { names.join(", ") };
     Error::invalid(format!("no column `{path}`; there are: {names}"))
-}
-
-/// A field of an array of structs, null where the struct is.
-fn field_of(array: &ArrayRef, at: usize) -> Result<ArrayRef> {
-    let not_a_struct = || Error::corrupt(format!("{} is not a struct", array.dtype()));
-    let fields = array.dtype().as_struct().ok_or_else(not_a_struct)?;
-    let dtype = fields.dtypes().get(at).ok_or_else(not_a_struct)?;
-    let decoded = array.decode(&data_type(array.dtype())?)?;
-    let decoded = decoded.as_struct_opt().ok_or_else(not_a_struct)?;
-    let column = Arc::clone(decoded.column(at));
-    if !array.dtype().is_nullable() {
-        return Ok(Arc::new(Decoded::new(dtype.clone(), column)));
-    }
-    let dtype = dtype.with_nullable(true);
-    let nulls = NullBuffer::union(column.nulls(), decoded.nulls());
-    if nulls.is_none() || dtype == DType::Null {
-        return Ok(Arc::new(Decoded::new(dtype, column)));
-    }
-    let data = column.to_data().into_builder().nulls(nulls).build()?;
-    Ok(Arc::new(Decoded::new(dtype, make_array(data))))
 }

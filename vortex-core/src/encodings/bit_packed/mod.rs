@@ -1,3 +1,529 @@
-//! Integers in as few bits as most of them need.
+//! Bit-packing: integers in as few bits as most of them need.
+//!
+//! ```text
+//! rows     |-------- 1024 --------|-------- 1024 --------|--- rest, padded ---|
+//! packed   [  128 * width bytes  ][  128 * width bytes  ][ 128 * width bytes ]
+//!          ^ `offset` rows of the first block are not part of the array
+//! ```
+//!
+//! Metadata: width, offset, description of the patches. Buffer: the blocks, each packed in
+//! lanes as [`kernels::bitpack`](crate::kernels::bitpack) tells. Children: those of the
+//! [patches](patches), which hold the values that need more bits, then optionally validity.
+//!
+//! Packed values are not negative: the bits above `width` are zero. [`v2`] gives each block a
+//! width of its own.
+//!
+//! Slicing shares the bytes and moves the offset. Comparing unpacks one block at a time into
+//! scratch, unless the width alone decides. Filter and take extract single values where few
+//! of a block are wanted, and never touch blocks without any.
 
+mod blocks;
 pub(crate) mod patches;
+mod v2;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, UInt64Array};
+use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::datatypes::{ArrowNativeType as _, DataType};
+
+use self::blocks::{BYTES_PER_BIT, Blocks};
+use self::patches::{Patches, PatchesMessage};
+use super::Encoding;
+use super::primitive::aligned;
+use crate::array::{
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present, validity,
+};
+use crate::dtype::{DType, PType};
+use crate::expr::{Interval, Predicate};
+use crate::kernels::bitpack::{few, unpack_rows};
+use crate::kernels::within::{BLOCK_BITS, Within};
+use crate::kernels::{BLOCK, Word, block_parts, match_word};
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+pub(super) use v2::BitPackedV2;
+
+/// Taking more than one of this many rows unpacks all of them.
+const TAKE_MANY: usize = 8;
+
+/// The `fastlanes.bitpacked` encoding.
+#[derive(Debug)]
+pub(super) struct BitPacked;
+
+const ID: &str = "fastlanes.bitpacked";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint32, tag = "1")]
+    bit_width: u32,
+    #[prost(uint32, tag = "2")]
+    offset: u32,
+    #[prost(message, optional, tag = "3")]
+    patches: Option<PatchesMessage>,
+}
+
+impl Encoding for BitPacked {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let metadata = node.message::<Metadata>()?;
+        let frame = Frame::of(node, metadata.offset)?;
+        let width = metadata.bit_width as usize;
+        if width > frame.ptype.bit_width() {
+            return Err(Error::corrupt(format!("{width} bits for values of {}", frame.ptype)));
+        }
+        node.expect_buffers(1)?;
+        let packed = node.buffer(0)?;
+        let block_count = frame.block_count;
+        if block_count.checked_mul(BYTES_PER_BIT * width) != Some(packed.len()) {
+            let bytes = packed.len();
+            return Err(Error::corrupt(format!("{bytes} bytes for {block_count} blocks of {width} bits")));
+        }
+        let packed = aligned(packed, frame.ptype.byte_width());
+        let (patches, after) = frame.patches(node, metadata.patches.as_ref())?;
+        Ok(Arc::new(BitPackedArray {
+            id: ID,
+            dtype: node.dtype().clone(),
+            ptype: frame.ptype,
+            len: node.len(),
+            offset: frame.offset,
+            blocks: Blocks::Even { packed, width },
+            patches,
+            validity: node.validity_child(after)?,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+/// What both versions check of a node.
+struct Frame {
+    ptype: PType,
+    offset: usize,
+    block_count: usize,
+}
+
+impl Frame {
+    fn of(node: &Node<'_>, offset: u32) -> Result<Self> {
+        let ptype = node.dtype().ptype()?;
+        let offset = offset as usize;
+        if !ptype.is_integer() {
+            return Err(Error::corrupt(format!("holds integers, not {ptype}")));
+        }
+        if offset >= BLOCK {
+            return Err(Error::corrupt(format!("first row at {offset} of a block")));
+        }
+        let rows = node.len().checked_add(offset);
+        let rows = rows.ok_or_else(|| Error::corrupt(format!("{} rows", node.len())))?;
+        Ok(Self { ptype, offset, block_count: rows.div_ceil(BLOCK) })
+    }
+
+    /// The patches, and how many children they take.
+    fn patches(&self, node: &Node<'_>, message: Option<&PatchesMessage>) -> Result<(Option<Patches>, usize)> {
+        let Some(message) = message else { return Ok((None, 0)) };
+        let patches = Patches::load(node, message, 0, node.dtype())?;
+        Ok((Some(patches), message.child_count()))
+    }
+}
+
+/// Bit-packed integers.
+#[derive(Debug, Clone)]
+pub(crate) struct BitPackedArray {
+    id: &'static str,
+    dtype: DType,
+    ptype: PType,
+    len: usize,
+    /// Rows of the first block before row 0.
+    offset: usize,
+    blocks: Blocks,
+    patches: Option<Patches>,
+    validity: Option<ArrayRef>,
+    limits: Limits,
+}
+
+impl BitPackedArray {
+    /// Row 0's place in the first block.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// All values, plus what `reference` gives for their block. Wraps.
+    pub(crate) fn unpack<W: Word>(&self, reference: impl Fn(usize) -> W) -> Result<Vec<W>> {
+        self.limits.decoded_bytes(self.len, size_of::<W>())?;
+        let blocks = self.blocks.view::<W>()?;
+        let mut out = unpack_rows(self.offset..self.offset + self.len, |at| (blocks.get(at), reference(at)));
+        if let Some(patches) = &self.patches {
+            patches.apply(&mut out, |row, patch: W| patch.plus(reference((self.offset + row) / BLOCK)))?;
+        }
+        Ok(out)
+    }
+
+    /// Tests all values, plus what `reference` gives for their block. Null rows are arbitrary.
+    pub(crate) fn test<W: Word>(
+        &self,
+        within: Within<W>,
+        reference: impl Fn(usize) -> W,
+    ) -> Result<BooleanBuffer> {
+        self.limits.decoded_bytes(self.len, 1)?;
+        let blocks = self.blocks.view::<W>()?;
+        let block_count = (self.offset + self.len).div_ceil(BLOCK);
+        let mut bits: Vec<u64> = Vec::with_capacity(block_count * BLOCK_BITS);
+        let mut scratch = [W::ZERO; BLOCK];
+        for at in 0..block_count {
+            let (block, within) = (blocks.get(at), within.minus(reference(at)));
+            match within.decided(block.max()) {
+                Some(outcome) => bits.extend([if outcome { u64::MAX } else { 0 }; BLOCK_BITS]),
+                None => {
+                    block.unpack(W::ZERO, &mut scratch);
+                    bits.extend(within.test(&scratch));
+                }
+            }
+        }
+        if let Some(patches) = &self.patches {
+            let located = patches.locate()?;
+            let (values, _) = decode_raw::<W>(&located.values)?;
+            for (row, value) in located.rows().zip(values.iter()) {
+                let at = self.offset + row;
+                let bit = 1u64 << (at % 64);
+                match within.minus(reference(at / BLOCK)).holds(*value) {
+                    true => bits[at / 64] |= bit,
+                    false => bits[at / 64] &= !bit,
+                }
+            }
+        }
+        let bytes = if cfg!(target_endian = "big") {
+            bits.iter().flat_map(|word| word.to_le_bytes()).collect()
+        } else {
+            Buffer::from_vec(bits)
+        };
+        Ok(BooleanBuffer::new(bytes, self.offset, self.len))
+    }
+
+    /// The live values. `live` has a bit per row.
+    fn unpack_live<W: Word>(&self, live: &BooleanBuffer, count: usize) -> Result<Vec<W>> {
+        self.limits.decoded_bytes(count, size_of::<W>())?;
+        let blocks = self.blocks.view::<W>()?;
+        let mut out = Vec::with_capacity(count);
+        let mut scratch = [W::ZERO; BLOCK];
+        let mut rows = Vec::with_capacity(few::<W>());
+        for (at, part) in block_parts(self.offset..self.offset + self.len) {
+            let first = at * BLOCK + part.start - self.offset;
+            let live = live.slice(first, part.len());
+            let block = blocks.get(at);
+            match live.count_set_bits() {
+                0 => {}
+                BLOCK => block.append_to(W::ZERO, &mut out),
+                count if count <= few::<W>() => {
+                    rows.clear();
+                    rows.extend(live.set_indices().map(|row| part.start + row));
+                    block.extract(&rows, W::ZERO, &mut out);
+                }
+                count => {
+                    block.unpack(W::ZERO, &mut scratch);
+                    let scratch = &scratch[part.clone()];
+                    if count > part.len() / 4 * 3 {
+                        live.set_slices()
+                            .for_each(|(start, end)| out.extend_from_slice(&scratch[start..end]));
+                    } else {
+                        out.extend(live.set_indices().map(|row| scratch[row]));
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The values of some rows, in that order. Best where neighbours share blocks.
+    fn unpack_single<W: Word>(&self, rows: &[u64]) -> Result<Vec<W>> {
+        self.limits.decoded_bytes(rows.len(), size_of::<W>())?;
+        let blocks = self.blocks.view::<W>()?;
+        let mut out = Vec::with_capacity(rows.len());
+        let mut within = Vec::new();
+        for rows in rows.chunk_by(|left, right| self.block_of(*left) == self.block_of(*right)) {
+            let block = blocks.get(self.block_of(rows[0]));
+            within.clear();
+            within.extend(rows.iter().map(|row| (self.offset + row.as_usize()) % BLOCK));
+            if rows.len() <= few::<W>() {
+                block.extract(&within, W::ZERO, &mut out);
+            } else {
+                let mut scratch = [W::ZERO; BLOCK];
+                block.unpack(W::ZERO, &mut scratch);
+                out.extend(within.iter().map(|row| scratch[*row]));
+            }
+        }
+        Ok(out)
+    }
+
+    fn block_of(&self, row: u64) -> usize {
+        (self.offset + row.as_usize()) / BLOCK
+    }
+
+    /// An array of selected values, their patches and their validity.
+    fn decoded<W: Word>(
+        &self,
+        mut values: Vec<W>,
+        patches: Option<Patches>,
+        validity: Option<&ArrayRef>,
+    ) -> Result<ArrayRef> {
+        if let Some(patches) = patches {
+            patches.apply(&mut values, |_, patch| patch)?;
+        }
+        let nulls = validity::decode_child(validity)?.to_nulls(values.len());
+        let array = array_of_raw(self.ptype, values.into(), nulls)?;
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), array)))
+    }
+}
+
+impl EncodedArray for BitPackedArray {
+    fn encoding(&self) -> &str {
+        self.id
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let mut children = self.patches.as_ref().map_or_else(Vec::new, Patches::children);
+        children.extend(self.validity.iter().map(|child| ("validity", Arc::clone(child))));
+        if let Blocks::Uneven { bounds, .. } = &self.blocks {
+            children.push(("block_offsets", Arc::clone(&bounds.child)));
+        }
+        children
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.blocks.byte_len()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let nulls = self.validity()?.to_nulls(self.len);
+        let array = match_word!(self.ptype, |W| {
+            array_of_raw(self.ptype, self.unpack::<W>(|_| W::ZERO)?.into(), nulls)?
+        });
+        present(array, to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let start = self.offset + rows.start;
+        let first = start / BLOCK;
+        let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
+        Ok(Arc::new(Self {
+            len: rows.len(),
+            offset: start % BLOCK,
+            blocks: self.blocks.slice(first..last),
+            patches: self.patches.as_ref().map(|patches| patches.slice(rows.clone())),
+            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            dtype: self.dtype.clone(),
+            ..*self
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        if mask.is_all() {
+            return Ok(Arc::new(self.clone()));
+        }
+        let patches = match &self.patches {
+            Some(patches) => patches.filter(mask)?,
+            None => None,
+        };
+        let validity = validity::filter_child(self.validity.as_ref(), mask)?;
+        match_word!(self.ptype, |W| {
+            let values = self.unpack_live::<W>(&mask.to_bits(), mask.true_count())?;
+            self.decoded(values, patches, validity.as_ref())
+        })
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        if indices.len() > self.len / TAKE_MANY {
+            return self.decode_natural()?.take(indices);
+        }
+        let patches = match &self.patches {
+            Some(patches) => patches.take(indices)?,
+            None => None,
+        };
+        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        match_word!(self.ptype, |W| {
+            let values = self.unpack_single::<W>(indices.values())?;
+            self.decoded(values, patches, validity.as_ref())
+        })
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        if let Some(outcome) = self.validity()?.null_test(predicate, self.len) {
+            return Ok(outcome);
+        }
+        let Some(interval) = Interval::of(predicate, self.ptype) else {
+            return self.decode_natural()?.matches(predicate);
+        };
+        let nulls = self.validity()?.to_nulls(self.len);
+        let bits = match_word!(self.ptype, |W| {
+            self.test::<W>(Within::new(interval.low, interval.high, interval.outside), |_| W::ZERO)?
+        });
+        Ok(BooleanArray::new(bits, nulls))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+    use crate::kernels::{bitpack, random};
+
+    /// The packed blocks of values, `offset` rows into the first block.
+    pub(in crate::encodings) fn packed<W: Word>(values: &[W], width: usize, offset: usize) -> Buffer {
+        let mut padded = vec![W::narrow(0x55); offset];
+        padded.extend_from_slice(values);
+        padded.resize(padded.len().next_multiple_of(BLOCK), W::ZERO);
+        let blocks = padded.as_chunks::<BLOCK>().0;
+        Buffer::from_vec(blocks.iter().flat_map(|block| bitpack::pack(width, block)).collect::<Vec<W>>())
+    }
+
+    /// A tree of `fastlanes.bitpacked` without patches and nulls.
+    pub(in crate::encodings) fn tree<W: Word>(values: &[W], width: usize, offset: usize) -> Tree {
+        let metadata = Metadata { bit_width: width as u32, offset: offset as u32, patches: None };
+        Tree::new(ID).message(&metadata).buffer(packed(values, width, offset))
+    }
+
+    /// Values of at most `width` bits.
+    pub(in crate::encodings) fn narrow_values<W: Word>(len: usize, width: usize, seed: u64) -> Vec<W> {
+        let mut next = random(seed);
+        let max = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
+        (0..len).map(|_| W::narrow(next() & max)).collect()
+    }
+
+    pub(in crate::encodings) fn validity_of(len: usize) -> Vec<bool> {
+        (0..len).map(|row| row % 7 != 2).collect()
+    }
+
+    #[test]
+    fn conforms_at_every_width_of_every_type() {
+        for ptype in PType::ALL.into_iter().filter(|ptype| ptype.is_integer()) {
+            match_word!(ptype, |W| for width in 0..=ptype.bit_width() {
+                // All widths decode, some go through the whole of conformance.
+                let thorough = [0, 1, 3, ptype.bit_width() - 1, ptype.bit_width()].contains(&width);
+                let len = if thorough { 2500 } else { 1100 };
+                let offset = width * 37 % BLOCK;
+                let values: Vec<W> = narrow_values(len, width, width as u64);
+                let array = tree(&values, width, offset).load(&DType::Primitive(ptype, false), len).unwrap();
+                let expected = array_of_raw(ptype, values.clone().into(), None).unwrap();
+                if thorough {
+                    conformance::check(&array, &expected);
+                    let valid = validity_of(len);
+                    let nullable = tree(&values, width, offset).child(Tree::bools(&valid));
+                    let nullable = nullable.load(&DType::Primitive(ptype, true), len).unwrap();
+                    let nulls = Some(valid.into());
+                    conformance::check(&nullable, &array_of_raw(ptype, values.into(), nulls).unwrap());
+                } else {
+                    assert_eq!(&array.decode(expected.data_type()).unwrap(), &expected);
+                }
+            });
+        }
+    }
+
+    /// Values of four bits except every 300th and the last, which need all bits.
+    fn patched<W: Word>(ptype: PType, offset: usize) -> (Tree, Vec<W>) {
+        let len = 3000;
+        let mut values: Vec<W> = narrow_values(len, 4, 4);
+        let rows: Vec<u32> = (0..len as u32).step_by(300).chain([len as u32 - 1]).collect();
+        for row in &rows {
+            values[*row as usize] = W::MAX.minus(W::narrow((*row).into()));
+        }
+        let patch_values: Vec<W> = rows.iter().map(|row| values[*row as usize]).collect();
+        let message = PatchesMessage {
+            len: rows.len() as u64,
+            offset: 5,
+            indices_ptype: PType::U32 as i32,
+            chunk_offsets_len: Some(3),
+            chunk_offsets_ptype: Some(0),
+        };
+        let metadata = Metadata { bit_width: 4, offset: offset as u32, patches: Some(message) };
+        let tree = Tree::new(ID)
+            .message(&metadata)
+            .buffer(packed(&values, 4, offset))
+            .child(Tree::primitive(&rows.iter().map(|row| row + 5).collect::<Vec<_>>()))
+            .child(Tree::primitive(&patch_values))
+            .child(Tree::primitive(&[0u8, 4, 7]));
+        assert_eq!(patch_values.len(), 11, "of {ptype}");
+        (tree, values)
+    }
+
+    #[test]
+    fn conforms_with_patches() {
+        for ptype in [PType::U8, PType::I8, PType::I16, PType::U32, PType::I64] {
+            match_word!(ptype, |W| for offset in [0, 1000] {
+                let (tree, values) = patched::<W>(ptype, offset);
+                let array = tree.load(&DType::Primitive(ptype, false), values.len()).unwrap();
+                let expected = array_of_raw(ptype, values.clone().into(), None).unwrap();
+                conformance::check(&array, &expected);
+                let valid = validity_of(values.len());
+                let nullable = tree.child(Tree::bools(&valid));
+                let nullable = nullable.load(&DType::Primitive(ptype, true), values.len()).unwrap();
+                let expected = array_of_raw(ptype, values.into(), Some(valid.into())).unwrap();
+                conformance::check(&nullable, &expected);
+            });
+        }
+    }
+
+    #[test]
+    fn a_width_that_decides_a_comparison_leaves_patches_to_it() {
+        use crate::expr::CompareOp;
+        use crate::scalar::{Scalar, Value};
+        let (tree, values) = patched::<u32>(PType::U32, 0);
+        let dtype = DType::Primitive(PType::U32, false);
+        let array = tree.load(&dtype, values.len()).unwrap();
+        let constant = Scalar::try_new(dtype, Value::UInt(16)).unwrap();
+        let outcome = array.matches(&Predicate::Compare(CompareOp::GtEq, constant)).unwrap();
+        assert_eq!(outcome.true_count(), 11);
+    }
+
+    #[test]
+    fn empty_arrays_have_no_blocks() {
+        let array = tree::<u16>(&[], 5, 0).load(&DType::Primitive(PType::U16, true), 0).unwrap();
+        conformance::check(&array, &array_of_raw::<u16>(PType::U16, vec![].into(), None).unwrap());
+    }
+
+    #[test]
+    fn nodes_that_contradict_themselves_are_corrupt() {
+        let dtype = DType::Primitive(PType::U16, false);
+        let bytes = |count: usize| vec![0u8; count];
+        let with = |bit_width, offset, count: usize| {
+            Tree::new(ID).message(&Metadata { bit_width, offset, patches: None }).buffer(bytes(count))
+        };
+        assert!(with(3, 0, 384).load(&dtype, 1000).is_ok());
+        assert!(with(3, 0, 384).load(&dtype, 1025).is_err(), "a block is missing");
+        assert!(with(3, 1023, 384).load(&dtype, 2).is_err(), "a block is missing behind the offset");
+        assert!(with(3, 1024, 384).load(&dtype, 0).is_err(), "offset beyond the block");
+        assert!(with(17, 0, 17 * 128).load(&dtype, 1000).is_err(), "too wide");
+        assert!(with(3, 0, 384).load(&DType::Primitive(PType::F16, false), 1000).is_err(), "floats");
+        assert!(with(3, 0, 384).child(Tree::bools(&[true])).load(&dtype, 1).is_err(), "validity");
+        assert!(with(0, 3, 0).load(&dtype, usize::MAX).is_err(), "rows overflow");
+        let endless = with(0, 0, 0).load(&dtype, 1 << 50).unwrap();
+        assert!(endless.decode(&DataType::UInt16).is_err(), "rows beyond the limit");
+    }
+
+    #[test]
+    fn misaligned_bytes_decode() {
+        let values: Vec<u64> = narrow_values(1024, 9, 9);
+        let mut shifted = vec![0u8];
+        shifted.extend_from_slice(&packed(&values, 9, 0));
+        let buffer = Buffer::from_vec(shifted).slice(1);
+        let metadata = Metadata { bit_width: 9, offset: 0, patches: None };
+        let dtype = DType::Primitive(PType::U64, false);
+        let array = Tree::new(ID).message(&metadata).buffer(buffer).load(&dtype, 1024).unwrap();
+        assert_eq!(decode_raw::<u64>(&array).unwrap().0[..], values);
+    }
+}

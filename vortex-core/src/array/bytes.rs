@@ -1,0 +1,192 @@
+//! Building Arrow strings and byte strings from decoded bytes.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, GenericByteArray};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType as _, ByteArrayType, DataType, GenericBinaryType, GenericStringType};
+
+use super::present;
+use crate::dtype::DType;
+use crate::kernels::views::{binary_views, string_views, view_len, view_of};
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// Views address 32 bits, and Arrow wants them signed: larger bytes are shared by buffers that
+/// start this far apart, so that each value lies within one.
+const BUFFER_STEP: usize = 1 << 30;
+
+/// Whether values of this type must be text.
+///
+/// # Errors
+/// If it is neither text nor bytes.
+pub(crate) fn is_text(dtype: &DType) -> Result<bool> {
+    match dtype {
+        DType::Utf8(_) => Ok(true),
+        DType::Binary(_) => Ok(false),
+        other => Err(Error::corrupt(format!("holds strings or bytes, not {other}"))),
+    }
+}
+
+/// The values `bytes[offsets[i]..offsets[i + 1]]`, as Arrow type `to`. Bytes are shared, not
+/// copied, wherever `to` allows it. Values under nulls need not be text.
+///
+/// Offsets must not fall, nor reach past the bytes.
+///
+/// # Errors
+/// If a valid value is not text but should be, or `to` cannot address the bytes.
+pub(crate) fn from_offsets(
+    dtype: &DType,
+    to: &DataType,
+    bytes: &Buffer,
+    offsets: &[usize],
+    nulls: Option<NullBuffer>,
+    limits: &Limits,
+) -> Result<ArrowRef> {
+    let (first, last) = match offsets {
+        [first, .., last] => (*first, *last),
+        _ => (0, 0),
+    };
+    let bytes = bytes.slice_with_length(first, last - first);
+    let direct = match to {
+        DataType::Utf8 => with_offsets::<GenericStringType<i32>>(&bytes, offsets, nulls.as_ref()),
+        DataType::LargeUtf8 => with_offsets::<GenericStringType<i64>>(&bytes, offsets, nulls.as_ref()),
+        DataType::Binary => with_offsets::<GenericBinaryType<i32>>(&bytes, offsets, nulls.as_ref()),
+        DataType::LargeBinary => with_offsets::<GenericBinaryType<i64>>(&bytes, offsets, nulls.as_ref()),
+        _ => None,
+    };
+    if let Some(array) = direct {
+        return Ok(array);
+    }
+    // Not a type with offsets, or garbage under nulls, or an error that views tell better.
+    let whole = i32::try_from(bytes.len()).is_ok();
+    let buffers: Vec<Buffer> = if whole {
+        vec![bytes.clone()]
+    } else {
+        let end = |start: usize| bytes.len().min(start + 2 * BUFFER_STEP - 1);
+        let starts = (0..bytes.len()).step_by(BUFFER_STEP);
+        starts.map(|start| bytes.slice_with_length(start, end(start) - start)).collect()
+    };
+    let longest = if whole { i32::MAX as usize } else { BUFFER_STEP };
+    let slice = bytes.as_slice();
+    let views = offsets
+        .windows(2)
+        .map(|pair| {
+            let (start, len) = (pair[0] - first, pair[1] - pair[0]);
+            if len > longest {
+                return Err(Error::limit(format!("a value of {len} bytes")));
+            }
+            let (buffer, offset) =
+                if whole { (0, start) } else { (start / BUFFER_STEP, start % BUFFER_STEP) };
+            // All below 2^32: lengths and offsets as just checked, buffers since there is one per
+            // GiB of bytes.
+            Ok(view_of(slice, start, len as u32, buffer as u32, offset as u32))
+        })
+        .collect::<Result<Vec<u128>>>()?;
+    from_views(dtype, to, views.into(), buffers.into(), nulls, limits)
+}
+
+/// The values behind views, as Arrow type `to`. Valid rows are checked; others may be garbage.
+///
+/// # Errors
+/// If a valid view does not lie in its buffer, or is not text but should be.
+pub(crate) fn from_views(
+    dtype: &DType,
+    to: &DataType,
+    views: ScalarBuffer<u128>,
+    buffers: Arc<[Buffer]>,
+    nulls: Option<NullBuffer>,
+    limits: &Limits,
+) -> Result<ArrowRef> {
+    let array: ArrowRef = match is_text(dtype)? {
+        true => Arc::new(string_views(views, buffers, nulls)?),
+        false => Arc::new(binary_views(views, buffers, nulls)?),
+    };
+    present_views(array, to, limits)
+}
+
+/// An array of views as Arrow type `to`. Views may share bytes, so copying them is held against
+/// the limits.
+///
+/// # Errors
+/// If the copy would be too large.
+pub(crate) fn present_views(array: ArrowRef, to: &DataType, limits: &Limits) -> Result<ArrowRef> {
+    let views = match array.data_type() {
+        DataType::Utf8View => array.as_string_view().views(),
+        DataType::BinaryView => array.as_binary_view().views(),
+        _ => return present(array, to),
+    };
+    if array.data_type() != to {
+        let bytes = views.iter().fold(0usize, |sum, view| sum.saturating_add(view_len(*view)));
+        limits.decoded_bytes(bytes, 1)?;
+        if !matches!(to, DataType::LargeUtf8 | DataType::LargeBinary) && i32::try_from(bytes).is_err() {
+            return Err(Error::limit(format!("{bytes} bytes of strings do not fit {to}")));
+        }
+    }
+    present(array, to)
+}
+
+/// An array with offsets that shares `bytes`; `None` if Arrow refuses it.
+fn with_offsets<T: ByteArrayType>(
+    bytes: &Buffer,
+    offsets: &[usize],
+    nulls: Option<&NullBuffer>,
+) -> Option<ArrowRef> {
+    let first = *offsets.first()?;
+    T::Offset::from_usize(bytes.len())?;
+    // None above the last one, which fits.
+    let offsets: Vec<T::Offset> = offsets.iter().map(|offset| T::Offset::usize_as(offset - first)).collect();
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    Some(Arc::new(GenericByteArray::<T>::try_new(offsets, bytes.clone(), nulls.cloned()).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BinaryArray, LargeStringArray, StringArray, StringViewArray};
+
+    use super::*;
+
+    fn build(to: &DataType, bytes: &[u8], offsets: &[usize], nulls: Option<Vec<bool>>) -> Result<ArrowRef> {
+        let nulls = nulls.map(NullBuffer::from);
+        let dtype = if matches!(to, DataType::Binary) { DType::Binary(true) } else { DType::Utf8(true) };
+        from_offsets(&dtype, to, &Buffer::from(bytes), offsets, nulls, &Limits::default())
+    }
+
+    #[test]
+    fn every_target_holds_the_same_values() {
+        let (bytes, offsets) = ("..abc, a longer value and ü|".as_bytes(), [2, 5, 5, 28]);
+        let words = vec!["abc", "", ", a longer value and ü"];
+        let equal = |to: DataType, wanted: ArrowRef| {
+            let built = build(&to, bytes, &offsets, None).unwrap();
+            built.to_data().validate_full().unwrap();
+            assert_eq!(&built, &wanted);
+        };
+        equal(DataType::Utf8View, Arc::new(StringViewArray::from(words.clone())));
+        equal(DataType::Utf8, Arc::new(StringArray::from(words.clone())));
+        equal(DataType::LargeUtf8, Arc::new(LargeStringArray::from(words.clone())));
+        equal(DataType::Binary, Arc::new(BinaryArray::from_iter_values(words)));
+        let dictionary = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+        assert_eq!(build(&dictionary, bytes, &offsets, None).unwrap().data_type(), &dictionary);
+    }
+
+    #[test]
+    fn only_valid_rows_must_be_text() {
+        let (bytes, offsets) = (b"good\xFF\xFE, and enough to not lie in the view", [0, 4, 6, 41]);
+        for to in [DataType::Utf8View, DataType::Utf8, DataType::LargeUtf8] {
+            let built = build(&to, bytes, &offsets, Some(vec![true, false, true])).unwrap();
+            built.to_data().validate_full().unwrap();
+            assert_eq!(built.null_count(), 1);
+            assert!(build(&to, bytes, &offsets, None).is_err());
+        }
+        assert!(build(&DataType::Binary, bytes, &offsets, None).is_ok());
+    }
+
+    #[test]
+    fn no_rows_need_no_offsets() {
+        for offsets in [&[][..], &[0], &[3]] {
+            for to in [DataType::Utf8View, DataType::Utf8] {
+                assert_eq!(build(&to, b"abc", offsets, None).unwrap().len(), 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Making rows null, and asking which are.
+//!
+//! ```text
+//! struct rows   {a: 1}  null  {a: 3}
+//! child `a`      1       7     3        what the file holds; 7 means nothing
+//! child `a`      1      null   3        what leaves this module
+//! ```
+//!
+//! Engines read a child of an Arrow struct without looking at its parent. So rows that become
+//! null here take their nullable descendants with them; fields that cannot be null keep what
+//! they hold.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, BooleanArray, StructArray, UnionArray};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, UnionMode};
+
+use super::{ArrowRef, Validity};
+use crate::dtype::DType;
+use crate::expr::Predicate;
+use crate::{Error, Result};
+
+/// The same values, null also where `valid` is unset.
+pub(crate) fn mask(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
+    if valid.null_count() == 0 {
+        return Ok(Arc::clone(array));
+    }
+    match array.data_type() {
+        DataType::Struct(_) => {
+            let nulls = NullBuffer::union(array.nulls(), Some(valid));
+            mask_columns(array.as_struct(), valid, nulls)
+        }
+        DataType::Union(..) => mask_union(array, valid),
+        _ => {
+            let invalid = BooleanArray::new(!valid.inner(), None);
+            Ok(arrow::compute::nullif(array, &invalid)?)
+        }
+    }
+}
+
+/// A column of a struct as far as its field allows: null also where `valid` is unset if the
+/// field is nullable, else only its nullable descendants.
+pub(crate) fn mask_field(column: ArrowRef, field: &Field, valid: &NullBuffer) -> Result<ArrowRef> {
+    match column.data_type() {
+        _ if field.is_nullable() => mask(&column, valid),
+        DataType::Struct(_) => mask_columns(column.as_struct(), valid, column.nulls().cloned()),
+        _ => Ok(column),
+    }
+}
+
+fn mask_columns(array: &StructArray, valid: &NullBuffer, nulls: Option<NullBuffer>) -> Result<ArrowRef> {
+    let columns = array.columns().iter().zip(array.fields());
+    let columns = columns
+        .map(|(column, field)| mask_field(Arc::clone(column), field, valid))
+        .collect::<Result<Vec<_>>>()?;
+    let fields = array.fields().clone();
+    Ok(Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len())?))
+}
+
+/// Arrow's unions have no nulls of their own: a row is null when the variant it selects is.
+fn mask_union(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
+    let (DataType::Union(fields, UnionMode::Sparse), Some(union)) =
+        (array.data_type(), array.as_any().downcast_ref::<UnionArray>())
+    else {
+        return Err(Error::invalid(format!("cannot make rows of {} null", array.data_type())));
+    };
+    let children =
+        fields.iter().map(|(id, _)| mask(union.child(id), valid)).collect::<Result<Vec<ArrowRef>>>()?;
+    let ids: ScalarBuffer<i8> = union.type_ids().clone();
+    Ok(Arc::new(UnionArray::try_new(fields.clone(), ids, None, children)?))
+}
+
+/// The type of field `at` once its rows are null where those of the struct are.
+pub(crate) fn field_dtype(dtype: &DType, at: usize) -> Result<DType> {
+    let field = dtype.as_struct().and_then(|fields| fields.dtypes().get(at));
+    let field = field.ok_or_else(|| Error::invalid(format!("{dtype} has no field {at}")))?;
+    Ok(if dtype.is_nullable() { field.with_nullable(true) } else { field.clone() })
+}
+
+/// Field `at` of a decoded struct, null also where the struct is.
+pub(crate) fn decoded_field(array: &ArrowRef, at: usize) -> Result<ArrowRef> {
+    let parent = array.as_struct_opt();
+    let column = parent.and_then(|parent| parent.columns().get(at));
+    let column = column.ok_or_else(|| Error::invalid(format!("{} has no field {at}", array.data_type())))?;
+    match array.nulls() {
+        Some(nulls) => mask(column, nulls),
+        None => Ok(Arc::clone(column)),
+    }
+}
+
+/// The outcome of a null test; `None` if the predicate is something else.
+pub(crate) fn null_test(
+    predicate: &Predicate,
+    len: usize,
+    validity: impl FnOnce() -> Result<Validity>,
+) -> Result<Option<BooleanArray>> {
+    let is_null = match predicate {
+        Predicate::IsNull => true,
+        Predicate::IsNotNull => false,
+        _ => return Ok(None),
+    };
+    let bits = match validity()? {
+        Validity::Bits(nulls) if is_null => !nulls.inner(),
+        Validity::Bits(nulls) => nulls.inner().clone(),
+        validity if (validity == Validity::AllNull) == is_null => BooleanBuffer::new_set(len),
+        _ => BooleanBuffer::new_unset(len),
+    };
+    Ok(Some(BooleanArray::new(bits, None)))
+}
+
+/// Replaces the outcome of rows that `valid` makes null by `null_outcome`, which is what the
+/// predicate says of a null.
+pub(crate) fn mask_outcome(
+    outcome: &BooleanArray,
+    valid: &NullBuffer,
+    null_outcome: Option<bool>,
+) -> BooleanArray {
+    let invalid = || !valid.inner();
+    match null_outcome {
+        None => BooleanArray::new(outcome.values().clone(), NullBuffer::union(outcome.nulls(), Some(valid))),
+        Some(known) => {
+            let values = if known { outcome.values() | &invalid() } else { outcome.values() & valid.inner() };
+            let nulls = outcome.nulls().map(|nulls| NullBuffer::new(nulls.inner() | &invalid()));
+            BooleanArray::new(values, nulls)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, new_null_array};
+    use arrow::datatypes::{Fields, Int32Type};
+
+    use super::*;
+
+    #[test]
+    fn a_null_parent_takes_its_nullable_descendants_along() {
+        let leaf = Fields::from(vec![Field::new("leaf", DataType::Int32, true)]);
+        let fields = Fields::from(vec![
+            Field::new("free", DataType::Int32, true),
+            Field::new("fixed", DataType::Int32, false),
+            Field::new("inner", DataType::Struct(leaf.clone()), false),
+        ]);
+        let numbers: ArrowRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+        let inner: ArrowRef = Arc::new(StructArray::new(leaf, vec![Arc::clone(&numbers)], None));
+        let columns = vec![Arc::clone(&numbers), Arc::clone(&numbers), inner];
+        let array: ArrowRef = Arc::new(StructArray::new(fields, columns, None));
+        let masked = mask(&array, &NullBuffer::from(vec![true, false, true])).unwrap();
+        masked.to_data().validate_full().unwrap();
+        let masked = masked.as_struct();
+        assert_eq!(masked.null_count(), 1);
+        assert_eq!(
+            masked.column(0).as_primitive::<Int32Type>(),
+            &Int32Array::from(vec![Some(1), None, Some(3)])
+        );
+        assert_eq!(masked.column(1).null_count(), 0);
+        assert_eq!(masked.column(2).null_count(), 0);
+        assert_eq!(masked.column(2).as_struct().column(0).null_count(), 1);
+    }
+
+    #[test]
+    fn masked_rows_get_the_outcome_of_a_null() {
+        let outcome = BooleanArray::from(vec![Some(true), Some(false), None, Some(true)]);
+        let valid = NullBuffer::from(vec![true, true, false, false]);
+        let rows = |known| mask_outcome(&outcome, &valid, known).iter().collect::<Vec<_>>();
+        assert_eq!(rows(None), [Some(true), Some(false), None, None]);
+        assert_eq!(rows(Some(true)), [Some(true), Some(false), Some(true), Some(true)]);
+        assert_eq!(rows(Some(false)), [Some(true), Some(false), Some(false), Some(false)]);
+    }
+
+    #[test]
+    fn nulls_stay_nulls() {
+        let nulls = new_null_array(&DataType::Null, 2);
+        let masked = mask(&nulls, &NullBuffer::from(vec![true, false])).unwrap();
+        assert_eq!(masked.data_type(), &DataType::Null);
+    }
+}

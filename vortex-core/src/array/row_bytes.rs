@@ -1,0 +1,113 @@
+//! What copying rows of a decoded array costs.
+//!
+//! Views that overlap and indices that repeat make a few bytes into many. Knowing the bytes of
+//! each row tells beforehand how many.
+
+use arrow::array::OffsetSizeTrait;
+use arrow::array::{Array, AsArray as _, UnionArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::DataType;
+
+/// Bytes of the rows of one array; every row counts at least one.
+#[derive(Debug)]
+pub(crate) enum RowBytes {
+    /// All rows are of this size.
+    Each(u64),
+    /// Running totals: of the first `i` rows at `i`.
+    Totals(Vec<u64>),
+}
+
+impl RowBytes {
+    /// The bytes that a copy of each row of `array` takes.
+    pub(crate) fn of(array: &dyn Array) -> Self {
+        match array.data_type() {
+            DataType::Utf8 => Self::variable(array.as_string::<i32>().offsets(), &RowBytes::Each(1)),
+            DataType::LargeUtf8 => Self::variable(array.as_string::<i64>().offsets(), &RowBytes::Each(1)),
+            DataType::Binary => Self::variable(array.as_binary::<i32>().offsets(), &RowBytes::Each(1)),
+            DataType::LargeBinary => Self::variable(array.as_binary::<i64>().offsets(), &RowBytes::Each(1)),
+            DataType::List(_) => {
+                let list = array.as_list::<i32>();
+                Self::variable(list.offsets(), &Self::of(list.values()))
+            }
+            DataType::LargeList(_) => {
+                let list = array.as_list::<i64>();
+                Self::variable(list.offsets(), &Self::of(list.values()))
+            }
+            DataType::Map(..) => {
+                let map = array.as_map();
+                Self::variable(map.offsets(), &Self::of(map.entries()))
+            }
+            DataType::FixedSizeList(_, size) => {
+                let size = usize::try_from(*size).unwrap_or(0);
+                match Self::of(array.as_fixed_size_list().values()) {
+                    RowBytes::Each(bytes) => RowBytes::Each((bytes.saturating_mul(size as u64)).max(1)),
+                    totals => {
+                        RowBytes::Totals((0..=array.len()).map(|row| totals.up_to(row * size)).collect())
+                    }
+                }
+            }
+            DataType::Struct(_) => {
+                Self::sum(array.as_struct().columns().iter().map(|c| Self::of(c)), array.len())
+            }
+            DataType::Union(fields, _) => match array.as_any().downcast_ref::<UnionArray>() {
+                Some(union) => Self::sum(fields.iter().map(|(id, _)| Self::of(union.child(id))), array.len()),
+                None => RowBytes::Each(16),
+            },
+            DataType::Null | DataType::Boolean => RowBytes::Each(1),
+            DataType::FixedSizeBinary(width) => RowBytes::Each(u64::try_from(*width).unwrap_or(0).max(1)),
+            // Views and dictionary keys are copied, what they point to is not.
+            other => RowBytes::Each(other.primitive_width().unwrap_or(16) as u64),
+        }
+    }
+
+    fn variable<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>, items: &RowBytes) -> Self {
+        let first = items.up_to(offsets[0].as_usize());
+        let totals = offsets.iter().enumerate();
+        RowBytes::Totals(
+            totals
+                .map(|(row, end)| {
+                    (items.up_to(end.as_usize()) - first).saturating_add((row * size_of::<O>()) as u64)
+                })
+                .collect(),
+        )
+    }
+
+    fn sum(columns: impl Iterator<Item = RowBytes>, len: usize) -> Self {
+        columns.fold(RowBytes::Each(1), |sum, column| match (sum, column) {
+            (RowBytes::Each(left), RowBytes::Each(right)) => RowBytes::Each(left.saturating_add(right)),
+            (left, right) => RowBytes::Totals(
+                (0..=len).map(|row| left.up_to(row).saturating_add(right.up_to(row))).collect(),
+            ),
+        })
+    }
+
+    /// The bytes of the first `rows` rows.
+    pub(crate) fn up_to(&self, rows: usize) -> u64 {
+        match self {
+            RowBytes::Each(bytes) => bytes.saturating_mul(rows as u64),
+            RowBytes::Totals(totals) => totals.get(rows).or(totals.last()).copied().unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, ListArray, StringArray};
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    #[test]
+    fn counts_what_a_copy_takes() {
+        assert_eq!(RowBytes::of(&Int64Array::from(vec![1, 2, 3])).up_to(2), 16);
+        let strings = StringArray::from(vec!["", "four", "x"]);
+        let bytes = RowBytes::of(&strings);
+        assert_eq!([0, 1, 2, 3].map(|row| bytes.up_to(row)), [0, 4, 12, 17]);
+        let field = Arc::new(Field::new("item", DataType::Utf8, true));
+        let lists = ListArray::new(field, OffsetBuffer::from_lengths([2, 0, 1]), Arc::new(strings), None);
+        let bytes = RowBytes::of(&lists.slice(1, 2));
+        assert_eq!([0, 1, 2].map(|row| bytes.up_to(row)), [0, 4, 13]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Validity of arrays that store values only for valid rows.
+//!
+//! ```text
+//! rows      a  -  b  -  -  c      valid  1 0 1 0 0 1
+//! values    a  b  c               rows 2..6 own values 1..3
+//! ```
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::UInt64Array;
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+
+use super::{ArrayRef, EncodedArray, Validity, validity};
+use crate::Result;
+use crate::mask::Mask;
+
+/// Some rows of an array, and which of its values are theirs. Slices share the decoded bits.
+#[derive(Debug, Clone)]
+pub(crate) struct ValidRows {
+    child: Option<ArrayRef>,
+    all: Arc<OnceLock<Validity>>,
+    rows: Range<usize>,
+}
+
+impl ValidRows {
+    /// All `len` rows of an array with this validity child.
+    pub(crate) fn new(child: Option<ArrayRef>, len: usize) -> Self {
+        Self { child, all: Arc::new(OnceLock::new()), rows: 0..len }
+    }
+
+    /// Some of these rows.
+    pub(crate) fn slice(&self, rows: &Range<usize>) -> Self {
+        let rows = self.rows.start + rows.start..self.rows.start + rows.end;
+        Self { child: self.child.clone(), all: Arc::clone(&self.all), rows }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn child(&self) -> Option<&ArrayRef> {
+        self.child.as_ref()
+    }
+
+    fn all(&self) -> Result<&Validity> {
+        if let Some(all) = self.all.get() {
+            return Ok(all);
+        }
+        let decoded = validity::decode_child(self.child.as_ref())?;
+        Ok(self.all.get_or_init(|| decoded))
+    }
+
+    /// Which of these rows are null.
+    pub(crate) fn validity(&self) -> Result<Validity> {
+        Ok(match self.all()? {
+            Validity::Bits(nulls) => {
+                Validity::from_nulls(Some(nulls.slice(self.rows.start, self.rows.len())))
+            }
+            other => other.clone(),
+        })
+    }
+
+    /// The nulls of these rows as Arrow has them.
+    pub(crate) fn nulls(&self) -> Result<Option<NullBuffer>> {
+        Ok(self.validity()?.to_nulls(self.rows.len()))
+    }
+
+    /// Which values of the array belong to these rows.
+    pub(crate) fn values(&self) -> Result<Range<usize>> {
+        Ok(match self.all()? {
+            Validity::AllValid => self.rows.clone(),
+            Validity::AllNull => 0..0,
+            Validity::Bits(nulls) => {
+                let count = |rows: Range<usize>| nulls.inner().slice(rows.start, rows.len()).count_set_bits();
+                let start = count(0..self.rows.start);
+                start..start + count(self.rows.clone())
+            }
+        })
+    }
+
+    /// How many values the whole array must have, of `len` rows.
+    pub(crate) fn total(&self, len: usize) -> Result<usize> {
+        Ok(len - self.all()?.null_count(len))
+    }
+
+    /// The live rows of `mask` among the values of these rows, and the nulls of the live rows.
+    pub(crate) fn select(&self, mask: &Mask) -> Result<(Mask, Option<NullBuffer>)> {
+        Ok(match self.validity()? {
+            Validity::AllValid => (mask.clone(), None),
+            Validity::AllNull => (Mask::none(0), Some(NullBuffer::new_null(mask.true_count()))),
+            Validity::Bits(nulls) if mask.is_all() => {
+                (Mask::all(nulls.len() - nulls.null_count()), Some(nulls))
+            }
+            Validity::Bits(nulls) => {
+                (filter_bits(&mask.to_bits(), nulls.inner()), Some(bits_of(nulls.inner(), mask).into()))
+            }
+        })
+    }
+}
+
+/// The bits of `bits` where `by` is set.
+fn filter_bits(bits: &BooleanBuffer, by: &BooleanBuffer) -> Mask {
+    Mask::from_bits(by.set_indices().map(|at| bits.value(at)).collect())
+}
+
+fn bits_of(bits: &BooleanBuffer, mask: &Mask) -> BooleanBuffer {
+    mask.indices().into_iter().map(|at| bits.value(at)).collect()
+}
+
+/// Values spread to the valid rows; others hold the default.
+pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
+    let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return values };
+    let mut rows = vec![T::default(); nulls.len()];
+    let mut left = values.as_slice();
+    for (start, end) in nulls.inner().set_slices() {
+        // There are as many values as valid rows; fewer would leave defaults, not panic.
+        let run = left.split_at_checked(end - start).unwrap_or((left, &[]));
+        rows[start..start + run.0.len()].copy_from_slice(run.0);
+        left = run.1;
+    }
+    rows
+}
+
+/// `take` by way of `filter`, for arrays that decode only the pieces that live rows are in.
+pub(crate) fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<ArrayRef> {
+    // Indices are in range of an array in memory, so they fit.
+    let wanted = Mask::from_indices(array.len(), indices.values().iter().map(|at| *at as usize));
+    if wanted.is_all() {
+        return array.decode_natural()?.take(indices);
+    }
+    let live = wanted.indices();
+    let among: Vec<u64> =
+        indices.values().iter().map(|at| live.partition_point(|row| (*row as u64) < *at) as u64).collect();
+    array.filter(&wanted)?.take(&UInt64Array::from(among))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::DType;
+
+    fn rows(valid: &[bool]) -> ValidRows {
+        let child = Tree::bools(valid).load(&DType::Bool(false), valid.len()).unwrap();
+        ValidRows::new(Some(child), valid.len())
+    }
+
+    #[test]
+    fn a_slice_owns_the_values_of_its_valid_rows() {
+        let rows = rows(&[true, false, true, false, false, true]);
+        assert_eq!(rows.values().unwrap(), 0..3);
+        assert_eq!(rows.total(6).unwrap(), 3);
+        let slice = rows.slice(&(2..6));
+        assert_eq!(slice.values().unwrap(), 1..3);
+        assert_eq!(slice.slice(&(1..3)).values().unwrap(), 2..2);
+        assert_eq!(ValidRows::new(None, 9).slice(&(3..5)).values().unwrap(), 3..5);
+    }
+
+    #[test]
+    fn selecting_rows_selects_their_values() {
+        let rows = rows(&[true, false, true, false, false, true]);
+        let (values, nulls) = rows.select(&Mask::from_indices(6, [1, 2, 5])).unwrap();
+        assert_eq!(values.indices(), [1, 2]);
+        assert_eq!(nulls.unwrap().iter().collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    #[test]
+    fn values_spread_to_the_valid_rows() {
+        let nulls = NullBuffer::from(vec![false, true, true, false, true]);
+        assert_eq!(spread(vec![7, 8, 9], Some(&nulls)), [0, 7, 8, 0, 9]);
+        assert_eq!(spread(vec![7, 8, 9], None), [7, 8, 9]);
+    }
+}

@@ -1,0 +1,115 @@
+//! Booleans, one byte each: zero is false, anything else true.
+//!
+//! No metadata. Buffer: exactly one byte per row. Optional child: validity.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::BooleanArray;
+use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::dtype::DType;
+use crate::{Error, Result};
+
+/// The `vortex.bytebool` encoding.
+#[derive(Debug)]
+pub(super) struct ByteBool;
+
+const ID: &str = "vortex.bytebool";
+
+impl Encoding for ByteBool {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::Bool(_) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds booleans, not {}", node.dtype())));
+        };
+        node.no_metadata()?;
+        node.expect_buffers(1)?;
+        let bytes = node.buffer(0)?;
+        if bytes.len() != node.len() {
+            return Err(Error::corrupt(format!("{} bytes for {} rows", bytes.len(), node.len())));
+        }
+        Ok(Arc::new(ByteBoolArray { dtype: node.dtype().clone(), bytes, validity: node.validity_child(0)? }))
+    }
+}
+
+#[derive(Debug)]
+struct ByteBoolArray {
+    dtype: DType,
+    bytes: Buffer,
+    validity: Option<ArrayRef>,
+}
+
+impl EncodedArray for ByteBoolArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let bytes = self.bytes.as_slice();
+        let bits = BooleanBuffer::collect_bool(bytes.len(), |at| bytes[at] != 0);
+        let nulls = self.validity()?.to_nulls(self.len());
+        present(Arc::new(BooleanArray::new(bits, nulls)), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            bytes: self.bytes.slice_with_length(rows.start, rows.len()),
+            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    #[test]
+    fn conforms() {
+        let bits: Vec<bool> = (0..100).map(|at| at % 3 == 0).collect();
+        let valid: Vec<bool> = (0..100).map(|at| at % 5 != 0).collect();
+        let tree = || Tree::new(ID).buffer(bits.iter().map(|bit| u8::from(*bit) * 7).collect::<Vec<u8>>());
+        let array = tree().load(&DType::Bool(false), 100).unwrap();
+        conformance::check(&array, &(Arc::new(BooleanArray::from(bits.clone())) as ArrowRef));
+
+        let nullable = tree().child(Tree::bools(&valid)).load(&DType::Bool(true), 100).unwrap();
+        let expected = BooleanArray::new(bits.clone().into(), Some(valid.into()));
+        conformance::check(&nullable, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn needs_exactly_a_byte_per_row() {
+        let tree = Tree::new(ID).buffer(vec![1u8, 0]);
+        assert!(tree.load(&DType::Bool(false), 1).is_err());
+        assert!(tree.load(&DType::Bool(false), 3).is_err());
+    }
+}

@@ -1,0 +1,289 @@
+//! Several arrays of one type, one behind the other.
+//!
+//! ```text
+//! offsets   [0, 2, 2, 5]        u64, from zero to the row count, never falling
+//! chunks    [a b] [] [c d e]    each encoded in its own way
+//! ```
+//!
+//! No metadata, no buffers. Children: the offsets, then the chunks. Operations go to the
+//! chunks they concern; empty chunks are dropped once checked.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayData, AsArray as _, BooleanArray, UInt64Array, new_empty_array};
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_offsets, present};
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `vortex.chunked` encoding.
+#[derive(Debug)]
+pub(super) struct Chunked;
+
+const ID: &str = "vortex.chunked";
+
+impl Encoding for Chunked {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        node.no_metadata()?;
+        node.expect_buffers(0)?;
+        let offset_count = node.child_count();
+        if offset_count == 0 {
+            return Err(Error::corrupt("chunks without offsets"));
+        }
+        let offsets = node.child(0, &DType::Primitive(PType::U64, false), offset_count)?;
+        let offsets = decode_offsets(&offsets, "chunk offsets", node.len())?;
+        if (offsets.first(), offsets.last()) != (Some(&0), Some(&node.len())) {
+            return Err(Error::corrupt(format!("chunk offsets do not span {} rows", node.len())));
+        }
+        let chunks = offsets.windows(2).enumerate();
+        let chunks = chunks.map(|(at, pair)| node.child(at + 1, node.dtype(), pair[1] - pair[0]));
+        let chunks = chunks.collect::<Result<Vec<_>>>()?;
+        Ok(ChunkedArray::of(node.dtype().clone(), chunks, *node.limits()))
+    }
+}
+
+#[derive(Debug)]
+struct ChunkedArray {
+    dtype: DType,
+    /// None of them empty.
+    chunks: Vec<ArrayRef>,
+    /// The row behind each chunk.
+    ends: Vec<usize>,
+    limits: Limits,
+}
+
+/// The rows of `chunks`, one after the other; all are of `dtype`. One chunk alone stands for itself.
+pub(crate) fn chunked(dtype: &DType, chunks: Vec<ArrayRef>, limits: &Limits) -> ArrayRef {
+    ChunkedArray::of(dtype.clone(), chunks, *limits)
+}
+
+impl ChunkedArray {
+    fn of(dtype: DType, mut chunks: Vec<ArrayRef>, limits: Limits) -> ArrayRef {
+        chunks.retain(|chunk| !chunk.is_empty());
+        if let [chunk] = chunks.as_slice() {
+            return Arc::clone(chunk);
+        }
+        let ends = chunks.iter().scan(0, |end, chunk| {
+            *end += chunk.len();
+            Some(*end)
+        });
+        let ends = ends.collect();
+        Arc::new(Self { dtype, chunks, ends, limits })
+    }
+
+    fn with(&self, chunks: Vec<ArrayRef>) -> ArrayRef {
+        Self::of(self.dtype.clone(), chunks, self.limits)
+    }
+
+    /// The chunks that have rows of `rows`, with the rows each has.
+    fn within(&self, rows: Range<usize>) -> impl Iterator<Item = (&ArrayRef, Range<usize>)> {
+        let first = self.ends.partition_point(|end| *end <= rows.start);
+        let ends = self.chunks[first..].iter().zip(&self.ends[first..]);
+        ends.map(|(chunk, end)| (chunk, end - chunk.len()))
+            .take_while(move |(_, start)| *start < rows.end)
+            .map(move |(chunk, start)| {
+                (chunk, rows.start.saturating_sub(start)..(rows.end - start).min(chunk.len()))
+            })
+    }
+}
+
+/// Concatenates decoded chunks of one type.
+fn concat(parts: &[ArrowRef], to: &DataType) -> Result<ArrowRef> {
+    match parts {
+        [] => Ok(new_empty_array(to)),
+        [part] => Ok(Arc::clone(part)),
+        parts => {
+            // Arrow adds up offsets without looking; more than these cannot overflow them.
+            let nested =
+                parts.iter().map(|part| most_rows(&part.to_data())).try_fold(0usize, usize::checked_add);
+            if nested.is_none_or(|nested| i32::try_from(nested).is_err()) {
+                return Err(Error::limit("chunks of more than 2^31 elements together"));
+            }
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            Ok(arrow::compute::concat(&parts)?)
+        }
+    }
+}
+
+/// Rows of the array or of the child below that has the most.
+fn most_rows(data: &ArrayData) -> usize {
+    data.child_data().iter().map(most_rows).fold(data.len(), usize::max)
+}
+
+impl EncodedArray for ChunkedArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.chunks.iter().map(|chunk| ("chunk", Arc::clone(chunk))).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        // Merging dictionaries costs more than making one at the end.
+        if let DataType::Dictionary(_, values) = to {
+            return present(self.decode(values)?, to);
+        }
+        self.limits.decoded_bytes(self.len(), self.dtype.row_bytes_hint())?;
+        let parts = self.chunks.iter().map(|chunk| chunk.decode(to)).collect::<Result<Vec<_>>>()?;
+        concat(&parts, to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        let valid = self.matches(&Predicate::IsNotNull)?;
+        Ok(Validity::from_nulls(Some(valid.values().clone().into())))
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let chunks = self.within(rows).map(|(chunk, rows)| {
+            if rows == (0..chunk.len()) { Ok(Arc::clone(chunk)) } else { chunk.slice(rows) }
+        });
+        Ok(self.with(chunks.collect::<Result<_>>()?))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let chunks = self.chunks.iter().zip(&self.ends).filter_map(|(chunk, end)| {
+            let mask = mask.slice(end - chunk.len()..*end);
+            match () {
+                () if mask.is_none() => None,
+                () if mask.is_all() => Some(Ok(Arc::clone(chunk))),
+                () => Some(chunk.filter(&mask)),
+            }
+        });
+        Ok(self.with(chunks.collect::<Result<_>>()?))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        // Sorted by chunk, each chunk is asked once; then rows go back to where they were wanted.
+        let indices = indices.values();
+        let in_order = indices.is_sorted();
+        let mut order: Vec<usize> = (0..indices.len()).collect();
+        if !in_order {
+            order.sort_by_key(|at| indices[*at]);
+        }
+        let mut rest = order.as_slice();
+        let mut chunks = Vec::new();
+        for (chunk, end) in self.chunks.iter().zip(&self.ends) {
+            let (here, behind) = rest.split_at(rest.partition_point(|at| indices[*at] < *end as u64));
+            rest = behind;
+            if !here.is_empty() {
+                let start = (end - chunk.len()) as u64;
+                let rows: Vec<u64> = here.iter().map(|at| indices[*at] - start).collect();
+                chunks.push(chunk.take(&rows.into())?);
+            }
+        }
+        if !rest.is_empty() {
+            return Err(Error::invalid(format!("taking rows beyond {}", self.len())));
+        }
+        let sorted = self.with(chunks);
+        if in_order {
+            return Ok(sorted);
+        }
+        let mut back = vec![0u64; order.len()];
+        for (sorted_at, at) in order.into_iter().enumerate() {
+            back[at] = sorted_at as u64;
+        }
+        sorted.decode_natural()?.take(&back.into())
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        let outcomes = self.chunks.iter().map(|chunk| Ok(Arc::new(chunk.matches(predicate)?) as ArrowRef));
+        let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
+        Ok(concat(&outcomes, &DataType::Boolean)?.as_boolean().clone())
+    }
+
+    fn field(&self, at: usize) -> Result<ArrayRef> {
+        let dtype = crate::array::masking::field_dtype(&self.dtype, at)?;
+        let chunks = self.chunks.iter().map(|chunk| chunk.field(at)).collect::<Result<_>>()?;
+        Ok(Self::of(dtype, chunks, self.limits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int32Array;
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::StructType;
+    use crate::encodings::conformance;
+
+    const I32: DType = DType::Primitive(PType::I32, true);
+
+    fn tree(offsets: &[u64]) -> Tree {
+        Tree::new(ID).child(Tree::primitive(offsets))
+    }
+
+    #[test]
+    fn conforms() {
+        let seven = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+        let valid: Vec<bool> = (0..30).map(|at| at % 4 != 0).collect();
+        let numbers: Vec<i32> = (0..30).collect();
+        let nullable = Tree::primitive(&numbers).child(Tree::bools(&valid));
+        let tree = tree(&[0, 30, 30, 50, 80])
+            .child(Tree::primitive(&numbers))
+            .child(Tree::primitive::<i32>(&[]))
+            .child(seven)
+            .child(nullable);
+        let expected: Int32Array = (0..30)
+            .map(Some)
+            .chain([Some(7); 20])
+            .chain((0..30).map(|at| (at % 4 != 0).then_some(at)))
+            .collect();
+        conformance::check(&tree.load(&I32, 80).unwrap(), &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn no_chunks_make_no_rows() {
+        let array = tree(&[0]).load(&I32, 0).unwrap();
+        conformance::check(&array, &(Arc::new(Int32Array::new_null(0)) as ArrowRef));
+    }
+
+    #[test]
+    fn offsets_must_span_the_rows() {
+        let two = || Tree::primitive(&[1i32, 2]);
+        assert!(tree(&[0, 2]).child(two()).load(&I32, 2).is_ok());
+        for offsets in [[0, 1], [1, 3], [0, 3], [2, 0]] {
+            assert!(tree(&offsets).child(two()).load(&I32, 2).is_err(), "{offsets:?}");
+        }
+        assert!(tree(&[0, 3, 1, 2]).child(two()).child(two()).child(two()).load(&I32, 2).is_err());
+        assert!(Tree::new(ID).load(&I32, 0).is_err());
+    }
+
+    #[test]
+    fn a_slice_inside_one_chunk_is_that_chunk() {
+        let two = || Tree::primitive(&[1i32, 2]);
+        let array = tree(&[0, 2, 4]).child(two()).child(two()).load(&I32, 4).unwrap();
+        assert_eq!(array.slice(2..4).unwrap().encoding(), "vortex.primitive");
+        assert_eq!(array.slice(1..3).unwrap().encoding(), ID);
+    }
+
+    #[test]
+    fn a_field_comes_from_every_chunk() {
+        let dtype = DType::Struct(Arc::new(StructType::new([("a".into(), I32)])), true);
+        let plain = Tree::new("vortex.struct").child(Tree::primitive(&[1i32, 2]));
+        let nullable = Tree::new("vortex.struct").child(Tree::bools(&[false, true]));
+        let nullable = nullable.child(Tree::primitive(&[3i32, 4]));
+        let array = tree(&[0, 2, 4]).child(plain).child(nullable).load(&dtype, 4).unwrap();
+        let expected: ArrowRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None, Some(4)]));
+        conformance::check(&array.field(0).unwrap(), &expected);
+    }
+}

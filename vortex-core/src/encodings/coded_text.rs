@@ -1,0 +1,188 @@
+//! Predicates on strings that are stored as codes, row by row: answered by walking each row's
+//! codes only as far as they decide, without decoding or checking text.
+//!
+//! Shared by FSST and OnPair. What is not handled here is decoded first.
+
+use std::ops::Range;
+
+use arrow::array::{BooleanArray, UInt64Array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+
+use crate::Result;
+use crate::array::{ArrayRef, Decoded};
+use crate::dtype::{DType, PType};
+use crate::expr::{InList, Like, Predicate};
+use crate::kernels::needle::{Against, Automaton, Needle};
+use crate::mask::Mask;
+
+/// With more constants than this, decoding once and hashing beats comparing with each.
+const MOST_NEEDLES: usize = 8;
+
+/// Rows of codes.
+pub(super) trait CodedRows {
+    /// Number of rows.
+    fn len(&self) -> usize;
+
+    /// Compares a row with a needle.
+    fn against(&self, row: usize, needle: &Needle) -> Against;
+
+    /// Which rows an automaton accepts, if codes can drive it.
+    fn accepted(&self, automaton: &Automaton) -> Option<BooleanBuffer>;
+}
+
+/// Whether [`matches`] will answer, told without looking at rows.
+pub(super) fn answers(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Compare(_, constant) => constant.as_bytes().is_some(),
+        Predicate::Between(low, high) => low.as_bytes().is_some() && high.as_bytes().is_some(),
+        Predicate::In(list) => list.values().len() <= MOST_NEEDLES,
+        Predicate::Like(like) => Pattern::of(like).is_some(),
+        _ => false,
+    }
+}
+
+/// The outcome of a predicate per row; `None` for predicates that are not handled here.
+pub(super) fn matches(
+    rows: &impl CodedRows,
+    nulls: Option<NullBuffer>,
+    predicate: &Predicate,
+) -> Option<BooleanArray> {
+    let outcome = match predicate {
+        Predicate::Compare(op, constant) => {
+            let needle = Needle::new(constant.as_bytes()?);
+            each(rows, |row| op.holds(rows.against(row, &needle).ordering()))
+        }
+        Predicate::Between(low, high) => {
+            let (low, high) = (Needle::new(low.as_bytes()?), Needle::new(high.as_bytes()?));
+            each(rows, |row| {
+                rows.against(row, &low).ordering().is_ge() && rows.against(row, &high).ordering().is_le()
+            })
+        }
+        Predicate::In(list) => return is_in(rows, nulls, list),
+        Predicate::Like(like) => {
+            let found = match Pattern::of(like)? {
+                Pattern::Equals(text) => {
+                    let needle = Needle::new(text.as_bytes());
+                    each(rows, |row| rows.against(row, &needle) == Against::Equal)
+                }
+                Pattern::StartsWith(text) => {
+                    let needle = Needle::new(text.as_bytes());
+                    each(rows, |row| rows.against(row, &needle).starts_with())
+                }
+                Pattern::Contains(text) => rows.accepted(&Automaton::finding(text.as_bytes())?)?,
+            };
+            if like.negated { !&found } else { found }
+        }
+        _ => return None,
+    };
+    Some(BooleanArray::new(outcome, nulls))
+}
+
+fn each(rows: &impl CodedRows, holds: impl Fn(usize) -> bool) -> BooleanBuffer {
+    BooleanBuffer::collect_bool(rows.len(), holds)
+}
+
+fn is_in(rows: &impl CodedRows, nulls: Option<NullBuffer>, list: &InList) -> Option<BooleanArray> {
+    if list.values().len() > MOST_NEEDLES {
+        return None;
+    }
+    let needles: Vec<Needle> =
+        list.values().iter().map(|value| value.as_bytes().map(Needle::new)).collect::<Option<_>>()?;
+    let found = each(rows, |row| needles.iter().any(|needle| rows.against(row, needle) == Against::Equal));
+    // A null among the constants makes misses unknown; without any constant even nulls miss.
+    let known = match (list.has_null(), nulls) {
+        (false, _) if needles.is_empty() => None,
+        (false, nulls) => nulls,
+        (true, None) => Some(NullBuffer::new(found.clone())),
+        (true, Some(nulls)) => Some(NullBuffer::new(nulls.inner() & &found)),
+    };
+    let outcome = if list.negated() { !&found } else { found };
+    Some(BooleanArray::new(outcome, known))
+}
+
+/// A LIKE pattern simple enough for codes.
+enum Pattern<'a> {
+    Equals(&'a str),
+    StartsWith(&'a str),
+    Contains(&'a str),
+}
+
+impl<'a> Pattern<'a> {
+    fn of(like: &'a Like) -> Option<Self> {
+        if like.case_insensitive {
+            return None;
+        }
+        let plain = |text: &str| !text.contains(['%', '_', '\\']);
+        let pattern = &*like.pattern;
+        if plain(pattern) {
+            return Some(Pattern::Equals(pattern));
+        }
+        let start = pattern.strip_suffix('%')?;
+        if plain(start) {
+            return Some(Pattern::StartsWith(start));
+        }
+        let middle = start.strip_prefix('%')?;
+        plain(middle).then_some(Pattern::Contains(middle))
+    }
+}
+
+/// The codes of some rows, one row after the other, and where each row ends: one more offset
+/// than rows, from 0.
+pub(super) fn gather_rows<T: Copy>(
+    codes: &[T],
+    offsets: &[usize],
+    rows: impl Iterator<Item = Range<usize>> + Clone,
+) -> (Vec<T>, Vec<u64>) {
+    let sizes = rows
+        .clone()
+        .fold((0, 1), |(codes, ends), run| (codes + offsets[run.end] - offsets[run.start], ends + run.len()));
+    let (mut gathered, mut ends) = (Vec::with_capacity(sizes.0), Vec::with_capacity(sizes.1));
+    ends.push(0);
+    for run in rows {
+        let (start, before) = (offsets[run.start], gathered.len());
+        gathered.extend_from_slice(&codes[start..offsets[run.end]]);
+        ends.extend(offsets[run.start + 1..=run.end].iter().map(|end| (before + end - start) as u64));
+    }
+    (gathered, ends)
+}
+
+/// Which rows to keep, in which order.
+#[derive(Clone, Copy)]
+pub(super) enum Chosen<'a> {
+    Mask(&'a Mask),
+    Indices(&'a UInt64Array),
+}
+
+impl Chosen<'_> {
+    /// The rows as runs.
+    pub(super) fn runs(self) -> Vec<Range<usize>> {
+        match self {
+            Chosen::Mask(mask) => mask.runs(),
+            // Indices are in range of an array in memory, so they fit.
+            Chosen::Indices(indices) => {
+                indices.values().iter().map(|at| *at as usize..*at as usize + 1).collect()
+            }
+        }
+    }
+
+    /// The chosen rows of another array of the same length.
+    pub(super) fn of(self, array: &ArrayRef) -> Result<ArrayRef> {
+        match self {
+            Chosen::Mask(mask) => array.filter(mask),
+            Chosen::Indices(indices) => array.take(indices),
+        }
+    }
+
+    pub(super) fn len(self) -> usize {
+        match self {
+            Chosen::Mask(mask) => mask.true_count(),
+            Chosen::Indices(indices) => indices.len(),
+        }
+    }
+}
+
+/// Offsets as the child of an array.
+pub(super) fn offsets_child(offsets: Vec<u64>) -> ArrayRef {
+    let array = UInt64Array::from(offsets);
+    std::sync::Arc::new(Decoded::new(DType::Primitive(PType::U64, false), std::sync::Arc::new(array)))
+}

@@ -1,0 +1,320 @@
+//! Delta: integers as differences from the one before, in blocks of 1024.
+//!
+//! ```text
+//! rows    |------ 1024 ------|------ 1024 ------|--- rest, padded ---|
+//! deltas  |   transposed     |   transposed     |    transposed      |
+//! bases   |  one per lane    |  one per lane    |   one per lane     |
+//! ```
+//!
+//! Within a block the values are [transposed](crate::kernels::delta): each lane sums up its
+//! differences from its base. Sums wrap. Metadata: number of deltas, and the rows of the first
+//! block that are not part of the array. Children: `bases`, `deltas`, optionally validity.
+//!
+//! Two older layouts had the same id:
+//! - Until 0.63 the rest was not padded. It is not transposed either, and has one base, so that
+//!   the number of deltas tells this layout.
+//! - From 0.65 to 0.76 `deltas` had the nulls, transposed like the values. A nullable array
+//!   with two children may be that, or have no nulls; both read alike.
+//!
+//! Slices keep whole blocks.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::BooleanBufferBuilder;
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{
+    ArrayRef, ArrowRef, EncodedArray, Node, Validity, array_of_raw, decode_raw, present, validity,
+};
+use crate::dtype::{DType, PType};
+use crate::kernels::delta::{lanes, transposed_positions, undelta};
+use crate::kernels::{BLOCK, Word, block_parts, match_word};
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// The `fastlanes.delta` encoding.
+#[derive(Debug)]
+pub(super) struct Delta;
+
+const ID: &str = "fastlanes.delta";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint64, tag = "1")]
+    deltas_len: u64,
+    #[prost(uint32, tag = "2")]
+    offset: u32,
+}
+
+impl Encoding for Delta {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let ptype = node.dtype().ptype()?;
+        if !ptype.is_integer() {
+            return Err(Error::corrupt(format!("holds integers, not {ptype}")));
+        }
+        node.expect_buffers(0)?;
+        let metadata = node.message::<Metadata>()?;
+        let (count, offset) = (metadata.deltas_len, metadata.offset as usize);
+        let end = node.len().checked_add(offset);
+        let deltas_len = usize::try_from(count).ok().filter(|len| end.is_some_and(|end| end <= *len));
+        let Some(deltas_len) = deltas_len.filter(|_| offset < BLOCK) else {
+            let rows = node.len();
+            return Err(Error::corrupt(format!("{rows} rows from {offset} of {count} deltas")));
+        };
+        let lanes = match_word!(ptype, |W| lanes::<W>());
+        let bases_len = deltas_len / BLOCK * lanes + usize::from(deltas_len % BLOCK != 0);
+
+        let validity = match node.child_count() {
+            2 if node.dtype().is_nullable() => Nulls::InDeltas,
+            _ => Nulls::Child(node.validity_child(2)?),
+        };
+        let dtype = node.dtype().with_nullable(matches!(validity, Nulls::InDeltas));
+        let all = DeltaArray {
+            dtype: node.dtype().clone(),
+            ptype,
+            len: node.len(),
+            offset,
+            lanes,
+            bases: node.child(0, &dtype, bases_len)?,
+            deltas: node.child(1, &dtype, deltas_len)?,
+            validity,
+            limits: *node.limits(),
+        };
+        // Drops blocks behind the last row.
+        Ok(Arc::new(DeltaArray { validity: all.validity.clone(), ..all.blocks_of(0..node.len())? }))
+    }
+}
+
+#[derive(Debug)]
+struct DeltaArray {
+    dtype: DType,
+    ptype: PType,
+    len: usize,
+    /// Rows of the first block before row 0.
+    offset: usize,
+    /// Bases per block.
+    lanes: usize,
+    bases: ArrayRef,
+    deltas: ArrayRef,
+    validity: Nulls,
+    limits: Limits,
+}
+
+#[derive(Debug, Clone)]
+enum Nulls {
+    Child(Option<ArrayRef>),
+    /// Those of `deltas`, transposed.
+    InDeltas,
+}
+
+impl DeltaArray {
+    /// The blocks that some rows lie in, without validity.
+    fn blocks_of(&self, rows: Range<usize>) -> Result<Self> {
+        let start = self.offset + rows.start;
+        let first = start / BLOCK;
+        let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
+        // The last block may be shorter, and then has a single base.
+        let clip = |blocks: usize, per_block: usize, len: usize| (blocks * per_block).min(len);
+        let slice = |child: &ArrayRef, per_block: usize| {
+            child.slice(clip(first, per_block, child.len())..clip(last, per_block, child.len()))
+        };
+        Ok(Self {
+            dtype: self.dtype.clone(),
+            len: rows.len(),
+            offset: start % BLOCK,
+            bases: slice(&self.bases, self.lanes)?,
+            deltas: slice(&self.deltas, BLOCK)?,
+            validity: Nulls::Child(None),
+            ..*self
+        })
+    }
+
+    fn values<W: Word>(&self) -> Result<Vec<W>> {
+        self.limits.decoded_bytes(self.len, size_of::<W>())?;
+        let (bases, _) = decode_raw::<W>(&self.bases)?;
+        let (deltas, _) = decode_raw::<W>(&self.deltas)?;
+        let mut out = Vec::with_capacity(self.len);
+        let mut block = [W::ZERO; BLOCK];
+        for (at, part) in block_parts(self.offset..self.offset + self.len) {
+            let deltas = &deltas[at * BLOCK..];
+            let bases = &bases[at * self.lanes..];
+            match deltas.first_chunk::<BLOCK>() {
+                Some(deltas) => undelta(deltas, &bases[..self.lanes], &mut block),
+                None => {
+                    let mut sum = bases[0];
+                    for (value, delta) in block.iter_mut().zip(deltas) {
+                        sum = sum.plus(*delta);
+                        *value = sum;
+                    }
+                }
+            }
+            out.extend_from_slice(&block[part]);
+        }
+        Ok(out)
+    }
+
+    /// The nulls of `deltas`, in rows.
+    fn untransposed_validity(&self) -> Result<Validity> {
+        let Validity::Bits(transposed) = self.deltas.validity()? else { return self.deltas.validity() };
+        let full = transposed.len() / BLOCK * BLOCK;
+        let positions = transposed_positions();
+        let mut rows = BooleanBufferBuilder::new(self.len);
+        for row in self.offset..self.offset + self.len {
+            let at = if row < full { row / BLOCK * BLOCK + positions[row % BLOCK] } else { row };
+            rows.append(transposed.is_valid(at));
+        }
+        Ok(Validity::from_nulls(Some(rows.finish().into())))
+    }
+}
+
+impl EncodedArray for DeltaArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let mut children = vec![("bases", Arc::clone(&self.bases)), ("deltas", Arc::clone(&self.deltas))];
+        if let Nulls::Child(Some(validity)) = &self.validity {
+            children.push(("validity", Arc::clone(validity)));
+        }
+        children
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let nulls = self.validity()?.to_nulls(self.len);
+        let array =
+            match_word!(self.ptype, |W| { array_of_raw(self.ptype, self.values::<W>()?.into(), nulls)? });
+        present(array, to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        match &self.validity {
+            Nulls::Child(child) => validity::decode_child(child.as_ref()),
+            Nulls::InDeltas => self.untransposed_validity(),
+        }
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let validity = match &self.validity {
+            Nulls::Child(child) => Nulls::Child(validity::slice_child(child.as_ref(), &rows)?),
+            Nulls::InDeltas => Nulls::InDeltas,
+        };
+        Ok(Arc::new(Self { validity, ..self.blocks_of(rows)? }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bit_packed::tests::validity_of;
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+    use crate::kernels::delta::tests::naive_delta;
+    use crate::kernels::random;
+
+    fn values<W: Word>(len: usize) -> Vec<W> {
+        let mut next = random(11);
+        let mut value = W::MAX;
+        (0..len)
+            .map(|_| {
+                value = value.plus(W::narrow(next() % 9));
+                value
+            })
+            .collect()
+    }
+
+    /// Bases and deltas of whole blocks.
+    fn encode<W: Word>(values: &[W]) -> (Vec<W>, Vec<W>) {
+        let blocks = values.chunks_exact(BLOCK).map(naive_delta);
+        let (bases, deltas): (Vec<_>, Vec<_>) = blocks.unzip();
+        (bases.concat(), deltas.concat())
+    }
+
+    fn tree<W: Word>(bases: &[W], deltas: &[W], offset: u32) -> Tree {
+        Tree::new(ID)
+            .message(&Metadata { deltas_len: deltas.len() as u64, offset })
+            .child(Tree::primitive(bases))
+            .child(Tree::primitive(deltas))
+    }
+
+    #[test]
+    fn conforms_for_every_width() {
+        for ptype in [PType::U8, PType::I16, PType::U32, PType::I64] {
+            match_word!(ptype, |W| for (offset, len) in [(0, 3072), (1000, 1100)] {
+                let values: Vec<W> = values(3072);
+                let (bases, deltas) = encode(&values);
+                let values = values[offset..offset + len].to_vec();
+                let tree = tree(&bases, &deltas, offset as u32);
+                let array = tree.load(&DType::Primitive(ptype, false), len).unwrap();
+                conformance::check(&array, &array_of_raw(ptype, values.clone().into(), None).unwrap());
+                let valid = validity_of(len);
+                let nullable = tree.child(Tree::bools(&valid));
+                let array = nullable.load(&DType::Primitive(ptype, true), len).unwrap();
+                let expected = array_of_raw(ptype, values.into(), Some(valid.into())).unwrap();
+                conformance::check(&array, &expected);
+            });
+        }
+    }
+
+    #[test]
+    fn a_rest_without_padding_has_one_base() {
+        let values: Vec<u16> = values(2500);
+        let (mut bases, mut deltas) = encode(&values);
+        bases.push(values[2048]);
+        deltas.push(0);
+        deltas.extend(values[2048..].windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
+        let valid = validity_of(2500);
+        let tree = tree(&bases, &deltas, 0).child(Tree::bools(&valid));
+        let array = tree.load(&DType::Primitive(PType::U16, true), 2500).unwrap();
+        let expected = array_of_raw(PType::U16, values.into(), Some(valid.into())).unwrap();
+        conformance::check(&array, &expected);
+    }
+
+    #[test]
+    fn nulls_of_the_deltas_are_transposed() {
+        let values: Vec<i32> = values::<u32>(2048).iter().map(|value| value.cast_signed()).collect();
+        let words: Vec<u32> = values.iter().map(|value| value.cast_unsigned()).collect();
+        let (bases, deltas) = encode(&words);
+        let valid = validity_of(2048);
+        let positions = transposed_positions();
+        let mut transposed = vec![false; 2048];
+        for (row, valid) in valid.iter().enumerate() {
+            transposed[row / BLOCK * BLOCK + positions[row % BLOCK]] = *valid;
+        }
+        let tree = Tree::new(ID)
+            .message(&Metadata { deltas_len: 2048, offset: 0 })
+            .child(Tree::primitive(&bases))
+            .child(Tree::primitive(&deltas).child(Tree::bools(&transposed)));
+        let array = tree.load(&DType::Primitive(PType::I32, true), 2000).unwrap();
+        let nulls = Some(valid[..2000].to_vec().into());
+        let expected = array_of_raw(PType::I32, values[..2000].to_vec().into(), nulls).unwrap();
+        conformance::check(&array, &expected);
+    }
+
+    #[test]
+    fn nodes_that_contradict_themselves_are_corrupt() {
+        let dtype = DType::Primitive(PType::U64, false);
+        let (bases, deltas) = ([0u64; 16], [0u64; 1024]);
+        assert!(tree(&bases, &deltas, 24).load(&dtype, 1000).is_ok());
+        assert!(tree(&bases, &deltas, 25).load(&dtype, 1000).is_err(), "rows behind the deltas");
+        assert!(tree(&bases[..15], &deltas, 0).load(&dtype, 1000).is_err(), "a base is missing");
+        assert!(tree(&bases, &deltas[..1023], 0).load(&dtype, 1000).is_err(), "too many bases");
+        assert!(tree(&bases, &deltas, 1024).load(&dtype, 0).is_err(), "offset beyond the block");
+        let nulls = tree(&bases, &deltas, 0).child(Tree::bools(&[true; 1000]));
+        assert!(nulls.load(&dtype, 1000).is_err(), "validity of a non-nullable array");
+    }
+}

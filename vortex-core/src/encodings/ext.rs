@@ -1,0 +1,195 @@
+//! An extension type over the rows of its storage type.
+//!
+//! No metadata, no buffers; the one child is the storage, nulls included. Dates, times and
+//! timestamps are the stored integers under another Arrow type, and UUIDs the stored bytes:
+//! decoding copies neither. Predicates go to the storage, which knows how to skip.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, BooleanArray, FixedSizeBinaryArray, UInt64Array, make_array};
+use arrow::datatypes::{DataType, UInt8Type};
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, Extension, Meaning};
+use crate::expr::Predicate;
+use crate::mask::Mask;
+use crate::scalar::Scalar;
+use crate::{Error, Result};
+
+/// The `vortex.ext` encoding.
+#[derive(Debug)]
+pub(super) struct Ext;
+
+const ID: &str = "vortex.ext";
+
+impl Encoding for Ext {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::Extension(extension) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds extension types, not {}", node.dtype())));
+        };
+        node.no_metadata()?;
+        node.expect_buffers(0)?;
+        node.expect_children(1)?;
+        let storage = node.child(0, extension.storage(), node.len())?;
+        Ok(Arc::new(ExtArray { dtype: node.dtype().clone(), extension: Arc::clone(extension), storage }))
+    }
+}
+
+#[derive(Debug)]
+struct ExtArray {
+    dtype: DType,
+    extension: Arc<Extension>,
+    storage: ArrayRef,
+}
+
+impl ExtArray {
+    fn with(&self, storage: ArrayRef) -> ArrayRef {
+        Arc::new(Self { dtype: self.dtype.clone(), extension: Arc::clone(&self.extension), storage })
+    }
+}
+
+impl EncodedArray for ExtArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.storage.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        vec![("storage", Arc::clone(&self.storage))]
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let natural = match self.extension.meaning() {
+            Meaning::Json | Meaning::Unknown => return self.storage.decode(to),
+            Meaning::Uuid => {
+                let bytes = self.storage.decode(&data_type(self.extension.storage())?)?;
+                let bytes = bytes.as_fixed_size_list();
+                let values = bytes.values().as_primitive::<UInt8Type>().values().inner().clone();
+                Arc::new(FixedSizeBinaryArray::try_new(16, values, bytes.nulls().cloned())?) as ArrowRef
+            }
+            Meaning::Date(_) | Meaning::Time(_) | Meaning::Timestamp(..) => {
+                let integers = self.storage.decode(&data_type(self.extension.storage())?)?;
+                let data = integers.to_data().into_builder().data_type(data_type(&self.dtype)?);
+                make_array(data.build()?)
+            }
+        };
+        present(natural, to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.storage.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(self.with(self.storage.slice(rows)?))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        Ok(self.with(self.storage.filter(mask)?))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        Ok(self.with(self.storage.take(indices)?))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        match (self.extension.meaning(), predicate) {
+            (_, Predicate::IsNull | Predicate::IsNotNull) => self.storage.matches(predicate),
+            // Arrow orders fixed-size bytes but not the lists that store them.
+            (Meaning::Uuid, _) => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+            _ => self.storage.matches(&predicate.to_storage()),
+        }
+    }
+
+    fn as_constant(&self) -> Option<Scalar> {
+        self.storage.as_constant()?.with_dtype(&self.dtype).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{
+        Date32Array, Int64Array, StringViewArray, Time32MillisecondArray, TimestampMicrosecondArray,
+    };
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::PType;
+    use crate::encodings::conformance;
+
+    const ROWS: usize = 50;
+
+    fn extension(id: &str, storage: DType, metadata: &[u8]) -> DType {
+        DType::Extension(Arc::new(Extension::try_new(id, storage, metadata).unwrap()))
+    }
+
+    fn of<T: arrow::datatypes::ArrowNativeType>(values: &[T], dtype: &DType) -> ArrayRef {
+        Tree::new(ID).child(Tree::primitive(values)).load(dtype, values.len()).unwrap()
+    }
+
+    #[test]
+    fn conforms() {
+        let days: Vec<i32> = (0..ROWS as i32).map(|at| at * 37 - 900).collect();
+        let date = extension("vortex.date", DType::Primitive(PType::I32, false), &[4]);
+        conformance::check(&of(&days, &date), &(Arc::new(Date32Array::from(days.clone())) as ArrowRef));
+
+        let time = extension("vortex.time", DType::Primitive(PType::I32, false), &[2]);
+        let expected = Time32MillisecondArray::from(days.clone());
+        conformance::check(&of(&days, &time), &(Arc::new(expected) as ArrowRef));
+
+        let ticks: Vec<i64> = (0..ROWS as i64).map(|at| at * 1_000_003 - 7).collect();
+        let valid: Vec<bool> = (0..ROWS).map(|at| at % 4 != 0).collect();
+        let stored = DType::Primitive(PType::I64, true);
+        let timestamp = extension("vortex.timestamp", stored, b"\x01\x03\x00UTC");
+        let tree = Tree::new(ID).child(Tree::primitive(&ticks).child(Tree::bools(&valid)));
+        let expected = TimestampMicrosecondArray::new(ticks.into(), Some(valid.into())).with_timezone("UTC");
+        conformance::check(&tree.load(&timestamp, ROWS).unwrap(), &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn uuids_are_sixteen_bytes() {
+        let bytes: Vec<u8> = (0..ROWS as u32 * 16).map(|at| (at % 251) as u8).collect();
+        let valid: Vec<bool> = (0..ROWS).map(|at| at % 4 != 0).collect();
+        let stored = DType::FixedSizeList(Arc::new(DType::Primitive(PType::U8, false)), 16, true);
+        let dtype = extension("vortex.uuid", stored, &[]);
+        let list = Tree::new("vortex.fixed_size_list").child(Tree::primitive(&bytes));
+        let array = Tree::new(ID).child(list.child(Tree::bools(&valid))).load(&dtype, ROWS).unwrap();
+        let expected = FixedSizeBinaryArray::new(16, bytes.into(), Some(valid.into()));
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn json_and_unknown_ids_show_their_storage() {
+        let text = Tree::new("vortex.constant").buffer(b"\x3a\x02{}".to_vec());
+        let json = extension("vortex.json", DType::Utf8(false), &[]);
+        let array = Tree::new(ID).child(text).load(&json, 3).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["{}"; 3])) as ArrowRef));
+        assert_eq!(array.decode(&DataType::Utf8).unwrap().data_type(), &DataType::Utf8);
+        assert_eq!(array.as_constant().unwrap().dtype(), &json);
+
+        let unknown = extension("acme.units", DType::Primitive(PType::I64, false), &[1, 2]);
+        conformance::check(&of(&[1i64, 2], &unknown), &(Arc::new(Int64Array::from(vec![1, 2])) as ArrowRef));
+    }
+
+    #[test]
+    fn the_storage_must_have_the_type_of_the_extension() {
+        let date = extension("vortex.date", DType::Primitive(PType::I32, false), &[4]);
+        assert!(Tree::new(ID).child(Tree::primitive(&[0i64])).load(&date, 1).is_err());
+        let i32 = DType::Primitive(PType::I32, false);
+        assert!(Tree::new(ID).child(Tree::primitive(&[0i32])).load(&i32, 1).is_err());
+    }
+}

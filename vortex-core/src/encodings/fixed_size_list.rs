@@ -1,0 +1,194 @@
+//! Lists of one length, element behind element.
+//!
+//! ```text
+//! elements  a b  c d  e f       length 2: row i is elements [2 i, 2 i + 2)
+//! validity   1    0    1        null rows own elements too
+//! ```
+//!
+//! No metadata, no buffers. Children: exactly `rows * length` elements, optionally the
+//! validity. Picking rows picks their elements.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, BooleanArray, BooleanBufferBuilder, FixedSizeListArray as ArrowList, UInt64Array,
+};
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use super::list::window_of;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::expr::Predicate;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `vortex.fixed_size_list` encoding.
+#[derive(Debug)]
+pub(super) struct FixedSizeList;
+
+const ID: &str = "vortex.fixed_size_list";
+
+impl Encoding for FixedSizeList {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::FixedSizeList(element, size, _) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds fixed-size lists, not {}", node.dtype())));
+        };
+        node.no_metadata()?;
+        node.expect_buffers(0)?;
+        let validity = node.validity_child(1)?;
+        let size = *size as usize;
+        let count = node.len().checked_mul(size);
+        let count = count.ok_or_else(|| Error::limit(format!("{} lists of {size} elements", node.len())))?;
+        Ok(Arc::new(FixedSizeListArray {
+            dtype: node.dtype().clone(),
+            len: node.len(),
+            size,
+            elements: node.child(0, element, count)?,
+            validity,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct FixedSizeListArray {
+    dtype: DType,
+    len: usize,
+    size: usize,
+    elements: ArrayRef,
+    validity: Option<ArrayRef>,
+    limits: Limits,
+}
+
+impl FixedSizeListArray {
+    fn with(&self, len: usize, elements: ArrayRef, validity: Option<ArrayRef>) -> ArrayRef {
+        let (dtype, size, limits) = (self.dtype.clone(), self.size, self.limits);
+        Arc::new(Self { dtype, len, size, elements, validity, limits })
+    }
+}
+
+impl EncodedArray for FixedSizeListArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        std::iter::once(("elements", Arc::clone(&self.elements))).chain(validity).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let DataType::FixedSizeList(item, size) = to else {
+            return present(self.decode(&data_type(&self.dtype)?)?, to);
+        };
+        if usize::try_from(*size) != Ok(self.size) {
+            return Err(Error::invalid(format!("showing {} as {to}", self.dtype)));
+        }
+        let elements = self.elements.decode(item.data_type())?;
+        let nulls = self.validity()?.to_nulls(self.len);
+        Ok(Arc::new(ArrowList::try_new_with_length(Arc::clone(item), *size, elements, nulls, self.len)?))
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let elements = window_of(&self.elements, rows.start * self.size..rows.end * self.size)?;
+        Ok(self.with(rows.len(), elements, validity::slice_child(self.validity.as_ref(), &rows)?))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        self.limits.decoded_bytes(self.elements.len().div_ceil(8), 1)?;
+        let mut bits = BooleanBufferBuilder::new(self.elements.len());
+        for run in mask.runs() {
+            bits.append_n(run.start * self.size - bits.len(), false);
+            bits.append_n(run.len() * self.size, true);
+        }
+        bits.append_n(self.elements.len() - bits.len(), false);
+        let elements = self.elements.filter(&Mask::from_bits(bits.finish()))?;
+        Ok(self.with(mask.true_count(), elements, validity::filter_child(self.validity.as_ref(), mask)?))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        let count = self.limits.decoded_bytes(indices.len(), self.size.saturating_mul(size_of::<u64>()))?;
+        let size = self.size as u64;
+        let mut elements = Vec::with_capacity(count / size_of::<u64>());
+        for row in indices.values() {
+            elements.extend(row * size..(row + 1) * size);
+        }
+        let elements = self.elements.take(&elements.into())?;
+        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        Ok(self.with(indices.len(), elements, validity))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        match masking::null_test(predicate, self.len, || self.validity())? {
+            Some(outcome) => Ok(outcome),
+            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int32Array;
+    use arrow::datatypes::Field;
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::PType;
+    use crate::encodings::conformance;
+
+    fn lists(size: u32, nullable: bool) -> DType {
+        DType::FixedSizeList(Arc::new(DType::Primitive(PType::I32, false)), size, nullable)
+    }
+
+    #[test]
+    fn conforms() {
+        let numbers: Vec<i32> = (0..300).collect();
+        let valid: Vec<bool> = (0..100).map(|at| at % 5 != 0).collect();
+        let tree = || Tree::new(ID).child(Tree::primitive(&numbers));
+        let field = Arc::new(Field::new("item", DataType::Int32, false));
+        let elements: ArrowRef = Arc::new(Int32Array::from(numbers.clone()));
+        let wanted = ArrowList::new(Arc::clone(&field), 3, Arc::clone(&elements), None);
+        conformance::check(&tree().load(&lists(3, false), 100).unwrap(), &(Arc::new(wanted) as ArrowRef));
+
+        let wanted = ArrowList::new(field, 3, elements, Some(valid.clone().into()));
+        let array = tree().child(Tree::bools(&valid)).load(&lists(3, true), 100).unwrap();
+        conformance::check(&array, &(Arc::new(wanted) as ArrowRef));
+    }
+
+    #[test]
+    fn lists_of_nothing_have_rows() {
+        let array = Tree::new(ID).child(Tree::primitive::<i32>(&[])).load(&lists(0, false), 7).unwrap();
+        let to = data_type(array.dtype()).unwrap();
+        assert_eq!(array.decode(&to).unwrap().len(), 7);
+        assert_eq!(array.slice(2..5).unwrap().decode(&to).unwrap().len(), 3);
+        assert_eq!(array.filter(&Mask::from_indices(7, [1, 6])).unwrap().decode(&to).unwrap().len(), 2);
+        assert_eq!(array.take(&UInt64Array::from(vec![6, 6, 0])).unwrap().decode(&to).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn elements_must_be_rows_times_length() {
+        let tree = Tree::new(ID).child(Tree::primitive(&[1i32, 2, 3]));
+        assert!(tree.load(&lists(2, false), 2).is_err());
+        assert!(tree.load(&lists(u32::MAX, false), usize::MAX).is_err());
+    }
+}

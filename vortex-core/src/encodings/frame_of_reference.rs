@@ -1,0 +1,449 @@
+//! Frame of reference: integers as differences from a reference, usually the smallest.
+//!
+//! ```text
+//! rows  1003 1000 1007   reference 1000   encoded  3 0 7
+//! ```
+//!
+//! Child: `encoded`, which carries the nulls. Adding wraps in two's complement, so differences
+//! may look negative. No buffers. The first version has one reference, in the metadata: a bare
+//! scalar value. The second has one for each 1024 rows, in a second child, `references`; its
+//! metadata says how many rows of the first 1024 are not part of the array.
+//!
+//! A bit-packed child adds references while it unpacks. Comparisons move the constant instead
+//! of the values: `value - low <= span` on the ring of integers is
+//! `encoded - (low - reference) <= span`, whatever wraps.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, UInt64Array};
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::{ArrowNativeType as _, DataType};
+
+use super::Encoding;
+use super::bit_packed::BitPackedArray;
+use crate::array::{
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present,
+};
+use crate::dtype::{DType, PType};
+use crate::expr::{Interval, Predicate, range};
+use crate::kernels::within::Within;
+use crate::kernels::{BLOCK, Word, map_words, match_word};
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `fastlanes.for` encoding.
+#[derive(Debug)]
+pub(super) struct FrameOfReference;
+
+/// The `fastlanes.for.v2` encoding: a reference for each 1024 rows.
+#[derive(Debug)]
+pub(super) struct FrameOfReferenceV2;
+
+const ID: &str = "fastlanes.for";
+const ID_V2: &str = "fastlanes.for.v2";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct MetadataV2 {
+    #[prost(uint32, tag = "1")]
+    offset: u32,
+}
+
+impl Encoding for FrameOfReference {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let ptype = integer(node)?;
+        node.expect_buffers(0)?;
+        node.expect_children(1)?;
+        let reference = node.scalar(node.metadata(), &DType::Primitive(ptype, false))?;
+        let reference = reference.as_i128().ok_or_else(|| Error::corrupt("reference is not an integer"))?;
+        // Up to release 0.40 the child was declared unsigned. That shows only where it holds
+        // scalars; bits are bits.
+        let encoded = node.child(0, node.dtype(), node.len()).or_else(|error| {
+            let unsigned = DType::Primitive(ptype.to_unsigned(), node.dtype().is_nullable());
+            node.child(0, &unsigned, node.len()).map_err(|_| error)
+        })?;
+        Ok(Arc::new(ForArray {
+            dtype: node.dtype().clone(),
+            ptype,
+            encoded,
+            // The bits that two's complement has in common with the ring.
+            references: References::One(reference as u64),
+        }))
+    }
+}
+
+impl Encoding for FrameOfReferenceV2 {
+    fn id(&self) -> &'static str {
+        ID_V2
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let ptype = integer(node)?;
+        node.expect_buffers(0)?;
+        node.expect_children(2)?;
+        let offset = node.message::<MetadataV2>()?.offset as usize;
+        if offset >= BLOCK {
+            return Err(Error::corrupt(format!("first row at {offset} of a block")));
+        }
+        let rows = node.len().checked_add(offset);
+        let rows = rows.ok_or_else(|| Error::corrupt(format!("{} rows", node.len())))?;
+        Ok(Arc::new(ForArray {
+            dtype: node.dtype().clone(),
+            ptype,
+            encoded: node.child(0, node.dtype(), node.len())?,
+            references: References::PerBlock {
+                child: node.child(1, &DType::Primitive(ptype, false), rows.div_ceil(BLOCK))?,
+                offset,
+            },
+        }))
+    }
+}
+
+fn integer(node: &Node<'_>) -> Result<PType> {
+    let ptype = node.dtype().ptype()?;
+    if !ptype.is_integer() {
+        return Err(Error::corrupt(format!("holds integers, not {ptype}")));
+    }
+    Ok(ptype)
+}
+
+#[derive(Debug)]
+struct ForArray {
+    dtype: DType,
+    ptype: PType,
+    encoded: ArrayRef,
+    references: References,
+}
+
+#[derive(Debug)]
+enum References {
+    /// For all rows, as bits.
+    One(u64),
+    /// For each 1024 rows, of which the first has `offset` before row 0.
+    PerBlock { child: ArrayRef, offset: usize },
+}
+
+/// [`References`] decoded.
+enum Added<W: Word> {
+    One(W),
+    PerBlock(ScalarBuffer<W>, usize),
+}
+
+impl References {
+    fn decode<W: Word>(&self) -> Result<Added<W>> {
+        Ok(match self {
+            Self::One(reference) => Added::One(W::narrow(*reference)),
+            Self::PerBlock { child, offset } => Added::PerBlock(decode_raw::<W>(child)?.0, *offset),
+        })
+    }
+}
+
+impl<W: Word> Added<W> {
+    fn of_row(&self, row: usize) -> W {
+        match self {
+            Self::One(reference) => *reference,
+            Self::PerBlock(references, offset) => references[(row + offset) / BLOCK],
+        }
+    }
+
+    /// By block of a bit-packed child, if its blocks are those of the references.
+    fn of_blocks(&self, packed: &BitPackedArray) -> Option<impl Fn(usize) -> W> {
+        let (one, references) = match self {
+            Self::One(reference) => (*reference, &[][..]),
+            Self::PerBlock(references, offset) if *offset == packed.offset() => (W::ZERO, &references[..]),
+            Self::PerBlock(..) => return None,
+        };
+        Some(move |block: usize| references.get(block).copied().unwrap_or(one))
+    }
+}
+
+impl ForArray {
+    fn packed(&self) -> Option<&BitPackedArray> {
+        let encoded: &dyn Any = self.encoded.as_ref();
+        encoded.downcast_ref()
+    }
+
+    fn with(&self, encoded: ArrayRef, references: References) -> ArrayRef {
+        Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded, references })
+    }
+
+    fn values<W: Word>(&self) -> Result<ArrowRef> {
+        let added = self.references.decode::<W>()?;
+        if let Some(packed) = self.packed()
+            && let Some(reference) = added.of_blocks(packed)
+        {
+            let nulls = packed.validity()?.to_nulls(self.len());
+            return array_of_raw(self.ptype, packed.unpack(reference)?.into(), nulls);
+        }
+        let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
+        let values = match &added {
+            Added::One(reference) if *reference == W::ZERO => encoded,
+            Added::One(reference) => map_words(encoded, |_, value| value.plus(*reference)),
+            Added::PerBlock(..) => map_words(encoded, |row, value| value.plus(added.of_row(row))),
+        };
+        array_of_raw(self.ptype, values, nulls)
+    }
+
+    /// Encoded values of some rows of many blocks, with their references added.
+    fn add_selected<W: Word>(
+        &self,
+        encoded: ArrayRef,
+        rows: impl Iterator<Item = usize>,
+    ) -> Result<ArrayRef> {
+        let added = self.references.decode::<W>()?;
+        let (encoded, nulls) = decode_raw::<W>(&encoded)?;
+        let values = encoded.iter().zip(rows).map(|(value, row)| value.plus(added.of_row(row)));
+        let array = array_of_raw(self.ptype, values.collect::<Vec<_>>().into(), nulls)?;
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), array)))
+    }
+
+    /// Tests in the domain of a bit-packed child, if there is one that fits.
+    fn test_packed<W: Word>(&self, interval: Interval) -> Result<Option<BooleanArray>> {
+        let Some(packed) = self.packed() else { return Ok(None) };
+        let added = self.references.decode::<W>()?;
+        let Some(reference) = added.of_blocks(packed) else { return Ok(None) };
+        let within = Within::new(interval.low, interval.high, interval.outside);
+        let bits = packed.test(within, reference)?;
+        Ok(Some(BooleanArray::new(bits, packed.validity()?.to_nulls(self.len()))))
+    }
+
+    /// The interval in the domain of the encoded values, where the ring does not tear it apart
+    /// into both ends.
+    fn shifted(&self, interval: Interval) -> Option<Interval> {
+        let References::One(reference) = self.references else { return None };
+        let ptype = self.encoded.dtype().ptype().ok()?;
+        let (min, max) = range(ptype)?;
+        let ring = max - min + 1;
+        let shift = |value: i128| (value - i128::from(reference) - min).rem_euclid(ring) + min;
+        let (low, high) = (shift(interval.low), shift(interval.high));
+        if low <= high {
+            return Some(Interval { low, high, ..interval });
+        }
+        // What is left out is in one piece.
+        (high + 1 < low).then(|| Interval { low: high + 1, high: low - 1, outside: !interval.outside })
+    }
+}
+
+impl EncodedArray for ForArray {
+    fn encoding(&self) -> &str {
+        match self.references {
+            References::One(_) => ID,
+            References::PerBlock { .. } => ID_V2,
+        }
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.encoded.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let mut children = vec![("encoded", Arc::clone(&self.encoded))];
+        if let References::PerBlock { child, .. } = &self.references {
+            children.push(("references", Arc::clone(child)));
+        }
+        children
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        present(match_word!(self.ptype, |W| self.values::<W>()?), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.encoded.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let references = match &self.references {
+            References::One(reference) => References::One(*reference),
+            References::PerBlock { child, offset } => {
+                let start = offset + rows.start;
+                let end = (offset + rows.end).div_ceil(BLOCK).max(start / BLOCK);
+                References::PerBlock { child: child.slice(start / BLOCK..end)?, offset: start % BLOCK }
+            }
+        };
+        Ok(self.with(self.encoded.slice(rows)?, references))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        if mask.is_all() {
+            return self.slice(0..self.len());
+        }
+        let encoded = self.encoded.filter(mask)?;
+        match self.references {
+            References::One(reference) => Ok(self.with(encoded, References::One(reference))),
+            References::PerBlock { .. } => {
+                match_word!(self.ptype, |W| { self.add_selected::<W>(encoded, mask.indices().into_iter()) })
+            }
+        }
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        let encoded = self.encoded.take(indices)?;
+        match self.references {
+            References::One(reference) => Ok(self.with(encoded, References::One(reference))),
+            References::PerBlock { .. } => match_word!(self.ptype, |W| {
+                self.add_selected::<W>(encoded, indices.values().iter().map(|row| row.as_usize()))
+            }),
+        }
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        if matches!(predicate, Predicate::IsNull | Predicate::IsNotNull) {
+            return self.encoded.matches(predicate);
+        }
+        if let Some(interval) = Interval::of(predicate, self.ptype) {
+            if let Some(outcome) = match_word!(self.ptype, |W| self.test_packed::<W>(interval)?) {
+                return Ok(outcome);
+            }
+            if !interval.is_empty()
+                && let Some(shifted) = self.shifted(interval)
+                && let Some((predicate, negate)) = shifted.to_predicate(self.encoded.dtype().ptype()?)
+            {
+                let outcome = self.encoded.matches(&predicate)?;
+                return if negate { Ok(arrow::compute::not(&outcome)?) } else { Ok(outcome) };
+            }
+        }
+        self.decode_natural()?.matches(predicate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bit_packed::tests::{narrow_values, tree as packed_tree, validity_of};
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    /// The reference as a scalar value: zigzag in field 3, or plain in field 4.
+    fn reference(ptype: PType, bits: u64) -> Vec<u8> {
+        let (tag, mut value) = if ptype.is_signed() {
+            let shift = 64 - ptype.bit_width();
+            let signed = ((bits << shift) as i64) >> shift;
+            (0x18, (signed << 1 ^ signed >> 63) as u64)
+        } else {
+            (0x20, bits)
+        };
+        let mut bytes = vec![tag];
+        while value >= 0x80 {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    }
+
+    fn check<W: Word>(ptype: PType, bits: u64, encoded: &[W], child: impl Fn() -> Tree) {
+        let len = encoded.len();
+        let values: Vec<W> = encoded.iter().map(|value| value.plus(W::narrow(bits))).collect();
+        let tree = Tree::new(ID).metadata(reference(ptype, W::narrow(bits).widen()));
+        let array = tree.clone().child(child()).load(&DType::Primitive(ptype, false), len).unwrap();
+        conformance::check(&array, &array_of_raw(ptype, values.clone().into(), None).unwrap());
+        let valid = validity_of(len);
+        let nullable = tree.child(child().child(Tree::bools(&valid)));
+        let nullable = nullable.load(&DType::Primitive(ptype, true), len).unwrap();
+        conformance::check(&nullable, &array_of_raw(ptype, values.into(), Some(valid.into())).unwrap());
+    }
+
+    #[test]
+    fn conforms_over_bit_packed_and_primitive_children() {
+        for ptype in [PType::U8, PType::I8, PType::U16, PType::I32, PType::U64, PType::I64] {
+            match_word!(ptype, |W| {
+                // Sums that stay, that wrap, and that cross zero.
+                for bits in [0, 5, u64::MAX - 9, 1 << (ptype.bit_width() - 1)] {
+                    for width in [0, 5, ptype.bit_width()] {
+                        let encoded: Vec<W> = narrow_values(2100, width, bits ^ width as u64);
+                        check(ptype, bits, &encoded, || packed_tree(&encoded, width, 100));
+                        check(ptype, bits, &encoded, || Tree::primitive(&encoded));
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn intervals_shift_whether_or_not_they_wrap() {
+        use crate::expr::CompareOp;
+        use crate::scalar::{Scalar, Value};
+        let dtype = DType::Primitive(PType::I8, false);
+        let encoded: Vec<i8> = (-128..=127).collect();
+        for bits in [0i8, 1, 100, -128, -1] {
+            let tree = Tree::new(ID).metadata(reference(PType::I8, bits.cast_unsigned().into()));
+            let array = tree.child(Tree::primitive(&encoded)).load(&dtype, 256).unwrap();
+            let plain = array.decode_natural().unwrap();
+            let scalar = |value: i64| Scalar::try_new(dtype.clone(), Value::Int(value)).unwrap();
+            for low in [-128, -50, -1, 0, 3, 127] {
+                let mut predicates = vec![];
+                for op in [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::Gt] {
+                    predicates.push(Predicate::Compare(op, scalar(low)));
+                }
+                for high in [-128, -49, 2, 127] {
+                    predicates.push(Predicate::Between(scalar(low), scalar(high)));
+                }
+                for predicate in predicates {
+                    let expected = plain.matches(&predicate).unwrap();
+                    assert_eq!(array.matches(&predicate).unwrap(), expected, "{predicate} from {bits}");
+                }
+            }
+        }
+    }
+
+    fn blocks_tree<W: Word>(encoded: Tree, references: &[W], offset: u32) -> Tree {
+        Tree::new(ID_V2).message(&MetadataV2 { offset }).child(encoded).child(Tree::primitive(references))
+    }
+
+    #[test]
+    fn conforms_with_a_reference_per_block() {
+        let references = [7u32, u32::MAX - 3, 1_000_000];
+        let encoded: Vec<u32> = narrow_values(2500, 6, 3);
+        // The child's blocks are those of the references, or are not.
+        for (offset, child_offset) in [(500, 500), (500, 0), (0, 0)] {
+            let rows = encoded.iter().enumerate();
+            let values: Vec<u32> =
+                rows.map(|(row, value)| value.wrapping_add(references[(row + offset) / BLOCK])).collect();
+            let valid = validity_of(2500);
+            let child = packed_tree(&encoded, 6, child_offset).child(Tree::bools(&valid));
+            let tree = blocks_tree(child, &references, offset as u32);
+            let array = tree.load(&DType::Primitive(PType::I32, true), 2500).unwrap();
+            let expected = array_of_raw(PType::I32, values.into(), Some(valid.into())).unwrap();
+            conformance::check(&array, &expected);
+        }
+    }
+
+    #[test]
+    fn empty_arrays_have_no_references() {
+        let tree = blocks_tree::<u64>(Tree::primitive::<u64>(&[]), &[], 0);
+        let array = tree.load(&DType::Primitive(PType::U64, false), 0).unwrap();
+        conformance::check(&array, &array_of_raw::<u64>(PType::U64, vec![].into(), None).unwrap());
+    }
+
+    #[test]
+    fn a_child_of_the_unsigned_type_is_read_bit_by_bit() {
+        // A constant u8 of 200, which is no i8; plus -100.
+        let constant = Tree::new("vortex.constant").buffer(vec![0x20, 0xc8, 0x01]);
+        let tree = Tree::new(ID).metadata(reference(PType::I8, 156)).child(constant);
+        let array = tree.load(&DType::Primitive(PType::I8, true), 5).unwrap();
+        conformance::check(&array, &array_of_raw::<i8>(PType::I8, vec![100; 5].into(), None).unwrap());
+    }
+
+    #[test]
+    fn a_missing_or_null_reference_is_corrupt() {
+        let dtype = DType::Primitive(PType::I32, true);
+        for metadata in [vec![], vec![0x08, 0x00], vec![0x20, 0xff, 0xff, 0xff, 0xff, 0x0f]] {
+            let tree = Tree::new(ID).metadata(metadata).child(Tree::primitive(&[1i32]));
+            assert!(tree.load(&dtype, 1).is_err());
+        }
+        let short = blocks_tree(Tree::primitive(&[1i32; 1025]), &[1u32], 0);
+        assert!(short.load(&dtype, 1025).is_err(), "a reference is missing");
+        let beyond = blocks_tree(Tree::primitive(&[1i32]), &[1u32, 1], 1024);
+        assert!(beyond.load(&dtype, 1).is_err(), "offset beyond the block");
+    }
+}

@@ -1,0 +1,385 @@
+//! FSST: strings as one-byte codes for frequent substrings of up to eight bytes.
+//!
+//! ```text
+//! symbols   0: "http://"   1: "www."   2: "com"
+//! codes     0 1 255 'x' 255 '.' 2      = http://www.x.com
+//! ```
+//!
+//! Metadata: integer types of lengths and offsets. Buffers: symbols (8 bytes each), their
+//! lengths, codes of all rows. Children: decoded `lengths`, `codes_offsets` (one more than rows,
+//! may start above 0), optionally validity. Older writers keep codes, offsets and validity in a
+//! `vortex.varbin` child that comes before the lengths; then there are two buffers.
+//!
+//! Slicing slices the children. Decoding decodes the codes between the first and the last offset
+//! in one go and cuts the bytes by lengths. Filter and take gather codes. Comparisons and simple
+//! LIKE patterns run on codes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, UInt64Array};
+use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use super::coded_text::{self, Chosen, CodedRows};
+use super::varbin::{self, VarBinArray, one_more};
+use crate::array::{
+    ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, decode_lengths, decode_offsets, integer_at,
+    validity,
+};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::kernels::fsst::SymbolTable;
+use crate::kernels::needle::{Against, Automaton, Needle};
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `vortex.fsst` encoding.
+#[derive(Debug)]
+pub(super) struct Fsst;
+
+const ID: &str = "vortex.fsst";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(int32, tag = "1")]
+    lengths_ptype: i32,
+    #[prost(int32, tag = "2")]
+    offsets_ptype: i32,
+}
+
+impl Encoding for Fsst {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        bytes::is_text(node.dtype())?;
+        let metadata = node.message::<Metadata>()?;
+        let integers =
+            |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
+        let lengths_dtype = integers(metadata.lengths_ptype)?;
+        let (codes, offsets, lengths, validity) = if node.buffer_count() == 2 {
+            node.expect_children(2)?;
+            let dtype = DType::Binary(node.dtype().is_nullable());
+            let codes = VarBinArray::load(&node.child_of(0, varbin::ID, &dtype, node.len())?)?;
+            (codes.bytes, codes.offsets, node.child(1, &lengths_dtype, node.len())?, codes.validity)
+        } else {
+            node.expect_buffers(3)?;
+            (
+                node.buffer(2)?,
+                node.child(1, &integers(metadata.offsets_ptype)?, one_more(node.len())?)?,
+                node.child(0, &lengths_dtype, node.len())?,
+                node.validity_child(2)?,
+            )
+        };
+        Ok(Arc::new(FsstArray {
+            dtype: node.dtype().clone(),
+            len: node.len(),
+            table: Arc::new(SymbolTable::try_new(&node.buffer(0)?, &node.buffer(1)?)?),
+            codes,
+            offsets,
+            lengths,
+            validity,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct FsstArray {
+    dtype: DType,
+    len: usize,
+    table: Arc<SymbolTable>,
+    codes: Buffer,
+    offsets: ArrayRef,
+    lengths: ArrayRef,
+    validity: Option<ArrayRef>,
+    limits: Limits,
+}
+
+impl FsstArray {
+    /// The codes of all rows of this slice.
+    fn window(&self) -> Result<&[u8]> {
+        let start = integer_at(&self.offsets, 0, "codes offsets")?;
+        let end = integer_at(&self.offsets, self.len, "codes offsets")?;
+        self.codes
+            .get(start..end)
+            .ok_or_else(|| Error::corrupt(format!("codes at {start}..{end} of {} bytes", self.codes.len())))
+    }
+
+    fn choose(&self, chosen: Chosen<'_>) -> Result<ArrayRef> {
+        let offsets = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
+        let (codes, offsets) =
+            coded_text::gather_rows(self.codes.as_slice(), &offsets, chosen.runs().into_iter());
+        Ok(Arc::new(Self {
+            len: chosen.len(),
+            codes: codes.into(),
+            offsets: coded_text::offsets_child(offsets),
+            lengths: chosen.of(&self.lengths)?,
+            validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
+            ..self.clone()
+        }))
+    }
+}
+
+impl EncodedArray for FsstArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let own = [("lengths", &self.lengths), ("codes_offsets", &self.offsets)].into_iter();
+        let all = own.chain(self.validity.iter().map(|child| ("validity", child)));
+        all.map(|(name, child)| (name, Arc::clone(child))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.codes.len()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let nulls = self.validity()?.to_nulls(self.len);
+        let ends = decode_lengths(&self.lengths, "uncompressed lengths")?;
+        let total = ends.last().copied().unwrap_or_default();
+        let codes = self.window()?;
+        // A code stands for at most eight bytes, so this also bounds what is reserved.
+        if total > codes.len().saturating_mul(8) {
+            return Err(Error::corrupt(format!("{} codes for {total} bytes", codes.len())));
+        }
+        self.limits.decoded_bytes(total, 1)?;
+        let decoded = self
+            .table
+            .decode(codes, total)
+            .ok_or_else(|| Error::corrupt(format!("codes do not decode to {total} bytes")))?;
+        bytes::from_offsets(&self.dtype, to, &Buffer::from_vec(decoded), &ends, nulls, &self.limits)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            len: rows.len(),
+            offsets: self.offsets.slice(rows.start..rows.end + 1)?,
+            lengths: self.lengths.slice(rows.clone())?,
+            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            ..self.clone()
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        if mask.is_all() {
+            return Ok(Arc::new(self.clone()));
+        }
+        self.choose(Chosen::Mask(mask))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.choose(Chosen::Indices(indices))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        if let Some(outcome) = self.validity()?.null_test(predicate, self.len) {
+            return Ok(outcome);
+        }
+        if coded_text::answers(predicate) {
+            let offsets = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
+            let rows = Rows { table: &self.table, codes: &self.codes, offsets: &offsets };
+            let nulls = self.validity()?.to_nulls(self.len);
+            if let Some(outcome) = coded_text::matches(&rows, nulls, predicate) {
+                return Ok(outcome);
+            }
+        }
+        predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?)
+    }
+}
+
+struct Rows<'a> {
+    table: &'a SymbolTable,
+    codes: &'a [u8],
+    offsets: &'a [usize],
+}
+
+impl Rows<'_> {
+    fn codes(&self, row: usize) -> &[u8] {
+        &self.codes[self.offsets[row]..self.offsets[row + 1]]
+    }
+}
+
+impl CodedRows for Rows<'_> {
+    fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    fn against(&self, row: usize, needle: &Needle) -> Against {
+        self.table.against(self.codes(row), needle)
+    }
+
+    fn accepted(&self, automaton: &Automaton) -> Option<BooleanBuffer> {
+        let automaton = self.table.over_codes(automaton);
+        Some(BooleanBuffer::collect_bool(self.len(), |row| automaton.accepts(self.codes(row))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BinaryViewArray, StringViewArray};
+    use fsst::{Compressor, Symbol};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    struct Encoded {
+        symbols: Vec<u8>,
+        symbol_lengths: Vec<u8>,
+        codes: Vec<u8>,
+        offsets: Vec<i32>,
+        lengths: Vec<u16>,
+    }
+
+    impl Encoded {
+        fn new(rows: &[Option<String>]) -> Self {
+            let plain: Vec<&[u8]> = rows.iter().map(|row| row.as_deref().unwrap_or("").as_bytes()).collect();
+            let compressor = Compressor::train(&plain);
+            let symbols = compressor.symbol_table();
+            let mut encoded = Self {
+                symbols: symbols.iter().flat_map(|symbol: &Symbol| symbol.to_u64().to_le_bytes()).collect(),
+                symbol_lengths: compressor.symbol_lengths().to_vec(),
+                codes: vec![7, 7],
+                offsets: vec![2],
+                lengths: Vec::new(),
+            };
+            for row in plain {
+                encoded.codes.extend(compressor.compress(row));
+                encoded.offsets.push(i32::try_from(encoded.codes.len()).unwrap());
+                encoded.lengths.push(u16::try_from(row.len()).unwrap());
+            }
+            encoded.codes.push(9);
+            encoded
+        }
+
+        fn tree(&self) -> Tree {
+            let metadata = Metadata { lengths_ptype: PType::U16 as i32, offsets_ptype: PType::I32 as i32 };
+            Tree::new(ID)
+                .message(&metadata)
+                .buffer(self.symbols.clone())
+                .buffer(self.symbol_lengths.clone())
+                .buffer(self.codes.clone())
+                .child(Tree::primitive(&self.lengths))
+                .child(Tree::primitive(&self.offsets))
+        }
+
+        fn older_tree(&self, valid: &[bool]) -> Tree {
+            let codes = Tree::new(varbin::ID)
+                .message(&varbin::Metadata { offsets_ptype: PType::I32 as i32 })
+                .buffer(self.codes.clone())
+                .child(Tree::primitive(&self.offsets))
+                .child(Tree::bools(valid));
+            Tree::new(ID)
+                .message(&Metadata { lengths_ptype: PType::U16 as i32, offsets_ptype: 0 })
+                .buffer(self.symbols.clone())
+                .buffer(self.symbol_lengths.clone())
+                .child(codes)
+                .child(Tree::primitive(&self.lengths))
+        }
+    }
+
+    fn rows(nulls: bool) -> Vec<Option<String>> {
+        (0..300usize)
+            .map(|at| {
+                let text = match at % 5 {
+                    0 => format!("https://www.example.com/page/{}", at % 40),
+                    1 => format!("e{}", "longer and longer ".repeat(at % 7)),
+                    2 => String::new(),
+                    3 => format!("ünïcode {at}"),
+                    _ => "a%c".to_owned(),
+                };
+                (!nulls || at % 4 != 1).then_some(text)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn conforms() {
+        let plain = rows(false);
+        let array = Encoded::new(&plain).tree().load(&DType::Utf8(false), plain.len()).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(plain)) as ArrowRef));
+    }
+
+    #[test]
+    fn both_layouts_conform_with_nulls() {
+        let sparse = rows(true);
+        let valid: Vec<bool> = sparse.iter().map(Option::is_some).collect();
+        let encoded = Encoded::new(&sparse);
+        let text: ArrowRef = Arc::new(StringViewArray::from_iter(&sparse));
+        let bytes: ArrowRef = Arc::new(BinaryViewArray::from_iter(
+            sparse.iter().map(|row| row.as_ref().map(|row| row.as_bytes())),
+        ));
+        let newer = encoded.tree().child(Tree::bools(&valid));
+        conformance::check(&newer.load(&DType::Utf8(true), valid.len()).unwrap(), &text);
+        let older = encoded.older_tree(&valid);
+        conformance::check(&older.load(&DType::Binary(true), valid.len()).unwrap(), &bytes);
+    }
+
+    #[test]
+    fn searching_agrees_with_decoding() {
+        use crate::expr::Like;
+        let plain = rows(true);
+        let valid: Vec<bool> = plain.iter().map(Option::is_some).collect();
+        let tree = Encoded::new(&plain).tree().child(Tree::bools(&valid));
+        let array = tree.load(&DType::Utf8(true), plain.len()).unwrap();
+        let decoded = array.decode(&DataType::Utf8View).unwrap();
+        for pattern in ["%example%", "%longer and%", "%/3%", "ünï%", "https://www.ex%", "a\\%c", "%%", "%ü%"]
+        {
+            for negated in [false, true] {
+                let predicate =
+                    Predicate::Like(Like { pattern: pattern.into(), negated, case_insensitive: false });
+                assert_eq!(array.matches(&predicate).unwrap(), predicate.evaluate(&decoded).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn counts_and_sizes_are_checked() {
+        let plain = rows(false);
+        let decode = |encoded: &Encoded| {
+            let array = encoded.tree().load(&DType::Utf8(false), plain.len())?;
+            array.matches(&Predicate::IsNull)?;
+            array.decode(&DataType::Utf8View)
+        };
+        let good = || Encoded::new(&plain);
+        assert!(decode(&good()).is_ok());
+        let mut longer = good();
+        longer.lengths[0] += 1;
+        assert!(decode(&longer).is_err());
+        let mut huge = good();
+        huge.lengths.fill(u16::MAX);
+        assert!(decode(&huge).is_err());
+        let mut falling = good();
+        falling.offsets[0] = i32::MAX;
+        assert!(decode(&falling).is_err());
+        let mut negative = good();
+        negative.offsets[0] = -1;
+        assert!(decode(&negative).is_err());
+        let mut lengthless = good();
+        lengthless.symbol_lengths.pop();
+        assert!(decode(&lengthless).is_err());
+        assert!(good().tree().load(&DType::Bool(false), plain.len()).is_err());
+        let hidden = good().older_tree(&[true; 300]);
+        assert!(hidden.load(&DType::Utf8(false), 300).is_err(), "validity under a non-nullable type");
+    }
+}

@@ -1,0 +1,363 @@
+//! Lists that lie one behind the other.
+//!
+//! ```text
+//! offsets   [1,    3, 3,       6]      one more than rows; never fall
+//! elements   x  a  b     c  d  e  x    what lies outside belongs to no row
+//! rows         [a b] [] [c  d  e]
+//! ```
+//!
+//! Metadata: number of elements, integer type of the offsets. Children: elements, offsets,
+//! optionally the validity. Slicing takes a part of the offsets and shares the elements;
+//! decoding touches only the window of elements that the offsets span. Picking single rows
+//! leaves gaps, so `filter` and `take` end in [views](super::list_view).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrowPrimitiveType, AsArray as _, BooleanArray, GenericListArray, GenericListViewArray,
+    OffsetSizeTrait, UInt64Array,
+};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, FieldRef};
+
+use super::Encoding;
+use super::list_view::{ListViewArray, Views};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result, match_integer};
+
+/// The `vortex.list` encoding.
+#[derive(Debug)]
+pub(super) struct List;
+
+const ID: &str = "vortex.list";
+
+/// Decoding all offsets beats fetching them for single rows once this share of rows is wanted.
+const MANY: f64 = 0.1;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint64, tag = "1")]
+    elements_len: u64,
+    #[prost(int32, tag = "2")]
+    offset_ptype: i32,
+}
+
+impl Encoding for List {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::List(element, _) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
+        };
+        let metadata = node.message::<Metadata>()?;
+        node.expect_buffers(0)?;
+        let validity = node.validity_child(2)?;
+        let offset_count = node.len().checked_add(1);
+        let offset_count = offset_count.ok_or_else(|| Error::limit(format!("{} lists", node.len())))?;
+        Ok(Arc::new(ListArray {
+            dtype: node.dtype().clone(),
+            len: node.len(),
+            elements: node.child(0, element, elements_len(metadata.elements_len)?)?,
+            offsets: node.child(1, &integer_type(metadata.offset_ptype)?, offset_count)?,
+            validity,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+/// The number of elements that metadata claims.
+pub(super) fn elements_len(claimed: u64) -> Result<usize> {
+    usize::try_from(claimed).map_err(|_| Error::corrupt(format!("{claimed} elements")))
+}
+
+/// The type of a child of integers; floats are corrupt.
+pub(super) fn integer_type(number: i32) -> Result<DType> {
+    let ptype = PType::try_from_number(number.into())?;
+    if !ptype.is_integer() {
+        return Err(Error::corrupt(format!("list offsets or sizes of type {ptype}")));
+    }
+    Ok(DType::Primitive(ptype, false))
+}
+
+#[derive(Debug)]
+struct ListArray {
+    dtype: DType,
+    len: usize,
+    elements: ArrayRef,
+    offsets: ArrayRef,
+    validity: Option<ArrayRef>,
+    limits: Limits,
+}
+
+impl ListArray {
+    /// Offsets from zero, and the elements they refer to, decoded as `item`.
+    fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrowRef)> {
+        let ptype = self.offsets.dtype().ptype()?;
+        let offsets = self.offsets.decode(&data_type(self.offsets.dtype())?)?;
+        let (offsets, window) = match_integer!(
+            ptype,
+            |T| rebase::<T, O>(offsets.as_primitive::<T>().values(), self.elements.len())?,
+            else return Err(Error::corrupt(format!("list offsets of type {ptype}")))
+        );
+        Ok((offsets, window_of(&self.elements, window)?.decode(item.data_type())?))
+    }
+
+    /// The lists in these rows, as views of the same elements.
+    fn views_at(&self, rows: &UInt64Array) -> Result<Views> {
+        let few = (rows.len() as f64) < self.len as f64 * MANY;
+        if few {
+            // Rows are below `len`, so the offsets behind them exist and adding does not overflow.
+            let next: UInt64Array = rows.values().iter().map(|row| row + 1).collect::<Vec<_>>().into();
+            return Views::between(&self.offsets.take(rows)?, &self.offsets.take(&next)?);
+        }
+        let offsets = crate::array::decode_offsets(&self.offsets, "list offsets", self.elements.len())?;
+        let views = rows.values().iter().map(|row| {
+            let row = row.as_usize();
+            (offsets[row], offsets[row + 1] - offsets[row])
+        });
+        Ok(views.collect())
+    }
+
+    fn pick(&self, rows: &UInt64Array, validity: Option<ArrayRef>) -> Result<ArrayRef> {
+        let views = self.views_at(rows)?;
+        let elements = Arc::clone(&self.elements);
+        Ok(Arc::new(ListViewArray::new(self.dtype.clone(), elements, views, validity, self.limits)))
+    }
+}
+
+/// Rows `window` of the elements.
+pub(super) fn window_of(elements: &ArrayRef, window: Range<usize>) -> Result<ArrayRef> {
+    if window == (0..elements.len()) { Ok(Arc::clone(elements)) } else { elements.slice(window) }
+}
+
+/// Checks offsets and moves them to start at zero; also gives the window they span.
+fn rebase<T: ArrowPrimitiveType, O: OffsetSizeTrait>(
+    offsets: &ScalarBuffer<T::Native>,
+    elements: usize,
+) -> Result<(OffsetBuffer<O>, Range<usize>)> {
+    let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
+        return Err(Error::corrupt("a list without offsets"));
+    };
+    let window = match (first.to_usize(), last.to_usize()) {
+        (Some(start), Some(end)) if end <= elements => start..end,
+        _ => {
+            return Err(Error::corrupt(format!("list offsets {first:?} to {last:?} of {elements} elements")));
+        }
+    };
+    // Without branches, so that it runs over many offsets at once.
+    if offsets.windows(2).fold(false, |falls, pair| falls | pair[0].is_gt(pair[1])) {
+        return Err(Error::corrupt("list offsets fall"));
+    }
+    if O::from_usize(window.len()).is_none() {
+        return Err(Error::limit(format!("{} elements of lists with {} offsets", window.len(), O::PREFIX)));
+    }
+    let natural = if O::IS_LARGE { DataType::Int64 } else { DataType::Int32 };
+    let offsets = if window.start == 0 && T::DATA_TYPE == natural {
+        ScalarBuffer::new(offsets.inner().clone(), 0, offsets.len())
+    } else {
+        offsets.iter().map(|offset| O::usize_as(offset.as_usize() - window.start)).collect()
+    };
+    Ok((OffsetBuffer::new(offsets), window))
+}
+
+/// An Arrow list array.
+pub(super) fn arrow_list<O: OffsetSizeTrait>(
+    field: &FieldRef,
+    (offsets, elements): (OffsetBuffer<O>, ArrowRef),
+    validity: &Validity,
+) -> Result<ArrowRef> {
+    let nulls = validity.to_nulls(offsets.len() - 1);
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(field), offsets, elements, nulls)?))
+}
+
+/// An Arrow list-view array of lists that lie one behind the other.
+fn arrow_view<O: OffsetSizeTrait>(
+    field: &FieldRef,
+    (offsets, elements): (OffsetBuffer<O>, ArrowRef),
+    validity: &Validity,
+) -> Result<ArrowRef> {
+    let sizes: ScalarBuffer<O> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let offsets = offsets.into_inner().slice(0, sizes.len());
+    let nulls = validity.to_nulls(sizes.len());
+    Ok(Arc::new(GenericListViewArray::try_new(Arc::clone(field), offsets, sizes, elements, nulls)?))
+}
+
+impl EncodedArray for ListArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        let children = [("elements", &self.elements), ("offsets", &self.offsets)];
+        children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let validity = self.validity()?;
+        match to {
+            DataType::List(item) => arrow_list(item, self.parts::<i32>(item)?, &validity),
+            DataType::LargeList(item) => arrow_list(item, self.parts::<i64>(item)?, &validity),
+            DataType::ListView(item) => arrow_view(item, self.parts::<i32>(item)?, &validity),
+            DataType::LargeListView(item) => arrow_view(item, self.parts::<i64>(item)?, &validity),
+            _ => present(self.decode(&data_type(&self.dtype)?)?, to),
+        }
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            len: rows.len(),
+            elements: Arc::clone(&self.elements),
+            offsets: self.offsets.slice(rows.start..rows.end + 1)?,
+            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            limits: self.limits,
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let rows: Vec<u64> = mask.indices().into_iter().map(|row| row as u64).collect();
+        self.pick(&rows.into(), validity::filter_child(self.validity.as_ref(), mask)?)
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.pick(indices, self.validity.as_ref().map(|child| child.take(indices)).transpose()?)
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        match masking::null_test(predicate, self.len, || self.validity())? {
+            Some(outcome) => Ok(outcome),
+            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, ListArray as ArrowList};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    fn lists(nullable: bool) -> DType {
+        DType::List(Arc::new(DType::Primitive(PType::I32, false)), nullable)
+    }
+
+    fn tree<T: ArrowNativeType>(ptype: PType, elements: &[i32], offsets: &[T]) -> Tree {
+        let metadata = Metadata { elements_len: elements.len() as u64, offset_ptype: ptype as i32 };
+        let tree = Tree::new(ID).message(&metadata);
+        tree.child(Tree::primitive(elements)).child(Tree::primitive(offsets))
+    }
+
+    fn expected(offsets: Vec<i32>, elements: Vec<i32>, nulls: Option<Vec<bool>>) -> ArrowRef {
+        let field = Arc::new(Field::new("item", DataType::Int32, false));
+        let elements = Arc::new(Int32Array::from(elements));
+        let offsets = OffsetBuffer::new(offsets.into());
+        Arc::new(ArrowList::new(field, offsets, elements, nulls.map(Into::into)))
+    }
+
+    /// 100 lists of 0 to 4 elements; two elements in front and one behind belong to none.
+    fn sample() -> (Vec<i32>, Vec<i32>) {
+        let mut end = 2;
+        let starts = (0..=100).map(|at| {
+            end += (at + 4) % 5;
+            end - (at + 4) % 5
+        });
+        let offsets: Vec<i32> = starts.collect();
+        let elements = (0..=offsets[100]).collect();
+        (offsets, elements)
+    }
+
+    #[test]
+    fn conforms() {
+        let (offsets, elements) = sample();
+        let wanted = |nulls| expected(offsets.clone(), elements.clone(), nulls);
+        let array = tree(PType::I32, &elements, &offsets).load(&lists(false), 100).unwrap();
+        conformance::check(&array, &wanted(None));
+
+        let valid: Vec<bool> = (0..100).map(|at| at % 3 != 0).collect();
+        let small: Vec<u16> = offsets.iter().map(|offset| u16::try_from(*offset).unwrap()).collect();
+        let nullable = tree(PType::U16, &elements, &small).child(Tree::bools(&valid));
+        conformance::check(&nullable.load(&lists(true), 100).unwrap(), &wanted(Some(valid)));
+    }
+
+    #[test]
+    fn all_list_types_show_the_same_rows() {
+        let (offsets, elements) = sample();
+        let array = tree(PType::I32, &elements, &offsets).load(&lists(false), 100).unwrap();
+        let wanted = expected(offsets, elements, None);
+        let item = Arc::new(Field::new("element", DataType::Int64, true));
+        let narrow = Arc::new(Field::new("element", DataType::Int32, true));
+        for to in [
+            DataType::LargeList(Arc::clone(&narrow)),
+            DataType::ListView(Arc::clone(&narrow)),
+            DataType::LargeListView(narrow),
+            DataType::List(item),
+        ] {
+            for array in [Arc::clone(&array), array.take(&(0..100u64).collect::<Vec<_>>().into()).unwrap()] {
+                let decoded = array.decode(&to).unwrap();
+                decoded.to_data().validate_full().unwrap();
+                assert_eq!(decoded.data_type(), &to);
+                let back = present(decoded, wanted.data_type()).unwrap();
+                assert_eq!(&back, &wanted);
+            }
+        }
+    }
+
+    #[test]
+    fn a_slice_decodes_only_its_own_elements() {
+        let (offsets, elements) = sample();
+        let array = tree(PType::I32, &elements, &offsets).load(&lists(false), 100).unwrap();
+        let slice = array.slice(10..13).unwrap().decode(&data_type(&lists(false)).unwrap()).unwrap();
+        assert_eq!(slice.as_list::<i32>().values().len(), 5);
+        let picked = array.take(&UInt64Array::from(vec![4, 99])).unwrap();
+        let picked = picked.decode(&data_type(&lists(false)).unwrap()).unwrap();
+        assert_eq!(picked.as_list::<i32>().values().len(), 6);
+    }
+
+    #[test]
+    fn offsets_that_fall_or_lead_outside_are_corrupt() {
+        let to = data_type(&lists(false)).unwrap();
+        for offsets in [[0, 3, 2], [-1, 0, 1], [0, 1, 4], [2, 1, 3]] {
+            let array = tree(PType::I32, &[7, 8, 9], &offsets).load(&lists(false), 2).unwrap();
+            assert!(array.decode(&to).is_err(), "{offsets:?}");
+            let picked = array.take(&UInt64Array::from(vec![0, 1])).and_then(|rows| rows.decode(&to));
+            assert!(picked.is_err(), "{offsets:?}");
+        }
+        assert!(tree(PType::F32, &[7], &[0.0f32, 1.0]).load(&lists(false), 1).is_err());
+        assert!(tree(PType::I32, &[7], &[0, 1]).load(&lists(false), 2).is_err());
+    }
+
+    #[test]
+    fn elements_keep_their_nulls() {
+        let dtype = DType::List(Arc::new(DType::Primitive(PType::I32, true)), false);
+        let metadata = Metadata { elements_len: 3, offset_ptype: PType::U8 as i32 };
+        let elements = Tree::primitive(&[1i32, 2, 3]).child(Tree::bools(&[true, false, true]));
+        let tree = Tree::new(ID).message(&metadata).child(elements).child(Tree::primitive(&[0u8, 2, 3]));
+        let field = Arc::new(Field::new("item", DataType::Int32, true));
+        let elements = Arc::new(Int32Array::from(vec![Some(1), None, Some(3)]));
+        let wanted = ArrowList::new(field, OffsetBuffer::from_lengths([2, 1]), elements, None);
+        conformance::check(&tree.load(&dtype, 2).unwrap(), &(Arc::new(wanted) as ArrowRef));
+    }
+}

@@ -1,0 +1,473 @@
+//! Lists that each say where they start and how long they are.
+//!
+//! ```text
+//! offsets   [4,     0,   1]
+//! sizes     [2,     2,   0]
+//! elements   a b x x c d
+//! rows      [c d] [a b] []       any order, gaps and overlaps allowed
+//! ```
+//!
+//! Metadata: number of elements, integer types of offsets and sizes. Children: elements,
+//! offsets, sizes, optionally the validity. Picking rows picks offsets and sizes and shares the
+//! elements. Decoding reads the elements that some row refers to, each once; where rows share
+//! elements and the type asked for cannot, they are copied within the limits of the reader.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, AsArray as _, BooleanArray, BooleanBufferBuilder, GenericListViewArray, OffsetSizeTrait,
+    UInt64Array,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp as _, DataType, Field, FieldRef};
+
+use super::Encoding;
+use super::list::{arrow_list, elements_len, integer_type, window_of};
+use crate::array::row_bytes::RowBytes;
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, masking, present, validity};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result, match_integer};
+
+/// The `vortex.listview` encoding.
+#[derive(Debug)]
+pub(super) struct ListView;
+
+pub(super) const ID: &str = "vortex.listview";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint64, tag = "1")]
+    elements_len: u64,
+    #[prost(int32, tag = "2")]
+    offset_ptype: i32,
+    #[prost(int32, tag = "3")]
+    size_ptype: i32,
+}
+
+impl Encoding for ListView {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::List(element, _) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
+        };
+        let metadata = node.message::<Metadata>()?;
+        node.expect_buffers(0)?;
+        let validity = node.validity_child(3)?;
+        Ok(Arc::new(ListViewArray {
+            dtype: node.dtype().clone(),
+            elements: node.child(0, element, elements_len(metadata.elements_len)?)?,
+            offsets: node.child(1, &integer_type(metadata.offset_ptype)?, node.len())?,
+            sizes: node.child(2, &integer_type(metadata.size_ptype)?, node.len())?,
+            validity,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+/// Lists as (offset, size) pairs.
+#[derive(Debug)]
+pub(super) struct Views {
+    offsets: Vec<usize>,
+    sizes: Vec<usize>,
+}
+
+impl FromIterator<(usize, usize)> for Views {
+    fn from_iter<I: IntoIterator<Item = (usize, usize)>>(views: I) -> Self {
+        let (offsets, sizes) = views.into_iter().unzip();
+        Self { offsets, sizes }
+    }
+}
+
+impl Views {
+    /// Views from where each starts and where each ends.
+    pub(super) fn between(starts: &ArrayRef, ends: &ArrayRef) -> Result<Self> {
+        let (offsets, ends) = (decode_counts(starts)?, decode_counts(ends)?);
+        let sizes = offsets.iter().zip(&ends).map(|(start, end)| end.checked_sub(*start));
+        let sizes = sizes.collect::<Option<_>>().ok_or_else(|| Error::corrupt("list offsets fall"))?;
+        Ok(Self { offsets, sizes })
+    }
+
+    /// The lists that are not empty, as ranges of elements.
+    fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        let views = self.offsets.iter().zip(&self.sizes);
+        views.filter(|(_, size)| **size > 0).map(|(offset, size)| *offset..*offset + *size)
+    }
+
+    /// Number of elements of all lists, shared ones counted for each.
+    fn total(&self) -> Result<usize> {
+        let total = self.sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
+        total.ok_or_else(|| Error::limit("lists of more than 2^64 elements"))
+    }
+
+    /// Whether no list starts before the one above it ends.
+    fn rise(&self) -> bool {
+        let mut end = 0;
+        self.ranges().all(|range| {
+            let rises = range.start >= end;
+            end = range.end;
+            rises
+        })
+    }
+
+    /// The elements in use: disjoint runs, rising.
+    fn runs(&self) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Range<usize>> = self.ranges().collect();
+        if !self.rise() {
+            ranges.sort_unstable_by_key(|range| range.start);
+        }
+        ranges.dedup_by(|next, run| {
+            let touches = next.start <= run.end;
+            if touches {
+                run.end = run.end.max(next.end);
+            }
+            touches
+        });
+        ranges
+    }
+
+    /// Moves offsets to where the elements of `runs` end up when nothing else is kept.
+    /// Empty lists go to the front.
+    fn compact(&mut self, runs: &[Range<usize>]) {
+        let starts: Vec<usize> = runs
+            .iter()
+            .scan(0, |sum, run| {
+                let start = *sum;
+                *sum += run.len();
+                Some(start)
+            })
+            .collect();
+        let mut at = 0;
+        for (offset, size) in self.offsets.iter_mut().zip(&self.sizes) {
+            if *size == 0 {
+                *offset = 0;
+                continue;
+            }
+            // Neighbours mostly share a run.
+            if !runs[at].contains(offset) {
+                at = runs.partition_point(|run| run.end <= *offset);
+            }
+            *offset = *offset - runs[at].start + starts[at];
+        }
+    }
+}
+
+/// Decodes integers that are not null; negative ones are corrupt.
+fn decode_counts(child: &ArrayRef) -> Result<Vec<usize>> {
+    let ptype = child.dtype().ptype()?;
+    let decoded = child.decode(&data_type(child.dtype())?)?;
+    match_integer!(ptype, |T| {
+        let values = decoded.as_primitive::<T>().values();
+        let zero = <T as arrow::array::ArrowPrimitiveType>::Native::usize_as(0);
+        if values.iter().fold(false, |negative, value| negative | value.is_lt(zero)) {
+            return Err(Error::corrupt("negative list offset or size"));
+        }
+        Ok(values.iter().map(|value| value.as_usize()).collect())
+    }, else Err(Error::corrupt(format!("list offsets or sizes of type {ptype}"))))
+}
+
+/// Lists as offsets and sizes of shared elements.
+#[derive(Debug)]
+pub(super) struct ListViewArray {
+    dtype: DType,
+    elements: ArrayRef,
+    offsets: ArrayRef,
+    sizes: ArrayRef,
+    validity: Option<ArrayRef>,
+    limits: Limits,
+}
+
+impl ListViewArray {
+    /// An array of `views`, one per row.
+    pub(super) fn new(
+        dtype: DType,
+        elements: ArrayRef,
+        views: Views,
+        validity: Option<ArrayRef>,
+        limits: Limits,
+    ) -> Self {
+        let child = |values: Vec<usize>| -> ArrayRef {
+            let values: UInt64Array = values.into_iter().map(|value| value as u64).collect::<Vec<_>>().into();
+            Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(values)))
+        };
+        let (offsets, sizes) = (child(views.offsets), child(views.sizes));
+        Self { dtype, elements, offsets, sizes, validity, limits }
+    }
+
+    fn map(&self, rows: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            elements: Arc::clone(&self.elements),
+            offsets: rows(&self.offsets)?,
+            sizes: rows(&self.sizes)?,
+            validity: self.validity.as_ref().map(rows).transpose()?,
+            limits: self.limits,
+        }))
+    }
+
+    /// The views, checked. Those of null rows are made empty: nobody looks there.
+    fn views(&self, nulls: Option<&NullBuffer>) -> Result<Views> {
+        let mut views = Views { offsets: decode_counts(&self.offsets)?, sizes: decode_counts(&self.sizes)? };
+        let count = self.elements.len();
+        let outside =
+            |(offset, size): (&usize, &usize)| offset.checked_add(*size).is_none_or(|end| end > count);
+        if views.offsets.iter().zip(&views.sizes).any(outside) {
+            return Err(Error::corrupt(format!("a list reaches beyond {count} elements")));
+        }
+        if let Some(nulls) = nulls {
+            let rows = views.sizes.iter_mut().zip(nulls.iter());
+            rows.filter(|(_, valid)| !valid).for_each(|(size, _)| *size = 0);
+        }
+        Ok(views)
+    }
+
+    /// Decodes the elements in use and moves the views to where they lie then; keeps the gaps
+    /// between them if they are small and `gaps` allows it.
+    fn gather(&self, views: &mut Views, item: &Field, gaps: bool) -> Result<ArrowRef> {
+        let runs = views.runs();
+        let window = match (runs.first(), runs.last()) {
+            (Some(first), Some(last)) => first.start..last.end,
+            _ => 0..0,
+        };
+        let elements = window_of(&self.elements, window.clone())?;
+        let used: usize = runs.iter().map(Range::len).sum();
+        if used == window.len() || (gaps && used > window.len() / 2) {
+            views.compact(std::slice::from_ref(&window));
+            return elements.decode(item.data_type());
+        }
+        self.limits.decoded_bytes(window.len().div_ceil(8), 1)?;
+        let mut bits = BooleanBufferBuilder::new(window.len());
+        for run in &runs {
+            bits.append_n(run.start - window.start - bits.len(), false);
+            bits.append_n(run.len(), true);
+        }
+        views.compact(&runs);
+        elements.filter(&Mask::from_bits(bits.finish()))?.decode(item.data_type())
+    }
+
+    /// Lists that lie one behind the other.
+    fn consecutive<O: OffsetSizeTrait>(
+        &self,
+        item: &Field,
+        validity: &Validity,
+    ) -> Result<(OffsetBuffer<O>, ArrowRef)> {
+        let mut views = self.views(validity.to_nulls(self.len()).as_ref())?;
+        let total = views.total()?;
+        if O::from_usize(total).is_none() {
+            return Err(Error::limit(format!("{total} elements of lists with {} offsets", O::PREFIX)));
+        }
+        let rise = views.rise();
+        // Whoever copies anyway need not close gaps first, unless they are large.
+        let mut elements = self.gather(&mut views, item, !rise)?;
+        if !rise {
+            elements = self.copy(&elements, &views, total)?;
+        }
+        let ends = views.sizes.iter().scan(0, |end, size| {
+            *end += *size;
+            Some(O::usize_as(*end))
+        });
+        let offsets: ScalarBuffer<O> = std::iter::once(O::usize_as(0)).chain(ends).collect();
+        Ok((OffsetBuffer::new(offsets), elements))
+    }
+
+    /// The elements of each view in turn, `total` in all.
+    fn copy(&self, elements: &ArrowRef, views: &Views, total: usize) -> Result<ArrowRef> {
+        self.limits.decoded_bytes(total, size_of::<u64>())?;
+        let bytes = RowBytes::of(elements);
+        let copied = views.ranges().fold(0u64, |sum, range| {
+            sum.saturating_add(bytes.up_to(range.end).saturating_sub(bytes.up_to(range.start)))
+        });
+        self.limits.decoded_bytes(usize::try_from(copied).unwrap_or(usize::MAX), 1)?;
+        // Arrow reserves for average rows, however short those that are taken.
+        let average = bytes.up_to(elements.len()) / (elements.len() as u64).max(1);
+        self.limits.decoded_bytes(total, usize::try_from(average).unwrap_or(usize::MAX))?;
+        let indices = UInt64Array::from_iter_values(views.ranges().flatten().map(|at| at as u64));
+        Ok(arrow::compute::take(elements, &indices, None)?)
+    }
+
+    fn arrow_view<O: OffsetSizeTrait>(&self, field: &FieldRef, validity: &Validity) -> Result<ArrowRef> {
+        let nulls = validity.to_nulls(self.len());
+        let mut views = self.views(nulls.as_ref())?;
+        let elements = self.gather(&mut views, field, true)?;
+        if O::from_usize(elements.len()).is_none() {
+            return Err(Error::limit(format!(
+                "{} elements of lists with {} offsets",
+                elements.len(),
+                O::PREFIX
+            )));
+        }
+        let narrow = |values: Vec<usize>| values.into_iter().map(O::usize_as).collect::<ScalarBuffer<O>>();
+        let (offsets, sizes) = (narrow(views.offsets), narrow(views.sizes));
+        Ok(Arc::new(GenericListViewArray::try_new(Arc::clone(field), offsets, sizes, elements, nulls)?))
+    }
+}
+
+impl EncodedArray for ListViewArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.offsets.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        let children = [("elements", &self.elements), ("offsets", &self.offsets), ("sizes", &self.sizes)];
+        children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let validity = self.validity()?;
+        match to {
+            DataType::List(item) => arrow_list(item, self.consecutive::<i32>(item, &validity)?, &validity),
+            DataType::LargeList(item) => {
+                arrow_list(item, self.consecutive::<i64>(item, &validity)?, &validity)
+            }
+            DataType::ListView(item) => self.arrow_view::<i32>(item, &validity),
+            DataType::LargeListView(item) => self.arrow_view::<i64>(item, &validity),
+            _ => present(self.decode(&data_type(&self.dtype)?)?, to),
+        }
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        self.map(|child| child.slice(rows.clone()))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        self.map(|child| child.filter(mask))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.map(|child| child.take(indices))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        match masking::null_test(predicate, self.len(), || self.validity())? {
+            Some(outcome) => Ok(outcome),
+            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, ListArray, StringViewArray};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    fn lists(nullable: bool) -> DType {
+        DType::List(Arc::new(DType::Primitive(PType::I32, false)), nullable)
+    }
+
+    fn tree(elements: Tree, elements_len: u64, offsets: &[u32], sizes: &[i8]) -> Tree {
+        let (offset_ptype, size_ptype) = (PType::U32 as i32, PType::I8 as i32);
+        let tree = Tree::new(ID).message(&Metadata { elements_len, offset_ptype, size_ptype });
+        tree.child(elements).child(Tree::primitive(offsets)).child(Tree::primitive(sizes))
+    }
+
+    fn numbers(offsets: &[u32], sizes: &[i8]) -> Tree {
+        let elements: Vec<i32> = (0..200).collect();
+        tree(Tree::primitive(&elements), 200, offsets, sizes)
+    }
+
+    fn expected(offsets: &[u32], sizes: &[i8], nulls: Option<Vec<bool>>) -> ArrowRef {
+        let elements = offsets.iter().zip(sizes).flat_map(|(offset, size)| {
+            (*offset..*offset + u32::try_from(*size).unwrap()).map(|at| i32::try_from(at).unwrap())
+        });
+        let elements = Arc::new(elements.collect::<Int32Array>());
+        let offsets = OffsetBuffer::from_lengths(sizes.iter().map(|size| usize::try_from(*size).unwrap()));
+        let field = Arc::new(Field::new("item", DataType::Int32, false));
+        Arc::new(ListArray::new(field, offsets, elements, nulls.map(Into::into)))
+    }
+
+    #[test]
+    fn conforms() {
+        let sizes: Vec<i8> = (0..60).map(|at| (at % 4) as i8).collect();
+        let valid: Vec<bool> = (0..60).map(|at| at % 5 != 0).collect();
+        let one_behind_the_other: Vec<u32> = sizes
+            .iter()
+            .scan(0, |end, size| {
+                let start = *end;
+                *end += u32::try_from(*size).unwrap();
+                Some(start)
+            })
+            .collect();
+        let with_gaps: Vec<u32> = (0..60).map(|at| at * 3).collect();
+        let backwards: Vec<u32> = (0..60).map(|at| 190 - at * 3).collect();
+        let overlapping: Vec<u32> = (0..60).map(|at| at % 7).collect();
+        for offsets in [one_behind_the_other, with_gaps, backwards, overlapping] {
+            let array = numbers(&offsets, &sizes).load(&lists(false), 60).unwrap();
+            conformance::check(&array, &expected(&offsets, &sizes, None));
+            let array = numbers(&offsets, &sizes).child(Tree::bools(&valid)).load(&lists(true), 60).unwrap();
+            conformance::check(&array, &expected(&offsets, &sizes, Some(valid.clone())));
+        }
+    }
+
+    #[test]
+    fn views_asked_for_as_views_share_elements() {
+        let (offsets, sizes) = ([5, 5, 150, 6], [3, 2, 0, 4]);
+        let array = numbers(&offsets, &sizes).load(&lists(false), 4).unwrap();
+        let item = Arc::new(Field::new("item", DataType::Int32, false));
+        for to in [DataType::ListView(Arc::clone(&item)), DataType::LargeListView(item)] {
+            let decoded = array.decode(&to).unwrap();
+            decoded.to_data().validate_full().unwrap();
+            let values = match to {
+                DataType::ListView(_) => decoded.as_list_view::<i32>().values().len(),
+                _ => decoded.as_list_view::<i64>().values().len(),
+            };
+            assert_eq!(values, 5, "elements 5 to 9, each once");
+            let wanted = expected(&offsets, &sizes, None);
+            assert_eq!(&present(decoded, wanted.data_type()).unwrap(), &wanted);
+        }
+    }
+
+    #[test]
+    fn only_elements_in_use_are_decoded() {
+        let array = numbers(&[199, 0], &[1, 1]).load(&lists(false), 2).unwrap();
+        let item = Arc::new(Field::new("item", DataType::Int32, false));
+        let decoded = array.decode(&DataType::ListView(item)).unwrap();
+        assert_eq!(decoded.as_list_view::<i32>().values().len(), 2);
+    }
+
+    #[test]
+    fn a_view_outside_the_elements_is_corrupt() {
+        let to = data_type(&lists(true)).unwrap();
+        for (offset, size) in [(200, 1), (u32::MAX, 127), (0, -1), (199, 2)] {
+            let array = numbers(&[offset], &[size]).load(&lists(false), 1).unwrap();
+            assert!(array.decode(&to).is_err(), "{size} elements from {offset}");
+        }
+        let empty_at_the_end = numbers(&[200], &[0]).load(&lists(false), 1).unwrap();
+        assert_eq!(empty_at_the_end.decode(&to).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_long_string_shared_by_many_lists_hits_the_limit() {
+        let dtype = DType::List(Arc::new(DType::Utf8(false)), false);
+        let text: ArrowRef = Arc::new(StringViewArray::from(vec!["x".repeat(1 << 16); 2]));
+        let elements: ArrayRef = Arc::new(Decoded::new(DType::Utf8(false), text));
+        let views: Views = std::iter::repeat_n((0, 2), 1 << 15).collect();
+        let array = ListViewArray::new(dtype, elements, views, None, Limits::default());
+        let item = |data_type| DataType::List(Arc::new(Field::new("item", data_type, false)));
+        let error = array.decode(&item(DataType::Utf8)).unwrap_err();
+        assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+        assert_eq!(array.decode(&item(DataType::Utf8View)).unwrap().len(), 1 << 15, "views do not copy");
+    }
+}

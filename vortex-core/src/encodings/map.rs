@@ -1,0 +1,165 @@
+//! Key-value lists: a list of `struct{key, value}`, seen as a map.
+//!
+//! No metadata, no buffers. The one child is the list of entries, which must be a list view and
+//! carries the nulls. Keys are never null. Arrow's maps are such lists too, so decoding only
+//! renames.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{AsArray as _, BooleanArray, MapArray as ArrowMap, UInt64Array};
+use arrow::datatypes::DataType;
+
+use super::{Encoding, list_view};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present};
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::expr::Predicate;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `vortex.map` encoding.
+#[derive(Debug)]
+pub(super) struct Map;
+
+const ID: &str = "vortex.map";
+
+impl Encoding for Map {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::Map(map, nullable) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds maps, not {}", node.dtype())));
+        };
+        node.no_metadata()?;
+        node.expect_buffers(0)?;
+        node.expect_children(1)?;
+        let entries = node.child(0, &DType::List(Arc::new(map.entry()), *nullable), node.len())?;
+        if entries.encoding() != list_view::ID {
+            return Err(Error::corrupt(format!("map entries in {}", entries.encoding())));
+        }
+        Ok(Arc::new(MapArray { dtype: node.dtype().clone(), entries }))
+    }
+}
+
+#[derive(Debug)]
+struct MapArray {
+    dtype: DType,
+    entries: ArrayRef,
+}
+
+impl MapArray {
+    fn with(&self, entries: ArrayRef) -> ArrayRef {
+        Arc::new(Self { dtype: self.dtype.clone(), entries })
+    }
+}
+
+impl EncodedArray for MapArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        vec![("entries", Arc::clone(&self.entries))]
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let DataType::Map(entry, keys_sorted) = to else {
+            return present(self.decode(&data_type(&self.dtype)?)?, to);
+        };
+        let lists = self.entries.decode(&DataType::List(Arc::clone(entry)))?;
+        let (_, offsets, entries, nulls) = lists.as_list::<i32>().clone().into_parts();
+        let entries = entries.as_struct().clone();
+        Ok(Arc::new(ArrowMap::try_new(Arc::clone(entry), offsets, entries, nulls, *keys_sorted)?))
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.entries.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(self.with(self.entries.slice(rows)?))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        Ok(self.with(self.entries.filter(mask)?))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        Ok(self.with(self.entries.take(indices)?))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        match masking::null_test(predicate, self.len(), || self.validity())? {
+            Some(outcome) => Ok(outcome),
+            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, StructArray, UInt8Array};
+    use arrow::buffer::OffsetBuffer;
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::{MapType, PType};
+    use crate::encodings::conformance;
+
+    fn maps(nullable: bool) -> DType {
+        let key = DType::Primitive(PType::U8, false);
+        let value = DType::Primitive(PType::I32, true);
+        DType::Map(Arc::new(MapType { key, value, keys_sorted: false }), nullable)
+    }
+
+    /// Three maps of 2, 0 and 1 entries.
+    fn entries(id: &'static str) -> Tree {
+        let values = Tree::primitive(&[10i32, 20, 30]).child(Tree::bools(&[true, false, true]));
+        let pairs = Tree::new("vortex.struct").child(Tree::primitive(&[1u8, 2, 3])).child(values);
+        // Three elements, u8 offsets and sizes.
+        Tree::new(id)
+            .metadata(vec![0x08, 3])
+            .child(pairs)
+            .child(Tree::primitive(&[0u8, 2, 2]))
+            .child(Tree::primitive(&[2u8, 0, 1]))
+    }
+
+    fn expected(nulls: Option<Vec<bool>>) -> ArrowRef {
+        let DataType::Map(entry, _) = data_type(&maps(true)).unwrap() else { unreachable!() };
+        let DataType::Struct(fields) = entry.data_type() else { unreachable!() };
+        let keys: ArrowRef = Arc::new(UInt8Array::from(vec![1, 2, 3]));
+        let values: ArrowRef = Arc::new(Int32Array::from(vec![Some(10), None, Some(30)]));
+        let pairs = StructArray::new(fields.clone(), vec![keys, values], None);
+        let offsets = OffsetBuffer::from_lengths([2, 0, 1]);
+        Arc::new(ArrowMap::new(entry, offsets, pairs, nulls.map(Into::into), false))
+    }
+
+    #[test]
+    fn conforms() {
+        let array = Tree::new(ID).child(entries("vortex.listview")).load(&maps(false), 3).unwrap();
+        conformance::check(&array, &expected(None));
+        let valid = [true, true, false];
+        let nullable = Tree::new(ID).child(entries("vortex.listview").child(Tree::bools(&valid)));
+        conformance::check(&nullable.load(&maps(true), 3).unwrap(), &expected(Some(valid.into())));
+    }
+
+    #[test]
+    fn entries_must_be_a_list_view() {
+        let pairs = Tree::new("vortex.struct").child(Tree::primitive(&[1u8])).child(Tree::primitive(&[2i32]));
+        let list = Tree::new("vortex.list").metadata(vec![0x08, 1]).child(pairs);
+        let list = list.child(Tree::primitive(&[0u8, 1]));
+        assert!(Tree::new(ID).child(list).load(&maps(false), 1).is_err());
+        assert!(Tree::new(ID).load(&maps(false), 1).is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! Values without nulls, and beside them which rows are null.
+//!
+//! ```text
+//! values    7 7 7 7      constant, say
+//! validity  1 0 1 1
+//! rows      7 - 7 7
+//! ```
+//!
+//! No metadata, no buffers. Children: the values, of the same type made non-nullable, and
+//! optionally the validity. Every operation works on the children. A field taken out of a
+//! nullable struct is such an array too, then over values that may have nulls of their own.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, UInt64Array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, validity};
+use crate::dtype::DType;
+use crate::expr::Predicate;
+use crate::mask::Mask;
+use crate::scalar::Scalar;
+use crate::{Error, Result};
+
+/// The `vortex.masked` encoding.
+#[derive(Debug)]
+pub(super) struct Masked;
+
+const ID: &str = "vortex.masked";
+
+impl Encoding for Masked {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        if !node.dtype().is_nullable() {
+            return Err(Error::corrupt(format!("masks rows of the non-nullable type {}", node.dtype())));
+        }
+        node.no_metadata()?;
+        node.expect_buffers(0)?;
+        let validity = node.validity_child(1)?;
+        let values = node.child(0, &node.dtype().with_nullable(false), node.len())?;
+        Ok(Arc::new(MaskedArray { dtype: node.dtype().clone(), values, validity }))
+    }
+}
+
+/// The rows of `values`, null also where the bool array `validity` is false, as an array of
+/// `dtype`, which differs from that of the values in nullability at most.
+pub(crate) fn masked(values: ArrayRef, validity: Option<&ArrayRef>, dtype: DType) -> ArrayRef {
+    if validity.is_none() && values.dtype() == &dtype {
+        return values;
+    }
+    Arc::new(MaskedArray { dtype, values, validity: validity.cloned() })
+}
+
+#[derive(Debug)]
+struct MaskedArray {
+    dtype: DType,
+    values: ArrayRef,
+    validity: Option<ArrayRef>,
+}
+
+impl MaskedArray {
+    /// The rows not masked; `None` if that is all of them.
+    fn valid(&self) -> Result<Option<NullBuffer>> {
+        Ok(validity::decode_child(self.validity.as_ref())?.to_nulls(self.len()))
+    }
+
+    fn with(&self, values: ArrayRef, validity: Option<ArrayRef>) -> ArrayRef {
+        Arc::new(Self { dtype: self.dtype.clone(), values, validity })
+    }
+}
+
+impl EncodedArray for MaskedArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        std::iter::once(("values", Arc::clone(&self.values))).chain(validity).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let values = self.values.decode(to)?;
+        match self.valid()? {
+            Some(valid) => masking::mask(&values, &valid),
+            None => Ok(values),
+        }
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        let values = self.values.validity()?.to_nulls(self.len());
+        Ok(Validity::from_nulls(NullBuffer::union(values.as_ref(), self.valid()?.as_ref())))
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let validity = validity::slice_child(self.validity.as_ref(), &rows)?;
+        Ok(self.with(self.values.slice(rows)?, validity))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let validity = validity::filter_child(self.validity.as_ref(), mask)?;
+        Ok(self.with(self.values.filter(mask)?, validity))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        Ok(self.with(self.values.take(indices)?, validity))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        if let Some(outcome) = masking::null_test(predicate, self.len(), || self.validity())? {
+            return Ok(outcome);
+        }
+        let outcome = self.values.matches(predicate)?;
+        let Some(valid) = self.valid()? else { return Ok(outcome) };
+        let null_outcome = predicate.evaluate_scalar(&Scalar::null(&self.dtype))?;
+        Ok(masking::mask_outcome(&outcome, &valid, null_outcome))
+    }
+
+    fn field(&self, at: usize) -> Result<ArrayRef> {
+        let dtype = masking::field_dtype(&self.dtype, at)?;
+        Ok(masked(self.values.field(at)?, self.validity.as_ref(), dtype))
+    }
+
+    fn as_constant(&self) -> Option<Scalar> {
+        match self.validity {
+            Some(_) => None,
+            None => self.values.as_constant()?.with_dtype(&self.dtype).ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, Int32Array, StringViewArray};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::PType;
+    use crate::encodings::conformance;
+
+    const I32: DType = DType::Primitive(PType::I32, true);
+
+    #[test]
+    fn conforms() {
+        let valid: Vec<bool> = (0..100).map(|at| at % 7 != 0).collect();
+        let numbers: Vec<i32> = (0..100).map(|at| at % 9).collect();
+        let tree = Tree::new(ID).child(Tree::primitive(&numbers)).child(Tree::bools(&valid));
+        let expected = Int32Array::new(numbers.into(), Some(valid.clone().into()));
+        conformance::check(&tree.load(&I32, 100).unwrap(), &(Arc::new(expected) as ArrowRef));
+
+        let text = Tree::new("vortex.constant").buffer(b"\x3a\x05apple".to_vec());
+        let tree = Tree::new(ID).child(text).child(Tree::bools(&valid));
+        let expected: StringViewArray = valid.iter().map(|valid| valid.then_some("apple")).collect();
+        conformance::check(&tree.load(&DType::Utf8(true), 100).unwrap(), &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn without_validity_all_rows_are_valid() {
+        let array = Tree::new(ID).child(Tree::primitive(&[1i32, 2])).load(&I32, 2).unwrap();
+        conformance::check(&array, &(Arc::new(Int32Array::from(vec![1, 2])) as ArrowRef));
+        let seven = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+        let array = Tree::new(ID).child(seven).load(&I32, 2).unwrap();
+        assert_eq!(array.as_constant().map(|value| value.as_i128()), Some(Some(7)));
+    }
+
+    #[test]
+    fn all_rows_may_be_masked() {
+        let nothing = Tree::new("vortex.constant").buffer(vec![0x10u8, 0]);
+        let array = Tree::new(ID).child(Tree::primitive(&[1i32, 2])).child(nothing).load(&I32, 2).unwrap();
+        assert_eq!(array.decode(&DataType::Int32).unwrap().null_count(), 2);
+        conformance::check(&array, &(Arc::new(Int32Array::new_null(2)) as ArrowRef));
+    }
+
+    #[test]
+    fn a_non_nullable_type_has_nothing_to_mask() {
+        let tree = Tree::new(ID).child(Tree::primitive(&[1i32]));
+        assert!(tree.load(&DType::Primitive(PType::I32, false), 1).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! Rows that are all null. No metadata, no children, no buffers.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, NullArray, UInt64Array};
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
+use crate::dtype::DType;
+use crate::expr::Predicate;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::scalar::Scalar;
+use crate::{Error, Result};
+
+/// The `vortex.null` encoding.
+#[derive(Debug)]
+pub(super) struct Null;
+
+const ID: &str = "vortex.null";
+
+impl Encoding for Null {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        if node.dtype() != &DType::Null {
+            return Err(Error::corrupt(format!("holds nothing but nulls, not {}", node.dtype())));
+        }
+        node.no_metadata()?;
+        node.expect_children(0)?;
+        node.expect_buffers(0)?;
+        Ok(Arc::new(NullRows { len: node.len(), limits: *node.limits() }))
+    }
+}
+
+#[derive(Debug)]
+struct NullRows {
+    len: usize,
+    limits: Limits,
+}
+
+impl NullRows {
+    fn with_len(&self, len: usize) -> ArrayRef {
+        Arc::new(Self { len, limits: self.limits })
+    }
+}
+
+impl EncodedArray for NullRows {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &DType::Null
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        if to != &DataType::Null {
+            self.limits.decoded_bytes(self.len, to.primitive_width().unwrap_or(16))?;
+        }
+        present(Arc::new(NullArray::new(self.len)), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        Ok(Validity::AllNull)
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(self.with_len(rows.len()))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        Ok(self.with_len(mask.true_count()))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        Ok(self.with_len(arrow::array::Array::len(indices)))
+    }
+
+    // A bit per row is the first thing about these rows that takes memory.
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        self.limits.decoded_bytes(self.len, 1)?;
+        predicate.evaluate(&self.decode(&DataType::Null)?)
+    }
+
+    fn as_constant(&self) -> Option<Scalar> {
+        Some(Scalar::null(&DType::Null))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    #[test]
+    fn conforms() {
+        let array = Tree::new(ID).load(&DType::Null, 100).unwrap();
+        conformance::check(&array, &(Arc::new(NullArray::new(100)) as ArrowRef));
+    }
+
+    #[test]
+    fn holds_no_other_type() {
+        assert!(Tree::new(ID).load(&DType::Bool(true), 1).is_err());
+        assert!(Tree::new(ID).child(Tree::new(ID)).load(&DType::Null, 1).is_err());
+    }
+
+    #[test]
+    fn rows_beyond_all_memory_are_refused_a_bit_each() {
+        let array = Tree::new(ID).load(&DType::Null, 1 << 40).unwrap();
+        assert!(array.matches(&Predicate::IsNull).is_err());
+        assert_eq!(array.slice(0..3).unwrap().len(), 3);
+    }
+}

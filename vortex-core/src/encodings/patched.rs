@@ -1,0 +1,348 @@
+//! Exceptions kept outside the array they belong to, sorted for lanes that work in parallel.
+//!
+//! ```text
+//! rows      |------ 1024 ------|------ 1024 ------| ...
+//! slots     | lane 0 | lane 1 | ... | lane 0 | ...        lane_offsets: where each begins
+//! patches   | k k k  | k      | ... | k k    | ...        indices (within the 1024), values
+//! ```
+//!
+//! Metadata: number of patches, number of lanes, and the rows of the first 1024 that are not
+//! part of the array. Children: `inner`, the array without its exceptions but with its nulls;
+//! `lane_offsets`, one more than there are slots; `indices`; `values`. No buffers. Slices leave
+//! patches outside of the rows behind, which do not count.
+//!
+//! The patches of a chunk lie together, so that a slice decodes only those of its chunks.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array as _, BooleanArray, BooleanBufferBuilder, UInt64Array};
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use super::bit_packed::patches::Patches;
+use crate::array::{
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_offsets, decode_raw,
+    present,
+};
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::kernels::{BLOCK, Word, match_word};
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `vortex.patched` encoding.
+#[derive(Debug)]
+pub(super) struct Patched;
+
+const ID: &str = "vortex.patched";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint32, tag = "1")]
+    n_patches: u32,
+    #[prost(uint32, tag = "2")]
+    n_lanes: u32,
+    #[prost(uint32, tag = "3")]
+    offset: u32,
+}
+
+impl Encoding for Patched {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let ptype = node.dtype().ptype()?;
+        node.expect_buffers(0)?;
+        node.expect_children(4)?;
+        let metadata = node.message::<Metadata>()?;
+        let (lanes, offset) = (metadata.n_lanes as usize, metadata.offset as usize);
+        let patch_count = metadata.n_patches as usize;
+        if offset >= BLOCK {
+            return Err(Error::corrupt(format!("first row at {offset} of a chunk")));
+        }
+        let rows = node.len().checked_add(offset);
+        let slots = rows.and_then(|rows| rows.div_ceil(BLOCK).checked_mul(lanes)?.checked_add(1));
+        let Some(lane_offsets_len) = slots else {
+            return Err(Error::corrupt(format!("{} rows in {lanes} lanes", node.len())));
+        };
+        node.limits().decoded_bytes(lane_offsets_len, size_of::<usize>())?;
+        let inner = node.child(0, node.dtype(), node.len())?;
+        let integers = |ptype| DType::Primitive(ptype, false);
+        Ok(Arc::new(PatchedArray {
+            ptype,
+            inner,
+            lane_offsets: node.child(1, &integers(PType::U32), lane_offsets_len)?,
+            indices: node.child(2, &integers(PType::U16), patch_count)?,
+            values: node.child(3, node.dtype(), patch_count)?,
+            lanes,
+            offset,
+            by_row: OnceLock::new(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct PatchedArray {
+    ptype: PType,
+    inner: ArrayRef,
+    /// Of the chunks that the rows are in.
+    lane_offsets: ArrayRef,
+    /// Of all patches, also those of other chunks.
+    indices: ArrayRef,
+    values: ArrayRef,
+    lanes: usize,
+    /// Rows of the first chunk before row 0.
+    offset: usize,
+    by_row: OnceLock<Patches>,
+}
+
+impl PatchedArray {
+    /// The row of each patch of the chunks, and its value; rows may lie outside the array.
+    fn patches(&self) -> Result<(Vec<Option<usize>>, ArrayRef)> {
+        let bounds = decode_offsets(&self.lane_offsets, "lane offsets", self.indices.len())?;
+        let (Some(first), Some(last)) = (bounds.first().copied(), bounds.last().copied()) else {
+            return Err(Error::corrupt("no lane offsets"));
+        };
+        let (indices, _) = decode_raw::<u16>(&self.indices.slice(first..last)?)?;
+        let mut rows = Vec::with_capacity(indices.len());
+        // Which lane a patch is in does not matter; chunks change every `lanes` slots.
+        for chunk in 0..(bounds.len() - 1).checked_div(self.lanes).unwrap_or_default() {
+            let (start, end) = (bounds[chunk * self.lanes], bounds[(chunk + 1) * self.lanes]);
+            for index in &indices[start - first..end - first] {
+                let index = usize::from(*index);
+                if index >= BLOCK {
+                    return Err(Error::corrupt(format!("patch {index} of a chunk of {BLOCK}")));
+                }
+                let row = (chunk * BLOCK + index).checked_sub(self.offset);
+                rows.push(row.filter(|row| *row < self.len()));
+            }
+        }
+        Ok((rows, self.values.slice(first..last)?))
+    }
+
+    /// The patches by rising row; where several have one row, the last counts.
+    fn by_row(&self) -> Result<&Patches> {
+        if let Some(known) = self.by_row.get() {
+            return Ok(known);
+        }
+        let (rows, values) = self.patches()?;
+        let mut numbered: Vec<(usize, usize)> =
+            rows.iter().enumerate().filter_map(|(number, row)| Some(((*row)?, number))).collect();
+        numbered.sort_unstable_by_key(|(row, number)| (*row, std::cmp::Reverse(*number)));
+        numbered.dedup_by_key(|(row, _)| *row);
+        let (rows, numbers): (Vec<usize>, Vec<u64>) =
+            numbered.into_iter().map(|(row, number)| (row, number as u64)).unzip();
+        let patches = Patches::new(rows, values.take(&UInt64Array::from(numbers))?, self.len());
+        Ok(self.by_row.get_or_init(|| patches))
+    }
+
+    fn patched<W: Word>(&self) -> Result<ArrowRef> {
+        let (rows, values) = self.patches()?;
+        let (inner, nulls) = decode_raw::<W>(&self.inner)?;
+        if rows.is_empty() {
+            return array_of_raw(self.ptype, inner, nulls);
+        }
+        let (values, _) = decode_raw::<W>(&values)?;
+        let mut out = owned(inner);
+        for (row, value) in rows.into_iter().zip(values.iter()) {
+            if let Some(row) = row {
+                out[row] = *value;
+            }
+        }
+        array_of_raw(self.ptype, out.into(), nulls)
+    }
+
+    /// Selected rows of the inner array with their patches.
+    fn with_patches(&self, inner: ArrayRef, patches: Option<Patches>) -> Result<ArrayRef> {
+        let Some(patches) = patches else { return Ok(inner) };
+        let array = match_word!(self.ptype, |W| {
+            let (inner, nulls) = decode_raw::<W>(&inner)?;
+            let mut out = owned(inner);
+            patches.apply(&mut out, |_, patch| patch)?;
+            array_of_raw(self.ptype, out.into(), nulls)?
+        });
+        Ok(Arc::new(Decoded::new(self.dtype().clone(), array)))
+    }
+}
+
+/// The values for changing, copied only if someone else holds them.
+fn owned<W: Word>(values: ScalarBuffer<W>) -> Vec<W> {
+    let len = values.len();
+    values.into_inner().into_vec::<W>().unwrap_or_else(|shared| ScalarBuffer::new(shared, 0, len).to_vec())
+}
+
+impl EncodedArray for PatchedArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        self.inner.dtype()
+    }
+
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        vec![
+            ("inner", Arc::clone(&self.inner)),
+            ("lane_offsets", Arc::clone(&self.lane_offsets)),
+            ("patch_indices", Arc::clone(&self.indices)),
+            ("patch_values", Arc::clone(&self.values)),
+        ]
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        present(match_word!(self.ptype, |W| self.patched::<W>()?), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.inner.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let start = self.offset + rows.start;
+        let first = start / BLOCK;
+        let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
+        Ok(Arc::new(Self {
+            ptype: self.ptype,
+            inner: self.inner.slice(rows)?,
+            lane_offsets: self.lane_offsets.slice(first * self.lanes..last * self.lanes + 1)?,
+            indices: Arc::clone(&self.indices),
+            values: Arc::clone(&self.values),
+            lanes: self.lanes,
+            offset: start % BLOCK,
+            by_row: OnceLock::new(),
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        if mask.is_all() {
+            return self.slice(0..self.len());
+        }
+        self.with_patches(self.inner.filter(mask)?, self.by_row()?.filter(mask)?)
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.with_patches(self.inner.take(indices)?, self.by_row()?.take(indices)?)
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        let bounded = match predicate {
+            Predicate::IsNull | Predicate::IsNotNull => return self.inner.matches(predicate),
+            Predicate::Compare(_, constant) => !constant.is_null(),
+            Predicate::Between(low, high) => !low.is_null() && !high.is_null(),
+            _ => false,
+        };
+        if bounded {
+            let located = self.by_row()?.locate()?;
+            let of_patches = located.values.matches(predicate)?;
+            if of_patches.null_count() == 0 {
+                let of_inner = self.inner.matches(predicate)?;
+                let mut bits = BooleanBufferBuilder::new(self.len());
+                bits.append_buffer(of_inner.values());
+                for (row, outcome) in located.rows().zip(of_patches.values()) {
+                    bits.set_bit(row, outcome);
+                }
+                return Ok(BooleanArray::new(bits.finish(), of_inner.nulls().cloned()));
+            }
+        }
+        self.decode_natural()?.matches(predicate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bit_packed::tests::{narrow_values, validity_of};
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    const LANES: usize = 4;
+
+    /// The children for patches at rising positions of the chunks.
+    fn patches<W: Word>(chunks: usize, at: &[(usize, W)]) -> (Vec<u32>, Vec<u16>, Vec<W>) {
+        let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        for slot in 0..chunks * LANES {
+            for (position, value) in at {
+                let index = position % BLOCK;
+                if position / BLOCK == slot / LANES && index % LANES == slot % LANES {
+                    indices.push(index as u16);
+                    values.push(*value);
+                }
+            }
+            offsets.push(indices.len() as u32);
+        }
+        (offsets, indices, values)
+    }
+
+    #[test]
+    fn conforms_for_integers_and_floats() {
+        for ptype in [PType::U8, PType::F32, PType::I64] {
+            match_word!(ptype, |W| for offset in [0usize, 1000] {
+                let len = 3000 - offset;
+                let mut inner: Vec<W> = narrow_values(len, 6, 8);
+                let at: Vec<(usize, W)> =
+                    (0..3000).step_by(70).map(|at| (at, W::narrow(70 + at as u64 % 30))).collect();
+                let (offsets, indices, values) = patches(3, &at);
+                let metadata =
+                    Metadata { n_patches: values.len() as u32, n_lanes: LANES as u32, offset: offset as u32 };
+                let valid = validity_of(len);
+                let with = |child: Tree| {
+                    Tree::new(ID)
+                        .message(&metadata)
+                        .child(child)
+                        .child(Tree::primitive(&offsets))
+                        .child(Tree::primitive(&indices))
+                        .child(Tree::primitive(&values))
+                };
+                let plain = with(Tree::primitive(&inner));
+                let nullable = with(Tree::primitive(&inner).child(Tree::bools(&valid)));
+                for (position, value) in at {
+                    if let Some(row) = position.checked_sub(offset) {
+                        inner[row] = value;
+                    }
+                }
+                let array = plain.load(&DType::Primitive(ptype, false), len).unwrap();
+                conformance::check(&array, &array_of_raw(ptype, inner.clone().into(), None).unwrap());
+                let array = nullable.load(&DType::Primitive(ptype, true), len).unwrap();
+                let expected = array_of_raw(ptype, inner.into(), Some(valid.into())).unwrap();
+                conformance::check(&array, &expected);
+            });
+        }
+    }
+
+    fn tree(metadata: &Metadata, offsets: &[u32], indices: &[u16]) -> Tree {
+        Tree::new(ID)
+            .message(metadata)
+            .child(Tree::primitive(&[1i32, 2, 3]))
+            .child(Tree::primitive(offsets))
+            .child(Tree::primitive(indices))
+            .child(Tree::primitive(&[7i32, 8]))
+    }
+
+    #[test]
+    fn the_last_of_several_patches_of_a_row_counts() {
+        let metadata = Metadata { n_patches: 2, n_lanes: 1, offset: 0 };
+        let array = tree(&metadata, &[0, 2], &[1, 1]).load(&DType::Primitive(PType::I32, false), 3).unwrap();
+        conformance::check(&array, &array_of_raw(PType::I32, vec![1, 8, 3].into(), None).unwrap());
+    }
+
+    #[test]
+    fn patches_that_contradict_themselves_are_corrupt() {
+        let dtype = DType::Primitive(PType::I32, false);
+        let metadata = Metadata { n_patches: 2, n_lanes: 1, offset: 0 };
+        let decode = |tree: Tree| tree.load(&dtype, 3)?.decode(&DataType::Int32);
+        assert!(decode(tree(&metadata, &[0, 2], &[0, 2])).is_ok());
+        assert!(decode(tree(&metadata, &[0, 2], &[0, 1024])).is_err(), "beyond the chunk");
+        assert!(decode(tree(&metadata, &[0, 3], &[0, 2])).is_err(), "more than there are");
+        assert!(decode(tree(&metadata, &[2, 0], &[0, 2])).is_err(), "falling");
+        assert!(decode(tree(&metadata, &[0, 1, 2], &[0, 2])).is_err(), "too many slots");
+        let late = Metadata { offset: 1024, ..metadata };
+        assert!(decode(tree(&late, &[0, 2], &[0, 2])).is_err(), "offset beyond the chunk");
+    }
+}

@@ -1,0 +1,342 @@
+//! One value for most rows, and patches for the others.
+//!
+//! ```text
+//! rows  0 0 7 0 0 0 . 0      fill [0]   patches: indices [2, 6]
+//!       (`.` is null)                            values  [7, .]
+//! ```
+//!
+//! Metadata: the patches. Buffer: the fill value as a serialized scalar, which may be null.
+//! Children: `indices` and `values` of the patches; nulls are patches, or the fill.
+//!
+//! Every operation looks at the patches and asks the fill value once.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt64Array, make_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType, i256};
+
+use super::Encoding;
+use super::bit_packed::patches::{Located, Patches, PatchesMessage};
+use super::constant::ConstantArray;
+use super::gather::gather;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity};
+use crate::dtype::DType;
+use crate::expr::Predicate;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::scalar::Scalar;
+use crate::{Error, Result};
+
+/// The `vortex.sparse` encoding.
+#[derive(Debug)]
+pub(super) struct Sparse;
+
+const ID: &str = "vortex.sparse";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(message, optional, tag = "1")]
+    patches: Option<PatchesMessage>,
+}
+
+impl Encoding for Sparse {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let message = node.message::<Metadata>()?.patches;
+        let message = message.ok_or_else(|| Error::corrupt("sparse values without patches"))?;
+        node.expect_buffers(1)?;
+        node.expect_children(message.child_count())?;
+        Ok(Arc::new(SparseArray {
+            fill: node.scalar(&node.buffer(0)?, node.dtype())?,
+            patches: Patches::load(node, &message, 0, node.dtype())?,
+            len: node.len(),
+            limits: *node.limits(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct SparseArray {
+    fill: Scalar,
+    patches: Patches,
+    len: usize,
+    limits: Limits,
+}
+
+impl SparseArray {
+    /// Rows filled with the same value but where `patches` says otherwise.
+    fn with(&self, patches: Option<Patches>, len: usize) -> ArrayRef {
+        let (fill, limits) = (self.fill.clone(), self.limits);
+        match patches {
+            Some(patches) => Arc::new(Self { fill, patches, len, limits }),
+            None => Arc::new(ConstantArray::new(fill, len, limits)),
+        }
+    }
+
+    fn decode_native<N: ArrowNativeType>(
+        &self,
+        located: &Located<'_>,
+        values: &ArrowRef,
+        fill: &ArrowRef,
+    ) -> Result<ArrowRef> {
+        self.limits.decoded_bytes(self.len, size_of::<N>())?;
+        let nulls = spread_nulls(located, self.len, values.nulls(), fill.is_null(0));
+        let mut out = vec![natives::<N>(fill)[0]; self.len];
+        for (row, value) in located.rows().zip(natives::<N>(values).iter()) {
+            out[row] = *value;
+        }
+        let data = ArrayData::builder(values.data_type().clone())
+            .len(self.len)
+            .add_buffer(Buffer::from_vec(out))
+            .nulls(nulls)
+            .build()?;
+        Ok(make_array(data))
+    }
+
+    fn decode_gathered(&self, located: &Located<'_>, values: &ArrowRef, fill: &ArrowRef) -> Result<ArrowRef> {
+        self.limits.decoded_bytes(self.len, size_of::<u32>())?;
+        let count =
+            u32::try_from(located.len()).map_err(|_| Error::limit(format!("{} patches", located.len())))?;
+        let mut indices = vec![count; self.len];
+        for (row, number) in located.rows().zip(0..count) {
+            indices[row] = number;
+        }
+        gather(&arrow::compute::concat(&[values, fill])?, indices, &self.limits)
+    }
+}
+
+/// Values of one width, whatever they mean.
+fn natives<N: ArrowNativeType>(values: &ArrowRef) -> ScalarBuffer<N> {
+    let data = values.to_data();
+    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
+}
+
+/// `len` equal bits but at the patched rows, which have their own.
+fn spread(located: &Located<'_>, len: usize, fill: bool, bits: impl Iterator<Item = bool>) -> BooleanBuffer {
+    let mut out = arrow::array::BooleanBufferBuilder::new(len);
+    out.append_n(len, fill);
+    for (row, bit) in located.rows().zip(bits) {
+        out.set_bit(row, bit);
+    }
+    out.finish()
+}
+
+/// Which rows are null, given which patches are and whether all other rows are.
+fn spread_nulls(
+    located: &Located<'_>,
+    len: usize,
+    patches: Option<&NullBuffer>,
+    fill_is_null: bool,
+) -> Option<NullBuffer> {
+    let patches = patches.filter(|nulls| nulls.null_count() > 0);
+    let valid = match (patches, fill_is_null) {
+        (None, false) => return None,
+        (None, true) => spread(located, len, false, std::iter::repeat(true)),
+        (Some(nulls), _) => spread(located, len, !fill_is_null, nulls.iter()),
+    };
+    Some(NullBuffer::new(valid))
+}
+
+impl EncodedArray for SparseArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        self.fill.dtype()
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.patches.children()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let located = self.patches.locate()?;
+        if located.is_empty() {
+            return self.with(None, self.len).decode(to);
+        }
+        let values = located.values.decode(to)?;
+        let fill = self.fill.to_arrow(to, 1)?;
+        if let (Some(patches), Some(filled)) = (values.as_boolean_opt(), fill.as_boolean_opt()) {
+            self.limits.decoded_bytes(self.len, 1)?;
+            let nulls = spread_nulls(&located, self.len, values.nulls(), fill.is_null(0));
+            let bits = spread(&located, self.len, filled.value(0), patches.values().iter());
+            return Ok(Arc::new(BooleanArray::new(bits, nulls)));
+        }
+        match to.primitive_width() {
+            Some(1) => self.decode_native::<u8>(&located, &values, &fill),
+            Some(2) => self.decode_native::<u16>(&located, &values, &fill),
+            Some(4) => self.decode_native::<u32>(&located, &values, &fill),
+            Some(8) => self.decode_native::<u64>(&located, &values, &fill),
+            Some(16) => self.decode_native::<i128>(&located, &values, &fill),
+            Some(32) => self.decode_native::<i256>(&located, &values, &fill),
+            _ => self.decode_gathered(&located, &values, &fill),
+        }
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        if !self.dtype().is_nullable() {
+            return Ok(Validity::AllValid);
+        }
+        let located = self.patches.locate()?;
+        let patches = located.values.validity()?;
+        Ok(match (patches, self.fill.is_null()) {
+            (Validity::AllValid, false) => Validity::AllValid,
+            (Validity::AllNull, true) => Validity::AllNull,
+            (patches, fill_is_null) => {
+                self.limits.decoded_bytes(self.len, 1)?;
+                let patches = patches.to_nulls(located.len());
+                Validity::from_nulls(spread_nulls(&located, self.len, patches.as_ref(), fill_is_null))
+            }
+        })
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(self.with(Some(self.patches.slice(rows.clone())), rows.len()))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        Ok(self.with(self.patches.filter(mask)?, mask.true_count()))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        Ok(self.with(self.patches.take(indices)?, indices.len()))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        self.limits.decoded_bytes(self.len, 1)?;
+        let located = self.patches.locate()?;
+        let patches = located.values.matches(predicate)?;
+        let fill = predicate.evaluate_scalar(&self.fill)?;
+        let bits = spread(&located, self.len, fill == Some(true), patches.values().iter());
+        let nulls = spread_nulls(&located, self.len, patches.nulls(), fill.is_none());
+        Ok(BooleanArray::new(bits, nulls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, StringViewArray};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::PType;
+    use crate::encodings::conformance;
+
+    const I32: DType = DType::Primitive(PType::I32, false);
+    const NULL: &[u8] = &[0x08, 0x00];
+    /// The scalar 5: a zigzag varint.
+    const FIVE: &[u8] = &[0x18, 0x0a];
+
+    fn sparse(fill: &[u8], indices: &[u16], values: Tree) -> Tree {
+        let (len, indices_ptype) = (indices.len() as u64, PType::U16 as i32);
+        let patches = PatchesMessage { len, indices_ptype, ..Default::default() };
+        Tree::new(ID)
+            .message(&Metadata { patches: Some(patches) })
+            .buffer(fill.to_vec())
+            .child(Tree::primitive(indices))
+            .child(values)
+    }
+
+    fn check(tree: &Tree, dtype: &DType, expected: impl arrow::array::Array + 'static) {
+        let array = tree.load(dtype, expected.len()).unwrap();
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn conforms_for_numbers() {
+        let indices: Vec<u16> = (0..300).filter(|row| row % 17 == 3).collect();
+        let values: Vec<i32> = indices.iter().map(|row| i32::from(*row) % 4 + 3).collect();
+        let valid: Vec<bool> = indices.iter().map(|row| row % 3 != 0).collect();
+        let row = |row: usize| indices.iter().position(|index| usize::from(*index) == row);
+
+        let expected = (0..300).map(|at| row(at).map_or(5, |at| values[at]));
+        check(
+            &sparse(FIVE, &indices, Tree::primitive(&values)),
+            &I32,
+            Int32Array::from_iter_values(expected),
+        );
+
+        let nullable = I32.with_nullable(true);
+        let patched = || Tree::primitive(&values).child(Tree::bools(&valid));
+        let expected = (0..300).map(|at| row(at).map_or(Some(5), |at| valid[at].then_some(values[at])));
+        check(&sparse(FIVE, &indices, patched()), &nullable, Int32Array::from_iter(expected));
+
+        let expected = (0..300).map(|at| row(at).and_then(|at| valid[at].then_some(values[at])));
+        check(&sparse(NULL, &indices, patched()), &nullable, Int32Array::from_iter(expected));
+
+        let expected = (0..300).map(|at| row(at).map(|at| values[at]));
+        check(&sparse(NULL, &indices, Tree::primitive(&values)), &nullable, Int32Array::from_iter(expected));
+    }
+
+    #[test]
+    fn conforms_for_booleans() {
+        let values = Tree::bools(&[false, true, true]).child(Tree::bools(&[true, true, false]));
+        let expected: BooleanArray = (0..50)
+            .map(|row| {
+                [(7, Some(false)), (20, Some(true)), (49, None)]
+                    .iter()
+                    .find(|(at, _)| *at == row)
+                    .map_or(Some(true), |(_, value)| *value)
+            })
+            .collect();
+        check(&sparse(&[0x10, 0x01], &[7, 20, 49], values), &DType::Bool(true), expected);
+    }
+
+    #[test]
+    fn conforms_for_strings() {
+        let long = "a string of more than twelve bytes";
+        let text = |text: &str| [&[0x3a, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        let values = Tree::new("vortex.constant").buffer(text(long));
+        let expected = (0..40).map(|row| Some(if [1, 39].contains(&row) { long } else { "abc" }));
+        let tree = sparse(&text("abc"), &[1, 39], values.clone());
+        check(&tree, &DType::Utf8(true), StringViewArray::from_iter(expected));
+        let expected = (0..40).map(|row| [1, 39].contains(&row).then_some(long));
+        check(&sparse(NULL, &[1, 39], values), &DType::Utf8(true), StringViewArray::from_iter(expected));
+
+        let array = tree.load(&DType::Utf8(false), 40).unwrap();
+        for to in [DataType::Utf8, DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8))] {
+            let decoded = array.decode(&to).unwrap();
+            assert_eq!(decoded.data_type(), &to);
+            let decoded = arrow::compute::cast(&decoded, &DataType::Utf8View).unwrap();
+            assert_eq!(decoded.as_string_view().value(39), long);
+            assert_eq!(decoded.as_string_view().value(0), "abc");
+        }
+    }
+
+    #[test]
+    fn patches_may_be_none_or_all_rows() {
+        check(&sparse(FIVE, &[], Tree::primitive::<i32>(&[])), &I32, Int32Array::from(vec![5, 5]));
+        check(&sparse(FIVE, &[0, 1], Tree::primitive(&[1i32, 2])), &I32, Int32Array::from(vec![1, 2]));
+        check(&sparse(FIVE, &[], Tree::primitive::<i32>(&[])), &I32, Int32Array::from(Vec::<i32>::new()));
+    }
+
+    #[test]
+    fn rows_out_of_all_proportion_exceed_the_limit() {
+        let array = sparse(FIVE, &[3], Tree::primitive(&[1i32])).load(&I32, 1 << 40).unwrap();
+        assert!(array.decode(&DataType::Int32).is_err());
+        assert!(array.matches(&Predicate::IsNull).is_err());
+        assert_eq!(array.slice(2..6).unwrap().decode(&DataType::Int32).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        let values = || Tree::primitive(&[1i32, 2]);
+        assert!(sparse(FIVE, &[1, 2], values()).load(&I32, 3).is_ok());
+        assert!(sparse(FIVE, &[1, 3], values()).load(&I32, 3).unwrap().decode(&DataType::Int32).is_err());
+        assert!(sparse(FIVE, &[2, 1], values()).load(&I32, 3).unwrap().matches(&Predicate::IsNull).is_err());
+        assert!(sparse(FIVE, &[1, 2], values()).child(values()).load(&I32, 3).is_err());
+        assert!(sparse(NULL, &[1, 2], values()).load(&I32, 3).is_err(), "null fill of a non-nullable type");
+        let bare = Tree::new(ID).buffer(FIVE.to_vec()).child(Tree::primitive(&[1u16])).child(values());
+        assert!(bare.load(&I32, 3).is_err(), "no patches described");
+    }
+}

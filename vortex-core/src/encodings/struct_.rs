@@ -1,0 +1,286 @@
+//! Named fields, a child each.
+//!
+//! ```text
+//! validity  1 0 1            optional, and first
+//! a         1 7 3            each of its own type and encoding; 7 means nothing
+//! b         x y z
+//! ```
+//!
+//! No metadata, no buffers. Fields match by position; names may repeat. A null row nulls the
+//! whole: fields keep arbitrary values there, which decoding turns into nulls wherever the
+//! field allows it, so that readers who look at one child alone see the same.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, StructArray, UInt64Array};
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use super::masked::masked;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::expr::Predicate;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `vortex.struct` encoding.
+#[derive(Debug)]
+pub(super) struct Struct;
+
+const ID: &str = "vortex.struct";
+
+impl Encoding for Struct {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let Some(types) = node.dtype().as_struct() else {
+            return Err(Error::corrupt(format!("holds structs, not {}", node.dtype())));
+        };
+        node.no_metadata()?;
+        node.expect_buffers(0)?;
+        // Of all encodings, this one and parquet.variant keep their validity in front.
+        let first = match node.child_count().checked_sub(types.len()) {
+            Some(first @ 0..=1) => first,
+            _ => {
+                return Err(Error::corrupt(format!(
+                    "{} children for {} fields",
+                    node.child_count(),
+                    types.len()
+                )));
+            }
+        };
+        let validity = match first {
+            0 => None,
+            _ if node.dtype().is_nullable() => Some(node.child(0, &DType::Bool(false), node.len())?),
+            _ => {
+                return Err(Error::corrupt(format!("validity under the non-nullable type {}", node.dtype())));
+            }
+        };
+        let fields = types.dtypes().iter().enumerate();
+        let fields = fields.map(|(at, dtype)| node.child(first + at, dtype, node.len()));
+        Ok(Arc::new(Fields {
+            dtype: node.dtype().clone(),
+            len: node.len(),
+            fields: fields.collect::<Result<_>>()?,
+            validity,
+        }))
+    }
+}
+
+/// A struct of these fields, null where the bool array `validity` is false.
+pub(crate) fn struct_of(
+    dtype: DType,
+    fields: Vec<ArrayRef>,
+    validity: Option<ArrayRef>,
+    len: usize,
+) -> ArrayRef {
+    Arc::new(Fields { dtype, len, fields, validity })
+}
+
+#[derive(Debug)]
+struct Fields {
+    dtype: DType,
+    len: usize,
+    fields: Vec<ArrayRef>,
+    validity: Option<ArrayRef>,
+}
+
+impl Fields {
+    /// The same struct of other rows, made from the same rows of each child.
+    fn map(&self, len: usize, rows: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            len,
+            fields: self.fields.iter().map(&rows).collect::<Result<_>>()?,
+            validity: self.validity.as_ref().map(&rows).transpose()?,
+        }))
+    }
+}
+
+impl EncodedArray for Fields {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
+        validity.chain(self.fields.iter().map(|field| ("field", Arc::clone(field)))).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let DataType::Struct(wanted) = to else {
+            return present(self.decode(&data_type(&self.dtype)?)?, to);
+        };
+        if wanted.len() != self.fields.len() {
+            return Err(Error::invalid(format!("showing {} as {to}", self.dtype)));
+        }
+        let nulls = self.validity()?.to_nulls(self.len);
+        let columns = self.fields.iter().zip(wanted).map(|(field, wanted)| {
+            let column = field.decode(wanted.data_type())?;
+            match &nulls {
+                Some(valid) => masking::mask_field(column, wanted, valid),
+                None => Ok(column),
+            }
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(StructArray::try_new_with_length(wanted.clone(), columns, nulls, self.len)?))
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        self.map(rows.len(), |child| child.slice(rows.clone()))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        self.map(mask.true_count(), |child| child.filter(mask))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.map(arrow::array::Array::len(indices), |child| child.take(indices))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        match masking::null_test(predicate, self.len, || self.validity())? {
+            Some(outcome) => Ok(outcome),
+            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+        }
+    }
+
+    fn field(&self, at: usize) -> Result<ArrayRef> {
+        let dtype = masking::field_dtype(&self.dtype, at)?;
+        let field = self.fields.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
+        Ok(masked(Arc::clone(field), self.validity.as_ref(), dtype))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, AsArray as _, Int32Array, StringArray};
+    use arrow::datatypes::{Field, Int32Type};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::{PType, StructType};
+    use crate::encodings::conformance;
+    use crate::expr::CompareOp;
+    use crate::scalar::{Scalar, Value};
+
+    const ROWS: usize = 100;
+
+    fn pair(nullable_field: bool, nullable: bool) -> DType {
+        let number = DType::Primitive(PType::I32, nullable_field);
+        let fields = [("a".into(), number), ("b".into(), DType::Primitive(PType::U8, false))];
+        DType::Struct(Arc::new(StructType::new(fields)), nullable)
+    }
+
+    fn numbers() -> Vec<i32> {
+        (0..ROWS as i32).collect()
+    }
+
+    fn valid() -> Vec<bool> {
+        (0..ROWS).map(|at| at % 3 != 0).collect()
+    }
+
+    fn tree() -> Tree {
+        let fields = Tree::new(ID).child(Tree::bools(&valid()));
+        fields.child(Tree::primitive(&numbers())).child(Tree::primitive(&[9u8; ROWS]))
+    }
+
+    #[test]
+    fn conforms() {
+        let plain = Tree::new(ID).child(Tree::primitive(&numbers())).child(Tree::primitive(&[9u8; ROWS]));
+        for (nulls, array) in [
+            (None, plain.load(&pair(true, false), ROWS).unwrap()),
+            (Some(valid().into()), tree().load(&pair(true, true), ROWS).unwrap()),
+        ] {
+            let DataType::Struct(fields) = data_type(array.dtype()).unwrap() else { unreachable!() };
+            let a: ArrowRef = Arc::new(Int32Array::new(numbers().into(), nulls.clone()));
+            let b: ArrowRef = Arc::new(arrow::array::UInt8Array::from(vec![9; ROWS]));
+            let expected: ArrowRef = Arc::new(StructArray::new(fields, vec![a, b], nulls));
+            conformance::check(&array, &expected);
+        }
+    }
+
+    #[test]
+    fn fields_under_a_null_struct_are_null_where_they_can_be() {
+        let array = tree().load(&pair(true, true), ROWS).unwrap();
+        let decoded = array.decode(&data_type(array.dtype()).unwrap()).unwrap();
+        let nulls = decoded.null_count();
+        assert_eq!(nulls, ROWS.div_ceil(3));
+        assert_eq!(decoded.as_struct().column(0).null_count(), nulls);
+        assert_eq!(decoded.as_struct().column(1).null_count(), 0);
+    }
+
+    #[test]
+    fn a_field_alone_is_null_where_the_struct_is() {
+        let array = tree().load(&pair(false, true), ROWS).unwrap();
+        let field = array.field(0).unwrap();
+        assert_eq!(field.dtype(), &DType::Primitive(PType::I32, true));
+        let expected: ArrowRef = Arc::new(Int32Array::new(numbers().into(), Some(valid().into())));
+        conformance::check(&field, &expected);
+        let zero = Scalar::try_new(DType::Primitive(PType::I32, false), Value::Int(0)).unwrap();
+        let outcome = field.matches(&Predicate::Compare(CompareOp::Eq, zero)).unwrap();
+        assert_eq!(outcome.true_count(), 0, "row 0 is null");
+        assert!(array.field(2).is_err());
+
+        let decoded = array.decode_natural().unwrap();
+        assert_eq!(&decoded.field(0).unwrap().decode(&DataType::Int32).unwrap(), &expected);
+    }
+
+    #[test]
+    fn fields_come_in_the_type_asked_for() {
+        let dtype = DType::Struct(Arc::new(StructType::new([("s".into(), DType::Utf8(false))])), false);
+        let text = Tree::new("vortex.constant").buffer(b"\x3a\x01x".to_vec());
+        let array = Tree::new(ID).child(text).load(&dtype, 2).unwrap();
+        let to = DataType::Struct(vec![Field::new("other name", DataType::Utf8, true)].into());
+        let decoded = array.decode(&to).unwrap();
+        assert_eq!(decoded.data_type(), &to);
+        assert_eq!(decoded.as_struct().column(0).as_string::<i32>(), &StringArray::from(vec!["x", "x"]));
+    }
+
+    #[test]
+    fn a_struct_without_fields_has_rows() {
+        let dtype = DType::Struct(Arc::new(StructType::new([])), true);
+        let array = Tree::new(ID).child(Tree::bools(&[true, false])).load(&dtype, 2).unwrap();
+        let decoded = array.decode(&data_type(&dtype).unwrap()).unwrap();
+        assert_eq!((decoded.len(), decoded.null_count()), (2, 1));
+        assert_eq!(array.take(&UInt64Array::from(vec![1, 1, 0])).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn nested_fields_are_masked_by_every_parent() {
+        let inner = pair(true, true);
+        let dtype = DType::Struct(Arc::new(StructType::new([("inner".into(), inner)])), true);
+        let outer_valid: Vec<bool> = (0..ROWS).map(|at| at % 2 != 0).collect();
+        let array = Tree::new(ID).child(Tree::bools(&outer_valid)).child(tree()).load(&dtype, ROWS).unwrap();
+        let leaf = array.field(0).unwrap().field(0).unwrap().decode(&DataType::Int32).unwrap();
+        let alone = array.decode(&data_type(&dtype).unwrap()).unwrap();
+        let alone = alone.as_struct().column(0).as_struct().column(0);
+        for row in 0..ROWS {
+            assert_eq!(leaf.is_valid(row), row % 2 != 0 && row % 3 != 0);
+        }
+        assert_eq!(leaf.as_primitive::<Int32Type>(), alone.as_primitive::<Int32Type>());
+    }
+
+    #[test]
+    fn children_must_be_as_many_as_fields() {
+        assert!(tree().load(&pair(true, false), ROWS).is_err(), "validity of a non-nullable struct");
+        assert!(tree().child(Tree::primitive(&[0u8; ROWS])).load(&pair(true, true), ROWS).is_err());
+        assert!(Tree::new(ID).child(Tree::primitive(&numbers())).load(&pair(true, true), ROWS).is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! Strings and byte strings, one after the other, and where each one starts.
+//!
+//! ```text
+//! rows  ab  c  -  def      offsets  [0, 2, 3, 3, 6]
+//!                          bytes    abcdef
+//! ```
+//!
+//! Metadata: integer type of the offsets. Children: `offsets` (one more than rows, not null, may
+//! start above 0), optionally validity. Buffer: the bytes, of which head and tail may be unused.
+//! Bytes under nulls are arbitrary. Slicing slices the offsets and shares the bytes; decoding
+//! shares them too.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, decode_offsets, validity};
+use crate::dtype::{DType, PType};
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// The `vortex.varbin` encoding.
+#[derive(Debug)]
+pub(super) struct VarBin;
+
+pub(super) const ID: &str = "vortex.varbin";
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Metadata {
+    #[prost(int32, tag = "1")]
+    pub(super) offsets_ptype: i32,
+}
+
+impl Encoding for VarBin {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        Ok(Arc::new(VarBinArray::load(node)?))
+    }
+}
+
+/// Offsets into bytes.
+#[derive(Debug)]
+pub(super) struct VarBinArray {
+    dtype: DType,
+    len: usize,
+    pub(super) offsets: ArrayRef,
+    pub(super) bytes: Buffer,
+    pub(super) validity: Option<ArrayRef>,
+    limits: Limits,
+}
+
+impl VarBinArray {
+    pub(super) fn load(node: &Node<'_>) -> Result<Self> {
+        bytes::is_text(node.dtype())?;
+        let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
+        node.expect_buffers(1)?;
+        Ok(Self {
+            dtype: node.dtype().clone(),
+            len: node.len(),
+            offsets: node.child(0, &DType::Primitive(ptype, false), one_more(node.len())?)?,
+            bytes: node.buffer(0)?,
+            validity: node.validity_child(1)?,
+            limits: *node.limits(),
+        })
+    }
+}
+
+/// The number of offsets of `rows` rows.
+pub(super) fn one_more(rows: usize) -> Result<usize> {
+    rows.checked_add(1).ok_or_else(|| Error::limit(format!("{rows} rows with offsets")))
+}
+
+impl EncodedArray for VarBinArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let offsets = std::iter::once(("offsets", Arc::clone(&self.offsets)));
+        offsets.chain(self.validity.iter().map(|child| ("validity", Arc::clone(child)))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let nulls = self.validity()?.to_nulls(self.len);
+        let offsets = decode_offsets(&self.offsets, "offsets", self.bytes.len())?;
+        bytes::from_offsets(&self.dtype, to, &self.bytes, &offsets, nulls, &self.limits)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            len: rows.len(),
+            offsets: self.offsets.slice(rows.start..rows.end + 1)?,
+            bytes: self.bytes.clone(),
+            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            limits: self.limits,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BinaryViewArray, StringViewArray};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    fn tree(offsets: &[u16], bytes: &[u8]) -> Tree {
+        Tree::new(ID)
+            .message(&Metadata { offsets_ptype: PType::U16 as i32 })
+            .child(Tree::primitive(offsets))
+            .buffer(Buffer::from(bytes))
+    }
+
+    #[test]
+    fn conforms() {
+        let words: Vec<String> = (0..60).map(|at| "ae%longer ü".repeat(at % 4)).collect();
+        let mut offsets = vec![0u16];
+        let mut bytes = Vec::new();
+        for word in &words {
+            bytes.extend(word.as_bytes());
+            offsets.push(u16::try_from(bytes.len()).unwrap());
+        }
+        let expected: ArrowRef = Arc::new(StringViewArray::from_iter_values(&words));
+        conformance::check(&tree(&offsets, &bytes).load(&DType::Utf8(false), 60).unwrap(), &expected);
+
+        let valid: Vec<bool> = (0..60).map(|at| at % 7 != 3).collect();
+        let nullable = tree(&offsets, &bytes).child(Tree::bools(&valid));
+        let rows = words.iter().zip(&valid).map(|(word, valid)| valid.then_some(word.as_bytes()));
+        let expected: ArrowRef = Arc::new(rows.collect::<BinaryViewArray>());
+        conformance::check(&nullable.load(&DType::Binary(true), 60).unwrap(), &expected);
+    }
+
+    #[test]
+    fn head_and_tail_of_the_bytes_may_be_unused() {
+        let array = tree(&[2, 4, 4, 5], b"\xFF\xFFabc\xFF").load(&DType::Utf8(false), 3).unwrap();
+        let expected: ArrowRef = Arc::new(StringViewArray::from(vec!["ab", "", "c"]));
+        conformance::check(&array, &expected);
+    }
+
+    #[test]
+    fn bytes_under_nulls_need_not_be_text() {
+        let tree = tree(&[0, 1, 3, 4], b"a\xFF\xFEb").child(Tree::bools(&[true, false, true]));
+        let expected: ArrowRef = Arc::new(StringViewArray::from(vec![Some("a"), None, Some("b")]));
+        conformance::check(&tree.load(&DType::Utf8(true), 3).unwrap(), &expected);
+    }
+
+    #[test]
+    fn offsets_that_fall_or_reach_too_far_are_corrupt() {
+        let decode = |offsets: &[u16], bytes: &[u8], dtype: DType| {
+            let array = tree(offsets, bytes).load(&dtype, offsets.len() - 1)?;
+            array.decode(&DataType::Utf8View)
+        };
+        assert!(decode(&[0, 2, 1], b"abc", DType::Utf8(false)).is_err());
+        assert!(decode(&[0, 2, 4], b"abc", DType::Utf8(false)).is_err());
+        assert!(decode(&[0, 1, 2], "ü".as_bytes(), DType::Utf8(false)).is_err());
+        assert!(decode(&[0, 1, 2], b"ab", DType::Bool(false)).is_err());
+        assert!(decode(&[0, 1, 2], b"ab", DType::Utf8(false)).is_ok());
+        assert!(tree(&[0, 1], b"a").load(&DType::Utf8(false), usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Strings and byte strings behind views: short ones in the view, long ones in data buffers.
+//!
+//! ```text
+//! buffers   data 0, data 1, ..., views
+//! view      [u32 length][12 bytes]  or  [u32 length][4 bytes][u32 buffer][u32 offset]
+//! ```
+//!
+//! No metadata. Optional child: validity. Views of null rows and padding are arbitrary. Arrow
+//! lays views out alike, so decoding checks them and shares everything.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, UInt64Array};
+use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use super::primitive::aligned;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, validity};
+use crate::dtype::DType;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+/// The `vortex.varbinview` encoding.
+#[derive(Debug)]
+pub(super) struct VarBinView;
+
+const ID: &str = "vortex.varbinview";
+
+/// Bytes of a view.
+const VIEW: usize = 16;
+
+impl Encoding for VarBinView {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        bytes::is_text(node.dtype())?;
+        node.no_metadata()?;
+        let data = node.buffer_count().checked_sub(1).ok_or_else(|| Error::corrupt("views are missing"))?;
+        let views = node.buffer(data)?;
+        if node.len().checked_mul(VIEW) != Some(views.len()) {
+            return Err(Error::corrupt(format!("{} bytes of views for {} rows", views.len(), node.len())));
+        }
+        Ok(Arc::new(VarBinViewArray {
+            dtype: node.dtype().clone(),
+            views: ScalarBuffer::new(aligned(views, VIEW), 0, node.len()),
+            data: (0..data).map(|at| node.buffer(at)).collect::<Result<_>>()?,
+            validity: node.validity_child(0)?,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct VarBinViewArray {
+    dtype: DType,
+    views: ScalarBuffer<u128>,
+    data: Arc<[Buffer]>,
+    validity: Option<ArrayRef>,
+    limits: Limits,
+}
+
+impl VarBinViewArray {
+    fn with(&self, views: ScalarBuffer<u128>, validity: Option<ArrayRef>) -> ArrayRef {
+        Arc::new(Self {
+            dtype: self.dtype.clone(),
+            views,
+            data: Arc::clone(&self.data),
+            validity,
+            limits: self.limits,
+        })
+    }
+}
+
+impl EncodedArray for VarBinViewArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.views.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.views.len() * VIEW + self.data.iter().map(Buffer::len).sum::<usize>()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let nulls = self.validity()?.to_nulls(self.len());
+        let (views, data) = (self.views.clone(), Arc::clone(&self.data));
+        bytes::from_views(&self.dtype, to, views, data, nulls, &self.limits)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let validity = validity::slice_child(self.validity.as_ref(), &rows)?;
+        Ok(self.with(self.views.slice(rows.start, rows.len()), validity))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let mut views = Vec::with_capacity(mask.true_count());
+        mask.runs().into_iter().for_each(|run| views.extend_from_slice(&self.views[run]));
+        Ok(self.with(views.into(), validity::filter_child(self.validity.as_ref(), mask)?))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        // Indices are in range of an array in memory, so they fit.
+        let views: Vec<u128> = indices.values().iter().map(|at| self.views[*at as usize]).collect();
+        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
+        debug_assert_eq!(indices.null_count(), 0, "indices of a take are not null");
+        Ok(self.with(views.into(), validity))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray as _, StringViewArray};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    fn tree(array: &StringViewArray) -> Tree {
+        let mut tree = Tree::new(ID);
+        for buffer in array.data_buffers().iter() {
+            tree = tree.buffer(buffer.clone());
+        }
+        tree.buffer(array.views().inner().clone())
+    }
+
+    fn words() -> Vec<String> {
+        (0..70).map(|at| format!("{}{at}", "a longer string, e. g. with ü".repeat(at % 3))).collect()
+    }
+
+    #[test]
+    fn conforms() {
+        let array = StringViewArray::from_iter_values(words());
+        let loaded = tree(&array).load(&DType::Utf8(false), 70).unwrap();
+        conformance::check(&loaded, &(Arc::new(array) as ArrowRef));
+
+        let valid: Vec<bool> = (0..70).map(|at| at % 5 != 2).collect();
+        let rows = words().into_iter().zip(&valid).map(|(word, valid)| valid.then_some(word));
+        let array: StringViewArray = rows.collect();
+        let loaded = tree(&array).child(Tree::bools(&valid)).load(&DType::Utf8(true), 70).unwrap();
+        conformance::check(&loaded, &(Arc::new(array) as ArrowRef));
+    }
+
+    #[test]
+    fn decoding_shares_the_views() {
+        let array = StringViewArray::from_iter_values(words());
+        let loaded = tree(&array).load(&DType::Utf8(false), 70).unwrap();
+        let decoded = loaded.decode(&DataType::Utf8View).unwrap();
+        assert_eq!(decoded.as_string_view().views().inner().as_ptr(), array.views().inner().as_ptr());
+        let text = loaded.decode(&DataType::Utf8).unwrap();
+        assert_eq!(text.as_string::<i32>().value(2), array.value(2));
+    }
+
+    #[test]
+    fn views_of_null_rows_and_padding_are_arbitrary() {
+        let views = [u128::MAX, 2 | u128::from(u16::from_le_bytes(*b"ok")) << 32 | 0xAB << 100];
+        let tree = Tree::new(ID).buffer(Buffer::from_slice_ref(views)).child(Tree::bools(&[false, true]));
+        let expected: ArrowRef = Arc::new(StringViewArray::from(vec![None, Some("ok")]));
+        conformance::check(&tree.load(&DType::Utf8(true), 2).unwrap(), &expected);
+    }
+
+    #[test]
+    fn misaligned_views_are_copied() {
+        let array = StringViewArray::from_iter_values(words());
+        let mut bytes = vec![0u8; 1];
+        bytes.extend(array.views().inner().as_slice());
+        let tree = Tree::new(ID).buffer(array.data_buffers()[0].clone()).buffer(Buffer::from(bytes).slice(1));
+        let loaded = tree.load(&DType::Utf8(false), 70).unwrap();
+        assert_eq!(&loaded.decode(&DataType::Utf8View).unwrap(), &(Arc::new(array) as ArrowRef));
+    }
+
+    #[test]
+    fn counts_and_ranges_are_checked() {
+        let load = |tree: &Tree, len| tree.load(&DType::Utf8(false), len);
+        let long = Tree::new(ID).buffer(Buffer::from_slice_ref([40u128]));
+        assert!(load(&long, 1).unwrap().decode(&DataType::Utf8View).is_err());
+        assert!(load(&long, 2).is_err());
+        assert!(load(&Tree::new(ID), 0).is_err());
+        assert!(load(&long.clone().metadata([1]), 1).is_err());
+        assert!(load(&Tree::new(ID).buffer(Vec::<u8>::new()), 0).is_ok());
+        assert!(load(&long, usize::MAX).is_err());
+    }
+}

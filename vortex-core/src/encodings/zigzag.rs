@@ -1,0 +1,193 @@
+//! ZigZag: signed integers of small magnitude as small unsigned ones.
+//!
+//! ```text
+//! rows  0 -1 1 -2 2   encoded  0 1 2 3 4
+//! ```
+//!
+//! No metadata, no buffers. Child: the unsigned integers of the same width, with the nulls.
+//! Selecting rows is the child's business; so are equality and membership, once the constants
+//! are encoded.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, UInt64Array};
+use arrow::datatypes::DataType;
+
+use super::Encoding;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, array_of_raw, decode_raw, present};
+use crate::dtype::{DType, PType};
+use crate::expr::{CompareOp, InList, Predicate};
+use crate::kernels::{Word, map_words, match_word};
+use crate::mask::Mask;
+use crate::scalar::{Scalar, Value};
+use crate::{Error, Result};
+
+/// The `vortex.zigzag` encoding.
+#[derive(Debug)]
+pub(super) struct ZigZag;
+
+const ID: &str = "vortex.zigzag";
+
+impl Encoding for ZigZag {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let ptype = node.dtype().ptype()?;
+        if !ptype.is_signed() {
+            return Err(Error::corrupt(format!("holds signed integers, not {ptype}")));
+        }
+        node.no_metadata()?;
+        node.expect_buffers(0)?;
+        node.expect_children(1)?;
+        let encoded = DType::Primitive(ptype.to_unsigned(), node.dtype().is_nullable());
+        Ok(Arc::new(ZigZagArray {
+            dtype: node.dtype().clone(),
+            ptype,
+            encoded: node.child(0, &encoded, node.len())?,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct ZigZagArray {
+    dtype: DType,
+    ptype: PType,
+    encoded: ArrayRef,
+}
+
+/// `0, 1, 2, 3, ...` becomes `0, -1, 1, -2, ...`, in two's complement.
+fn unzigzag<W: Word>(value: W) -> W {
+    let half = value >> 1;
+    let sign = W::ZERO.minus(value & W::narrow(1));
+    half ^ sign
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+impl ZigZagArray {
+    fn with(&self, encoded: ArrayRef) -> ArrayRef {
+        Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded })
+    }
+
+    /// The constant as it is encoded.
+    fn encode(&self, constant: &Scalar) -> Option<Scalar> {
+        let Value::Int(value) = constant.value() else { return None };
+        Scalar::try_new(self.encoded.dtype().clone(), Value::UInt(zigzag(*value))).ok()
+    }
+
+    /// The predicate on encoded values that tells the same, if there is one.
+    fn encode_predicate(&self, predicate: &Predicate) -> Option<Predicate> {
+        match predicate {
+            Predicate::IsNull | Predicate::IsNotNull => Some(predicate.clone()),
+            Predicate::Compare(op @ (CompareOp::Eq | CompareOp::NotEq), constant) => {
+                Some(Predicate::Compare(*op, self.encode(constant)?))
+            }
+            Predicate::In(list) => {
+                let mut values =
+                    list.values().iter().map(|value| self.encode(value)).collect::<Option<Vec<_>>>()?;
+                if list.has_null() {
+                    values.push(Scalar::null(self.encoded.dtype()));
+                }
+                Some(Predicate::In(Arc::new(InList::new(values, list.negated()))))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl EncodedArray for ZigZagArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.encoded.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        vec![("encoded", Arc::clone(&self.encoded))]
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let array = match_word!(self.ptype, |W| {
+            let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
+            array_of_raw(self.ptype, map_words(encoded, |_, value| unzigzag(value)), nulls)?
+        });
+        present(array, to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.encoded.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(self.with(self.encoded.slice(rows)?))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        Ok(self.with(self.encoded.filter(mask)?))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        Ok(self.with(self.encoded.take(indices)?))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        match self.encode_predicate(predicate) {
+            Some(predicate) => self.encoded.matches(&predicate),
+            None => self.decode_natural()?.matches(predicate),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bit_packed::tests::{narrow_values, tree as packed_tree, validity_of};
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    #[test]
+    fn conforms_for_every_signed_type() {
+        for ptype in [PType::I8, PType::I16, PType::I32, PType::I64] {
+            match_word!(ptype, |W| for width in [5, ptype.bit_width()] {
+                let encoded: Vec<W> = narrow_values(1500, width, 2);
+                let values: Vec<W> = encoded
+                    .iter()
+                    .map(|value| {
+                        let magnitude = value.widen() / 2;
+                        W::narrow(if value.widen() % 2 == 0 { magnitude } else { !magnitude })
+                    })
+                    .collect();
+                let valid = validity_of(1500);
+                let child = packed_tree(&encoded, width, 9).child(Tree::bools(&valid));
+                let array = Tree::new(ID).child(child).load(&DType::Primitive(ptype, true), 1500).unwrap();
+                let expected = array_of_raw(ptype, values.into(), Some(valid.into())).unwrap();
+                conformance::check(&array, &expected);
+            });
+        }
+    }
+
+    #[test]
+    fn the_extremes_meet() {
+        let child = Tree::primitive(&[255u8, 254, 0, 1]);
+        let array = Tree::new(ID).child(child).load(&DType::Primitive(PType::I8, false), 4).unwrap();
+        let expected = array_of_raw(PType::I8, vec![-128i8, 127, 0, -1].into(), None).unwrap();
+        conformance::check(&array, &expected);
+    }
+
+    #[test]
+    fn unsigned_values_are_refused() {
+        let tree = Tree::new(ID).child(Tree::primitive(&[1u8]));
+        assert!(tree.load(&DType::Primitive(PType::U8, false), 1).is_err());
+    }
+}

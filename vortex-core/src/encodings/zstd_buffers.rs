@@ -1,0 +1,151 @@
+//! A wrapper: an array of another encoding whose buffers are Zstandard frames.
+//!
+//! Metadata: id and metadata of the inner encoding, decoded size and alignment of each buffer,
+//! and how many of the children are the inner ones; a child behind those repeats the validity and
+//! is not needed. Loading decompresses, and the inner encoding takes over.
+
+use arrow::buffer::Buffer;
+
+use super::Encoding;
+use super::primitive::aligned;
+use super::zstd::decompress;
+use crate::array::{ArrayRef, Node};
+use crate::{Error, Result};
+
+/// The `vortex.zstd_buffers` encoding.
+#[derive(Debug)]
+pub(super) struct ZstdBuffers;
+
+const ID: &str = "vortex.zstd_buffers";
+
+/// Largest alignment a buffer may ask for.
+const MAX_ALIGNMENT: u32 = 1 << 16;
+
+/// Alignment of what Rust's allocator gives without being asked, at least.
+const NATURAL_ALIGNMENT: usize = 16;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(string, tag = "1")]
+    inner_id: String,
+    #[prost(bytes = "vec", tag = "2")]
+    inner_metadata: Vec<u8>,
+    #[prost(uint64, repeated, tag = "3")]
+    uncompressed_sizes: Vec<u64>,
+    #[prost(uint32, repeated, tag = "4")]
+    alignments: Vec<u32>,
+    #[prost(uint32, optional, tag = "7")]
+    inner_child_count: Option<u32>,
+}
+
+impl Encoding for ZstdBuffers {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let metadata = node.message::<Metadata>()?;
+        node.expect_buffers(metadata.uncompressed_sizes.len())?;
+        if metadata.alignments.len() != metadata.uncompressed_sizes.len()
+            || !metadata.alignments.iter().all(|it| it.is_power_of_two() && *it <= MAX_ALIGNMENT)
+        {
+            return Err(Error::corrupt(format!(
+                "alignments {:?} of {} buffers",
+                metadata.alignments,
+                metadata.uncompressed_sizes.len()
+            )));
+        }
+        let children = metadata.inner_child_count.map_or(node.child_count(), |count| count as usize);
+        let sizes =
+            metadata.uncompressed_sizes.iter().map(|size| usize::try_from(*size).map_err(Error::limit));
+        let sizes = sizes.collect::<Result<Vec<usize>>>()?;
+        let total = sizes.iter().fold(0usize, |sum, size| sum.saturating_add(*size));
+        node.limits().decoded_bytes(total, 1)?;
+        let mut buffers = Vec::with_capacity(sizes.len());
+        for (at, (size, alignment)) in sizes.iter().zip(&metadata.alignments).enumerate() {
+            let bytes = Buffer::from_vec(decompress(&node.buffer(at)?, *size, None)?);
+            // Encodings copy what they need aligned further than this.
+            buffers.push(aligned(bytes, (*alignment as usize).min(NATURAL_ALIGNMENT)));
+        }
+        node.load_wrapped(&metadata.inner_id, &metadata.inner_metadata, &buffers, children)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, StringViewArray};
+    use prost::Message as _;
+
+    use super::*;
+    use crate::array::ArrowRef;
+    use crate::array::build::Tree;
+    use crate::dtype::{DType, PType};
+    use crate::encodings::conformance;
+
+    /// Wraps an encoding with these plain buffers.
+    fn wrap(id: &str, inner: &[u8], buffers: &[&[u8]]) -> (Metadata, Tree) {
+        let metadata = Metadata {
+            inner_id: id.to_owned(),
+            inner_metadata: inner.to_vec(),
+            uncompressed_sizes: buffers.iter().map(|bytes| bytes.len() as u64).collect(),
+            alignments: vec![8; buffers.len()],
+            inner_child_count: None,
+        };
+        let compress = |tree: Tree, bytes: &&[u8]| tree.buffer(zstd::bulk::compress(bytes, 3).unwrap());
+        let tree = buffers.iter().fold(Tree::new(ID).message(&metadata), compress);
+        (metadata, tree)
+    }
+
+    #[test]
+    fn conforms() {
+        let values: Vec<i64> = (0..90).map(|at| at * 5 - 100).collect();
+        let valid: Vec<bool> = (0..90).map(|at| at % 4 != 0).collect();
+        let bytes = Buffer::from_slice_ref(&values);
+        let (_, tree) = wrap("vortex.primitive", &[], &[&bytes]);
+        let array = tree.child(Tree::bools(&valid)).load(&DType::Primitive(PType::I64, true), 90).unwrap();
+        let expected = Int64Array::new(values.into(), Some(valid.into()));
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn an_extra_child_behind_the_inner_ones_is_left_out() {
+        let inner = super::super::varbin::Metadata { offsets_ptype: PType::U8 as i32 }.encode_to_vec();
+        let (mut metadata, tree) = wrap("vortex.varbin", &inner, &[b"abc"]);
+        metadata.inner_child_count = Some(1);
+        let tree =
+            tree.message(&metadata).child(Tree::primitive(&[0u8, 2, 3])).child(Tree::bools(&[true, true]));
+        let array = tree.load(&DType::Utf8(false), 2).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["ab", "c"])) as ArrowRef));
+        metadata.inner_child_count = Some(9);
+        assert!(tree.message(&metadata).load(&DType::Utf8(false), 2).is_err());
+    }
+
+    #[test]
+    fn sizes_ids_and_nesting_are_checked() {
+        let dtype = DType::Primitive(PType::U8, false);
+        let (metadata, tree) = wrap("vortex.primitive", &[], &[b"abcd"]);
+        assert!(tree.load(&dtype, 4).is_ok());
+        assert!(tree.load(&dtype, 5).is_err());
+        let changed = |change: fn(&mut Metadata)| {
+            let mut metadata = metadata.clone();
+            change(&mut metadata);
+            tree.clone().message(&metadata).load(&dtype, 4)
+        };
+        assert!(changed(|it| it.inner_id = "no.such".to_owned()).is_err());
+        assert!(changed(|it| it.uncompressed_sizes[0] = 5).is_err());
+        assert!(changed(|it| it.uncompressed_sizes[0] = u64::MAX).is_err());
+        assert!(changed(|it| it.alignments[0] = 3).is_err());
+        assert!(changed(|it| it.alignments.clear()).is_err());
+        assert!(changed(|it| it.inner_metadata.push(1)).is_err());
+        // Wraps itself over and over, with frames in frames.
+        let mut inner = (metadata.encode_to_vec(), zstd::bulk::compress(b"abcd", 3).unwrap());
+        for _ in 0..100 {
+            let (metadata, _) = wrap(ID, &inner.0, &[&inner.1]);
+            inner = (metadata.encode_to_vec(), zstd::bulk::compress(&inner.1, 3).unwrap());
+        }
+        let error = Tree::new(ID).metadata(inner.0).buffer(inner.1).load(&dtype, 4).unwrap_err();
+        assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+    }
+}

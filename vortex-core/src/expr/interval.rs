@@ -1,0 +1,113 @@
+//! Comparisons of integers as intervals: what encodings of integers can reason about.
+
+use super::{CompareOp, Predicate};
+use crate::dtype::PType;
+use crate::scalar::Scalar;
+
+/// The integers a predicate accepts: those of `low..=high`, or all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Interval {
+    pub(crate) low: i128,
+    /// Below `low` where the interval is empty.
+    pub(crate) high: i128,
+    /// Whether the interval holds what is refused.
+    pub(crate) outside: bool,
+}
+
+impl Interval {
+    /// The interval of a comparison of values of an integer type with constants that are not
+    /// null; `None` for all other predicates.
+    pub(crate) fn of(predicate: &Predicate, ptype: PType) -> Option<Self> {
+        let (min, max) = range(ptype)?;
+        let (low, high) = match predicate {
+            Predicate::Compare(op, constant) => {
+                let constant = constant.as_i128()?;
+                match op {
+                    CompareOp::Eq | CompareOp::NotEq => (constant, constant),
+                    CompareOp::Lt => (min, constant - 1),
+                    CompareOp::LtEq => (min, constant),
+                    CompareOp::Gt => (constant + 1, max),
+                    CompareOp::GtEq => (constant, max),
+                }
+            }
+            Predicate::Between(low, high) => (low.as_i128()?, high.as_i128()?),
+            _ => return None,
+        };
+        let outside = matches!(predicate, Predicate::Compare(CompareOp::NotEq, _));
+        Some(Self { low: low.max(min), high: high.min(max), outside })
+    }
+
+    /// Whether no value, or every value but null, is accepted.
+    pub(crate) fn is_empty(self) -> bool {
+        self.low > self.high
+    }
+
+    /// Whether a value is accepted.
+    pub(crate) fn contains(self, value: i128) -> bool {
+        (self.low <= value && value <= self.high) != self.outside
+    }
+
+    /// The predicate that tests for the interval alone, and whether its outcome must be negated.
+    pub(crate) fn to_predicate(self, ptype: PType) -> Option<(Predicate, bool)> {
+        let constant = |value: i128| {
+            use crate::scalar::Value;
+            let dtype = crate::dtype::DType::Primitive(ptype, false);
+            let value = match ptype.is_unsigned() {
+                true => Value::UInt(u64::try_from(value).ok()?),
+                false => Value::Int(i64::try_from(value).ok()?),
+            };
+            Scalar::try_new(dtype, value).ok()
+        };
+        if self.low == self.high {
+            let op = if self.outside { CompareOp::NotEq } else { CompareOp::Eq };
+            return Some((Predicate::Compare(op, constant(self.low)?), false));
+        }
+        Some((Predicate::Between(constant(self.low)?, constant(self.high)?), self.outside))
+    }
+}
+
+/// The smallest and the largest value of an integer type.
+pub(crate) fn range(ptype: PType) -> Option<(i128, i128)> {
+    let bits = ptype.bit_width();
+    if ptype.is_unsigned() {
+        Some((0, (1 << bits) - 1))
+    } else if ptype.is_signed() {
+        Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::scalar::Value;
+
+    fn i8(value: i64) -> Scalar {
+        Scalar::try_new(DType::Primitive(PType::I8, true), Value::Int(value)).unwrap()
+    }
+
+    #[test]
+    fn intervals_hold_where_comparisons_do() {
+        for op in
+            [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq]
+        {
+            for constant in [-128, -127, 0, 5, 126, 127] {
+                let interval = Interval::of(&Predicate::Compare(op, i8(constant)), PType::I8).unwrap();
+                for value in -128..=127i64 {
+                    assert_eq!(interval.contains(value.into()), op.holds(value.cmp(&constant)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reversed_bounds_are_empty_and_nulls_no_interval() {
+        assert!(Interval::of(&Predicate::Between(i8(3), i8(2)), PType::I8).unwrap().is_empty());
+        let null = Scalar::null(i8(0).dtype());
+        assert_eq!(Interval::of(&Predicate::Between(null, i8(2)), PType::I8), None);
+        assert_eq!(Interval::of(&Predicate::IsNull, PType::I8), None);
+        assert_eq!(Interval::of(&Predicate::Compare(CompareOp::Eq, i8(1)), PType::F32), None);
+    }
+}

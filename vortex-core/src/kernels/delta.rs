@@ -1,0 +1,78 @@
+//! Undoing differences within blocks of 1024 values.
+//!
+//! A block holds its values transposed: down each lane lie consecutive rows, so that all lanes
+//! add up at once, each from its own base. Undoing means summing, then transposing back.
+
+use super::{BLOCK, Word};
+
+/// Bases of a block, one per lane.
+pub(crate) const fn lanes<W: Word>() -> usize {
+    BLOCK / W::BITS
+}
+
+/// The values of a block, in rows.
+///
+/// # Panics
+/// If there is not one base per lane.
+pub(crate) fn undelta<W: Word>(deltas: &[W; BLOCK], bases: &[W], out: &mut [W; BLOCK]) {
+    let mut transposed = [W::ZERO; BLOCK];
+    W::sum_lanes(deltas, bases, &mut transposed);
+    W::untranspose(&transposed, out);
+}
+
+/// Where in a transposed block the value of each row lies.
+pub(crate) fn transposed_positions() -> [usize; BLOCK] {
+    let mut positions = [0; BLOCK];
+    for transposed in 0..BLOCK {
+        positions[fastlanes::transpose(transposed)] = transposed;
+    }
+    positions
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::random;
+    use super::*;
+
+    const ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
+
+    /// Bases and deltas of a block, value by value from the layout.
+    pub(crate) fn naive_delta<W: Word>(values: &[W]) -> (Vec<W>, Vec<W>) {
+        let transposed: Vec<W> =
+            (0..BLOCK).map(|at| values[at % 16 * 64 + ORDER[at / 16 % 8] * 8 + at / 128]).collect();
+        let mut deltas = vec![W::ZERO; BLOCK];
+        let bases = transposed[..lanes::<W>()].to_vec();
+        for (lane, base) in bases.iter().enumerate() {
+            let mut previous = *base;
+            for row in 0..W::BITS {
+                let at = ORDER[row / 8] * 16 + row % 8 * 128 + lane;
+                deltas[at] = transposed[at].minus(previous);
+                previous = transposed[at];
+            }
+        }
+        (bases, deltas)
+    }
+
+    fn undoes<W: Word>() {
+        let mut next = random(9);
+        let values: Vec<W> = (0..BLOCK).map(|_| W::narrow(next())).collect();
+        let (bases, deltas) = naive_delta(&values);
+        let mut out = [W::ZERO; BLOCK];
+        undelta(deltas.as_slice().try_into().unwrap(), &bases, &mut out);
+        assert_eq!(out[..], values);
+    }
+
+    #[test]
+    fn blocks_of_every_word_come_back() {
+        undoes::<u8>();
+        undoes::<u16>();
+        undoes::<u32>();
+        undoes::<u64>();
+    }
+
+    #[test]
+    fn positions_invert_the_transposition() {
+        let positions = transposed_positions();
+        assert_eq!([positions[0], positions[64], positions[32], positions[1]], [0, 1, 16, 128]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Gathering values by small integer keys: what decoding a dictionary is.
+#![expect(unsafe_code, reason = "keys are checked once, not per value")]
+
+use super::Word;
+
+/// An unsigned key of a dictionary.
+pub(crate) trait Key: Copy + Ord + Default + 'static {
+    /// The position it stands for.
+    fn index(self) -> usize;
+}
+
+impl<W: Word> Key for W {
+    fn index(self) -> usize {
+        // Keys are compared with a length in memory before they are used.
+        usize::try_from(self.widen()).unwrap_or(usize::MAX)
+    }
+}
+
+/// Whether every key is below `len`.
+pub(crate) fn in_range<K: Key>(keys: &[K], len: usize) -> bool {
+    // A fold over the whole slice vectorizes; stopping at the first bad key would not.
+    let highest = keys.iter().copied().fold(K::default(), K::max);
+    keys.is_empty() || highest.index() < len
+}
+
+/// `values[key]` of every key; `None` if a key is out of range.
+pub(crate) fn gather<T: Copy, K: Key>(values: &[T], keys: &[K]) -> Option<Vec<T>> {
+    let mut out = Vec::with_capacity(keys.len());
+    gather_into(values, keys, &mut out)?;
+    Some(out)
+}
+
+/// Appends `values[key]` of every key; `None`, and nothing, if a key is out of range.
+pub(crate) fn gather_into<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut Vec<T>) -> Option<()> {
+    if !in_range(keys, values.len()) {
+        return None;
+    }
+    // SAFETY: every key was found to be below the length just above.
+    out.extend(keys.iter().map(|key| unsafe { *values.get_unchecked(key.index()) }));
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathering_equals_indexing() {
+        let values: Vec<u64> = (0..300).map(|v| v * 7).collect();
+        let keys: Vec<u16> = (0..5000u32).map(|at| u16::try_from(at * 31 % 300).unwrap()).collect();
+        let naive: Vec<u64> = keys.iter().map(|key| values[usize::from(*key)]).collect();
+        assert_eq!(gather(&values, &keys), Some(naive));
+    }
+
+    #[test]
+    fn a_key_out_of_range_is_refused() {
+        assert_eq!(gather(&[1, 2], &[0u8, 2]), None);
+        assert_eq!(gather::<u8, u8>(&[], &[0]), None);
+        assert_eq!(gather::<u8, u32>(&[], &[]), Some(vec![]));
+    }
+}

@@ -1,0 +1,160 @@
+//! OnPair: integer codes for strings of up to sixteen bytes.
+//!
+//! Tokens lie in sixteen bytes each, so that decoding copies all sixteen and moves on by the
+//! token's length.
+#![expect(unsafe_code, reason = "copies whole tokens into capacity that is checked per token")]
+
+use super::gather::{Key, in_range};
+use super::needle::{Against, Needle};
+use crate::{Error, Result};
+
+/// Longest token, and the capacity kept behind the decoded bytes.
+const MAX_TOKEN: usize = 16;
+
+/// Tokens by code.
+pub(crate) struct Tokens {
+    bytes: Vec<[u8; MAX_TOKEN]>,
+    lengths: Vec<u8>,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tokens({})", self.lengths.len())
+    }
+}
+
+impl Tokens {
+    /// The tokens `bytes[offsets[t]..offsets[t + 1]]`.
+    ///
+    /// # Errors
+    /// If one is empty, longer than sixteen bytes, or reaches past the bytes.
+    pub(crate) fn try_new(bytes: &[u8], offsets: &[usize]) -> Result<Self> {
+        let mut tokens = Self { bytes: Vec::new(), lengths: Vec::new() };
+        for (code, pair) in offsets.windows(2).enumerate() {
+            let token = bytes.get(pair[0]..pair[1]).filter(|token| (1..=MAX_TOKEN).contains(&token.len()));
+            let token = token.ok_or_else(|| {
+                Error::corrupt(format!("token {code} lies at {}..{} of {}", pair[0], pair[1], bytes.len()))
+            })?;
+            let mut padded = [0; MAX_TOKEN];
+            padded[..token.len()].copy_from_slice(token);
+            tokens.bytes.push(padded);
+            // At most 16, as just checked.
+            tokens.lengths.push(token.len() as u8);
+        }
+        Ok(tokens)
+    }
+
+    /// Decodes codes that stand for exactly `len` bytes; `None` if they do not.
+    pub(crate) fn decode<K: Key>(&self, codes: &[K], len: usize) -> Option<Vec<u8>> {
+        if !in_range(codes, self.lengths.len()) {
+            return None;
+        }
+        let mut out: Vec<u8> = Vec::with_capacity(len.checked_add(MAX_TOKEN)?);
+        let start = out.as_mut_ptr();
+        let mut at = 0;
+        for code in codes {
+            if at > len {
+                return None;
+            }
+            // SAFETY: codes were checked against the number of tokens, of which there are as
+            // many as lengths; `at <= len`, so the sixteen bytes end within the capacity.
+            unsafe {
+                let token = self.bytes.get_unchecked(code.index());
+                start.add(at).cast::<[u8; MAX_TOKEN]>().write(*token);
+                at += usize::from(*self.lengths.get_unchecked(code.index()));
+            }
+        }
+        if at != len {
+            return None;
+        }
+        // SAFETY: the bytes up to `at` were stored without gaps, and `at == len` is within
+        // capacity.
+        unsafe { out.set_len(len) };
+        Some(out)
+    }
+
+    /// Compares the value of some codes with a constant, looking no further than needed. A code
+    /// without token ends the value.
+    pub(crate) fn against<K: Key>(&self, codes: &[K], needle: &Needle) -> Against {
+        let mut at = 0;
+        for code in codes {
+            let (Some(token), Some(len)) = (self.bytes.get(code.index()), self.lengths.get(code.index()))
+            else {
+                break;
+            };
+            let len = usize::from(*len);
+            let left = needle.len() - at;
+            let shared = len.min(left);
+            let wanted = &needle.bytes()[at..at + shared];
+            match token[..shared].cmp(wanted) {
+                std::cmp::Ordering::Less => return Against::Below,
+                std::cmp::Ordering::Greater => return Against::Above,
+                std::cmp::Ordering::Equal if len > left => return Against::Extends,
+                std::cmp::Ordering::Equal => at += len,
+            }
+        }
+        if at == needle.len() { Against::Equal } else { Against::Below }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(words: &[&str]) -> Tokens {
+        let mut offsets = vec![0];
+        let mut bytes = Vec::new();
+        for word in words {
+            bytes.extend(word.as_bytes());
+            offsets.push(bytes.len());
+        }
+        Tokens::try_new(&bytes, &offsets).unwrap()
+    }
+
+    const WORDS: [&str; 5] = ["a", "sixteen bytes ok", "the ", "xyz", "ab"];
+
+    fn samples() -> Vec<Vec<u16>> {
+        (0..200u16).map(|at| (0..at % 23).map(|k| (at * 7 + k * k + k) % 5).collect()).collect()
+    }
+
+    fn naive(codes: &[u16]) -> Vec<u8> {
+        codes.iter().flat_map(|code| WORDS[usize::from(*code)].bytes()).collect()
+    }
+
+    #[test]
+    fn decoding_equals_its_naive_twin() {
+        let tokens = tokens(&WORDS);
+        for codes in samples() {
+            let wanted = naive(&codes);
+            assert_eq!(tokens.decode(&codes, wanted.len()).as_deref(), Some(&*wanted));
+            assert_eq!(tokens.decode(&codes, wanted.len() + 1), None);
+        }
+        assert_eq!(tokens.decode(&[1u8; 50], 3), None);
+        assert_eq!(tokens.decode(&[5u8], 1), None, "there are only five tokens");
+    }
+
+    #[test]
+    fn comparing_codes_equals_comparing_bytes() {
+        let tokens = tokens(&WORDS);
+        for needle in samples() {
+            let wanted = naive(&needle);
+            for wanted in [&wanted[..], &wanted[..wanted.len() / 2]] {
+                let needle = Needle::new(wanted);
+                for codes in samples() {
+                    let value = naive(&codes);
+                    let against = tokens.against(&codes, &needle);
+                    assert_eq!(against.ordering(), value.as_slice().cmp(wanted));
+                    assert_eq!(against.starts_with(), value.starts_with(wanted));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_have_one_to_sixteen_bytes() {
+        assert!(Tokens::try_new(b"abc", &[0, 1, 1]).is_err());
+        assert!(Tokens::try_new(&[0; 17], &[0, 17]).is_err());
+        assert!(Tokens::try_new(b"abc", &[0, 4]).is_err());
+        assert!(Tokens::try_new(b"abc", &[0, 2, 1]).is_err());
+    }
+}

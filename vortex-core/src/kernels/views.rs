@@ -1,0 +1,324 @@
+//! Views: 16 bytes per string, laid out alike in the file and in Arrow.
+//!
+//! ```text
+//! up to 12 bytes   [u32 length][the bytes, then zeros          ]
+//! longer           [u32 length][first 4 bytes][u32 buffer][u32 offset]
+//! ```
+//!
+//! [`string_views`] and [`binary_views`] are the only doors to Arrow arrays of views: they check
+//! every view, in bulk where they can. Text is checked a buffer at a time instead of a string at
+//! a time; strings are then well-formed if they start and end between characters.
+#![expect(unsafe_code, reason = "Arrow's own check goes string by string")]
+
+use std::sync::Arc;
+
+use arrow::array::{BinaryViewArray, GenericByteViewArray, StringViewArray};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::ByteViewType;
+
+use super::gather::{Key, gather};
+use crate::{Error, Result};
+
+/// Longest value that fits into the view itself.
+const MAX_INLINE: usize = 12;
+
+/// Bytes that checking strings one by one may read: overlapping views could ask for any amount.
+const MAX_CHECKED_BYTES: usize = 1 << 31;
+
+/// The high bits of all twelve inline bytes.
+const NOT_ASCII: u128 = 0x8080_8080_8080_8080_8080_8080 << 32;
+
+/// The view of `bytes[start..start + len]`; a long one points to `offset` in buffer `buffer`.
+///
+/// # Panics
+/// If the range reaches past the bytes.
+#[inline]
+pub(crate) fn view_of(bytes: &[u8], start: usize, len: u32, buffer: u32, offset: u32) -> u128 {
+    let size = len as usize;
+    let head = match bytes[start..].first_chunk::<16>() {
+        Some(chunk) => {
+            assert!(size <= bytes.len() - start, "value reaches past its buffer");
+            u128::from_le_bytes(*chunk)
+        }
+        None => {
+            let mut chunk = [0; 16];
+            chunk[..size].copy_from_slice(&bytes[start..start + size]);
+            u128::from_le_bytes(chunk)
+        }
+    };
+    if size <= MAX_INLINE {
+        u128::from(len) | (head & ((1 << (8 * size)) - 1)) << 32
+    } else {
+        let prefix = head & 0xFFFF_FFFF;
+        u128::from(len) | prefix << 32 | u128::from(buffer) << 64 | u128::from(offset) << 96
+    }
+}
+
+/// The length of the value behind a view.
+#[inline]
+pub(crate) fn view_len(view: u128) -> usize {
+    (view & 0xFFFF_FFFF) as usize
+}
+
+/// Strings behind views. Views and bytes of null rows are not looked at, and do not survive
+/// unless they happen to be well-formed.
+///
+/// # Errors
+/// If a valid row reaches past its buffer, or is not UTF-8.
+pub(crate) fn string_views(
+    views: ScalarBuffer<u128>,
+    buffers: Arc<[Buffer]>,
+    nulls: Option<NullBuffer>,
+) -> Result<StringViewArray> {
+    let views = checked(views, &buffers, nulls.as_ref(), true)?;
+    // SAFETY: `checked` gives only views inside their buffers, with right prefixes and zeroed
+    // padding, over well-formed UTF-8, and as many as there are null bits.
+    Ok(unsafe { StringViewArray::new_unchecked(views, buffers, nulls) })
+}
+
+/// Byte strings behind views; as [`string_views`].
+///
+/// # Errors
+/// If a valid row reaches past its buffer.
+pub(crate) fn binary_views(
+    views: ScalarBuffer<u128>,
+    buffers: Arc<[Buffer]>,
+    nulls: Option<NullBuffer>,
+) -> Result<BinaryViewArray> {
+    let views = checked(views, &buffers, nulls.as_ref(), false)?;
+    // SAFETY: as in `string_views`; bytes need not be text.
+    Ok(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) })
+}
+
+/// The values at `keys` as views into the buffers of `values`; no bytes are copied. `None` if a
+/// key is out of range, or the null bits are not as many as the keys.
+pub(crate) fn gather_views<V: ByteViewType, K: Key>(
+    values: &GenericByteViewArray<V>,
+    keys: &[K],
+    nulls: Option<NullBuffer>,
+) -> Option<GenericByteViewArray<V>> {
+    if nulls.as_ref().is_some_and(|nulls| nulls.len() != keys.len()) {
+        return None;
+    }
+    let views = gather(values.views(), keys)?;
+    // SAFETY: each view is one of an array that Arrow holds valid, with the same buffers.
+    Some(unsafe {
+        GenericByteViewArray::<V>::new_unchecked(views.into(), values.data_buffers().to_vec(), nulls)
+    })
+}
+
+/// Views that Arrow would accept: the given ones if they are, otherwise with null rows and
+/// padding zeroed.
+fn checked(
+    views: ScalarBuffer<u128>,
+    buffers: &[Buffer],
+    nulls: Option<&NullBuffer>,
+    utf8: bool,
+) -> Result<ScalarBuffer<u128>> {
+    if let Some(nulls) = nulls.filter(|nulls| nulls.len() != views.len()) {
+        return Err(Error::corrupt(format!("{} null bits for {} views", nulls.len(), views.len())));
+    }
+    if all_well_formed(&views, buffers, utf8) {
+        return Ok(views);
+    }
+    let mut left = MAX_CHECKED_BYTES;
+    let rewritten: Vec<u128> = views
+        .iter()
+        .enumerate()
+        .map(|(row, view)| {
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                return Ok(0);
+            }
+            normalized(*view, buffers, utf8, &mut left).map_err(|error| error.at(format!("row {row}")))
+        })
+        .collect::<Result<_>>()?;
+    Ok(rewritten.into())
+}
+
+/// One view, checked on its own, with zeroed padding.
+fn normalized(view: u128, buffers: &[Buffer], utf8: bool, left: &mut usize) -> Result<u128> {
+    let len = view_len(view);
+    let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
+        Err(error) if utf8 => Err(Error::corrupt(format!("string is not UTF-8: {error}"))),
+        _ => Ok(()),
+    };
+    if len <= MAX_INLINE {
+        text(&view.to_le_bytes()[4..4 + len])?;
+        return Ok(view & u128::MAX >> (8 * (MAX_INLINE - len)));
+    }
+    let bytes = long_value(view, buffers).ok_or_else(|| {
+        let long = Long::of(view);
+        Error::corrupt(format!("view of {len} bytes at {} of buffer {}", long.offset, long.buffer))
+    })?;
+    if bytes[..4] != view.to_le_bytes()[4..8] {
+        return Err(Error::corrupt("prefix of a view differs from its value"));
+    }
+    *left = left
+        .checked_sub(len)
+        .ok_or_else(|| Error::limit(format!("views share more than {MAX_CHECKED_BYTES} bytes")))?;
+    text(bytes)?;
+    Ok(view)
+}
+
+/// The parts of a view longer than [`MAX_INLINE`].
+struct Long {
+    len: usize,
+    prefix: u32,
+    buffer: usize,
+    offset: usize,
+}
+
+impl Long {
+    #[inline]
+    fn of(view: u128) -> Self {
+        let word = |at: u32| (view >> (32 * at) & 0xFFFF_FFFF) as u32;
+        Self { len: word(0) as usize, prefix: word(1), buffer: word(2) as usize, offset: word(3) as usize }
+    }
+}
+
+/// The bytes behind a long view; also holds lengths to what Arrow can express.
+#[inline]
+fn long_value(view: u128, buffers: &[Buffer]) -> Option<&[u8]> {
+    let long = Long::of(view);
+    let end = long.offset + long.len;
+    (long.len <= i32::MAX as usize).then_some(())?;
+    buffers.get(long.buffer)?.get(long.offset..end)
+}
+
+/// Whether Arrow would accept all rows, those under nulls included. May say no where a closer
+/// look says yes.
+fn all_well_formed(views: &[u128], buffers: &[Buffer], utf8: bool) -> bool {
+    // The bytes of each buffer that views reach.
+    let mut windows = vec![(usize::MAX, 0usize); buffers.len()];
+    let mut long_bytes = 0usize;
+    for view in views {
+        let len = view_len(*view);
+        if len <= MAX_INLINE {
+            let padded = len < MAX_INLINE && view >> (32 + 8 * len) != 0;
+            let text = !utf8
+                || view & NOT_ASCII == 0
+                || std::str::from_utf8(&view.to_le_bytes()[4..4 + len]).is_ok();
+            if padded || !text {
+                return false;
+            }
+        } else {
+            let long = Long::of(*view);
+            let prefix = long_value(*view, buffers).and_then(|value| value.first_chunk::<4>());
+            if prefix.is_none_or(|prefix| u32::from_le_bytes(*prefix) != long.prefix) {
+                return false;
+            }
+            let window = &mut windows[long.buffer];
+            *window = (window.0.min(long.offset), window.1.max(long.offset + long.len));
+            long_bytes = long_bytes.saturating_add(long.len);
+        }
+    }
+    !utf8 || long_bytes == 0 || all_text(views, buffers, &windows, long_bytes)
+}
+
+/// Whether the long views hold text, by looking at whole windows of the buffers. Says no
+/// without looking if the windows are much larger than the strings in them.
+fn all_text(views: &[u128], buffers: &[Buffer], windows: &[(usize, usize)], long_bytes: usize) -> bool {
+    let reached = || buffers.iter().zip(windows).filter(|(_, window)| window.0 < window.1);
+    let window_bytes: usize = reached().map(|(_, window)| window.1 - window.0).sum();
+    if window_bytes / 4 > long_bytes {
+        return false;
+    }
+    let mut ascii = true;
+    for (buffer, window) in reached() {
+        let bytes = &buffer[window.0..window.1];
+        if bytes.is_ascii() {
+            continue;
+        }
+        ascii = false;
+        if std::str::from_utf8(bytes).is_err() {
+            return false;
+        }
+    }
+    ascii
+        || views.iter().filter(|view| view_len(**view) > MAX_INLINE).all(|view| {
+            let long = Long::of(*view);
+            let buffer = buffers[long.buffer].as_slice();
+            between_characters(buffer, long.offset) && between_characters(buffer, long.offset + long.len)
+        })
+}
+
+/// Whether `at` does not lie inside a character. The end is no better than any other place: what
+/// follows it was not checked, but a continuation byte there would belong to what precedes it.
+#[inline]
+fn between_characters(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at).is_none_or(|byte| byte & 0xC0 != 0x80)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Array as _;
+
+    use super::*;
+
+    fn views_of(bytes: &[u8], ranges: &[(usize, u32)]) -> ScalarBuffer<u128> {
+        ranges
+            .iter()
+            .map(|(start, len)| view_of(bytes, *start, *len, 0, u32::try_from(*start).unwrap()))
+            .collect()
+    }
+
+    fn one(bytes: &[u8]) -> Arc<[Buffer]> {
+        vec![Buffer::from(bytes)].into()
+    }
+
+    #[test]
+    fn views_equal_those_that_arrow_makes() {
+        let text = "short|exactly 12 b|thirteen bytes|and one that is quite a bit longer, with ümläuts|";
+        let (mut ranges, mut naive, mut start) = (vec![], vec![], 0);
+        for part in text.split('|') {
+            ranges.push((start, u32::try_from(part.len()).unwrap()));
+            naive.push(part);
+            start += part.len() + 1;
+        }
+        ranges.pop();
+        naive.pop();
+        let built = string_views(views_of(text.as_bytes(), &ranges), one(text.as_bytes()), None).unwrap();
+        built.to_data().validate_full().unwrap();
+        assert_eq!(built, StringViewArray::from(naive));
+    }
+
+    #[test]
+    fn a_string_that_splits_a_character_is_refused() {
+        let text = "ääääääääääääääää".as_bytes();
+        assert!(string_views(views_of(text, &[(0, 14), (14, 14)]), one(text), None).is_ok());
+        assert!(string_views(views_of(text, &[(0, 15)]), one(text), None).is_err());
+        assert!(string_views(views_of(text, &[(1, 13)]), one(text), None).is_err());
+        assert!(string_views(views_of(text, &[(1, 3)]), one(text), None).is_err());
+        assert!(binary_views(views_of(text, &[(1, 13)]), one(text), None).is_ok());
+    }
+
+    #[test]
+    fn garbage_under_nulls_is_replaced_and_elsewhere_refused() {
+        let beyond = 20u128 | 7 << 64;
+        let views: ScalarBuffer<u128> = vec![beyond, view_of(b"ok", 0, 2, 0, 0)].into();
+        let nulls = NullBuffer::from(vec![false, true]);
+        let array = string_views(views.clone(), one(b""), Some(nulls)).unwrap();
+        array.to_data().validate_full().unwrap();
+        assert_eq!(array, StringViewArray::from(vec![None, Some("ok")]));
+        assert!(string_views(views.clone(), one(b""), None).is_err());
+        assert!(binary_views(views, one(b""), None).is_err());
+    }
+
+    #[test]
+    fn nonzero_padding_is_zeroed() {
+        let padded = view_of(b"abc", 0, 3, 0, 0) | 0xFF << 120;
+        let array = string_views(vec![padded].into(), one(b""), None).unwrap();
+        array.to_data().validate_full().unwrap();
+        assert_eq!(array.value(0), "abc");
+    }
+
+    #[test]
+    fn a_wrong_prefix_and_a_huge_length_are_refused() {
+        let bytes = b"a value of more than twelve bytes";
+        let good = view_of(bytes, 0, 33, 0, 0);
+        assert!(string_views(vec![good].into(), one(bytes), None).is_ok());
+        assert!(string_views(vec![good ^ 1 << 40].into(), one(bytes), None).is_err());
+        assert!(string_views(vec![good | 1 << 31].into(), one(bytes), None).is_err());
+        assert!(string_views(vec![good | 0xFFFF_FFFF << 96].into(), one(bytes), None).is_err());
+    }
+}

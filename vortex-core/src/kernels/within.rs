@@ -1,0 +1,138 @@
+//! Testing whether values lie in an interval, a block at a time.
+//!
+//! All comparisons of integers with constants come to one test, `value - low <= span`, on the
+//! ring of words: it serves signed and unsigned values alike, and since adding a reference
+//! turns the ring, it serves values that are stored as differences from one.
+
+use super::{BLOCK, Word};
+
+/// Words of 64 bits in the bitmap of a block.
+pub(crate) const BLOCK_BITS: usize = BLOCK / 64;
+
+/// A test for `value - low <= span`, wrapping, or for its opposite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Within<W> {
+    low: W,
+    span: W,
+    outside: bool,
+}
+
+impl<W: Word> Within<W> {
+    /// Tests for `low..=high`, or for all other values. Bounds count modulo the ring.
+    pub(crate) fn new(low: i128, high: i128, outside: bool) -> Self {
+        if low > high {
+            return Self { low: W::ZERO, span: W::MAX, outside: !outside };
+        }
+        // The bits that two's complement has in common with the ring.
+        let word = |value: i128| W::narrow(value as u64);
+        Self { low: word(low), span: word(high).minus(word(low)), outside }
+    }
+
+    /// The same test for values from which `reference` was subtracted.
+    pub(crate) fn minus(self, reference: W) -> Self {
+        Self { low: self.low.minus(reference), ..self }
+    }
+
+    /// Whether a value passes.
+    pub(crate) fn holds(self, value: W) -> bool {
+        (value.minus(self.low) <= self.span) != self.outside
+    }
+
+    /// The outcome for all of `0..=max`, if it is one.
+    pub(crate) fn decided(self, max: W) -> Option<bool> {
+        let to_zero = W::ZERO.minus(self.low);
+        let reaches = self.span.minus(to_zero);
+        if self.span == W::MAX || (to_zero <= self.span && reaches >= max) {
+            Some(!self.outside)
+        } else if to_zero > self.span && self.low > max {
+            Some(self.outside)
+        } else {
+            None
+        }
+    }
+
+    /// Tests all values of a block; bit `i % 64` of word `i / 64` tells of value `i`.
+    pub(crate) fn test(self, values: &[W; BLOCK]) -> [u64; BLOCK_BITS] {
+        let mut bits = [0; BLOCK_BITS];
+        let opposite = if self.outside { u64::MAX } else { 0 };
+        for (word, values) in bits.iter_mut().zip(values.as_chunks::<64>().0) {
+            let mut passed = [0u8; 64];
+            for (passed, value) in passed.iter_mut().zip(values) {
+                *passed = u8::from(value.minus(self.low) <= self.span);
+            }
+            *word = pack_bools(&passed) ^ opposite;
+        }
+        bits
+    }
+}
+
+/// One bit for each of 64 bytes, which are 0 or 1.
+fn pack_bools(bytes: &[u8; 64]) -> u64 {
+    // Multiplying moves the lowest bits of eight bytes side by side into the highest byte.
+    const COLLECT: u64 = 0x0102_0408_1020_4080;
+    let eighths = bytes.as_chunks::<8>().0;
+    u64::from_le_bytes(std::array::from_fn(|at| {
+        (u64::from_le_bytes(eighths[at]).wrapping_mul(COLLECT) >> 56) as u8
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random;
+    use super::*;
+
+    #[test]
+    fn intervals_of_signed_values_hold_on_the_ring() {
+        for low in -128..=127i8 {
+            for high in [-128, -127, -1, 0, 1, 5, 126, 127] {
+                let within = Within::<u8>::new(low.into(), high.into(), false);
+                let outside = Within::<u8>::new(low.into(), high.into(), true);
+                for value in -128..=127i8 {
+                    let word = value.cast_unsigned();
+                    assert_eq!(within.holds(word), low <= value && value <= high);
+                    assert_eq!(outside.holds(word), !within.holds(word));
+                    let stored = word.wrapping_sub(200);
+                    assert_eq!(within.minus(200).holds(stored), within.holds(word));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_decision_is_what_every_value_gives() {
+        for low in 0..=255u8 {
+            for span in [0, 1, 3, 100, 254, 255] {
+                for max in [0, 1, 3, 7, 127, 255] {
+                    let within = Within { low, span, outside: low % 2 == 0 };
+                    let passed = (0..=max).filter(|value| within.holds(*value)).count();
+                    let expected = match passed {
+                        0 => Some(false),
+                        all if all == usize::from(max) + 1 => Some(true),
+                        _ => None,
+                    };
+                    assert_eq!(within.decided(max), expected, "{within:?} up to {max}");
+                }
+            }
+        }
+    }
+
+    fn tests_blocks<W: Word>() {
+        let mut next = random(5);
+        let values: [W; BLOCK] = std::array::from_fn(|_| W::narrow(next()));
+        for outside in [false, true] {
+            let within = Within { low: values[3], span: W::MAX.minus(values[8]), outside };
+            let bits = within.test(&values);
+            for (at, value) in values.iter().enumerate() {
+                assert_eq!(bits[at / 64] >> (at % 64) & 1 == 1, within.holds(*value));
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_tested_value_by_value() {
+        tests_blocks::<u8>();
+        tests_blocks::<u16>();
+        tests_blocks::<u32>();
+        tests_blocks::<u64>();
+    }
+}

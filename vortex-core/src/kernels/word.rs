@@ -1,0 +1,144 @@
+//! Unsigned integers of the four widths, with arithmetic that wraps.
+
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::ArrowNativeType;
+use fastlanes::{BitPacking, Delta, FoR, Transpose};
+
+use super::BLOCK;
+
+/// An unsigned integer as wide as the values of a column.
+pub(crate) trait Word: ArrowNativeType + BitPacking + Delta + FoR + Transpose {
+    /// Bits of a word.
+    const BITS: usize;
+    /// The largest word.
+    const MAX: Self;
+    /// The smallest word.
+    const ZERO: Self;
+
+    /// The low bits of a wider number.
+    fn narrow(bits: u64) -> Self;
+
+    /// The same number, wider.
+    fn widen(self) -> u64;
+
+    /// The sum, wrapping.
+    #[must_use]
+    fn plus(self, other: Self) -> Self;
+
+    /// The difference, wrapping.
+    #[must_use]
+    fn minus(self, other: Self) -> Self;
+
+    /// The product, wrapping.
+    #[must_use]
+    fn times(self, other: Self) -> Self;
+
+    /// Running sums down each lane of a block, from one base per lane.
+    ///
+    /// # Panics
+    /// If there is not one base per lane.
+    fn sum_lanes(deltas: &[Self; BLOCK], bases: &[Self], out: &mut [Self; BLOCK]);
+}
+
+macro_rules! word {
+    ($W:ty) => {
+        impl Word for $W {
+            const BITS: usize = <$W>::BITS as usize;
+            const MAX: Self = <$W>::MAX;
+            const ZERO: Self = 0;
+
+            fn narrow(bits: u64) -> Self {
+                bits as $W
+            }
+
+            fn widen(self) -> u64 {
+                self.into()
+            }
+
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            fn minus(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+
+            fn sum_lanes(deltas: &[Self; BLOCK], bases: &[Self], out: &mut [Self; BLOCK]) {
+                const LANES: usize = BLOCK / <$W>::BITS as usize;
+                let bases: &[Self; LANES] = bases.try_into().expect("one base per lane");
+                Self::undelta::<LANES>(deltas, bases, out);
+            }
+        }
+    };
+}
+
+word!(u8);
+word!(u16);
+word!(u32);
+word!(u64);
+
+/// Runs `$body` with `$W` bound to the [`Word`] as wide as a [`PType`](crate::PType).
+macro_rules! match_word {
+    ($ptype:expr, |$W:ident| $body:expr) => {
+        match $ptype.byte_width() {
+            1 => {
+                type $W = u8;
+                $body
+            }
+            2 => {
+                type $W = u16;
+                $body
+            }
+            4 => {
+                type $W = u32;
+                $body
+            }
+            _ => {
+                type $W = u64;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use match_word;
+
+/// Changes all words, in place where nobody else holds their bytes; `change` gets the row, too.
+pub(crate) fn map_words<W: Word>(
+    words: ScalarBuffer<W>,
+    mut change: impl FnMut(usize, W) -> W,
+) -> ScalarBuffer<W> {
+    let len = words.len();
+    match words.into_inner().into_mutable() {
+        Ok(mut owned) => {
+            for (row, word) in owned.typed_data_mut::<W>().iter_mut().enumerate() {
+                *word = change(row, *word);
+            }
+            ScalarBuffer::new(owned.into(), 0, len)
+        }
+        Err(shared) => {
+            let words = ScalarBuffer::<W>::new(shared, 0, len);
+            words.iter().enumerate().map(|(row, word)| change(row, *word)).collect::<Vec<_>>().into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_changed_in_place_unless_shared() {
+        let words = ScalarBuffer::from(vec![1u32, 2, 3]);
+        let address = words.as_ptr();
+        let kept = words.clone();
+        let copied = map_words(words, |row, word| word + row as u32);
+        assert_eq!(*copied, [1, 3, 5]);
+        assert_eq!(*kept, [1, 2, 3]);
+        let own = map_words(kept, |_, word| word * 2);
+        assert_eq!((&*own, own.as_ptr()), (&[2, 4, 6][..], address));
+    }
+}

@@ -1,0 +1,167 @@
+//! Footers kept: between queries in DataFusion's metadata cache, within one scan as open files.
+//!
+//! An entry counts for one version of an object: size, time of modification and, where the
+//! store gives one, e-tag. Its size is that of the parsed footer, not of its bytes in the file.
+
+use std::any::Any;
+use std::sync::{Arc, Weak};
+
+use datafusion_common::{HashMap, Result};
+use datafusion_execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadata, FileMetadataCache};
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use vortex_core::file::{Footer, OpenOptions, VortexFile};
+use vortex_core::io::{ObjectFile, ReadAt};
+
+use crate::convert::datafusion_error;
+
+/// Forgotten scans are cleared from the table of open files when it has this many entries.
+const SWEEP_AT: usize = 64;
+
+/// Opens files, remembering their footers.
+#[derive(Clone, Default)]
+pub(crate) struct FooterCache {
+    footers: Option<Arc<FileMetadataCache>>,
+}
+
+impl FooterCache {
+    /// A cache that keeps footers in `footers`.
+    pub(crate) fn new(footers: Arc<FileMetadataCache>) -> Self {
+        Self { footers: Some(footers) }
+    }
+
+    /// The file in the version that `meta` describes. `hint` is how many bytes to read from the
+    /// end if its footer is not known.
+    ///
+    /// # Errors
+    /// If storage fails, or this is not a Vortex file.
+    pub(crate) async fn open(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        meta: &ObjectMeta,
+        hint: Option<u64>,
+    ) -> Result<VortexFile> {
+        let source: Arc<dyn ReadAt> = Arc::new(ObjectFile::new(Arc::clone(store), meta.clone()));
+        if let Some(footer) = self.get(meta) {
+            return Ok(VortexFile::from_footer(source, footer));
+        }
+        let mut options = OpenOptions::new().with_file_size(meta.size);
+        if let Some(bytes) = hint {
+            options = options.with_tail_size(bytes);
+        }
+        let file = options.open(source).await.map_err(datafusion_error)?;
+        self.put(meta, Arc::clone(file.footer()));
+        Ok(file)
+    }
+
+    fn get(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
+        let entry = self.footers.as_ref()?.get(&meta.location)?;
+        let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
+        same_version(&entry.meta, meta).then(|| Arc::clone(&known.footer))
+    }
+
+    fn put(&self, meta: &ObjectMeta, footer: Arc<Footer>) {
+        if let Some(footers) = &self.footers {
+            let footer = Arc::new(CachedFooter { footer });
+            footers.put(&meta.location, CachedFileMetadataEntry::new(meta.clone(), footer));
+        }
+    }
+}
+
+impl std::fmt::Debug for FooterCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FooterCache")
+            .field("footers", &self.footers.as_ref().map(|cache| cache.len()))
+            .finish()
+    }
+}
+
+fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
+    left.size == right.size && left.last_modified == right.last_modified && left.e_tag == right.e_tag
+}
+
+/// A footer as DataFusion's cache holds it.
+struct CachedFooter {
+    footer: Arc<Footer>,
+}
+
+impl FileMetadata for CachedFooter {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn memory_size(&self) -> usize {
+        self.footer.memory_size()
+    }
+
+    fn extra_info(&self) -> HashMap<String, String> {
+        let columns = self.footer.dtype().as_struct().map_or(1, |fields| fields.len());
+        HashMap::from([
+            ("row_count".to_owned(), self.footer.row_count().to_string()),
+            ("columns".to_owned(), columns.to_string()),
+            ("segments".to_owned(), self.footer.segments().len().to_string()),
+        ])
+    }
+}
+
+/// Files that scans of one plan have open: partitions that read different ranges of a file
+/// share its descriptor and what they fetch of it. A file closes with its last scan.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFiles {
+    files: Mutex<HashMap<Path, (ObjectMeta, Weak<OpenFile>)>>,
+}
+
+/// A file that the first of its readers opens.
+pub(crate) type OpenFile = OnceCell<VortexFile>;
+
+impl OpenFiles {
+    /// The place of a file in the version that `meta` describes.
+    pub(crate) fn entry(&self, meta: &ObjectMeta) -> Arc<OpenFile> {
+        let mut files = self.files.lock();
+        if let Some((version, file)) = files.get(&meta.location)
+            && same_version(version, meta)
+            && let Some(file) = file.upgrade()
+        {
+            return file;
+        }
+        if files.len() >= SWEEP_AT {
+            files.retain(|_, (_, file)| file.strong_count() > 0);
+        }
+        let file = Arc::new(OpenFile::new());
+        files.insert(meta.location.clone(), (meta.clone(), Arc::downgrade(&file)));
+        file
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(e_tag: Option<&str>) -> ObjectMeta {
+        ObjectMeta {
+            location: Path::from("a.vortex"),
+            last_modified: Default::default(),
+            size: 10,
+            e_tag: e_tag.map(str::to_owned),
+            version: None,
+        }
+    }
+
+    #[test]
+    fn readers_of_one_version_share_the_file() {
+        let files = OpenFiles::default();
+        let first = files.entry(&meta(Some("1")));
+        assert!(Arc::ptr_eq(&first, &files.entry(&meta(Some("1")))));
+        assert!(!Arc::ptr_eq(&first, &files.entry(&meta(Some("2")))));
+    }
+
+    #[test]
+    fn a_file_closes_with_its_last_reader() {
+        let files = OpenFiles::default();
+        drop(files.entry(&meta(None)));
+        let (_, file) = &files.files.lock()[&Path::from("a.vortex")];
+        assert_eq!(file.strong_count(), 0);
+    }
+}

@@ -1,0 +1,431 @@
+//! DataFusion's expressions as the core's filters: the one translation.
+//!
+//! [`Translator::translate`] is exact: the result is true, false and unknown on the same rows
+//! as DataFusion's evaluation. What it returns `None` for, DataFusion evaluates itself, see
+//! [`PhysicalPredicate`](super::PhysicalPredicate). [`Translator::weaken`] gives up exactness:
+//! its result holds wherever the expression is true, which is enough to skip rows that someone
+//! above the scan checks again.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::Operator;
+use datafusion_functions::core::getfield::GetFieldFunc;
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, CaseExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
+};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
+use vortex_core::{DType, Scalar};
+
+use super::to_core;
+
+/// Translates expressions over one file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Translator<'a> {
+    /// The physical schema: what expressions refer to.
+    schema: &'a Schema,
+    /// The type of the file.
+    root: &'a DType,
+}
+
+/// A column or field of a struct, as both sides see it.
+struct FieldRead<'a> {
+    path: FieldPath,
+    dtype: &'a DType,
+    field: FieldRef,
+}
+
+impl<'a> Translator<'a> {
+    /// A translator for expressions over `schema`, which presents a file of type `root`.
+    pub(crate) fn new(schema: &'a Schema, root: &'a DType) -> Self {
+        Self { schema, root }
+    }
+
+    /// The column or struct field that `expr` reads and nothing more, if so.
+    ///
+    /// # Errors
+    /// If it is a column that the schema lacks.
+    pub(crate) fn field(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<(FieldPath, FieldRef)>> {
+        if let Some(column) = expr.downcast_ref::<Column>() {
+            self.schema.index_of(column.name())?;
+        }
+        Ok(self.read(expr).map(|read| (read.path, read.field)))
+    }
+
+    /// The same outcome for every row, or `None` where only DataFusion can tell it.
+    pub(crate) fn translate(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
+        if let Some(literal) = expr.downcast_ref::<Literal>() {
+            return match literal.value() {
+                ScalarValue::Boolean(value) => Some(Expr::Literal(*value)),
+                ScalarValue::Null => Some(Expr::Literal(None)),
+                _ => None,
+            };
+        }
+        if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+            return self.binary(binary);
+        }
+        if let Some(not) = expr.downcast_ref::<NotExpr>() {
+            return Some(Expr::Not(Box::new(self.translate(not.arg())?)));
+        }
+        if let Some(is_null) = expr.downcast_ref::<IsNullExpr>() {
+            return Some(Expr::Field(self.read(is_null.arg())?.path, Predicate::IsNull));
+        }
+        if let Some(is_not_null) = expr.downcast_ref::<IsNotNullExpr>() {
+            return Some(Expr::Field(self.read(is_not_null.arg())?.path, Predicate::IsNotNull));
+        }
+        if let Some(list) = expr.downcast_ref::<InListExpr>() {
+            return self.in_list(list);
+        }
+        if let Some(like) = expr.downcast_ref::<LikeExpr>() {
+            return self.like(like);
+        }
+        // A boolean column is a filter by itself.
+        let read = self.read(expr)?;
+        matches!(read.dtype, DType::Bool(_)).then(|| {
+            let yes = to_core(&ScalarValue::Boolean(Some(true)), read.dtype).ok()??;
+            Some(Expr::compare(read.path, CompareOp::Eq, yes))
+        })?
+    }
+
+    /// A filter that holds wherever `expr` is true, or `None` for one that says nothing.
+    pub(crate) fn weaken(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
+        if let Some(exact) = self.translate(expr) {
+            return Some(exact);
+        }
+        if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+            let sides = [self.weaken(binary.left()), self.weaken(binary.right())];
+            return match (binary.op(), sides) {
+                (Operator::And, [Some(left), Some(right)]) => Some(Expr::all([left, right])),
+                (Operator::And, [side, None] | [None, side]) => side,
+                (Operator::Or, [Some(left), Some(right)]) => Some(any([left, right])),
+                _ => None,
+            };
+        }
+        // One of the branches is taken, whatever decides which: a partitioned join's filter.
+        let case = expr.downcast_ref::<CaseExpr>()?;
+        let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
+        branches.map(|branch| self.weaken(branch)).collect::<Option<Vec<_>>>().map(any)
+    }
+
+    fn binary(&self, binary: &BinaryExpr) -> Option<Expr> {
+        let (left, right) = (binary.left(), binary.right());
+        match binary.op() {
+            Operator::And => return Some(Expr::all([self.translate(left)?, self.translate(right)?])),
+            Operator::Or => return Some(any([self.translate(left)?, self.translate(right)?])),
+            _ => {}
+        }
+        let (read, literal, swapped) = match (self.read(left), right.downcast_ref::<Literal>()) {
+            (Some(read), Some(literal)) => (read, literal, false),
+            _ => (self.read(right)?, left.downcast_ref::<Literal>()?, true),
+        };
+        let constant = self.constant(&read, literal.value())?;
+        let distinct = |negated: bool, read: FieldRead, constant: Scalar| {
+            let (null, op) = match negated {
+                true => (Predicate::IsNotNull, CompareOp::Eq),
+                false => (Predicate::IsNull, CompareOp::NotEq),
+            };
+            if constant.is_null() {
+                let same = if negated { Predicate::IsNull } else { Predicate::IsNotNull };
+                return Expr::Field(read.path, same);
+            }
+            let parts = [Expr::Field(read.path.clone(), null), Expr::compare(read.path, op, constant)];
+            if negated { Expr::all(parts) } else { any(parts) }
+        };
+        let op = match binary.op() {
+            Operator::IsDistinctFrom => return Some(distinct(false, read, constant)),
+            Operator::IsNotDistinctFrom => return Some(distinct(true, read, constant)),
+            Operator::Eq => CompareOp::Eq,
+            Operator::NotEq => CompareOp::NotEq,
+            Operator::Lt => CompareOp::Lt,
+            Operator::LtEq => CompareOp::LtEq,
+            Operator::Gt => CompareOp::Gt,
+            Operator::GtEq => CompareOp::GtEq,
+            _ => return None,
+        };
+        Some(Expr::compare(read.path, if swapped { op.swap() } else { op }, constant))
+    }
+
+    fn in_list(&self, list: &InListExpr) -> Option<Expr> {
+        let read = self.read(list.expr())?;
+        let values = list
+            .list()
+            .iter()
+            .map(|item| self.constant(&read, item.downcast_ref::<Literal>()?.value()))
+            .collect::<Option<Vec<_>>>()?;
+        let list = InList::new(values, list.negated());
+        Some(Expr::Field(read.path, Predicate::In(Arc::new(list))))
+    }
+
+    fn like(&self, like: &LikeExpr) -> Option<Expr> {
+        let read = self.read(like.expr())?;
+        if !matches!(read.dtype, DType::Utf8(_)) {
+            return None;
+        }
+        let pattern = like.pattern().downcast_ref::<Literal>()?.value().try_as_str()??;
+        let like = Like {
+            pattern: pattern.into(),
+            negated: like.negated(),
+            case_insensitive: like.case_insensitive(),
+        };
+        Some(Expr::Field(read.path, Predicate::Like(like)))
+    }
+
+    /// The literal as the core compares it with `read`. Both must have the type that DataFusion
+    /// compares them in, else its cast would be lost.
+    fn constant(&self, read: &FieldRead, value: &ScalarValue) -> Option<Scalar> {
+        let same =
+            value.data_type().is_null() || logical(&value.data_type()) == logical(read.field.data_type());
+        (same && is_ordered(read.dtype)).then(|| to_core(value, read.dtype).ok().flatten())?
+    }
+
+    fn read(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<FieldRead<'a>> {
+        if let Some(column) = expr.downcast_ref::<Column>() {
+            let at = self.schema.index_of(column.name()).ok()?;
+            let dtype = match self.root.as_columns() {
+                Some(fields) => fields.dtypes().get(fields.position(column.name())?)?,
+                None => self.root,
+            };
+            return Some(FieldRead {
+                path: FieldPath::from(column.name()),
+                dtype,
+                field: Arc::clone(&self.schema.fields()[at]),
+            });
+        }
+        let get = ScalarFunctionExpr::try_downcast_func::<GetFieldFunc>(expr.as_ref())?;
+        let (base, names) = get.args().split_first()?;
+        let mut read = self.read(base)?;
+        for name in names {
+            let name = name.downcast_ref::<Literal>()?.value().try_as_str()??;
+            let (DType::Struct(inner, _), DataType::Struct(fields)) = (read.dtype, read.field.data_type())
+            else {
+                return None;
+            };
+            let (at, field) = fields.find(name)?;
+            // Names may repeat: both sides take the first.
+            if inner.position(name)? != at {
+                return None;
+            }
+            // A field of a null struct reads as null.
+            let nullable = field.is_nullable() || read.field.is_nullable();
+            let field = Arc::new(field.as_ref().clone().with_nullable(nullable));
+            read = FieldRead { path: read.path.child(name), dtype: &inner.dtypes()[at], field };
+        }
+        Some(read)
+    }
+}
+
+/// Any of these, flattened.
+fn any(exprs: impl IntoIterator<Item = Expr>) -> Expr {
+    let mut flat = Vec::new();
+    for expr in exprs {
+        match expr {
+            Expr::Or(inner) => flat.extend(inner),
+            Expr::Literal(Some(false)) => {}
+            other => flat.push(other),
+        }
+    }
+    match flat.len() {
+        0 => Expr::Literal(Some(false)),
+        1 => flat.remove(0),
+        _ => Expr::Or(flat),
+    }
+}
+
+/// The type without its presentation.
+fn logical(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => logical(values),
+        DataType::RunEndEncoded(_, values) => logical(values.data_type()),
+        DataType::LargeUtf8 | DataType::Utf8View => &DataType::Utf8,
+        DataType::LargeBinary | DataType::BinaryView => &DataType::Binary,
+        other => other,
+    }
+}
+
+/// Whether the core compares values of this type as DataFusion does.
+fn is_ordered(dtype: &DType) -> bool {
+    matches!(
+        dtype.storage(),
+        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_)
+    )
+}
+
+/// Joins a lower and an upper bound on the same column: `a >= 1`, `a <= 5` are one predicate.
+pub(crate) fn fuse_bounds(conjuncts: Vec<Expr>) -> Vec<Expr> {
+    let mut fused: Vec<Expr> = Vec::with_capacity(conjuncts.len());
+    for conjunct in conjuncts {
+        let merged =
+            fused.iter().enumerate().find_map(|(at, before)| Some((at, between(before, &conjunct)?)));
+        match merged {
+            Some((at, both)) => fused[at] = both,
+            None => fused.push(conjunct),
+        }
+    }
+    fused
+}
+
+fn between(left: &Expr, right: &Expr) -> Option<Expr> {
+    let (Expr::Field(path, left), Expr::Field(other, right)) = (left, right) else { return None };
+    let (Predicate::Compare(left_op, left), Predicate::Compare(right_op, right)) = (left, right) else {
+        return None;
+    };
+    if path != other || left.is_null() || right.is_null() {
+        return None;
+    }
+    let (low, high) = match (left_op, right_op) {
+        (CompareOp::GtEq, CompareOp::LtEq) => (left, right),
+        (CompareOp::LtEq, CompareOp::GtEq) => (right, left),
+        _ => return None,
+    };
+    Some(Expr::Field(path.clone(), Predicate::Between(low.clone(), high.clone())))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use arrow::datatypes::{Field, SchemaRef, TimeUnit};
+    use datafusion_common::config::ConfigOptions;
+    use datafusion_expr::ScalarUDF;
+    use datafusion_physical_expr::expressions::{binary, case, col, in_list, is_null, like, lit, not};
+    use vortex_core::dtype::arrow::from_schema;
+
+    use super::*;
+
+    /// The schema and type of a file to translate against.
+    pub(crate) struct File {
+        pub(crate) schema: SchemaRef,
+        pub(crate) dtype: DType,
+    }
+
+    impl File {
+        pub(crate) fn sample() -> Self {
+            let dictionary = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8));
+            let schema = Schema::new(vec![
+                Field::new("i", DataType::Int32, true),
+                Field::new("t", DataType::Utf8View, true),
+                Field::new("d", dictionary, true),
+                Field::new("b", DataType::Boolean, true),
+                Field::new("ts", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true),
+                Field::new("s", DataType::Struct(vec![Field::new("t", DataType::Utf8, false)].into()), true),
+            ]);
+            let dtype = from_schema(&schema).unwrap();
+            Self { schema: Arc::new(schema), dtype }
+        }
+
+        pub(crate) fn translator(&self) -> Translator<'_> {
+            Translator::new(&self.schema, &self.dtype)
+        }
+
+        pub(crate) fn column(&self, name: &str) -> Arc<dyn PhysicalExpr> {
+            col(name, &self.schema).unwrap()
+        }
+
+        fn binary(&self, column: &str, op: Operator, value: ScalarValue) -> Arc<dyn PhysicalExpr> {
+            binary(self.column(column), op, lit(value), &self.schema).unwrap()
+        }
+
+        fn shows(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
+            self.translator().translate(expr).map(|expr| expr.to_string())
+        }
+    }
+
+    pub(crate) fn get_field(file: &File, column: &str, names: &[&str]) -> Arc<dyn PhysicalExpr> {
+        let mut args = vec![file.column(column)];
+        args.extend(names.iter().map(|name| lit(*name)));
+        let get = Arc::new(ScalarUDF::from(GetFieldFunc::new()));
+        let config = Arc::new(ConfigOptions::default());
+        Arc::new(ScalarFunctionExpr::try_new(get, args, &file.schema, config).unwrap())
+    }
+
+    fn text(value: &str) -> ScalarValue {
+        ScalarValue::Utf8View(Some(value.into()))
+    }
+
+    #[test]
+    fn comparisons_translate_from_either_side() {
+        let file = File::sample();
+        let less = file.binary("i", Operator::Lt, ScalarValue::Int32(Some(3)));
+        assert_eq!(file.shows(&less).unwrap(), "i < 3");
+        let swapped = binary(lit(3i32), Operator::Lt, file.column("i"), &file.schema).unwrap();
+        assert_eq!(file.shows(&swapped).unwrap(), "i > 3");
+        assert_eq!(file.shows(&file.binary("t", Operator::Eq, text("x"))).unwrap(), "t = \"x\"");
+        let in_dictionary = file.binary("d", Operator::Eq, ScalarValue::Utf8(Some("x".into())));
+        assert_eq!(file.shows(&in_dictionary).unwrap(), "d = \"x\"");
+    }
+
+    #[test]
+    fn a_constant_of_another_type_is_left_to_datafusion() {
+        let file = File::sample();
+        assert_eq!(file.shows(&file.binary("i", Operator::Lt, ScalarValue::Int64(Some(3)))), None);
+        let other_zone = ScalarValue::TimestampMicrosecond(Some(0), None);
+        assert_eq!(file.shows(&file.binary("ts", Operator::Lt, other_zone)), None);
+    }
+
+    #[test]
+    fn struct_fields_translate_by_path() {
+        let file = File::sample();
+        let city = get_field(&file, "s", &["t"]);
+        let equal = binary(city, Operator::Eq, lit("x"), &file.schema).unwrap();
+        assert_eq!(file.shows(&equal).unwrap(), "s.t = \"x\"");
+    }
+
+    #[test]
+    fn lists_patterns_nulls_and_booleans_translate() {
+        let file = File::sample();
+        let list = vec![lit(1i32), lit(ScalarValue::Int32(None))];
+        let list = in_list(file.column("i"), list, &true, &file.schema).unwrap();
+        assert_eq!(file.shows(&list).unwrap(), "i NOT IN (1, null)");
+        let pattern = like(false, true, file.column("t"), lit(text("a%")), &file.schema).unwrap();
+        assert_eq!(file.shows(&pattern).unwrap(), "t ILIKE \"a%\"");
+        assert_eq!(file.shows(&is_null(file.column("s")).unwrap()).unwrap(), "s IS NULL");
+        assert_eq!(file.shows(&not(file.column("b")).unwrap()).unwrap(), "NOT (b = true)");
+    }
+
+    #[test]
+    fn distinct_from_treats_null_as_a_value() {
+        let file = File::sample();
+        let shows = |op, value| file.shows(&file.binary("i", op, ScalarValue::Int32(value))).unwrap();
+        assert_eq!(shows(Operator::IsDistinctFrom, Some(1)), "i IS NULL OR i != 1");
+        assert_eq!(shows(Operator::IsNotDistinctFrom, Some(1)), "i IS NOT NULL AND i = 1");
+        assert_eq!(shows(Operator::IsDistinctFrom, None), "i IS NOT NULL");
+        assert_eq!(shows(Operator::IsNotDistinctFrom, None), "i IS NULL");
+    }
+
+    #[test]
+    fn both_sides_of_or_must_translate_but_weakening_drops_parts_of_and() {
+        let file = File::sample();
+        let known = file.binary("i", Operator::Lt, ScalarValue::Int32(Some(3)));
+        let sum = binary(file.column("i"), Operator::Plus, lit(1i32), &file.schema).unwrap();
+        let foreign = binary(sum, Operator::Lt, lit(3i32), &file.schema).unwrap();
+        let join = |op| binary(Arc::clone(&known), op, Arc::clone(&foreign), &file.schema).unwrap();
+        let (and, or) = (join(Operator::And), join(Operator::Or));
+        assert_eq!(file.shows(&and), None);
+        assert_eq!(file.shows(&or), None);
+        assert_eq!(file.translator().weaken(&and).unwrap().to_string(), "i < 3");
+        assert!(file.translator().weaken(&or).is_none());
+    }
+
+    #[test]
+    fn a_case_holds_only_if_one_of_its_branches_does() {
+        let file = File::sample();
+        let branch = |value| file.binary("i", Operator::Eq, ScalarValue::Int32(Some(value)));
+        let sum = binary(file.column("i"), Operator::Modulo, lit(2i32), &file.schema).unwrap();
+        let by_hash =
+            case(Some(sum), vec![(lit(0i32), branch(4)), (lit(1i32), branch(7))], Some(lit(false))).unwrap();
+        assert_eq!(file.shows(&by_hash), None);
+        assert_eq!(file.translator().weaken(&by_hash).unwrap().to_string(), "i = 4 OR i = 7");
+    }
+
+    #[test]
+    fn two_bounds_on_one_column_become_one_predicate() {
+        let file = File::sample();
+        let bound = |op, value| {
+            file.translator().translate(&file.binary("i", op, ScalarValue::Int32(Some(value)))).unwrap()
+        };
+        let fused = fuse_bounds(vec![bound(Operator::LtEq, 9), bound(Operator::GtEq, 2)]);
+        assert_eq!(fused.len(), 1);
+        assert_eq!(fused[0].to_string(), "i BETWEEN 2 AND 9");
+        assert_eq!(fuse_bounds(vec![bound(Operator::Lt, 9), bound(Operator::GtEq, 2)]).len(), 2);
+    }
+}

@@ -1,0 +1,114 @@
+//! Which expressions can raise an error for some rows.
+//!
+//! SQL lets `b <> 0 AND a / b > 1` protect its division. A scan that takes the conjunction
+//! apart must not run the division on rows that the other part rejects.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_expr::Operator;
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal,
+    NotExpr, TryCastExpr,
+};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+
+/// Functions that give a value for every row.
+const TOTAL_FUNCTIONS: &[&str] = &[
+    "bit_length",
+    "btrim",
+    "character_length",
+    "coalesce",
+    "contains",
+    "date_part",
+    "ends_with",
+    "get_field",
+    "lower",
+    "ltrim",
+    "nullif",
+    "octet_length",
+    "reverse",
+    "rtrim",
+    "starts_with",
+    "strpos",
+    "upper",
+];
+
+/// Whether evaluating `expr` over columns of `schema` might fail for some rows. Errs towards yes.
+pub(crate) fn is_fallible(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let mut found = false;
+    let visited = expr.apply(|node| {
+        found = !is_total(node, schema);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found || visited.is_err()
+}
+
+/// Whether this node, given values of its children, always has one.
+fn is_total(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    let node = node.as_ref();
+    if let Some(binary) = node.downcast_ref::<BinaryExpr>() {
+        return is_total_operator(binary, schema);
+    }
+    if let Some(cast) = node.downcast_ref::<CastExpr>() {
+        let from = cast.expr().data_type(schema);
+        return from.is_ok_and(|from| CastExpr::check_bigger_cast(cast.cast_type(), &from));
+    }
+    if let Some(function) = node.downcast_ref::<ScalarFunctionExpr>() {
+        return TOTAL_FUNCTIONS.contains(&function.fun().name());
+    }
+    node.is::<Column>()
+        || node.is::<Literal>()
+        || node.is::<NotExpr>()
+        || node.is::<IsNullExpr>()
+        || node.is::<IsNotNullExpr>()
+        || node.is::<InListExpr>()
+        || node.is::<LikeExpr>()
+        || node.is::<CaseExpr>()
+        || node.is::<TryCastExpr>()
+}
+
+fn is_total_operator(binary: &BinaryExpr, schema: &Schema) -> bool {
+    use Operator::{
+        And, BitwiseAnd, BitwiseOr, BitwiseXor, Divide, Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt,
+        LtEq, Minus, Modulo, Multiply, NotEq, Or, Plus, StringConcat,
+    };
+    let result = || binary.data_type(schema);
+    match binary.op() {
+        And | Or | Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom | BitwiseAnd
+        | BitwiseOr | BitwiseXor | StringConcat => true,
+        // Integers wrap; decimals and times do not.
+        Plus | Minus | Multiply => result().is_ok_and(|of| of.is_integer() || of.is_floating()),
+        Divide | Modulo => result().is_ok_and(|of| of.is_floating()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion_physical_expr::expressions::{binary, cast, lit, try_cast};
+
+    use super::super::expr::tests::File;
+    use super::*;
+
+    #[test]
+    fn a_division_can_fail_and_a_sum_cannot() {
+        let file = File::sample();
+        let with = |op| binary(file.column("i"), op, lit(2i32), &file.schema).unwrap();
+        assert!(!is_fallible(&with(Operator::Plus), &file.schema));
+        assert!(is_fallible(&with(Operator::Divide), &file.schema));
+        let nested = binary(with(Operator::Divide), Operator::Gt, lit(1i32), &file.schema).unwrap();
+        assert!(is_fallible(&nested, &file.schema));
+    }
+
+    #[test]
+    fn a_narrowing_cast_can_fail_unless_tried() {
+        let file = File::sample();
+        let to = |to| cast(file.column("i"), &file.schema, to).unwrap();
+        assert!(!is_fallible(&to(arrow::datatypes::DataType::Int64), &file.schema));
+        assert!(is_fallible(&to(arrow::datatypes::DataType::Int8), &file.schema));
+        let tried = try_cast(file.column("i"), &file.schema, arrow::datatypes::DataType::Int8).unwrap();
+        assert!(!is_fallible(&tried, &file.schema));
+    }
+}

@@ -1,0 +1,91 @@
+//! Which columns an expression reads, down to single fields of structs.
+//!
+//! ```text
+//! expressions   upper(name)      address.city      address.zip + 1
+//! leaves        [name, address.city, address.zip]
+//! rewritten     upper(@0)        @1                @2 + 1
+//! ```
+//!
+//! The leaves are what a scan decodes; the rewritten expressions run on its batches.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
+use datafusion_common::Result;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::Column;
+use vortex_core::expr::FieldPath;
+
+use super::Translator;
+
+/// The columns and struct fields that expressions over one file read, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Leaves {
+    paths: Vec<FieldPath>,
+    fields: Vec<FieldRef>,
+}
+
+impl Leaves {
+    /// Adds what `expr` reads, and returns it as an expression over the leaves.
+    ///
+    /// # Errors
+    /// If it reads a column that the file lacks.
+    pub(crate) fn rewrite(
+        &mut self,
+        expr: Arc<dyn PhysicalExpr>,
+        file: &Translator,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        expr.transform_down(|node| {
+            let Some((path, field)) = file.field(&node)? else { return Ok(Transformed::no(node)) };
+            let at = self.add(path, &field);
+            let leaf: Arc<dyn PhysicalExpr> = Arc::new(Column::new(self.fields[at].name(), at));
+            Ok(Transformed::new(leaf, true, TreeNodeRecursion::Jump))
+        })
+        .map(|rewritten| rewritten.data)
+    }
+
+    fn add(&mut self, path: FieldPath, field: &FieldRef) -> usize {
+        if let Some(at) = self.paths.iter().position(|known| *known == path) {
+            return at;
+        }
+        self.fields.push(match path.names() {
+            [] | [_] => Arc::clone(field),
+            _ => Arc::new(field.as_ref().clone().with_name(path.to_string())),
+        });
+        self.paths.push(path);
+        self.paths.len() - 1
+    }
+
+    /// Paths of the leaves.
+    pub(crate) fn paths(&self) -> &[FieldPath] {
+        &self.paths
+    }
+
+    /// The leaves as a batch has them.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.fields.iter().cloned().collect::<Fields>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expr::tests::{File, get_field};
+    use super::*;
+
+    #[test]
+    fn each_field_is_read_once_and_siblings_are_not() {
+        let file = File::sample();
+        let translator = file.translator();
+        let mut leaves = Leaves::default();
+        let city = get_field(&file, "s", &["t"]);
+        let first = leaves.rewrite(Arc::clone(&city), &translator).unwrap();
+        let again = leaves.rewrite(city, &translator).unwrap();
+        let plain = leaves.rewrite(file.column("i"), &translator).unwrap();
+        assert_eq!(leaves.paths(), [FieldPath::new(["s", "t"]), FieldPath::from("i")]);
+        assert_eq!(first.to_string(), "s.t@0");
+        assert_eq!(again.to_string(), "s.t@0");
+        assert_eq!(plain.to_string(), "i@1");
+        assert_eq!(leaves.schema().field(0).name(), "s.t");
+    }
+}

@@ -1,0 +1,57 @@
+//! DataFusion on one side, the core on the other: types, values, expressions, errors.
+//!
+//! Planning and opening call the same functions here, so that what planning promises is what
+//! a scan does.
+
+mod dynamic;
+mod expr;
+mod fallible;
+mod leaves;
+mod rows;
+mod scalar;
+pub(crate) mod schema;
+
+use datafusion_common::DataFusionError;
+
+pub(crate) use dynamic::{TighteningFilter, is_dynamic};
+pub(crate) use expr::{Translator, fuse_bounds};
+pub(crate) use fallible::is_fallible;
+pub(crate) use leaves::Leaves;
+pub(crate) use rows::PhysicalPredicate;
+pub(crate) use scalar::{to_core, to_datafusion};
+
+/// An error of the core as DataFusion reports it. An error that DataFusion raised inside a
+/// scan comes back as it was.
+pub(crate) fn datafusion_error(error: vortex_core::Error) -> DataFusionError {
+    match error {
+        vortex_core::Error::External(inner) => match inner.downcast::<DataFusionError>() {
+            Ok(original) => *original,
+            Err(other) => DataFusionError::External(other),
+        },
+        vortex_core::Error::At { place, source }
+            if matches!(source.root(), vortex_core::Error::External(_)) =>
+        {
+            datafusion_error(*source).context(place)
+        }
+        other => DataFusionError::External(Box::new(other)),
+    }
+}
+
+/// An error of DataFusion on its way through the core.
+pub(crate) fn core_error(error: DataFusionError) -> vortex_core::Error {
+    vortex_core::Error::External(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_datafusion_survives_the_way_through_the_core() {
+        let error = datafusion_error(core_error(DataFusionError::Plan("no".into())));
+        assert!(matches!(error, DataFusionError::Plan(message) if message == "no"));
+        let placed = datafusion_error(core_error(DataFusionError::Plan("no".into())).at("x.vortex"));
+        assert!(placed.to_string().contains("x.vortex"));
+        assert!(matches!(placed.find_root(), DataFusionError::Plan(_)));
+    }
+}

@@ -1,0 +1,129 @@
+//! Single values: DataFusion's [`ScalarValue`] and the core's [`Scalar`].
+
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion_common::{Result, ScalarValue};
+use vortex_core::dtype::arrow::{data_type, presents};
+use vortex_core::{DType, Scalar};
+
+use super::datafusion_error;
+
+/// The value as the core compares it with a column of type `dtype`, or `None` if it is of
+/// another type. A null becomes the null of `dtype`.
+pub(crate) fn to_core(value: &ScalarValue, dtype: &DType) -> Result<Option<Scalar>> {
+    match value {
+        ScalarValue::Dictionary(_, value) => return to_core(value, dtype),
+        ScalarValue::RunEndEncoded(_, _, value) => return to_core(value, dtype),
+        value if value.is_null() => return Ok(Some(Scalar::null(dtype))),
+        _ => {}
+    }
+    if !presents(dtype, &value.data_type()) {
+        return Ok(None);
+    }
+    let one = value.to_array()?;
+    Scalar::from_arrow(one.as_ref(), 0, &dtype.with_nullable(true)).map(Some).map_err(datafusion_error)
+}
+
+/// The value in the Arrow type `to`, or `None` if `to` cannot hold it, or orders its values
+/// differently: what was a bound must stay one.
+pub(crate) fn to_datafusion(value: &Scalar, to: &DataType) -> Result<Option<ScalarValue>> {
+    if presents(value.dtype(), to) {
+        let one = value.to_arrow(to, 1).map_err(datafusion_error)?;
+        return ScalarValue::try_from_array(&one, 0).map(Some);
+    }
+    let from = data_type(value.dtype()).map_err(datafusion_error)?;
+    if !widens(&from, to) {
+        return Ok(None);
+    }
+    let one = value.to_arrow(&from, 1).map_err(datafusion_error)?;
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    let there = cast_with_options(&one, to, &options)?;
+    let back = cast_with_options(&there, &from, &options)?;
+    if back != one {
+        return Ok(None);
+    }
+    ScalarValue::try_from_array(&there, 0).map(Some)
+}
+
+/// Whether casting keeps the order of values, so that the cast of a minimum is the minimum of
+/// the casts.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Date32, Date64, Float64, Timestamp};
+    let number = |t: &DataType| t.is_integer() || t.is_decimal();
+    let finer = |from: &TimeUnit, to: &TimeUnit| resolution(*from) <= resolution(*to);
+    match (from, to) {
+        (from, to) if number(from) && number(to) => true,
+        (from, Float64) if from.is_integer() || from.is_floating() => true,
+        (from, to) if from.is_floating() && to.is_floating() => {
+            from.primitive_width() <= to.primitive_width()
+        }
+        (Date32, Date64) => true,
+        (Date32, Timestamp(_, None)) => true,
+        (Timestamp(from, zone), Timestamp(to, other)) => zone.is_some() == other.is_some() && finer(from, to),
+        _ => false,
+    }
+}
+
+fn resolution(unit: TimeUnit) -> u8 {
+    match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 1,
+        TimeUnit::Microsecond => 2,
+        TimeUnit::Nanosecond => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vortex_core::PType;
+    use vortex_core::scalar::Value;
+
+    use super::*;
+
+    fn int(value: i64) -> Scalar {
+        Scalar::try_new(DType::Primitive(PType::I64, true), Value::Int(value)).unwrap()
+    }
+
+    #[test]
+    fn values_of_the_same_type_go_both_ways() {
+        let text = DType::Utf8(true);
+        for value in [
+            ScalarValue::Utf8(Some("a".into())),
+            ScalarValue::LargeUtf8(Some("a".into())),
+            ScalarValue::Utf8View(Some("a".into())),
+        ] {
+            let core = to_core(&value, &text).unwrap().unwrap();
+            assert_eq!(core.as_str(), Some("a"));
+            assert_eq!(to_datafusion(&core, &value.data_type()).unwrap(), Some(value));
+        }
+    }
+
+    #[test]
+    fn a_dictionary_value_is_its_value() {
+        let value = ScalarValue::Dictionary(
+            Box::new(DataType::UInt16),
+            Box::new(ScalarValue::Utf8(Some("a".into()))),
+        );
+        let core = to_core(&value, &DType::Utf8(false)).unwrap().unwrap();
+        assert_eq!(core.as_str(), Some("a"));
+        assert_eq!(to_datafusion(&core, &value.data_type()).unwrap(), Some(value));
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_refused() {
+        let i32 = DType::Primitive(PType::I32, true);
+        assert_eq!(to_core(&ScalarValue::Int64(Some(1)), &i32).unwrap(), None);
+        assert!(to_core(&ScalarValue::Int64(None), &i32).unwrap().unwrap().is_null());
+    }
+
+    #[test]
+    fn a_bound_is_cast_only_where_order_and_value_survive() {
+        let to = |value: i64, to: DataType| to_datafusion(&int(value), &to).unwrap();
+        assert_eq!(to(5, DataType::Int8), Some(ScalarValue::Int8(Some(5))));
+        assert_eq!(to(500, DataType::Int8), None);
+        assert_eq!(to(5, DataType::Float64), Some(ScalarValue::Float64(Some(5.0))));
+        assert_eq!(to((1 << 53) + 1, DataType::Float64), None);
+        // Numbers order differently as text.
+        assert_eq!(to(5, DataType::Utf8), None);
+    }
+}

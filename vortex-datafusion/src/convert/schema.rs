@@ -1,0 +1,281 @@
+//! Schemas: one for a table over many files, and one for each file as the table wants it.
+//!
+//! Several Arrow types present one stored type (`Utf8`, `Utf8View`, a dictionary of them). The
+//! table chooses; a file then decodes straight into that choice, and no cast is planned.
+//!
+//! ```text
+//! files   a: i32   b: utf8            table   a: Int64          (widened, not in all files: nullable)
+//!         a: i64            c: bool           b: Utf8View?
+//!                                             c: Boolean?
+//! ```
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion_common::{Result, plan_err};
+use vortex_core::DType;
+use vortex_core::dtype::arrow::{data_type, presents};
+
+use super::datafusion_error;
+
+/// The schema of a table over files: columns by name in order of first sight, numbers widened,
+/// nullable where any file says so or lacks the column. Depends on the order of `files` only.
+///
+/// # Errors
+/// If two files disagree on the type of a column; names both files.
+pub(crate) fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
+    let Some((_, first)) = files.first() else { return Ok(Schema::empty()) };
+    // Position, file that had it first, number of files that have it.
+    let mut columns: Vec<(FieldRef, &str, usize)> = Vec::new();
+    for (name, schema) in files {
+        for field in schema.fields() {
+            let known = columns.iter_mut().find(|(column, ..)| column.name() == field.name());
+            let Some((column, from, count)) = known else {
+                columns.push((Arc::clone(field), name, 1));
+                continue;
+            };
+            *count += 1;
+            let Some(merged) = merge_fields(column, field) else {
+                return plan_err!(
+                    "column `{}` is {} in {from} and {} in {name}: declare the schema of the table to choose",
+                    field.name(),
+                    column.data_type(),
+                    field.data_type()
+                );
+            };
+            *column = merged;
+        }
+    }
+    let fields = columns.into_iter().map(|(field, _, count)| match count < files.len() {
+        true => Arc::new(field.as_ref().clone().with_nullable(true)),
+        false => field,
+    });
+    Ok(Schema::new_with_metadata(fields.collect::<Fields>(), first.metadata().clone()))
+}
+
+fn merge_fields(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
+    if left == right {
+        return Some(Arc::clone(left));
+    }
+    let merged = merge_types(left.data_type(), right.data_type())?;
+    let nullable = left.is_nullable() || right.is_nullable();
+    Some(Arc::new(left.as_ref().clone().with_data_type(merged).with_nullable(nullable)))
+}
+
+/// The narrowest type that holds the values of both exactly.
+fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
+    use DataType::{FixedSizeList, List, Null, Struct};
+    Some(match (left, right) {
+        (left, right) if left == right => left.clone(),
+        (Null, other) | (other, Null) => other.clone(),
+        (Struct(left), Struct(right)) => {
+            let mut fields: Vec<FieldRef> = Vec::new();
+            for field in left {
+                fields.push(match right.find(field.name()) {
+                    Some((_, other)) => merge_fields(field, other)?,
+                    None => Arc::new(field.as_ref().clone().with_nullable(true)),
+                });
+            }
+            let added = right.iter().filter(|field| left.find(field.name()).is_none());
+            fields.extend(added.map(|field| Arc::new(field.as_ref().clone().with_nullable(true))));
+            Struct(fields.into())
+        }
+        (List(left), List(right)) => List(merge_fields(left, right)?),
+        (FixedSizeList(left, size), FixedSizeList(right, other)) if size == other => {
+            FixedSizeList(merge_fields(left, right)?, *size)
+        }
+        (left, right) => widest_number(left, right)?,
+    })
+}
+
+fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
+    use DataType::{Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+    // Each type holds all values of those before it in its row.
+    const WIDENINGS: [&[DataType]; 6] = [
+        &[Int8, Int16, Int32, Int64],
+        &[UInt8, UInt16, UInt32, UInt64],
+        &[UInt8, Int16, Int32, Int64],
+        &[UInt16, Int32, Int64],
+        &[UInt32, Int64],
+        &[Float32, Float64],
+    ];
+    WIDENINGS.iter().find_map(|row| {
+        let left = row.iter().position(|candidate| candidate == left)?;
+        let right = row.iter().position(|candidate| candidate == right)?;
+        Some(row[left.max(right)].clone())
+    })
+}
+
+/// The schema with strings and byte strings as plain offsets instead of views.
+pub(crate) fn without_views(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter().map(plain_field).collect::<Fields>();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
+fn plain_field(field: &FieldRef) -> FieldRef {
+    let plain = match field.data_type() {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(item) => DataType::List(plain_field(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(plain_field(item), *size),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain_field).collect()),
+        DataType::Map(entries, sorted) => DataType::Map(plain_field(entries), *sorted),
+        _ => return Arc::clone(field),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(plain))
+}
+
+/// What decoding a file of type `root` gives when it serves a table with these columns: the
+/// table's choice of type, nullability and metadata wherever the file can present it, else the
+/// file's own.
+///
+/// # Errors
+/// If a stored type has no Arrow form.
+pub(crate) fn physical(root: &DType, file: &SchemaRef, table: &Schema) -> Result<SchemaRef> {
+    let fields = file
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(at, field)| {
+            let dtype = match root.as_columns() {
+                Some(fields) => fields.dtypes().get(at),
+                None => Some(root),
+            };
+            match (table.fields().find(field.name()), dtype) {
+                (Some((_, wanted)), Some(dtype)) => adopt(dtype, field, wanted),
+                _ => Ok(Arc::clone(field)),
+            }
+        })
+        .collect::<Result<Fields>>()?;
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+/// The field of a file, as much like `wanted` as decoding can make it. A table that promises
+/// no nulls is believed: a null found while reading is then an error.
+fn adopt(dtype: &DType, field: &FieldRef, wanted: &FieldRef) -> Result<FieldRef> {
+    let adopted = adopt_type(dtype, field.data_type(), wanted.data_type())?;
+    Ok(Arc::new(
+        Field::new(field.name(), adopted, wanted.is_nullable()).with_metadata(wanted.metadata().clone()),
+    ))
+}
+
+fn adopt_type(dtype: &DType, own: &DataType, wanted: &DataType) -> Result<DataType> {
+    Ok(match (dtype, own, wanted) {
+        (DType::Struct(inner, _), DataType::Struct(own), DataType::Struct(wanted)) => {
+            let fields = own.iter().zip(inner.dtypes()).map(|(own, dtype)| match wanted.find(own.name()) {
+                Some((_, wanted)) => adopt(dtype, own, wanted),
+                None => Ok(Arc::clone(own)),
+            });
+            DataType::Struct(fields.collect::<Result<Fields>>()?)
+        }
+        (
+            DType::List(element, _),
+            DataType::List(own),
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::ListView(item)
+            | DataType::LargeListView(item),
+        ) => {
+            let item = adopt_item(element, own, item)?;
+            match wanted {
+                DataType::LargeList(_) => DataType::LargeList(item),
+                DataType::ListView(_) => DataType::ListView(item),
+                DataType::LargeListView(_) => DataType::LargeListView(item),
+                _ => DataType::List(item),
+            }
+        }
+        (
+            DType::FixedSizeList(element, ..),
+            DataType::FixedSizeList(own, size),
+            DataType::FixedSizeList(item, _),
+        ) => DataType::FixedSizeList(adopt_item(element, own, item)?, *size),
+        (dtype, _, wanted) if presents(dtype, wanted) => wanted.clone(),
+        _ => data_type(dtype).map_err(datafusion_error)?,
+    })
+}
+
+/// Elements have no name of their own: they take the table's.
+fn adopt_item(dtype: &DType, own: &FieldRef, wanted: &FieldRef) -> Result<FieldRef> {
+    let adopted = adopt(dtype, own, wanted)?;
+    Ok(Arc::new(adopted.as_ref().clone().with_name(wanted.name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use vortex_core::dtype::arrow::{from_schema, schema};
+
+    use super::*;
+
+    fn file(name: &str, fields: Vec<Field>) -> (String, SchemaRef) {
+        (name.to_owned(), Arc::new(Schema::new(fields)))
+    }
+
+    #[test]
+    fn a_column_that_some_files_lack_is_nullable() {
+        let merged = merge(&[
+            file("1", vec![Field::new("a", DataType::Int32, false)]),
+            file("2", vec![Field::new("b", DataType::Utf8, false), Field::new("a", DataType::Int32, false)]),
+        ])
+        .unwrap();
+        assert_eq!(
+            merged,
+            Schema::new(vec![Field::new("a", DataType::Int32, false), Field::new("b", DataType::Utf8, true)])
+        );
+    }
+
+    #[test]
+    fn numbers_widen_to_what_holds_both() {
+        let pair = |left: DataType, right: DataType| {
+            merge(&[
+                file("1", vec![Field::new("a", left, false)]),
+                file("2", vec![Field::new("a", right, true)]),
+            ])
+        };
+        let merged = pair(DataType::Int16, DataType::Int64).unwrap();
+        assert_eq!(merged.field(0), &Field::new("a", DataType::Int64, true));
+        assert!(pair(DataType::UInt64, DataType::Int8).is_err());
+        assert_eq!(pair(DataType::UInt8, DataType::Int32).unwrap().field(0).data_type(), &DataType::Int32);
+        let error = pair(DataType::Utf8, DataType::Int8).unwrap_err().to_string();
+        assert!(error.contains("`a`") && error.contains("Utf8") && error.contains("Int8"), "{error}");
+    }
+
+    #[test]
+    fn a_file_decodes_into_the_types_of_the_table() {
+        let nested = |text: DataType| DataType::Struct(vec![Field::new("t", text, true)].into());
+        let list = |text: DataType| DataType::LargeList(Arc::new(Field::new("element", text, true)));
+        let stored = from_schema(&Schema::new(vec![
+            Field::new("s", DataType::Utf8View, false),
+            Field::new("n", nested(DataType::Utf8View), true),
+            Field::new("l", list(DataType::Utf8View), true),
+            Field::new("i", DataType::Int32, false),
+        ]))
+        .unwrap();
+        let dictionary = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8));
+        let table = Schema::new(vec![
+            Field::new("i", DataType::Int64, false),
+            Field::new("l", list(DataType::Utf8), true),
+            Field::new("n", nested(DataType::LargeUtf8), true),
+            Field::new("s", dictionary.clone(), true),
+        ]);
+        let physical = physical(&stored, &schema(&stored).unwrap(), &table).unwrap();
+        assert_eq!(physical.field(0), table.field(3));
+        assert_eq!(physical.field(1), table.field(2));
+        assert_eq!(physical.field(2), table.field(1));
+        // Another stored type stays: the adapter casts it.
+        assert_eq!(physical.field(3), &Field::new("i", DataType::Int32, false));
+    }
+
+    #[test]
+    fn views_become_plain_strings_at_any_depth() {
+        let item = |text: DataType| Arc::new(Field::new("item", text, true));
+        let before = Schema::new(vec![
+            Field::new("a", DataType::Utf8View, true),
+            Field::new("b", DataType::List(item(DataType::BinaryView)), true),
+        ]);
+        let after = Schema::new(vec![
+            Field::new("a", DataType::Utf8, true),
+            Field::new("b", DataType::List(item(DataType::Binary)), true),
+        ]);
+        assert_eq!(without_views(&before), after);
+    }
+}

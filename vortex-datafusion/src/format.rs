@@ -1,0 +1,203 @@
+//! The file format: schema and statistics of files, and the plan that reads them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion_common::parsers::CompressionTypeVariant;
+use datafusion_common::{GetExt, Result, Statistics, not_impl_err};
+use datafusion_datasource::TableSchema;
+use datafusion_datasource::file::FileSource;
+use datafusion_datasource::file_compression_type::FileCompressionType;
+use datafusion_datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_session::Session;
+use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::{ObjectMeta, ObjectStore};
+use vortex_core::file::VortexFile;
+
+use crate::cache::FooterCache;
+use crate::convert::{datafusion_error, schema};
+use crate::options::{StringType, TableOptions, VortexOptions};
+use crate::source::VortexSource;
+use crate::statistics::statistics;
+
+/// File extension, and name of the format in `STORED AS`.
+pub(crate) const EXTENSION: &str = "vortex";
+
+/// Vortex files in DataFusion.
+#[derive(Debug, Clone, Default)]
+pub struct VortexFormat {
+    /// Options that replace those of the session.
+    base: Option<VortexOptions>,
+    table: TableOptions,
+}
+
+impl VortexFormat {
+    /// A format with the options of the session it is used in.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Options to use whatever the session says.
+    #[must_use]
+    pub fn with_options(mut self, options: VortexOptions) -> Self {
+        self.base = Some(options);
+        self
+    }
+
+    fn options(&self, state: &dyn Session) -> Result<VortexOptions> {
+        let base = self.base.clone();
+        self.table.over(base.unwrap_or_else(|| VortexOptions::from_session(state.config_options())))
+    }
+}
+
+/// Opens files for what their footers say.
+struct Footers<'a> {
+    cache: FooterCache,
+    store: &'a Arc<dyn ObjectStore>,
+    options: VortexOptions,
+}
+
+impl<'a> Footers<'a> {
+    fn new(format: &VortexFormat, state: &dyn Session, store: &'a Arc<dyn ObjectStore>) -> Result<Self> {
+        let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+        Ok(Self { cache: FooterCache::new(cache), store, options: format.options(state)? })
+    }
+
+    async fn open(&self, object: &ObjectMeta) -> Result<VortexFile> {
+        let hint = (self.options.footer_read_size > 0).then_some(self.options.footer_read_size);
+        self.cache
+            .open(self.store, object, hint)
+            .await
+            .map_err(|error| error.context(format!("reading the footer of {}", object.location)))
+    }
+}
+
+#[async_trait]
+impl FileFormat for VortexFormat {
+    fn get_ext(&self) -> String {
+        EXTENSION.to_owned()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        match compression.get_variant() {
+            CompressionTypeVariant::UNCOMPRESSED => Ok(self.get_ext()),
+            other => {
+                not_impl_err!("Vortex files compress themselves; {other:?} around them is not supported")
+            }
+        }
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        None
+    }
+
+    async fn infer_schema(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        let footers = Footers::new(self, state, store)?;
+        let concurrency: usize = state.config_options().execution.meta_fetch_concurrency.into();
+        let mut objects = objects.to_vec();
+        // The order of a listing is the store's business; that of columns should not be.
+        objects.sort_by(|left, right| left.location.cmp(&right.location));
+        let schemas: Vec<(String, SchemaRef)> = futures::stream::iter(objects)
+            .map(|object| {
+                let footers = &footers;
+                async move {
+                    let schema = footers.open(&object).await?.schema().map_err(datafusion_error)?;
+                    Ok::<_, datafusion_common::DataFusionError>((object.location.to_string(), schema))
+                }
+            })
+            .boxed()
+            .buffered(concurrency)
+            .try_collect()
+            .await?;
+        let merged = schema::merge(&schemas)?;
+        Ok(Arc::new(match footers.options.string_type {
+            StringType::View => merged,
+            StringType::Utf8 => schema::without_views(&merged),
+        }))
+    }
+
+    async fn infer_stats(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        let file = Footers::new(self, state, store)?.open(object).await?;
+        Ok(statistics(file.footer(), &table_schema))
+    }
+
+    async fn create_physical_plan(
+        &self,
+        state: &dyn Session,
+        config: FileScanConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let source = match config.file_source().downcast_ref::<VortexSource>() {
+            Some(source) => source.clone(),
+            None => VortexSource::new(config.file_source().table_schema().clone()),
+        };
+        let source = source
+            .with_options(self.options(state)?)
+            .with_footer_cache(state.runtime_env().cache_manager.get_file_metadata_cache());
+        let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        let base = self.base.clone().unwrap_or_default();
+        // Table options were checked when they were given.
+        let options = self.table.over(base).unwrap_or_default();
+        Arc::new(VortexSource::new(table_schema).with_options(options))
+    }
+}
+
+/// Makes a [`VortexFormat`] for each table: `STORED AS VORTEX OPTIONS (...)`.
+#[derive(Debug, Clone, Default)]
+pub struct VortexFormatFactory {
+    base: Option<VortexOptions>,
+}
+
+impl VortexFormatFactory {
+    /// A factory whose formats use the options of their session.
+    pub fn new() -> Self {
+        Self { base: None }
+    }
+
+    /// Options that formats start from, whatever their session says.
+    #[must_use]
+    pub fn with_options(mut self, options: VortexOptions) -> Self {
+        self.base = Some(options);
+        self
+    }
+}
+
+impl GetExt for VortexFormatFactory {
+    fn get_ext(&self) -> String {
+        EXTENSION.to_owned()
+    }
+}
+
+impl FileFormatFactory for VortexFormatFactory {
+    fn create(
+        &self,
+        _state: &dyn Session,
+        format_options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        let table = TableOptions::try_new(format_options)?;
+        Ok(Arc::new(VortexFormat { base: self.base.clone(), table }))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(VortexFormat { base: self.base.clone(), table: TableOptions::default() })
+    }
+}

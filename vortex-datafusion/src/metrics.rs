@@ -1,0 +1,144 @@
+//! Every metric of a scan, as EXPLAIN ANALYZE shows it.
+//!
+//! Names follow DataFusion's Parquet scan where the meaning is the same, so that dashboards
+//! work. One set per partition, never one per file: a set per file would grow without bound.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion_physical_plan::metrics::{
+    Count, ExecutionPlanMetricsSet, MetricBuilder, MetricCategory, MetricType, PruningMetrics, Time,
+};
+use vortex_core::scan::ScanMetrics;
+
+/// What becomes of a counter of the core: its name there, here, and what it counts.
+const COUNTERS: &[(&str, &str, MetricType, MetricCategory)] = {
+    use MetricCategory::{Bytes, Rows, Uncategorized};
+    use MetricType::{Dev, Summary};
+    &[
+        ("bytes_read", "bytes_scanned", Summary, Bytes),
+        ("bytes_wasted", "bytes_wasted_gap", Dev, Bytes),
+        ("reads", "reads", Summary, Uncategorized),
+        ("requests", "requests", Dev, Uncategorized),
+        ("splits_planned", "splits_planned", Dev, Uncategorized),
+        ("splits_pruned", "splits_pruned", Dev, Uncategorized),
+        ("splits_scanned", "splits_scanned", Dev, Uncategorized),
+        ("zones_pruned", "zones_pruned_statistics", Summary, Uncategorized),
+        ("zones_pruned_dynamic", "zones_pruned_dynamic_filter", Summary, Uncategorized),
+        ("zones_fully_matched", "zones_fully_matched", Dev, Uncategorized),
+        ("rows_pruned", "rows_pruned_statistics", Dev, Rows),
+        ("rows_filtered", "pushdown_rows_pruned", Dev, Rows),
+        ("rows_produced", "pushdown_rows_matched", Dev, Rows),
+    ]
+};
+
+/// Durations of the core, in nanoseconds there.
+const TIMES: &[(&str, &str)] = &[
+    ("io_wait_nanos", "io_wait_time"),
+    ("filter_nanos", "predicate_eval_time"),
+    ("decode_nanos", "decode_time"),
+];
+
+/// The metrics of one partition of a scan.
+#[derive(Debug, Clone)]
+pub(crate) struct ScanCounters {
+    /// Files and ranges of files, skipped or not by what planning knew of them.
+    pub(crate) files_pruned: PruningMetrics,
+    /// Time to get footers that were not known.
+    pub(crate) metadata_time: Time,
+    /// Filters that could not be turned into checks of statistics.
+    pub(crate) predicate_errors: Count,
+    counters: Vec<(&'static str, Count)>,
+    times: Vec<(&'static str, Time)>,
+}
+
+impl ScanCounters {
+    /// Registers the metrics of one partition.
+    pub(crate) fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let summary = || MetricBuilder::new(set).with_type(MetricType::Summary);
+        let counters = COUNTERS.iter().map(|(theirs, ours, kind, category)| {
+            let builder = MetricBuilder::new(set).with_type(*kind).with_category(*category);
+            (*theirs, builder.counter(*ours, partition))
+        });
+        let times = TIMES.iter().map(|(theirs, ours)| (*theirs, summary().subset_time(*ours, partition)));
+        Self {
+            files_pruned: summary().pruning_metrics("files_ranges_pruned_statistics", partition),
+            metadata_time: summary().subset_time("metadata_load_time", partition),
+            predicate_errors: MetricBuilder::new(set)
+                .with_category(MetricCategory::Rows)
+                .counter("num_predicate_creation_errors", partition),
+            counters: counters.collect(),
+            times: times.collect(),
+        }
+    }
+
+    /// Metrics of the scan of one file, added to these when they are dropped.
+    pub(crate) fn file(&self) -> FileMetrics {
+        FileMetrics { scan: Arc::default(), partition: self.clone() }
+    }
+
+    fn add(&self, scan: &ScanMetrics) {
+        for (name, value) in scan.snapshot() {
+            if let Some((_, count)) = self.counters.iter().find(|(theirs, _)| *theirs == name) {
+                count.add(usize::try_from(value).unwrap_or(usize::MAX));
+            }
+            if let Some((_, time)) = self.times.iter().find(|(theirs, _)| *theirs == name) {
+                time.add_duration(Duration::from_nanos(value));
+            }
+        }
+    }
+}
+
+/// The metrics of one file's scan.
+#[derive(Debug)]
+pub(crate) struct FileMetrics {
+    scan: Arc<ScanMetrics>,
+    partition: ScanCounters,
+}
+
+impl FileMetrics {
+    /// Where the core counts.
+    pub(crate) fn scan(&self) -> &Arc<ScanMetrics> {
+        &self.scan
+    }
+
+    /// The file was counted as read, and has been given up.
+    pub(crate) fn stopped_early(&self) {
+        self.partition.files_pruned.add_pruned(1);
+        self.partition.files_pruned.subtract_matched(1);
+    }
+}
+
+impl Drop for FileMetrics {
+    fn drop(&mut self) {
+        self.partition.add(&self.scan);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn every_counter_of_the_core_is_shown() {
+        let known: Vec<&str> =
+            COUNTERS.iter().map(|entry| entry.0).chain(TIMES.iter().map(|entry| entry.0)).collect();
+        for (name, _) in ScanMetrics::default().snapshot() {
+            assert!(known.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_counts_of_files_add_up() {
+        let set = ExecutionPlanMetricsSet::new();
+        let counters = ScanCounters::new(&set, 0);
+        for bytes in [10, 32] {
+            let file = counters.file();
+            file.scan().bytes_read.fetch_add(bytes, Ordering::Relaxed);
+        }
+        let total = set.clone_inner().sum_by_name("bytes_scanned").unwrap();
+        assert_eq!(total.as_usize(), 42);
+    }
+}

@@ -1,0 +1,273 @@
+//! Opening one file of a scan: from what planning knows to a stream of batches.
+//!
+//! ```text
+//! fill      partition columns, file name, results of subqueries become literals
+//! prune     statistics known from planning against the filters: maybe nothing is read
+//! footer    from the cache, or one read
+//! adapt     columns of the table -> columns of this file (types, missing columns, fields)
+//! filter    each conjunct by the encodings, or by DataFusion on decoded columns;
+//!           dynamic filters beside them
+//! project   leaves to decode, and expressions on top of them
+//! range     bytes of the file -> whole splits of rows
+//! stream    project, stop early
+//! ```
+//!
+//! All of it is per file: two files of a table may differ in columns and types.
+
+mod prune;
+mod split;
+mod stream;
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion_common::{Result, ScalarValue};
+use datafusion_datasource::file_stream::{FileOpenFuture, FileOpener};
+use datafusion_datasource::{PartitionedFile, TableSchema};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::Literal;
+use datafusion_physical_expr::projection::ProjectionExprs;
+use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
+use datafusion_physical_expr::utils::{conjunction, split_conjunction};
+use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterFactory};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use object_store::ObjectStore;
+use prune::{FileConstants, file_pruner};
+use stream::{FileBatches, Projector};
+use vortex_core::expr::Expr;
+use vortex_core::file::VortexFile;
+
+use crate::cache::{FooterCache, OpenFiles};
+use crate::convert::{
+    Leaves, PhysicalPredicate, TighteningFilter, Translator, datafusion_error, fuse_bounds, is_dynamic,
+    is_fallible, schema,
+};
+use crate::metrics::ScanCounters;
+use crate::options::VortexOptions;
+use crate::pushdown::Filters;
+
+/// Batches of one file.
+type Batches = BoxStream<'static, Result<arrow::array::RecordBatch>>;
+
+/// Opens files for one partition of a scan.
+#[derive(Clone)]
+pub(crate) struct VortexOpener(pub(crate) Arc<OpenerState>);
+
+/// What all files of a partition have in common.
+pub(crate) struct OpenerState {
+    pub(crate) table: TableSchema,
+    pub(crate) projection: ProjectionExprs,
+    /// The columns that the plan expects.
+    pub(crate) output: SchemaRef,
+    pub(crate) filters: Filters,
+    pub(crate) options: VortexOptions,
+    pub(crate) adapters: Arc<dyn PhysicalExprAdapterFactory>,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) footers: FooterCache,
+    pub(crate) files: Arc<OpenFiles>,
+    pub(crate) batch_size: usize,
+    pub(crate) limit: Option<usize>,
+    pub(crate) metrics: ScanCounters,
+}
+
+impl FileOpener for VortexOpener {
+    fn open(&self, file: PartitionedFile) -> Result<FileOpenFuture> {
+        let state = Arc::clone(&self.0);
+        Ok(Box::pin(async move {
+            let path = file.object_meta.location.clone();
+            state.open(file).await.map_err(|error| error.context(format!("opening {path}")))
+        }))
+    }
+}
+
+impl OpenerState {
+    async fn open(&self, file: PartitionedFile) -> Result<Batches> {
+        let constants = FileConstants::new(&self.table, &file);
+        let mut pruner = match self.options.prune {
+            true => {
+                file_pruner(&self.filters, &constants, &self.table, &file, &self.metrics.predicate_errors)?
+            }
+            false => None,
+        };
+        if let Some(pruner) = &mut pruner
+            && pruner.should_prune()?
+        {
+            self.metrics.files_pruned.add_pruned(1);
+            return Ok(nothing());
+        }
+        self.metrics.files_pruned.add_matched(1);
+        if self.never_passes(&constants)? {
+            return Ok(nothing());
+        }
+
+        let entry = self.files.entry(&file.object_meta);
+        let opened = entry.get_or_try_init(|| self.load(&file)).await?.clone();
+        if opened.row_count() == 0 {
+            return Ok(nothing());
+        }
+        let adapted = Adapted::try_new(self, &opened, constants)?;
+        let Some(filter) = adapted.filter()? else { return Ok(nothing()) };
+        let (leaves, projector) = adapted.projection()?;
+
+        let metrics = self.metrics.file();
+        let mut scan = opened
+            .scan()
+            .with_projection(leaves.paths().to_vec())
+            .with_schema(leaves.schema())
+            .with_filter(filter)
+            .with_batch_size(self.batch_size)
+            .with_metrics(Arc::clone(metrics.scan()));
+        if let Some(limit) = self.limit {
+            scan = scan.with_limit(limit as u64);
+        }
+        if let Some(range) = &file.range {
+            let bytes = u64::try_from(range.start).unwrap_or(0)..u64::try_from(range.end).unwrap_or(0);
+            let splits = scan.splits().map_err(datafusion_error)?;
+            let rows = split::rows_of(bytes, file.object_meta.size, &splits);
+            if rows.is_empty() {
+                return Ok(nothing());
+            }
+            scan = scan.with_row_range(rows);
+        }
+        let batches = scan.into_stream().map_err(datafusion_error)?;
+        let pruner = pruner.filter(|pruner| pruner.is_watching());
+        Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
+    }
+
+    /// Reads the footer, unless it is known.
+    async fn load(&self, file: &PartitionedFile) -> Result<VortexFile> {
+        let _timer = self.metrics.metadata_time.timer();
+        let hint = match (file.metadata_size_hint, self.options.footer_read_size) {
+            (Some(hint), _) => u64::try_from(hint).ok(),
+            (None, 0) => None,
+            (None, size) => Some(size),
+        };
+        self.footers.open(&self.store, &file.object_meta, hint).await
+    }
+
+    /// Whether an accepted filter is false for all rows by the file's constants alone.
+    fn never_passes(&self, constants: &FileConstants) -> Result<bool> {
+        if self.table.table_partition_cols().is_empty() {
+            return Ok(false);
+        }
+        let simplifier = PhysicalExprSimplifier::new(self.table.table_schema());
+        for filter in self.filters.accepted() {
+            let filled = simplifier.simplify(constants.fill(filter)?)?;
+            if split_conjunction(&filled)
+                .into_iter()
+                .any(|part| literal(part).is_some_and(|value| value != Some(true)))
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn nothing() -> Batches {
+    futures::stream::empty().boxed()
+}
+
+/// The value of a boolean literal; unknown counts as one.
+fn literal(expr: &Arc<dyn PhysicalExpr>) -> Option<Option<bool>> {
+    match expr.downcast_ref::<Literal>()?.value() {
+        ScalarValue::Boolean(value) => Some(*value),
+        ScalarValue::Null => Some(None),
+        _ => None,
+    }
+}
+
+/// The scan's expressions in terms of one file.
+struct Adapted<'a> {
+    scan: &'a OpenerState,
+    file: &'a VortexFile,
+    constants: FileConstants<'a>,
+    /// What decoding the file gives.
+    physical: SchemaRef,
+    adapter: Arc<dyn PhysicalExprAdapter>,
+}
+
+impl<'a> Adapted<'a> {
+    fn try_new(scan: &'a OpenerState, file: &'a VortexFile, constants: FileConstants<'a>) -> Result<Self> {
+        let table = scan.table.file_schema();
+        let own = file.schema().map_err(datafusion_error)?;
+        let physical = schema::physical(file.footer().dtype(), &own, table)?;
+        let adapter = scan.adapters.create(Arc::clone(table), Arc::clone(&physical))?;
+        Ok(Self { scan, file, constants, physical, adapter })
+    }
+
+    fn translator(&self) -> Translator<'_> {
+        Translator::new(&self.physical, self.file.footer().dtype())
+    }
+
+    fn adapt(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        self.adapter.rewrite(self.constants.fill(expr)?)
+    }
+
+    fn simplify(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        PhysicalExprSimplifier::new(&self.physical).simplify(expr)
+    }
+
+    /// What rows must satisfy; `None` if no row of this file can.
+    fn filter(&self) -> Result<Option<Expr>> {
+        let mut native = Vec::new();
+        let mut evaluated = Vec::new();
+        let mut before = Vec::new();
+        for filter in self.scan.filters.accepted() {
+            let filter = self.simplify(self.adapt(filter)?)?;
+            for part in split_conjunction(&filter) {
+                match literal(part) {
+                    Some(Some(true)) => continue,
+                    Some(_) => return Ok(None),
+                    None => before.push(Arc::clone(part)),
+                }
+                match self.translator().translate(part) {
+                    Some(expr) => native.push(expr),
+                    None => evaluated.push(self.evaluated(part, &before)?),
+                }
+            }
+        }
+        let mut conjuncts = fuse_bounds(native);
+        conjuncts.extend(evaluated);
+        conjuncts.extend(self.scan.filters.pruning().iter().filter_map(|filter| self.hint(filter)));
+        Ok(Some(Expr::all(conjuncts)))
+    }
+
+    /// A conjunct for DataFusion to evaluate. One that can fail takes along all before it,
+    /// which may be what keeps it from failing.
+    fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, before: &[Arc<dyn PhysicalExpr>]) -> Result<Expr> {
+        let expr = match is_fallible(part, &self.physical) {
+            true => conjunction(before.iter().cloned()),
+            false => Arc::clone(part),
+        };
+        Ok(Expr::Rows(Arc::new(PhysicalPredicate::try_new(expr, &self.translator())?)))
+    }
+
+    /// A filter checked again above the scan, for skipping. What cannot be used is left out.
+    fn hint(&self, filter: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
+        if !self.scan.options.prune {
+            return None;
+        }
+        let adapted = self.adapt(filter).ok()?;
+        if !is_dynamic(&adapted) {
+            self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?)?;
+        }
+        let dtype = self.file.footer().dtype().clone();
+        let filter = TighteningFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
+        Some(Expr::Dynamic(Arc::new(filter)))
+    }
+
+    /// What to decode, and what to compute from it.
+    fn projection(&self) -> Result<(Leaves, Projector)> {
+        let mut leaves = Leaves::default();
+        let outputs = self
+            .scan
+            .projection
+            .iter()
+            .map(|output| leaves.rewrite(self.simplify(self.adapt(&output.expr)?)?, &self.translator()))
+            .collect::<Result<Vec<_>>>()?;
+        let projector = Projector::new(outputs, Arc::clone(&self.scan.output));
+        Ok((leaves, projector))
+    }
+}

@@ -1,0 +1,103 @@
+//! Batches of one file on their way out: projected, and stopped once nothing more can match.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::Result;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_pruning::FilePruner;
+use futures::{Stream, StreamExt as _};
+use vortex_core::scan::BatchStream;
+
+use crate::cache::OpenFile;
+use crate::convert::datafusion_error;
+use crate::metrics::FileMetrics;
+
+/// Turns decoded leaves into the columns of the plan.
+#[derive(Debug)]
+pub(crate) struct Projector {
+    outputs: Vec<Arc<dyn PhysicalExpr>>,
+    schema: SchemaRef,
+}
+
+impl Projector {
+    /// Computes `outputs`, which make up `schema`.
+    pub(crate) fn new(outputs: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef) -> Self {
+        Self { outputs, schema }
+    }
+
+    fn project(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let rows = batch.num_rows();
+        let columns = self
+            .outputs
+            .iter()
+            .zip(self.schema.fields())
+            .map(|(output, field)| {
+                let column = output.evaluate(batch)?.into_array(rows)?;
+                if column.data_type() == field.data_type() {
+                    return Ok(column);
+                }
+                // A literal that simplification left in another presentation.
+                Ok(arrow::compute::cast(&column, field.data_type())?)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+}
+
+/// The stream of one file, or of one range of it.
+pub(crate) struct FileBatches {
+    scan: BatchStream,
+    projector: Projector,
+    /// Watches dynamic filters that may rule the rest of the file out.
+    pruner: Option<FilePruner>,
+    metrics: FileMetrics,
+    /// Keeps the file open for other ranges of it.
+    _file: Arc<OpenFile>,
+    done: bool,
+}
+
+impl FileBatches {
+    /// Projects what `scan` yields.
+    pub(crate) fn new(
+        scan: BatchStream,
+        projector: Projector,
+        pruner: Option<FilePruner>,
+        metrics: FileMetrics,
+        file: Arc<OpenFile>,
+    ) -> Self {
+        Self { scan, projector, pruner, metrics, _file: file, done: false }
+    }
+
+    /// The batch as the plan wants it; `None` if it, and all after it, cannot matter.
+    fn emit(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
+        if let Some(pruner) = &mut self.pruner
+            && pruner.should_prune()?
+        {
+            self.metrics.stopped_early();
+            return Ok(None);
+        }
+        self.projector.project(batch).map(Some)
+    }
+}
+
+impl Stream for FileBatches {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        let next = match ready!(self.scan.poll_next_unpin(cx)) {
+            Some(Ok(batch)) => self.emit(&batch).transpose(),
+            Some(Err(error)) => Some(Err(datafusion_error(error))),
+            None => None,
+        };
+        self.done = !matches!(next, Some(Ok(_)));
+        Poll::Ready(next)
+    }
+}

@@ -1,0 +1,178 @@
+//! Filters: which ones the scan answers for, and which it only uses to skip data.
+//!
+//! Accepting is a promise: no row comes out for which the filter is false or NULL, exactly as
+//! DataFusion evaluates it. Every deterministic filter over the columns of the table can be
+//! accepted, since what encodings cannot answer is evaluated by DataFusion's own code on
+//! decoded columns. Dynamic filters are never accepted: their producer stays correct without
+//! the scan, and the scan is free to apply them where that pays.
+
+use std::sync::Arc;
+
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_datasource::TableSchema;
+use datafusion_functions::core::input_file_name::InputFileNameFunc;
+use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::utils::{collect_columns, conjunction};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_plan::filter_pushdown::PushedDown;
+use vortex_core::dtype::arrow::from_schema;
+
+use crate::convert::{Translator, is_dynamic};
+use crate::options::VortexOptions;
+
+/// The filters a scan has been offered, over the columns of its table.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filters {
+    accepted: Vec<Arc<dyn PhysicalExpr>>,
+    pruning: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl Filters {
+    /// Takes a filter, and says whether the plan may forget it.
+    pub(crate) fn offer(
+        &mut self,
+        filter: Arc<dyn PhysicalExpr>,
+        table: &TableSchema,
+        options: &VortexOptions,
+    ) -> PushedDown {
+        if !reads_only(&filter, table) {
+            return PushedDown::No;
+        }
+        // The same filter may be offered again by a later optimizer pass.
+        let keep = |kept: &mut Vec<Arc<dyn PhysicalExpr>>| {
+            if !kept.contains(&filter) {
+                kept.push(Arc::clone(&filter));
+            }
+        };
+        if options.predicate_pushdown && is_exact(&filter, table, options) {
+            keep(&mut self.accepted);
+            PushedDown::Yes
+        } else {
+            keep(&mut self.pruning);
+            PushedDown::No
+        }
+    }
+
+    /// Filters that rows coming out satisfy.
+    pub(crate) fn accepted(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.accepted
+    }
+
+    /// Filters checked above the scan, which may use them to skip data.
+    pub(crate) fn pruning(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.pruning
+    }
+
+    /// The conjunction of the accepted filters.
+    pub(crate) fn accepted_conjunction(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        (!self.accepted.is_empty()).then(|| conjunction(self.accepted.iter().cloned()))
+    }
+
+    /// All filters, accepted or not.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+        self.accepted.iter().chain(&self.pruning)
+    }
+
+    /// Whether any filter changes while the query runs.
+    pub(crate) fn is_dynamic(&self) -> bool {
+        self.pruning.iter().any(is_dynamic)
+    }
+}
+
+/// Whether the filter reads nothing but columns of files and partitions.
+fn reads_only(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
+    let readable = table.schema_without_virtual_columns();
+    let known = |column: &Column| {
+        readable.fields().get(column.index()).is_some_and(|field| field.name() == column.name())
+    };
+    collect_columns(filter).iter().all(known)
+}
+
+fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &VortexOptions) -> bool {
+    if is_dynamic(filter) || is_volatile(filter) {
+        return false;
+    }
+    let file_columns = table.file_schema().fields().len();
+    options.fallback_filter_eval
+        || collect_columns(filter).iter().all(|column| column.index() >= file_columns)
+        || from_schema(table.file_schema())
+            .is_ok_and(|dtype| Translator::new(table.file_schema(), &dtype).translate(filter).is_some())
+}
+
+/// Whether two evaluations may differ. The name of the file is volatile to DataFusion, but one
+/// value for each file.
+fn is_volatile(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    let mut found = false;
+    let visited = filter.apply(|node| {
+        let is_file_name =
+            ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node.as_ref()).is_some();
+        found = node.is_volatile_node() && !is_file_name;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found || visited.is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion_expr::Operator;
+    use datafusion_physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, col, lit};
+
+    use super::*;
+
+    fn table() -> TableSchema {
+        let file = Arc::new(Schema::new(vec![Field::new("a", DataType::Int32, true)]));
+        let partition = Arc::new(Field::new("p", DataType::Utf8, false));
+        TableSchema::builder(file).with_table_partition_cols(vec![partition]).build()
+    }
+
+    fn native() -> Arc<dyn PhysicalExpr> {
+        let schema = Arc::clone(table().table_schema());
+        binary(col("a", &schema).unwrap(), Operator::Lt, lit(3i32), &schema).unwrap()
+    }
+
+    fn foreign() -> Arc<dyn PhysicalExpr> {
+        let schema = Arc::clone(table().table_schema());
+        let odd = binary(col("a", &schema).unwrap(), Operator::Modulo, lit(2i32), &schema).unwrap();
+        binary(odd, Operator::Eq, lit(1i32), &schema).unwrap()
+    }
+
+    fn accepts(filter: Arc<dyn PhysicalExpr>, options: &VortexOptions) -> bool {
+        let mut filters = Filters::default();
+        matches!(filters.offer(filter, &table(), options), PushedDown::Yes)
+    }
+
+    #[test]
+    fn every_deterministic_filter_is_accepted() {
+        let options = VortexOptions::default();
+        assert!(accepts(native(), &options));
+        assert!(accepts(foreign(), &options));
+        let schema = Arc::clone(table().table_schema());
+        let partition = binary(col("p", &schema).unwrap(), Operator::Eq, lit("x"), &schema).unwrap();
+        assert!(accepts(partition, &options));
+    }
+
+    #[test]
+    fn options_narrow_what_is_accepted() {
+        let native_only = VortexOptions { fallback_filter_eval: false, ..VortexOptions::default() };
+        assert!(accepts(native(), &native_only));
+        assert!(!accepts(foreign(), &native_only));
+        let nothing = VortexOptions { predicate_pushdown: false, ..VortexOptions::default() };
+        assert!(!accepts(native(), &nothing));
+    }
+
+    #[test]
+    fn a_dynamic_filter_is_kept_but_not_accepted() {
+        let schema = Arc::clone(table().table_schema());
+        let column = col("a", &schema).unwrap();
+        let dynamic: Arc<dyn PhysicalExpr> =
+            Arc::new(DynamicFilterPhysicalExpr::new(vec![column], lit(true)));
+        let mut filters = Filters::default();
+        let options = VortexOptions::default();
+        assert!(matches!(filters.offer(Arc::clone(&dynamic), &table(), &options), PushedDown::No));
+        filters.offer(dynamic, &table(), &options);
+        assert!(filters.is_dynamic());
+        assert_eq!(filters.all().count(), 1);
+        assert!(filters.accepted_conjunction().is_none());
+    }
+}

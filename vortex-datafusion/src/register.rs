@@ -1,0 +1,57 @@
+//! Teaching a session about Vortex: the format, `STORED AS VORTEX`, and `SET vortex.…`.
+
+use std::sync::Arc;
+
+use datafusion::datasource::provider::DefaultTableFactory;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_common::Result;
+
+use crate::format::{EXTENSION, VortexFormatFactory};
+use crate::options::VortexOptions;
+
+/// Makes a session read Vortex files: tables `STORED AS VORTEX`, paths and folders in `FROM`,
+/// listing tables, and `SET vortex.…`.
+///
+/// Registering again keeps the settings of the session. Paths in `FROM` also need
+/// [`SessionContext::enable_url_table`].
+///
+/// # Errors
+/// If the session refuses the format.
+pub fn register(context: &SessionContext) -> Result<()> {
+    register_state(&mut context.state_ref().write())
+}
+
+fn register_state(state: &mut SessionState) -> Result<()> {
+    state.register_file_format(Arc::new(VortexFormatFactory::new()), true)?;
+    state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(DefaultTableFactory::new()));
+    state.register_table_options_extension(VortexOptions::default());
+    add_options(state.config_mut());
+    Ok(())
+}
+
+fn add_options(config: &mut SessionConfig) {
+    let extensions = &mut config.options_mut().extensions;
+    if extensions.get::<VortexOptions>().is_none() {
+        extensions.insert(VortexOptions::default());
+    }
+}
+
+/// [`register`] for sessions that are still being built.
+pub trait VortexSessionExt {
+    /// Makes the session read Vortex files. Comes after `with_default_features` and `with_config`,
+    /// which replace what is registered before.
+    #[must_use]
+    fn with_vortex(self) -> Self;
+}
+
+impl VortexSessionExt for SessionStateBuilder {
+    fn with_vortex(mut self) -> Self {
+        let factory = Arc::new(VortexFormatFactory::new());
+        self.file_formats().get_or_insert_default().push(factory);
+        let tables = self.table_factories().get_or_insert_default();
+        tables.insert(EXTENSION.to_uppercase(), Arc::new(DefaultTableFactory::new()));
+        add_options(self.config().get_or_insert_default());
+        self
+    }
+}

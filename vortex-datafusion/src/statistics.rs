@@ -1,0 +1,209 @@
+//! What a footer says about a file, as DataFusion's [`Statistics`].
+//!
+//! `Exact` is a promise that planning relies on: `count(*)`, `min`, `max` and `sum` are then
+//! answered without reading data. Whatever is less than certain stays inexact or absent.
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_common::stats::Precision;
+use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
+use vortex_core::file::Footer;
+use vortex_core::scalar::Value;
+use vortex_core::stats::{FieldStats, Precision as Known};
+use vortex_core::{DType, Scalar};
+
+use crate::convert::to_datafusion;
+
+/// Statistics of one file, one entry per column of `table` (without partition columns).
+pub(crate) fn statistics(footer: &Footer, table: &Schema) -> Statistics {
+    let rows = footer.row_count();
+    let columns = table.fields().iter().map(|field| match column(footer, field.name()) {
+        Some((dtype, known)) => column_statistics(dtype, known, field, rows),
+        // All rows read as null.
+        None => ColumnStatistics { null_count: count(Some(rows)), ..ColumnStatistics::new_unknown() },
+    });
+    let columns: Vec<_> = columns.collect();
+    let bytes =
+        columns.iter().try_fold(0usize, |sum, column| sum.checked_add(*column.byte_size.get_value()?));
+    Statistics {
+        num_rows: count(Some(rows)),
+        total_byte_size: bytes.map_or(Precision::Absent, Precision::Inexact),
+        column_statistics: columns,
+    }
+}
+
+/// Type and statistics of the column called `name`; `None` if the file lacks it.
+fn column<'a>(footer: &'a Footer, name: &str) -> Option<(&'a DType, Option<&'a FieldStats>)> {
+    let known = |at: usize| footer.statistics().and_then(|all| all.get(at));
+    match footer.dtype().as_columns() {
+        Some(fields) => {
+            let at = fields.position(name)?;
+            Some((fields.dtypes().get(at)?, known(at)))
+        }
+        None if name == "value" => {
+            // A nullable root struct keeps statistics of its fields, not of itself.
+            let own = if footer.dtype().as_struct().is_some() { None } else { known(0) };
+            Some((footer.dtype(), own))
+        }
+        None => None,
+    }
+}
+
+fn column_statistics(
+    dtype: &DType,
+    known: Option<&FieldStats>,
+    field: &Field,
+    rows: u64,
+) -> ColumnStatistics {
+    let hint = u64::try_from(dtype.row_bytes_hint()).ok().and_then(|bytes| rows.checked_mul(bytes));
+    let unknown = FieldStats::default();
+    let known = known.unwrap_or(&unknown);
+    let nulls = if dtype.is_nullable() { known.null_count } else { Some(0) };
+    ColumnStatistics {
+        null_count: count(nulls),
+        min_value: bound(known, &known.min, dtype, field.data_type()),
+        max_value: bound(known, &known.max, dtype, field.data_type()),
+        sum_value: sum(known, dtype, nulls, rows, field.data_type()),
+        distinct_count: distinct(known, nulls, rows),
+        byte_size: inexact(known.uncompressed_size.or(hint)),
+    }
+}
+
+fn count(value: Option<u64>) -> Precision<usize> {
+    value.and_then(|value| usize::try_from(value).ok()).map_or(Precision::Absent, Precision::Exact)
+}
+
+fn inexact(value: Option<u64>) -> Precision<usize> {
+    count(value).to_inexact()
+}
+
+/// A minimum or maximum in the table's type. Bounds of floats leave out NaN, which DataFusion
+/// orders above all numbers, and do not tell the zeros apart.
+fn bound(known: &FieldStats, bound: &Known<Scalar>, dtype: &DType, to: &DataType) -> Precision<ScalarValue> {
+    let is_float = matches!(dtype.storage(), DType::Primitive(ptype, _) if ptype.is_float());
+    if is_float && known.nan_count != Some(0) {
+        return Precision::Absent;
+    }
+    let Some(value) = bound.value() else { return Precision::Absent };
+    match (to_datafusion(value, to), bound) {
+        // Either zero may be stored for both, and DataFusion tells them apart.
+        (Ok(Some(value)), _) if is_float && is_zero(&value) => Precision::Absent,
+        (Ok(Some(value)), Known::Exact(_)) => Precision::Exact(value),
+        (Ok(Some(value)), Known::Inexact(_)) => Precision::Inexact(value),
+        _ => Precision::Absent,
+    }
+}
+
+fn is_zero(value: &ScalarValue) -> bool {
+    matches!(value.cast_to(&DataType::Float64), Ok(ScalarValue::Float64(Some(value))) if value == 0.0)
+}
+
+/// The sum, where addition in any order gives it: integers and decimals without overflow.
+fn sum(
+    known: &FieldStats,
+    dtype: &DType,
+    nulls: Option<u64>,
+    rows: u64,
+    to: &DataType,
+) -> Precision<ScalarValue> {
+    // SQL's sum of no values is NULL, not 0.
+    let has_values = nulls.is_some_and(|nulls| nulls < rows);
+    let Some(sum) = known.sum.as_ref().filter(|sum| has_values && !sum.is_null()) else {
+        return Precision::Absent;
+    };
+    let value = match (dtype, sum.value(), to) {
+        (DType::Primitive(..), Value::Int(sum), to) if to.is_signed_integer() => {
+            ScalarValue::Int64(Some(*sum))
+        }
+        (DType::Primitive(..), Value::UInt(sum), to) if to.is_unsigned_integer() => {
+            ScalarValue::UInt64(Some(*sum))
+        }
+        (DType::Decimal(decimal, _), Value::Decimal(sum), DataType::Decimal128(precision, scale))
+            if (decimal.precision(), decimal.scale()) == (*precision, *scale) =>
+        {
+            match sum.to_i128() {
+                Some(sum) => ScalarValue::Decimal128(Some(sum), precision.saturating_add(10).min(38), *scale),
+                None => return Precision::Absent,
+            }
+        }
+        _ => return Precision::Absent,
+    };
+    Precision::Exact(value)
+}
+
+fn distinct(known: &FieldStats, nulls: Option<u64>, rows: u64) -> Precision<usize> {
+    let all_valid = nulls == Some(0);
+    match (known.is_constant, known.is_strict_sorted) {
+        (Some(true), _) if all_valid && rows > 0 => Precision::Exact(1),
+        (_, Some(true)) if all_valid => count(Some(rows)),
+        _ => Precision::Absent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vortex_core::PType;
+
+    use super::*;
+
+    fn int(value: i64) -> Known<Scalar> {
+        Known::Exact(Scalar::try_new(DType::Primitive(PType::I32, true), Value::Int(value)).unwrap())
+    }
+
+    fn float(value: f64) -> Known<Scalar> {
+        Known::Exact(Scalar::try_new(DType::Primitive(PType::F64, true), Value::F64(value)).unwrap())
+    }
+
+    fn of(dtype: DType, known: &FieldStats, to: DataType, rows: u64) -> ColumnStatistics {
+        column_statistics(&dtype, Some(known), &Field::new("c", to, true), rows)
+    }
+
+    #[test]
+    fn bounds_take_the_type_of_the_table() {
+        let known = FieldStats { min: int(1), max: int(9), null_count: Some(2), ..FieldStats::default() };
+        let i32 = DType::Primitive(PType::I32, true);
+        let wide = of(i32.clone(), &known, DataType::Int64, 10);
+        assert_eq!(wide.min_value, Precision::Exact(ScalarValue::Int64(Some(1))));
+        assert_eq!(wide.null_count, Precision::Exact(2));
+        assert_eq!(of(i32, &known, DataType::Utf8, 10).max_value, Precision::Absent);
+    }
+
+    #[test]
+    fn a_truncated_string_is_only_a_bound() {
+        let text = Scalar::try_new(DType::Utf8(true), Value::Utf8("abc".into())).unwrap();
+        let known = FieldStats { max: Known::Inexact(text), ..FieldStats::default() };
+        let stats = of(DType::Utf8(true), &known, DataType::Utf8View, 10);
+        assert_eq!(stats.max_value, Precision::Inexact(ScalarValue::Utf8View(Some("abc".into()))));
+    }
+
+    #[test]
+    fn floats_have_bounds_only_without_nan_and_zero() {
+        let f64 = DType::Primitive(PType::F64, true);
+        let mut known = FieldStats { min: float(0.0), max: float(2.0), ..FieldStats::default() };
+        assert_eq!(of(f64.clone(), &known, DataType::Float64, 10).max_value, Precision::Absent);
+        known.nan_count = Some(0);
+        let stats = of(f64, &known, DataType::Float64, 10);
+        assert_eq!(stats.max_value, Precision::Exact(ScalarValue::Float64(Some(2.0))));
+        assert_eq!(stats.min_value, Precision::Absent);
+    }
+
+    #[test]
+    fn a_sum_is_known_only_over_some_values() {
+        let i64_sum = Scalar::try_new(DType::Primitive(PType::I64, true), Value::Int(7)).unwrap();
+        let mut known = FieldStats { sum: Some(i64_sum), null_count: Some(9), ..FieldStats::default() };
+        let i32 = DType::Primitive(PType::I32, true);
+        let stats = of(i32.clone(), &known, DataType::Int32, 10);
+        assert_eq!(stats.sum_value, Precision::Exact(ScalarValue::Int64(Some(7))));
+        known.null_count = Some(10);
+        assert_eq!(of(i32, &known, DataType::Int32, 10).sum_value, Precision::Absent);
+    }
+
+    #[test]
+    fn a_strictly_sorted_column_has_as_many_values_as_rows() {
+        let known = FieldStats { is_strict_sorted: Some(true), ..FieldStats::default() };
+        let stats = of(DType::Primitive(PType::I32, false), &known, DataType::Int32, 10);
+        assert_eq!(stats.distinct_count, Precision::Exact(10));
+        let constant = FieldStats { is_constant: Some(true), null_count: Some(0), ..FieldStats::default() };
+        let stats = of(DType::Primitive(PType::I32, true), &constant, DataType::Int32, 10);
+        assert_eq!(stats.distinct_count, Precision::Exact(1));
+    }
+}

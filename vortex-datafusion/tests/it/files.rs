@@ -1,0 +1,85 @@
+//! Where test files are, and sessions to read them in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::Schema;
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use vortex_datafusion::{VortexFormat, VortexOptions, register};
+
+/// Folders of files: the golden ones, and the full set where it is.
+pub(crate) fn folders() -> Vec<PathBuf> {
+    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vortex-core");
+    let full = std::env::var_os("VORTEX_FIXTURES").map_or(core.join("../../shared/fixtures"), PathBuf::from);
+    [core.join("tests/files"), full].into_iter().filter(|root| root.join("0.91.0").is_dir()).collect()
+}
+
+/// A file of the newest release, if it is here.
+pub(crate) fn file(case: &str) -> Option<PathBuf> {
+    let name = format!("0.91.0/{case}.vortex");
+    let found = folders().into_iter().map(|root| root.join(&name)).find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("{name} is not here");
+    }
+    found
+}
+
+/// A session with four partitions that cuts even small files.
+pub(crate) fn session() -> SessionContext {
+    session_with(SessionConfig::new().with_target_partitions(4))
+}
+
+pub(crate) fn session_with(mut config: SessionConfig) -> SessionContext {
+    config.options_mut().optimizer.repartition_file_min_size = 1;
+    let context = SessionContext::new_with_config(config).enable_url_table();
+    register(&context).expect("the format registers");
+    context
+}
+
+/// Everything the scan could do, left to the plan above it.
+pub(crate) fn nothing_pushed() -> VortexOptions {
+    let mut options = VortexOptions::default();
+    options.predicate_pushdown = false;
+    options.projection_pushdown = false;
+    options.prune = false;
+    options
+}
+
+/// A table over one file or folder.
+pub(crate) async fn table(
+    context: &SessionContext,
+    path: &Path,
+    options: VortexOptions,
+) -> Arc<ListingTable> {
+    let url = ListingTableUrl::parse(path.to_str().expect("a path in UTF-8")).expect("a URL");
+    let format = Arc::new(VortexFormat::new().with_options(options));
+    let config = ListingTableConfig::new(url)
+        .with_listing_options(ListingOptions::new(format).with_collect_stat(true))
+        .infer_schema(&context.state())
+        .await
+        .expect("a schema");
+    Arc::new(ListingTable::try_new(config).expect("a table"))
+}
+
+/// Runs a statement; rows as one batch.
+pub(crate) async fn run(context: &SessionContext, sql: &str) -> RecordBatch {
+    let frame = context.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let schema: Schema = frame.schema().as_arrow().clone();
+    let batches = frame.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let schema = batches.first().map_or(Arc::new(schema), |batch| batch.schema());
+    concat_batches(&schema, &batches).expect("one schema")
+}
+
+/// Rows as text.
+pub(crate) async fn show(context: &SessionContext, sql: &str) -> String {
+    pretty_format_batches(&[run(context, sql).await]).expect("printable").to_string()
+}
+
+/// The physical plan as text.
+pub(crate) async fn plan(context: &SessionContext, sql: &str) -> String {
+    show(context, &format!("EXPLAIN FORMAT INDENT {sql}")).await
+}

@@ -1,0 +1,7 @@
+//! SQL over files that real releases wrote. One binary, a module per theme.
+
+mod files;
+mod partitions;
+mod plans;
+mod pushdown;
+mod tables;

@@ -1,0 +1,81 @@
+//! What the plan shows: what was pushed, and what a run did.
+
+use crate::files::{file, plan, run, session, show};
+
+#[tokio::test]
+async fn filters_leave_the_plan_and_show_in_the_scan() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    let sql = format!(
+        "SELECT l_orderkey FROM '{}' WHERE l_quantity > 10 AND l_orderkey % 2 = 0 AND upper(l_shipmode) = 'AIR'",
+        path.display()
+    );
+    let plan = plan(&context, &sql).await;
+    assert!(!plan.contains("FilterExec"), "{plan}");
+    assert!(plan.contains("predicate=") && plan.contains("file_type=vortex"), "{plan}");
+}
+
+#[tokio::test]
+async fn one_file_is_cut_into_all_partitions() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    let sql = format!("SELECT l_returnflag, count(*) FROM '{}' GROUP BY 1", path.display());
+    let plan = plan(&context, &sql).await;
+    assert!(plan.contains("4 groups"), "{plan}");
+}
+
+#[tokio::test]
+async fn expressions_and_struct_fields_are_computed_in_the_scan() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    let sql = format!("SELECT l_orderkey + 1 AS next FROM '{}'", path.display());
+    let plan = plan(&context, &sql).await;
+    assert!(!plan.contains("ProjectionExec"), "{plan}");
+}
+
+#[tokio::test]
+async fn a_volatile_filter_stays_above() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    let sql = format!("SELECT l_orderkey FROM '{}' WHERE random() < 0.5 AND l_orderkey > 1", path.display());
+    let plan = plan(&context, &sql).await;
+    assert!(plan.contains("FilterExec: random()"), "{plan}");
+}
+
+#[tokio::test]
+async fn a_topk_reaches_the_scan() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    let sql = format!("SELECT l_orderkey FROM '{}' ORDER BY l_extendedprice LIMIT 3", path.display());
+    let plan = plan(&context, &sql).await;
+    assert!(plan.contains("DynamicFilter") && plan.contains("dynamic_pruning=eligible"), "{plan}");
+}
+
+#[tokio::test]
+async fn analyze_counts_what_was_read_and_skipped() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    let sql = format!("EXPLAIN ANALYZE SELECT l_orderkey FROM '{}' WHERE l_orderkey < 100", path.display());
+    let analyzed = show(&context, &sql).await;
+    for metric in ["bytes_scanned=", "files_ranges_pruned_statistics=", "reads=", "decode_time="] {
+        assert!(analyzed.contains(metric), "{metric}: {analyzed}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_ruled_out_by_its_statistics_is_not_read() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    run(&context, &format!("CREATE EXTERNAL TABLE l STORED AS VORTEX LOCATION '{}'", path.display())).await;
+    let analyzed = show(&context, "EXPLAIN ANALYZE SELECT l_comment FROM l WHERE l_orderkey < -5").await;
+    assert!(analyzed.contains("bytes_scanned=0"), "{analyzed}");
+    assert!(analyzed.contains("pruned"), "{analyzed}");
+}
+
+#[tokio::test]
+async fn the_name_of_the_file_is_known_to_the_scan() {
+    let Some(path) = file("tpch_orders") else { return };
+    let context = session();
+    let sql = format!("SELECT DISTINCT input_file_name() AS f FROM '{}'", path.display());
+    assert!(show(&context, &sql).await.contains("tpch_orders.vortex"));
+}

@@ -1,0 +1,204 @@
+//! What the scan answers is what DataFusion answers on decoded rows.
+
+use std::path::Path;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use datafusion::common::ScalarValue;
+use datafusion::datasource::TableProvider;
+use datafusion::logical_expr::{Expr, col, ident, lit};
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
+use vortex_datafusion::VortexOptions;
+
+use crate::files::{file, folders, nothing_pushed, session_with, table};
+
+/// Rows of a frame; an error as its text.
+async fn rows(frame: DataFrame) -> Result<RecordBatch, String> {
+    let plan = frame.create_physical_plan().await.map_err(|error| error.to_string())?;
+    let context = SessionContext::new().task_ctx();
+    let batches = datafusion::physical_plan::collect(std::sync::Arc::clone(&plan), context)
+        .await
+        .map_err(|error| error.to_string())?;
+    concat_batches(&plan.schema(), &batches).map_err(|error| error.to_string())
+}
+
+/// Filters on a column, with constants from its data.
+fn filters(column: &str, values: &[ScalarValue]) -> Vec<Expr> {
+    let c = || ident(column);
+    let mut filters = vec![c().is_null(), c().is_not_null()];
+    for value in values {
+        let v = || lit(value.clone());
+        filters.extend([
+            c().eq(v()),
+            c().not_eq(v()),
+            c().lt(v()),
+            c().lt_eq(v()),
+            c().gt(v()),
+            !c().gt_eq(v()),
+            c().in_list(vec![v()], false),
+            c().in_list(vec![v(), lit(ScalarValue::Null)], true),
+            c().gt(v()).or(c().is_null()),
+        ]);
+        if let Some(Some(text)) = value.try_as_str() {
+            let start: String = text.chars().take(2).filter(|c| !"%_\\".contains(*c)).collect();
+            filters.push(c().like(lit(format!("{start}%"))));
+            filters.push(c().not_like(lit(format!("%{start}"))));
+            filters.push(c().ilike(lit(format!("%{}%", start.to_uppercase()))));
+        }
+    }
+    if let [low, .., high] = values {
+        filters.push(c().between(lit(low.clone()), lit(high.clone())));
+        filters.push(c().in_list(values.iter().map(|value| lit(value.clone())).collect(), true));
+    }
+    filters
+}
+
+/// Up to three values of a column that differ.
+fn samples(rows: &RecordBatch, column: usize) -> Vec<ScalarValue> {
+    let array = rows.column(column);
+    let mut found: Vec<ScalarValue> = Vec::new();
+    for at in [0, array.len() / 3, array.len() / 2, array.len().saturating_sub(1)] {
+        let value = ScalarValue::try_from_array(array, at).unwrap_or(ScalarValue::Null);
+        if at < array.len() && !value.is_null() && !found.contains(&value) && found.len() < 3 {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// Checks one file; gives what differs, and how many filters were tried.
+async fn check(path: &Path) -> (usize, Vec<String>) {
+    let context = session_with(SessionConfig::new().with_target_partitions(1));
+    let pushed = table(&context, path, VortexOptions::default()).await;
+    let plain = table(&context, path, nothing_pushed()).await;
+    let columns = plain.schema().fields().clone();
+    let all = |of: &std::sync::Arc<_>| context.read_table(std::sync::Arc::clone(of) as _).expect("a table");
+    // A file with an encoding that is not known is the core's business.
+    let Ok(decoded) = rows(all(&plain)).await else { return (0, Vec::new()) };
+    let (mut count, mut differences) = (0, Vec::new());
+    for (at, field) in columns.iter().enumerate() {
+        for filter in filters(field.name(), &samples(&decoded, at)) {
+            let frames = [all(&plain), all(&pushed)].map(|frame| frame.filter(filter.clone()));
+            let [Ok(expected), Ok(actual)] = frames else { continue };
+            let (expected, actual) = (rows(expected).await, rows(actual).await);
+            count += 1;
+            let same = match (&expected, &actual) {
+                (Ok(expected), Ok(actual)) => expected == actual,
+                (Err(_), Err(_)) => true,
+                _ => false,
+            };
+            if !same {
+                let len = |rows: &Result<RecordBatch, String>| match rows {
+                    Ok(rows) => format!("{} rows", rows.num_rows()),
+                    Err(error) => error.clone(),
+                };
+                differences.push(format!("{filter}: {}, expected {}", len(&actual), len(&expected)));
+            }
+        }
+    }
+    (count, differences)
+}
+
+#[tokio::test]
+async fn every_filter_on_every_column_gives_the_rows_of_an_unpushed_one() {
+    let (mut count, mut failures) = (0, Vec::new());
+    for root in folders() {
+        let mut files: Vec<_> = std::fs::read_dir(root.join("0.91.0"))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "vortex"))
+            // Large files and wide ones are tried below, with fewer filters.
+            .filter(|path| path.metadata().is_ok_and(|meta| meta.len() < 400_000))
+            .collect();
+        files.sort();
+        for path in files {
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            if ["wide_300.vortex", "no_columns.vortex", "names_odd.vortex"].contains(&name.as_str()) {
+                continue;
+            }
+            let (tried, differences) = check(&path).await;
+            println!("{name}: {tried} filters");
+            count += tried;
+            failures.extend(differences.into_iter().map(|what| format!("{name}: {what}")));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {count} differ: {failures:#?}", failures.len());
+}
+
+/// Runs a query with everything pushed and with nothing; returns the number of rows.
+async fn agree(path: &Path, sql: &str) -> usize {
+    let mut outcomes = Vec::new();
+    for options in [VortexOptions::default(), nothing_pushed()] {
+        let context = session_with(SessionConfig::new().with_target_partitions(3));
+        let provider = table(&context, path, options).await;
+        context.register_table("t", provider).expect("a new name");
+        let frame = context.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        outcomes.push(rows(frame).await.unwrap_or_else(|error| panic!("{sql}: {error}")));
+    }
+    assert_eq!(outcomes[0], outcomes[1], "{sql}");
+    outcomes[0].num_rows()
+}
+
+#[tokio::test]
+async fn queries_over_lineitem_agree() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let queries = [
+        "SELECT l_orderkey, l_linenumber FROM t WHERE l_shipdate >= DATE '1995-01-01' AND l_quantity < 10 \
+         ORDER BY 1, 2",
+        "SELECT count(*) FROM t WHERE l_shipmode IN ('AIR', 'RAIL') AND l_comment LIKE '%the%'",
+        "SELECT l_returnflag, sum(l_extendedprice * (1 - l_discount)) FROM t GROUP BY 1 ORDER BY 1",
+        "SELECT count(*) FROM t WHERE l_orderkey % 7 = 3 AND upper(l_shipmode) = 'AIR'",
+        "SELECT count(*) FROM t WHERE l_linenumber <> 1 AND 100 / (l_linenumber - 1) > 30",
+        "SELECT l_orderkey * 2 AS twice, length(l_comment), 7 AS seven, l_orderkey FROM t \
+         WHERE l_partkey BETWEEN 10 AND 100 ORDER BY 1, 2",
+        "SELECT l_orderkey, l_linenumber FROM t ORDER BY l_extendedprice DESC, 1, 2 LIMIT 10",
+        "SELECT a.l_orderkey, b.l_linenumber FROM t a JOIN t b USING (l_orderkey) WHERE a.l_quantity = 50 \
+         ORDER BY 1, 2",
+        "SELECT min(l_orderkey), max(l_shipdate), count(l_comment), sum(l_linenumber) FROM t",
+        "SELECT count(*) FROM t WHERE l_quantity > (SELECT avg(l_quantity) FROM t)",
+        "SELECT CASE WHEN l_quantity > 25 THEN 'many' ELSE 'few' END AS how, count(*) FROM t GROUP BY 1 ORDER BY 1",
+        "SELECT count(*) FROM t WHERE l_shipdate IS DISTINCT FROM DATE '1995-01-01'",
+        "SELECT count(*) FROM t WHERE random() < 2",
+        "SELECT count(*) FROM t WHERE false",
+        "SELECT l_orderkey FROM t WHERE l_orderkey > 5 LIMIT 0",
+    ];
+    for sql in queries {
+        agree(&path, sql).await;
+    }
+}
+
+#[tokio::test]
+async fn fields_of_structs_are_filtered_and_projected_alone() {
+    let Some(path) = file("struct_nested") else { return };
+    let context = session_with(SessionConfig::new());
+    let provider = table(&context, &path, VortexOptions::default()).await;
+    let fields = provider.schema().fields().clone();
+    for field in &fields {
+        let arrow::datatypes::DataType::Struct(inner) = field.data_type() else { continue };
+        for child in inner {
+            let path_sql = format!("\"{}\"['{}']", field.name(), child.name());
+            agree(&path, &format!("SELECT {path_sql} AS x FROM t")).await;
+            agree(&path, &format!("SELECT count(*) FROM t WHERE {path_sql} IS NULL")).await;
+            agree(&path, &format!("SELECT {path_sql} AS x, \"{}\" AS s FROM t", field.name())).await;
+        }
+    }
+    let _ = col("unused");
+}
+
+#[tokio::test]
+async fn one_file_fills_all_partitions_and_no_row_is_read_twice() {
+    let Some(path) = file("multichunk_300k") else { return };
+    for partitions in [1, 2, 3, 8, 50] {
+        let context = session_with(SessionConfig::new().with_target_partitions(partitions));
+        let provider = table(&context, &path, VortexOptions::default()).await;
+        let name = provider.schema().field(0).name().clone();
+        context.register_table("t", provider).expect("a new name");
+        // Not answered from statistics: the filter has to run.
+        let sql = format!("SELECT count(*) AS n FROM t WHERE \"{name}\" IS NULL OR \"{name}\" IS NOT NULL");
+        let rows = rows(context.sql(&sql).await.unwrap()).await.unwrap();
+        assert_eq!(
+            ScalarValue::try_from_array(rows.column(0), 0).unwrap(),
+            ScalarValue::Int64(Some(270_000))
+        );
+    }
+}

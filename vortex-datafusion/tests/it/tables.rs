@@ -1,0 +1,152 @@
+//! Tables over files: how they are declared, found and described.
+
+use std::fs;
+use std::path::Path;
+
+use arrow::array::AsArray as _;
+use arrow::datatypes::Int64Type;
+
+use crate::files::{file, plan, run, session, show};
+
+fn count(rows: &arrow::array::RecordBatch) -> i64 {
+    rows.column(0).as_primitive::<Int64Type>().value(0)
+}
+
+fn folder_of(files: &[(&Path, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (from, to) in files {
+        let to = folder.path().join(to);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    }
+    folder
+}
+
+#[tokio::test]
+async fn a_table_is_created_from_a_folder() {
+    let Some(path) = file("tpch_orders") else { return };
+    let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
+    let context = session();
+    let location = folder.path().display();
+    run(&context, &format!("CREATE EXTERNAL TABLE orders STORED AS VORTEX LOCATION '{location}/'")).await;
+    assert_eq!(count(&run(&context, "SELECT count(*) FROM orders").await), 3000);
+}
+
+#[tokio::test]
+async fn files_folders_and_globs_are_queried_by_path() {
+    let Some(path) = file("tpch_orders") else { return };
+    let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
+    let context = session();
+    let base = folder.path().display();
+    for (from, rows) in
+        [(format!("{base}/a.vortex"), 1500), (format!("{base}/"), 3000), (format!("{base}/*.vortex"), 3000)]
+    {
+        assert_eq!(count(&run(&context, &format!("SELECT count(*) FROM '{from}'")).await), rows, "{from}");
+    }
+}
+
+#[tokio::test]
+async fn partition_columns_come_from_folder_names() {
+    let Some(path) = file("tpch_orders") else { return };
+    let folder =
+        folder_of(&[(&path, "day=1/a.vortex"), (&path, "day=2/a.vortex"), (&path, "day=3/a.vortex")]);
+    let context = session();
+    let location = folder.path().display();
+    run(
+        &context,
+        &format!("CREATE EXTERNAL TABLE orders STORED AS VORTEX PARTITIONED BY (day) LOCATION '{location}/'"),
+    )
+    .await;
+    let by_day =
+        show(&context, "SELECT day, count(*) FROM orders WHERE day > '1' GROUP BY day ORDER BY day").await;
+    assert!(
+        by_day.contains("| 2   | 1500") && by_day.contains("| 3   | 1500") && !by_day.contains("| 1 "),
+        "{by_day}"
+    );
+    // A filter over a file's column and a partition column together.
+    let both =
+        "SELECT count(*) FROM orders WHERE (o_orderkey > 0 AND day = '2') OR (o_orderkey <= 0 AND day = '3')";
+    assert_eq!(count(&run(&context, both).await), 1500);
+}
+
+#[tokio::test]
+async fn counts_and_bounds_need_no_data() {
+    let Some(path) = file("tpch_orders") else { return };
+    let context = session();
+    let sql = format!("SELECT count(*), min(o_orderkey), max(o_orderkey) FROM '{}'", path.display());
+    let plan = plan(&context, &sql).await;
+    assert!(plan.contains("PlaceholderRowExec") && !plan.contains("DataSourceExec"), "{plan}");
+}
+
+#[tokio::test]
+async fn an_unknown_option_is_an_error() {
+    let Some(path) = file("tpch_orders") else { return };
+    let context = session();
+    let create = |options: &str| {
+        format!("CREATE EXTERNAL TABLE o STORED AS VORTEX LOCATION '{}' OPTIONS ({options})", path.display())
+    };
+    let error = context.sql(&create("prun 'true'")).await.unwrap_err().to_string();
+    assert!(error.contains("`prun`") && error.contains("prune"), "{error}");
+    run(&context, &create("prune 'false', string_type 'utf8'")).await;
+    assert!(show(&context, "DESCRIBE o").await.contains("| Utf8 "));
+}
+
+#[tokio::test]
+async fn settings_of_the_session_apply() {
+    let Some(path) = file("tpch_orders") else { return };
+    let context = session();
+    run(&context, "SET vortex.predicate_pushdown = false").await;
+    let sql = format!("SELECT * FROM '{}' WHERE o_orderkey = 7", path.display());
+    assert!(plan(&context, &sql).await.contains("FilterExec"));
+    run(&context, "SET vortex.predicate_pushdown = true").await;
+    assert!(!plan(&context, &sql).await.contains("FilterExec"));
+    assert!(context.sql("SET vortex.nonsense = 1").await.is_err());
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_vortex_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("bad.vortex"), b"this is not a Vortex file at all").unwrap();
+    let context = session();
+    let create =
+        format!("CREATE EXTERNAL TABLE bad STORED AS VORTEX LOCATION '{}/'", folder.path().display());
+    let error = context.sql(&create).await.unwrap_err().to_string();
+    assert!(error.contains("bad.vortex"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_replaced_by_another_is_read_anew() {
+    let (Some(orders), Some(part)) = (file("tpch_orders"), file("tpch_part")) else { return };
+    let folder = folder_of(&[(&orders, "a.vortex")]);
+    let path = folder.path().join("a.vortex");
+    let context = session();
+    let sql = format!("SELECT count(*) FROM '{}'", path.display());
+    assert_eq!(count(&run(&context, &sql).await), 1500);
+    fs::copy(part, &path).unwrap();
+    assert_eq!(count(&run(&context, &sql).await), 800);
+}
+
+#[tokio::test]
+async fn the_footer_is_cached_with_its_size_in_memory() {
+    let Some(path) = file("tpch_orders") else { return };
+    let context = session();
+    run(&context, &format!("SELECT o_orderkey FROM '{}'", path.display())).await;
+    let cache = context.runtime_env().cache_manager.get_file_metadata_cache();
+    let entries = cache.list_entries();
+    assert_eq!(entries.len(), 1);
+    let entry = entries.values().next().unwrap();
+    assert!(entry.value.file_metadata.memory_size() > 1000);
+    assert_eq!(entry.value.file_metadata.extra_info()["row_count"], "1500");
+}
+
+#[tokio::test]
+async fn roots_that_are_not_structs_are_one_column() {
+    let Some(path) = file("root_i64") else { return };
+    let context = session();
+    let rows = run(
+        &context,
+        &format!("SELECT count(value), count(*) FROM '{}' WHERE value = value", path.display()),
+    )
+    .await;
+    assert!(rows.num_rows() == 1);
+}
