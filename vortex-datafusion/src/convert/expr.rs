@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef, Schema};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float16Type, Schema};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Operator;
 use datafusion_functions::core::getfield::GetFieldFunc;
@@ -17,9 +17,12 @@ use datafusion_physical_expr::expressions::{
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
+use vortex_core::scalar::Value;
 use vortex_core::{DType, Scalar};
 
 use super::to_core;
+
+type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
 /// Translates expressions over one file.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +133,7 @@ impl<'a> Translator<'a> {
                 let same = if negated { Predicate::IsNull } else { Predicate::IsNotNull };
                 return Expr::Field(read.path, same);
             }
-            let parts = [Expr::Field(read.path.clone(), null), Expr::compare(read.path, op, constant)];
+            let parts = [Expr::Field(read.path.clone(), null), compare(read.path, op, constant)];
             if negated { Expr::all(parts) } else { any(parts) }
         };
         let op = match binary.op() {
@@ -144,7 +147,7 @@ impl<'a> Translator<'a> {
             Operator::GtEq => CompareOp::GtEq,
             _ => return None,
         };
-        Some(Expr::compare(read.path, if swapped { op.swap() } else { op }, constant))
+        Some(compare(read.path, if swapped { op.swap() } else { op }, constant))
     }
 
     fn in_list(&self, list: &InListExpr) -> Option<Expr> {
@@ -214,6 +217,32 @@ impl<'a> Translator<'a> {
         }
         Some(read)
     }
+}
+
+/// A comparison as DataFusion means it: its zeros are equal, while the core orders `-0.0` before
+/// `0.0`. (Lists are looked up by bits in both.)
+fn compare(path: FieldPath, op: CompareOp, constant: Scalar) -> Expr {
+    let Some((low, high)) = zeros(&constant) else { return Expr::compare(path, op, constant) };
+    match op {
+        CompareOp::Lt | CompareOp::GtEq => Expr::compare(path, op, low),
+        CompareOp::Gt | CompareOp::LtEq => Expr::compare(path, op, high),
+        CompareOp::Eq => Expr::Field(path, Predicate::Between(low, high)),
+        CompareOp::NotEq => {
+            any([Expr::compare(path.clone(), CompareOp::Lt, low), Expr::compare(path, CompareOp::Gt, high)])
+        }
+    }
+}
+
+/// Both zeros of the type of a floating-point zero.
+fn zeros(constant: &Scalar) -> Option<(Scalar, Scalar)> {
+    let (low, high) = match constant.value() {
+        Value::F16(zero) if *zero == F16::ZERO => (Value::F16(F16::NEG_ZERO), Value::F16(F16::ZERO)),
+        Value::F32(zero) if *zero == 0.0 => (Value::F32(-0.0), Value::F32(0.0)),
+        Value::F64(zero) if *zero == 0.0 => (Value::F64(-0.0), Value::F64(0.0)),
+        _ => return None,
+    };
+    let scalar = |value| Scalar::try_new(constant.dtype().clone(), value).ok();
+    Some((scalar(low)?, scalar(high)?))
 }
 
 /// Any of these, flattened.
@@ -352,6 +381,22 @@ pub(crate) mod tests {
         assert_eq!(file.shows(&file.binary("t", Operator::Eq, text("x"))).unwrap(), "t = \"x\"");
         let in_dictionary = file.binary("d", Operator::Eq, ScalarValue::Utf8(Some("x".into())));
         assert_eq!(file.shows(&in_dictionary).unwrap(), "d = \"x\"");
+    }
+
+    #[test]
+    fn both_zeros_are_equal_in_comparisons() {
+        let schema = Arc::new(Schema::new(vec![Field::new("f", DataType::Float64, true)]));
+        let file = File { dtype: from_schema(&schema).unwrap(), schema };
+        let shows = |op, value| file.shows(&file.binary("f", op, ScalarValue::Float64(Some(value)))).unwrap();
+        for zero in [0.0, -0.0] {
+            assert_eq!(shows(Operator::Eq, zero), "f BETWEEN -0 AND 0");
+            assert_eq!(shows(Operator::NotEq, zero), "f < -0 OR f > 0");
+            assert_eq!(shows(Operator::Lt, zero), "f < -0");
+            assert_eq!(shows(Operator::LtEq, zero), "f <= 0");
+            assert_eq!(shows(Operator::Gt, zero), "f > 0");
+            assert_eq!(shows(Operator::GtEq, zero), "f >= -0");
+        }
+        assert_eq!(shows(Operator::Eq, 1.5), "f = 1.5");
     }
 
     #[test]
