@@ -11,7 +11,6 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use reference_vortex_datafusion::VortexFormatFactory;
 
 use crate::data::Format;
-use crate::ours;
 
 /// One competitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -29,12 +28,6 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// The engines that run unless some are asked for.
-    pub(crate) fn available() -> Vec<Self> {
-        let all = Self::value_variants().iter().copied();
-        all.filter(|&engine| engine != Self::Ours || ours::AVAILABLE).collect()
-    }
-
     /// The name in reports and on the command line.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -61,7 +54,7 @@ impl Engine {
         }
         let session = SessionContext::new_with_config(config);
         if self == Self::Ours {
-            ours::register(&session)?;
+            vortex_datafusion::register(&session)?;
         }
         Ok(session)
     }

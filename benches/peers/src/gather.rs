@@ -4,7 +4,8 @@
 //! the file, its metadata included, kept open.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
@@ -22,6 +23,7 @@ use reference_vortex::file::{OpenOptionsSessionExt, VortexFile};
 use reference_vortex::io::session::RuntimeSessionExt;
 use reference_vortex::scan::strict_sorted_buffer::StrictSortedBuffer;
 use reference_vortex::session::VortexSession;
+use vortex_core::io::LocalFile;
 
 use crate::compare::{Answer, Order};
 use crate::data::{DataSet, Format, Scale, generate, mix};
@@ -43,6 +45,8 @@ enum Source {
     ParquetOpen(PathBuf, ArrowReaderMetadata),
     Reference(PathBuf, VortexSession, SchemaRef),
     ReferenceOpen(VortexFile, SchemaRef),
+    Ours(PathBuf, SchemaRef),
+    OursOpen(vortex_core::VortexFile, SchemaRef),
 }
 
 impl Gather {
@@ -62,11 +66,9 @@ impl Gather {
                 if answer.row_count() != rows.len() {
                     return Err(DataFusionError::Execution(format!("{} rows", answer.row_count())));
                 }
-                match &expected {
-                    Some(expected) => match answer.difference(expected) {
-                        Some(difference) => return Err(DataFusionError::Execution(difference)),
-                        None => {}
-                    },
+                match expected.as_ref().map(|expected| answer.difference(expected)) {
+                    Some(Some(difference)) => return Err(DataFusionError::Execution(difference)),
+                    Some(None) => {}
                     None => expected = Some(answer),
                 }
                 // The first round warms up.
@@ -88,15 +90,18 @@ impl Gather {
         let path = |format| table.location(&self.data, DataSet::Analytics, &self.scale, format);
         let (parquet, vortex) = (path(Format::Parquet), path(Format::Reference));
         let metadata = parquet_metadata(&File::open(&parquet)?)?;
-        let schema = metadata.schema().clone();
+        let schema = Arc::clone(metadata.schema());
         let session = VortexSession::default().with_tokio();
         let open = session.open_options().with_layout_reader_cache();
         let file = open.open_path(&vortex).await.map_err(external)?;
+        let ours = open_ours(&vortex).await?;
         Ok(vec![
             Source::Parquet(parquet.clone()),
-            Source::Reference(vortex, session, schema.clone()),
+            Source::Reference(vortex.clone(), session, Arc::clone(&schema)),
+            Source::Ours(vortex, Arc::clone(&schema)),
             Source::ParquetOpen(parquet, metadata),
-            Source::ReferenceOpen(file, schema),
+            Source::ReferenceOpen(file, Arc::clone(&schema)),
+            Source::OursOpen(ours, schema),
         ])
     }
 
@@ -130,6 +135,8 @@ impl Source {
             Self::ParquetOpen(..) => "parquet, kept open",
             Self::Reference(..) => "reference, opened each time",
             Self::ReferenceOpen(..) => "reference, kept open",
+            Self::Ours(..) => "ours, opened each time",
+            Self::OursOpen(..) => "ours, kept open",
         }
     }
 
@@ -146,6 +153,8 @@ impl Source {
                 fetch_reference(&file, schema, rows).await
             }
             Self::ReferenceOpen(file, schema) => fetch_reference(file, schema, rows).await,
+            Self::Ours(path, schema) => fetch_ours(&open_ours(path).await?, schema, rows).await,
+            Self::OursOpen(file, schema) => fetch_ours(file, schema, rows).await,
         }
     }
 }
@@ -161,7 +170,7 @@ fn fetch_parquet(file: File, metadata: ArrowReaderMetadata, rows: &[u64]) -> Res
     let total = metadata.metadata().file_metadata().num_rows() as usize;
     let ranges = rows.iter().map(|&row| row as usize..row as usize + 1);
     let selection = RowSelection::from_consecutive_ranges(ranges, total);
-    let schema = metadata.schema().clone();
+    let schema = Arc::clone(metadata.schema());
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
     let reader = builder.with_row_selection(selection).with_batch_size(rows.len()).build()?;
     let batches = reader.collect::<Result<Vec<_>, _>>()?;
@@ -172,11 +181,23 @@ async fn fetch_reference(file: &VortexFile, schema: &SchemaRef, rows: &[u64]) ->
     let indices: Buffer<u64> = rows.iter().copied().collect();
     let indices = StrictSortedBuffer::try_new(indices).map_err(external)?;
     let scan = file.scan().map_err(external)?.with_row_indices(indices);
-    let stream = scan.into_record_batch_stream(schema.clone()).map_err(external)?;
+    let stream = scan.into_record_batch_stream(Arc::clone(schema)).map_err(external)?;
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     Ok(concat_batches(schema, &batches)?)
 }
 
-fn external(error: reference_vortex::error::VortexError) -> DataFusionError {
+async fn open_ours(path: &Path) -> Result<vortex_core::VortexFile> {
+    let file = LocalFile::open(path).map_err(external)?;
+    vortex_core::VortexFile::open(Arc::new(file)).await.map_err(external)
+}
+
+async fn fetch_ours(file: &vortex_core::VortexFile, schema: &SchemaRef, rows: &[u64]) -> Result<RecordBatch> {
+    let scan = file.scan().with_schema(Arc::clone(schema)).with_row_indices(rows);
+    let batches: Vec<RecordBatch> =
+        scan.into_stream().map_err(external)?.try_collect().await.map_err(external)?;
+    Ok(concat_batches(schema, &batches)?)
+}
+
+fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }

@@ -11,7 +11,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`data`] | which tables there are, how they are made, where they lie |
-//! | [`engines`], [`ours`] | who competes |
+//! | [`engines`] | who competes |
 //! | [`suites`] | which queries there are |
 //! | [`store`] | what a distant store costs |
 //! | [`run`], [`gather`], [`write`] | what is measured |
@@ -22,7 +22,6 @@ mod compare;
 mod data;
 mod engines;
 mod gather;
-mod ours;
 mod report;
 mod run;
 mod store;
@@ -158,7 +157,7 @@ async fn main() -> Result<()> {
 
 impl SqlArgs {
     async fn run(self, data: PathBuf, scale: Scale) -> Result<()> {
-        let mut engines = if self.engines.is_empty() { Engine::available() } else { self.engines };
+        let mut engines = or_all(self.engines);
         let distance = self.remote.then(|| Distance {
             first_byte: Duration::from_millis(self.first_byte_ms),
             bytes_per_second: self.megabytes_per_second * 1e6,

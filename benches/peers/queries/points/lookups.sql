@@ -15,4 +15,4 @@ SELECT l_orderkey, l_linenumber, l_quantity, l_shipdate FROM lineitem WHERE l_pa
 
 -- p06: one site's day, ten columns
 SELECT event_time, visitor_id, page_url, referrer_url, country, browser_name, os_name, action, load_ms, is_bounce
-FROM events WHERE site_id = 62 AND event_date = '2025-03-17';
+FROM events WHERE site_id = 33 AND event_date = '2025-03-17';
