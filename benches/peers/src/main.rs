@@ -1,1 +1,199 @@
-fn main() {}
+//! The same queries over the same data: Arrow in memory, Parquet, the reference plugin, ours.
+//!
+//! ```text
+//! cargo bench-peers generate                      make the data once
+//! cargo bench-peers sql --suite points            queries over local files, warm
+//! cargo bench-peers sql --suite tpch --remote     cold, over a store that is far away
+//! cargo bench-peers gather                        random rows by position
+//! cargo bench-peers write                         time and size of writing
+//! ```
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`data`] | which tables there are, how they are made, where they lie |
+//! | [`engines`] | who competes |
+//! | [`suites`] | which queries there are |
+//! | [`store`] | what a distant store costs |
+//! | [`run`], [`gather`], [`write`] | what is measured |
+//! | [`compare`] | when two answers are equal |
+//! | [`report`] | how measurements are shown |
+
+mod compare;
+mod data;
+mod engines;
+mod gather;
+mod report;
+mod run;
+mod store;
+mod suites;
+mod write;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use datafusion::error::Result;
+
+use crate::data::{DataSet, Format, Scale, generate};
+use crate::engines::Engine;
+use crate::gather::Gather;
+use crate::run::Plan;
+use crate::store::Distance;
+use crate::suites::Suite;
+use crate::write::Write;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Compares columnar formats under DataFusion.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Args)]
+struct DataArgs {
+    /// Where the data lies.
+    #[arg(long, global = true, default_value = "target/bench-data")]
+    data: PathBuf,
+    /// TPC-H scale factor.
+    #[arg(long, global = true, default_value_t = 1.0)]
+    scale_factor: f64,
+    /// Rows of the web-analytics table.
+    #[arg(long, global = true, default_value_t = data::analytics::DEFAULT_ROWS)]
+    rows: u64,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Makes the data that is not there yet.
+    Generate {
+        /// All sets unless some are given.
+        #[arg(long = "set")]
+        sets: Vec<DataSet>,
+    },
+    /// Runs queries.
+    Sql(SqlArgs),
+    /// Fetches random rows by position.
+    Gather {
+        /// How many rows at a time.
+        #[arg(long, default_value_t = 100)]
+        count: usize,
+        /// Timed rounds.
+        #[arg(long, default_value_t = 10)]
+        iterations: usize,
+    },
+    /// Writes tables from memory.
+    Write {
+        /// Timed rounds.
+        #[arg(long, default_value_t = 3)]
+        iterations: usize,
+        /// Partitions that DataFusion aims for.
+        #[arg(long, default_value_t = 2)]
+        target_partitions: usize,
+    },
+}
+
+#[derive(Debug, Args)]
+struct SqlArgs {
+    /// All suites unless some are given.
+    #[arg(long = "suite")]
+    suites: Vec<Suite>,
+    /// All engines unless some are given.
+    #[arg(long = "engine")]
+    engines: Vec<Engine>,
+    /// Names of queries; all unless some are given.
+    #[arg(long = "query")]
+    queries: Vec<String>,
+    /// Timed rounds.
+    #[arg(long, default_value_t = 5)]
+    iterations: usize,
+    /// Partitions that DataFusion aims for.
+    #[arg(long, default_value_t = 2)]
+    target_partitions: usize,
+    /// Print answers too, those of the first engine.
+    #[arg(long)]
+    show: bool,
+    /// Read through a store that is far away, with cold caches for each run.
+    #[arg(long)]
+    remote: bool,
+    /// Milliseconds to the first byte of a remote read.
+    #[arg(long, default_value_t = 20)]
+    first_byte_ms: u64,
+    /// Megabytes per second of each remote stream.
+    #[arg(long, default_value_t = 80.0)]
+    megabytes_per_second: f64,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let Cli { data: DataArgs { data, scale_factor, rows }, command } = Cli::parse();
+    std::fs::create_dir_all(&data)?;
+    let data = data.canonicalize()?;
+    let scale = Scale { tpch: scale_factor, events: rows };
+    match command {
+        Command::Generate { sets } => {
+            for set in or_all(sets) {
+                generate(&data, set, &scale, &[Format::Parquet, Format::Reference]).await?;
+            }
+            Ok(())
+        }
+        Command::Sql(args) => args.run(data, scale).await,
+        Command::Gather { count, iterations } => {
+            let gather = Gather { data, scale, rows: count, iterations };
+            println!("{}", gather.run().await?);
+            Ok(())
+        }
+        Command::Write { iterations, target_partitions } => {
+            let write = Write { data, scale, iterations, target_partitions };
+            println!("{}", write.run().await?);
+            Ok(())
+        }
+    }
+}
+
+impl SqlArgs {
+    async fn run(self, data: PathBuf, scale: Scale) -> Result<()> {
+        let mut engines = or_all(self.engines);
+        let distance = self.remote.then(|| Distance {
+            first_byte: Duration::from_millis(self.first_byte_ms),
+            bytes_per_second: self.megabytes_per_second * 1e6,
+        });
+        if distance.is_some() {
+            engines.retain(|&engine| engine != Engine::Memory);
+        }
+        for suite in or_all(self.suites) {
+            let plan = Plan {
+                data: data.clone(),
+                scale,
+                suite,
+                engines: engines.clone(),
+                queries: self.queries.clone(),
+                iterations: self.iterations,
+                target_partitions: self.target_partitions,
+                show: self.show,
+                distance,
+            };
+            let outcomes = plan.run().await?;
+            let title = match distance {
+                Some(distance) => format!(
+                    "{}, cold, {:?} to the first byte, {} MB/s a stream",
+                    suite.name(),
+                    distance.first_byte,
+                    distance.bytes_per_second / 1e6
+                ),
+                None => format!("{}, local, warm", suite.name()),
+            };
+            println!("{}", report::queries(&title, &engines, &outcomes));
+        }
+        Ok(())
+    }
+}
+
+/// Nothing chosen means everything.
+fn or_all<T: ValueEnum + Clone>(chosen: Vec<T>) -> Vec<T> {
+    if chosen.is_empty() { T::value_variants().to_vec() } else { chosen }
+}

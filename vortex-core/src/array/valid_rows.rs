@@ -13,6 +13,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use super::{ArrayRef, EncodedArray, Validity, validity};
 use crate::Result;
+use crate::limits::Limits;
 use crate::mask::Mask;
 
 /// Some rows of an array, and which of its values are theirs. Slices share the decoded bits.
@@ -59,11 +60,6 @@ impl ValidRows {
             }
             other => other.clone(),
         })
-    }
-
-    /// The nulls of these rows as Arrow has them.
-    pub(crate) fn nulls(&self) -> Result<Option<NullBuffer>> {
-        Ok(self.validity()?.to_nulls(self.rows.len()))
     }
 
     /// Which values of the array belong to these rows.
@@ -123,7 +119,15 @@ pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffe
 }
 
 /// `take` by way of `filter`, for arrays that decode only the pieces that live rows are in.
-pub(crate) fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<ArrayRef> {
+///
+/// # Errors
+/// If a bit per row of the array exceeds the limits, or as the array's `filter`.
+pub(crate) fn take_by_filter(
+    array: &dyn EncodedArray,
+    indices: &UInt64Array,
+    limits: &Limits,
+) -> Result<ArrayRef> {
+    limits.decoded_bytes(array.len().div_ceil(8), 1)?;
     // Indices are in range of an array in memory, so they fit.
     let wanted = Mask::from_indices(array.len(), indices.values().iter().map(|at| *at as usize));
     if wanted.is_all() {

@@ -240,6 +240,10 @@ impl DType {
 
     /// A rough size of one decoded row in bytes, for planning.
     pub fn row_bytes_hint(&self) -> usize {
+        let fields = |fields: &StructType| {
+            fields.dtypes().iter().fold(0usize, |sum, dtype| sum.saturating_add(dtype.row_bytes_hint()))
+        };
+        let some = |bytes: usize| bytes.saturating_mul(4).saturating_add(4);
         match self {
             DType::Null => 0,
             DType::Bool(_) => 1,
@@ -252,15 +256,13 @@ impl DType {
                 }
             }
             DType::Utf8(_) | DType::Binary(_) => 32,
-            DType::Struct(fields, _) => fields.dtypes().iter().map(DType::row_bytes_hint).sum(),
-            DType::List(element, _) => 4 + 4 * element.row_bytes_hint(),
+            DType::Struct(inner, _) => fields(inner),
+            DType::List(element, _) => some(element.row_bytes_hint()),
             DType::FixedSizeList(element, size, _) => element.row_bytes_hint().saturating_mul(*size as usize),
-            DType::Map(map, _) => 4 + 4 * (map.key.row_bytes_hint() + map.value.row_bytes_hint()),
+            DType::Map(map, _) => some(map.key.row_bytes_hint().saturating_add(map.value.row_bytes_hint())),
             DType::Extension(extension) => extension.storage().row_bytes_hint(),
             DType::Variant(_) => 64,
-            DType::Union(union, _) => {
-                1 + union.variants.dtypes().iter().map(DType::row_bytes_hint).sum::<usize>()
-            }
+            DType::Union(union, _) => fields(&union.variants).saturating_add(1),
         }
     }
 }

@@ -89,7 +89,12 @@ impl EncodedArray for BoolArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len());
-        present(Arc::new(BooleanArray::new(self.bits.clone(), nulls)), to)
+        // Arrow counts both bitmaps from the first bit of the values, so that must be bit 0.
+        let bits = match &nulls {
+            Some(_) => BooleanBuffer::new(self.bits.sliced(), 0, self.len()),
+            None => self.bits.clone(),
+        };
+        present(Arc::new(BooleanArray::new(bits, nulls)), to)
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -142,6 +147,27 @@ mod tests {
         assert!(tree.load(&DType::Bool(false), 6).is_err(), "six bits from the fourth need nine");
         let late = Tree::new(ID).message(&Metadata { offset: 8 }).buffer(vec![0u8; 8]);
         assert!(late.load(&DType::Bool(false), 4).is_err());
+    }
+
+    #[test]
+    fn a_slice_with_nulls_of_another_encoding_is_valid_arrow() {
+        let some = Tree::new("vortex.runend").message(&Runs { ends_ptype: 0, num_runs: 2, offset: 0 });
+        let some = some.child(Tree::primitive(&[90u8, 100])).child(Tree::bools(&[true, false]));
+        let array = Tree::bools(&[true; 100]).child(some).load(&DType::Bool(true), 100).unwrap();
+        let decoded = array.slice(83..95).unwrap().decode(&DataType::Boolean).unwrap();
+        decoded.to_data().validate_full().unwrap();
+        assert_eq!(arrow::array::Array::null_count(&decoded), 5);
+    }
+
+    /// The metadata of a run-end array.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Runs {
+        #[prost(int32, tag = "1")]
+        ends_ptype: i32,
+        #[prost(uint64, tag = "2")]
+        num_runs: u64,
+        #[prost(uint64, tag = "3")]
+        offset: u64,
     }
 
     #[test]

@@ -196,8 +196,7 @@ impl EncodedArray for DeltaArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len);
-        let array =
-            match_word!(self.ptype, |W| { array_of_raw(self.ptype, self.values::<W>()?.into(), nulls)? });
+        let array = match_word!(self.ptype, |W| array_of_raw(self.ptype, self.values::<W>()?.into(), nulls)?);
         present(array, to)
     }
 

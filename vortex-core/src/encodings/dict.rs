@@ -82,7 +82,8 @@ impl Encoding for Dict {
         }
         let codes = node.child(0, &DType::Primitive(ptype, nullable), node.len())?;
         let values = node.child(1, node.dtype(), metadata.value_count as usize)?;
-        Ok(Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), *node.limits())?))
+        let values = Arc::new(SharedValues::new(values));
+        Ok(Arc::new(DictArray::try_new(codes, values, *node.limits())?))
     }
 }
 
@@ -271,14 +272,11 @@ impl Keys {
     /// Checks all keys against the number of values. Those under nulls become 0 if one is out of
     /// range, which for no values at all still is.
     fn in_range_of(self, values: usize) -> Result<Self> {
-        fn clean<K: Key>(
+        fn clean<K: Key + ArrowNativeType>(
             keys: ScalarBuffer<K>,
             values: usize,
             nulls: Option<&NullBuffer>,
-        ) -> Result<ScalarBuffer<K>>
-        where
-            K: ArrowNativeType,
-        {
+        ) -> Result<ScalarBuffer<K>> {
             if in_range(&keys, values) {
                 return Ok(keys);
             }
@@ -538,10 +536,10 @@ impl EncodedArray for DictArray {
             _ => return predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
         }
         let by_value = self.values.outcome(predicate)?;
-        if by_value.null_count() == 0 {
-            if let Some(codes) = codes_that_hold(&by_value, self.codes.dtype())? {
-                return self.codes.matches(&codes);
-            }
+        if by_value.null_count() == 0
+            && let Some(codes) = codes_that_hold(&by_value, self.codes.dtype())?
+        {
+            return self.codes.matches(&codes);
         }
         self.look_up(&by_value)
     }

@@ -281,7 +281,7 @@ impl EncodedArray for ForArray {
         match self.references {
             References::One(reference) => Ok(self.with(encoded, References::One(reference))),
             References::PerBlock { .. } => {
-                match_word!(self.ptype, |W| { self.add_selected::<W>(encoded, mask.indices().into_iter()) })
+                match_word!(self.ptype, |W| self.add_selected::<W>(encoded, mask.indices().into_iter()))
             }
         }
     }
@@ -290,9 +290,10 @@ impl EncodedArray for ForArray {
         let encoded = self.encoded.take(indices)?;
         match self.references {
             References::One(reference) => Ok(self.with(encoded, References::One(reference))),
-            References::PerBlock { .. } => match_word!(self.ptype, |W| {
-                self.add_selected::<W>(encoded, indices.values().iter().map(|row| row.as_usize()))
-            }),
+            References::PerBlock { .. } => {
+                let rows = indices.values().iter().map(|row| row.as_usize());
+                match_word!(self.ptype, |W| self.add_selected::<W>(encoded, rows))
+            }
         }
     }
 
@@ -428,7 +429,7 @@ mod tests {
     #[test]
     fn a_child_of_the_unsigned_type_is_read_bit_by_bit() {
         // A constant u8 of 200, which is no i8; plus -100.
-        let constant = Tree::new("vortex.constant").buffer(vec![0x20, 0xc8, 0x01]);
+        let constant = Tree::new("vortex.constant").buffer(vec![0x20u8, 0xc8, 0x01]);
         let tree = Tree::new(ID).metadata(reference(PType::I8, 156)).child(constant);
         let array = tree.load(&DType::Primitive(PType::I8, true), 5).unwrap();
         conformance::check(&array, &array_of_raw::<i8>(PType::I8, vec![100; 5].into(), None).unwrap());

@@ -275,7 +275,7 @@ impl EncodedArray for PcoArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        take_by_filter(self, indices)
+        take_by_filter(self, indices, &self.limits)
     }
 }
 

@@ -18,7 +18,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array as _, BooleanArray, UInt64Array};
+use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 

@@ -254,7 +254,6 @@ fn numbers<T: ArrowPrimitiveType>(
 ) -> Buffer {
     let width = size_of::<T::Native>();
     let bytes = match pieces.as_mut_slice() {
-        [piece] if piece.wanted == [0..piece.count] => Buffer::from_vec(std::mem::take(&mut piece.bytes)),
         [piece] if piece.wanted.len() == 1 => {
             let (start, end) = (piece.wanted[0].start * width, piece.wanted[0].end * width);
             Buffer::from_vec(std::mem::take(&mut piece.bytes)).slice_with_length(start, end - start)
@@ -374,7 +373,7 @@ impl EncodedArray for ZstdArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        take_by_filter(self, indices)
+        take_by_filter(self, indices, &self.limits)
     }
 }
 

@@ -43,7 +43,8 @@ impl Interval {
     }
 
     /// Whether a value is accepted.
-    pub(crate) fn contains(self, value: i128) -> bool {
+    #[cfg(test)]
+    fn contains(self, value: i128) -> bool {
         (self.low <= value && value <= self.high) != self.outside
     }
 

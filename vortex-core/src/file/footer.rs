@@ -119,11 +119,18 @@ impl Tail {
     }
 
     fn parts(&self) -> impl Iterator<Item = &PostscriptSegment> {
-        let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
-        dtype.iter().chain([layout, footer]).chain(statistics)
+        self.named_parts().map(|(_, segment)| segment)
     }
 
-    fn range(&self, segment: &PostscriptSegment) -> Result<Range<u64>> {
+    /// What the postscript points to.
+    pub(super) fn named_parts(&self) -> impl Iterator<Item = (&'static str, &PostscriptSegment)> {
+        let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
+        let dtype = dtype.iter().map(|segment| ("dtype", segment));
+        let statistics = statistics.iter().map(|segment| ("statistics", segment));
+        dtype.chain([("layout", layout), ("footer", footer)]).chain(statistics)
+    }
+
+    pub(super) fn range(&self, segment: &PostscriptSegment) -> Result<Range<u64>> {
         let end = segment.offset.checked_add(segment.length.into());
         match end.filter(|end| *end <= self.file_size) {
             Some(end) => Ok(segment.offset..end),

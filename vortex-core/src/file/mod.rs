@@ -9,10 +9,12 @@
 //! if the description does not fit into it.
 
 mod footer;
+mod inspect;
 mod open;
 mod segments;
 
 pub use footer::{Footer, Segment, UserMetadata};
+pub use inspect::{Examination, Part, examine};
 pub use open::{OpenOptions, VortexFile};
 pub(crate) use segments::{Lease, SegmentCache};
 

@@ -60,14 +60,14 @@ impl SymbolTable {
         let mut out: Vec<u8> = Vec::with_capacity(len.checked_add(SLACK)?);
         let start = out.as_mut_ptr();
         let mut at = 0;
-        // SAFETY (of both): `at <= len` is checked before every eight codes, which move `at` by
-        // at most 64; so a word stored by any of them ends within `len + SLACK`.
         let store_symbol = |code: u8, at: &mut usize| {
+            // SAFETY: `at <= len` is checked before every eight codes, which move `at` by at most
+            // 64; so a word stored by any of them ends within `len + SLACK`.
             unsafe { start.add(*at).cast::<u64>().write_unaligned(self.symbols[usize::from(code)].to_le()) };
             *at += usize::from(self.lengths[usize::from(code)]);
         };
         let store_literal = |byte: u8, at: &mut usize| {
-            // SAFETY: see above.
+            // SAFETY: as above; a literal is one of the eight codes.
             unsafe { start.add(*at).write(byte) };
             *at += 1;
         };

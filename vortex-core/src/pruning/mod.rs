@@ -35,10 +35,18 @@ impl Blocks {
         usize::try_from(first).unwrap_or(usize::MAX)..usize::try_from(last).unwrap_or(usize::MAX)
     }
 
+    /// The first row at or after `row` that lies in a block whose bit is set; the row count if
+    /// there is none.
+    pub(crate) fn first_set(&self, bits: &BooleanBuffer, row: u64) -> u64 {
+        let blocks = self.overlapping(&(row..self.row_count));
+        let found = (blocks.start..bits.len()).find(|block| bits.value(*block));
+        found.map_or(self.row_count, |block| self.rows(block).start.max(row)).max(row)
+    }
+
     /// Rows of a block.
     pub(crate) fn rows(&self, block: usize) -> Range<u64> {
         let start = block as u64 * self.block_len;
-        start..(start + self.block_len).min(self.row_count)
+        start..start.saturating_add(self.block_len).min(self.row_count)
     }
 }
 

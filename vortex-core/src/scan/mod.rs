@@ -160,13 +160,13 @@ impl ScanBuilder {
         &self.metrics
     }
 
-    /// The row ranges that the scan will work on one by one. Cutting a file at these is free
-    /// of double work.
+    /// The row ranges that the scan will work on one by one; several together where there are
+    /// very many. Cutting a file at these is free of double work.
     ///
     /// # Errors
     /// If a column does not exist or its layout is broken.
     pub fn splits(&self) -> Result<Vec<Range<u64>>> {
-        plan::Plan::new(self)?.split_rows()
+        Ok(plan::Plan::new(self)?.split_rows())
     }
 
     /// Starts the scan. Runs on the current tokio runtime; dropping the stream stops it.

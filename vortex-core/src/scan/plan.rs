@@ -21,6 +21,10 @@ const SPLIT_BYTES: u64 = 8 << 20;
 const MAX_SPLIT_ROWS: u64 = 128 << 10;
 /// Splits are cut at multiples of this, the usual length of zones.
 const MIN_SPLIT_ROWS: u64 = 8 << 10;
+/// Decoded bytes above which splits are cut shorter than zones.
+const MAX_SPLIT_BYTES: u64 = 256 << 20;
+/// Most ranges that the splits of a scan are shown as.
+const MAX_LISTED_SPLITS: u64 = 1 << 16;
 
 /// A scan, resolved against its file.
 #[derive(Debug)]
@@ -33,7 +37,9 @@ pub(super) struct Plan {
     /// Columns of the filter, by path.
     pub(super) filter_columns: HashMap<FieldPath, Column>,
     pub(super) rows: Range<u64>,
-    pub(super) indices: Option<Arc<[u64]>>,
+    indices: Option<Arc<[u64]>>,
+    /// Rows per split; splits end at its multiples.
+    split_step: u64,
     pub(super) limit: Option<u64>,
     pub(super) batch_size: usize,
     pub(super) ordered: bool,
@@ -57,6 +63,11 @@ pub(super) struct Split {
 }
 
 impl Plan {
+    /// Whether the caller asked for single rows.
+    pub(super) fn picks_rows(&self) -> bool {
+        self.indices.is_some()
+    }
+
     pub(super) fn new(scan: &ScanBuilder) -> Result<Self> {
         let footer = scan.file.footer();
         let projection = match &scan.projection {
@@ -91,9 +102,11 @@ impl Plan {
                 return Err(Error::invalid(format!("row indices must rise and stay below {row_count}")));
             }
         }
+        let split_step = split_step(projection.iter().chain(filter_columns.values()));
         Ok(Self {
             file: scan.file.clone(),
             schema,
+            split_step,
             projection,
             conjuncts,
             filter_columns,
@@ -107,43 +120,93 @@ impl Plan {
         })
     }
 
-    /// Row ranges to work on one by one: by decoded bytes, at multiples of the zone length, so
-    /// that they end where chunks usually do.
-    pub(super) fn split_rows(&self) -> Result<Vec<Range<u64>>> {
-        let columns = self.projection.iter().chain(self.filter_columns.values());
-        let row_bytes = columns.map(|column| column.dtype.row_bytes_hint() as u64).sum::<u64>().max(1);
-        let target = (SPLIT_BYTES / row_bytes).clamp(MIN_SPLIT_ROWS, MAX_SPLIT_ROWS);
-        // A power of two times the zone length divides the chunk lengths of usual writers.
-        let step = MIN_SPLIT_ROWS << (target / MIN_SPLIT_ROWS).ilog2();
-        let mut splits = Vec::new();
-        let mut start = self.rows.start;
-        while start < self.rows.end {
-            let end = ((start / step + 1) * step).min(self.rows.end);
-            splits.push(start..end);
-            start = end;
-        }
-        Ok(splits)
+    /// Row ranges to work on one by one. Neighbours are joined where there would be more than
+    /// [`MAX_LISTED_SPLITS`]: a few bytes of a file can claim any number of rows.
+    pub(super) fn split_rows(&self) -> Vec<Range<u64>> {
+        let step = self.split_step;
+        let count = self.count_splits(&self.rows);
+        let step = step.saturating_mul(count.div_ceil(MAX_LISTED_SPLITS).max(1));
+        let next =
+            |start: &u64| Some(split_end(*start, step, self.rows.end)).filter(|end| *end < self.rows.end);
+        let starts = std::iter::successors(Some(self.rows.start), next);
+        let splits = starts.map(|start| start..split_end(start, step, self.rows.end));
+        splits.filter(|rows| !rows.is_empty()).collect()
     }
 
-    /// Splits with the rows that were asked for; those without any are left out.
-    pub(super) fn splits(&self) -> Result<Vec<Split>> {
-        let ranges = self.split_rows()?;
-        let Some(indices) = &self.indices else {
-            let whole = |rows: Range<u64>| Split { live: Mask::all((rows.end - rows.start) as usize), rows };
-            return Ok(ranges.into_iter().map(whole).collect());
-        };
-        let mut splits = Vec::new();
-        for rows in ranges {
-            let first = indices.partition_point(|index| *index < rows.start);
-            let last = indices.partition_point(|index| *index < rows.end);
-            if first < last {
-                let local = indices[first..last].iter().map(|index| (index - rows.start) as usize);
-                splits
-                    .push(Split { live: Mask::from_indices((rows.end - rows.start) as usize, local), rows });
-            }
+    /// The first split at or after `row` with rows that were asked for. Splits are made one at
+    /// a time, since a file may claim more of them than any memory holds.
+    pub(super) fn split_from(&self, row: u64) -> Option<Split> {
+        let mut start = row.max(self.rows.start);
+        if let Some(indices) = &self.indices {
+            let next = *indices.get(indices.partition_point(|index| *index < start))?;
+            start = start.max(next / self.split_step * self.split_step);
         }
-        Ok(splits)
+        if start >= self.rows.end {
+            return None;
+        }
+        let rows = start..split_end(start, self.split_step, self.rows.end);
+        let len = (rows.end - rows.start) as usize;
+        let live = match self.indices_in(&rows) {
+            Some(indices) => {
+                Mask::from_indices(len, indices.iter().map(|index| (index - rows.start) as usize))
+            }
+            None => Mask::all(len),
+        };
+        // The next index may lie beyond the rows of the scan.
+        if live.is_none() { None } else { Some(Split { rows, live }) }
     }
+
+    /// The start of the split that holds `row`.
+    pub(super) fn split_start(&self, row: u64) -> u64 {
+        (row / self.split_step * self.split_step).max(self.rows.start)
+    }
+
+    /// Number of splits in rows that start and end where splits do.
+    pub(super) fn count_splits(&self, rows: &Range<u64>) -> u64 {
+        if rows.is_empty() {
+            return 0;
+        }
+        match self.indices_in(rows) {
+            Some(indices) => {
+                indices.chunk_by(|a, b| a / self.split_step == b / self.split_step).count() as u64
+            }
+            None => rows.end.div_ceil(self.split_step) - rows.start / self.split_step,
+        }
+    }
+
+    /// Number of rows asked for.
+    pub(super) fn count_rows(&self, rows: &Range<u64>) -> u64 {
+        match self.indices_in(rows) {
+            Some(indices) => indices.len() as u64,
+            None => rows.end.saturating_sub(rows.start),
+        }
+    }
+
+    fn indices_in(&self, rows: &Range<u64>) -> Option<&[u64]> {
+        let indices = self.indices.as_ref()?;
+        let first = indices.partition_point(|index| *index < rows.start);
+        let last = indices.partition_point(|index| *index < rows.end).max(first);
+        Some(&indices[first..last])
+    }
+}
+
+/// Where the split that starts at `start` ends.
+fn split_end(start: u64, step: u64, rows_end: u64) -> u64 {
+    (start / step + 1).saturating_mul(step).min(rows_end)
+}
+
+/// Rows per split: by decoded bytes, at multiples of the zone length, so that splits end where
+/// chunks usually do. Only rows of tens of kilobytes make splits shorter than a zone.
+fn split_step<'a>(columns: impl Iterator<Item = &'a Column>) -> u64 {
+    let row_bytes =
+        columns.fold(0u64, |sum, column| sum.saturating_add(column.dtype.row_bytes_hint() as u64)).max(1);
+    let target = (SPLIT_BYTES / row_bytes).clamp(MIN_SPLIT_ROWS, MAX_SPLIT_ROWS);
+    // A power of two times the zone length divides the chunk lengths of usual writers.
+    let mut step = MIN_SPLIT_ROWS << (target / MIN_SPLIT_ROWS).ilog2();
+    while step > 1 && step.saturating_mul(row_bytes) > MAX_SPLIT_BYTES {
+        step /= 2;
+    }
+    step
 }
 
 /// All columns of the root, by position, since names may repeat.

@@ -13,7 +13,7 @@ use futures::stream::{BoxStream, FuturesOrdered, FuturesUnordered};
 use futures::{FutureExt as _, Stream, StreamExt as _};
 
 use super::ScanMetrics;
-use super::plan::{Plan, Split};
+use super::plan::Plan;
 use super::task::{Outcome, Task, first_request, lease};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
@@ -96,7 +96,8 @@ impl AtWork {
 /// A running scan.
 struct Scan {
     plan: Arc<Plan>,
-    splits: VecDeque<Split>,
+    /// The first row of the splits not yet put to work.
+    next_row: u64,
     zone_maps: Option<ZoneMaps>,
     at_work: AtWork,
     max_at_work: usize,
@@ -110,14 +111,13 @@ struct Scan {
 
 impl Scan {
     fn new(plan: Plan) -> Result<Self> {
-        let splits: VecDeque<Split> = plan.splits()?.into();
-        ScanMetrics::add(&plan.metrics.splits_planned, splits.len() as u64);
-        let selective = !plan.conjuncts.is_empty() || plan.indices.is_some();
+        ScanMetrics::add(&plan.metrics.splits_planned, plan.count_splits(&plan.rows));
+        let selective = !plan.conjuncts.is_empty() || plan.picks_rows();
         let remote =
             plan.file.source().profile().coalesce_gap > crate::io::StorageProfile::LOCAL.coalesce_gap;
         let coalesces = selective && plan.schema.fields().len() > 0;
         Ok(Self {
-            splits,
+            next_row: plan.rows.start,
             zone_maps: None,
             at_work: if plan.ordered {
                 AtWork::Ordered(FuturesOrdered::new())
@@ -175,7 +175,7 @@ impl Scan {
 
     /// Drops all work; nothing more is wanted.
     fn stop(&mut self) {
-        self.splits.clear();
+        self.next_row = self.plan.rows.end;
         self.ready.clear();
         self.recent.clear();
         self.at_work = AtWork::Unordered(FuturesUnordered::new());
@@ -183,7 +183,7 @@ impl Scan {
 
     fn finish(&mut self, outcome: Outcome) -> Result<()> {
         self.recent.push_back(outcome.leases);
-        if self.recent.len() > 2 || self.splits.is_empty() {
+        if self.recent.len() > 2 || self.next_row >= self.plan.rows.end {
             self.recent.pop_front();
         }
         match &mut self.coalescer {
@@ -208,7 +208,16 @@ impl Scan {
         let mut admitted: Vec<(Task, Vec<SegmentId>, Share)> = Vec::new();
         let mut planned_rows = 0u64;
         while self.at_work.len() + admitted.len() < self.max_at_work {
-            let Some(mut split) = self.splits.pop_front() else { break };
+            // Rows that are ruled out are skipped in one leap, however many they are.
+            let possible = self.plan.split_start(zone_maps.first_possible(self.next_row));
+            let ruled_out = self.next_row..possible.max(self.next_row).min(self.plan.rows.end);
+            ScanMetrics::add(&self.plan.metrics.splits_pruned, self.plan.count_splits(&ruled_out));
+            ScanMetrics::add(&self.plan.metrics.rows_pruned, self.plan.count_rows(&ruled_out));
+            let Some(mut split) = self.plan.split_from(ruled_out.end) else {
+                self.next_row = self.plan.rows.end;
+                break;
+            };
+            self.next_row = split.rows.end;
             let live = zone_maps.prune(&split);
             let pruned = (split.live.true_count() - live.true_count()) as u64;
             ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
@@ -234,14 +243,14 @@ impl Scan {
             let bytes = bytes.sum::<Result<u64>>()?;
             let first = self.at_work.len() + admitted.len() == 0;
             let Some(share) = self.plan.scheduler.budget().take(bytes, first) else {
-                self.splits.push_front(split);
+                self.next_row = split.rows.start;
                 break;
             };
             ScanMetrics::add(&self.plan.metrics.splits_scanned, 1);
             let task = Task { plan: Arc::clone(&self.plan), split, conjuncts, leases: Vec::new() };
             admitted.push((task, want, share));
             if self.plan.conjuncts.is_empty() && planned_rows >= self.rows_left {
-                self.splits.clear();
+                self.next_row = self.plan.rows.end;
             }
         }
         let mut all: Vec<SegmentId> = admitted.iter().flat_map(|(_, want, _)| want.iter().copied()).collect();

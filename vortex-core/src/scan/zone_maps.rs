@@ -124,6 +124,20 @@ impl ZoneMaps {
         Ok(())
     }
 
+    /// The first row at or after `row` in a block that may match; where the rows end if there
+    /// is none.
+    pub(super) fn first_possible(&self, mut row: u64) -> u64 {
+        loop {
+            let before = row;
+            for (blocks, verdict) in self.verdicts.iter().flatten() {
+                row = blocks.first_set(&verdict.may, row);
+            }
+            if row == before {
+                return row;
+            }
+        }
+    }
+
     /// The rows of a split that may match.
     pub(super) fn prune(&self, split: &Split) -> Mask {
         let mut live = split.live.clone();

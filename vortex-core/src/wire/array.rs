@@ -71,6 +71,24 @@ impl ArrayTree {
 }
 
 impl RawNode {
+    /// Encoding numbers of a tree alone, without the buffers it describes: the nodes from the
+    /// root down, each with its depth.
+    pub(crate) fn encodings(tree: &[u8], limits: &Limits) -> Result<Vec<(usize, u16)>> {
+        let tree = aligned(tree);
+        let root = flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), &tree)
+            .map_err(broken("array tree"))?;
+        let node = root.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
+        let mut nodes_left = limits.max_nodes;
+        let mut out = Vec::new();
+        Self::read(node, limits.max_depth, &mut nodes_left)?.walk(0, &mut out);
+        Ok(out)
+    }
+
+    fn walk(&self, depth: usize, out: &mut Vec<(usize, u16)>) {
+        out.push((depth, self.encoding));
+        self.children.iter().for_each(|child| child.walk(depth + 1, out));
+    }
+
     // Flatbuffers may share one table between many parents, so nodes are counted as visited.
     fn read(node: fb::ArrayNode<'_>, depth_left: u32, nodes_left: &mut u32) -> Result<Self> {
         if depth_left == 0 || *nodes_left == 0 {

@@ -1,5 +1,8 @@
 //! Integration tests of the reading core, in one binary.
 
+mod allocations;
+mod anatomy;
 mod compare;
 mod files;
+mod mutations;
 mod scan;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef, Schema};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float16Type, Schema};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Operator;
 use datafusion_functions::core::getfield::GetFieldFunc;
@@ -21,6 +21,8 @@ use vortex_core::scalar::Value;
 use vortex_core::{DType, Scalar};
 
 use super::to_core;
+
+type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
 /// Translates expressions over one file.
 #[derive(Debug, Clone, Copy)]
@@ -122,22 +124,21 @@ impl<'a> Translator<'a> {
             _ => (self.read(right)?, left.downcast_ref::<Literal>()?, true),
         };
         let constant = self.constant(&read, literal.value())?;
-        let path = read.path;
+        let distinct = |negated: bool, read: FieldRead, constant: Scalar| {
+            let (null, op) = match negated {
+                true => (Predicate::IsNotNull, CompareOp::Eq),
+                false => (Predicate::IsNull, CompareOp::NotEq),
+            };
+            if constant.is_null() {
+                let same = if negated { Predicate::IsNull } else { Predicate::IsNotNull };
+                return Expr::Field(read.path, same);
+            }
+            let parts = [Expr::Field(read.path.clone(), null), compare(read.path, op, constant)];
+            if negated { Expr::all(parts) } else { any(parts) }
+        };
         let op = match binary.op() {
-            Operator::IsDistinctFrom if constant.is_null() => {
-                return Some(Expr::Field(path, Predicate::IsNotNull));
-            }
-            Operator::IsDistinctFrom => {
-                let differs = compare(path.clone(), CompareOp::NotEq, constant);
-                return Some(any([Expr::Field(path, Predicate::IsNull), differs]));
-            }
-            Operator::IsNotDistinctFrom if constant.is_null() => {
-                return Some(Expr::Field(path, Predicate::IsNull));
-            }
-            Operator::IsNotDistinctFrom => {
-                let equals = compare(path.clone(), CompareOp::Eq, constant);
-                return Some(Expr::all([Expr::Field(path, Predicate::IsNotNull), equals]));
-            }
+            Operator::IsDistinctFrom => return Some(distinct(false, read, constant)),
+            Operator::IsNotDistinctFrom => return Some(distinct(true, read, constant)),
             Operator::Eq => CompareOp::Eq,
             Operator::NotEq => CompareOp::NotEq,
             Operator::Lt => CompareOp::Lt,
@@ -146,7 +147,7 @@ impl<'a> Translator<'a> {
             Operator::GtEq => CompareOp::GtEq,
             _ => return None,
         };
-        Some(compare(path, if swapped { op.swap() } else { op }, constant))
+        Some(compare(read.path, if swapped { op.swap() } else { op }, constant))
     }
 
     fn in_list(&self, list: &InListExpr) -> Option<Expr> {
@@ -218,31 +219,30 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// A comparison as DataFusion means it: total order, but both zeros of floats are one value.
+/// A comparison as DataFusion means it: its zeros are equal, while the core orders `-0.0` before
+/// `0.0`. (Lists are looked up by bits in both.)
 fn compare(path: FieldPath, op: CompareOp, constant: Scalar) -> Expr {
-    let Some([negative, positive]) = zeros(&constant) else { return Expr::compare(path, op, constant) };
-    let is_zero = |path| Expr::Field(path, Predicate::Between(negative.clone(), positive.clone()));
+    let Some((low, high)) = zeros(&constant) else { return Expr::compare(path, op, constant) };
     match op {
-        CompareOp::Eq => is_zero(path),
-        CompareOp::NotEq => Expr::Not(Box::new(is_zero(path))),
-        CompareOp::Lt | CompareOp::GtEq => Expr::compare(path, op, negative),
-        CompareOp::LtEq | CompareOp::Gt => Expr::compare(path, op, positive),
+        CompareOp::Lt | CompareOp::GtEq => Expr::compare(path, op, low),
+        CompareOp::Gt | CompareOp::LtEq => Expr::compare(path, op, high),
+        CompareOp::Eq => Expr::Field(path, Predicate::Between(low, high)),
+        CompareOp::NotEq => {
+            any([Expr::compare(path.clone(), CompareOp::Lt, low), Expr::compare(path, CompareOp::Gt, high)])
+        }
     }
 }
 
-/// Both zeros of the constant's type, if it is one of them.
-fn zeros(constant: &Scalar) -> Option<[Scalar; 2]> {
-    let both = match constant.value() {
-        Value::F16(v) if v.to_f32() == 0.0 => {
-            let positive = if v.is_sign_negative() { -*v } else { *v };
-            [Value::F16(-positive), Value::F16(positive)]
-        }
-        Value::F32(v) if *v == 0.0 => [Value::F32(-0.0), Value::F32(0.0)],
-        Value::F64(v) if *v == 0.0 => [Value::F64(-0.0), Value::F64(0.0)],
+/// Both zeros of the type of a floating-point zero.
+fn zeros(constant: &Scalar) -> Option<(Scalar, Scalar)> {
+    let (low, high) = match constant.value() {
+        Value::F16(zero) if *zero == F16::ZERO => (Value::F16(F16::NEG_ZERO), Value::F16(F16::ZERO)),
+        Value::F32(zero) if *zero == 0.0 => (Value::F32(-0.0), Value::F32(0.0)),
+        Value::F64(zero) if *zero == 0.0 => (Value::F64(-0.0), Value::F64(0.0)),
         _ => return None,
     };
-    let [negative, positive] = both.map(|zero| Scalar::try_new(constant.dtype().clone(), zero).ok());
-    Some([negative?, positive?])
+    let scalar = |value| Scalar::try_new(constant.dtype().clone(), value).ok();
+    Some((scalar(low)?, scalar(high)?))
 }
 
 /// Any of these, flattened.
@@ -335,7 +335,6 @@ pub(crate) mod tests {
                 Field::new("t", DataType::Utf8View, true),
                 Field::new("d", dictionary, true),
                 Field::new("b", DataType::Boolean, true),
-                Field::new("f", DataType::Float64, true),
                 Field::new("ts", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true),
                 Field::new("s", DataType::Struct(vec![Field::new("t", DataType::Utf8, false)].into()), true),
             ]);
@@ -385,6 +384,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn both_zeros_are_equal_in_comparisons() {
+        let schema = Arc::new(Schema::new(vec![Field::new("f", DataType::Float64, true)]));
+        let file = File { dtype: from_schema(&schema).unwrap(), schema };
+        let shows = |op, value| file.shows(&file.binary("f", op, ScalarValue::Float64(Some(value)))).unwrap();
+        for zero in [0.0, -0.0] {
+            assert_eq!(shows(Operator::Eq, zero), "f BETWEEN -0 AND 0");
+            assert_eq!(shows(Operator::NotEq, zero), "f < -0 OR f > 0");
+            assert_eq!(shows(Operator::Lt, zero), "f < -0");
+            assert_eq!(shows(Operator::LtEq, zero), "f <= 0");
+            assert_eq!(shows(Operator::Gt, zero), "f > 0");
+            assert_eq!(shows(Operator::GtEq, zero), "f >= -0");
+        }
+        assert_eq!(shows(Operator::Eq, 1.5), "f = 1.5");
+    }
+
+    #[test]
     fn a_constant_of_another_type_is_left_to_datafusion() {
         let file = File::sample();
         assert_eq!(file.shows(&file.binary("i", Operator::Lt, ScalarValue::Int64(Some(3)))), None);
@@ -420,18 +435,6 @@ pub(crate) mod tests {
         assert_eq!(shows(Operator::IsNotDistinctFrom, Some(1)), "i IS NOT NULL AND i = 1");
         assert_eq!(shows(Operator::IsDistinctFrom, None), "i IS NOT NULL");
         assert_eq!(shows(Operator::IsNotDistinctFrom, None), "i IS NULL");
-    }
-
-    #[test]
-    fn both_zeros_are_one_value() {
-        let file = File::sample();
-        for zero in [0.0, -0.0] {
-            let shows = |op| file.shows(&file.binary("f", op, ScalarValue::Float64(Some(zero)))).unwrap();
-            assert_eq!(shows(Operator::Eq), "f BETWEEN -0 AND 0");
-            assert_eq!(shows(Operator::NotEq), "NOT (f BETWEEN -0 AND 0)");
-            assert_eq!(shows(Operator::Lt), "f < -0");
-            assert_eq!(shows(Operator::Gt), "f > 0");
-        }
     }
 
     #[test]

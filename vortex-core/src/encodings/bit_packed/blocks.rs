@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::buffer::Buffer;
 
-use crate::array::{ArrayRef, EncodedArray as _, decode_offsets};
+use crate::array::{ArrayRef, decode_offsets};
 use crate::kernels::Word;
 use crate::kernels::bitpack::PackedBlock;
 use crate::{Error, Result};

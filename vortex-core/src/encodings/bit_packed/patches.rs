@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
 
-use crate::array::{ArrayRef, EncodedArray as _, Node, decode_raw};
+use crate::array::{ArrayRef, Node, decode_raw};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::mask::Mask;

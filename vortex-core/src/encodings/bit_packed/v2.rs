@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::blocks::Blocks;
 use super::{BitPackedArray, Frame};
-use crate::array::{ArrayRef, EncodedArray as _, Node};
+use crate::array::{ArrayRef, Node};
 use crate::dtype::{DType, PType};
 use crate::encodings::Encoding;
 use crate::encodings::bit_packed::patches::PatchesMessage;

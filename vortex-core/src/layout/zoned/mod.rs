@@ -35,6 +35,9 @@ pub(super) struct Zoned;
 const STATS_ID: &str = "vortex.stats";
 const ZONED_ID: &str = "vortex.zoned";
 
+/// Tables of more zones are ignored: judging them would cost more than they save.
+const MAX_ZONES: u64 = 1 << 22;
+
 /// What a column of a zone table holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -234,7 +237,7 @@ fn load(node: &LayoutNode, id: &'static str, zone_len: u64, columns: Option<Colu
             columns.iter().enumerate().map(|(at, (_, dtype))| (at.to_string().into(), dtype.clone()));
         let dtype = DType::Struct(Arc::new(StructType::new(fields)), false);
         let table = node.child(1, &dtype).and_then(|child| child.load()).ok()?;
-        let fits = table.row_count() == node.row_count().div_ceil(zone_len);
+        let fits = table.row_count() == node.row_count().div_ceil(zone_len) && table.row_count() <= MAX_ZONES;
         fits.then(|| Zones {
             zone_len,
             row_count: node.row_count(),

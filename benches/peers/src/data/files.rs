@@ -1,0 +1,159 @@
+//! Files of the data sets: making them once, and loading them into memory.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::prelude::SessionContext;
+
+use super::{Batches, DataSet, FileSource, Scale};
+use crate::engines::Engine;
+
+/// What wrote a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Parquet by DataFusion, default options.
+    Parquet,
+    /// Vortex by the reference plugin, default options.
+    Reference,
+}
+
+impl Format {
+    /// The folder of the format's files in the folder of a data set.
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Reference => "reference",
+        }
+    }
+
+    /// The extension of the format's files.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Reference => "vortex",
+        }
+    }
+
+    /// The name of the format in SQL.
+    pub(crate) fn sql(self) -> &'static str {
+        match self {
+            Self::Parquet => "PARQUET",
+            Self::Reference => "VORTEX",
+        }
+    }
+
+    /// The engine that writes the format.
+    pub(crate) fn writer(self) -> Engine {
+        match self {
+            Self::Parquet => Engine::Parquet,
+            Self::Reference => Engine::Reference,
+        }
+    }
+}
+
+/// Makes the files of `set` in `formats` that are not there yet. A file appears under its name
+/// when it is complete, so an interrupted run is continued by the next.
+pub(crate) async fn generate(data: &Path, set: DataSet, scale: &Scale, formats: &[Format]) -> Result<()> {
+    for table in set.tables(scale) {
+        let sources = table.paths(data, set, scale, Format::Parquet);
+        for (file, source) in table.files.iter().zip(&sources) {
+            if !source.exists() {
+                eprintln!("generating {}", source.display());
+                let session = Format::Parquet.writer().session(1)?;
+                copy_to_file(&session, generated(file)?, Format::Parquet, source).await?;
+            }
+        }
+        for &format in formats.iter().filter(|&&format| format != Format::Parquet) {
+            for (source, target) in sources.iter().zip(table.paths(data, set, scale, format)) {
+                if !target.exists() {
+                    eprintln!("writing {}", target.display());
+                    let session = format.writer().session(1)?;
+                    copy_to_file(&session, opened(source).await?, format, &target).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes all rows of `source` into one file, in their order.
+pub(crate) async fn copy_to_file(
+    session: &SessionContext,
+    source: Arc<dyn TableProvider>,
+    format: Format,
+    path: &Path,
+) -> Result<()> {
+    let folder = path.parent().expect("data files lie in folders");
+    std::fs::create_dir_all(folder)?;
+    let partial = path.with_extension(format!("partial.{}", format.extension()));
+    session.register_table("source", source)?;
+    let copy = format!("COPY source TO {} STORED AS {}", quoted(&partial), format.sql());
+    session.sql(&copy).await?.collect().await?;
+    session.deregister_table("source")?;
+    std::fs::rename(&partial, path)?;
+    Ok(())
+}
+
+/// The rows of Parquet files in memory, in partitions that take turns batch by batch.
+pub(crate) async fn load(location: &Path, partition_count: usize) -> Result<Arc<dyn TableProvider>> {
+    let session = Engine::Parquet.session(1)?;
+    Engine::Parquet.register(&session, "source", &location.to_string_lossy()).await?;
+    let batches = session.table("source").await?.collect().await?;
+    let schema = session.table_provider("source").await?.schema();
+    let mut partitions = vec![Vec::new(); partition_count];
+    for (i, batch) in batches.into_iter().enumerate() {
+        partitions[i % partition_count].push(batch);
+    }
+    Ok(Arc::new(MemTable::try_new(schema, partitions)?))
+}
+
+async fn opened(source: &Path) -> Result<Arc<dyn TableProvider>> {
+    let session = Engine::Parquet.session(1)?;
+    Engine::Parquet.register(&session, "source", &source.to_string_lossy()).await?;
+    session.table_provider("source").await
+}
+
+fn generated(file: &FileSource) -> Result<Arc<dyn TableProvider>> {
+    let rows = Generated { schema: Arc::clone(&file.schema), rows: Mutex::new(Some((file.rows)())) };
+    Ok(Arc::new(StreamingTable::try_new(Arc::clone(&file.schema), vec![Arc::new(rows)])?))
+}
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.to_string_lossy().replace('\'', "''"))
+}
+
+/// Generated rows as a partition that can be read once.
+struct Generated {
+    schema: SchemaRef,
+    rows: Mutex<Option<Batches>>,
+}
+
+impl fmt::Debug for Generated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generated").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+impl PartitionStream for Generated {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let rows = self.rows.lock().map(|mut rows| rows.take());
+        let batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send> = match rows {
+            Ok(Some(rows)) => rows,
+            _ => Box::new(std::iter::once(Err(DataFusionError::Execution("the rows are gone".into())))),
+        };
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
+    }
+}

@@ -1,0 +1,112 @@
+//! The data sets: what tables they hold, how each file of them is generated, where it lies.
+//!
+//! ```text
+//! <data>/<set>/<format>/<table>.<extension>             one file
+//! <data>/<set>/<format>/<table>/<number>.<extension>    many files
+//! ```
+//!
+//! All data is a function of the set's scale: the same scale gives the same bytes anywhere.
+//! Parquet files are made first; every other format is written from them, so that all
+//! engines hold the same rows in the same order under the same Arrow types.
+
+pub(crate) mod analytics;
+mod files;
+mod random;
+mod shapes;
+mod small;
+mod tpch;
+mod visits;
+mod wide;
+
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use clap::ValueEnum;
+use datafusion::error::Result;
+
+pub(crate) use files::{Format, copy_to_file, generate, load};
+pub(crate) use random::mix;
+
+/// Batches in row order, made while they are asked for.
+pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
+
+/// How large the sets are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale {
+    /// TPC-H scale factor.
+    pub(crate) tpch: f64,
+    /// Rows of the web-analytics table.
+    pub(crate) events: u64,
+}
+
+/// A named group of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataSet {
+    /// The eight tables of TPC-H.
+    Tpch,
+    /// One table of 105 columns, the hit log of a web-analytics service.
+    Analytics,
+    /// One table of 3,000 columns and 1,000 rows.
+    Wide,
+    /// One table in 300 files of 2,000 rows.
+    SmallFiles,
+}
+
+/// One table and the files it consists of.
+pub(crate) struct Table {
+    /// Its name in SQL.
+    pub(crate) name: &'static str,
+    /// One file lies beside the others; several lie in a folder of the table's name.
+    pub(crate) files: Vec<FileSource>,
+}
+
+/// What one file holds.
+pub(crate) struct FileSource {
+    /// The types of the rows.
+    pub(crate) schema: SchemaRef,
+    /// Makes the rows, from the first one each time it is called.
+    pub(crate) rows: Box<dyn Fn() -> Batches + Send + Sync>,
+}
+
+impl DataSet {
+    /// The folder of the set; sets of different scale lie beside each other.
+    pub(crate) fn folder(self, scale: &Scale) -> String {
+        match self {
+            Self::Tpch => format!("tpch-sf{}", scale.tpch),
+            Self::Analytics => format!("analytics-{}", scale.events),
+            Self::Wide => "wide".into(),
+            Self::SmallFiles => "small-files".into(),
+        }
+    }
+
+    /// The tables of the set.
+    pub(crate) fn tables(self, scale: &Scale) -> Vec<Table> {
+        match self {
+            Self::Tpch => tpch::tables(scale.tpch),
+            Self::Analytics => vec![analytics::table(scale.events)],
+            Self::Wide => vec![wide::table()],
+            Self::SmallFiles => vec![small::table()],
+        }
+    }
+}
+
+impl Table {
+    /// Where the table lies under `data`: a file, or a folder when there are several.
+    pub(crate) fn location(&self, data: &Path, set: DataSet, scale: &Scale, format: Format) -> PathBuf {
+        let folder = data.join(set.folder(scale)).join(format.folder());
+        match self.files.len() {
+            1 => folder.join(format!("{}.{}", self.name, format.extension())),
+            _ => folder.join(self.name),
+        }
+    }
+
+    /// The paths of the files, in the order of `files`.
+    pub(crate) fn paths(&self, data: &Path, set: DataSet, scale: &Scale, format: Format) -> Vec<PathBuf> {
+        let location = self.location(data, set, scale, format);
+        match self.files.len() {
+            1 => vec![location],
+            n => (0..n).map(|i| location.join(format!("{i:03}.{}", format.extension()))).collect(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What is compared: each engine is a DataFusion session and the files it reads.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use datafusion::common::GetExt;
+use datafusion::datasource::provider::DefaultTableFactory;
+use datafusion::error::Result;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use reference_vortex_datafusion::VortexFormatFactory;
+
+use crate::data::Format;
+
+/// One competitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// Arrow batches in memory: the floor, no storage at all.
+    Memory,
+    /// DataFusion's Parquet source as it is configured by default.
+    Parquet,
+    /// The same with filters evaluated, and ordered, inside the scan.
+    ParquetPushdown,
+    /// The reference plugin on its own files.
+    Reference,
+    /// This repository's plugin on the reference's files.
+    Ours,
+}
+
+impl Engine {
+    /// The name in reports and on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// The files the engine reads; the memory engine loads its tables from them.
+    pub(crate) fn format(self) -> Format {
+        match self {
+            Self::Memory | Self::Parquet | Self::ParquetPushdown => Format::Parquet,
+            Self::Reference | Self::Ours => Format::Reference,
+        }
+    }
+
+    /// A session with empty caches in which the engine's files can be read and written.
+    pub(crate) fn session(self, target_partitions: usize) -> Result<SessionContext> {
+        let mut config = SessionConfig::new().with_target_partitions(target_partitions);
+        if self == Self::ParquetPushdown {
+            let parquet = &mut config.options_mut().execution.parquet;
+            parquet.pushdown_filters = true;
+            parquet.reorder_filters = true;
+        }
+        if self == Self::Reference {
+            return Ok(reference_session(config));
+        }
+        let session = SessionContext::new_with_config(config);
+        if self == Self::Ours {
+            vortex_datafusion::register(&session)?;
+        }
+        Ok(session)
+    }
+
+    /// Makes the files at `location`, a path or a URL, a table of the session.
+    pub(crate) async fn register(self, session: &SessionContext, table: &str, location: &str) -> Result<()> {
+        let location = location.replace('\'', "''");
+        let format = self.format().sql();
+        let create = format!("CREATE EXTERNAL TABLE {table} STORED AS {format} LOCATION '{location}'");
+        session.sql(&create).await?.collect().await?;
+        Ok(())
+    }
+}
+
+fn reference_session(config: SessionConfig) -> SessionContext {
+    let factory = Arc::new(VortexFormatFactory::new());
+    let mut state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_default_features()
+        .with_table_factory(factory.get_ext().to_uppercase(), Arc::new(DefaultTableFactory::new()));
+    if let Some(formats) = state.file_formats() {
+        formats.push(factory);
+    }
+    SessionContext::new_with_state(state.build())
+}

@@ -1,0 +1,203 @@
+//! Fetching a hundred rows by position from the 105-column table, without SQL.
+//!
+//! Each engine goes through its own interface, with the file opened for each gather and with
+//! the file, its metadata included, kept open.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+};
+use datafusion::parquet::file::metadata::PageIndexPolicy;
+use futures::TryStreamExt;
+use reference_vortex::VortexSessionDefault;
+use reference_vortex::buffer::Buffer;
+use reference_vortex::file::{OpenOptionsSessionExt, VortexFile};
+use reference_vortex::io::session::RuntimeSessionExt;
+use reference_vortex::scan::strict_sorted_buffer::StrictSortedBuffer;
+use reference_vortex::session::VortexSession;
+use vortex_core::io::LocalFile;
+
+use crate::compare::{Answer, Order};
+use crate::data::{DataSet, Format, Scale, generate, mix};
+use crate::report;
+
+/// What to gather, from what, and how often.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    pub(crate) data: PathBuf,
+    pub(crate) scale: Scale,
+    /// How many rows at a time.
+    pub(crate) rows: usize,
+    pub(crate) iterations: usize,
+}
+
+/// Something that fetches rows.
+enum Source {
+    Parquet(PathBuf),
+    ParquetOpen(PathBuf, ArrowReaderMetadata),
+    Reference(PathBuf, VortexSession, SchemaRef),
+    ReferenceOpen(VortexFile, SchemaRef),
+    Ours(PathBuf, SchemaRef),
+    OursOpen(vortex_core::VortexFile, SchemaRef),
+}
+
+impl Gather {
+    /// Runs all sources in turn; a table in Markdown.
+    pub(crate) async fn run(&self) -> Result<String> {
+        let formats = [Format::Parquet, Format::Reference];
+        generate(&self.data, DataSet::Analytics, &self.scale, &formats).await?;
+        let sources = self.sources().await?;
+        let mut times = vec![Vec::new(); sources.len()];
+        for round in 0..=self.iterations {
+            let rows = self.sample(round as u64);
+            let mut expected: Option<Answer> = None;
+            for i in 0..sources.len() {
+                let i = (i + round) % sources.len();
+                let (batch, time) = timed(&sources[i], &rows).await?;
+                let answer = Answer::new(&[batch], Order::Total)?;
+                if answer.row_count() != rows.len() {
+                    return Err(DataFusionError::Execution(format!("{} rows", answer.row_count())));
+                }
+                match expected.as_ref().map(|expected| answer.difference(expected)) {
+                    Some(Some(difference)) => return Err(DataFusionError::Execution(difference)),
+                    Some(None) => {}
+                    None => expected = Some(answer),
+                }
+                // The first round warms up.
+                if round > 0 {
+                    times[i].push(time);
+                }
+            }
+        }
+        let cells = times.iter().map(|times: &Vec<Duration>| vec![report::time_cell(times)]);
+        let rows: Vec<_> = sources.iter().map(|source| source.name().to_owned()).zip(cells).collect();
+        let title = format!("Gather {} random rows of 105 columns", self.rows);
+        Ok(report::times(&title, &["ms, median (least)".to_owned()], &rows))
+    }
+
+    async fn sources(&self) -> Result<Vec<Source>> {
+        let [table] = &DataSet::Analytics.tables(&self.scale)[..] else {
+            return Err(DataFusionError::Internal("the set has one table".into()));
+        };
+        let path = |format| table.location(&self.data, DataSet::Analytics, &self.scale, format);
+        let (parquet, vortex) = (path(Format::Parquet), path(Format::Reference));
+        let metadata = parquet_metadata(&File::open(&parquet)?)?;
+        let schema = Arc::clone(metadata.schema());
+        let session = VortexSession::default().with_tokio();
+        let open = session.open_options().with_layout_reader_cache();
+        let file = open.open_path(&vortex).await.map_err(external)?;
+        let ours = open_ours(&vortex).await?;
+        Ok(vec![
+            Source::Parquet(parquet.clone()),
+            Source::Reference(vortex.clone(), session, Arc::clone(&schema)),
+            Source::Ours(vortex, Arc::clone(&schema)),
+            Source::ParquetOpen(parquet, metadata),
+            Source::ReferenceOpen(file, Arc::clone(&schema)),
+            Source::OursOpen(ours, schema),
+        ])
+    }
+
+    /// Distinct rows in rising order; each round has its own.
+    fn sample(&self, round: u64) -> Vec<u64> {
+        let hashes = (0..).map(|i| mix(round << 32 | i) % self.scale.events);
+        let mut rows: Vec<u64> = Vec::new();
+        for row in hashes {
+            if rows.len() == self.rows.min(self.scale.events as usize) {
+                break;
+            }
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+        rows.sort_unstable();
+        rows
+    }
+}
+
+async fn timed(source: &Source, rows: &[u64]) -> Result<(RecordBatch, Duration)> {
+    let start = Instant::now();
+    let batch = source.fetch(rows).await?;
+    Ok((batch, start.elapsed()))
+}
+
+impl Source {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Parquet(_) => "parquet, opened each time",
+            Self::ParquetOpen(..) => "parquet, kept open",
+            Self::Reference(..) => "reference, opened each time",
+            Self::ReferenceOpen(..) => "reference, kept open",
+            Self::Ours(..) => "ours, opened each time",
+            Self::OursOpen(..) => "ours, kept open",
+        }
+    }
+
+    async fn fetch(&self, rows: &[u64]) -> Result<RecordBatch> {
+        match self {
+            Self::Parquet(path) => {
+                let file = File::open(path)?;
+                let metadata = parquet_metadata(&file)?;
+                fetch_parquet(file, metadata, rows)
+            }
+            Self::ParquetOpen(path, metadata) => fetch_parquet(File::open(path)?, metadata.clone(), rows),
+            Self::Reference(path, session, schema) => {
+                let file = session.open_options().open_path(path).await.map_err(external)?;
+                fetch_reference(&file, schema, rows).await
+            }
+            Self::ReferenceOpen(file, schema) => fetch_reference(file, schema, rows).await,
+            Self::Ours(path, schema) => fetch_ours(&open_ours(path).await?, schema, rows).await,
+            Self::OursOpen(file, schema) => fetch_ours(file, schema, rows).await,
+        }
+    }
+}
+
+fn parquet_metadata(file: &File) -> Result<ArrowReaderMetadata> {
+    Ok(ArrowReaderMetadata::load(
+        file,
+        ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required),
+    )?)
+}
+
+fn fetch_parquet(file: File, metadata: ArrowReaderMetadata, rows: &[u64]) -> Result<RecordBatch> {
+    let total = metadata.metadata().file_metadata().num_rows() as usize;
+    let ranges = rows.iter().map(|&row| row as usize..row as usize + 1);
+    let selection = RowSelection::from_consecutive_ranges(ranges, total);
+    let schema = Arc::clone(metadata.schema());
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
+    let reader = builder.with_row_selection(selection).with_batch_size(rows.len()).build()?;
+    let batches = reader.collect::<Result<Vec<_>, _>>()?;
+    Ok(concat_batches(&schema, &batches)?)
+}
+
+async fn fetch_reference(file: &VortexFile, schema: &SchemaRef, rows: &[u64]) -> Result<RecordBatch> {
+    let indices: Buffer<u64> = rows.iter().copied().collect();
+    let indices = StrictSortedBuffer::try_new(indices).map_err(external)?;
+    let scan = file.scan().map_err(external)?.with_row_indices(indices);
+    let stream = scan.into_record_batch_stream(Arc::clone(schema)).map_err(external)?;
+    let batches: Vec<RecordBatch> = stream.try_collect().await?;
+    Ok(concat_batches(schema, &batches)?)
+}
+
+async fn open_ours(path: &Path) -> Result<vortex_core::VortexFile> {
+    let file = LocalFile::open(path).map_err(external)?;
+    vortex_core::VortexFile::open(Arc::new(file)).await.map_err(external)
+}
+
+async fn fetch_ours(file: &vortex_core::VortexFile, schema: &SchemaRef, rows: &[u64]) -> Result<RecordBatch> {
+    let scan = file.scan().with_schema(Arc::clone(schema)).with_row_indices(rows);
+    let batches: Vec<RecordBatch> =
+        scan.into_stream().map_err(external)?.try_collect().await.map_err(external)?;
+    Ok(concat_batches(schema, &batches)?)
+}
+
+fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,261 @@
+//! Runs queries on all engines in turn and measures them.
+//!
+//! ```text
+//! query 1:  first round, for the answers      A B C
+//!           timed rounds                      A B C  B C A  C A B  ..
+//! query 2:  ..
+//! ```
+//!
+//! Engines take turns within each round, and a different one begins each time: a noisy machine
+//! disturbs all of them alike.
+//!
+//! Locally an engine keeps its session, with warm caches, for the whole suite. Remotely each
+//! run gets a new session over a [`DistantStore`]; its time includes finding out the schema.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::common::exec_datafusion_err;
+use datafusion::error::Result;
+use datafusion::prelude::SessionContext;
+use object_store::local::LocalFileSystem;
+use url::Url;
+
+use crate::compare::Answer;
+use crate::data::{DataSet, Scale, generate, load};
+use crate::engines::Engine;
+use crate::store::{Distance, DistantStore, Traffic};
+use crate::suites::{Query, Suite};
+
+const STORE_URL: &str = "bench://data";
+
+/// What to run, on what, and how often.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) data: PathBuf,
+    pub(crate) scale: Scale,
+    pub(crate) suite: Suite,
+    pub(crate) engines: Vec<Engine>,
+    /// Names of queries; empty means all.
+    pub(crate) queries: Vec<String>,
+    pub(crate) iterations: usize,
+    pub(crate) target_partitions: usize,
+    /// Whether answers are printed.
+    pub(crate) show: bool,
+    /// Where the files are; nothing means on the local disk.
+    pub(crate) distance: Option<Distance>,
+}
+
+/// What one engine did with one query.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// One per timed round; none if the query failed.
+    pub(crate) times: Vec<Duration>,
+    /// Of the last round, when the store counts.
+    pub(crate) traffic: Option<Traffic>,
+    /// How the answer compares.
+    pub(crate) verdict: Verdict,
+}
+
+/// How an answer compares to that of the first engine that gave one.
+#[derive(Debug, Default)]
+pub(crate) enum Verdict {
+    /// Equal, or the first.
+    #[default]
+    Agrees,
+    /// Different, and how.
+    Differs(String),
+    /// There is none, and why.
+    Failed(String),
+}
+
+/// What all engines did with one query, in the order of the plan.
+#[derive(Debug)]
+pub(crate) struct QueryOutcome {
+    pub(crate) query: Query,
+    /// Of the answer, if any engine gave one.
+    pub(crate) row_count: Option<usize>,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+/// One table of the suite.
+struct Source {
+    name: &'static str,
+    set: DataSet,
+}
+
+/// An engine and what it keeps between queries.
+enum Runner {
+    /// One session in which all tables are registered.
+    Warm(SessionContext),
+    /// A session per run.
+    Cold(Engine),
+}
+
+impl From<Option<String>> for Verdict {
+    fn from(difference: Option<String>) -> Self {
+        difference.map_or(Self::Agrees, Self::Differs)
+    }
+}
+
+impl Plan {
+    /// Runs the whole plan; data that is missing is generated first.
+    pub(crate) async fn run(&self) -> Result<Vec<QueryOutcome>> {
+        let queries: Vec<Query> =
+            self.suite.queries()?.into_iter().filter(|query| self.wants(query)).collect();
+        let sources = self.sources(&queries).await?;
+        let store = match self.distance {
+            Some(distance) => {
+                let files = LocalFileSystem::new_with_prefix(&self.data)?;
+                Some(Arc::new(DistantStore::new(files, distance)))
+            }
+            None => None,
+        };
+        let mut runners = Vec::new();
+        for &engine in &self.engines {
+            runners.push(match store {
+                Some(_) => Runner::Cold(engine),
+                None => Runner::Warm(self.warm_session(engine, &sources).await?),
+            });
+        }
+
+        let mut outcomes = Vec::new();
+        for query in queries {
+            eprint!("{}/{} ", self.suite.name(), query.name);
+            outcomes.push(self.run_query(query, &runners, &sources, store.as_ref()).await?);
+            eprintln!();
+        }
+        Ok(outcomes)
+    }
+
+    fn wants(&self, query: &Query) -> bool {
+        self.queries.is_empty() || self.queries.contains(&query.name)
+    }
+
+    /// The tables that the queries read, generated if need be.
+    async fn sources(&self, queries: &[Query]) -> Result<Vec<Source>> {
+        let mut formats: Vec<_> = self.engines.iter().map(|engine| engine.format()).collect();
+        formats.dedup();
+        let mut sources = Vec::new();
+        for &set in self.suite.data_sets() {
+            generate(&self.data, set, &self.scale, &formats).await?;
+            let names = set.tables(&self.scale).into_iter().map(|table| table.name);
+            let wanted = names.filter(|name| queries.iter().any(|query| query.mentions(name)));
+            sources.extend(wanted.map(|name| Source { name, set }));
+        }
+        Ok(sources)
+    }
+
+    async fn warm_session(&self, engine: Engine, sources: &[Source]) -> Result<SessionContext> {
+        let session = engine.session(self.target_partitions)?;
+        for source in sources {
+            let location = self.location(engine, source)?;
+            if engine == Engine::Memory {
+                session.register_table(source.name, load(&location, self.target_partitions).await?)?;
+            } else {
+                engine.register(&session, source.name, &location.to_string_lossy()).await?;
+            }
+        }
+        Ok(session)
+    }
+
+    /// A file, or a folder with a slash behind it as listing demands.
+    fn location(&self, engine: Engine, source: &Source) -> Result<PathBuf> {
+        let tables = source.set.tables(&self.scale);
+        let table = tables.iter().find(|table| table.name == source.name);
+        let table = table.ok_or_else(|| exec_datafusion_err!("no table {}", source.name))?;
+        let location = table.location(&self.data, source.set, &self.scale, engine.format());
+        Ok(if table.files.len() == 1 { location } else { location.join("") })
+    }
+
+    async fn run_query(
+        &self,
+        query: Query,
+        runners: &[Runner],
+        sources: &[Source],
+        store: Option<&Arc<DistantStore<LocalFileSystem>>>,
+    ) -> Result<QueryOutcome> {
+        let mut outcomes: Vec<Outcome> = runners.iter().map(|_| Outcome::default()).collect();
+        let mut expected: Option<Answer> = None;
+        for (runner, outcome) in runners.iter().zip(&mut outcomes) {
+            match self.run_once(runner, &query, sources, store).await {
+                Ok((batches, _)) => {
+                    let answer = Answer::new(&batches, query.order)?;
+                    match &expected {
+                        Some(expected) => outcome.verdict = answer.difference(expected).into(),
+                        None => {
+                            expected = Some(answer);
+                            if self.show {
+                                println!("{}\n{}", query.name, pretty_format_batches(&batches)?);
+                            }
+                        }
+                    }
+                }
+                Err(error) => outcome.verdict = Verdict::Failed(error.to_string()),
+            }
+        }
+        for round in 0..self.iterations {
+            for i in 0..runners.len() {
+                let i = (i + round) % runners.len();
+                if matches!(outcomes[i].verdict, Verdict::Failed(_)) {
+                    continue;
+                }
+                let before = store.map(|store| store.traffic());
+                let (_, time) = self.run_once(&runners[i], &query, sources, store).await?;
+                outcomes[i].times.push(time);
+                outcomes[i].traffic = store.zip(before).map(|(store, before)| store.traffic() - before);
+            }
+            eprint!(".");
+        }
+        Ok(QueryOutcome { query, row_count: expected.as_ref().map(Answer::row_count), outcomes })
+    }
+
+    /// A panic of one engine is its failure, not the end of the run.
+    async fn run_once(
+        &self,
+        runner: &Runner,
+        query: &Query,
+        sources: &[Source],
+        store: Option<&Arc<DistantStore<LocalFileSystem>>>,
+    ) -> Result<(Vec<RecordBatch>, Duration)> {
+        let sql = query.sql.clone();
+        let task = match (runner, store) {
+            (Runner::Cold(engine), Some(store)) => {
+                let engine = *engine;
+                let mut tables = Vec::new();
+                for source in sources.iter().filter(|source| query.mentions(source.name)) {
+                    tables.push((source.name, self.remote_location(&self.location(engine, source)?)));
+                }
+                let session = engine.session(self.target_partitions)?;
+                let url = Url::parse(STORE_URL).map_err(|error| exec_datafusion_err!("{error}"))?;
+                session.register_object_store(&url, Arc::clone(store) as _);
+                tokio::spawn(async move {
+                    let start = Instant::now();
+                    for (name, location) in tables {
+                        engine.register(&session, name, &location).await?;
+                    }
+                    let batches = session.sql(&sql).await?.collect().await?;
+                    Ok((batches, start.elapsed()))
+                })
+            }
+            (Runner::Warm(session), _) => {
+                let session = session.clone();
+                tokio::spawn(async move {
+                    let start = Instant::now();
+                    let batches = session.sql(&sql).await?.collect().await?;
+                    Ok((batches, start.elapsed()))
+                })
+            }
+            (Runner::Cold(_), None) => return Err(exec_datafusion_err!("a cold run needs a store")),
+        };
+        task.await.map_err(|error| exec_datafusion_err!("{error}"))?
+    }
+
+    fn remote_location(&self, location: &Path) -> String {
+        let relative = location.strip_prefix(&self.data).unwrap_or(location);
+        format!("{STORE_URL}/{}", relative.to_string_lossy())
+    }
+}

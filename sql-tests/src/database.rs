@@ -1,0 +1,156 @@
+//! A DataFusion session as sqllogictest wants it.
+
+use std::path::PathBuf;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::physical_plan::collect;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use sqllogictest::{AsyncDB, DBOutput};
+
+use crate::cells::{Cell, rows};
+use crate::{Tables, golden_files};
+
+/// What a suite runs against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// DataFusion's own reader over Arrow files: where answers come from.
+    Arrow,
+    /// Vortex files as users get them.
+    Vortex,
+    /// Vortex files with every push-down off.
+    Plain,
+    /// Vortex files cut into as many pieces as can be.
+    Splits,
+}
+
+impl Variant {
+    /// Every variant.
+    pub const ALL: [Variant; 4] = [Self::Arrow, Self::Vortex, Self::Plain, Self::Splits];
+
+    /// Names by which `skipif` and `onlyif` mean this variant.
+    pub fn labels(self) -> &'static [&'static str] {
+        match self {
+            Self::Arrow => &["arrow"],
+            Self::Vortex => &["vortex", "pushdown"],
+            Self::Plain => &["vortex", "plain"],
+            Self::Splits => &["vortex", "splits"],
+        }
+    }
+
+    /// Extension of the files this variant reads.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Arrow => "arrow",
+            Self::Vortex | Self::Plain | Self::Splits => "vortex",
+        }
+    }
+
+    /// Statements that turn a session into this variant.
+    fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Arrow | Self::Vortex => &[],
+            Self::Plain => &[
+                "SET vortex.predicate_pushdown = false",
+                "SET vortex.projection_pushdown = false",
+                "SET vortex.prune = false",
+                "SET datafusion.execution.collect_statistics = false",
+                "SET datafusion.optimizer.enable_dynamic_filter_pushdown = false",
+            ],
+            Self::Splits => &[
+                "SET datafusion.execution.batch_size = 61",
+                "SET datafusion.execution.target_partitions = 7",
+                "SET datafusion.optimizer.repartition_file_min_size = 1",
+            ],
+        }
+    }
+}
+
+/// One session over one variant of the data.
+pub struct Database {
+    session: SessionContext,
+    variant: Variant,
+    files: PathBuf,
+    tables: PathBuf,
+}
+
+impl Database {
+    /// A session in which no table is defined yet.
+    ///
+    /// # Errors
+    /// If Vortex cannot be registered, or does not know a setting of the variant.
+    pub async fn open(variant: Variant, tables: &Tables) -> Result<Self> {
+        let config = SessionConfig::new().with_target_partitions(4).with_information_schema(true);
+        let session = SessionContext::new_with_config(config).enable_url_table();
+        vortex_datafusion::register(&session)?;
+        for setting in variant.settings() {
+            session.sql(setting).await?;
+        }
+        Ok(Self { session, variant, files: golden_files(), tables: tables.folder(variant.extension()) })
+    }
+
+    /// Puts real places, and for Arrow the other file type, into a statement.
+    fn adapt(&self, sql: &str) -> String {
+        let sql = sql
+            .replace("{files}", &self.files.to_string_lossy())
+            .replace("{tables}", &self.tables.to_string_lossy());
+        match self.variant {
+            Variant::Arrow => {
+                sql.replace("STORED AS VORTEX", "STORED AS ARROW").replace(".vortex'", ".arrow'")
+            }
+            _ => sql,
+        }
+    }
+
+    async fn query(&self, sql: &str) -> Result<(SchemaRef, Vec<Vec<String>>)> {
+        let plan = self.session.sql(&self.adapt(sql)).await?.create_physical_plan().await?;
+        let schema = plan.schema();
+        let mut lines = Vec::new();
+        for batch in collect(plan, self.session.task_ctx()).await? {
+            assert_eq!(batch.schema(), schema, "a batch differs from the plan's schema: {sql}");
+            lines.extend(rows(&batch)?);
+        }
+        // Plans and messages name files; answers must not depend on where those lie.
+        for (place, name) in [(&self.files, "{files}"), (&self.tables, "{tables}")] {
+            let place = place.canonicalize().unwrap_or_else(|_| place.clone());
+            let place = place.to_string_lossy();
+            for cell in lines.iter_mut().flatten() {
+                *cell = cell.replace(place.trim_start_matches('/'), name);
+            }
+        }
+        Ok((schema, lines))
+    }
+}
+
+#[async_trait]
+impl AsyncDB for Database {
+    type Error = DataFusionError;
+    type ColumnType = Cell;
+
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<Cell>> {
+        let (schema, mut rows) = self.query(sql).await?;
+        if schema.fields().is_empty() {
+            return Ok(DBOutput::StatementComplete(rows.len() as u64));
+        }
+        // The second column of EXPLAIN is a drawing: one line per row reads better.
+        if sql.trim_start().get(..7).is_some_and(|word| word.eq_ignore_ascii_case("explain")) {
+            rows = rows.iter().map(|row| row.join(" ")).flat_map(|plan| plan_lines(&plan)).collect();
+            return Ok(DBOutput::Rows { types: vec![Cell::Text], rows });
+        }
+        Ok(DBOutput::Rows { types: Cell::of(&schema), rows })
+    }
+
+    async fn shutdown(&mut self) {}
+}
+
+/// Lines of a plan as single cells, indentation drawn so that it survives comparison.
+fn plan_lines(plan: &str) -> Vec<Vec<String>> {
+    let lines = plan.split("\\n").filter(|line| !line.trim().is_empty());
+    lines
+        .map(|line| {
+            let text = line.trim_start();
+            vec![format!("{}{text}", "-".repeat(line.len() - text.len()))]
+        })
+        .collect()
+}

@@ -1,0 +1,70 @@
+//! Every suite against every variant; see the crate's documentation.
+//!
+//! `SLT_COMPLETE=1 cargo sql-tests answers_come_from_arrow` writes answers into the suites.
+//! `SLT=nulls,like cargo sql-tests` runs two of them.
+
+use std::path::{Path, PathBuf};
+
+use sql_tests::{Database, Tables, Variant};
+use sqllogictest::{Runner, default_normalizer, default_validator, strict_column_validator};
+
+#[tokio::test]
+async fn answers_come_from_arrow() {
+    run(Variant::Arrow).await;
+}
+
+#[tokio::test]
+async fn vortex_answers_the_same() {
+    run(Variant::Vortex).await;
+}
+
+#[tokio::test]
+async fn vortex_answers_the_same_without_push_down() {
+    run(Variant::Plain).await;
+}
+
+#[tokio::test]
+async fn vortex_answers_the_same_over_tiny_splits() {
+    run(Variant::Splits).await;
+}
+
+/// Runs all suites, and fails with the first difference of each.
+async fn run(variant: Variant) {
+    let tables = Tables::create().expect("golden files and a temporary folder");
+    let complete = variant == Variant::Arrow && std::env::var_os("SLT_COMPLETE").is_some();
+    let mut failures = Vec::new();
+    let suites = suites();
+    for suite in &suites {
+        let mut runner = Runner::new(|| Database::open(variant, &tables));
+        runner.with_column_validator(strict_column_validator);
+        for label in variant.labels() {
+            runner.add_label(label);
+        }
+        let outcome = if complete {
+            let checks = (default_validator, default_normalizer, strict_column_validator);
+            let update = runner.update_test_file(suite, " ", checks.0, checks.1, checks.2).await;
+            update.map_err(|error| error.to_string())
+        } else {
+            runner.run_file_async(suite).await.map_err(|error| error.display(false).to_string())
+        };
+        if let Err(failure) = outcome {
+            failures.push(format!("{}\n{failure}", suite.display()));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} suites\n{}", failures.len(), suites.len(), failures.join("\n\n"));
+}
+
+fn suites() -> Vec<PathBuf> {
+    let chosen = std::env::var("SLT").unwrap_or_default();
+    let chosen: Vec<&str> = chosen.split(',').filter(|name| !name.is_empty()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt");
+    let entries = folder.read_dir().expect("a folder of suites");
+    let mut suites: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
+    suites.retain(|path| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        path.extension().is_some_and(|it| it == "slt") && (chosen.is_empty() || chosen.contains(&&*stem))
+    });
+    suites.sort();
+    assert!(!suites.is_empty(), "no suite in {}", folder.display());
+    suites
+}

@@ -1,0 +1,250 @@
+//! Looking at a file rather than reading its rows: encodings, zone maps, damage.
+//!
+//! Nothing here is needed by scans. [`VortexFile::array_encodings`] reads the tree at the end
+//! of a segment and not the values before it:
+//!
+//! ```text
+//! segment   [pad][buffer] ... [pad][array tree][u32 length of the tree]
+//!                                  '----- read this far -------------'
+//! ```
+//!
+//! [`examine`] takes a file apart that does not open, and keeps going where opening stops.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+
+use super::footer::{EOF_LEN, Tail};
+use super::{SegmentId, VortexFile};
+use crate::error::ResultExt as _;
+use crate::io::{ReadAt, Scheduler};
+use crate::layout::{SegmentSet, ZoneMap, Zones};
+use crate::limits::Limits;
+use crate::scan::ScanMetrics;
+use crate::wire::{
+    FooterTables, PostscriptSegment, RawLayout, RawNode, dtype_from_bytes, file_statistics_from_bytes,
+};
+use crate::{Error, Result};
+
+/// Array trees are mostly shorter than this, so one read gets them.
+const TREE_READ: u64 = 4 << 10;
+/// Bytes of the tree's length at the end of a segment.
+const TREE_LEN: u64 = 4;
+/// Bytes of a file that [`examine`] starts from: the longest postscript and the record behind.
+const MAX_TAIL: u64 = 64 << 10;
+
+impl VortexFile {
+    /// The encodings of the array in a segment: ids of the nodes from the root down, each with
+    /// its depth. Reads the description of the array, not its values.
+    ///
+    /// # Errors
+    /// If there is no such segment, or it does not end in an array tree.
+    pub async fn array_encodings(&self, segment: SegmentId) -> Result<Vec<(usize, String)>> {
+        let range = self.footer().segment(segment)?.range();
+        let place = || format!("segment {}", segment.0);
+        let nodes = self.array_nodes(range).await.at(place)?;
+        let ids = self.footer().array_ids();
+        let name = |at: u16| ids.get(usize::from(at)).map_or_else(|| format!("#{at}"), ToString::to_string);
+        Ok(nodes.into_iter().map(|(depth, at)| (depth, name(at))).collect())
+    }
+
+    async fn array_nodes(&self, segment: Range<u64>) -> Result<Vec<(usize, u16)>> {
+        let start = segment.end.saturating_sub(TREE_READ).max(segment.start);
+        let mut bytes = self.source().read(start..segment.end).await?;
+        let Some((before, len)) = bytes.split_last_chunk::<4>() else {
+            return Err(Error::corrupt(format!("array of {} bytes lacks its length", bytes.len())));
+        };
+        let tree_len = u64::from(u32::from_le_bytes(*len));
+        let end = segment.end - TREE_LEN;
+        let tree_start = end.checked_sub(tree_len).filter(|at| *at >= segment.start).ok_or_else(|| {
+            let len = segment.end - segment.start;
+            Error::corrupt(format!("array tree of {tree_len} bytes in a segment of {len}"))
+        })?;
+        let tree = if tree_start >= start {
+            // Both ends lie in what was read, which is in memory.
+            bytes.slice((tree_start - start) as usize..before.len())
+        } else {
+            bytes = self.source().read(tree_start..end).await?;
+            bytes
+        };
+        RawNode::encodings(&tree, &self.footer().limits)
+    }
+
+    /// Reads a zone table of this file, found through [`Layout::zones`](crate::layout::Layout::zones).
+    /// Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the table cannot be read.
+    pub async fn zone_map(&self, zones: &Zones) -> Result<ZoneMap> {
+        let metrics = Arc::new(ScanMetrics::default());
+        let scheduler = Scheduler::shared();
+        let mut have = SegmentSet::new(self.footer());
+        loop {
+            let mut want = Vec::new();
+            zones.request(&have, &mut want)?;
+            if want.is_empty() {
+                return zones.read(&have);
+            }
+            want.sort_unstable();
+            want.dedup();
+            let leases = self.segments().lease(&want, self.footer(), self.source(), &scheduler, &metrics)?;
+            for lease in &leases {
+                lease.wait().await?;
+            }
+            have.add(leases);
+        }
+    }
+}
+
+/// One part of the description of a file, whether it could be read or not.
+#[derive(Debug)]
+pub struct Part {
+    /// What it is: `postscript`, `layout`, ...
+    pub name: &'static str,
+    /// Where it says it lies, if anything says so.
+    pub range: Option<Range<u64>>,
+    /// What it holds, in a few words, or why it cannot be read.
+    pub found: Result<String>,
+}
+
+/// What can be learnt of a file, as far as it goes.
+#[derive(Debug)]
+pub struct Examination {
+    /// Size of the file in bytes.
+    pub file_size: u64,
+    /// Whether it starts as Vortex files do. Readers do not care.
+    pub starts_with_magic: bool,
+    /// The parts, in the order in which opening needs them.
+    pub parts: Vec<Part>,
+}
+
+/// Takes the description of a file apart, damaged or not.
+///
+/// # Errors
+/// If storage fails; damage is part of the result.
+pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination> {
+    let file_size = source.len().await?;
+    let head = source.read(0..file_size.min(4)).await?;
+    let start = file_size.saturating_sub(MAX_TAIL);
+    let bytes = source.read(start..file_size).await?;
+    let mut parts = Vec::new();
+    let end = file_size.saturating_sub(EOF_LEN);
+    match Tail::parse(&bytes, file_size, limits) {
+        Err(error) => parts.push(Part { name: "postscript", range: None, found: Err(error) }),
+        Ok(tail) => {
+            let found = Ok(format!("{} bytes of the file's end describe the rest", file_size - end));
+            parts.push(Part { name: "postscript", range: Some(end..file_size), found });
+            for (name, segment) in tail.named_parts() {
+                parts.push(part(source, &tail, name, segment, limits).await);
+            }
+        }
+    }
+    Ok(Examination { file_size, starts_with_magic: head.as_ref() == b"VTXF", parts })
+}
+
+async fn part(
+    source: &dyn ReadAt,
+    tail: &Tail,
+    name: &'static str,
+    segment: &PostscriptSegment,
+    limits: &Limits,
+) -> Part {
+    let range = match tail.range(segment) {
+        Ok(range) => range,
+        Err(error) => return Part { name, range: None, found: Err(error) },
+    };
+    let found = match source.read(range.clone()).await {
+        Ok(bytes) => describe(name, &bytes, limits),
+        Err(error) => Err(error),
+    };
+    Part { name, range: Some(range), found }
+}
+
+fn describe(name: &str, bytes: &[u8], limits: &Limits) -> Result<String> {
+    Ok(match name {
+        "dtype" => {
+            let dtype = dtype_from_bytes(bytes, limits)?;
+            dtype.as_struct().map_or_else(|| dtype.to_string(), |fields| format!("{} columns", fields.len()))
+        }
+        "layout" => {
+            let layout = RawLayout::parse(bytes, limits)?;
+            format!("{} rows", layout.row_count)
+        }
+        "statistics" => format!("of {} columns", file_statistics_from_bytes(bytes, limits)?.len()),
+        _ => {
+            let tables = FooterTables::parse(bytes, limits)?;
+            let counts = (tables.segments.len(), tables.array_ids.len(), tables.layout_ids.len());
+            format!("{} segments, {} array encodings, {} layouts", counts.0, counts.1, counts.2)
+        }
+    })
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        if let Some(range) = &self.range {
+            write!(f, " at {}..{}", range.start, range.end)?;
+        }
+        match &self.found {
+            Ok(what) => write!(f, ": {what}"),
+            Err(error) => write!(f, ": {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::MemoryFile;
+
+    const FILE: &[u8] = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex");
+
+    fn examined(bytes: &[u8]) -> Examination {
+        let source = MemoryFile::new(Buffer::from(bytes).as_slice().to_vec());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(examine(&source, &Limits::default())).unwrap()
+    }
+
+    #[test]
+    fn a_sound_file_shows_all_its_parts() {
+        let examination = examined(FILE);
+        let names: Vec<_> = examination.parts.iter().map(|part| part.name).collect();
+        assert_eq!(names, ["postscript", "dtype", "layout", "footer", "statistics"]);
+        assert!(examination.parts.iter().all(|part| part.found.is_ok()), "{examination:?}");
+        assert!(examination.starts_with_magic);
+        assert!(examination.parts[2].to_string().ends_with(": 1500 rows"));
+    }
+
+    #[test]
+    fn one_broken_part_leaves_the_others_readable() {
+        let layout = examined(FILE).parts[2].range.clone().unwrap();
+        let mut bytes = FILE.to_vec();
+        bytes[layout.start as usize..layout.end as usize].fill(0xff);
+        let examination = examined(&bytes);
+        let broken: Vec<_> = examination.parts.iter().filter(|part| part.found.is_err()).collect();
+        assert_eq!(broken.len(), 1, "{examination:?}");
+        assert_eq!(broken[0].name, "layout");
+    }
+
+    #[test]
+    fn every_cut_of_a_file_can_be_examined() {
+        for len in (0..FILE.len()).step_by(997).chain(FILE.len() - 600..FILE.len()) {
+            let examination = examined(&FILE[..len]);
+            assert_eq!(examination.file_size, len as u64);
+            assert!(examination.parts[0].found.is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn encodings_are_read_without_the_values() {
+        let file = VortexFile::open(Arc::new(MemoryFile::new(FILE))).await.unwrap();
+        for id in 0..file.footer().segments().len() {
+            let encodings = file.array_encodings(SegmentId(id as u32)).await.unwrap();
+            assert_eq!(encodings[0].0, 0);
+            assert!(encodings.iter().all(|(_, id)| !id.starts_with('#')), "{encodings:?}");
+        }
+        assert!(file.array_encodings(SegmentId(u32::MAX)).await.is_err());
+    }
+}

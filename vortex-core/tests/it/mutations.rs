@@ -1,0 +1,482 @@
+//! Damaged files end in values or errors: never in a panic, a hang, or a heap that grows
+//! because a header says so. What is decoded is valid Arrow, and a pushed-down filter returns
+//! what filtering afterwards returns.
+//!
+//! Every mutant has a seed of its own. `VORTEX_MUTATION_SEED` sets the first one and
+//! `VORTEX_MUTATIONS` how many follow; a failure names its seed and keeps the mutant's bytes.
+
+use std::fmt;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arrow::array::{Array as _, BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use futures::TryStreamExt as _;
+use tokio::runtime::Runtime;
+use vortex_core::dtype::StructType;
+use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
+use vortex_core::file::OpenOptions;
+use vortex_core::io::MemoryFile;
+use vortex_core::scan::ScanBuilder;
+use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
+
+use crate::allocations::{self, Watch};
+use crate::anatomy::{Anatomy, Site, What, read_uint};
+
+/// Mutants per run, if nothing else is said.
+const MUTANTS: u64 = 2000;
+/// The first seed, if nothing else is said.
+const SEED: u64 = 1;
+/// No mutant may take longer.
+const MAX_TIME: Duration = Duration::from_secs(10);
+/// No single allocation may be larger, and no mutant may need more at once.
+const MAX_ALLOCATION: usize = 1 << 30;
+const MAX_PEAK: usize = 2 << 30;
+/// Rows read of files that claim more: those are legal, and long.
+const MAX_ROWS: u64 = 1 << 17;
+/// Failures after which a run gives up.
+const MAX_FAILURES: usize = 20;
+
+/// A small generator of well-mixed numbers (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.roll() % end.max(1) as u64) as usize
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        items.get(self.below(items.len()))
+    }
+
+    /// An integer that breaks arithmetic: edges of widths, neighbours of what was there.
+    fn hostile(&mut self, was: u64) -> u64 {
+        let power = 1u64 << self.below(64);
+        match self.below(9) {
+            0 => 0,
+            1 => 1,
+            2 => u64::MAX,
+            3 => 1 << 63,
+            4 => power,
+            5 => power - 1,
+            6 => was.wrapping_add(1),
+            7 => was.wrapping_sub(1),
+            _ => self.roll(),
+        }
+    }
+}
+
+/// An intact file.
+struct Specimen {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    anatomy: Anatomy,
+}
+
+fn specimens() -> Vec<Specimen> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")];
+    let mut paths = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a readable folder") {
+            let path = entry.expect("a readable folder").path();
+            if path.is_dir() && !path.ends_with("corrupt") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "vortex") {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(&path).expect("a readable file");
+        let anatomy = Anatomy::of(&bytes);
+        Specimen { path, bytes, anatomy }
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn write_uint(bytes: &mut [u8], at: usize, width: usize, value: u64) {
+    if let Some(target) = bytes.get_mut(at..at + width) {
+        target.copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+}
+
+/// Damages a file in one to four places.
+fn mutate(specimen: &Specimen, dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = specimen.bytes.clone();
+    for _ in 0..=dice.below(4) {
+        mutate_once(&mut bytes, &specimen.anatomy, dice);
+    }
+    bytes
+}
+
+fn mutate_once(bytes: &mut Vec<u8>, anatomy: &Anatomy, dice: &mut Dice) {
+    match dice.below(20) {
+        0 => {
+            let at = dice.below(bytes.len());
+            flip(bytes, at, dice);
+        }
+        1..=3 => {
+            if let Some(table) = dice.pick(&anatomy.tables).cloned() {
+                let at = table.start + dice.below(table.len());
+                flip(bytes, at, dice);
+            }
+        }
+        4..=6 => {
+            if let Some(segment) = dice.pick(&anatomy.segments).cloned() {
+                let width = 1 << dice.below(4);
+                let at = segment.start + dice.below(segment.len()) / width * width;
+                let value = dice.hostile(0);
+                write_uint(bytes, at, width, value);
+            }
+        }
+        7..=11 => {
+            if let Some(Site { at, width, .. }) = any_site(anatomy, dice) {
+                if at + width <= bytes.len() {
+                    let value = dice.hostile(read_uint(bytes, at, width));
+                    write_uint(bytes, at, width, value);
+                }
+            }
+        }
+        12..=15 => exchange(bytes, anatomy, dice),
+        16 | 17 => resize_rows(bytes, anatomy, dice),
+        18 => {
+            let (from, to) = (dice.below(bytes.len()), dice.below(bytes.len()));
+            let len = (1 << dice.below(12)).min(bytes.len() - from.max(to));
+            bytes.copy_within(from..from + len, to);
+        }
+        _ => {
+            // Cuts a piece out, and keeps the end: without its magic nothing would be read.
+            let tail = bytes.len().saturating_sub(8 + dice.below(400));
+            let start = dice.below(tail);
+            let end = start + dice.below(tail - start);
+            bytes.drain(start..end);
+            // Positions are those of the intact file; the rest of the damage needs them.
+            bytes.resize(bytes.len().max(16), 0);
+        }
+    }
+}
+
+fn flip(bytes: &mut [u8], at: usize, dice: &mut Dice) {
+    if let Some(byte) = bytes.get_mut(at) {
+        *byte ^= 1 << dice.below(8);
+    }
+}
+
+/// A site of a random kind: rare kinds are hit as often as common ones.
+fn any_site(anatomy: &Anatomy, dice: &mut Dice) -> Option<Site> {
+    let kind = dice.pick(&anatomy.sites)?.what;
+    let kind = if dice.below(2) == 0 { KINDS[dice.below(KINDS.len())] } else { kind };
+    let sites: Vec<Site> = anatomy.sites.iter().filter(|site| site.what == kind).copied().collect();
+    dice.pick(&sites).copied()
+}
+
+const KINDS: [What; 14] = [
+    What::RowCount,
+    What::Encoding,
+    What::LayoutKind,
+    What::SegmentId,
+    What::SegmentLen,
+    What::SegmentOffset,
+    What::BufferLen,
+    What::BufferIdx,
+    What::Metadata,
+    What::VectorLen,
+    What::TypeTag,
+    What::TypeParameter,
+    What::Statistic,
+    What::TreeLen,
+];
+
+/// Gives a site the value of another one of its kind: tables that are valid and in the wrong
+/// place pass every check of their shape.
+fn exchange(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
+    let Some(site) = dice.pick(&anatomy.sites).copied() else { return };
+    let alike: Vec<Site> = anatomy.sites.iter().filter(|other| other.what == site.what).copied().collect();
+    let Some(other) = dice.pick(&alike) else { return };
+    if site.at.max(other.at) + 8 > bytes.len() {
+        return;
+    }
+    let value = read_uint(bytes, other.at, other.width);
+    let is_reference = matches!(site.what, What::LayoutTable | What::ArrayTable | What::TypeTable);
+    // References count from where they stand.
+    let value = if is_reference { (value + other.at as u64).wrapping_sub(site.at as u64) } else { value };
+    write_uint(bytes, site.at, site.width, value);
+}
+
+/// Changes all row counts of one value alike, so that they still agree.
+fn resize_rows(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
+    let rows: Vec<Site> = anatomy.sites.iter().filter(|site| site.what == What::RowCount).copied().collect();
+    let Some(one) = dice.pick(&rows) else { return };
+    let end = rows.iter().map(|site| site.at + 8).max().unwrap_or(0);
+    if end > bytes.len() {
+        return;
+    }
+    let was = read_uint(bytes, one.at, 8);
+    let value = if dice.below(2) == 0 { dice.hostile(was) } else { 1 << (10 + dice.below(39)) };
+    for site in rows {
+        if read_uint(bytes, site.at, 8) == was {
+            write_uint(bytes, site.at, 8, value);
+        }
+    }
+}
+
+/// A predicate that no row passes, and that no statistics know anything of.
+#[derive(Debug)]
+struct Never;
+
+impl fmt::Display for Never {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("never")
+    }
+}
+
+impl RowPredicate for Never {
+    fn columns(&self) -> &[FieldPath] {
+        &[]
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray, Error> {
+        Ok(vec![false; batch.num_rows()].into())
+    }
+}
+
+/// All rows of a scan. Invalid Arrow data is a failure, an error is none.
+async fn rows_of(scan: ScanBuilder) -> Result<Result<RecordBatch, Error>, String> {
+    let mut stream = match scan.into_stream() {
+        Ok(stream) => stream,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut batches = Vec::new();
+    loop {
+        match stream.try_next().await {
+            Ok(Some(batch)) => {
+                for (column, field) in batch.columns().iter().zip(batch.schema().fields()) {
+                    let valid = column.to_data().validate_full();
+                    valid.map_err(|error| format!("invalid Arrow in `{}`: {error}", field.name()))?;
+                }
+                batches.push(batch);
+            }
+            Ok(None) => break,
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    let schema = Arc::clone(stream.schema());
+    Ok(concat_batches(&schema, &batches).map_err(Error::from))
+}
+
+/// Reads a file in every way there is; an error is a fine outcome, a string is a failure.
+async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> {
+    let mut limits = Limits::default();
+    limits.max_decoded_bytes = 64 << 20;
+    let source = Arc::new(MemoryFile::new(bytes));
+    let Ok(file) = OpenOptions::new().with_limits(limits).open(source).await else { return Ok(false) };
+    let rows = window(&file, dice);
+    let scan = || file.scan().with_row_range(rows.clone());
+    let whole = rows_of(scan()).await?;
+
+    let indices: Vec<u64> = rows.clone().filter(|_| dice.below(7) == 0).take(1000).collect();
+    let picked = rows_of(file.scan().with_row_indices(indices.clone())).await?;
+    if let (Ok(whole), Ok(picked)) = (&whole, &picked) {
+        let mut keep = vec![false; whole.num_rows()];
+        indices.iter().for_each(|index| keep[(index - rows.start) as usize] = true);
+        same(picked, whole, &keep.into(), "row indices")?;
+    }
+    if let Some(columns) = file.footer().dtype().as_columns() {
+        filtered(&file, columns, rows, whole.as_ref().ok(), dice).await?;
+    }
+    Ok(whole.is_ok())
+}
+
+/// The rows to read: all, or a part of those that a file claims.
+fn window(file: &VortexFile, dice: &mut Dice) -> Range<u64> {
+    let count = file.row_count();
+    if count <= MAX_ROWS {
+        return 0..count;
+    }
+    let start = dice.roll() % (count - MAX_ROWS);
+    let start = if dice.below(2) == 0 { 0 } else { start };
+    start..start + MAX_ROWS
+}
+
+async fn filtered(
+    file: &VortexFile,
+    columns: &Arc<StructType>,
+    rows: Range<u64>,
+    whole: Option<&RecordBatch>,
+    dice: &mut Dice,
+) -> Result<(), String> {
+    let mut parts = Vec::new();
+    let mut asked = None;
+    for _ in 0..columns.len().min(4) {
+        let at = dice.below(columns.len());
+        let name = &columns.names()[at];
+        // A name that occurs twice means its first column.
+        if columns.position(name) != Some(at) {
+            continue;
+        }
+        let predicate = predicate(&columns.dtypes()[at], at, whole, dice);
+        parts.push(Expr::Field(FieldPath::new([Arc::clone(name)]), predicate.clone()));
+        asked = Some((at, predicate));
+    }
+    let scan = || file.scan().with_row_range(rows.clone());
+    // Statistics may lie in a damaged file, so that what they rule out proves nothing.
+    for filter in [Expr::all(parts.clone()), Expr::Or(parts.clone())] {
+        let _whatever_it_is = rows_of(scan().with_filter(filter)).await?;
+    }
+    // Together with a predicate that they know nothing of, they rule out nothing.
+    let (Some((at, predicate)), Some(part)) = (asked, parts.pop()) else { return Ok(()) };
+    let filter = Expr::Or(vec![part, Expr::Rows(Arc::new(Never))]);
+    let found = rows_of(scan().with_filter(filter)).await?;
+    if let (Some(whole), Ok(found)) = (whole, &found)
+        && let Ok(keep) = predicate.evaluate(whole.column(at))
+    {
+        same(found, whole, &keep, &format!("{predicate:?} on {}", columns.dtypes()[at]))?;
+    }
+    Ok(())
+}
+
+fn same(found: &RecordBatch, whole: &RecordBatch, keep: &BooleanArray, what: &str) -> Result<(), String> {
+    let expected = filter_record_batch(whole, keep).map_err(|error| error.to_string())?;
+    if *found == expected {
+        return Ok(());
+    }
+    let at = (0..found.num_columns()).find(|at| found.column(*at) != expected.column(*at)).unwrap_or(0);
+    let (found, expected) = (found.column(at), expected.column(at));
+    if found.len() != expected.len() {
+        return Err(format!("{what}: {} rows, expected {}", found.len(), expected.len()));
+    }
+    let row = (0..found.len()).find(|row| found.slice(*row, 1).as_ref() != expected.slice(*row, 1).as_ref());
+    let row = row.unwrap_or(0);
+    let (found, expected) = (found.slice(row, 1), expected.slice(row, 1));
+    Err(format!("{what}: column {at}, row {row} is {found:?}, expected {expected:?}"))
+}
+
+/// A predicate that fits a column; constants come from its own rows.
+fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, dice: &mut Dice) -> Predicate {
+    let constant = |dice: &mut Dice| {
+        let column = whole?.column(at);
+        let row = dice.below(column.len());
+        Scalar::from_arrow(column.as_ref(), row, dtype).ok().filter(|_| row < column.len())
+    };
+    let ops =
+        [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
+    let comparable = matches!(
+        dtype.storage(),
+        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_)
+    );
+    let nulls = if dice.below(2) == 0 { Predicate::IsNull } else { Predicate::IsNotNull };
+    let has_rows = whole.is_some_and(|whole| whole.num_rows() > 0);
+    if !comparable || !has_rows || dice.below(5) == 0 {
+        return nulls;
+    }
+    let (Some(one), Some(other)) = (constant(dice), constant(dice)) else { return nulls };
+    let negated = dice.below(2) == 0;
+    match dice.below(4) {
+        0 => Predicate::Between(one, other),
+        1 => Predicate::In(Arc::new(InList::new([one, other], negated))),
+        2 if matches!(dtype.storage(), DType::Utf8(_)) => {
+            let text: String = one.as_str().unwrap_or("a").chars().take(3).collect();
+            let pattern = if dice.below(2) == 0 { format!("{text}%") } else { format!("%{text}%") };
+            Predicate::Like(Like { pattern: pattern.into(), negated, case_insensitive: false })
+        }
+        _ => Predicate::Compare(ops[dice.below(ops.len())], one),
+    }
+}
+
+/// Ends the process when one mutant takes too long, naming it: nothing else stops a loop.
+fn start_watchdog(at_work_on: &Arc<AtomicU64>) {
+    let at_work_on = Arc::clone(at_work_on);
+    std::thread::spawn(move || {
+        let (mut last, mut since) = (u64::MAX, Instant::now());
+        loop {
+            std::thread::sleep(Duration::from_millis(200));
+            let now = at_work_on.load(Ordering::Relaxed);
+            if now == u64::MAX {
+                return;
+            }
+            if now != last {
+                (last, since) = (now, Instant::now());
+            } else if since.elapsed() > MAX_TIME {
+                eprintln!("the mutant of seed {now} takes longer than {MAX_TIME:?}");
+                std::process::abort();
+            }
+        }
+    });
+}
+
+fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// Reads one mutant: whether it decodes, or what is wrong.
+fn check(runtime: &Runtime, bytes: &[u8], dice: &mut Dice, watch: Watch) -> Result<bool, String> {
+    let read = || runtime.block_on(read_all_ways(bytes.to_vec(), dice));
+    let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().cloned();
+        let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(format!("panic: {}", message.unwrap_or_default()))
+    })?;
+    if watch.largest() > MAX_ALLOCATION || watch.peak() > MAX_PEAK {
+        return Err(format!("{} bytes requested at once, {} in all", watch.largest(), watch.peak()));
+    }
+    Ok(outcome)
+}
+
+fn keep(seed: u64, bytes: &[u8]) -> String {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutant-{seed}.vortex"));
+    std::fs::write(&kept, bytes).expect("a writable folder");
+    kept.display().to_string()
+}
+
+#[test]
+fn mutants_of_golden_files_do_no_harm() {
+    let specimens = specimens();
+    let (first, count) = (from_env("VORTEX_MUTATION_SEED", SEED), from_env("VORTEX_MUTATIONS", MUTANTS));
+    println!("seeds {first} to {}, {} files", first.saturating_add(count), specimens.len());
+    let at_work_on = Arc::new(AtomicU64::new(first));
+    start_watchdog(&at_work_on);
+    let start =
+        || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    let mut runtime = start();
+    let (mut decoded, mut peak, mut slowest) = (0, 0, Duration::ZERO);
+    let mut failures = Vec::new();
+    for seed in first..first.saturating_add(count) {
+        at_work_on.store(seed, Ordering::Relaxed);
+        let mut dice = Dice(seed);
+        let specimen = dice.pick(&specimens).expect("golden files");
+        let bytes = mutate(specimen, &mut dice);
+        if count == 1 {
+            keep(seed, &bytes);
+        }
+        let watch = allocations::watch(seed);
+        let started = Instant::now();
+        match check(&runtime, &bytes, &mut dice, watch) {
+            Ok(values) => decoded += u64::from(values),
+            Err(what) => {
+                println!("seed {seed}, {}: {what}; kept as {}", specimen.path.display(), keep(seed, &bytes));
+                failures.push(seed);
+                runtime = start();
+            }
+        }
+        (peak, slowest) = (peak.max(watch.peak()), slowest.max(started.elapsed()));
+        if failures.len() >= MAX_FAILURES {
+            break;
+        }
+    }
+    at_work_on.store(u64::MAX, Ordering::Relaxed);
+    println!("{decoded} decode; at most {peak} bytes in use and {slowest:?} for one");
+    assert!(failures.is_empty(), "mutants of seeds {failures:?} do harm; the output says how");
+}
