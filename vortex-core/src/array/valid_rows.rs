@@ -145,6 +145,14 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::DType;
 
+    #[test]
+    fn a_bit_per_row_counts_against_the_limit() {
+        let many = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+        let many = many.load(&DType::Primitive(crate::dtype::PType::I32, false), 1 << 60).unwrap();
+        let indices = UInt64Array::from(vec![5, 1 << 50]);
+        assert!(take_by_filter(many.as_ref(), &indices, &Limits::default()).is_err());
+    }
+
     fn rows(valid: &[bool]) -> ValidRows {
         let child = Tree::bools(valid).load(&DType::Bool(false), valid.len()).unwrap();
         ValidRows::new(Some(child), valid.len())

@@ -329,6 +329,14 @@ mod tests {
     }
 
     #[test]
+    fn the_size_of_a_row_has_no_end() {
+        let wide = (0..5).fold(DType::Primitive(PType::I64, false), |element, _| {
+            DType::List(Arc::new(DType::FixedSizeList(Arc::new(element), u32::MAX, false)), false)
+        });
+        assert_eq!(wide.row_bytes_hint(), usize::MAX);
+    }
+
+    #[test]
     fn displays_like_the_reference() {
         let dtype = DType::Struct(
             Arc::new(StructType::new([

@@ -166,3 +166,19 @@ fn spread(zone: &Verdict, map: &ZoneMap, blocks: Blocks) -> Verdict {
         all: (0..len).map(|block| zones_of(block).all(|at| zone.all.value(at))).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_ruled_out_are_passed_in_one_leap() {
+        let blocks = Blocks { row_count: 1 << 48, block_len: 1 << 44 };
+        let bits = (0..16).map(|block| block == 3 || block == 9).collect();
+        assert_eq!(blocks.first_set(&bits, 0), 3 << 44);
+        assert_eq!(blocks.first_set(&bits, (3 << 44) + 5), (3 << 44) + 5);
+        assert_eq!(blocks.first_set(&bits, 4 << 44), 9 << 44);
+        assert_eq!(blocks.first_set(&bits, 10 << 44), 1 << 48);
+        assert_eq!(blocks.first_set(&bits, 1 << 48), 1 << 48);
+    }
+}

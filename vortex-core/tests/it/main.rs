@@ -6,3 +6,4 @@ mod compare;
 mod files;
 mod mutations;
 mod scan;
+mod vast;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{Array as _, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::DataType;
 use futures::TryStreamExt as _;
 use tokio::runtime::Runtime;
 use vortex_core::dtype::StructType;
@@ -28,7 +29,7 @@ use crate::allocations::{self, Watch};
 use crate::anatomy::{Anatomy, Site, What, read_uint};
 
 /// Mutants per run, if nothing else is said.
-const MUTANTS: u64 = 2000;
+const MUTANTS: u64 = 4000;
 /// The first seed, if nothing else is said.
 const SEED: u64 = 1;
 /// No mutant may take longer.
@@ -233,23 +234,23 @@ fn resize_rows(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
     }
 }
 
-/// A predicate that no row passes, and that no statistics know anything of.
+/// A predicate that every row passes, and that statistics know nothing of.
 #[derive(Debug)]
-struct Never;
+struct Always;
 
-impl fmt::Display for Never {
+impl fmt::Display for Always {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("never")
+        f.write_str("always")
     }
 }
 
-impl RowPredicate for Never {
+impl RowPredicate for Always {
     fn columns(&self) -> &[FieldPath] {
         &[]
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray, Error> {
-        Ok(vec![false; batch.num_rows()].into())
+        Ok(vec![true; batch.num_rows()].into())
     }
 }
 
@@ -292,7 +293,7 @@ async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> 
     if let (Ok(whole), Ok(picked)) = (&whole, &picked) {
         let mut keep = vec![false; whole.num_rows()];
         indices.iter().for_each(|index| keep[(index - rows.start) as usize] = true);
-        same(picked, whole, &keep.into(), "row indices")?;
+        same(picked, whole, &keep.into(), &file, "row indices")?;
     }
     if let Some(columns) = file.footer().dtype().as_columns() {
         filtered(&file, columns, rows, whole.as_ref().ok(), dice).await?;
@@ -336,32 +337,61 @@ async fn filtered(
     for filter in [Expr::all(parts.clone()), Expr::Or(parts.clone())] {
         let _whatever_it_is = rows_of(scan().with_filter(filter)).await?;
     }
-    // Together with a predicate that they know nothing of, they rule out nothing.
+    // So the same filter is asked in a form that they say nothing of.
     let (Some((at, predicate)), Some(part)) = (asked, parts.pop()) else { return Ok(()) };
-    let filter = Expr::Or(vec![part, Expr::Rows(Arc::new(Never))]);
+    let fails = Expr::And(vec![Expr::Not(Box::new(part)), Expr::Rows(Arc::new(Always))]);
+    let filter = Expr::Not(Box::new(fails));
     let found = rows_of(scan().with_filter(filter)).await?;
     if let (Some(whole), Ok(found)) = (whole, &found)
+        && !(matches!(columns.dtypes()[at].storage(), DType::Utf8(_) | DType::Binary(_))
+            && tells_lengths_twice(file))
         && let Ok(keep) = predicate.evaluate(whole.column(at))
     {
-        same(found, whole, &keep, &format!("{predicate:?} on {}", columns.dtypes()[at]))?;
+        same(found, whole, &keep, file, &format!("{predicate:?} on {}", columns.dtypes()[at]))?;
     }
     Ok(())
 }
 
-fn same(found: &RecordBatch, whole: &RecordBatch, keep: &BooleanArray, what: &str) -> Result<(), String> {
+/// Whether text may be stored with lengths and with offsets of its codes. Where damage made
+/// them contradict each other, values depend on which of them is asked.
+fn tells_lengths_twice(file: &VortexFile) -> bool {
+    file.footer().array_ids().iter().any(|id| matches!(&**id, "vortex.fsst" | "vortex.onpair"))
+}
+
+/// Whether some rows of a file are the ones wanted.
+fn same(
+    found: &RecordBatch,
+    whole: &RecordBatch,
+    keep: &BooleanArray,
+    file: &VortexFile,
+    what: &str,
+) -> Result<(), String> {
     let expected = filter_record_batch(whole, keep).map_err(|error| error.to_string())?;
-    if *found == expected {
-        return Ok(());
+    if found.num_rows() != expected.num_rows() {
+        return Err(format!("{what}: {} rows, expected {}", found.num_rows(), expected.num_rows()));
     }
-    let at = (0..found.num_columns()).find(|at| found.column(*at) != expected.column(*at)).unwrap_or(0);
-    let (found, expected) = (found.column(at), expected.column(at));
-    if found.len() != expected.len() {
-        return Err(format!("{what}: {} rows, expected {}", found.len(), expected.len()));
+    let lenient = tells_lengths_twice(file);
+    for (at, (found, expected)) in found.columns().iter().zip(expected.columns()).enumerate() {
+        if found == expected || (lenient && holds_text(found.data_type())) {
+            continue;
+        }
+        let differs = |row: &usize| found.slice(*row, 1).as_ref() != expected.slice(*row, 1).as_ref();
+        let row = (0..found.len()).find(differs).unwrap_or(0);
+        let (found, expected) = (found.slice(row, 1), expected.slice(row, 1));
+        return Err(format!("{what}: column {at}, row {row} is {found:?}, expected {expected:?}"));
     }
-    let row = (0..found.len()).find(|row| found.slice(*row, 1).as_ref() != expected.slice(*row, 1).as_ref());
-    let row = row.unwrap_or(0);
-    let (found, expected) = (found.slice(row, 1), expected.slice(row, 1));
-    Err(format!("{what}: column {at}, row {row} is {found:?}, expected {expected:?}"))
+    Ok(())
+}
+
+fn holds_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8View | DataType::BinaryView => true,
+        DataType::Struct(fields) => fields.iter().any(|field| holds_text(field.data_type())),
+        DataType::List(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => {
+            holds_text(item.data_type())
+        }
+        _ => false,
+    }
 }
 
 /// A predicate that fits a column; constants come from its own rows.
