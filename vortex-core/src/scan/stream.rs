@@ -115,7 +115,7 @@ impl Scan {
         let selective = !plan.conjuncts.is_empty() || plan.picks_rows();
         let remote =
             plan.file.source().profile().coalesce_gap > crate::io::StorageProfile::LOCAL.coalesce_gap;
-        let coalesces = selective && plan.schema.fields().len() > 0;
+        let coalesces = selective && !plan.schema.fields().is_empty();
         Ok(Self {
             next_row: plan.rows.start,
             zone_maps: None,

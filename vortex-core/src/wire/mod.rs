@@ -43,8 +43,8 @@ mod generated {
 
 pub(crate) use array::{ArrayTree, RawNode, RawStats, file_statistics_from_bytes};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
-pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout, SegmentSpec};
-pub(crate) use scalar::{proto_value, scalar_from_bytes};
+pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout};
+pub(crate) use scalar::scalar_from_bytes;
 
 use flatbuffers::VerifierOptions;
 
