@@ -54,7 +54,10 @@ fn column_statistics(
     field: &Field,
     rows: u64,
 ) -> ColumnStatistics {
-    let hint = u64::try_from(dtype.row_bytes_hint()).ok().and_then(|bytes| rows.checked_mul(bytes));
+    // A guess at the length of strings would pass for knowledge: planning compares bytes with a
+    // threshold where it has them, and rows where it has not.
+    let fixed = field.data_type().primitive_width().and_then(|width| u64::try_from(width).ok());
+    let hint = fixed.and_then(|width| rows.checked_mul(width));
     let unknown = FieldStats::default();
     let known = known.unwrap_or(&unknown);
     let nulls = if dtype.is_nullable() { known.null_count } else { Some(0) };
