@@ -4,7 +4,8 @@
 //! the file, its metadata included, kept open.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
@@ -22,6 +23,7 @@ use reference_vortex::file::{OpenOptionsSessionExt, VortexFile};
 use reference_vortex::io::session::RuntimeSessionExt;
 use reference_vortex::scan::strict_sorted_buffer::StrictSortedBuffer;
 use reference_vortex::session::VortexSession;
+use vortex_core::io::LocalFile;
 
 use crate::compare::{Answer, Order};
 use crate::data::{DataSet, Format, Scale, generate, mix};
@@ -43,6 +45,8 @@ enum Source {
     ParquetOpen(PathBuf, ArrowReaderMetadata),
     Reference(PathBuf, VortexSession, SchemaRef),
     ReferenceOpen(VortexFile, SchemaRef),
+    Ours(PathBuf, SchemaRef),
+    OursOpen(vortex_core::VortexFile, SchemaRef),
 }
 
 impl Gather {
@@ -92,11 +96,14 @@ impl Gather {
         let session = VortexSession::default().with_tokio();
         let open = session.open_options().with_layout_reader_cache();
         let file = open.open_path(&vortex).await.map_err(external)?;
+        let ours = open_ours(&vortex).await?;
         Ok(vec![
             Source::Parquet(parquet.clone()),
-            Source::Reference(vortex, session, schema.clone()),
+            Source::Reference(vortex.clone(), session, schema.clone()),
+            Source::Ours(vortex, schema.clone()),
             Source::ParquetOpen(parquet, metadata),
-            Source::ReferenceOpen(file, schema),
+            Source::ReferenceOpen(file, schema.clone()),
+            Source::OursOpen(ours, schema),
         ])
     }
 
@@ -130,6 +137,8 @@ impl Source {
             Self::ParquetOpen(..) => "parquet, kept open",
             Self::Reference(..) => "reference, opened each time",
             Self::ReferenceOpen(..) => "reference, kept open",
+            Self::Ours(..) => "ours, opened each time",
+            Self::OursOpen(..) => "ours, kept open",
         }
     }
 
@@ -146,6 +155,8 @@ impl Source {
                 fetch_reference(&file, schema, rows).await
             }
             Self::ReferenceOpen(file, schema) => fetch_reference(file, schema, rows).await,
+            Self::Ours(path, schema) => fetch_ours(&open_ours(path).await?, schema, rows).await,
+            Self::OursOpen(file, schema) => fetch_ours(file, schema, rows).await,
         }
     }
 }
@@ -175,6 +186,21 @@ async fn fetch_reference(file: &VortexFile, schema: &SchemaRef, rows: &[u64]) ->
     let stream = scan.into_record_batch_stream(schema.clone()).map_err(external)?;
     let batches: Vec<RecordBatch> = stream.try_collect().await?;
     Ok(concat_batches(schema, &batches)?)
+}
+
+async fn open_ours(path: &Path) -> Result<vortex_core::VortexFile> {
+    let file = LocalFile::open(path).map_err(ours)?;
+    vortex_core::VortexFile::open(Arc::new(file)).await.map_err(ours)
+}
+
+async fn fetch_ours(file: &vortex_core::VortexFile, schema: &SchemaRef, rows: &[u64]) -> Result<RecordBatch> {
+    let scan = file.scan().with_schema(Arc::clone(schema)).with_row_indices(rows);
+    let batches: Vec<RecordBatch> = scan.into_stream().map_err(ours)?.try_collect().await.map_err(ours)?;
+    Ok(concat_batches(schema, &batches)?)
+}
+
+fn ours(error: vortex_core::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
 }
 
 fn external(error: reference_vortex::error::VortexError) -> DataFusionError {
