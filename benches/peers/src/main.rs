@@ -5,6 +5,7 @@
 //! cargo bench-peers sql --suite points            queries over local files, warm
 //! cargo bench-peers sql --suite tpch --remote     cold, over a store that is far away
 //! cargo bench-peers gather                        random rows by position
+//! cargo bench-peers kernels                       decoding, encoding by encoding
 //! cargo bench-peers write                         time and size of writing
 //! ```
 //!
@@ -14,7 +15,7 @@
 //! | [`engines`] | who competes |
 //! | [`suites`] | which queries there are |
 //! | [`store`] | what a distant store costs |
-//! | [`run`], [`gather`], [`write`] | what is measured |
+//! | [`run`], [`gather`], [`write`], [`kernels`] | what is measured |
 //! | [`compare`] | when two answers are equal |
 //! | [`report`] | how measurements are shown |
 
@@ -22,6 +23,7 @@ mod compare;
 mod data;
 mod engines;
 mod gather;
+mod kernels;
 mod report;
 mod run;
 mod store;
@@ -37,6 +39,7 @@ use datafusion::error::Result;
 use crate::data::{DataSet, Format, Scale, generate};
 use crate::engines::Engine;
 use crate::gather::Gather;
+use crate::kernels::Kernels;
 use crate::run::Plan;
 use crate::store::Distance;
 use crate::suites::Suite;
@@ -85,6 +88,21 @@ enum Command {
         /// Timed rounds.
         #[arg(long, default_value_t = 10)]
         iterations: usize,
+    },
+    /// Decodes arrays of each encoding.
+    Kernels {
+        /// Rows per array.
+        #[arg(long, default_value_t = 128 << 10)]
+        decoded_rows: usize,
+        /// Timed rounds.
+        #[arg(long, default_value_t = 200)]
+        iterations: usize,
+        /// Parts of names of cases; all unless some are given.
+        #[arg(long)]
+        only: Vec<String>,
+        /// Leave the reference out, for profiling.
+        #[arg(long)]
+        alone: bool,
     },
     /// Writes tables from memory.
     Write {
@@ -145,6 +163,10 @@ async fn main() -> Result<()> {
         Command::Gather { count, iterations } => {
             let gather = Gather { data, scale, rows: count, iterations };
             println!("{}", gather.run().await?);
+            Ok(())
+        }
+        Command::Kernels { decoded_rows, iterations, only, alone } => {
+            println!("{}", Kernels { rows: decoded_rows, iterations, only, alone }.run()?);
             Ok(())
         }
         Command::Write { iterations, target_partitions } => {

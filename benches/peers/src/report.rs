@@ -135,7 +135,7 @@ fn write_objections(out: &mut String, engines: &[Engine], outcomes: &[QueryOutco
     out.push('\n');
 }
 
-fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value.ln(), count + 1));
     (count > 0).then(|| (sum / f64::from(count)).exp())
 }
@@ -152,7 +152,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn write_row(out: &mut String, cells: &[String]) {
+pub(crate) fn write_row(out: &mut String, cells: &[String]) {
     let _ = writeln!(out, "| {} |", cells.join(" | "));
 }
 
