@@ -383,7 +383,7 @@ fn push_integer(out: &mut Vec<u8>, ptype: PType, value: i128) -> Result<()> {
 fn push_decimal(out: &mut Vec<u8>, decimal: DecimalType, value: i256) -> Result<()> {
     let (kind, width) = match decimal.precision() {
         ..=9 => (kind::DECIMAL4, 4),
-        ..=18 => (kind::DECIMAL8, 8),
+        10..=18 => (kind::DECIMAL8, 8),
         _ => (kind::DECIMAL16, 16),
     };
     let bits = u32::try_from(width * 8 - 1).unwrap_or(127);

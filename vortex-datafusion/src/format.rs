@@ -119,7 +119,7 @@ impl FileFormat for VortexFormat {
             .buffered(concurrency)
             .try_collect()
             .await?;
-        let merged = schema::merge(&schemas)?;
+        let merged = schema::with_nullable_fields(&schema::merge(&schemas)?);
         Ok(Arc::new(match footers.options.string_type {
             StringType::View => merged,
             StringType::Utf8 => schema::without_views(&merged),

@@ -159,7 +159,8 @@ impl ExtensionOptions for VortexOptions {
 
     fn entries(&self) -> Vec<ConfigEntry> {
         let entry = |entry: &Entry| ConfigEntry {
-            key: entry.name.to_owned(),
+            // In full, so that SHOW finds it.
+            key: format!("{}.{}", Self::PREFIX, entry.name),
             value: Some((entry.get)(self)),
             description: entry.description,
         };

@@ -51,6 +51,7 @@ impl VortexSessionExt for SessionStateBuilder {
         self.file_formats().get_or_insert_default().push(factory);
         let tables = self.table_factories().get_or_insert_default();
         tables.insert(EXTENSION.to_uppercase(), Arc::new(DefaultTableFactory::new()));
+        self.table_options().get_or_insert_default().extensions.insert(VortexOptions::default());
         add_options(self.config().get_or_insert_default());
         self
     }

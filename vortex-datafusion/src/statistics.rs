@@ -54,7 +54,10 @@ fn column_statistics(
     field: &Field,
     rows: u64,
 ) -> ColumnStatistics {
-    let hint = u64::try_from(dtype.row_bytes_hint()).ok().and_then(|bytes| rows.checked_mul(bytes));
+    // A guess at the length of strings would pass for knowledge: planning compares bytes with a
+    // threshold where it has them, and rows where it has not.
+    let fixed = field.data_type().primitive_width().and_then(|width| u64::try_from(width).ok());
+    let hint = fixed.and_then(|width| rows.checked_mul(width));
     let unknown = FieldStats::default();
     let known = known.unwrap_or(&unknown);
     let nulls = if dtype.is_nullable() { known.null_count } else { Some(0) };
@@ -85,8 +88,8 @@ fn bound(known: &FieldStats, bound: &Known<Scalar>, dtype: &DType, to: &DataType
     }
     let Some(value) = bound.value() else { return Precision::Absent };
     match (to_datafusion(value, to), bound) {
-        // Either zero may be stored for both, and DataFusion tells them apart.
-        (Ok(Some(value)), _) if is_float && is_zero(&value) => Precision::Absent,
+        // Either zero may be stored for both: they compare as equal, but only one may occur.
+        (Ok(Some(value)), _) if is_float && is_zero(&value) => Precision::Inexact(value),
         (Ok(Some(value)), Known::Exact(_)) => Precision::Exact(value),
         (Ok(Some(value)), Known::Inexact(_)) => Precision::Inexact(value),
         _ => Precision::Absent,
@@ -176,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn floats_have_bounds_only_without_nan_and_zero() {
+    fn floats_have_bounds_only_without_nan_and_zero_is_not_exact() {
         let f64 = DType::Primitive(PType::F64, true);
         let mut known = FieldStats { min: float(0.0), max: float(2.0), ..FieldStats::default() };
         assert_eq!(of(f64.clone(), &known, DataType::Float64, 10).max_value, Precision::Absent);
         known.nan_count = Some(0);
         let stats = of(f64, &known, DataType::Float64, 10);
         assert_eq!(stats.max_value, Precision::Exact(ScalarValue::Float64(Some(2.0))));
-        assert_eq!(stats.min_value, Precision::Absent);
+        assert_eq!(stats.min_value, Precision::Inexact(ScalarValue::Float64(Some(0.0))));
     }
 
     #[test]

@@ -1,24 +1,13 @@
 //! Children that hold integers of whatever width: offsets, codes, lengths, indices.
 
-use arrow::array::{
-    Array as _, ArrayData, ArrayRef as ArrowRef, ArrowPrimitiveType, AsArray as _, PrimitiveArray, make_array,
-};
+use arrow::array::{Array as _, ArrayData, ArrayRef as ArrowRef, AsArray as _, make_array};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 
-use super::{ArrayRef, EncodedArray as _};
+use super::ArrayRef;
 use crate::dtype::PType;
 use crate::dtype::arrow::{data_type, primitive};
 use crate::{Error, Result, match_integer};
-
-/// Decodes a child whose dtype is primitive `T`.
-pub(crate) fn primitive_of<T: ArrowPrimitiveType>(child: &ArrayRef) -> Result<PrimitiveArray<T>> {
-    let decoded = child.decode(&T::DATA_TYPE)?;
-    decoded
-        .as_primitive_opt::<T>()
-        .cloned()
-        .ok_or_else(|| Error::corrupt(format!("expected {} values, found {}", T::DATA_TYPE, child.dtype())))
-}
 
 /// Decodes a primitive child into its raw values and its nulls. `N` is any type as wide as the
 /// child's: an unsigned integer serves a signed one or a float as its bits.

@@ -25,8 +25,7 @@ use arrow::datatypes::DataType;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{
-    array_of_raw, decode_integers, decode_lengths, decode_offsets, decode_raw, decode_usizes, integer_at,
-    primitive_of,
+    array_of_raw, decode_integers, decode_lengths, decode_offsets, decode_raw, integer_at,
 };
 #[cfg(test)]
 pub(crate) use node::build;

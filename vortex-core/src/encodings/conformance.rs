@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array as _, UInt64Array};
 
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray as _};
+use crate::array::{ArrayRef, ArrowRef, Decoded};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::expr::{CompareOp, InList, Like, Predicate};

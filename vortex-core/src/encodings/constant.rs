@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, BooleanArray, UInt64Array};
+use arrow::array::{BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;

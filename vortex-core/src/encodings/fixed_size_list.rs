@@ -11,9 +11,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, BooleanArray, BooleanBufferBuilder, FixedSizeListArray as ArrowList, UInt64Array,
-};
+use arrow::array::{BooleanArray, BooleanBufferBuilder, FixedSizeListArray as ArrowList, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;

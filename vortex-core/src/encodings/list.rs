@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrowPrimitiveType, AsArray as _, BooleanArray, GenericListArray, GenericListViewArray,
-    OffsetSizeTrait, UInt64Array,
+    ArrowPrimitiveType, AsArray as _, BooleanArray, GenericListArray, GenericListViewArray, OffsetSizeTrait,
+    UInt64Array,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, FieldRef};

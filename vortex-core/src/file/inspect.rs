@@ -134,8 +134,11 @@ pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination
     match Tail::parse(&bytes, file_size, limits) {
         Err(error) => parts.push(Part { name: "postscript", range: None, found: Err(error) }),
         Ok(tail) => {
-            let found = Ok(format!("{} bytes of the file's end describe the rest", file_size - end));
-            parts.push(Part { name: "postscript", range: Some(end..file_size), found });
+            // Parsed, so the record is there and the postscript fits before it.
+            let len = bytes.len().checked_sub(6).and_then(|at| bytes[at..].first_chunk().copied());
+            let len = u64::from(u16::from_le_bytes(len.unwrap_or_default()));
+            let found = Ok(format!("names {} parts", tail.named_parts().count()));
+            parts.push(Part { name: "postscript", range: Some(end.saturating_sub(len)..end), found });
             for (name, segment) in tail.named_parts() {
                 parts.push(part(source, &tail, name, segment, limits).await);
             }
@@ -166,19 +169,25 @@ fn describe(name: &str, bytes: &[u8], limits: &Limits) -> Result<String> {
     Ok(match name {
         "dtype" => {
             let dtype = dtype_from_bytes(bytes, limits)?;
-            dtype.as_struct().map_or_else(|| dtype.to_string(), |fields| format!("{} columns", fields.len()))
+            dtype.as_struct().map_or_else(|| dtype.to_string(), |fields| counted(fields.len(), "column"))
         }
         "layout" => {
             let layout = RawLayout::parse(bytes, limits)?;
-            format!("{} rows", layout.row_count)
+            counted(layout.row_count, "row")
         }
-        "statistics" => format!("of {} columns", file_statistics_from_bytes(bytes, limits)?.len()),
+        "statistics" => counted(file_statistics_from_bytes(bytes, limits)?.len(), "column"),
         _ => {
             let tables = FooterTables::parse(bytes, limits)?;
-            let counts = (tables.segments.len(), tables.array_ids.len(), tables.layout_ids.len());
-            format!("{} segments, {} array encodings, {} layouts", counts.0, counts.1, counts.2)
+            let segments = counted(tables.segments.len(), "segment");
+            let encodings = counted(tables.array_ids.len(), "array encoding");
+            format!("{segments}, {encodings}, {}", counted(tables.layout_ids.len(), "layout"))
         }
     })
+}
+
+fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 impl fmt::Display for Part {

@@ -16,7 +16,7 @@ mod segments;
 pub use footer::{Footer, Segment, UserMetadata};
 pub use inspect::{Examination, Part, examine};
 pub use open::{OpenOptions, VortexFile};
-pub(crate) use segments::{Lease, SegmentCache};
+pub(crate) use segments::Lease;
 
 /// Position of a segment in the file's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -26,6 +26,7 @@ use crate::Result;
 
 /// A source of bytes that can be read at any position, concurrently.
 #[async_trait]
+#[expect(clippy::len_without_is_empty, reason = "an empty source is an error when opened, not a question")]
 pub trait ReadAt: Debug + Send + Sync + 'static {
     /// What errors call it: a path or a URL.
     fn name(&self) -> &str;

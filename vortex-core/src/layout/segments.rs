@@ -34,10 +34,6 @@ impl<'a> SegmentSet<'a> {
         self.leases.values()
     }
 
-    pub(crate) fn lease(&self, id: SegmentId) -> Option<&Lease> {
-        self.leases.get(&id)
-    }
-
     /// Whether the bytes of a segment are here.
     pub fn has(&self, id: SegmentId) -> bool {
         self.leases.get(&id).is_some_and(|lease| lease.bytes().is_some())

@@ -68,10 +68,6 @@ impl Column {
         if self.within.is_empty() { self.layout.zones() } else { None }
     }
 
-    pub(super) fn boundaries(&self, out: &mut Vec<u64>) -> Result<()> {
-        self.layout.boundaries(0, out)
-    }
-
     pub(super) fn request(
         &self,
         rows: &Range<u64>,

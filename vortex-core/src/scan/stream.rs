@@ -18,6 +18,7 @@ use super::task::{Outcome, Task, first_request, lease};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::error::ResultExt as _;
+use crate::expr::Expr;
 use crate::file::{Lease, SegmentId};
 use crate::io::Share;
 use crate::layout::SegmentSet;
@@ -107,6 +108,9 @@ struct Scan {
     /// Segments of the splits that finished last, likely needed by those that follow.
     recent: VecDeque<Vec<Lease>>,
     rows_left: u64,
+    /// Splits whose filter was evaluated, and how many of them had a row that passed.
+    filtered: u64,
+    passed: u64,
 }
 
 impl Scan {
@@ -115,7 +119,7 @@ impl Scan {
         let selective = !plan.conjuncts.is_empty() || plan.picks_rows();
         let remote =
             plan.file.source().profile().coalesce_gap > crate::io::StorageProfile::LOCAL.coalesce_gap;
-        let coalesces = selective && plan.schema.fields().len() > 0;
+        let coalesces = selective && !plan.schema.fields().is_empty();
         Ok(Self {
             next_row: plan.rows.start,
             zone_maps: None,
@@ -132,6 +136,8 @@ impl Scan {
             }),
             recent: VecDeque::new(),
             rows_left: plan.limit.unwrap_or(u64::MAX),
+            filtered: 0,
+            passed: 0,
             plan: Arc::new(plan),
         })
     }
@@ -182,8 +188,11 @@ impl Scan {
     }
 
     fn finish(&mut self, outcome: Outcome) -> Result<()> {
+        self.filtered += u64::from(outcome.filtered);
+        self.passed += u64::from(outcome.filtered && !outcome.batches.is_empty());
+        // A chunk may serve all splits at work: none of its users frees it for the others.
         self.recent.push_back(outcome.leases);
-        if self.recent.len() > 2 || self.next_row >= self.plan.rows.end {
+        if self.recent.len() > self.max_at_work {
             self.recent.pop_front();
         }
         match &mut self.coalescer {
@@ -198,13 +207,22 @@ impl Scan {
         Ok(())
     }
 
+    /// Whether almost every split has rows that pass: then what is projected is asked for at
+    /// once with what is filtered, which costs no bytes and saves a round trip.
+    fn filter_rarely_empties(&self) -> bool {
+        self.filtered >= 2 && self.passed * 4 >= self.filtered * 3
+    }
+
     /// Puts splits to work, in order, as far as their number and the budget allow. What they
     /// all need first is asked for in one go, so that neighbours share reads.
     fn admit(&mut self) -> Result<()> {
-        let zone_maps = self.zone_maps.as_mut().expect("zone maps are read before splits are admitted");
-        if self.at_work.len() < self.max_at_work {
-            zone_maps.refresh(&self.plan)?;
+        // Several at a time, so that chunks that are neighbours in the file share a read.
+        if self.at_work.len() > self.max_at_work / 2 {
+            return Ok(());
         }
+        let eager = self.filter_rarely_empties();
+        let zone_maps = self.zone_maps.as_mut().expect("zone maps are read before splits are admitted");
+        zone_maps.refresh(&self.plan)?;
         let mut admitted: Vec<(Task, Vec<SegmentId>, Share)> = Vec::new();
         let mut planned_rows = 0u64;
         while self.at_work.len() + admitted.len() < self.max_at_work {
@@ -226,7 +244,9 @@ impl Scan {
                 continue;
             }
             split.live = live;
-            let conjuncts = zone_maps.open_conjuncts(&split);
+            let mut conjuncts = zone_maps.open_conjuncts(&split);
+            // Dynamic filters prune whole zones; whoever made them checks the rows.
+            conjuncts.retain(|at| !matches!(self.plan.conjuncts[*at].expr, Expr::Dynamic(_)));
             // Without a filter the limit says how many rows are needed at all.
             if conjuncts.is_empty() && self.plan.conjuncts.is_empty() {
                 let left = self.rows_left.saturating_sub(planned_rows);
@@ -236,7 +256,7 @@ impl Scan {
             let footer = self.plan.file.footer();
             let have = SegmentSet::new(footer);
             let mut want = Vec::new();
-            first_request(&self.plan, &split, &conjuncts, &have, &mut want)?;
+            first_request(&self.plan, &split, &conjuncts, eager, &have, &mut want)?;
             want.sort_unstable();
             want.dedup();
             let bytes = want.iter().map(|id| footer.segment(*id).map(|s| u64::from(s.length)));
@@ -247,7 +267,7 @@ impl Scan {
                 break;
             };
             ScanMetrics::add(&self.plan.metrics.splits_scanned, 1);
-            let task = Task { plan: Arc::clone(&self.plan), split, conjuncts, leases: Vec::new() };
+            let task = Task { plan: Arc::clone(&self.plan), split, conjuncts, eager, leases: Vec::new() };
             admitted.push((task, want, share));
             if self.plan.conjuncts.is_empty() && planned_rows >= self.rows_left {
                 self.next_row = self.plan.rows.end;

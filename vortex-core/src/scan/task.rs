@@ -12,7 +12,7 @@ use super::column::Column;
 use super::plan::{Plan, Split};
 use crate::array::ArrayRef;
 use crate::error::ResultExt as _;
-use crate::expr::{self, Expr, FieldPath};
+use crate::expr::{self, FieldPath};
 use crate::file::{Lease, SegmentId};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
@@ -22,6 +22,8 @@ use crate::{Error, Result};
 pub(super) struct Outcome {
     /// The live rows; at most the batch size each.
     pub(super) batches: Vec<RecordBatch>,
+    /// Whether a filter was evaluated.
+    pub(super) filtered: bool,
     /// Segments it used, for splits that follow soon and may use them too.
     pub(super) leases: Vec<Lease>,
 }
@@ -70,6 +72,8 @@ pub(super) struct Task {
     pub(super) split: Split,
     /// Positions of the parts of the filter to evaluate.
     pub(super) conjuncts: Vec<usize>,
+    /// Whether to fetch projected columns together with those of the filter.
+    pub(super) eager: bool,
     /// Segments that were asked for when the split was admitted.
     pub(super) leases: Vec<Lease>,
 }
@@ -79,11 +83,12 @@ pub(super) fn first_request(
     plan: &Plan,
     split: &Split,
     conjuncts: &[usize],
+    eager: bool,
     have: &SegmentSet<'_>,
     want: &mut Vec<SegmentId>,
 ) -> Result<()> {
-    if conjuncts.is_empty() {
-        return request_projection(plan, &live_range(&split.rows, &split.live), have, want);
+    if eager || conjuncts.is_empty() {
+        request_projection(plan, &live_range(&split.rows, &split.live), have, want)?;
     }
     for path in filter_paths(plan, conjuncts) {
         plan.filter_columns[path].request(&split.rows, have, want)?;
@@ -120,21 +125,22 @@ impl Task {
     /// Runs the task to its end. Bytes are awaited here; evaluating and decoding run as tasks
     /// of their own.
     pub(super) async fn run(self) -> Result<Outcome> {
-        let Task { plan, mut split, conjuncts, leases } = self;
+        let Task { plan, mut split, conjuncts, eager, leases } = self;
+        let filtered = !conjuncts.is_empty();
         let footer = Arc::clone(plan.file.footer());
         let mut held = leases;
         {
             let mut have = SegmentSet::new(&footer);
             have.add(held.iter().cloned());
             wait(&plan, &held).await?;
-            fetch(&plan, &mut have, |have, want| first_request(&plan, &split, &conjuncts, have, want))
+            fetch(&plan, &mut have, |have, want| first_request(&plan, &split, &conjuncts, eager, have, want))
                 .await?;
             held = have.leases().cloned().collect();
         }
         if !conjuncts.is_empty() {
-            split = filtered(Arc::clone(&plan), split, conjuncts, held.clone()).await?;
+            split = filter_rows(Arc::clone(&plan), split, conjuncts, held.clone()).await?;
             if split.live.is_none() {
-                return Ok(Outcome { batches: Vec::new(), leases: held });
+                return Ok(Outcome { batches: Vec::new(), filtered, leases: held });
             }
             let rows = live_range(&split.rows, &split.live);
             let mut have = SegmentSet::new(&footer);
@@ -152,12 +158,17 @@ impl Task {
             batches
         })
         .await?;
-        Ok(Outcome { batches, leases: held })
+        Ok(Outcome { batches, filtered, leases: held })
     }
 }
 
 /// The split with the rows that pass the filter.
-async fn filtered(plan: Arc<Plan>, split: Split, conjuncts: Vec<usize>, held: Vec<Lease>) -> Result<Split> {
+async fn filter_rows(
+    plan: Arc<Plan>,
+    split: Split,
+    conjuncts: Vec<usize>,
+    held: Vec<Lease>,
+) -> Result<Split> {
     spawn(move || {
         let start = Instant::now();
         let mut have = SegmentSet::new(plan.file.footer());
@@ -203,7 +214,7 @@ fn filter(plan: &Plan, split: &Split, conjuncts: &[usize], have: &SegmentSet<'_>
             if narrow { array.filter(&live) } else { Ok(array) }
         };
         let place = || conjunct.expr.to_string();
-        let outcome = evaluate(&conjunct.expr, rows, &mut column).at(place)?;
+        let outcome = Mask::from_predicate(&expr::evaluate(&conjunct.expr, rows, &mut column).at(place)?);
         live = if narrow { live.refine(&outcome) } else { live.and(&outcome) };
         if live.is_none() {
             break;
@@ -214,18 +225,6 @@ fn filter(plan: &Plan, split: &Split, conjuncts: &[usize], have: &SegmentSet<'_>
 
 /// Below this share of live rows, gathering them first is cheaper than evaluating all.
 const NARROW_DENSITY: f64 = 0.3;
-
-fn evaluate(
-    expr: &Expr,
-    rows: usize,
-    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
-) -> Result<Mask> {
-    // Dynamic filters prune whole zones; whoever made them checks the rows.
-    if let Expr::Dynamic(_) = expr {
-        return Ok(Mask::all(rows));
-    }
-    Ok(Mask::from_predicate(&expr::evaluate(expr, rows, column)?))
-}
 
 /// Decodes the live rows of the projected columns.
 fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<RecordBatch>> {

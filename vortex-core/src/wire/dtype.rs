@@ -9,8 +9,11 @@ use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// Messages of the format. Field numbers are fixed; never reuse one.
-#[expect(missing_docs, clippy::large_enum_variant, reason = "the format's own tables")]
-#[expect(unreachable_pub, reason = "prost derives public items")]
+#[expect(
+    unreachable_pub,
+    clippy::enum_variant_names,
+    reason = "prost derives public items named as the format does"
+)]
 pub(crate) mod proto {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct DType {

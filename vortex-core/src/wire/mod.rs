@@ -48,9 +48,9 @@ pub(crate) use array::{ArrayTree, RawNode, RawStats, file_statistics_from_bytes}
 pub(crate) use array_writer::{EncodingIds, WriteNode};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
 pub(crate) use dtype_writer::dtype_to_bytes;
-pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout, SegmentSpec};
+pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout};
 pub(crate) use message::{Message, MessageKind};
-pub(crate) use scalar::{proto_value, scalar_from_bytes};
+pub(crate) use scalar::scalar_from_bytes;
 
 use flatbuffers::VerifierOptions;
 

@@ -25,15 +25,8 @@ pub(crate) fn scalar_from_bytes(bytes: &[u8], dtype: &DType, limits: &Limits) ->
 }
 
 /// Parses a scalar value without interpreting it.
-pub(crate) fn proto_value(bytes: &[u8]) -> Result<ScalarValue> {
+fn proto_value(bytes: &[u8]) -> Result<ScalarValue> {
     ScalarValue::decode(bytes).map_err(|error| Error::corrupt(format!("scalar value: {error}")))
-}
-
-impl ScalarValue {
-    /// Interprets the value as one of `dtype`.
-    pub(crate) fn to_scalar(&self, dtype: &DType, limits: &Limits) -> Result<Scalar> {
-        Scalar::try_new(dtype.clone(), read(self, dtype, limits.max_depth, limits)?)
-    }
 }
 
 fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) -> Result<Value> {

@@ -144,11 +144,11 @@ fn mutate_once(bytes: &mut Vec<u8>, anatomy: &Anatomy, dice: &mut Dice) {
             }
         }
         7..=11 => {
-            if let Some(Site { at, width, .. }) = any_site(anatomy, dice) {
-                if at + width <= bytes.len() {
-                    let value = dice.hostile(read_uint(bytes, at, width));
-                    write_uint(bytes, at, width, value);
-                }
+            if let Some(Site { at, width, .. }) = any_site(anatomy, dice)
+                && at + width <= bytes.len()
+            {
+                let value = dice.hostile(read_uint(bytes, at, width));
+                write_uint(bytes, at, width, value);
             }
         }
         12..=15 => exchange(bytes, anatomy, dice),

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{AsArray as _, BooleanArray, RecordBatch};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, RecordBatch};
+use arrow::compute::{and_kleene, prep_null_mask_filter};
 use arrow::datatypes::SchemaRef;
-use datafusion_common::Result;
+use datafusion_common::{Result, plan_err};
 use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_plan::ColumnarValue;
 use vortex_core::expr::{FieldPath, RowPredicate};
 
 use super::{Leaves, Translator, core_error};
@@ -14,20 +16,40 @@ use super::{Leaves, Translator, core_error};
 /// A boolean DataFusion expression over columns of one file.
 #[derive(Debug)]
 pub(crate) struct PhysicalPredicate {
+    /// Must be true of a row before `expr` may see it.
+    guard: Option<Arc<dyn PhysicalExpr>>,
     expr: Arc<dyn PhysicalExpr>,
     columns: Vec<FieldPath>,
     schema: SchemaRef,
 }
 
 impl PhysicalPredicate {
-    /// A predicate from an expression over the physical schema of a file.
+    /// A predicate from an expression over the physical schema of a file. With a `guard`, the
+    /// predicate is both, and `expr` runs on rows only that pass the guard.
     ///
     /// # Errors
-    /// If it reads a column that the file lacks.
-    pub(crate) fn try_new(expr: Arc<dyn PhysicalExpr>, file: &Translator) -> Result<Self> {
+    /// If either reads a column that the file lacks.
+    pub(crate) fn try_new(
+        expr: Arc<dyn PhysicalExpr>,
+        guard: Option<Arc<dyn PhysicalExpr>>,
+        file: &Translator,
+    ) -> Result<Self> {
         let mut leaves = Leaves::default();
+        let guard = guard.map(|guard| leaves.rewrite(guard, file)).transpose()?;
         let expr = leaves.rewrite(expr, file)?;
-        Ok(Self { expr, columns: leaves.paths().to_vec(), schema: leaves.schema() })
+        Ok(Self { guard, expr, columns: leaves.paths().to_vec(), schema: leaves.schema() })
+    }
+
+    fn outcome(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        let rows = batch.num_rows();
+        let Some(guard) = &self.guard else { return boolean(self.expr.evaluate(batch)?, rows) };
+        let guard = boolean(guard.evaluate(batch)?, rows)?;
+        let passed = match guard.null_count() {
+            0 => guard.clone(),
+            _ => prep_null_mask_filter(&guard),
+        };
+        let outcome = boolean(self.expr.evaluate_selection(batch, &passed)?, rows)?;
+        Ok(and_kleene(&passed, &outcome)?)
     }
 }
 
@@ -41,21 +63,17 @@ impl RowPredicate for PhysicalPredicate {
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> vortex_core::Result<BooleanArray> {
-        let outcome = self
-            .expr
-            .evaluate(batch)
-            .and_then(|value| value.into_array(batch.num_rows()))
-            .map_err(core_error)?;
-        match outcome.as_boolean_opt() {
-            Some(outcome) => Ok(outcome.clone()),
-            // An untyped NULL: unknown for every row.
-            None if outcome.data_type().is_null() => Ok(BooleanArray::new_null(batch.num_rows())),
-            None => Err(vortex_core::Error::invalid(format!(
-                "filter {} is of type {}",
-                self.expr,
-                outcome.data_type()
-            ))),
-        }
+        self.outcome(batch).map_err(core_error)
+    }
+}
+
+fn boolean(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
+    let array = value.into_array(rows)?;
+    match array.as_boolean_opt() {
+        Some(outcome) => Ok(outcome.clone()),
+        // An untyped NULL: unknown for every row.
+        None if array.data_type().is_null() => Ok(BooleanArray::new_null(rows)),
+        None => plan_err!("a filter of type {}", array.data_type()),
     }
 }
 
@@ -79,12 +97,27 @@ mod tests {
         let file = File::sample();
         let odd = binary(file.column("i"), Operator::Modulo, lit(2i32), &file.schema).unwrap();
         let odd = binary(odd, Operator::Eq, lit(1i32), &file.schema).unwrap();
-        let predicate = PhysicalPredicate::try_new(odd, &file.translator()).unwrap();
+        let predicate = PhysicalPredicate::try_new(odd, None, &file.translator()).unwrap();
         assert_eq!(predicate.columns(), [FieldPath::from("i")]);
         let schema = predicate.schema().unwrap();
         let rows = Arc::new(Int32Array::from(vec![Some(1), Some(2), None]));
         let batch = RecordBatch::try_new(schema, vec![rows]).unwrap();
         let outcome = predicate.evaluate(&batch).unwrap();
         assert_eq!(outcome.iter().collect::<Vec<_>>(), [Some(true), Some(false), None]);
+    }
+
+    #[test]
+    fn a_guard_keeps_rows_from_failing() {
+        let file = File::sample();
+        let compare = |left, op, right: i32| binary(left, op, lit(right), &file.schema).unwrap();
+        let guard = compare(file.column("i"), Operator::NotEq, 0);
+        let quotient = binary(lit(100i32), Operator::Divide, file.column("i"), &file.schema).unwrap();
+        let large = compare(quotient, Operator::Gt, 30);
+        let predicate = PhysicalPredicate::try_new(large, Some(guard), &file.translator()).unwrap();
+        let rows = Arc::new(Int32Array::from(vec![Some(0), Some(2), Some(50), None]));
+        let batch = RecordBatch::try_new(predicate.schema().unwrap(), vec![rows]).unwrap();
+        let passed = predicate.evaluate(&batch).unwrap();
+        let passed: Vec<bool> = passed.iter().map(|row| row == Some(true)).collect();
+        assert_eq!(passed, [false, true, false, false]);
     }
 }

@@ -106,6 +106,26 @@ fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
     })
 }
 
+/// The schema with fields of nullable structs nullable too. DataFusion takes a field out of a
+/// struct without looking at the struct; only a field that may be null reads as null in a null row.
+pub(crate) fn with_nullable_fields(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter().map(|field| nullable_field(field, false)).collect::<Fields>();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
+fn nullable_field(field: &FieldRef, in_nullable: bool) -> FieldRef {
+    let nullable = field.is_nullable() || in_nullable;
+    let data_type = match field.data_type() {
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(|field| nullable_field(field, nullable)).collect())
+        }
+        DataType::List(item) => DataType::List(nullable_field(item, false)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(nullable_field(item, false), *size),
+        other => other.clone(),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(data_type).with_nullable(nullable))
+}
+
 /// The schema with strings and byte strings as plain offsets instead of views.
 pub(crate) fn without_views(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(plain_field).collect::<Fields>();
@@ -263,6 +283,23 @@ mod tests {
         assert_eq!(physical.field(2), table.field(1));
         // Another stored type stays: the adapter casts it.
         assert_eq!(physical.field(3), &Field::new("i", DataType::Int32, false));
+    }
+
+    #[test]
+    fn a_field_of_a_nullable_struct_is_nullable() {
+        let pair = |nullable| {
+            let inner = DataType::Struct(vec![Field::new("b", DataType::Int8, nullable)].into());
+            vec![Field::new("a", inner, nullable)]
+        };
+        let before = Schema::new(vec![
+            Field::new("s", DataType::Struct(pair(false).into()), true),
+            Field::new("t", DataType::Struct(pair(false).into()), false),
+        ]);
+        let after = Schema::new(vec![
+            Field::new("s", DataType::Struct(pair(true).into()), true),
+            Field::new("t", DataType::Struct(pair(false).into()), false),
+        ]);
+        assert_eq!(with_nullable_fields(&before), after);
     }
 
     #[test]

@@ -220,12 +220,13 @@ impl<'a> Adapted<'a> {
                 match literal(part) {
                     Some(Some(true)) => continue,
                     Some(_) => return Ok(None),
-                    None => before.push(Arc::clone(part)),
+                    None => {}
                 }
                 match self.translator().translate(part) {
                     Some(expr) => native.push(expr),
                     None => evaluated.push(self.evaluated(part, &before)?),
                 }
+                before.push(Arc::clone(part));
             }
         }
         let mut conjuncts = fuse_bounds(native);
@@ -234,14 +235,12 @@ impl<'a> Adapted<'a> {
         Ok(Some(Expr::all(conjuncts)))
     }
 
-    /// A conjunct for DataFusion to evaluate. One that can fail takes along all before it,
-    /// which may be what keeps it from failing.
+    /// A conjunct for DataFusion to evaluate. One that can fail is guarded by those before it,
+    /// in whatever order the scan runs them.
     fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, before: &[Arc<dyn PhysicalExpr>]) -> Result<Expr> {
-        let expr = match is_fallible(part, &self.physical) {
-            true => conjunction(before.iter().cloned()),
-            false => Arc::clone(part),
-        };
-        Ok(Expr::Rows(Arc::new(PhysicalPredicate::try_new(expr, &self.translator())?)))
+        let guarded = !before.is_empty() && is_fallible(part, &self.physical);
+        let guard = guarded.then(|| conjunction(before.iter().cloned()));
+        Ok(Expr::Rows(Arc::new(PhysicalPredicate::try_new(Arc::clone(part), guard, &self.translator())?)))
     }
 
     /// A filter checked again above the scan, for skipping. What cannot be used is left out.

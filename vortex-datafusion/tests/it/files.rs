@@ -11,11 +11,19 @@ use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTable
 use datafusion::prelude::{SessionConfig, SessionContext};
 use vortex_datafusion::{VortexFormat, VortexOptions, register};
 
-/// Folders of files: the golden ones, and the full set where it is.
+/// The files committed with the project.
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../vortex-core/tests/files")
+}
+
+/// A larger set of files, where the environment names one.
+fn full_set() -> Option<PathBuf> {
+    std::env::var_os("VORTEX_FIXTURES").map(PathBuf::from)
+}
+
+/// Folders of files that are here.
 pub(crate) fn folders() -> Vec<PathBuf> {
-    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../vortex-core");
-    let full = std::env::var_os("VORTEX_FIXTURES").map_or(core.join("../../shared/fixtures"), PathBuf::from);
-    [core.join("tests/files"), full].into_iter().filter(|root| root.join("0.91.0").is_dir()).collect()
+    [Some(golden()), full_set()].into_iter().flatten().filter(|root| root.join("0.91.0").is_dir()).collect()
 }
 
 /// A file of the newest release, if it is here.

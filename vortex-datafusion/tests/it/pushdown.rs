@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::TableProvider;
-use datafusion::logical_expr::{Expr, col, ident, lit};
+use datafusion::logical_expr::{Expr, ident, lit};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use vortex_datafusion::VortexOptions;
 
@@ -46,20 +46,23 @@ fn filters(column: &str, values: &[ScalarValue]) -> Vec<Expr> {
             filters.push(c().ilike(lit(format!("%{}%", start.to_uppercase()))));
         }
     }
-    if let [low, .., high] = values {
+    if let [low, high] = values {
         filters.push(c().between(lit(low.clone()), lit(high.clone())));
         filters.push(c().in_list(values.iter().map(|value| lit(value.clone())).collect(), true));
     }
     filters
 }
 
-/// Up to three values of a column that differ.
+/// Up to two values of a column that differ.
 fn samples(rows: &RecordBatch, column: usize) -> Vec<ScalarValue> {
     let array = rows.column(column);
     let mut found: Vec<ScalarValue> = Vec::new();
     for at in [0, array.len() / 3, array.len() / 2, array.len().saturating_sub(1)] {
-        let value = ScalarValue::try_from_array(array, at).unwrap_or(ScalarValue::Null);
-        if at < array.len() && !value.is_null() && !found.contains(&value) && found.len() < 3 {
+        if at >= array.len() {
+            continue;
+        }
+        let value = ScalarValue::try_from_array(array, at).expect("a value");
+        if !value.is_null() && !found.contains(&value) && found.len() < 2 {
             found.push(value);
         }
     }
@@ -99,29 +102,30 @@ async fn check(path: &Path) -> (usize, Vec<String>) {
     (count, differences)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn every_filter_on_every_column_gives_the_rows_of_an_unpushed_one() {
-    let (mut count, mut failures) = (0, Vec::new());
+    let mut checks = tokio::task::JoinSet::new();
     for root in folders() {
-        let mut files: Vec<_> = std::fs::read_dir(root.join("0.91.0"))
-            .expect("a folder")
-            .map(|entry| entry.expect("an entry").path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "vortex"))
-            // Large files and wide ones are tried below, with fewer filters.
-            .filter(|path| path.metadata().is_ok_and(|meta| meta.len() < 400_000))
-            .collect();
-        files.sort();
-        for path in files {
+        for entry in std::fs::read_dir(root.join("0.91.0")).expect("a folder") {
+            let path = entry.expect("an entry").path();
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-            if ["wide_300.vortex", "no_columns.vortex", "names_odd.vortex"].contains(&name.as_str()) {
-                continue;
+            // Hundreds of columns take long and tell nothing new.
+            let is_small = path.metadata().is_ok_and(|meta| meta.len() < 400_000);
+            if name.ends_with(".vortex")
+                && is_small
+                && !["wide_300.vortex", "names_odd.vortex"].contains(&&*name)
+            {
+                checks.spawn(async move { (name, check(&path).await) });
             }
-            let (tried, differences) = check(&path).await;
-            println!("{name}: {tried} filters");
-            count += tried;
-            failures.extend(differences.into_iter().map(|what| format!("{name}: {what}")));
         }
     }
+    let (mut count, mut failures) = (0, Vec::new());
+    while let Some(outcome) = checks.join_next().await {
+        let (name, (tried, differences)) = outcome.expect("no panic");
+        count += tried;
+        failures.extend(differences.into_iter().map(|what| format!("{name}: {what}")));
+    }
+    assert!(count > 0, "no file was there");
     assert!(failures.is_empty(), "{} of {count} differ: {failures:#?}", failures.len());
 }
 
@@ -148,7 +152,6 @@ async fn queries_over_lineitem_agree() {
         "SELECT count(*) FROM t WHERE l_shipmode IN ('AIR', 'RAIL') AND l_comment LIKE '%the%'",
         "SELECT l_returnflag, sum(l_extendedprice * (1 - l_discount)) FROM t GROUP BY 1 ORDER BY 1",
         "SELECT count(*) FROM t WHERE l_orderkey % 7 = 3 AND upper(l_shipmode) = 'AIR'",
-        "SELECT count(*) FROM t WHERE l_linenumber <> 1 AND 100 / (l_linenumber - 1) > 30",
         "SELECT l_orderkey * 2 AS twice, length(l_comment), 7 AS seven, l_orderkey FROM t \
          WHERE l_partkey BETWEEN 10 AND 100 ORDER BY 1, 2",
         "SELECT l_orderkey, l_linenumber FROM t ORDER BY l_extendedprice DESC, 1, 2 LIMIT 10",
@@ -168,6 +171,19 @@ async fn queries_over_lineitem_agree() {
 }
 
 #[tokio::test]
+async fn a_division_is_protected_by_the_condition_before_it() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session_with(SessionConfig::new());
+    let provider = table(&context, &path, VortexOptions::default()).await;
+    context.register_table("t", provider).expect("a new name");
+    let protected = "SELECT * FROM t WHERE l_linenumber <> 1 AND 100 / (l_linenumber - 1) > 30";
+    let expected = "SELECT * FROM t WHERE l_linenumber BETWEEN 2 AND 4";
+    let [protected, expected] = [protected, expected].map(|sql| context.sql(sql));
+    let (protected, expected) = (rows(protected.await.unwrap()).await, rows(expected.await.unwrap()).await);
+    assert_eq!(protected.unwrap().num_rows(), expected.unwrap().num_rows());
+}
+
+#[tokio::test]
 async fn fields_of_structs_are_filtered_and_projected_alone() {
     let Some(path) = file("struct_nested") else { return };
     let context = session_with(SessionConfig::new());
@@ -182,7 +198,6 @@ async fn fields_of_structs_are_filtered_and_projected_alone() {
             agree(&path, &format!("SELECT {path_sql} AS x, \"{}\" AS s FROM t", field.name())).await;
         }
     }
-    let _ = col("unused");
 }
 
 #[tokio::test]

@@ -2,13 +2,19 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow::array::AsArray as _;
+use arrow::array::{AsArray as _, RecordBatch};
 use arrow::datatypes::Int64Type;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::physical_plan::collect;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use vortex_datafusion::VortexSessionExt as _;
 
 use crate::files::{file, plan, run, session, show};
 
-fn count(rows: &arrow::array::RecordBatch) -> i64 {
+fn count(rows: &RecordBatch) -> i64 {
     rows.column(0).as_primitive::<Int64Type>().value(0)
 }
 
@@ -89,6 +95,38 @@ async fn an_unknown_option_is_an_error() {
     assert!(error.contains("`prun`") && error.contains("prune"), "{error}");
     run(&context, &create("prune 'false', string_type 'utf8'")).await;
     assert!(show(&context, "DESCRIBE o").await.contains("| Utf8 "));
+}
+
+#[tokio::test]
+async fn a_session_is_built_with_the_format() {
+    let Some(path) = file("tpch_orders") else { return };
+    let state = SessionStateBuilder::new()
+        .with_config(SessionConfig::new().set_bool("datafusion.catalog.information_schema", true))
+        .with_default_features()
+        .with_vortex()
+        .build();
+    let context = SessionContext::new_with_state(state);
+    let create = format!("CREATE EXTERNAL TABLE o STORED AS VORTEX LOCATION '{}'", path.display());
+    run(&context, &create).await;
+    run(&context, "SET vortex.prune = false").await;
+    assert!(show(&context, "SHOW vortex.prune").await.contains("false"));
+    assert_eq!(count(&run(&context, "SELECT count(*) FROM o").await), 1500);
+}
+
+#[tokio::test]
+async fn a_plan_runs_more_than_once() {
+    let Some(path) = file("tpch_orders") else { return };
+    let context = session();
+    let sql = format!("SELECT o_orderkey FROM '{}' WHERE o_custkey > 10", path.display());
+    let plan = context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        // Files that partitions share are handed out once per reset.
+        let plan = reset_plan_states(Arc::clone(&plan)).unwrap();
+        let batches = collect(plan, context.task_ctx()).await.unwrap();
+        counts.push(batches.iter().map(RecordBatch::num_rows).sum::<usize>());
+    }
+    assert!(counts[0] > 0 && counts == [counts[0]; 3], "{counts:?}");
 }
 
 #[tokio::test]

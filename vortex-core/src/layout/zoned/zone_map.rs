@@ -5,7 +5,7 @@ use arrow::compute::nullif;
 use arrow::datatypes::{DataType, UInt64Type};
 
 use super::{Aggregate, Zones};
-use crate::array::{ArrayRef, EncodedArray as _};
+use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::stats::{FieldStats, Precision, is_float};

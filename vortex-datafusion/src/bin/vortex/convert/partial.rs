@@ -1,0 +1,79 @@
+//! A file under a temporary name until it is complete.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Outcome};
+
+/// A file that is being written. Dropped before it is complete, it disappears.
+#[derive(Debug)]
+pub(super) struct Partial {
+    file: File,
+    temporary: PathBuf,
+    target: PathBuf,
+    complete: bool,
+}
+
+impl Partial {
+    /// Starts a file beside its target, so that the two are on one disk.
+    pub(super) fn create(target: &Path) -> Outcome<Self> {
+        let place = target.display().to_string();
+        let Some(name) = target.file_name() else {
+            return Err(Failure::Usage(format!("{place}: not a file name")));
+        };
+        if target.is_dir() {
+            return Err(Failure::Usage(format!("{place}: is a folder")));
+        }
+        let mut temporary_name = name.to_owned();
+        temporary_name.push(format!(".partial-{}", std::process::id()));
+        let temporary = target.with_file_name(temporary_name);
+        let file = File::create_new(&temporary).map_err(|error| Failure::at(&place, error))?;
+        Ok(Self { file, temporary, target: target.to_owned(), complete: false })
+    }
+
+    /// A handle to write through.
+    pub(super) fn file(&self) -> Outcome<File> {
+        self.file.try_clone().map_err(|error| Failure::at(self.target.display(), error))
+    }
+
+    /// Makes the file durable and gives it its name, replacing what had it.
+    pub(super) fn complete(mut self) -> Outcome {
+        let rename = || {
+            self.file.sync_all()?;
+            fs::rename(&self.temporary, &self.target)
+        };
+        rename().map_err(|error| Failure::at(self.target.display(), error))?;
+        self.complete = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.complete {
+            // Nothing more can be done about a file that does not go away.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn the_name_appears_with_the_last_byte_or_never() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out.csv");
+        let files = || fs::read_dir(&folder).unwrap().count();
+        drop(Partial::create(&target).unwrap());
+        assert_eq!(files(), 0);
+        let partial = Partial::create(&target).unwrap();
+        partial.file().unwrap().write_all(b"rows").unwrap();
+        assert!(!target.exists());
+        partial.complete().unwrap();
+        assert_eq!((fs::read(&target).unwrap().as_slice(), files()), (b"rows".as_slice(), 1));
+    }
+}

@@ -1,0 +1,143 @@
+//! How a command ends when it does not end well.
+
+use std::error::Error;
+use std::io;
+
+use arrow::error::ArrowError;
+use datafusion::common::DataFusionError;
+use parquet::errors::ParquetError;
+
+/// What a command returns.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The arguments do not make sense together: exit status 2.
+    Usage(String),
+    /// Something failed; one line: exit status 1.
+    Error(String),
+    /// Nobody reads the output any more: as good as done.
+    ClosedPipe,
+}
+
+impl Failure {
+    /// An error at a place: a file, a statement.
+    pub(crate) fn at(place: impl std::fmt::Display, error: impl Into<Failure>) -> Self {
+        match error.into() {
+            // Many errors name the file themselves.
+            Failure::Error(message) if message.contains(&place.to_string()) => Failure::Error(message),
+            Failure::Error(message) => Failure::Error(format!("{place}: {message}")),
+            other => other,
+        }
+    }
+
+    pub(crate) fn error(message: impl std::fmt::Display) -> Self {
+        Failure::Error(one_line(&message.to_string()))
+    }
+}
+
+/// Line ends become separators, so that an error stays one line for tools.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ").replace(":;", ":").replace("caused by;", "caused by:")
+}
+
+/// Whether a write to a closed pipe is the cause.
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        let closed = match error.downcast_ref::<ArrowError>() {
+            Some(ArrowError::IoError(_, error)) => closed(error),
+            // Only the text of the cause is kept.
+            Some(ArrowError::CsvError(message)) => message.contains("Broken pipe"),
+            _ => error.downcast_ref::<io::Error>().is_some_and(closed),
+        };
+        if closed {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+fn failure(error: &(dyn Error + 'static), message: String) -> Failure {
+    if is_closed_pipe(error) { Failure::ClosedPipe } else { Failure::error(message) }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        failure(&error, error.to_string())
+    }
+}
+
+impl From<vortex_core::Error> for Failure {
+    fn from(error: vortex_core::Error) -> Self {
+        failure(&error, error.to_string())
+    }
+}
+
+impl From<DataFusionError> for Failure {
+    fn from(error: DataFusionError) -> Self {
+        failure(&error, error.strip_backtrace())
+    }
+}
+
+impl From<ArrowError> for Failure {
+    fn from(error: ArrowError) -> Self {
+        failure(&error, error.to_string())
+    }
+}
+
+impl From<ParquetError> for Failure {
+    fn from(error: ParquetError) -> Self {
+        failure(&error, error.to_string())
+    }
+}
+
+impl From<object_store::Error> for Failure {
+    fn from(error: object_store::Error) -> Self {
+        failure(&error, error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        if error.io_error_kind() == Some(io::ErrorKind::BrokenPipe) {
+            return Failure::ClosedPipe;
+        }
+        Failure::error(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_one_line_and_name_the_place_once() {
+        let Failure::Error(message) = Failure::at("a.vortex", Failure::error("cut\n  short")) else {
+            panic!()
+        };
+        assert_eq!(message, "a.vortex: cut; short");
+        let Failure::Error(message) = Failure::at("a.vortex", Failure::error("a.vortex: cut")) else {
+            panic!()
+        };
+        assert_eq!(message, "a.vortex: cut");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_found_below_other_errors() {
+        let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(matches!(Failure::from(DataFusionError::IoError(pipe())), Failure::ClosedPipe));
+        assert!(matches!(Failure::from(ArrowError::from(pipe())), Failure::ClosedPipe));
+        let csv =
+            ArrowError::CsvError(pipe().to_string().replace("broken pipe", "Broken pipe (os error 32)"));
+        assert!(matches!(
+            Failure::from(DataFusionError::ArrowError(Box::new(csv), None)),
+            Failure::ClosedPipe
+        ));
+        assert!(matches!(Failure::from(io::Error::other("x")), Failure::Error(_)));
+    }
+}

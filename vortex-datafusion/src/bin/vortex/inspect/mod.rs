@@ -1,0 +1,109 @@
+//! `vortex inspect`: what a file is made of.
+//!
+//! Rows are not read: the description of the file, the ends of its segments, and the zone tables
+//! are. Of a damaged file it prints what can still be read, and fails with what cannot.
+
+mod json;
+mod print;
+mod report;
+
+use std::io::{BufWriter, Write as _};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
+use vortex_core::file::{VortexFile, examine};
+use vortex_core::io::ReadAt;
+use vortex_core::{Error, Limits};
+
+use crate::failure::{Failure, Outcome};
+use crate::stores::Stores;
+use report::Report;
+
+/// Arguments of `vortex inspect`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The file: a path, or a URL (s3://, gs://, az://, https://).
+    #[arg(required = true)]
+    file: Vec<String>,
+    /// Print one JSON object per file.
+    #[arg(long)]
+    json: bool,
+    /// Print only these parts.
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Most zones to print per column; JSON has them all.
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    zones: usize,
+}
+
+/// A part of what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Columns, their types, sizes and encodings.
+    Schema,
+    /// Statistics of the whole file per column.
+    Statistics,
+    /// The tree of layouts and, in each segment, of encodings.
+    Layout,
+    /// Statistics per zone of rows.
+    Zones,
+    /// Where each segment lies.
+    Segments,
+}
+
+impl Arguments {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+}
+
+/// Inspects the files one after the other; fails with the first problem at the end.
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
+    let mut outcome = Ok(());
+    for place in &arguments.file {
+        match inspect(place, &arguments, &stores).await {
+            Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
+            Err(failure) => outcome = outcome.and(Err(failure)),
+            Ok(()) => {}
+        }
+    }
+    outcome
+}
+
+async fn inspect(place: &str, arguments: &Arguments, stores: &Stores) -> Outcome {
+    let source = stores.open(place).await?;
+    let file = match VortexFile::open(Arc::clone(&source)).await {
+        Ok(file) => file,
+        Err(error) => return damaged(place, arguments.json, source.as_ref(), error).await,
+    };
+    let report = Report::read(place, &file, arguments).await;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer(&mut out, &json::report(&report, arguments))?;
+        writeln!(out)?;
+    } else {
+        print::report(&mut out, &report, arguments)?;
+    }
+    out.flush()?;
+    match report.problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(Failure::at(place, Failure::error(problem))),
+    }
+}
+
+/// Prints the parts of a file that does not open, and fails with the reason.
+async fn damaged(place: &str, as_json: bool, source: &dyn ReadAt, error: Error) -> Outcome {
+    if let Ok(examination) = examine(source, &Limits::default()).await {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        if as_json {
+            serde_json::to_writer(&mut out, &json::examination(place, &examination, &error))?;
+            writeln!(out)?;
+        } else {
+            print::examination(&mut out, place, &examination)?;
+        }
+        out.flush()?;
+    }
+    Err(Failure::at(place, error))
+}

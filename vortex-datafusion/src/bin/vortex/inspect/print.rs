@@ -1,0 +1,301 @@
+//! A report for people.
+//!
+//! Names and values come from the file, so they are shown with control characters escaped.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::{Result, Write};
+
+use arrow::array::Array;
+use arrow::util::display::{ArrayFormatter, FormatOptions, array_value_to_string};
+use vortex_core::Scalar;
+use vortex_core::dtype::arrow::data_type;
+use vortex_core::file::Examination;
+use vortex_core::layout::ZoneMap;
+use vortex_core::stats::{FieldStats, Precision};
+
+use super::report::{Column, Node, Report};
+use super::{Arguments, Part};
+use crate::text::{bytes, count, counted, shortened, visible};
+
+/// Letters of a value or type that are shown.
+const VALUE_LETTERS: usize = 28;
+const TYPE_LETTERS: usize = 60;
+
+/// Prints the parts that are wanted.
+pub(super) fn report(out: &mut impl Write, report: &Report<'_>, arguments: &Arguments) -> Result<()> {
+    let footer = report.footer;
+    let stored: u64 = footer.segments().iter().map(|segment| u64::from(segment.length)).sum();
+    writeln!(
+        out,
+        "{}: {}, {}, {}, {} of {}",
+        report.place,
+        counted(footer.row_count(), "row"),
+        counted(report.columns.len() as u64, "column"),
+        bytes(footer.file_size()),
+        counted(footer.segments().len() as u64, "segment"),
+        bytes(stored),
+    )?;
+    for entry in footer.user_metadata() {
+        writeln!(out, "  metadata {}: {}", visible(&entry.key), bytes(entry.range.end - entry.range.start))?;
+    }
+    if arguments.wants(Part::Schema) {
+        schema(out, report, stored)?;
+    }
+    if arguments.wants(Part::Statistics) {
+        statistics(out, report)?;
+    }
+    if arguments.wants(Part::Layout) {
+        writeln!(out, "\nLayout")?;
+        node(out, report, &report.layout, "  ", "  ")?;
+    }
+    if arguments.wants(Part::Zones) {
+        writeln!(out, "\nZones")?;
+        report.zones.iter().try_for_each(|(path, map)| zones(out, path, map, arguments.zones))?;
+    }
+    if arguments.wants(Part::Segments) {
+        segments(out, report)?;
+    }
+    if !report.problems.is_empty() {
+        writeln!(out, "\nProblems")?;
+        report.problems.iter().try_for_each(|problem| writeln!(out, "  {}", visible(problem)))?;
+    }
+    Ok(())
+}
+
+/// Prints what is left of a file that does not open.
+pub(super) fn examination(out: &mut impl Write, place: &str, examination: &Examination) -> Result<()> {
+    writeln!(out, "{place}: {}, does not open", bytes(examination.file_size))?;
+    if !examination.starts_with_magic {
+        writeln!(out, "  does not start with \"VTXF\", which readers do not mind")?;
+    }
+    examination.parts.iter().try_for_each(|part| {
+        let mark = if part.found.is_ok() { " " } else { "!" };
+        writeln!(out, "{mark} {}", visible(&part.to_string()))
+    })
+}
+
+fn schema(out: &mut impl Write, report: &Report<'_>, stored: u64) -> Result<()> {
+    writeln!(out, "\nSchema")?;
+    let rows = report.columns.iter().map(|column| {
+        let share = column.byte_len as f64 * 100.0 / stored.max(1) as f64;
+        vec![
+            visible(column.name),
+            shortened(&visible(&column.dtype.to_string()), TYPE_LETTERS),
+            bytes(column.byte_len),
+            format!("{share:.1}%"),
+            encodings_of(report, column),
+        ]
+    });
+    table(out, &["column", "type", "size", "share", "encodings"], rows.collect(), &[2, 3])
+}
+
+/// The distinct encodings of a column, outermost first.
+fn encodings_of(report: &Report<'_>, column: &Column<'_>) -> String {
+    let mut seen = BTreeSet::new();
+    let mut names: Vec<&str> = Vec::new();
+    for (_, id) in column.values.iter().filter_map(|id| report.encodings.get(id)).flatten() {
+        let short = id.strip_prefix("vortex.").or_else(|| id.strip_prefix("fastlanes.")).unwrap_or(id);
+        if seen.insert(short) {
+            names.push(short);
+        }
+    }
+    visible(&names.join(" "))
+}
+
+fn statistics(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
+    writeln!(out, "\nStatistics of the file")?;
+    let Some(stats) = report.footer.statistics() else { return writeln!(out, "  none") };
+    let rows = report.columns.iter().zip(stats).map(|(column, stats)| {
+        vec![
+            visible(column.name),
+            bound(&stats.min, "≥ "),
+            bound(&stats.max, "≤ "),
+            optional(stats.sum.as_ref().map(scalar)),
+            optional(stats.null_count.map(count)),
+            optional(stats.nan_count.map(count)),
+            traits_of(stats),
+            optional(stats.uncompressed_size.map(bytes)),
+        ]
+    });
+    let heads = ["column", "min", "max", "sum", "nulls", "NaNs", "order", "decoded"];
+    table(out, &heads, rows.collect(), &[3, 4, 5, 7])
+}
+
+fn bound(bound: &Precision<Scalar>, inexact: &str) -> String {
+    match bound {
+        Precision::Exact(value) => value_text(scalar(value)),
+        Precision::Inexact(value) => format!("{inexact}{}", value_text(scalar(value))),
+        Precision::Absent => "-".to_owned(),
+    }
+}
+
+/// A value as Arrow shows it: dates as dates, decimals with their point.
+pub(super) fn scalar(value: &Scalar) -> String {
+    let shown = || {
+        let array = value.to_arrow(&data_type(value.dtype()).ok()?, 1).ok()?;
+        array_value_to_string(&array, 0).ok()
+    };
+    shown().unwrap_or_else(|| value.to_string())
+}
+
+fn value_text(value: impl Display) -> String {
+    shortened(&visible(&value.to_string()), VALUE_LETTERS)
+}
+
+fn optional(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), value_text)
+}
+
+fn traits_of(stats: &FieldStats) -> String {
+    let facts = [
+        (stats.is_constant, "constant"),
+        (stats.is_strict_sorted, "strictly rising"),
+        (stats.is_sorted, "rising"),
+    ];
+    facts.iter().find(|(fact, _)| *fact == Some(true)).map_or("-", |(_, name)| name).to_owned()
+}
+
+/// A layout: its own line, the arrays of its segments, then the layouts below.
+fn node(out: &mut impl Write, report: &Report<'_>, node: &Node, first: &str, rest: &str) -> Result<()> {
+    let name = if node.name.is_empty() { String::new() } else { format!("{}: ", visible(&node.name)) };
+    write!(out, "{first}{name}{} {}", visible(&node.id), counted(node.row_count, "row"))?;
+    for id in &node.segments {
+        let length = report.footer.segments().get(id.0 as usize).map_or(0, |it| u64::from(it.length));
+        write!(out, ", segment {} of {}", id.0, bytes(length))?;
+        if let Some(encodings) = report.encodings.get(id) {
+            write!(out, ": {}", nested(encodings))?;
+        }
+    }
+    writeln!(out)?;
+    for (at, child) in node.children.iter().enumerate() {
+        let last = at + 1 == node.children.len();
+        let (branch, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        self::node(out, report, child, &format!("{rest}{branch}"), &format!("{rest}{below}"))?;
+    }
+    Ok(())
+}
+
+/// An array tree in one line: `vortex.dict(vortex.primitive, vortex.varbinview)`.
+fn nested(encodings: &[(usize, String)]) -> String {
+    let mut text = String::new();
+    let mut open = 0;
+    for (at, (depth, id)) in encodings.iter().enumerate() {
+        if at > 0 {
+            if *depth > open {
+                text.push('(');
+            } else {
+                text.push_str(&")".repeat(open - depth));
+                text.push_str(", ");
+            }
+        }
+        open = *depth;
+        text.push_str(&visible(id));
+    }
+    text.push_str(&")".repeat(open));
+    text
+}
+
+fn zones(out: &mut impl Write, path: &str, map: &ZoneMap, most: usize) -> Result<()> {
+    let path = if path.is_empty() { "value".to_owned() } else { visible(path) };
+    let zone_count = counted(map.zone_count as u64, "zone");
+    writeln!(out, "  {path}: {zone_count} of {}", counted(map.zone_len, "row"))?;
+    let text = |array: &Option<arrow::array::ArrayRef>, zone: usize| -> String {
+        let Some(array) = array.as_ref().filter(|array| zone < array.len() && array.is_valid(zone)) else {
+            return "-".to_owned();
+        };
+        let options = FormatOptions::new();
+        let formatter = ArrayFormatter::try_new(array.as_ref(), &options);
+        formatter.ok().and_then(|it| it.value(zone).try_to_string().ok()).map_or("?".to_owned(), value_text)
+    };
+    let rows = (0..map.zone_count.min(most)).map(|zone| {
+        let number = |counts: &Option<arrow::array::UInt64Array>| {
+            let counts = counts.as_ref().filter(|counts| zone < counts.len() && counts.is_valid(zone));
+            optional(counts.map(|counts| count(counts.value(zone))))
+        };
+        let first_row = (zone as u64).saturating_mul(map.zone_len);
+        vec![
+            format!("  {}", count(first_row)),
+            text(&map.min, zone),
+            text(&map.max, zone),
+            number(&map.null_count),
+            number(&map.nan_count),
+        ]
+    });
+    table(out, &["  from row", "min", "max", "nulls", "NaNs"], rows.collect(), &[3, 4])?;
+    match map.zone_count.saturating_sub(most) {
+        0 => Ok(()),
+        more => writeln!(out, "    ... {} more", count(more as u64)),
+    }
+}
+
+fn segments(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
+    writeln!(out, "\nSegments")?;
+    let mut users: Vec<Vec<&str>> = vec![Vec::new(); report.footer.segments().len()];
+    for column in &report.columns {
+        for id in &column.segments {
+            if let Some(names) = users.get_mut(id.0 as usize) {
+                names.push(column.name);
+            }
+        }
+    }
+    let rows = report.footer.segments().iter().zip(&users).enumerate().map(|(at, (segment, users))| {
+        vec![
+            at.to_string(),
+            count(segment.offset),
+            count(segment.length.into()),
+            count(1u64 << segment.alignment_exponent.min(63)),
+            shortened(&visible(&users.join(" ")), TYPE_LETTERS),
+        ]
+    });
+    table(out, &["segment", "offset", "bytes", "align", "columns"], rows.collect(), &[0, 1, 2, 3])
+}
+
+/// Lines up cells under their heads; numbers to the right.
+fn table(out: &mut impl Write, heads: &[&str], rows: Vec<Vec<String>>, right: &[usize]) -> Result<()> {
+    let letters = |text: &str| text.chars().count();
+    let widths: Vec<usize> = (0..heads.len())
+        .map(|at| rows.iter().map(|row| letters(&row[at])).chain([letters(heads[at])]).max().unwrap_or(0))
+        .collect();
+    let line = |out: &mut dyn Write, cells: &mut dyn Iterator<Item = &str>| -> Result<()> {
+        let mut text = String::from(" ");
+        for (at, cell) in cells.enumerate() {
+            let padding = " ".repeat(widths[at] - letters(cell));
+            text.push(' ');
+            if right.contains(&at) {
+                text.push_str(&padding);
+                text.push_str(cell);
+            } else {
+                text.push_str(cell);
+                text.push_str(&padding);
+            }
+            text.push(' ');
+        }
+        writeln!(out, "{}", text.trim_end())
+    };
+    line(out, &mut heads.iter().copied())?;
+    rows.iter().try_for_each(|row| line(out, &mut row.iter().map(String::as_str)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn array_trees_read_as_calls() {
+        let tree = |nodes: &[(usize, &str)]| {
+            nested(&nodes.iter().map(|(depth, id)| (*depth, (*id).to_owned())).collect::<Vec<_>>())
+        };
+        assert_eq!(tree(&[(0, "a")]), "a");
+        assert_eq!(tree(&[(0, "a"), (1, "b"), (2, "c"), (1, "d")]), "a(b(c), d)");
+        assert_eq!(tree(&[(0, "a"), (1, "b"), (2, "c"), (3, "d")]), "a(b(c(d)))");
+    }
+
+    #[test]
+    fn cells_line_up_whatever_they_hold() {
+        let mut out = Vec::new();
+        let rows = vec![vec!["naïve".to_owned(), "1".to_owned()], vec!["x".to_owned(), "100".to_owned()]];
+        table(&mut out, &["name", "n"], rows, &[1]).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "  name     n\n  naïve    1\n  x      100\n");
+    }
+}

@@ -1,0 +1,199 @@
+//! What is known of a file, gathered before anything is printed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream};
+use vortex_core::DType;
+use vortex_core::file::{Footer, SegmentId, VortexFile};
+use vortex_core::layout::{LayoutRef, ZoneMap};
+
+use super::{Arguments, Part};
+
+/// Array trees read at once.
+const READS: usize = 16;
+
+/// A file, taken apart.
+pub(super) struct Report<'a> {
+    pub(super) place: &'a str,
+    pub(super) footer: &'a Footer,
+    pub(super) columns: Vec<Column<'a>>,
+    pub(super) layout: Node,
+    /// Encodings of the array in a segment, from the root down, with depths.
+    pub(super) encodings: BTreeMap<SegmentId, Vec<(usize, String)>>,
+    /// Statistics per zone, by the path of the layout that has them.
+    pub(super) zones: Vec<(String, ZoneMap)>,
+    /// What could not be read.
+    pub(super) problems: Vec<String>,
+}
+
+/// A column of the file, or the one that a file holds that is not a struct.
+pub(super) struct Column<'a> {
+    pub(super) name: &'a str,
+    pub(super) dtype: &'a DType,
+    /// Segments of the column, zone tables included; others may share them.
+    pub(super) segments: BTreeSet<SegmentId>,
+    /// Segments of its values.
+    pub(super) values: BTreeSet<SegmentId>,
+    /// Bytes of these.
+    pub(super) byte_len: u64,
+}
+
+/// A layout and those below.
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) id: String,
+    pub(super) dtype: String,
+    pub(super) row_count: u64,
+    pub(super) segments: Vec<SegmentId>,
+    pub(super) children: Vec<Node>,
+}
+
+impl<'a> Report<'a> {
+    /// Reads what the arguments ask for; never fails, but notes problems.
+    pub(super) async fn read(place: &'a str, file: &'a VortexFile, arguments: &Arguments) -> Self {
+        let footer: &Footer = file.footer();
+        let mut walk = Walk { problems: Vec::new(), with_zones: Vec::new() };
+        let layout = walk.node(String::new(), footer.layout(), &mut Vec::new());
+        let columns = columns(footer, &mut walk.problems);
+        let mut report = Self {
+            place,
+            footer,
+            columns,
+            layout,
+            encodings: BTreeMap::new(),
+            zones: Vec::new(),
+            problems: walk.problems,
+        };
+        if arguments.wants(Part::Layout) || arguments.wants(Part::Schema) {
+            report.read_encodings(file).await;
+        }
+        if arguments.wants(Part::Zones) {
+            report.read_zones(file, walk.with_zones).await;
+        }
+        report
+    }
+
+    async fn read_encodings(&mut self, file: &VortexFile) {
+        let mut wanted = BTreeSet::new();
+        self.layout.collect_segments(&mut wanted);
+        let reads = stream::iter(wanted).map(|id| async move { (id, file.array_encodings(id).await) });
+        let mut reads = reads.buffered(READS);
+        while let Some((id, encodings)) = reads.next().await {
+            match encodings {
+                Ok(encodings) => drop(self.encodings.insert(id, encodings)),
+                Err(error) => self.problems.push(error.to_string()),
+            }
+        }
+    }
+
+    async fn read_zones(&mut self, file: &VortexFile, with_zones: Vec<(String, LayoutRef)>) {
+        for (path, layout) in with_zones {
+            let Some(zones) = layout.zones() else { continue };
+            match file.zone_map(zones).await {
+                Ok(map) => self.zones.push((path, map)),
+                Err(error) => self.problems.push(format!("zones of {path}: {error}")),
+            }
+        }
+    }
+}
+
+/// A walk over the layout tree.
+struct Walk {
+    problems: Vec<String>,
+    with_zones: Vec<(String, LayoutRef)>,
+}
+
+impl Walk {
+    fn node(&mut self, name: String, layout: &LayoutRef, path: &mut Vec<String>) -> Node {
+        if layout.zones().is_some() {
+            self.with_zones.push((path.join("."), Arc::clone(layout)));
+        }
+        let children = match layout.children() {
+            Ok(children) => children,
+            Err(error) => {
+                self.problems.push(format!("layout of {}: {error}", place_of(path)));
+                Vec::new()
+            }
+        };
+        let is_struct = layout.dtype().as_struct().is_some() && layout.id() == "vortex.struct";
+        let children = children
+            .into_iter()
+            .map(|(name, child)| {
+                // Only fields are part of a path; `data` and chunk numbers are not.
+                if is_struct {
+                    path.push(name.clone());
+                }
+                let node = self.node(name, &child, path);
+                if is_struct {
+                    path.pop();
+                }
+                node
+            })
+            .collect();
+        Node {
+            name,
+            id: layout.id().to_owned(),
+            dtype: layout.dtype().to_string(),
+            row_count: layout.row_count(),
+            segments: layout.segments(),
+            children,
+        }
+    }
+}
+
+fn place_of(path: &[String]) -> String {
+    if path.is_empty() { "the file".to_owned() } else { path.join(".") }
+}
+
+impl Node {
+    fn collect_segments(&self, into: &mut BTreeSet<SegmentId>) {
+        into.extend(&self.segments);
+        self.children.iter().for_each(|child| child.collect_segments(into));
+    }
+}
+
+/// All segments below a layout, and those that hold values rather than statistics.
+fn collect_segments(
+    layout: &LayoutRef,
+    all: &mut BTreeSet<SegmentId>,
+    values: &mut BTreeSet<SegmentId>,
+) -> vortex_core::Result<()> {
+    all.extend(layout.segments());
+    values.extend(layout.segments());
+    for (_, child) in layout.children()? {
+        if layout.zones().is_some_and(|zones| Arc::ptr_eq(zones.table(), &child)) {
+            collect_segments(&child, all, &mut BTreeSet::new())?;
+        } else {
+            collect_segments(&child, all, values)?;
+        }
+    }
+    Ok(())
+}
+
+fn columns<'a>(footer: &'a Footer, problems: &mut Vec<String>) -> Vec<Column<'a>> {
+    let named: Vec<(&str, &DType)> = match footer.dtype().as_columns() {
+        Some(fields) => fields.fields().map(|(name, dtype)| (&**name, dtype)).collect(),
+        None => vec![("value", footer.dtype())],
+    };
+    let is_struct = footer.dtype().as_columns().is_some();
+    let mut columns = Vec::with_capacity(named.len());
+    for (at, (name, dtype)) in named.into_iter().enumerate() {
+        let (mut segments, mut values) = (BTreeSet::new(), BTreeSet::new());
+        let layout = match footer.layout().field(at) {
+            Ok(Some(layout)) if is_struct => Ok(layout),
+            Ok(_) => Ok(Arc::clone(footer.layout())),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = layout.and_then(|layout| collect_segments(&layout, &mut segments, &mut values)) {
+            problems.push(format!("column {name}: {error}"));
+        }
+        let byte_len = segments
+            .iter()
+            .filter_map(|id| footer.segments().get(id.0 as usize))
+            .map(|segment| u64::from(segment.length))
+            .sum();
+        columns.push(Column { name, dtype, segments, values, byte_len });
+    }
+    columns
+}

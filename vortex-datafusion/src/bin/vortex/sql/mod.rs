@@ -1,0 +1,95 @@
+//! `vortex sql`: the DataFusion shell with Vortex built in.
+//!
+//! Session, printing, completion and commands are those of the `datafusion-cli` library, and
+//! arguments have the names they have there. Statements are run by [`statement`], so that `OPTIONS` of
+//! Vortex tables are understood and results in other formats than tables are streamed.
+
+mod script;
+mod session;
+mod shell;
+mod statement;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreMode;
+use datafusion_cli::pool_type::PoolType;
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::MaxRows;
+
+use crate::failure::{Failure, Outcome};
+use session::Session;
+
+/// Arguments of `vortex sql`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Run these statements, then exit.
+    #[arg(short, long, value_name = "SQL")]
+    command: Vec<String>,
+    /// Run the statements of these files, then exit; `-` is standard input.
+    #[arg(short, long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Run these files before the shell starts, instead of `~/.datafusionrc`.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["command", "file"])]
+    rc: Option<Vec<PathBuf>>,
+    /// Folder that relative paths start from.
+    #[arg(short = 'p', long, value_name = "FOLDER")]
+    data_path: Option<PathBuf>,
+    /// How results are printed: tables, unless standard output is not a terminal and this says
+    /// otherwise.
+    #[arg(long, value_enum, default_value_t = PrintFormat::Automatic)]
+    format: PrintFormat,
+    /// Print results only.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Most rows of a printed table; `inf` for all.
+    #[arg(long, value_name = "ROWS", default_value = "40")]
+    maxrows: MaxRows,
+    /// Colour statements while they are typed.
+    #[arg(long)]
+    color: bool,
+    /// Rows per batch.
+    #[arg(short, long, value_name = "ROWS")]
+    batch_size: Option<std::num::NonZeroUsize>,
+    /// Most memory of queries, like `4g`; unlimited by default.
+    #[arg(short, long, value_name = "SIZE", value_parser = session::parse_size)]
+    memory_limit: Option<usize>,
+    /// How queries share limited memory.
+    #[arg(long, value_name = "greedy|fair", default_value_t = PoolType::Greedy)]
+    mem_pool_type: PoolType,
+    /// How many of the largest consumers to name when memory runs out; 0 for none.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    top_memory_consumers: usize,
+    /// Most disk space of queries that spill, like `100g`.
+    #[arg(short, long, value_name = "SIZE", value_parser = session::parse_size)]
+    disk_limit: Option<usize>,
+    /// Count requests to object stores: `disabled`, `summary` or `trace`.
+    #[arg(long, value_name = "MODE", default_value_t = InstrumentedObjectStoreMode::Disabled)]
+    object_store_profiling: InstrumentedObjectStoreMode,
+}
+
+/// Runs statements, scripts, or the shell.
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    if let Some(folder) = &arguments.data_path {
+        std::env::set_current_dir(folder)
+            .map_err(|error| Failure::Usage(format!("{}: {error}", folder.display())))?;
+    }
+    let mut session = Session::open(&arguments).await?;
+    if arguments.command.is_empty() && arguments.file.is_empty() {
+        if !std::io::stdin().is_terminal() {
+            // Piped statements are a script: no prompt, and an error ends it.
+            return script::run(&mut session, std::io::stdin().lock(), "standard input").await;
+        }
+        for file in arguments.rc.unwrap_or_else(session::default_rc) {
+            script::run_file(&mut session, &file).await?;
+        }
+        return shell::run(&mut session).await;
+    }
+    for file in &arguments.file {
+        script::run_file(&mut session, file).await?;
+    }
+    for command in &arguments.command {
+        session.run(command).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Statements from a file or a pipe.
+//!
+//! A statement ends at the `;` that ends a line. Lines that start with `--` or `#!` are comments, those
+//! that start with `\` commands of the shell. The first error ends the script.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use super::session::Session;
+use super::shell::{Next, run_command};
+use crate::failure::{Failure, Outcome};
+
+/// Runs the statements of a file; `-` is standard input.
+pub(super) async fn run_file(session: &mut Session, path: &Path) -> Outcome {
+    if path.as_os_str() == "-" {
+        return run(session, std::io::stdin().lock(), "standard input").await;
+    }
+    let place = path.display().to_string();
+    let file = File::open(path).map_err(|error| Failure::at(&place, error))?;
+    run(session, BufReader::new(file), &place).await
+}
+
+/// Runs statements as they are read.
+pub(super) async fn run(session: &mut Session, lines: impl BufRead, place: &str) -> Outcome {
+    let mut statement = String::new();
+    let mut first_line = 0;
+    for (at, line) in lines.lines().enumerate() {
+        let line = line.map_err(|error| Failure::at(format!("{place}:{}", at + 1), error))?;
+        let line = line.trim_end();
+        if statement.is_empty() {
+            first_line = at + 1;
+            if line.is_empty() || line.starts_with("--") || line.starts_with("#!") {
+                continue;
+            }
+            if let Some(command) = line.strip_prefix('\\') {
+                let next = Box::pin(run_command(session, command)).await;
+                match next.map_err(|error| Failure::at(format!("{place}:{first_line}"), error))? {
+                    Next::Continue => continue,
+                    Next::Quit => return Ok(()),
+                }
+            }
+        }
+        statement.push_str(line);
+        statement.push('\n');
+        if line.ends_with(';') {
+            run_one(session, &statement, place, first_line).await?;
+            statement.clear();
+        }
+    }
+    if statement.trim().is_empty() { Ok(()) } else { run_one(session, &statement, place, first_line).await }
+}
+
+async fn run_one(session: &Session, statement: &str, place: &str, line: usize) -> Outcome {
+    session.run(statement).await.map_err(|error| Failure::at(format!("{place}:{line}"), error))
+}

@@ -1,0 +1,140 @@
+//! The session that statements run in.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::config::ConfigOptions;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::ExplainFormat;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_cli::catalog::DynamicObjectStoreCatalog;
+use datafusion_cli::functions::{
+    ListFilesCacheFunc, MetadataCacheFunc, ParquetMetadataFunc, StatisticsCacheFunc,
+};
+use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
+use datafusion_cli::pool_type::PoolType;
+use datafusion_cli::print_options::PrintOptions;
+
+use super::Arguments;
+use crate::failure::Outcome;
+use crate::stores::Stores;
+
+/// A DataFusion session and how its results are printed.
+pub(super) struct Session {
+    pub(super) context: SessionContext,
+    pub(super) stores: Arc<Stores>,
+    pub(super) print: PrintOptions,
+}
+
+impl Session {
+    /// A session that knows Vortex, object stores and the functions of the DataFusion shell.
+    pub(super) async fn open(arguments: &Arguments) -> Outcome<Self> {
+        let known =
+            InstrumentedObjectStoreRegistry::new().with_profile_mode(arguments.object_store_profiling);
+        let known = Arc::new(known);
+        let stores = Stores::new(Arc::clone(&known));
+        let mut runtime = RuntimeEnvBuilder::new().with_object_store_registry(Arc::clone(&stores) as _);
+        if let Some(limit) = arguments.memory_limit {
+            runtime = runtime.with_memory_pool(memory_pool(arguments, limit));
+        }
+        if let Some(limit) = arguments.disk_limit {
+            let disk = DiskManagerBuilder::default()
+                .with_mode(DiskManagerMode::OsTmpDirectory)
+                .with_max_temp_directory_size(limit as u64);
+            runtime = runtime.with_disk_manager_builder(disk);
+        }
+        let context =
+            SessionContext::new_with_config_rt(config(arguments)?, runtime.build_arc()?).enable_url_table();
+        vortex_datafusion::register(&context)?;
+        context.refresh_catalogs().await?;
+        let catalogs = Arc::clone(context.state().catalog_list());
+        let catalogs = DynamicObjectStoreCatalog::new(catalogs, context.state_weak_ref());
+        context.register_catalog_list(Arc::new(catalogs));
+        register_functions(&context);
+        let print = PrintOptions {
+            format: arguments.format,
+            quiet: arguments.quiet,
+            maxrows: arguments.maxrows,
+            color: arguments.color,
+            instrumented_registry: known,
+        };
+        Ok(Self { context, stores, print })
+    }
+}
+
+/// The functions that the DataFusion shell adds to SQL.
+fn register_functions(context: &SessionContext) {
+    let caches = || Arc::clone(&context.runtime_env().cache_manager);
+    context.register_udtf("parquet_metadata", Arc::new(ParquetMetadataFunc {}));
+    context.register_udtf("metadata_cache", Arc::new(MetadataCacheFunc::new(caches())));
+    context.register_udtf("statistics_cache", Arc::new(StatisticsCacheFunc::new(caches())));
+    context.register_udtf("list_files_cache", Arc::new(ListFilesCacheFunc::new(caches())));
+}
+
+/// Settings: the environment's, the arguments', and what is readable on a screen.
+fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
+    let mut options = ConfigOptions::from_env()?;
+    if std::env::var_os("DATAFUSION_EXPLAIN_FORMAT").is_none() {
+        options.explain.format = ExplainFormat::Tree;
+    }
+    if std::env::var_os("DATAFUSION_FORMAT_NULL").is_none() {
+        options.format.null = "NULL".to_owned();
+    }
+    let mut config = SessionConfig::from(options).with_information_schema(true);
+    if let Some(rows) = arguments.batch_size {
+        config = config.with_batch_size(rows.get());
+    }
+    Ok(config)
+}
+
+fn memory_pool(arguments: &Arguments, limit: usize) -> Arc<dyn MemoryPool> {
+    let named = NonZeroUsize::new(arguments.top_memory_consumers);
+    match (&arguments.mem_pool_type, named) {
+        (PoolType::Fair, None) => Arc::new(FairSpillPool::new(limit)),
+        (PoolType::Fair, Some(count)) => Arc::new(TrackConsumersPool::new(FairSpillPool::new(limit), count)),
+        (PoolType::Greedy, None) => Arc::new(GreedyMemoryPool::new(limit)),
+        (PoolType::Greedy, Some(count)) => {
+            Arc::new(TrackConsumersPool::new(GreedyMemoryPool::new(limit), count))
+        }
+    }
+}
+
+/// The file that DataFusion's shell runs when it starts, if there is one.
+pub(super) fn default_rc() -> Vec<PathBuf> {
+    let home = std::env::home_dir();
+    home.map(|home| home.join(".datafusionrc")).filter(|path| path.is_file()).into_iter().collect()
+}
+
+/// A size like `512`, `64k`, `10g`, in powers of 1024.
+pub(super) fn parse_size(text: &str) -> Result<usize, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match &lower[digits.len()..] {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        unit => return Err(format!("unknown unit `{unit}`; use k, m, g or t")),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("`{text}` is not a size like 10g"))?;
+    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("`{text}` is out of range"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("512"), Ok(512));
+        assert_eq!(parse_size("10G"), Ok(10 << 30));
+        assert_eq!(parse_size("3mb"), Ok(3 << 20));
+        for wrong in ["", "g", "-1k", "1x", "0", "99999999999999t"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

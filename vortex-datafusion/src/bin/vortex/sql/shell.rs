@@ -1,0 +1,101 @@
+//! The interactive shell: history, completion of file names, and the commands that start with `\`.
+
+use std::path::{Path, PathBuf};
+
+use datafusion_cli::command::{Command, OutputFormat};
+use datafusion_cli::helper::CliHelper;
+use rustyline::Editor;
+use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
+
+use super::script;
+use super::session::Session;
+use crate::failure::{Failure, Outcome};
+
+/// What follows a command.
+pub(super) enum Next {
+    Continue,
+    Quit,
+}
+
+/// Reads and runs statements until the user quits. Errors are shown, and the shell goes on.
+pub(super) async fn run(session: &mut Session) -> Outcome {
+    if !session.print.quiet {
+        println!("vortex {} with DataFusion {}", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION);
+        println!("Try: SELECT * FROM 'file.vortex' LIMIT 10; or \\? for help, \\q to quit.");
+    }
+    let mut editor = Editor::<CliHelper, DefaultHistory>::new().map_err(Failure::error)?;
+    editor.set_helper(Some(helper(session)));
+    let history = history_file();
+    if let Some(file) = &history {
+        // The first session has none yet.
+        let _ = editor.load_history(file);
+    }
+    loop {
+        match editor.readline("> ") {
+            Ok(input) => {
+                let _ = editor.add_history_entry(input.trim_end());
+                match run_input(session, &input).await {
+                    Ok(Next::Continue) => {}
+                    Ok(Next::Quit) | Err(Failure::ClosedPipe) => break,
+                    Err(Failure::Error(message) | Failure::Usage(message)) => eprintln!("{message}"),
+                }
+                // SET may have changed the dialect.
+                editor.set_helper(Some(helper(session)));
+            }
+            Err(ReadlineError::Interrupted) => println!("^C"),
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(Failure::error(error)),
+        }
+    }
+    if let Some(file) = &history {
+        editor.save_history(file).map_err(|error| Failure::at(file.display(), Failure::error(error)))?;
+    }
+    Ok(())
+}
+
+fn helper(session: &Session) -> CliHelper {
+    let dialect = session.context.state().config().options().sql_parser.dialect;
+    CliHelper::new(&dialect, session.print.color)
+}
+
+async fn run_input(session: &mut Session, input: &str) -> Outcome<Next> {
+    if let Some(command) = input.trim().strip_prefix('\\') {
+        return run_command(session, command).await;
+    }
+    tokio::select! {
+        outcome = session.run(input) => outcome?,
+        // Dropping the query cancels it.
+        _ = tokio::signal::ctrl_c() => println!("^C"),
+    }
+    Ok(Next::Continue)
+}
+
+/// Runs a command, given without its `\`.
+pub(super) async fn run_command(session: &mut Session, command: &str) -> Outcome<Next> {
+    let words = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    let unknown = || Failure::error(format!("\\{words}: no such command; \\? lists them"));
+    match words.parse::<Command>().map_err(|()| unknown())? {
+        Command::Quit => return Ok(Next::Quit),
+        Command::Include(Some(file)) => Box::pin(script::run_file(session, Path::new(&file))).await?,
+        Command::OutputFormat(Some(format)) => {
+            format.parse::<OutputFormat>().map_err(|()| unknown())?.execute(&mut session.print)?;
+        }
+        Command::OutputFormat(None) => println!("Output format is {:?}.", session.print.format),
+        Command::ListTables => session.run("SHOW TABLES").await?,
+        Command::DescribeTableStmt(table) => session.run(&format!("SHOW COLUMNS FROM {table}")).await?,
+        other => other.execute(&session.context, &mut session.print).await?,
+    }
+    Ok(Next::Continue)
+}
+
+/// Where statements typed before are kept: with the user's other state, not in every folder.
+fn history_file() -> Option<PathBuf> {
+    let state = match std::env::var_os("XDG_STATE_HOME").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder),
+        None => std::env::home_dir()?.join(".local/state"),
+    };
+    let folder = state.join("vortex");
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(folder.join("history"))
+}

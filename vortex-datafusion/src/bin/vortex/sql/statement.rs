@@ -1,0 +1,108 @@
+//! One statement after the other: plan it, open the stores it names, run it, print.
+//!
+//! The shell library checks `OPTIONS` of a table against the formats built into DataFusion, before
+//! the format itself sees them, so plain options of Vortex tables fail there. Here every
+//! option goes to the format, and those of a store also to the store.
+
+use datafusion::common::instant::Instant;
+use datafusion::dataframe::DataFrame;
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser;
+use datafusion::sql::sqlparser::dialect::dialect_from_str;
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::{MaxRows, PrintOptions};
+use futures::StreamExt as _;
+use std::sync::Arc;
+
+use super::session::Session;
+use crate::failure::{Failure, Outcome};
+
+impl Session {
+    /// Runs the statements of a text, in order, up to the first that fails.
+    pub(super) async fn run(&self, sql: &str) -> Outcome {
+        let state = self.context.state();
+        let dialect = &state.config().options().sql_parser.dialect;
+        let dialect = dialect_from_str(dialect)
+            .ok_or_else(|| Failure::error(format!("unknown SQL dialect `{dialect}`")))?;
+        for statement in DFParser::parse_sql_with_dialect(sql, dialect.as_ref())? {
+            self.run_statement(statement).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_statement(&self, statement: Statement) -> Outcome {
+        let start = Instant::now();
+        let mut print = self.print.clone();
+        if shows_settings(&statement) {
+            print.maxrows = MaxRows::Unlimited;
+        }
+        let plan = self.context.state().statement_to_plan(statement).await?;
+        if matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::DescribeTable(_) | LogicalPlan::Analyze(_)) {
+            print.maxrows = MaxRows::Unlimited;
+        }
+        self.open_stores(&plan).await?;
+        let frame: DataFrame = self.context.execute_logical_plan(plan).await?;
+        let plan = frame.create_physical_plan().await?;
+        self.print(plan, print, start).await
+    }
+
+    /// Opens the object stores that a statement names, with the options it gives.
+    async fn open_stores(&self, plan: &LogicalPlan) -> Outcome {
+        let (locations, options) = match plan {
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
+                (table.locations.iter().collect::<Vec<_>>(), &table.options)
+            }
+            LogicalPlan::Copy(copy) => (vec![&copy.output_url], &copy.options),
+            _ => return Ok(()),
+        };
+        let options: Vec<_> = options.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        for location in locations {
+            let url = ListingTableUrl::parse(location)?;
+            self.stores.prepare(url.as_ref(), &options).await?;
+        }
+        Ok(())
+    }
+
+    /// Prints a result: tables as a whole, since their columns must line up, the rest as it comes.
+    async fn print(&self, plan: Arc<dyn ExecutionPlan>, mut print: PrintOptions, start: Instant) -> Outcome {
+        if print.format == PrintFormat::Automatic {
+            print.format = PrintFormat::Table;
+        }
+        let task = self.context.task_ctx();
+        let format = task.session_config().options().format.clone();
+        let schema = plan.schema();
+        let mut batches = execute_stream(plan, Arc::clone(&task))?;
+        // An array of JSON objects is one text as well.
+        if !matches!(print.format, PrintFormat::Table | PrintFormat::Json) && !schema.fields().is_empty() {
+            return Ok(print.print_stream(batches, start, &format).await?);
+        }
+        let shown = match print.maxrows {
+            MaxRows::Limited(rows) if print.format == PrintFormat::Table => rows,
+            _ => usize::MAX,
+        };
+        let (mut kept, mut kept_rows, mut rows) = (Vec::new(), 0, 0);
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            rows += batch.num_rows();
+            // One row more than is shown says that there are more.
+            if kept_rows <= shown {
+                kept_rows += batch.num_rows();
+                kept.push(batch);
+            }
+        }
+        Ok(print.print_batches(schema, &kept, start, rows, &format)?)
+    }
+}
+
+/// `SHOW ALL` and the like: lists of settings, worth showing whole.
+fn shows_settings(statement: &Statement) -> bool {
+    match statement {
+        Statement::Statement(statement) => {
+            matches!(statement.as_ref(), sqlparser::ast::Statement::ShowVariable { .. })
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,194 @@
+//! Places files come from: local paths and URLs of object stores.
+//!
+//! DataFusion asks its registry for the store of a URL. [`Stores`] remembers stores and builds
+//! missing ones on demand, from the environment and from `OPTIONS ('aws.region' '…')`. The DataFusion
+//! shell builds S3 stores itself, because only there the AWS SDK finds credentials of profiles and
+//! single sign-on; [`Stores::prepare`] does the same.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
+use datafusion_cli::object_storage::{
+    AwsOptions, get_cos_object_store_builder, get_oss_object_store_builder, get_s3_object_store_builder,
+};
+use object_store::path::Path as StorePath;
+use object_store::{ObjectStore, ObjectStoreExt as _, parse_url_opts};
+use url::Url;
+use vortex_core::io::{LocalFile, ObjectFile, ReadAt};
+
+use crate::failure::{Failure, Outcome};
+
+/// Environment variables that configure stores.
+const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
+
+/// The object stores of this process, counted for `\object_store_profiling`.
+pub(crate) struct Stores {
+    known: Arc<InstrumentedObjectStoreRegistry>,
+}
+
+impl Stores {
+    /// Stores on top of a registry, which knows the local one and counts requests to others.
+    pub(crate) fn new(known: Arc<InstrumentedObjectStoreRegistry>) -> Arc<Self> {
+        Arc::new(Self { known })
+    }
+
+    /// Makes sure that there is a store for a URL; with options there is a new one.
+    pub(crate) async fn prepare(&self, url: &Url, options: &[(String, String)]) -> Result<()> {
+        let options: Vec<_> = options.iter().filter_map(|(key, value)| store_option(key, value)).collect();
+        if options.is_empty() && self.get_store(url).is_ok() {
+            return Ok(());
+        }
+        let store: Arc<dyn ObjectStore> = match url.scheme() {
+            "s3" => {
+                let aws = aws_options(&options)?;
+                Arc::new(get_s3_object_store_builder(url, &aws, false).await?.build()?)
+            }
+            "oss" => Arc::new(get_oss_object_store_builder(url, &aws_options(&options)?)?.build()?),
+            "cos" => Arc::new(get_cos_object_store_builder(url, &aws_options(&options)?)?.build()?),
+            _ => build(url, &options)?,
+        };
+        self.known.register_store(url, store);
+        Ok(())
+    }
+
+    /// Opens one file: a local path, or a URL.
+    pub(crate) async fn open(&self, place: &str) -> Outcome<Arc<dyn ReadAt>> {
+        let Some(url) = as_url(place) else { return open_local(place.as_ref(), place) };
+        if url.scheme() == "file" {
+            let path =
+                url.to_file_path().map_err(|()| Failure::error(format!("{place}: not a local path")))?;
+            return open_local(&path, place);
+        }
+        let open = async {
+            self.prepare(&url, &[]).await?;
+            let path = StorePath::from_url_path(url.path()).map_err(object_store::Error::from)?;
+            let store = self.get_store(&url)?;
+            let meta = store.head(&path).await?;
+            Ok::<_, Failure>(Arc::new(ObjectFile::new(store, meta)) as Arc<dyn ReadAt>)
+        };
+        open.await.map_err(|failure| Failure::at(place, failure))
+    }
+}
+
+fn open_local(path: &Path, place: &str) -> Outcome<Arc<dyn ReadAt>> {
+    if std::fs::metadata(path).map_err(|error| Failure::at(place, error))?.is_dir() {
+        return Err(Failure::error(format!("{place}: is a folder, not a file")));
+    }
+    Ok(Arc::new(LocalFile::open(path).map_err(|error| Failure::at(place, error))?))
+}
+
+/// A place as a URL, unless it is a path.
+fn as_url(place: &str) -> Option<Url> {
+    place.contains("://").then(|| Url::parse(place).ok()).flatten()
+}
+
+/// An option that is about the store, under the name the store knows: `aws.region` is `region`.
+fn store_option(key: &str, value: &str) -> Option<(String, String)> {
+    let (namespace, name) = key.split_once('.')?;
+    let name = match namespace {
+        "aws" | "azure" | "google" | "http" => name.to_owned(),
+        "gcp" => name.replace("application_credentials_path", "application_credentials"),
+        _ => return None,
+    };
+    Some((name, value.to_owned()))
+}
+
+fn aws_options(options: &[(String, String)]) -> Result<AwsOptions> {
+    use datafusion::config::ExtensionOptions as _;
+    let mut aws = AwsOptions::default();
+    options.iter().try_for_each(|(name, value)| aws.set(&format!("aws.{name}"), value))?;
+    Ok(aws)
+}
+
+/// A store from the environment and options; later ones win.
+fn build(url: &Url, options: &[(String, String)]) -> Result<Arc<dyn ObjectStore>> {
+    let environment = std::env::vars().filter(|(name, _)| PREFIXES.iter().any(|it| name.starts_with(it)));
+    let mut all: Vec<(String, String)> =
+        environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+    if matches!(url.scheme(), "http") {
+        all.push(("allow_http".into(), "true".into()));
+    }
+    all.extend(options.iter().cloned());
+    let (store, _) = parse_url_opts(url, all)
+        .map_err(|error| exec_datafusion_err!("no object store for `{url}`: {error}"))?;
+    Ok(Arc::from(store))
+}
+
+impl ObjectStoreRegistry for Stores {
+    fn register_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
+        self.known.register_store(url, store)
+    }
+
+    fn deregister_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        self.known.deregister_store(url)
+    }
+
+    fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        if let Ok(store) = self.known.get_store(url) {
+            return Ok(store);
+        }
+        if matches!(url.scheme(), "s3" | "oss" | "cos" | "stdin") {
+            // Needs to wait for credentials; the shell's catalog does, and so does `prepare`.
+            return Err(DataFusionError::Execution(format!("the store of `{url}` is not open yet")));
+        }
+        self.known.register_store(url, build(url, &[])?);
+        self.known.get_store(url)
+    }
+}
+
+impl fmt::Debug for Stores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stores").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stores() -> Arc<Stores> {
+        Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()))
+    }
+
+    #[test]
+    fn paths_are_no_urls() {
+        assert!(as_url("data/a.vortex").is_none());
+        assert!(as_url("/data/a:b.vortex").is_none());
+        assert!(as_url("s3://bucket/a.vortex").is_some());
+    }
+
+    #[test]
+    fn stores_are_built_on_demand_and_kept() {
+        let url = Url::parse("https://example.com/a/b.vortex").unwrap();
+        let stores = stores();
+        let first = stores.get_store(&url).unwrap();
+        assert!(Arc::ptr_eq(&first, &stores.get_store(&url).unwrap()));
+        assert!(stores.get_store(&Url::parse("gopher://example.com/").unwrap()).is_err());
+    }
+
+    #[tokio::test]
+    async fn options_configure_a_store() {
+        let stores = stores();
+        let azure = Url::parse("az://container/a.vortex").unwrap();
+        let options = [("azure.account_name".to_owned(), "someone".to_owned())];
+        stores.prepare(&azure, &options).await.unwrap();
+        assert!(stores.get_store(&azure).unwrap().to_string().contains("someone"));
+        let s3 = Url::parse("s3://bucket/a.vortex").unwrap();
+        let options = [("access_key_id", "k"), ("secret_access_key", "s"), ("region", "eu-north-1")]
+            .map(|(name, value)| (format!("aws.{name}"), value.to_owned()));
+        stores.prepare(&s3, &options).await.unwrap();
+        assert!(stores.get_store(&s3).unwrap().to_string().contains("bucket"));
+    }
+
+    #[test]
+    fn options_of_the_format_are_not_for_the_store() {
+        assert_eq!(store_option("format.prune", "true"), None);
+        assert_eq!(store_option("vortex.prune", "true"), None);
+        assert_eq!(store_option("prune", "true"), None);
+        assert_eq!(store_option("aws.region", "x"), Some(("region".into(), "x".into())));
+    }
+}
