@@ -7,6 +7,7 @@ mod error;
 pub mod expr;
 pub mod file;
 pub mod io;
+pub mod ipc;
 mod kernels;
 pub mod layout;
 mod limits;

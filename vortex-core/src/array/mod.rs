@@ -5,6 +5,7 @@
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
 pub(crate) mod bytes;
+pub(crate) mod canonical;
 mod decoded;
 mod integers;
 pub(crate) mod masking;

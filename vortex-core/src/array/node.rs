@@ -437,3 +437,89 @@ pub(crate) mod build {
         bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::UInt64Array;
+
+    use super::build::Tree;
+    use crate::dtype::arrow::data_type;
+    use crate::dtype::{DType, Extension, PType, StructType};
+    use crate::expr::Predicate;
+    use crate::mask::Mask;
+
+    /// Levels around the innermost array, as many as the limits allow.
+    const LEVELS: usize = 62;
+
+    /// One row under many levels of the same encoding: everything recursive runs on it. Tests
+    /// have the stack that threads of a runtime have.
+    fn nest(wrap: impl Fn(Tree, DType) -> (Tree, DType)) {
+        let innermost = (Tree::primitive(&[7i32]), DType::Primitive(PType::I32, false));
+        let (tree, dtype) = (0..LEVELS).fold(innermost, |(tree, dtype), _| wrap(tree, dtype));
+        let array = tree.load(&dtype, 1).unwrap();
+        let to = data_type(&dtype).unwrap();
+        let decoded = array.decode(&to).unwrap();
+        decoded.to_data().validate_full().unwrap();
+        for part in [
+            array.slice(0..1).unwrap(),
+            array.filter(&Mask::all(1)).unwrap(),
+            array.take(&UInt64Array::from(vec![0, 0])).unwrap(),
+        ] {
+            assert!(!part.decode(&to).unwrap().is_empty());
+        }
+        assert_eq!(array.matches(&Predicate::IsNotNull).unwrap().true_count(), 1);
+        assert!(super::super::encoded_bytes(array.as_ref()) > 0);
+        assert!(wrap(wrap(tree.clone(), dtype.clone()).0, dtype.clone()).0.load(&dtype, 1).is_err());
+    }
+
+    #[test]
+    fn the_deepest_structs_fit_the_stack() {
+        nest(|tree, dtype| {
+            let fields = StructType::new([("a".into(), dtype)]);
+            (Tree::new("vortex.struct").child(tree), DType::Struct(Arc::new(fields), false))
+        });
+    }
+
+    #[test]
+    fn the_deepest_lists_fit_the_stack() {
+        nest(|tree, dtype| {
+            let offsets = Tree::primitive(&[0u32, 1]);
+            let list = Tree::new("vortex.list").metadata(vec![0x08, 1, 0x10, 2]).child(tree).child(offsets);
+            (list, DType::List(Arc::new(dtype), false))
+        });
+    }
+
+    #[test]
+    fn the_deepest_fixed_size_lists_fit_the_stack() {
+        nest(|tree, dtype| {
+            let list = Tree::new("vortex.fixed_size_list").child(tree);
+            (list, DType::FixedSizeList(Arc::new(dtype), 1, false))
+        });
+    }
+
+    #[test]
+    fn the_deepest_extensions_fit_the_stack() {
+        nest(|tree, dtype| {
+            let extension = Extension::try_new("unknown", dtype, vec![]).unwrap();
+            (Tree::new("vortex.ext").child(tree), DType::Extension(Arc::new(extension)))
+        });
+    }
+
+    #[test]
+    fn the_deepest_runs_fit_the_stack() {
+        nest(|tree, dtype| {
+            let runs = Tree::new("vortex.runend").metadata(vec![0x10, 1]);
+            (runs.child(Tree::primitive(&[1u8])).child(tree), dtype)
+        });
+    }
+
+    #[test]
+    fn the_deepest_dictionaries_fit_the_stack() {
+        nest(|tree, dtype| {
+            let codes = Tree::new("vortex.dict").metadata(vec![0x08, 1]).child(Tree::primitive(&[0u8]));
+            (codes.child(tree), dtype)
+        });
+    }
+}

@@ -5,8 +5,11 @@
 //! Everything else gets plain Rust types, already verified.
 
 mod array;
+mod array_writer;
 mod dtype;
+mod dtype_writer;
 mod file;
+mod message;
 mod scalar;
 
 /// What flatc wrote.
@@ -42,8 +45,11 @@ mod generated {
 }
 
 pub(crate) use array::{ArrayTree, RawNode, RawStats, file_statistics_from_bytes};
+pub(crate) use array_writer::{EncodingIds, WriteNode};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
+pub(crate) use dtype_writer::dtype_to_bytes;
 pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout};
+pub(crate) use message::{Message, MessageKind};
 pub(crate) use scalar::scalar_from_bytes;
 
 use flatbuffers::VerifierOptions;

@@ -4,6 +4,7 @@ mod allocations;
 mod anatomy;
 mod compare;
 mod files;
+mod ipc;
 mod mutations;
 mod scan;
 mod vast;

@@ -1,0 +1,204 @@
+//! Reading a stream, message by message.
+
+use std::io::Read;
+use std::ops::Range;
+
+use arrow::array::{AsArray as _, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+
+use crate::array::{ArrayParts, ArrayRef};
+use crate::dtype::DType;
+use crate::dtype::arrow::{data_type, schema};
+use crate::encodings::Registry;
+use crate::error::ResultExt as _;
+use crate::limits::Limits;
+use crate::wire::{Message, MessageKind, dtype_from_bytes};
+use crate::{Error, Result};
+
+/// A message before its body is at most this long; real ones have some hundred bytes.
+const MAX_HEADER: u64 = 1 << 20;
+
+/// Rows of a batch: longer messages give several, since a constant of 2^32 rows is a few bytes
+/// before it is decoded.
+const MAX_BATCH_ROWS: usize = 64 << 10;
+
+/// How to read a stream.
+#[derive(Debug, Clone, Default)]
+pub struct IpcOptions {
+    limits: Limits,
+    registry: Registry,
+}
+
+impl IpcOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What the stream may ask of the reader.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The encodings known.
+    #[must_use]
+    pub fn with_registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Starts reading: takes the first message, which says the type of all others.
+    ///
+    /// # Errors
+    /// If reading fails, or the first message is not a dtype.
+    pub fn open<R: Read>(&self, source: R) -> Result<IpcReader<R>> {
+        let mut messages = Messages { source, limits: self.limits, at: 0 };
+        let dtype = match messages.next()? {
+            Some((MessageKind::DType, body)) => dtype_from_bytes(&body, &self.limits)?,
+            Some(_) => return Err(Error::corrupt("the stream does not start with its dtype")),
+            None => return Err(Error::corrupt("the stream is empty")),
+        };
+        let schema = schema(&dtype)?;
+        Ok(IpcReader { messages, registry: self.registry.clone(), dtype, schema, array: None, done: false })
+    }
+}
+
+/// The messages of a stream.
+#[derive(Debug)]
+struct Messages<R> {
+    source: R,
+    limits: Limits,
+    /// Bytes read so far, for errors.
+    at: u64,
+}
+
+impl<R: Read> Messages<R> {
+    /// The next message and its body, or `None` where the stream ends.
+    fn next(&mut self) -> Result<Option<(MessageKind, Buffer)>> {
+        let start = self.at;
+        self.read_message().at(|| format!("message at byte {start}"))
+    }
+
+    fn read_message(&mut self) -> Result<Option<(MessageKind, Buffer)>> {
+        let prefix = self.read(4)?;
+        if prefix.is_empty() {
+            return Ok(None);
+        }
+        let Ok(prefix) = <[u8; 4]>::try_from(prefix.as_slice()) else { return Err(ends_early(4)) };
+        let header_len = u64::from(u32::from_le_bytes(prefix));
+        if header_len > MAX_HEADER {
+            return Err(Error::limit(format!("message of {header_len} bytes before its body")));
+        }
+        let message = Message::parse(&self.read_exactly(header_len)?, &self.limits)?;
+        if message.body_len > self.limits.max_decoded_bytes {
+            return Err(Error::limit(format!("message body of {} bytes", message.body_len)));
+        }
+        let body = self.read_exactly(message.body_len)?;
+        Ok(Some((message.kind, Buffer::from_vec(body))))
+    }
+
+    fn read_exactly(&mut self, len: u64) -> Result<Vec<u8>> {
+        let bytes = self.read(len)?;
+        if bytes.len() as u64 == len { Ok(bytes) } else { Err(ends_early(len)) }
+    }
+
+    /// At most `len` bytes. Memory grows with the bytes that arrive, not with what was claimed.
+    fn read(&mut self, len: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let outcome = self.source.by_ref().take(len).read_to_end(&mut bytes);
+        outcome.map_err(|error| Error::read("stream", self.at..self.at.saturating_add(len), error))?;
+        self.at += bytes.len() as u64;
+        Ok(bytes)
+    }
+}
+
+fn ends_early(len: u64) -> Error {
+    Error::corrupt(format!("the stream ends within {len} bytes of a message"))
+}
+
+/// Reads the record batches of an IPC stream. A stream of something else than structs shows as
+/// one column called `value`.
+#[derive(Debug)]
+pub struct IpcReader<R> {
+    messages: Messages<R>,
+    registry: Registry,
+    dtype: DType,
+    schema: SchemaRef,
+    /// The array of the message at hand, and its rows that are still to be handed out.
+    array: Option<(ArrayRef, Range<usize>)>,
+    /// The stream has ended, or failed: what follows could not be told apart.
+    done: bool,
+}
+
+impl<R: Read> IpcReader<R> {
+    /// Starts reading with default options.
+    ///
+    /// # Errors
+    /// If reading fails, or the first message is not a dtype.
+    pub fn try_new(source: R) -> Result<Self> {
+        IpcOptions::new().open(source)
+    }
+
+    /// The logical type of all arrays.
+    pub fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some((array, rows)) = self.array.take() {
+                let end = rows.end.min(rows.start.saturating_add(MAX_BATCH_ROWS));
+                let batch = self.batch(&array.slice(rows.start..end)?)?;
+                if end < rows.end {
+                    self.array = Some((array, end..rows.end));
+                }
+                return Ok(Some(batch));
+            }
+            match self.messages.next()? {
+                None => return Ok(None),
+                Some((MessageKind::Array { row_count, ids }, body)) => {
+                    let len = usize::try_from(row_count).map_err(Error::limit)?;
+                    let limits = &self.messages.limits;
+                    let parts = ArrayParts::parse(body, ids, limits)?;
+                    let array = parts.load(&self.dtype, len, &self.registry, limits)?;
+                    self.array = Some((array, 0..len));
+                }
+                Some((MessageKind::DType, _)) => return Err(Error::corrupt("a second dtype in the stream")),
+                Some((MessageKind::Buffer, _)) => return Err(Error::corrupt("a bare buffer in the stream")),
+            }
+        }
+    }
+
+    fn batch(&self, array: &ArrayRef) -> Result<RecordBatch> {
+        let decoded = array.decode(&data_type(&self.dtype)?)?;
+        let columns = match self.dtype.as_columns() {
+            Some(_) => decoded.as_struct().columns().to_vec(),
+            None => vec![decoded],
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(array.len()));
+        Ok(RecordBatch::try_new_with_options(SchemaRef::clone(&self.schema), columns, &options)?)
+    }
+}
+
+impl<R: Read> Iterator for IpcReader<R> {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let outcome = self.next_batch();
+        self.done = !matches!(outcome, Ok(Some(_)));
+        outcome.map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
+    }
+}
+
+impl<R: Read> RecordBatchReader for IpcReader<R> {
+    fn schema(&self) -> SchemaRef {
+        SchemaRef::clone(&self.schema)
+    }
+}

@@ -1,0 +1,83 @@
+//! Writing a stream of record batches.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+
+use crate::array::canonical::canonical;
+use crate::dtype::DType;
+use crate::dtype::arrow::from_schema;
+use crate::wire::{EncodingIds, Message, MessageKind, WriteNode, dtype_to_bytes};
+use crate::{Error, Result};
+
+/// Writes record batches of one schema as an IPC stream, in canonical encodings.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use arrow::array::{Int32Array, RecordBatch, RecordBatchReader};
+/// # use vortex_core::ipc::{IpcReader, IpcWriter};
+/// # fn main() -> vortex_core::Result<()> {
+/// let batch = RecordBatch::try_from_iter([("a", Arc::new(Int32Array::from(vec![1, 2, 3])) as _)])?;
+/// let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema())?;
+/// writer.write(&batch)?;
+/// let stream = writer.into_inner();
+///
+/// let reader = IpcReader::try_new(stream.as_slice())?;
+/// assert_eq!(reader.schema(), batch.schema());
+/// assert_eq!(reader.collect::<Result<Vec<_>, _>>()?, [batch]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct IpcWriter<W> {
+    sink: W,
+    schema: SchemaRef,
+    dtype: DType,
+}
+
+impl<W: Write> IpcWriter<W> {
+    /// Starts a stream: writes the type of all batches that follow.
+    ///
+    /// # Errors
+    /// If a column has a type that Vortex lacks, or writing fails.
+    pub fn try_new(sink: W, schema: &Schema) -> Result<Self> {
+        let dtype = from_schema(schema)?;
+        let mut writer = Self { sink, schema: Arc::new(schema.clone()), dtype };
+        writer.message(MessageKind::DType, &dtype_to_bytes(&writer.dtype))?;
+        Ok(writer)
+    }
+
+    /// Writes a batch.
+    ///
+    /// # Errors
+    /// If its columns are not of the schema, it is too large for one message, or writing fails.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.schema().fields() != self.schema.fields() {
+            return Err(Error::invalid("a batch of another schema than the stream"));
+        }
+        let row_count = u32::try_from(batch.num_rows())
+            .map_err(|_| Error::limit(format!("{} rows in one message", batch.num_rows())))?;
+        let fields = self.dtype.as_columns().map(|fields| fields.dtypes()).unwrap_or_default();
+        let columns = batch.columns().iter().zip(fields).map(|(column, dtype)| canonical(column, dtype));
+        let root = WriteNode::new("vortex.struct").children(columns.collect::<Result<Vec<_>>>()?);
+        let mut ids = EncodingIds::default();
+        let blob = root.to_blob(&mut ids)?;
+        self.message(MessageKind::Array { row_count, ids: ids.into_table() }, &blob)
+    }
+
+    fn message(&mut self, kind: MessageKind, body: &[u8]) -> Result<()> {
+        let header = Message { kind, body_len: body.len() as u64 }.to_bytes();
+        let len = u32::try_from(header.len()).map_err(Error::limit)?;
+        let failed = |error: std::io::Error| Error::External(error.into());
+        self.sink.write_all(&len.to_le_bytes()).map_err(failed)?;
+        self.sink.write_all(&header).map_err(failed)?;
+        self.sink.write_all(body).map_err(failed)
+    }
+
+    /// Where the stream went. There is nothing to finish: it ends where its bytes end.
+    pub fn into_inner(self) -> W {
+        self.sink
+    }
+}

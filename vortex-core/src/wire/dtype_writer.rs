@@ -1,0 +1,130 @@
+//! Logical types as flatbuffers, on their way out.
+
+use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, Vector, WIPOffset};
+
+use super::generated::dtype::dtype as fb;
+use crate::dtype::{DType, StructType};
+
+/// A dtype as files and IPC streams hold it.
+pub(crate) fn dtype_to_bytes(dtype: &DType) -> Vec<u8> {
+    let mut builder = FlatBufferBuilder::new();
+    let root = write(&mut builder, dtype);
+    builder.finish_minimal(root);
+    builder.finished_data().to_vec()
+}
+
+fn write<'b>(b: &mut FlatBufferBuilder<'b>, dtype: &DType) -> WIPOffset<fb::DType<'b>> {
+    let (kind_type, kind) = match dtype {
+        DType::Null => (fb::Type::Null, fb::Null::create(b, &fb::NullArgs {}).as_union_value()),
+        DType::Bool(nullable) => {
+            (fb::Type::Bool, fb::Bool::create(b, &fb::BoolArgs { nullable: *nullable }).as_union_value())
+        }
+        DType::Primitive(ptype, nullable) => {
+            let args = fb::PrimitiveArgs { ptype: fb::PType(*ptype as u8), nullable: *nullable };
+            (fb::Type::Primitive, fb::Primitive::create(b, &args).as_union_value())
+        }
+        DType::Decimal(decimal, nullable) => {
+            let (precision, scale) = (decimal.precision(), decimal.scale());
+            let args = fb::DecimalArgs { precision, scale, nullable: *nullable };
+            (fb::Type::Decimal, fb::Decimal::create(b, &args).as_union_value())
+        }
+        DType::Utf8(nullable) => {
+            (fb::Type::Utf8, fb::Utf8::create(b, &fb::Utf8Args { nullable: *nullable }).as_union_value())
+        }
+        DType::Binary(nullable) => (
+            fb::Type::Binary,
+            fb::Binary::create(b, &fb::BinaryArgs { nullable: *nullable }).as_union_value(),
+        ),
+        DType::Struct(fields, nullable) => {
+            let (names, dtypes) = write_fields(b, fields);
+            let args = fb::Struct_Args { names: Some(names), dtypes: Some(dtypes), nullable: *nullable };
+            (fb::Type::Struct_, fb::Struct_::create(b, &args).as_union_value())
+        }
+        DType::List(element, nullable) => {
+            let args = fb::ListArgs { element_type: Some(write(b, element)), nullable: *nullable };
+            (fb::Type::List, fb::List::create(b, &args).as_union_value())
+        }
+        DType::FixedSizeList(element, size, nullable) => {
+            let element_type = Some(write(b, element));
+            let args = fb::FixedSizeListArgs { element_type, size_: *size, nullable: *nullable };
+            (fb::Type::FixedSizeList, fb::FixedSizeList::create(b, &args).as_union_value())
+        }
+        DType::Extension(extension) => {
+            let args = fb::ExtensionArgs {
+                id: Some(b.create_string(extension.id())),
+                storage_dtype: Some(write(b, extension.storage())),
+                metadata: Some(b.create_vector(extension.metadata())),
+            };
+            (fb::Type::Extension, fb::Extension::create(b, &args).as_union_value())
+        }
+        DType::Variant(nullable) => {
+            let args = fb::VariantArgs { nullable: *nullable };
+            (fb::Type::Variant, fb::Variant::create(b, &args).as_union_value())
+        }
+        DType::Union(union, nullable) => {
+            let (names, dtypes) = write_fields(b, &union.variants);
+            let ids: Vec<i8> = union.type_ids.iter().map(|id| i8::from_le_bytes([*id])).collect();
+            let args = fb::UnionArgs {
+                names: Some(names),
+                dtypes: Some(dtypes),
+                type_ids: Some(b.create_vector(&ids)),
+                nullable: *nullable,
+            };
+            (fb::Type::Union, fb::Union::create(b, &args).as_union_value())
+        }
+        DType::Map(map, nullable) => {
+            let args = fb::MapArgs {
+                key_type: Some(write(b, &map.key)),
+                value_type: Some(write(b, &map.value)),
+                keys_sorted: map.keys_sorted,
+                nullable: *nullable,
+            };
+            (fb::Type::Map, fb::Map::create(b, &args).as_union_value())
+        }
+    };
+    fb::DType::create(b, &fb::DTypeArgs { kind_type, kind: Some(kind) })
+}
+
+type Names<'b> = WIPOffset<Vector<'b, ForwardsUOffset<&'b str>>>;
+type Types<'b> = WIPOffset<Vector<'b, ForwardsUOffset<fb::DType<'b>>>>;
+
+fn write_fields<'b>(b: &mut FlatBufferBuilder<'b>, fields: &StructType) -> (Names<'b>, Types<'b>) {
+    let dtypes: Vec<_> = fields.dtypes().iter().map(|dtype| write(b, dtype)).collect();
+    let names: Vec<_> = fields.names().iter().map(|name| b.create_string(name)).collect();
+    (b.create_vector(&names), b.create_vector(&dtypes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::dtype::{DecimalType, Extension, MapType, PType, UnionType};
+    use crate::limits::Limits;
+    use crate::wire::dtype_from_bytes;
+
+    #[test]
+    fn every_type_comes_back_as_it_was_written() {
+        let number = DType::Primitive(PType::I64, false);
+        let date = Extension::try_new("vortex.date", DType::Primitive(PType::I32, true), vec![4]).unwrap();
+        let fields = StructType::new([("a".into(), number.clone()), ("a".into(), DType::Utf8(true))]);
+        let map = MapType { key: DType::Utf8(false), value: number.clone(), keys_sorted: true };
+        let union = UnionType { variants: fields.clone(), type_ids: [5, 200].into() };
+        for dtype in [
+            DType::Null,
+            DType::Bool(true),
+            DType::Primitive(PType::F16, true),
+            DType::Decimal(DecimalType::try_new(40, -3).unwrap(), true),
+            DType::Binary(false),
+            DType::Struct(Arc::new(fields), true),
+            DType::List(Arc::new(number.clone()), true),
+            DType::FixedSizeList(Arc::new(number), 9, false),
+            DType::Extension(Arc::new(date)),
+            DType::Variant(true),
+            DType::Union(Arc::new(union), false),
+            DType::Map(Arc::new(map), true),
+        ] {
+            assert_eq!(dtype_from_bytes(&dtype_to_bytes(&dtype), &Limits::default()).unwrap(), dtype);
+        }
+    }
+}
