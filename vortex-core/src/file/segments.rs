@@ -34,6 +34,7 @@ pub(crate) type Lease = Arc<Entry>;
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: SegmentId,
+    len: usize,
     pending: Pending,
     parts: OnceLock<ArrayParts>,
     array: OnceLock<ArrayRef>,
@@ -67,7 +68,7 @@ impl SegmentCache {
             let range = footer.segment(*id)?.range();
             match self.in_tail(&range) {
                 Some(bytes) => {
-                    let entry = Arc::new(Entry::new(*id, Pending::ready(bytes)));
+                    let entry = Arc::new(Entry::new(*id, &range, Pending::ready(bytes)));
                     entries.insert(*id, Arc::downgrade(&entry));
                     leases[at] = Some(entry);
                 }
@@ -80,8 +81,8 @@ impl SegmentCache {
         if !missing.is_empty() {
             // Under the lock, so that another scan joins these reads instead of repeating them.
             let pending = scheduler.read(source, &ranges, metrics);
-            for (at, pending) in missing.into_iter().zip(pending) {
-                let entry = Arc::new(Entry::new(ids[at], pending));
+            for ((at, range), pending) in missing.into_iter().zip(&ranges).zip(pending) {
+                let entry = Arc::new(Entry::new(ids[at], range, pending));
                 entries.insert(ids[at], Arc::downgrade(&entry));
                 leases[at] = Some(entry);
             }
@@ -101,8 +102,15 @@ impl SegmentCache {
 }
 
 impl Entry {
-    fn new(id: SegmentId, pending: Pending) -> Self {
-        Self { id, pending, parts: OnceLock::new(), array: OnceLock::new(), derived: OnceLock::new() }
+    fn new(id: SegmentId, range: &Range<u64>, pending: Pending) -> Self {
+        // A segment has less than 2^32 bytes.
+        let len = (range.end - range.start) as usize;
+        Self { id, len, pending, parts: OnceLock::new(), array: OnceLock::new(), derived: OnceLock::new() }
+    }
+
+    /// Bytes of the segment.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Waits for the bytes.

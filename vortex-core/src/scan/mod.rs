@@ -10,6 +10,7 @@ mod column;
 mod metrics;
 mod plan;
 mod reader;
+mod recent;
 mod stream;
 mod task;
 mod zone_maps;

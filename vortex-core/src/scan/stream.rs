@@ -14,18 +14,23 @@ use futures::{FutureExt as _, Stream, StreamExt as _};
 
 use super::ScanMetrics;
 use super::plan::Plan;
+use super::recent::Recent;
 use super::task::{Outcome, Task, first_request, lease};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::error::ResultExt as _;
 use crate::expr::Expr;
-use crate::file::{Lease, SegmentId};
+use crate::file::SegmentId;
 use crate::io::Share;
 use crate::layout::SegmentSet;
 
 /// Splits that may be at work at once: enough to hide the latency of storage.
 const MAX_SPLITS_LOCAL: usize = 4;
 const MAX_SPLITS_REMOTE: usize = 16;
+
+/// Bytes of segments kept for later splits, per scan: reading them again costs more from afar.
+const RECENT_BYTES_LOCAL: usize = 16 << 20;
+const RECENT_BYTES_REMOTE: usize = 64 << 20;
 
 /// Record batches of a scan. Dropping it stops all work on its behalf.
 pub struct BatchStream {
@@ -105,8 +110,8 @@ struct Scan {
     ready: VecDeque<RecordBatch>,
     /// Joins small batches of selective scans.
     coalescer: Option<BatchCoalescer>,
-    /// Segments of the splits that finished last, likely needed by those that follow.
-    recent: VecDeque<Vec<Lease>>,
+    /// Segments of splits that are done, likely needed by those that follow.
+    recent: Recent,
     rows_left: u64,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
     filtered: u64,
@@ -134,7 +139,7 @@ impl Scan {
                 BatchCoalescer::new(Arc::clone(&plan.schema), plan.batch_size)
                     .with_biggest_coalesce_batch_size(Some(plan.batch_size / 2))
             }),
-            recent: VecDeque::new(),
+            recent: Recent::new(if remote { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
             rows_left: plan.limit.unwrap_or(u64::MAX),
             filtered: 0,
             passed: 0,
@@ -190,11 +195,7 @@ impl Scan {
     fn finish(&mut self, outcome: Outcome) -> Result<()> {
         self.filtered += u64::from(outcome.filtered);
         self.passed += u64::from(outcome.filtered && !outcome.batches.is_empty());
-        // A chunk may serve all splits at work: none of its users frees it for the others.
-        self.recent.push_back(outcome.leases);
-        if self.recent.len() > self.max_at_work {
-            self.recent.pop_front();
-        }
+        self.recent.keep(outcome.leases);
         match &mut self.coalescer {
             None => self.ready.extend(outcome.batches),
             Some(coalescer) => {
