@@ -14,8 +14,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::buffer::Buffer;
-
 use super::footer::{EOF_LEN, Tail};
 use super::{SegmentId, VortexFile};
 use crate::error::ResultExt as _;
@@ -211,7 +209,7 @@ mod tests {
     const FILE: &[u8] = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex");
 
     fn examined(bytes: &[u8]) -> Examination {
-        let source = MemoryFile::new(Buffer::from(bytes).as_slice().to_vec());
+        let source = MemoryFile::new(bytes.to_vec());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(examine(&source, &Limits::default())).unwrap()
     }
