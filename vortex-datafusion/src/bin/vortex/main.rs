@@ -25,7 +25,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Vortex files on the command line.
 #[derive(Debug, Parser)]
-#[command(name = "vortex", version, about)]
+#[command(name = "vortex", version, about = "SQL over Vortex files, their anatomy, and conversion")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

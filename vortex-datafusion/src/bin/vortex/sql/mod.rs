@@ -35,8 +35,7 @@ pub(crate) struct Arguments {
     /// Folder that relative paths start from.
     #[arg(short = 'p', long, value_name = "FOLDER")]
     data_path: Option<PathBuf>,
-    /// How results are printed: tables, unless standard output is not a terminal and this says
-    /// otherwise.
+    /// How results are printed; `automatic` is a table.
     #[arg(long, value_enum, default_value_t = PrintFormat::Automatic)]
     format: PrintFormat,
     /// Print results only.
