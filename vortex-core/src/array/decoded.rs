@@ -6,10 +6,12 @@ use std::sync::Arc;
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
+use super::row_bytes::RowBytes;
 use super::{ArrayRef, ArrowRef, EncodedArray, Validity};
 use crate::Result;
 use crate::dtype::DType;
 use crate::expr::Predicate;
+use crate::limits::Limits;
 use crate::mask::Mask;
 
 /// An Arrow array as an [`EncodedArray`]: what every operation can fall back to.
@@ -28,6 +30,20 @@ impl Decoded {
     /// The Arrow array.
     pub fn arrow(&self) -> &ArrowRef {
         &self.array
+    }
+
+    /// Rows of lists and of flat strings are copied once per index, so that few of them can
+    /// become any amount of memory; for all others the indices themselves are the measure.
+    fn check_copies(&self, indices: &UInt64Array) -> Result<()> {
+        if !copies_vary(self.array.data_type()) {
+            return Ok(());
+        }
+        let bytes = RowBytes::of(self.array.as_ref());
+        let copied = indices.values().iter().fold(0u64, |sum, at| {
+            let at = usize::try_from(*at).unwrap_or(usize::MAX);
+            sum.saturating_add(bytes.up_to(at.saturating_add(1)).saturating_sub(bytes.up_to(at)))
+        });
+        Limits::default().decoded_bytes(usize::try_from(copied).unwrap_or(usize::MAX), 1).map(drop)
     }
 
     fn with(&self, array: ArrowRef) -> ArrayRef {
@@ -72,11 +88,23 @@ impl EncodedArray for Decoded {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.check_copies(indices)?;
         Ok(self.with(arrow::compute::take(&self.array, indices, None)?))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         predicate.evaluate(&self.array)
+    }
+}
+
+/// Whether some row may take much more memory than another.
+fn copies_vary(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => true,
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::Map(..) => true,
+        DataType::Struct(fields) => fields.iter().any(|field| copies_vary(field.data_type())),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| copies_vary(field.data_type())),
+        _ => false,
     }
 }
 
@@ -90,4 +118,26 @@ pub fn present(array: ArrowRef, to: &DataType) -> Result<ArrowRef> {
     }
     let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
     Ok(arrow::compute::cast_with_options(&array, to, &options)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, ListArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::Field;
+
+    use super::*;
+    use crate::dtype::arrow::from_field;
+
+    #[test]
+    fn a_long_list_cannot_be_taken_too_often() {
+        let field = Arc::new(Field::new("item", DataType::Int64, false));
+        let elements = Arc::new(Int64Array::from(vec![7; 1 << 16]));
+        let lists = ListArray::new(field, OffsetBuffer::from_lengths([1 << 16, 0]), elements, None);
+        let dtype = from_field(&Field::new("l", lists.data_type().clone(), false)).unwrap();
+        let array = Decoded::new(dtype, Arc::new(lists));
+        let often = |row: u64| UInt64Array::from(vec![row; 1 << 15]);
+        assert!(array.take(&often(0)).is_err(), "16 GiB");
+        assert_eq!(array.take(&often(1)).unwrap().len(), 1 << 15);
+    }
 }
