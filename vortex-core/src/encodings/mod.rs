@@ -2,7 +2,7 @@
 //!
 //! A file holds the whole story of its encoding: what the bytes are, how they are checked and
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
-//! in [`built_in`].
+//! in the table of those built in.
 
 mod alp;
 mod alprd;
