@@ -13,14 +13,15 @@ use arrow::array::{
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{
     ArrowNativeType as _, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
-    Decimal256Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type, UnionMode, i256,
+    Decimal256Type, FieldRef, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
+    TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, UnionMode, i256,
 };
 use half::f16;
 
 use crate::dtype::{DType, PType};
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// A value without its type. Integers are widened; the dtype tells what they are.
@@ -220,6 +221,20 @@ fn mismatch(value: &Value, to: &DataType) -> Error {
     Error::invalid(format!("cannot show {value:?} as Arrow type {to}"))
 }
 
+/// Bytes of a null row: lists of a fixed size and structs have values below it.
+fn null_bytes(to: &DataType) -> u64 {
+    let sum = |sum: u64, field: &FieldRef| sum.saturating_add(null_bytes(field.data_type()));
+    match to {
+        DataType::Null => 0,
+        DataType::FixedSizeList(item, size) => {
+            null_bytes(item.data_type()).saturating_mul(u64::try_from(*size).unwrap_or(0))
+        }
+        DataType::Struct(fields) => fields.iter().fold(0, sum),
+        DataType::Union(fields, _) => fields.iter().map(|(_, field)| field).fold(1, sum),
+        other => other.primitive_width().unwrap_or(16) as u64,
+    }
+}
+
 /// `len` rows of one value.
 fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<ArrowRef> {
     if let DataType::Dictionary(..) = to {
@@ -229,6 +244,8 @@ fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<Arr
         return repeat(&one, len);
     }
     if *value == Value::Null {
+        let bytes = usize::try_from(null_bytes(to)).unwrap_or(usize::MAX);
+        Limits::default().decoded_bytes(len, bytes)?;
         return Ok(match to {
             DataType::Null => Arc::new(NullArray::new(len)),
             _ => new_null_array(to, len),
@@ -615,5 +632,13 @@ mod tests {
         let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
         assert_eq!(float(-0.0).compare(&float(0.0)), Some(Ordering::Less));
         assert_eq!(float(f64::NAN).compare(&float(f64::INFINITY)), Some(Ordering::Greater));
+    }
+
+    #[test]
+    fn a_null_list_of_too_many_elements_is_refused() {
+        let item = std::sync::Arc::new(arrow::datatypes::Field::new("item", DataType::Int64, true));
+        let number = DType::Primitive(PType::I64, true);
+        let null = Scalar::null(&DType::FixedSizeList(Arc::new(number), u32::MAX >> 1, true));
+        assert!(null.to_arrow(&DataType::FixedSizeList(item, i32::MAX), 1).is_err());
     }
 }

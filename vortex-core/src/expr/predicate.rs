@@ -144,6 +144,11 @@ impl Predicate {
     /// # Errors
     /// As [`evaluate`](Self::evaluate).
     pub fn evaluate_scalar(&self, value: &Scalar) -> Result<Option<bool>> {
+        match self {
+            Predicate::IsNull => return Ok(Some(value.is_null())),
+            Predicate::IsNotNull => return Ok(Some(!value.is_null())),
+            _ => {}
+        }
         let one = value.to_arrow(&crate::dtype::arrow::data_type(value.dtype())?, 1)?;
         let outcome = self.evaluate(&one)?;
         Ok(outcome.is_valid(0).then(|| outcome.value(0)))

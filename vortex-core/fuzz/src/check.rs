@@ -1,0 +1,179 @@
+//! What must hold of whatever opens: no panic, valid Arrow, and pushed-down operations that
+//! return what decode-then-operate returns.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, BooleanArray, RecordBatch, UInt64Array};
+use arrow::compute::{concat_batches, filter_record_batch};
+use futures::TryStreamExt as _;
+use vortex_core::array::{ArrayRef, ArrowRef, encoded_bytes};
+use vortex_core::dtype::arrow::data_type;
+use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Predicate, RowPredicate};
+use vortex_core::file::OpenOptions;
+use vortex_core::io::MemoryFile;
+use vortex_core::scan::ScanBuilder;
+use vortex_core::{DType, Error, Mask, Result, Scalar, VortexFile};
+
+use crate::Choices;
+
+/// Rows read of files that claim more.
+const MAX_ROWS: u64 = 1 << 14;
+
+pub fn valid(array: &ArrowRef) {
+    array.to_data().validate_full().expect("what is decoded is valid Arrow");
+}
+
+/// Text is stored with lengths and with offsets of its codes; where they contradict each other,
+/// values depend on which of them is asked.
+fn may_contradict_itself(array: &ArrayRef) -> bool {
+    matches!(array.encoding(), "vortex.fsst" | "vortex.onpair")
+        || array.children().iter().any(|(_, child)| may_contradict_itself(child))
+}
+
+/// Decodes an array, and holds every operation against the same one on what was decoded.
+pub fn array(array: &ArrayRef, choices: &mut Choices<'_>) -> Result<()> {
+    let to = data_type(array.dtype())?;
+    encoded_bytes(array.as_ref());
+    let whole = array.decode(&to).inspect(valid);
+    let len = array.len();
+    if len == 0 {
+        return whole.map(drop);
+    }
+    let lenient = may_contradict_itself(array);
+    let same = |found: Result<ArrowRef>, expected: &dyn Fn(&ArrowRef) -> ArrowRef, what: &str| {
+        if let Ok(found) = &found {
+            valid(found);
+        }
+        if let (Ok(found), Ok(whole), false) = (&found, &whole, lenient) {
+            assert_eq!(found, &expected(whole), "{what} of {array:?}");
+        }
+    };
+
+    let (one, other) = (choices.word() as usize % len, choices.word() as usize % len);
+    let rows = one.min(other)..one.max(other);
+    same(
+        array.slice(rows.clone()).and_then(|part| part.decode(&to)),
+        &|whole| whole.slice(rows.start, rows.len()),
+        "slice",
+    );
+    if len > 1 << 20 {
+        return whole.map(drop);
+    }
+    let bits: Vec<bool> = (0..len).map(|at| at == one || at % 5 == other % 5).collect();
+    let mask = Mask::from_bits(bits.into());
+    let kept = |whole: &ArrowRef| arrow::compute::filter(whole, &mask.to_filter()).expect("filters");
+    same(array.filter(&mask).and_then(|part| part.decode(&to)), &kept, "filter");
+    let indices = UInt64Array::from(vec![one as u64, other as u64, 0, one as u64]);
+    let taken = |whole: &ArrowRef| arrow::compute::take(whole, &indices, None).expect("takes");
+    same(array.take(&indices).and_then(|part| part.decode(&to)), &taken, "take");
+
+    let mut predicates = vec![Predicate::IsNull, Predicate::IsNotNull];
+    if let Ok(whole) = &whole
+        && let Ok(constant) = Scalar::from_arrow(whole.as_ref(), one, array.dtype())
+    {
+        let op = [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::GtEq][choices.below(4)];
+        predicates.push(Predicate::Compare(op, constant.clone()));
+        predicates.push(Predicate::In(Arc::new(InList::new([constant], choices.flag()))));
+    }
+    for predicate in predicates {
+        let found = array.matches(&predicate);
+        if let (Ok(found), Ok(whole), false) = (&found, &whole, lenient)
+            && let Ok(expected) = predicate.evaluate(whole)
+        {
+            let (found, expected) = (found.iter(), expected.iter());
+            assert!(found.eq(expected), "{predicate:?} of {array:?}");
+        }
+    }
+    whole.map(drop)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts").block_on(future)
+}
+
+pub fn open(bytes: Vec<u8>, dtype: Option<DType>) -> Result<VortexFile> {
+    let mut options = OpenOptions::new().with_limits(crate::limits());
+    if let Some(dtype) = dtype {
+        options = options.with_dtype(dtype);
+    }
+    block_on(options.open(Arc::new(MemoryFile::new(bytes))))
+}
+
+async fn rows_of(scan: ScanBuilder) -> Result<RecordBatch> {
+    let stream = scan.into_stream()?;
+    let schema = Arc::clone(stream.schema());
+    let batches: Vec<_> = stream.try_collect().await?;
+    batches.iter().flat_map(RecordBatch::columns).for_each(valid);
+    Ok(concat_batches(&schema, &batches)?)
+}
+
+/// Walks what describes a file, and reads its first rows.
+pub fn file(file: &VortexFile) -> Result<RecordBatch> {
+    let mut layouts = vec![Arc::clone(file.footer().layout())];
+    // Nodes may be shared, so that few bytes make a large tree.
+    for _ in 0..10_000 {
+        let Some(layout) = layouts.pop() else { break };
+        layouts.extend(layout.children().unwrap_or_default().into_iter().map(|(_, child)| child));
+    }
+    block_on(rows_of(file.scan().with_row_range(0..file.row_count().min(MAX_ROWS))))
+}
+
+/// A predicate that every row passes, and that statistics know nothing of.
+#[derive(Debug)]
+struct Always;
+
+impl fmt::Display for Always {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("always")
+    }
+}
+
+impl RowPredicate for Always {
+    fn columns(&self) -> &[FieldPath] {
+        &[]
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray, Error> {
+        Ok(vec![true; batch.num_rows()].into())
+    }
+}
+
+/// Holds a filtered scan, and one of single rows, against the scan of everything.
+pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
+    let whole = self::file(file)?;
+    let rows = 0..whole.num_rows() as u64;
+    let Some(columns) = file.footer().dtype().as_columns().filter(|columns| !columns.is_empty()) else {
+        return Ok(());
+    };
+    if whole.num_rows() == 0
+        || file.footer().array_ids().iter().any(|id| id.contains("fsst") || id.contains("onpair"))
+    {
+        return Ok(());
+    }
+    let at = choices.below(columns.len());
+    let name = &columns.names()[at];
+    if columns.position(name) != Some(at) {
+        return Ok(());
+    }
+    let row = choices.word() as usize % whole.num_rows();
+    let predicate = match Scalar::from_arrow(whole.column(at).as_ref(), row, &columns.dtypes()[at]) {
+        Ok(constant) if choices.below(4) > 0 => {
+            let op = [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::GtEq][choices.below(4)];
+            Predicate::Compare(op, constant)
+        }
+        _ => Predicate::IsNull,
+    };
+    let part = Expr::Field(FieldPath::new([Arc::clone(name)]), predicate.clone());
+    // Statistics may lie; in this form the filter is evaluated on every row.
+    let fails = Expr::And(vec![Expr::Not(Box::new(part.clone())), Expr::Rows(Arc::new(Always))]);
+    let scan = || file.scan().with_row_range(rows.clone());
+    let _pruned = block_on(rows_of(scan().with_filter(part)));
+    let found = block_on(rows_of(scan().with_filter(Expr::Not(Box::new(fails)))));
+    if let (Ok(found), Ok(keep)) = (found, predicate.evaluate(whole.column(at))) {
+        assert_eq!(found, filter_record_batch(&whole, &keep).expect("filters"), "{predicate:?}");
+    }
+    let picked = block_on(rows_of(file.scan().with_row_indices([row as u64])))?;
+    assert_eq!(picked, whole.slice(row, 1));
+    Ok(())
+}

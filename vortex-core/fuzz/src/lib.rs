@@ -1,0 +1,15 @@
+//! What the fuzz targets share: tables built from arbitrary choices, and what must hold of
+//! whatever opens.
+
+pub mod build;
+pub mod check;
+pub mod choices;
+
+pub use choices::Choices;
+
+/// Limits that keep one input cheap.
+pub fn limits() -> vortex_core::Limits {
+    let mut limits = vortex_core::Limits::default();
+    limits.max_decoded_bytes = 16 << 20;
+    limits
+}
