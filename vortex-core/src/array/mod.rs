@@ -24,7 +24,7 @@ use arrow::datatypes::DataType;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{
-    array_of_raw, decode_integers, decode_lengths, decode_offsets, decode_raw, decode_usizes, integer_at,
+    Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, decode_usizes, integer_at,
     primitive_of,
 };
 #[cfg(test)]
