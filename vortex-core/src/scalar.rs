@@ -21,6 +21,7 @@ use arrow::datatypes::{
 use half::f16;
 
 use crate::dtype::{DType, PType};
+use crate::kernels::views::repeat_view;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -441,7 +442,21 @@ fn repeat(one: &ArrowRef, len: usize) -> Result<ArrowRef> {
     match len {
         0 => Ok(one.slice(0, 0)),
         1 => Ok(Arc::clone(one)),
-        _ => Ok(arrow::compute::take(one, &UInt32Array::from_value(0, len), None)?),
+        _ => {
+            let views: Option<ArrowRef> = match one.data_type() {
+                DataType::Utf8View => {
+                    repeat_view(one.as_string_view(), len).map(|views| Arc::new(views) as _)
+                }
+                DataType::BinaryView => {
+                    repeat_view(one.as_binary_view(), len).map(|views| Arc::new(views) as _)
+                }
+                _ => None,
+            };
+            match views {
+                Some(views) => Ok(views),
+                None => Ok(arrow::compute::take(one, &UInt32Array::from_value(0, len), None)?),
+            }
+        }
     }
 }
 

@@ -6,8 +6,10 @@ use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, GenericByteAr
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType as _, ByteArrayType, DataType, GenericBinaryType, GenericStringType};
 
-use super::present;
+use super::{Lengths, present};
 use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::kernels::joined::Joined;
 use crate::kernels::views::{binary_views, string_views, view_len, view_of};
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -84,6 +86,31 @@ pub(crate) fn from_offsets(
         })
         .collect::<Result<Vec<u128>>>()?;
     from_views(dtype, to, views.into(), buffers.into(), nulls, limits)
+}
+
+/// Values that lie one behind the other, as Arrow type `to`. Values under nulls need not be text.
+///
+/// # Errors
+/// As [`from_offsets`], and if the lengths do not add up to all bytes.
+pub(crate) fn from_joined(
+    dtype: &DType,
+    to: &DataType,
+    mut joined: Joined,
+    lengths: &Lengths,
+    nulls: Option<NullBuffer>,
+    limits: &Limits,
+) -> Result<ArrowRef> {
+    if *to == data_type(dtype)? {
+        match lengths.views(joined, nulls.as_ref(), is_text(dtype)?) {
+            Ok(views) => return present(views, to),
+            Err(given_back) => joined = given_back,
+        }
+    }
+    let (bytes, ends) = (Buffer::from_vec(joined.into_bytes()), lengths.ends());
+    if ends.last() != Some(&bytes.len()) {
+        return Err(Error::corrupt(format!("{} bytes of values in {}", lengths.total(), bytes.len())));
+    }
+    from_offsets(dtype, to, &bytes, &ends, nulls, limits)
 }
 
 /// The values behind views, as Arrow type `to`. Valid rows are checked; others may be garbage.

@@ -7,6 +7,7 @@ use arrow::datatypes::ArrowNativeType;
 use super::ArrayRef;
 use crate::dtype::PType;
 use crate::dtype::arrow::{data_type, primitive};
+use crate::kernels::joined::Joined;
 use crate::{Error, Result, match_integer};
 
 /// Decodes a primitive child into its raw values and its nulls. `N` is any type as wide as the
@@ -88,24 +89,64 @@ pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result
     }
 }
 
-/// Decodes lengths into where each value ends when they lie one after the other: one more entry
-/// than there are lengths, from 0. Lengths that are negative or too many end at `usize::MAX`.
-pub(crate) fn decode_lengths(child: &ArrayRef, what: &str) -> Result<Vec<usize>> {
-    let ptype = child.dtype().ptype()?;
-    let decoded = child.decode(&data_type(child.dtype())?)?;
-    if decoded.null_count() > 0 {
-        return Err(Error::corrupt(format!("{what} have nulls")));
+/// Lengths of values that lie one behind the other.
+pub(crate) struct Lengths {
+    decoded: ArrowRef,
+    ptype: PType,
+    total: usize,
+}
+
+impl Lengths {
+    /// Decodes the lengths; `what` names them.
+    ///
+    /// # Errors
+    /// If they are not integers, have nulls, or there are negative ones.
+    pub(crate) fn decode(child: &ArrayRef, what: &str) -> Result<Self> {
+        let ptype = child.dtype().ptype()?;
+        let decoded = child.decode(&data_type(child.dtype())?)?;
+        if decoded.null_count() > 0 {
+            return Err(Error::corrupt(format!("{what} have nulls")));
+        }
+        let total = match_integer!(ptype, |T| {
+            let values = decoded.as_primitive::<T>().values();
+            if values.iter().fold(false, |negative, len| negative | (*len < Default::default())) {
+                return Err(Error::corrupt(format!("{what} are negative")));
+            }
+            values.iter().fold(0usize, |sum, len| sum.saturating_add(len.as_usize()))
+        }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
+        Ok(Self { decoded, ptype, total })
     }
-    let mut ends = Vec::with_capacity(decoded.len() + 1);
-    ends.push(0);
-    match_integer!(ptype, |T| {
-        let mut end = 0usize;
-        ends.extend(decoded.as_primitive::<T>().values().iter().map(|len| {
-            end = end.saturating_add(len.to_usize().unwrap_or(usize::MAX));
-            end
-        }));
-    }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
-    Ok(ends)
+
+    /// Their sum; `usize::MAX` if that is too small for it.
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Where each value ends: one more entry than there are lengths, from 0.
+    pub(crate) fn ends(&self) -> Vec<usize> {
+        let mut ends = Vec::with_capacity(self.decoded.len() + 1);
+        ends.push(0);
+        match_integer!(self.ptype, |T| {
+            let mut end = 0usize;
+            ends.extend(self.decoded.as_primitive::<T>().values().iter().map(|len| {
+                end = end.saturating_add(len.as_usize());
+                end
+            }));
+        }, else ());
+        ends
+    }
+
+    /// Views of joined values, as [`Joined::into_views`].
+    pub(crate) fn views(
+        &self,
+        joined: Joined,
+        nulls: Option<&NullBuffer>,
+        is_text: bool,
+    ) -> Result<ArrowRef, Joined> {
+        match_integer!(self.ptype, |T| {
+            joined.into_views(self.decoded.as_primitive::<T>().values(), nulls, is_text)
+        }, else Err(joined))
+    }
 }
 
 /// The one integer in row `at` of a child, decoding only that row.

@@ -24,9 +24,7 @@ use arrow::datatypes::DataType;
 
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
-pub(crate) use integers::{
-    array_of_raw, decode_integers, decode_lengths, decode_offsets, decode_raw, integer_at,
-};
+pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at};
 #[cfg(test)]
 pub(crate) use node::build;
 pub use node::{ArrayParts, Node};

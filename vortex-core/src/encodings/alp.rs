@@ -30,6 +30,7 @@ use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw,
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
+use crate::kernels::simd::{Vectorized, vectorized};
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
@@ -129,6 +130,7 @@ impl Float for f32 {
         integer as i32 as f32 * scale.up * scale.down
     }
 
+    #[inline(always)]
     fn decode_block(integers: &mut [i32], scale: Scale<f32>) {
         for integer in integers {
             let value = *integer as f32 * scale.up * scale.down;
@@ -168,6 +170,7 @@ impl Float for f64 {
 
     /// Few machines convert 64-bit integers in vectors. Those within 2^51 of zero need not be
     /// converted: added to the bits of 1.5 * 2^52, they are its lowest digits.
+    #[inline(always)]
     fn decode_block(integers: &mut [i64], scale: Scale<f64>) {
         const MAGIC: f64 = 1.5 * (1u64 << 52) as f64;
         const HALF: i64 = 1 << 51;
@@ -194,6 +197,23 @@ impl Float for f64 {
 
     fn order(self, other: f64) -> Ordering {
         self.total_cmp(&other)
+    }
+}
+
+/// Replaces integers by the bits of their values.
+struct Decimals<'a, F: Float> {
+    integers: &'a mut [F::Integer],
+    scale: Scale<F>,
+}
+
+impl<F: Float> Vectorized for Decimals<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for block in self.integers.chunks_mut(BLOCK) {
+            F::decode_block(block, self.scale);
+        }
     }
 }
 
@@ -354,7 +374,7 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let (integers, nulls) = decode_raw::<F::Integer>(&self.encoded)?;
         let mut bits = into_vec(integers);
-        bits.chunks_mut(BLOCK).for_each(|block| F::decode_block(block, self.scale));
+        vectorized(Decimals { integers: &mut bits, scale: self.scale });
         if let Some(patches) = &self.patches {
             patches.apply(&mut bits, |_, patch| patch)?;
         }

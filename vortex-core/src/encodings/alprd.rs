@@ -25,6 +25,7 @@ use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw,
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
+use crate::kernels::gather::in_range;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -182,7 +183,7 @@ impl AlpRdArray {
     /// Refuses codes that the dictionary lacks, unless null or patched.
     fn check_codes(&self, codes: &[u16], nulls: Option<&NullBuffer>) -> Result<()> {
         let known = |code: u16| usize::from(code) < self.dictionary.len();
-        if codes.iter().fold(true, |all, code| all & known(*code)) {
+        if in_range(codes, self.dictionary.len()) {
             return Ok(());
         }
         let located = self.patches.as_ref().map(Patches::locate).transpose()?;

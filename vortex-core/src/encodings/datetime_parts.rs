@@ -26,6 +26,7 @@ use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType};
 use crate::expr::Predicate;
+use crate::kernels::simd::{Vectorized, vectorized};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result, match_integer};
@@ -192,7 +193,7 @@ impl Part {
     fn add(&self, start: usize, sums: &mut [i64]) -> Result<u64> {
         match_integer!(self.ptype, |T| {
             let values = self.values.as_primitive::<T>().values();
-            Ok(add_scaled(&values[start..start + sums.len()], self.ticks, sums))
+            Ok(vectorized(AddScaled { values: &values[start..start + sums.len()], ticks: self.ticks, sums }))
         }, else Err(Error::corrupt(format!("part of a timestamp is {}", self.ptype))))
     }
 
@@ -205,13 +206,25 @@ impl Part {
     }
 }
 
-fn add_scaled<N: Ticks>(values: &[N], ticks: i64, sums: &mut [i64]) -> u64 {
-    let mut magnitude = 0;
-    for (sum, value) in sums.iter_mut().zip(values) {
-        magnitude |= value.magnitude();
-        *sum = sum.wrapping_add(value.wrap().wrapping_mul(ticks));
+/// Adds values times `ticks` to `sums`, wrapping; gives the bits of all magnitudes.
+struct AddScaled<'a, N> {
+    values: &'a [N],
+    ticks: i64,
+    sums: &'a mut [i64],
+}
+
+impl<N: Ticks> Vectorized for AddScaled<'_, N> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        let mut magnitude = 0;
+        for (sum, value) in self.sums.iter_mut().zip(self.values) {
+            magnitude |= value.magnitude();
+            *sum = sum.wrapping_add(value.wrap().wrapping_mul(self.ticks));
+        }
+        magnitude
     }
-    magnitude
 }
 
 /// An integer that counts something.
@@ -225,10 +238,12 @@ trait Ticks: Copy {
 macro_rules! ticks {
     ($($N:ty),*) => {$(
         impl Ticks for $N {
+            #[inline(always)]
             fn wrap(self) -> i64 {
                 self as i64
             }
 
+            #[inline(always)]
             fn magnitude(self) -> u64 {
                 (i64::from(self) ^ (i64::from(self) >> 63)) as u64
             }
@@ -239,10 +254,12 @@ macro_rules! ticks {
 ticks!(u8, u16, u32, i8, i16, i32, i64);
 
 impl Ticks for u64 {
+    #[inline(always)]
     fn wrap(self) -> i64 {
         self as i64
     }
 
+    #[inline(always)]
     fn magnitude(self) -> u64 {
         self
     }

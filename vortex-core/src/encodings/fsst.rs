@@ -25,8 +25,7 @@ use super::Encoding;
 use super::coded_text::{self, Chosen, CodedRows};
 use super::varbin::{self, VarBinArray, one_more};
 use crate::array::{
-    ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, decode_lengths, decode_offsets, integer_at,
-    validity,
+    ArrayRef, ArrowRef, EncodedArray, Lengths, Node, Validity, bytes, decode_offsets, integer_at, validity,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -151,8 +150,8 @@ impl EncodedArray for FsstArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len);
-        let ends = decode_lengths(&self.lengths, "uncompressed lengths")?;
-        let total = ends.last().copied().unwrap_or_default();
+        let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
+        let total = lengths.total();
         let codes = self.window()?;
         // A code stands for at most eight bytes, so this also bounds what is reserved.
         if total > codes.len().saturating_mul(8) {
@@ -163,7 +162,7 @@ impl EncodedArray for FsstArray {
             .table
             .decode(codes, total)
             .ok_or_else(|| Error::corrupt(format!("codes do not decode to {total} bytes")))?;
-        bytes::from_offsets(&self.dtype, to, &Buffer::from_vec(decoded), &ends, nulls, &self.limits)
+        bytes::from_joined(&self.dtype, to, decoded, &lengths, nulls, &self.limits)
     }
 
     fn validity(&self) -> Result<Validity> {

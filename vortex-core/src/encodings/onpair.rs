@@ -23,7 +23,7 @@ use super::Encoding;
 use super::coded_text::{self, Chosen, CodedRows};
 use super::varbin::one_more;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, decode_integers, decode_lengths,
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_integers,
     decode_offsets, integer_at, validity,
 };
 use crate::dtype::arrow::data_type;
@@ -240,8 +240,8 @@ impl EncodedArray for OnPairArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len);
-        let ends = decode_lengths(&self.lengths, "uncompressed lengths")?;
-        let total = ends.last().copied().unwrap_or_default();
+        let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
+        let total = lengths.total();
         let (codes, _) = self.window()?;
         let code_count = with_codes!(&codes, |codes| codes.len());
         // A code stands for at most sixteen bytes, so this also bounds what is reserved.
@@ -252,7 +252,7 @@ impl EncodedArray for OnPairArray {
         let tokens = self.dictionary.tokens()?;
         let decoded = with_codes!(&codes, |codes| tokens.decode(codes, total))
             .ok_or_else(|| Error::corrupt(format!("codes do not decode to {total} bytes")))?;
-        bytes::from_offsets(&self.dtype, to, &Buffer::from_vec(decoded), &ends, nulls, &self.limits)
+        bytes::from_joined(&self.dtype, to, decoded, &lengths, nulls, &self.limits)
     }
 
     fn validity(&self) -> Result<Validity> {

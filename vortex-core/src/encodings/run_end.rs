@@ -26,6 +26,7 @@ use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, pr
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
+use crate::kernels::runs::repeat_runs;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
@@ -36,9 +37,6 @@ use crate::{Error, Result};
 pub(super) struct RunEnd;
 
 const ID: &str = "vortex.runend";
-
-/// Values written at once; a run that is shorter is overwritten by the next one.
-const STRIDE: usize = 16;
 
 /// A filter that keeps fewer rows than this share of the runs looks each row up.
 const RUNS_PER_LOOKUP: usize = 4;
@@ -148,8 +146,9 @@ struct Window<'a> {
 impl Window<'_> {
     /// Where each run ends, in rows of the slice.
     fn ends(&self) -> impl Iterator<Item = usize> + Clone + '_ {
+        let (offset, len) = (self.offset, self.len as u64);
         // What is cut to `len` fits its type.
-        self.ends.iter().map(|end| (end - self.offset).min(self.len as u64) as usize)
+        self.ends.iter().map(move |end| (end - offset).min(len) as usize)
     }
 }
 
@@ -324,7 +323,7 @@ fn repeat_native<N: ArrowNativeType>(
 ) -> Result<ArrowRef> {
     let data = values.to_data();
     let natives = ScalarBuffer::<N>::new(data.buffers()[0].clone(), data.offset(), data.len());
-    let repeated = Buffer::from_vec(fill_runs(&natives, ends, rows));
+    let repeated = Buffer::from_vec(repeat_runs(&natives, ends, rows));
     let data = ArrayData::builder(values.data_type().clone()).len(rows).add_buffer(repeated).nulls(nulls);
     Ok(make_array(data.build()?))
 }
@@ -339,22 +338,7 @@ fn repeat_by_index(
     limits.decoded_bytes(rows, size_of::<u32>())?;
     let runs = u32::try_from(values.len()).map_err(|_| Error::limit(format!("{} runs", values.len())))?;
     let runs: Vec<u32> = (0..runs).collect();
-    gather(values, fill_runs(&runs, ends, rows), limits)
-}
-
-/// `rows` values; run `i` is `values[i]` up to the `i`th end. Ends never fall.
-fn fill_runs<N: Copy + Default>(values: &[N], ends: impl Iterator<Item = usize>, rows: usize) -> Vec<N> {
-    let mut out = vec![N::default(); rows + STRIDE];
-    let mut start = 0;
-    for (value, end) in values.iter().zip(ends) {
-        out[start..start + STRIDE].fill(*value);
-        if end - start > STRIDE {
-            out[start + STRIDE..end].fill(*value);
-        }
-        start = end;
-    }
-    out.truncate(rows);
-    out
+    gather(values, repeat_runs(&runs, ends, rows), limits)
 }
 
 /// `rows` bits; run `i` is `bits[i]` up to the `i`th end.

@@ -16,6 +16,7 @@ use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, present};
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Predicate, range};
+use crate::kernels::runs::count_up;
 use crate::kernels::{Word, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -122,7 +123,13 @@ impl EncodedArray for SequenceArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
-        present(self.values(0..self.len)?, to)
+        self.limits.decoded_bytes(self.len, self.ptype.byte_width())?;
+        let values = match_word!(self.ptype, |W| {
+            // The bits that two's complement has in common with the ring.
+            let (base, step) = (W::narrow(self.base as u64), W::narrow(self.step as u64));
+            array_of_raw(self.ptype, count_up(base, step, self.len).into(), None)?
+        });
+        present(values, to)
     }
 
     fn validity(&self) -> Result<Validity> {

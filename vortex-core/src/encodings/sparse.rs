@@ -24,6 +24,7 @@ use super::gather::gather;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity};
 use crate::dtype::DType;
 use crate::expr::Predicate;
+use crate::kernels::runs::repeat_runs;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
@@ -86,7 +87,7 @@ impl SparseArray {
     ) -> Result<ArrowRef> {
         self.limits.decoded_bytes(self.len, size_of::<N>())?;
         let nulls = spread_nulls(located, self.len, values.nulls(), fill.is_null(0));
-        let mut out = vec![natives::<N>(fill)[0]; self.len];
+        let mut out = repeat_runs(&natives::<N>(fill)[..1], std::iter::once(self.len), self.len);
         for (row, value) in located.rows().zip(natives::<N>(values).iter()) {
             out[row] = *value;
         }

@@ -59,6 +59,7 @@ struct ZigZagArray {
 }
 
 /// `0, 1, 2, 3, ...` becomes `0, -1, 1, -2, ...`, in two's complement.
+#[inline(always)]
 fn unzigzag<W: Word>(value: W) -> W {
     let half = value >> 1;
     let sign = W::ZERO.minus(value & W::narrow(1));

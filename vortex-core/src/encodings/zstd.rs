@@ -117,20 +117,29 @@ impl Encoding for Zstd {
     }
 }
 
-/// Decompresses one frame that must have exactly `size` bytes.
+/// Decompresses one frame, made without a dictionary, that must have exactly `size` bytes.
 ///
 /// # Errors
 /// If it has not, or is no frame.
-pub(super) fn decompress(frame: &[u8], size: usize, dictionary: Option<&[u8]>) -> Result<Vec<u8>> {
-    /// Bytes that one block of a frame can decode to, and the fewest bytes a block takes.
-    const BLOCK: usize = 128 << 10;
-    const SMALLEST_BLOCK: usize = 4;
-
+pub(super) fn decompress(frame: &[u8], size: usize) -> Result<Vec<u8>> {
     thread_local! {
         /// One context per thread: making one takes longer than decompressing a small frame.
         static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     }
-    let broken = |error: std::io::Error| Error::corrupt(format!("zstd frame: {error}"));
+    CONTEXT.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            None => context.insert(Decompressor::new().map_err(broken)?),
+        };
+        decompress_with(context, frame, size)
+    })
+}
+
+fn decompress_with(context: &mut Decompressor<'_>, frame: &[u8], size: usize) -> Result<Vec<u8>> {
+    /// Bytes that one block of a frame can decode to, and the fewest bytes a block takes.
+    const BLOCK: usize = 128 << 10;
+    const SMALLEST_BLOCK: usize = 4;
+
     let claimed = zstd::zstd_safe::get_frame_content_size(frame);
     if !matches!(claimed, Ok(Some(claimed)) if claimed == size as u64) {
         return Err(Error::corrupt(format!("zstd frame does not claim to hold {size} bytes")));
@@ -139,23 +148,15 @@ pub(super) fn decompress(frame: &[u8], size: usize, dictionary: Option<&[u8]>) -
         return Err(Error::corrupt(format!("zstd frame of {} bytes cannot hold {size}", frame.len())));
     }
     let mut decoded = Vec::with_capacity(size);
-    let written = match dictionary {
-        Some(dictionary) => {
-            let mut context = Decompressor::with_dictionary(dictionary).map_err(broken)?;
-            context.decompress_to_buffer(frame, &mut decoded).map_err(broken)?
-        }
-        None => CONTEXT.with_borrow_mut(|context| {
-            let context = match context {
-                Some(context) => context,
-                None => context.insert(Decompressor::new().map_err(broken)?),
-            };
-            context.decompress_to_buffer(frame, &mut decoded).map_err(broken)
-        })?,
-    };
+    let written = context.decompress_to_buffer(frame, &mut decoded).map_err(broken)?;
     if written != size || decoded.len() != size {
         return Err(Error::corrupt(format!("zstd frame holds {written} bytes instead of {size}")));
     }
     Ok(decoded)
+}
+
+fn broken(error: std::io::Error) -> Error {
+    Error::corrupt(format!("zstd frame: {error}"))
 }
 
 #[derive(Debug)]
@@ -217,10 +218,16 @@ impl ZstdArray {
             return Err(Error::corrupt(format!("frames hold {found} values for {total} valid rows")));
         }
         let dictionary = self.frames.dictionary.as_deref();
+        let mut context = dictionary
+            .map(|dictionary| Decompressor::with_dictionary(dictionary).map_err(broken))
+            .transpose()?;
         pieces
             .into_iter()
             .map(|(frame, count, wanted)| {
-                let bytes = decompress(&frame.bytes, frame.size, dictionary)?;
+                let bytes = match &mut context {
+                    Some(context) => decompress_with(context, &frame.bytes, frame.size)?,
+                    None => decompress(&frame.bytes, frame.size)?,
+                };
                 Ok(Piece { bytes, count, wanted })
             })
             .collect()
@@ -517,10 +524,10 @@ mod tests {
         assert!(decode(&[(not_text, 2)], 2).is_err());
 
         let lying = zstd::bulk::compress(&[0; 100], 3).unwrap();
-        assert!(decompress(&lying, 101, None).is_err());
-        assert!(decompress(&lying[..lying.len() - 1], 100, None).is_err());
-        assert!(decompress(b"no frame", 8, None).is_err());
-        assert!(decompress(&lying, 100, None).is_ok(), "a failure leaves the context usable");
+        assert!(decompress(&lying, 101).is_err());
+        assert!(decompress(&lying[..lying.len() - 1], 100).is_err());
+        assert!(decompress(b"no frame", 8).is_err());
+        assert!(decompress(&lying, 100).is_ok(), "a failure leaves the context usable");
     }
 
     #[test]
@@ -529,7 +536,7 @@ mod tests {
         let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0xC0, 0x50];
         frame.extend((1u64 << 40).to_le_bytes());
         assert_eq!(zstd::zstd_safe::get_frame_content_size(&frame).unwrap(), Some(1 << 40));
-        let error = decompress(&frame, 1 << 40, None).unwrap_err().to_string();
+        let error = decompress(&frame, 1 << 40).unwrap_err().to_string();
         assert!(error.contains("cannot hold"), "{error}");
     }
 }

@@ -63,7 +63,7 @@ impl Encoding for ZstdBuffers {
         node.limits().decoded_bytes(total, 1)?;
         let mut buffers = Vec::with_capacity(sizes.len());
         for (at, (size, alignment)) in sizes.iter().zip(&metadata.alignments).enumerate() {
-            let bytes = Buffer::from_vec(decompress(&node.buffer(at)?, *size, None)?);
+            let bytes = Buffer::from_vec(decompress(&node.buffer(at)?, *size)?);
             // Encodings copy what they need aligned further than this.
             buffers.push(aligned(bytes, (*alignment as usize).min(NATURAL_ALIGNMENT)));
         }

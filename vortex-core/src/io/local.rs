@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::recycled::Recycled;
 use super::{ReadAt, StorageProfile};
 use crate::{Error, Result};
 
@@ -64,9 +65,10 @@ impl LocalFile {
 pub(super) fn read_exact_at(file: &File, range: &Range<u64>) -> std::io::Result<Bytes> {
     let len = usize::try_from(range.end.saturating_sub(range.start))
         .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
-    let mut bytes = vec![0; len];
+    let mut buffer = Recycled::of_len(len);
+    let bytes = buffer.as_mut();
     #[cfg(unix)]
-    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, range.start)?;
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, range.start)?;
     #[cfg(windows)]
     {
         use std::os::windows::fs::FileExt as _;
@@ -78,7 +80,7 @@ pub(super) fn read_exact_at(file: &File, range: &Range<u64>) -> std::io::Result<
             }
         }
     }
-    Ok(bytes.into())
+    Ok(buffer.into_bytes())
 }
 
 /// Runs a blocking read where it does not hold up other tasks.

@@ -8,6 +8,7 @@ mod coalesce;
 mod local;
 mod memory;
 mod object_store;
+mod recycled;
 mod scheduler;
 
 use std::fmt::Debug;

@@ -2,14 +2,20 @@
 //!
 //! A block is packed in lanes, so that one instruction works on many values: with words of `T`
 //! bits there are `1024 / T` lanes, and each lane is a stream of `T` values, least significant
-//! bit first, over `width` words. Word `w` of lane `l` lies at `w * lanes + l`. Which row of
-//! the block a lane's value belongs to is the business of the `fastlanes` crate.
+//! bit first, over `width` words. Word `w` of lane `l` lies at `w * lanes + l`. The `r`th values
+//! of all lanes are neighbours in the block, so that one row of values is made by shifting one
+//! row of words.
 
 #![expect(unsafe_code, reason = "widths are known only at run time; lengths are checked once per block")]
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use super::simd::{Vectorized, vectorized};
 use super::{BLOCK, Word, block_parts};
+
+/// Which eighth of a block each group of eight values of a lane belongs to.
+pub(super) const ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 
 /// A packed block whose bytes are as many as its width asks for.
 #[derive(Debug, Clone, Copy)]
@@ -54,26 +60,14 @@ impl<'a, W: Word> PackedBlock<'a, W> {
 
     /// Unpacks all values and adds `reference`, wrapping.
     pub(crate) fn unpack(self, reference: W, out: &mut [W; BLOCK]) {
-        if reference == W::ZERO {
-            // SAFETY: `new` checked the width and the number of words, the type that of values.
-            unsafe { W::unchecked_unpack(self.width, self.words, out) }
-        } else {
-            // SAFETY: as above.
-            unsafe { W::unchecked_unfor_pack(self.width, self.words, reference, out) }
-        }
+        // SAFETY: initialized values serve as any others; only values are written.
+        let out = unsafe { &mut *std::ptr::from_mut(out).cast::<[MaybeUninit<W>; BLOCK]>() };
+        vectorized(Unpack { width: self.width, words: self.words, reference, out });
     }
 
     /// As [`unpack`](Self::unpack), appending to a vector.
     pub(crate) fn append_to(self, reference: W, out: &mut Vec<W>) {
-        out.reserve(BLOCK);
-        let len = out.len();
-        let spare = out.spare_capacity_mut().as_mut_ptr().cast::<[W; BLOCK]>();
-        // SAFETY: the memory is reserved, aligned and nobody else's; `unpack` reads none of it
-        // and writes all 1024 values.
-        unsafe {
-            self.unpack(reference, &mut *spare);
-            out.set_len(len + BLOCK);
-        }
+        PackedBlocks { width: self.width, words: self.words, count: 1 }.append_to(reference, out);
     }
 
     /// Extracts the values of some rows of the block.
@@ -97,18 +91,142 @@ impl<'a, W: Word> PackedBlock<'a, W> {
     }
 }
 
-/// Unpacks `rows`, counted from the start of block 0; `block` gives each block and what to add
-/// to its values. Whole blocks go straight into the result.
+/// Consecutive packed blocks of one width.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PackedBlocks<'a, W> {
+    width: usize,
+    words: &'a [W],
+    count: usize,
+}
+
+impl<'a, W: Word> PackedBlocks<'a, W> {
+    /// `count` packed blocks.
+    ///
+    /// # Panics
+    /// If the width exceeds that of a word, or the words are not as many as it asks for.
+    pub(crate) fn new(width: usize, words: &'a [W], count: usize) -> Self {
+        assert!(width <= W::BITS, "{width} bits per value of {} bits", W::BITS);
+        assert_eq!(words.len(), PackedBlock::<W>::word_count(width) * count, "words of {count} blocks");
+        Self { width, words, count }
+    }
+
+    fn append_to(self, reference: W, out: &mut Vec<W>) {
+        let (rows, len) = (self.count * BLOCK, out.len());
+        out.reserve(rows);
+        let spare = &mut out.spare_capacity_mut()[..rows];
+        vectorized(Unpack { width: self.width, words: self.words, reference, out: spare });
+        // SAFETY: `Unpack` writes all values of whole blocks.
+        unsafe { out.set_len(len + rows) };
+    }
+}
+
+/// Unpacks whole blocks. There are words for all of them, and widths do not exceed a word.
+struct Unpack<'a, W> {
+    width: usize,
+    words: &'a [W],
+    reference: W,
+    out: &'a mut [MaybeUninit<W>],
+}
+
+impl<W: Word> Vectorized for Unpack<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        W::unpack_blocks(self.width, self.words, self.reference, self.out);
+    }
+
+    fn run_plain(self) {
+        let words = PackedBlock::<W>::word_count(self.width);
+        let (blocks, _) = self.out.as_chunks_mut::<BLOCK>();
+        for (at, out) in blocks.iter_mut().enumerate() {
+            let packed = &self.words[at * words..][..words];
+            // SAFETY: whoever makes `Unpack` checks the width; the callee reads as many words as
+            // it asks for, and writes all 1024 values without reading any.
+            unsafe {
+                let out = &mut *std::ptr::from_mut(out).cast::<[W; BLOCK]>();
+                if self.reference == W::ZERO {
+                    W::unchecked_unpack(self.width, packed, out);
+                } else {
+                    W::unchecked_unfor_pack(self.width, packed, self.reference, out);
+                }
+            }
+        }
+    }
+}
+
+/// Unrolls the rows of a lane, so that the compiler makes vectors of neighbouring lanes.
+macro_rules! unpack_blocks {
+    ($W:ty, rows $rows:tt, widths [$($width:literal)*]) => {
+        #[inline(always)]
+        fn unpack_blocks(width: usize, words: &[$W], reference: $W, out: &mut [MaybeUninit<$W>]) {
+            const BITS: usize = <$W>::BITS as usize;
+            const LANES: usize = BLOCK / BITS;
+
+            #[inline(always)]
+            fn block<const WIDTH: usize>(words: &[$W], reference: $W, out: &mut [MaybeUninit<$W>; BLOCK]) {
+                let words = &words[..LANES * WIDTH];
+                let mask = <$W>::MAX >> (BITS - WIDTH);
+                for lane in 0..LANES {
+                    crate::kernels::bitpack::unroll!($rows, row, {
+                        let (word, shift) = (row * WIDTH / BITS, row * WIDTH % BITS);
+                        let mut value = words[word * LANES + lane] >> shift;
+                        if shift + WIDTH > BITS {
+                            value |= words[(word + 1) * LANES + lane] << (BITS - shift);
+                        }
+                        let at = crate::kernels::bitpack::ORDER[row / 8] * 16 + row % 8 * 128 + lane;
+                        out[at].write((value & mask).wrapping_add(reference));
+                    });
+                }
+            }
+
+            let count = LANES * width;
+            let (blocks, _) = out.as_chunks_mut::<BLOCK>();
+            match width {
+                0 => out.fill(MaybeUninit::new(reference)),
+                $($width => for (at, out) in blocks.iter_mut().enumerate() {
+                    block::<$width>(&words[at * count..][..count], reference, out);
+                },)*
+                _ => unreachable!("no width exceeds that of a word"),
+            }
+        }
+    };
+}
+
+/// Repeats some statements for each row.
+macro_rules! unroll {
+    ([$($at:literal)*], $row:ident, $body:block) => {
+        $({
+            #[allow(non_upper_case_globals, reason = "reads like the variable of a loop")]
+            const $row: usize = $at;
+            $body
+        })*
+    };
+}
+pub(super) use {unpack_blocks, unroll};
+
+/// Unpacks `rows`, counted from the start of block 0. `blocks` gives some of the blocks from one
+/// on, at most as many as asked for, and what to add to their values. Whole blocks go straight
+/// into the result.
 pub(crate) fn unpack_rows<'a, W: Word>(
     rows: Range<usize>,
-    block: impl Fn(usize) -> (PackedBlock<'a, W>, W),
+    blocks: impl Fn(usize, usize) -> (PackedBlocks<'a, W>, W),
 ) -> Vec<W> {
     let mut out = Vec::with_capacity(rows.len());
-    for (at, part) in block_parts(rows) {
-        let (packed, reference) = block(at);
+    let mut done = 0;
+    for (at, part) in block_parts(rows.clone()) {
+        if at < done {
+            continue;
+        }
         if part.len() == BLOCK {
+            let (packed, reference) = blocks(at, rows.end / BLOCK - at);
             packed.append_to(reference, &mut out);
-        } else if part.len() <= few::<W>() {
+            done = at + packed.count;
+            continue;
+        }
+        let (packed, reference) = blocks(at, 1);
+        let packed = PackedBlock::new(packed.width, packed.words);
+        if part.len() <= few::<W>() {
             packed.extract(&part.collect::<Vec<_>>(), reference, &mut out);
         } else {
             let mut scratch = [W::ZERO; BLOCK];
@@ -132,8 +250,6 @@ pub(crate) fn pack<W: Word>(width: usize, values: &[W; BLOCK]) -> Vec<W> {
 mod tests {
     use super::super::random;
     use super::*;
-
-    const ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 
     /// Bit by bit from the layout.
     fn naive<W: Word>(width: usize, words: &[W], row: usize) -> u64 {
@@ -170,6 +286,11 @@ mod tests {
             block.extract(&[1023, 0, 77, 77], reference, &mut extracted);
             assert_eq!(extracted, [shifted[1023], shifted[0], shifted[77], shifted[77]]);
             assert_eq!(pack(width, &out), words);
+
+            let mut plain = [MaybeUninit::new(W::MAX); BLOCK];
+            Unpack { width, words: &words, reference, out: &mut plain }.run_plain();
+            // SAFETY: all values were there from the start.
+            assert_eq!(plain.map(|value| unsafe { value.assume_init() })[..], shifted);
         }
     }
 
@@ -188,7 +309,13 @@ mod tests {
         let blocks: Vec<Vec<u32>> =
             values.chunks_exact(BLOCK).map(|block| pack(9, block.try_into().unwrap())).collect();
         for rows in [0..0, 0..3072, 5..3000, 1024..2048, 1023..2049, 700..900, 3071..3072] {
-            let unpacked = unpack_rows(rows.clone(), |at| (PackedBlock::new(9, &blocks[at]), 7));
+            let unpacked = unpack_rows(rows.clone(), |at, _| (PackedBlocks::new(9, &blocks[at], 1), 7));
+            assert_eq!(unpacked, values[rows.clone()].iter().map(|value| value + 7).collect::<Vec<_>>());
+            let all = blocks.concat();
+            let words = PackedBlock::<u32>::word_count(9);
+            let unpacked = unpack_rows(rows.clone(), |at, most| {
+                (PackedBlocks::new(9, &all[at * words..][..most * words], most), 7)
+            });
             let expected: Vec<u32> = values[rows].iter().map(|value| value + 7).collect();
             assert_eq!(unpacked, expected);
         }

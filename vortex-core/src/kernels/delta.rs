@@ -3,6 +3,8 @@
 //! A block holds its values transposed: down each lane lie consecutive rows, so that all lanes
 //! add up at once, each from its own base. Undoing means summing, then transposing back.
 
+use super::bitpack::ORDER;
+use super::simd::{Vectorized, vectorized};
 use super::{BLOCK, Word};
 
 /// Bases of a block, one per lane.
@@ -17,7 +19,25 @@ pub(crate) const fn lanes<W: Word>() -> usize {
 pub(crate) fn undelta<W: Word>(deltas: &[W; BLOCK], bases: &[W], out: &mut [W; BLOCK]) {
     let mut transposed = [W::ZERO; BLOCK];
     W::sum_lanes(deltas, bases, &mut transposed);
-    W::untranspose(&transposed, out);
+    vectorized(Untranspose { transposed: &transposed, out });
+}
+
+/// The way back from transposed order: eights of neighbouring rows lie 128 values apart.
+struct Untranspose<'a, W> {
+    transposed: &'a [W; BLOCK],
+    out: &'a mut [W; BLOCK],
+}
+
+impl<W: Word> Vectorized for Untranspose<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (at, eight) in self.out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let first = ORDER[at % 8] * 16 + at / 8;
+            *eight = std::array::from_fn(|row| self.transposed[first + row * 128]);
+        }
+    }
 }
 
 /// Where in a transposed block the value of each row lies.
@@ -33,8 +53,6 @@ pub(crate) fn transposed_positions() -> [usize; BLOCK] {
 pub(crate) mod tests {
     use super::super::random;
     use super::*;
-
-    const ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 
     /// Bases and deltas of a block, value by value from the layout.
     pub(crate) fn naive_delta<W: Word>(values: &[W]) -> (Vec<W>, Vec<W>) {

@@ -6,27 +6,40 @@
 //! ```
 //!
 //! Every symbol lies in a 64-bit word, so that decoding stores whole words and moves on by the
-//! symbol's length. Comparing walks the codes only until they decide.
-#![expect(unsafe_code, reason = "stores whole words into capacity that is checked per eight codes")]
+//! symbol's length. Which codes are escapes, and which bytes stand for themselves, is found for
+//! many at a time; the latter are looked up like codes, so that escapes cost no branches.
+//! Comparing walks the codes only until they decide.
+#![expect(unsafe_code, reason = "stores whole words into capacity that is checked per chunk")]
 
+use super::joined::Joined;
 use super::needle::{Against, Automaton, Needle};
+use super::simd::{Vectorized, vectorized};
 use crate::{Error, Result};
 
 /// The code that announces a literal byte.
 const ESCAPE: u8 = 255;
 
-/// Capacity behind the decoded bytes: what eight codes can store at most.
-const SLACK: usize = 64;
+/// Codes decoded between two looks at the capacity.
+const CHUNK: usize = 256;
 
-/// Symbols by code. Codes without symbol have length 0.
+/// Capacity behind the decoded bytes: what a chunk can store at most.
+const SLACK: usize = CHUNK * 8;
+
+/// Added to a byte that stands for itself.
+const LITERAL: u16 = 256;
+
+/// Symbols by code, and behind them every byte as the symbol for itself. Codes without symbol
+/// have length 0, and so has the escape.
 pub(crate) struct SymbolTable {
-    symbols: [u64; 256],
-    lengths: [u8; 256],
+    symbols: [u64; 512],
+    lengths: [u8; 512],
+    /// Whether all symbols are ASCII.
+    is_ascii: bool,
 }
 
 impl std::fmt::Debug for SymbolTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SymbolTable({} symbols)", self.lengths.iter().filter(|len| **len > 0).count())
+        write!(f, "SymbolTable({} symbols)", self.lengths[..256].iter().filter(|len| **len > 0).count())
     }
 }
 
@@ -44,70 +57,23 @@ impl SymbolTable {
                 lengths.len()
             )));
         }
-        let mut table = Self { symbols: [0; 256], lengths: [0; 256] };
+        let symbols = std::array::from_fn(|code| if code < 256 { 0 } else { code as u64 % 256 });
+        let mut table = Self { symbols, lengths: [0; 512], is_ascii: true };
+        table.lengths[256..].fill(1);
         for (code, (word, len)) in words.iter().zip(lengths).enumerate() {
             if !(1..=8).contains(len) {
                 return Err(Error::corrupt(format!("symbol {code} has {len} bytes")));
             }
             table.symbols[code] = u64::from_le_bytes(*word) & low_bytes(usize::from(*len));
             table.lengths[code] = *len;
+            table.is_ascii &= table.symbols[code] & 0x8080_8080_8080_8080 == 0;
         }
         Ok(table)
     }
 
     /// Decodes codes that stand for exactly `len` bytes; `None` if they do not.
-    pub(crate) fn decode(&self, codes: &[u8], len: usize) -> Option<Vec<u8>> {
-        let mut out: Vec<u8> = Vec::with_capacity(len.checked_add(SLACK)?);
-        let start = out.as_mut_ptr();
-        let mut at = 0;
-        let store_symbol = |code: u8, at: &mut usize| {
-            // SAFETY: `at <= len` is checked before every eight codes, which move `at` by at most
-            // 64; so a word stored by any of them ends within `len + SLACK`.
-            unsafe { start.add(*at).cast::<u64>().write_unaligned(self.symbols[usize::from(code)].to_le()) };
-            *at += usize::from(self.lengths[usize::from(code)]);
-        };
-        let store_literal = |byte: u8, at: &mut usize| {
-            // SAFETY: as above; a literal is one of the eight codes.
-            unsafe { start.add(*at).write(byte) };
-            *at += 1;
-        };
-
-        let mut rest = codes;
-        while let Some((eight, after)) = rest.split_first_chunk::<8>() {
-            if at > len {
-                return None;
-            }
-            let escapes = escape_bits(u64::from_le_bytes(*eight));
-            if escapes == 0 {
-                eight.iter().for_each(|code| store_symbol(*code, &mut at));
-                rest = after;
-            } else {
-                let plain = (escapes.trailing_zeros() / 8) as usize;
-                eight[..plain].iter().for_each(|code| store_symbol(*code, &mut at));
-                store_literal(*rest.get(plain + 1)?, &mut at);
-                rest = &rest[plain + 2..];
-            }
-        }
-        while let Some((code, after)) = rest.split_first() {
-            if at > len {
-                return None;
-            }
-            rest = after;
-            if *code == ESCAPE {
-                let (literal, after) = rest.split_first()?;
-                store_literal(*literal, &mut at);
-                rest = after;
-            } else {
-                store_symbol(*code, &mut at);
-            }
-        }
-        if at != len {
-            return None;
-        }
-        // SAFETY: the bytes up to `at` were stored without gaps, and `at == len` is within
-        // capacity.
-        unsafe { out.set_len(len) };
-        Some(out)
+    pub(crate) fn decode(&self, codes: &[u8], len: usize) -> Option<Joined> {
+        vectorized(Decode { table: self, codes, len })
     }
 
     /// Compares the value of some codes with a constant, looking no further than needed.
@@ -150,6 +116,102 @@ impl SymbolTable {
     }
 }
 
+/// Decoding, see [`SymbolTable::decode`].
+struct Decode<'a> {
+    table: &'a SymbolTable,
+    codes: &'a [u8],
+    len: usize,
+}
+
+impl Vectorized for Decode<'_> {
+    type Output = Option<Joined>;
+
+    #[inline(always)]
+    fn run(self) -> Option<Joined> {
+        let mut out: Vec<u8> = Vec::with_capacity(self.len.checked_add(SLACK)?);
+        let start = out.as_mut_ptr();
+        let mut at = 0;
+        let mut store = |places: &[u16]| {
+            if at > self.len {
+                return None;
+            }
+            for place in places {
+                let place = usize::from(*place) % 512;
+                // SAFETY: `at <= len` held before the chunk, each of whose codes moves `at` by
+                // at most 8; so a word stored by any of them ends within `len + SLACK`.
+                unsafe { start.add(at).cast::<u64>().write_unaligned(self.table.symbols[place].to_le()) };
+                at += usize::from(self.table.lengths[place]);
+            }
+            Some(())
+        };
+
+        let mut lookup = Lookup { places: [0; CHUNK], escaped: false, literals: 0 };
+        let mut last = 0;
+        for codes in self.codes.chunks(CHUNK) {
+            match codes.as_array::<CHUNK>() {
+                // The byte before the chunk is an escape, or looks like none.
+                Some(codes) if lookup.escaped == (last == ESCAPE) => lookup.chunk(codes),
+                _ => lookup.one_by_one(codes),
+            }
+            last = codes.last().copied().unwrap_or_default();
+            store(&lookup.places[..codes.len()])?;
+        }
+        if lookup.escaped || at != self.len {
+            return None;
+        }
+        // SAFETY: the bytes up to `at` were stored without gaps, and `at == len` is within
+        // capacity.
+        unsafe { out.set_len(self.len) };
+        Some(Joined::new(out, self.table.is_ascii && lookup.literals < 128))
+    }
+}
+
+/// Where in the table each code of a chunk is found.
+struct Lookup {
+    places: [u16; CHUNK],
+    /// Whether the last code was an escape: the next byte stands for itself.
+    escaped: bool,
+    /// The bits of all bytes that stand for themselves.
+    literals: u8,
+}
+
+impl Lookup {
+    #[inline(always)]
+    fn chunk(&mut self, codes: &[u8; CHUNK]) {
+        let literal = |before: u8| if before == ESCAPE { 0xFF } else { 0 };
+        let escaped = if self.escaped { 0xFF } else { 0 };
+        let mut literals = escaped & codes[0];
+        let mut doubled = literals & literal(codes[0]);
+        self.places[0] = u16::from(codes[0]) | u16::from(escaped) << 1 & LITERAL;
+        // Bytes that follow an escape stand for themselves, if no such byte looks like one.
+        let pairs = codes.iter().zip(&codes[1..]);
+        for (place, (before, code)) in self.places[1..].iter_mut().zip(pairs) {
+            let bits = literal(*before);
+            literals |= bits & code;
+            doubled |= bits & literal(*code);
+            *place = u16::from(*code) | u16::from(bits) << 1 & LITERAL;
+        }
+        if doubled != 0 {
+            return self.one_by_one(codes);
+        }
+        self.escaped = codes[CHUNK - 1] == ESCAPE;
+        self.literals |= literals;
+    }
+
+    fn one_by_one(&mut self, codes: &[u8]) {
+        for (place, code) in self.places.iter_mut().zip(codes) {
+            if self.escaped {
+                *place = u16::from(*code) | LITERAL;
+                self.literals |= *code;
+                self.escaped = false;
+            } else {
+                *place = u16::from(*code);
+                self.escaped = *code == ESCAPE;
+            }
+        }
+    }
+}
+
 /// An automaton that reads codes.
 pub(crate) struct OverCodes<'a> {
     next: Vec<[u8; 256]>,
@@ -183,12 +245,6 @@ fn low_bytes(len: usize) -> u64 {
     }
 }
 
-/// A nonzero word if one of eight codes is an escape; its lowest set bit lies in the first one.
-#[inline]
-fn escape_bits(codes: u64) -> u64 {
-    (!codes).wrapping_sub(0x0101_0101_0101_0101) & codes & 0x8080_8080_8080_8080
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +258,10 @@ mod tests {
         }
         let lengths: Vec<u8> = symbols.iter().map(|symbol| u8::try_from(symbol.len()).unwrap()).collect();
         SymbolTable::try_new(&words, &lengths).unwrap()
+    }
+
+    fn decoded(table: &SymbolTable, codes: &[u8], len: usize) -> Option<Vec<u8>> {
+        table.decode(codes, len).map(Joined::into_bytes)
     }
 
     fn naive(symbols: &[&str], codes: &[u8]) -> Vec<u8> {
@@ -240,14 +300,33 @@ mod tests {
     }
 
     #[test]
+    fn escapes_at_the_borders_of_chunks_are_escapes() {
+        let table = table(&SYMBOLS);
+        for first in CHUNK - 6..CHUNK + 3 {
+            for escapes in
+                [&[ESCAPE, b'x'][..], &[ESCAPE, ESCAPE], &[ESCAPE, ESCAPE, ESCAPE, 0xC3, ESCAPE, 7]]
+            {
+                let codes = [vec![2; first], escapes.to_vec(), vec![3; 2 * CHUNK]].concat();
+                let wanted = naive(&SYMBOLS, &codes);
+                assert_eq!(
+                    decoded(&table, &codes, wanted.len()).as_deref(),
+                    Some(&*wanted),
+                    "{first} {escapes:?}"
+                );
+                assert_eq!(decoded(&table, &codes[..=first], first), None, "an escape is the last code");
+            }
+        }
+    }
+
+    #[test]
     fn decoding_equals_its_naive_twin() {
         let table = table(&SYMBOLS);
         for codes in samples() {
             let wanted = naive(&SYMBOLS, &codes);
-            assert_eq!(table.decode(&codes, wanted.len()).as_deref(), Some(&*wanted));
-            assert_eq!(table.decode(&codes, wanted.len() + 1), None);
+            assert_eq!(decoded(&table, &codes, wanted.len()).as_deref(), Some(&*wanted));
+            assert_eq!(decoded(&table, &codes, wanted.len() + 1), None);
             if let Some(less) = wanted.len().checked_sub(1) {
-                assert_eq!(table.decode(&codes, less), None);
+                assert_eq!(decoded(&table, &codes, less), None);
             }
         }
     }
@@ -255,11 +334,11 @@ mod tests {
     #[test]
     fn a_lone_escape_and_an_unknown_code_do_not_decode() {
         let table = table(&SYMBOLS);
-        assert_eq!(table.decode(&[0, ESCAPE], 3), None);
-        assert_eq!(table.decode(&[0, 0, 0, 0, 0, 0, 0, ESCAPE], 21), None);
-        assert_eq!(table.decode(&[0, 77], 4), None);
-        assert_eq!(table.decode(&[1; 100], 3), None);
-        assert_eq!(table.decode(&[], 0), Some(vec![]));
+        assert_eq!(decoded(&table, &[0, ESCAPE], 3), None);
+        assert_eq!(decoded(&table, &[0, 0, 0, 0, 0, 0, 0, ESCAPE], 21), None);
+        assert_eq!(decoded(&table, &[0, 77], 4), None);
+        assert_eq!(decoded(&table, &[1; 100], 3), None);
+        assert_eq!(decoded(&table, &[], 0), Some(vec![]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "keys are checked once, not per value")]
 
 use super::Word;
+use super::simd::{Vectorized, vectorized};
 
 /// An unsigned key of a dictionary.
 pub(crate) trait Key: Copy + Ord + Default + 'static {
@@ -18,9 +19,19 @@ impl<W: Word> Key for W {
 
 /// Whether every key is below `len`.
 pub(crate) fn in_range<K: Key>(keys: &[K], len: usize) -> bool {
+    keys.is_empty() || vectorized(Highest(keys)).index() < len
+}
+
+struct Highest<'a, K>(&'a [K]);
+
+impl<K: Key> Vectorized for Highest<'_, K> {
+    type Output = K;
+
     // A fold over the whole slice vectorizes; stopping at the first bad key would not.
-    let highest = keys.iter().copied().fold(K::default(), K::max);
-    keys.is_empty() || highest.index() < len
+    #[inline(always)]
+    fn run(self) -> K {
+        self.0.iter().copied().fold(K::default(), K::max)
+    }
 }
 
 /// `values[key]` of every key; `None` if a key is out of range.
@@ -35,8 +46,14 @@ pub(crate) fn gather_into<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut V
     if !in_range(keys, values.len()) {
         return None;
     }
-    // SAFETY: every key was found to be below the length just above.
-    out.extend(keys.iter().map(|key| unsafe { *values.get_unchecked(key.index()) }));
+    out.reserve(keys.len());
+    for (slot, key) in out.spare_capacity_mut().iter_mut().zip(keys) {
+        // SAFETY: every key was found to be below the length just above. A copy of bytes, since
+        // 16 of them as a number would travel in two halves.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().add(key.index()), slot.as_mut_ptr(), 1) };
+    }
+    // SAFETY: there is capacity for one value per key, and the loop wrote them.
+    unsafe { out.set_len(out.len() + keys.len()) };
     Some(())
 }
 

@@ -2,19 +2,28 @@
 //!
 //! Tokens lie in sixteen bytes each, so that decoding copies all sixteen and moves on by the
 //! token's length.
-#![expect(unsafe_code, reason = "copies whole tokens into capacity that is checked per token")]
+#![expect(unsafe_code, reason = "copies whole tokens into capacity that is checked per chunk")]
 
 use super::gather::{Key, in_range};
+use super::joined::Joined;
 use super::needle::{Against, Needle};
 use crate::{Error, Result};
 
-/// Longest token, and the capacity kept behind the decoded bytes.
+/// Longest token.
 const MAX_TOKEN: usize = 16;
+
+/// Codes decoded between two looks at the capacity.
+const CHUNK: usize = 16;
+
+/// Capacity behind the decoded bytes: what a chunk can store at most.
+const SLACK: usize = CHUNK * MAX_TOKEN;
 
 /// Tokens by code.
 pub(crate) struct Tokens {
     bytes: Vec<[u8; MAX_TOKEN]>,
     lengths: Vec<u8>,
+    /// Whether all tokens are ASCII.
+    is_ascii: bool,
 }
 
 impl std::fmt::Debug for Tokens {
@@ -29,7 +38,7 @@ impl Tokens {
     /// # Errors
     /// If one is empty, longer than sixteen bytes, or reaches past the bytes.
     pub(crate) fn try_new(bytes: &[u8], offsets: &[usize]) -> Result<Self> {
-        let mut tokens = Self { bytes: Vec::new(), lengths: Vec::new() };
+        let mut tokens = Self { bytes: Vec::new(), lengths: Vec::new(), is_ascii: true };
         for (code, pair) in offsets.windows(2).enumerate() {
             let token = bytes.get(pair[0]..pair[1]).filter(|token| (1..=MAX_TOKEN).contains(&token.len()));
             let token = token.ok_or_else(|| {
@@ -38,6 +47,7 @@ impl Tokens {
             let mut padded = [0; MAX_TOKEN];
             padded[..token.len()].copy_from_slice(token);
             tokens.bytes.push(padded);
+            tokens.is_ascii &= token.is_ascii();
             // At most 16, as just checked.
             tokens.lengths.push(token.len() as u8);
         }
@@ -45,23 +55,26 @@ impl Tokens {
     }
 
     /// Decodes codes that stand for exactly `len` bytes; `None` if they do not.
-    pub(crate) fn decode<K: Key>(&self, codes: &[K], len: usize) -> Option<Vec<u8>> {
+    pub(crate) fn decode<K: Key>(&self, codes: &[K], len: usize) -> Option<Joined> {
         if !in_range(codes, self.lengths.len()) {
             return None;
         }
-        let mut out: Vec<u8> = Vec::with_capacity(len.checked_add(MAX_TOKEN)?);
+        let mut out: Vec<u8> = Vec::with_capacity(len.checked_add(SLACK)?);
         let start = out.as_mut_ptr();
         let mut at = 0;
-        for code in codes {
+        for codes in codes.chunks(CHUNK) {
             if at > len {
                 return None;
             }
-            // SAFETY: codes were checked against the number of tokens, of which there are as
-            // many as lengths; `at <= len`, so the sixteen bytes end within the capacity.
-            unsafe {
-                let token = self.bytes.get_unchecked(code.index());
-                start.add(at).cast::<[u8; MAX_TOKEN]>().write(*token);
-                at += usize::from(*self.lengths.get_unchecked(code.index()));
+            for code in codes {
+                // SAFETY: codes were checked against the number of tokens, of which there are as
+                // many as lengths; `at <= len` held before the chunk, so the sixteen bytes of any
+                // of its tokens end within the capacity.
+                unsafe {
+                    let token = self.bytes.get_unchecked(code.index());
+                    start.add(at).cast::<[u8; MAX_TOKEN]>().write(*token);
+                    at += usize::from(*self.lengths.get_unchecked(code.index()));
+                }
             }
         }
         if at != len {
@@ -70,7 +83,7 @@ impl Tokens {
         // SAFETY: the bytes up to `at` were stored without gaps, and `at == len` is within
         // capacity.
         unsafe { out.set_len(len) };
-        Some(out)
+        Some(Joined::new(out, self.is_ascii))
     }
 
     /// Compares the value of some codes with a constant, looking no further than needed. A code
@@ -117,6 +130,10 @@ mod tests {
         (0..200u16).map(|at| (0..at % 23).map(|k| (at * 7 + k * k + k) % 5).collect()).collect()
     }
 
+    fn decoded<K: Key>(tokens: &Tokens, codes: &[K], len: usize) -> Option<Vec<u8>> {
+        tokens.decode(codes, len).map(Joined::into_bytes)
+    }
+
     fn naive(codes: &[u16]) -> Vec<u8> {
         codes.iter().flat_map(|code| WORDS[usize::from(*code)].bytes()).collect()
     }
@@ -126,11 +143,11 @@ mod tests {
         let tokens = tokens(&WORDS);
         for codes in samples() {
             let wanted = naive(&codes);
-            assert_eq!(tokens.decode(&codes, wanted.len()).as_deref(), Some(&*wanted));
-            assert_eq!(tokens.decode(&codes, wanted.len() + 1), None);
+            assert_eq!(decoded(&tokens, &codes, wanted.len()).as_deref(), Some(&*wanted));
+            assert_eq!(decoded(&tokens, &codes, wanted.len() + 1), None);
         }
-        assert_eq!(tokens.decode(&[1u8; 50], 3), None);
-        assert_eq!(tokens.decode(&[5u8], 1), None, "there are only five tokens");
+        assert_eq!(decoded(&tokens, &[1u8; 50], 3), None);
+        assert_eq!(decoded(&tokens, &[5u8], 1), None, "there are only five tokens");
     }
 
     #[test]

@@ -12,11 +12,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{BinaryViewArray, GenericByteViewArray, StringViewArray};
+use arrow::array::{Array as _, BinaryViewArray, GenericByteViewArray, StringViewArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::ByteViewType;
 
 use super::gather::{Key, gather};
+use super::runs::repeat_runs;
 use crate::{Error, Result};
 
 /// Longest value that fits into the view itself.
@@ -104,6 +105,19 @@ pub(crate) fn gather_views<V: ByteViewType, K: Key>(
     // SAFETY: each view is one of an array that Arrow holds valid, with the same buffers.
     Some(unsafe {
         GenericByteViewArray::<V>::new_unchecked(views.into(), values.data_buffers().to_vec(), nulls)
+    })
+}
+
+/// One value, the first of `one`, in all of `rows` rows; no bytes are copied. `None` if it has none.
+pub(crate) fn repeat_view<V: ByteViewType>(
+    one: &GenericByteViewArray<V>,
+    rows: usize,
+) -> Option<GenericByteViewArray<V>> {
+    let views = repeat_runs(one.views().get(..1)?, std::iter::once(rows), rows);
+    let nulls = one.is_null(0).then(|| NullBuffer::new_null(rows));
+    // SAFETY: each view is the one of an array that Arrow holds valid, with the same buffers.
+    Some(unsafe {
+        GenericByteViewArray::<V>::new_unchecked(views.into(), one.data_buffers().to_vec(), nulls)
     })
 }
 
@@ -251,8 +265,6 @@ fn between_characters(bytes: &[u8], at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Array as _;
-
     use super::*;
 
     fn views_of(bytes: &[u8], ranges: &[(usize, u32)]) -> ScalarBuffer<u128> {

@@ -1,10 +1,14 @@
 //! Unsigned integers of the four widths, with arithmetic that wraps.
 
+use std::mem::MaybeUninit;
+
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::ArrowNativeType;
 use fastlanes::{BitPacking, Delta, FoR, Transpose};
 
 use super::BLOCK;
+use super::bitpack::unpack_blocks;
+use super::simd::{Vectorized, vectorized};
 
 /// An unsigned integer as wide as the values of a column.
 pub(crate) trait Word: ArrowNativeType + BitPacking + Delta + FoR + Transpose {
@@ -33,6 +37,12 @@ pub(crate) trait Word: ArrowNativeType + BitPacking + Delta + FoR + Transpose {
     #[must_use]
     fn times(self, other: Self) -> Self;
 
+    /// Unpacks as many blocks as `out` has room for, and adds `reference`, wrapping.
+    ///
+    /// # Panics
+    /// If the width exceeds that of a word, or there are too few words.
+    fn unpack_blocks(width: usize, words: &[Self], reference: Self, out: &mut [MaybeUninit<Self>]);
+
     /// Running sums down each lane of a block, from one base per lane.
     ///
     /// # Panics
@@ -41,7 +51,7 @@ pub(crate) trait Word: ArrowNativeType + BitPacking + Delta + FoR + Transpose {
 }
 
 macro_rules! word {
-    ($W:ty) => {
+    ($W:ty, rows $rows:tt, widths $widths:tt) => {
         impl Word for $W {
             const BITS: usize = <$W>::BITS as usize;
             const MAX: Self = <$W>::MAX;
@@ -67,6 +77,8 @@ macro_rules! word {
                 self.wrapping_mul(other)
             }
 
+            unpack_blocks!($W, rows $rows, widths $widths);
+
             fn sum_lanes(deltas: &[Self; BLOCK], bases: &[Self], out: &mut [Self; BLOCK]) {
                 const LANES: usize = BLOCK / <$W>::BITS as usize;
                 let bases: &[Self; LANES] = bases.try_into().expect("one base per lane");
@@ -76,10 +88,10 @@ macro_rules! word {
     };
 }
 
-word!(u8);
-word!(u16);
-word!(u32);
-word!(u64);
+word!(u8, rows [0 1 2 3 4 5 6 7], widths [1 2 3 4 5 6 7 8]);
+word!(u16, rows [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15], widths [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16]);
+word!(u32, rows [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31], widths [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32]);
+word!(u64, rows [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63], widths [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64]);
 
 /// Runs `$body` with `$W` bound to the [`Word`] as wide as a [`PType`](crate::PType).
 macro_rules! match_word {
@@ -114,14 +126,25 @@ pub(crate) fn map_words<W: Word>(
     let len = words.len();
     match words.into_inner().into_mutable() {
         Ok(mut owned) => {
-            for (row, word) in owned.typed_data_mut::<W>().iter_mut().enumerate() {
-                *word = change(row, *word);
-            }
+            vectorized(Change(owned.typed_data_mut::<W>(), &mut change));
             ScalarBuffer::new(owned.into(), 0, len)
         }
         Err(shared) => {
             let words = ScalarBuffer::<W>::new(shared, 0, len);
             words.iter().enumerate().map(|(row, word)| change(row, *word)).collect::<Vec<_>>().into()
+        }
+    }
+}
+
+struct Change<'a, W, F>(&'a mut [W], &'a mut F);
+
+impl<W: Word, F: FnMut(usize, W) -> W> Vectorized for Change<'_, W, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (row, word) in self.0.iter_mut().enumerate() {
+            *word = (self.1)(row, *word);
         }
     }
 }

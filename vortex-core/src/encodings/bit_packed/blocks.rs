@@ -7,7 +7,7 @@ use arrow::buffer::Buffer;
 
 use crate::array::{ArrayRef, decode_offsets};
 use crate::kernels::Word;
-use crate::kernels::bitpack::PackedBlock;
+use crate::kernels::bitpack::{PackedBlock, PackedBlocks};
 use crate::{Error, Result};
 
 /// Bytes of a packed block per bit of width.
@@ -125,6 +125,26 @@ impl<'a, W: Word> BlocksView<'a, W> {
                 let (start, end) = (bounds[at], bounds[at + 1]);
                 let width = (end - start) / BYTES_PER_BIT;
                 PackedBlock::new(width, &words[start / size_of::<W>()..end / size_of::<W>()])
+            }
+        }
+    }
+
+    /// Some blocks of one width from block `at` on, one or more and at most `most`.
+    ///
+    /// # Panics
+    /// If there are fewer blocks.
+    pub(super) fn some(self, at: usize, most: usize) -> PackedBlocks<'a, W> {
+        match self {
+            Self::Even { words, width } => {
+                let count = PackedBlock::<W>::word_count(width);
+                PackedBlocks::new(width, &words[at * count..][..most * count], most)
+            }
+            Self::Uneven { words, bounds } => {
+                let (start, len) = (bounds[at], bounds[at + 1] - bounds[at]);
+                let ends = &bounds[at + 1..=at + most];
+                let same = ends.windows(2).take_while(|pair| pair[1] - pair[0] == len).count() + 1;
+                let words = &words[start / size_of::<W>()..(start + same * len) / size_of::<W>()];
+                PackedBlocks::new(len / BYTES_PER_BIT, words, same)
             }
         }
     }

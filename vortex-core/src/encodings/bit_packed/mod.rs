@@ -155,7 +155,11 @@ impl BitPackedArray {
     pub(crate) fn unpack<W: Word>(&self, reference: impl Fn(usize) -> W) -> Result<Vec<W>> {
         self.limits.decoded_bytes(self.len, size_of::<W>())?;
         let blocks = self.blocks.view::<W>()?;
-        let mut out = unpack_rows(self.offset..self.offset + self.len, |at| (blocks.get(at), reference(at)));
+        let mut out = unpack_rows(self.offset..self.offset + self.len, |at, most| {
+            let added = reference(at);
+            let same = (at + 1..at + most).take_while(|at| reference(*at) == added).count() + 1;
+            (blocks.some(at, same), added)
+        });
         if let Some(patches) = &self.patches {
             patches.apply(&mut out, |row, patch: W| patch.plus(reference((self.offset + row) / BLOCK)))?;
         }

@@ -1,0 +1,157 @@
+//! Strings that lie one behind the other, as decoders leave them: views in one pass.
+//!
+//! Text is checked once for all of it, and not at all if the decoder knows that it is ASCII.
+#![expect(unsafe_code, reason = "Arrow's own check goes string by string")]
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BinaryViewArray, StringViewArray};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::ArrowNativeType;
+
+/// Longest value that fits into the view itself.
+const MAX_INLINE: usize = 12;
+
+/// The low bytes of a word, by their number.
+const LOW_BYTES: [u128; MAX_INLINE + 1] = {
+    let mut masks = [0; MAX_INLINE + 1];
+    let mut len = 1;
+    while len <= MAX_INLINE {
+        masks[len] = masks[len - 1] << 8 | 0xFF;
+        len += 1;
+    }
+    masks
+};
+
+/// Decoded bytes, and what their decoder knows about them.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    bytes: Vec<u8>,
+    is_ascii: bool,
+}
+
+impl Joined {
+    /// Bytes that are certain to be ASCII, or may be anything.
+    pub(super) fn new(bytes: Vec<u8>, is_ascii: bool) -> Self {
+        debug_assert!(!is_ascii || bytes.is_ascii());
+        Self { bytes, is_ascii }
+    }
+
+    /// The bytes of all values.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Views of values with the given lengths. Gives the bytes back if the lengths do not add
+    /// up, values that must be text are not, or views cannot address them: a closer look may
+    /// know better, and tells what is wrong.
+    pub(crate) fn into_views<L: ArrowNativeType>(
+        self,
+        lengths: &[L],
+        nulls: Option<&NullBuffer>,
+        is_text: bool,
+    ) -> Result<ArrayRef, Self> {
+        if i32::try_from(self.bytes.len()).is_err() || nulls.is_some_and(|nulls| nulls.len() != lengths.len())
+        {
+            return Err(self);
+        }
+        if is_text && !self.is_ascii && !self.is_text(lengths) {
+            return Err(self);
+        }
+        let Some(views) = views(&self.bytes, lengths) else { return Err(self) };
+        let (views, buffers) = (views.into(), [Buffer::from_vec(self.bytes)]);
+        // SAFETY: `views` gives views inside the one buffer, with right prefixes and zeroed
+        // padding; there are as many as null bits.
+        Ok(match is_text {
+            // SAFETY: values start and end between characters of well-formed text.
+            true => Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls.cloned()) }),
+            // SAFETY: bytes need not be text.
+            false => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls.cloned()) }),
+        })
+    }
+
+    /// Whether all bytes are text, and no value starts inside a character.
+    fn is_text<L: ArrowNativeType>(&self, lengths: &[L]) -> bool {
+        if self.bytes.is_ascii() {
+            return true;
+        }
+        let Ok(text) = std::str::from_utf8(&self.bytes) else { return false };
+        let mut at = 0usize;
+        lengths.iter().all(|len| {
+            let starts_well = text.is_char_boundary(at);
+            at = at.saturating_add(len.to_usize().unwrap_or(usize::MAX));
+            starts_well
+        })
+    }
+}
+
+/// Views into one buffer of values that follow each other; `None` unless they fill it.
+fn views<L: ArrowNativeType>(bytes: &[u8], lengths: &[L]) -> Option<Vec<u128>> {
+    let (mut at, mut fits) = (0, true);
+    let views = lengths.iter().map(|len| {
+        let rest = &bytes[at..];
+        let head = match rest.first_chunk::<16>() {
+            Some(chunk) => u128::from_le_bytes(*chunk),
+            None => {
+                let mut chunk = [0; 16];
+                chunk[..rest.len()].copy_from_slice(rest);
+                u128::from_le_bytes(chunk)
+            }
+        };
+        let mut len = len.to_usize().unwrap_or(usize::MAX);
+        if len > rest.len() {
+            (len, fits) = (0, false);
+        }
+        let low = len as u128 | head << 32 & LOW_BYTES[4] << 32;
+        let view = match LOW_BYTES.get(len) {
+            Some(mask) => len as u128 | (head & mask) << 32,
+            None => low | (at as u128) << 96,
+        };
+        at += len;
+        view
+    });
+    let views: Vec<u128> = views.collect();
+    (fits && at == bytes.len()).then_some(views)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, AsArray as _};
+
+    use super::*;
+
+    fn strings(values: &[&str], is_ascii: bool) -> Result<ArrayRef, Joined> {
+        let lengths: Vec<i32> = values.iter().map(|value| i32::try_from(value.len()).unwrap()).collect();
+        Joined::new(values.concat().into_bytes(), is_ascii).into_views(&lengths, None, true)
+    }
+
+    #[test]
+    fn values_of_every_length_come_back() {
+        let all = "abcdefghijklmnopqrstuvwxyz";
+        let values: Vec<&str> = (0..=26).chain([0, 13, 12]).map(|len| &all[..len]).collect();
+        let array = strings(&values, true).unwrap();
+        array.to_data().validate_full().unwrap();
+        assert_eq!(array.as_string_view().iter().flatten().collect::<Vec<_>>(), values);
+        let values = ["ä", "", "a longer value with ö", "日本"];
+        let array = strings(&values, false).unwrap();
+        array.to_data().validate_full().unwrap();
+        assert_eq!(array.as_string_view().iter().flatten().collect::<Vec<_>>(), values);
+    }
+
+    #[test]
+    fn lengths_must_fill_the_bytes() {
+        for lengths in [&[2i8, 2][..], &[2, 4], &[-1, 6], &[5, -1], &[]] {
+            let joined = Joined::new(b"abcde".to_vec(), true);
+            assert!(joined.into_views(lengths, None, true).is_err(), "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_split_a_character_are_not_text() {
+        let split = || Joined::new("aäa".as_bytes().to_vec(), false);
+        assert!(split().into_views(&[2u8, 2], None, true).is_err());
+        assert!(split().into_views(&[1u8, 3], None, true).is_ok());
+        assert!(split().into_views(&[2u8, 2], None, false).is_ok());
+        assert!(Joined::new(vec![0xFF], false).into_views(&[1u8], None, true).is_err());
+    }
+}

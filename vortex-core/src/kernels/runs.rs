@@ -1,0 +1,112 @@
+//! Values by rule: runs of equal ones, and those that rise by a step.
+#![expect(unsafe_code, reason = "runs are written in strides, beyond their ends, into checked capacity")]
+
+use super::Word;
+use super::simd::{Vectorized, vectorized};
+
+/// Values written at once. What reaches beyond a run is overwritten by the next one.
+const STRIDE: usize = 16;
+
+/// `rows` values; run `i` is `values[i]` up to the `i`th end.
+///
+/// # Panics
+/// If the ends fall or do not end at `rows`.
+pub(crate) fn repeat_runs<T: Copy>(values: &[T], ends: impl Iterator<Item = usize>, rows: usize) -> Vec<T> {
+    vectorized(Repeat { values, ends, rows })
+}
+
+struct Repeat<'a, T, E> {
+    values: &'a [T],
+    ends: E,
+    rows: usize,
+}
+
+impl<T: Copy, E: Iterator<Item = usize>> Vectorized for Repeat<'_, T, E> {
+    type Output = Vec<T>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<T> {
+        let mut out: Vec<T> = Vec::with_capacity(self.rows + STRIDE);
+        let target = out.as_mut_ptr();
+        let mut start = 0;
+        for (value, end) in self.values.iter().zip(self.ends) {
+            assert!(start <= end && end <= self.rows, "runs rise up to the last row");
+            let stride = [*value; STRIDE];
+            let mut at = start;
+            loop {
+                // SAFETY: `at` is at most `rows`, and the capacity goes a stride beyond.
+                unsafe { target.add(at).cast::<[T; STRIDE]>().write(stride) };
+                at += STRIDE;
+                if at >= end {
+                    break;
+                }
+            }
+            start = end;
+        }
+        assert_eq!(start, self.rows, "runs reach the last row");
+        // SAFETY: every run was written from where the one before ended, up to `rows`.
+        unsafe { out.set_len(self.rows) };
+        out
+    }
+}
+
+/// `base`, `base + step`, and so on, wrapping.
+pub(crate) fn count_up<W: Word>(base: W, step: W, rows: usize) -> Vec<W> {
+    vectorized(CountUp { base, step, rows })
+}
+
+struct CountUp<W> {
+    base: W,
+    step: W,
+    rows: usize,
+}
+
+impl<W: Word> Vectorized for CountUp<W> {
+    type Output = Vec<W>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<W> {
+        let mut value = self.base;
+        let mut out = Vec::with_capacity(self.rows);
+        for slot in &mut out.spare_capacity_mut()[..self.rows] {
+            slot.write(value);
+            value = value.plus(self.step);
+        }
+        // SAFETY: the loop wrote a value per row.
+        unsafe { out.set_len(self.rows) };
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_any_length_follow_each_other() {
+        let ends = [0usize, 1, 1, 17, 33, 34, 100, 100];
+        let values = [9u16, 1, 8, 2, 3, 4, 5, 7];
+        let mut expected = Vec::new();
+        for (value, end) in values.iter().zip(ends) {
+            expected.resize(end, *value);
+        }
+        assert_eq!(repeat_runs(&values, ends.into_iter(), 100), expected);
+        assert_eq!(repeat_runs::<u8>(&[], std::iter::empty(), 0), []);
+    }
+
+    #[test]
+    #[should_panic(expected = "runs reach the last row")]
+    fn runs_that_end_early_are_refused() {
+        repeat_runs(&[1u8], std::iter::once(3), 4);
+    }
+
+    #[test]
+    fn counting_wraps() {
+        for rows in [0, 1, 31, 32, 33, 1000] {
+            let expected: Vec<u8> =
+                (0..rows).map(|row| 200u8.wrapping_add(7u8.wrapping_mul((row % 256) as u8))).collect();
+            assert_eq!(count_up(200u8, 7, rows), expected);
+        }
+        assert_eq!(count_up(5u64, u64::MAX, 7), [5, 4, 3, 2, 1, 0, u64::MAX]);
+    }
+}

@@ -1,0 +1,86 @@
+//! One loop, compiled for several instruction sets; the best that this machine has is run.
+//!
+//! Builds are for the oldest machines of an architecture, whose vectors are short. Loops here
+//! are plain Rust: the compiler makes vectors of whatever length it is allowed to.
+#![expect(unsafe_code, reason = "calls functions compiled for instructions that were just detected")]
+
+/// A loop worth compiling several times.
+///
+/// `run`, and what it calls in its inner loop, must be `#[inline(always)]` or small: only what
+/// ends up inside the caller is compiled for the caller's instructions.
+pub(crate) trait Vectorized {
+    /// What comes of it.
+    type Output;
+
+    /// The loop.
+    fn run(self) -> Self::Output;
+
+    /// What to do on machines without any of the instruction sets.
+    fn run_plain(self) -> Self::Output
+    where
+        Self: Sized,
+    {
+        self.run()
+    }
+}
+
+/// Runs the best version of a loop.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn vectorized<V: Vectorized>(work: V) -> V::Output {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn avx512<V: Vectorized>(work: V) -> V::Output {
+        work.run()
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn avx2<V: Vectorized>(work: V) -> V::Output {
+        work.run()
+    }
+
+    let common = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+        && is_x86_feature_detected!("popcnt");
+    let wide = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match (common, wide) {
+        // SAFETY: all that the function asks for was detected.
+        (true, true) => unsafe { avx512(work) },
+        // SAFETY: as above.
+        (true, false) => unsafe { avx2(work) },
+        (false, _) => work.run_plain(),
+    }
+}
+
+/// Runs a loop: elsewhere, vectors need no detection.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(crate) fn vectorized<V: Vectorized>(work: V) -> V::Output {
+    work.run_plain()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sum<'a>(&'a [u8]);
+
+    impl Vectorized for Sum<'_> {
+        type Output = u64;
+
+        #[inline(always)]
+        fn run(self) -> u64 {
+            self.0.iter().map(|value| u64::from(*value)).sum()
+        }
+    }
+
+    #[test]
+    fn every_version_gives_the_same() {
+        let values: Vec<u8> = (0..1000u32).map(|value| (value % 251) as u8).collect();
+        assert_eq!(vectorized(Sum(&values)), Sum(&values).run());
+    }
+}
