@@ -91,7 +91,7 @@ mod tests {
             expected.resize(end, *value);
         }
         assert_eq!(repeat_runs(&values, ends.into_iter(), 100), expected);
-        assert_eq!(repeat_runs::<u8>(&[], std::iter::empty(), 0), []);
+        assert_eq!(repeat_runs::<u8>(&[], std::iter::empty(), 0), Vec::<u8>::new());
     }
 
     #[test]
