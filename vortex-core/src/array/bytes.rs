@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, GenericByteArray};
+use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, GenericByteArray, GenericByteViewArray};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType as _, ByteArrayType, DataType, GenericBinaryType, GenericStringType};
+use arrow::datatypes::{
+    ArrowNativeType as _, ByteArrayType, ByteViewType, DataType, GenericBinaryType, GenericStringType,
+};
 
 use super::{Lengths, present};
 use crate::dtype::DType;
@@ -17,6 +19,9 @@ use crate::{Error, Result};
 /// Views address 32 bits, and Arrow wants them signed: larger bytes are shared by buffers that
 /// start this far apart, so that each value lies within one.
 const BUFFER_STEP: usize = 1 << 30;
+
+/// Bytes that views may hold per byte they use.
+const MOST_HELD: usize = 4;
 
 /// Whether values of this type must be text.
 ///
@@ -153,6 +158,21 @@ pub(crate) fn present_views(array: ArrowRef, to: &DataType, limits: &Limits) -> 
     present(array, to)
 }
 
+/// The same values without buffers that are much larger than what views use of them: a few rows
+/// kept of many would otherwise hold on to the bytes of all.
+pub(crate) fn let_go(array: ArrowRef) -> ArrowRef {
+    fn wastes<V: ByteViewType>(array: &GenericByteViewArray<V>) -> bool {
+        let held = array.data_buffers().iter().fold(0usize, |sum, buffer| sum.saturating_add(buffer.len()));
+        let long = array.views().iter().map(|view| view_len(*view)).filter(|len| *len > 12);
+        held / MOST_HELD > long.fold(0, usize::saturating_add)
+    }
+    match array.data_type() {
+        DataType::Utf8View if wastes(array.as_string_view()) => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView if wastes(array.as_binary_view()) => Arc::new(array.as_binary_view().gc()),
+        _ => array,
+    }
+}
+
 /// An array with offsets that shares `bytes`; `None` if Arrow refuses it.
 fn with_offsets<T: ByteArrayType>(
     bytes: &Buffer,
@@ -206,6 +226,20 @@ mod tests {
             assert!(build(&to, bytes, &offsets, None).is_err());
         }
         assert!(build(&DataType::Binary, bytes, &offsets, None).is_ok());
+    }
+
+    #[test]
+    fn few_views_let_go_of_many_bytes() {
+        let long = "a string of more than twelve bytes";
+        let all: ArrowRef = Arc::new(StringViewArray::from(vec![long; 100]));
+        let held =
+            |array: &ArrowRef| array.as_string_view().data_buffers().iter().map(Buffer::len).sum::<usize>();
+        let few = let_go(all.slice(7, 2));
+        assert_eq!((held(&few), &few), (2 * long.len(), &all.slice(0, 2)));
+        let most = let_go(all.slice(0, 90));
+        assert_eq!(held(&most), 100 * long.len());
+        let inline: ArrowRef = Arc::new(StringViewArray::from(vec!["short", long]));
+        assert_eq!(held(&let_go(inline.slice(0, 1))), 0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 const SIZES: Range<usize> = 32 << 10..(8 << 20) + 1;
 
 /// Bytes kept at most, by the whole process.
-const MOST_KEPT: usize = 32 << 20;
+const MOST_KEPT: usize = 64 << 20;
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), bytes: 0 });
 

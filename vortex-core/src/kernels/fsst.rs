@@ -137,10 +137,11 @@ impl Vectorized for Decode<'_> {
             }
             for place in places {
                 let place = usize::from(*place) % 512;
+                let (symbol, symbol_len) = (self.table.symbols[place], self.table.lengths[place]);
                 // SAFETY: `at <= len` held before the chunk, each of whose codes moves `at` by
                 // at most 8; so a word stored by any of them ends within `len + SLACK`.
-                unsafe { start.add(at).cast::<u64>().write_unaligned(self.table.symbols[place].to_le()) };
-                at += usize::from(self.table.lengths[place]);
+                unsafe { start.add(at).cast::<u64>().write_unaligned(symbol.to_le()) };
+                at += usize::from(symbol_len);
             }
             Some(())
         };

@@ -29,6 +29,17 @@ const MAX_CHECKED_BYTES: usize = 1 << 31;
 /// The high bits of all twelve inline bytes.
 const NOT_ASCII: u128 = 0x8080_8080_8080_8080_8080_8080 << 32;
 
+/// The bits behind an inline value, by its length.
+const PADDING: [u128; MAX_INLINE + 1] = {
+    let mut masks = [0; MAX_INLINE + 1];
+    let mut len = 0;
+    while len < MAX_INLINE {
+        masks[len] = u128::MAX << (32 + 8 * len);
+        len += 1;
+    }
+    masks
+};
+
 /// The view of `bytes[start..start + len]`; a long one points to `offset` in buffer `buffer`.
 ///
 /// # Panics
@@ -205,15 +216,15 @@ fn all_well_formed(views: &[u128], buffers: &[Buffer], utf8: bool) -> bool {
     // The bytes of each buffer that views reach.
     let mut windows = vec![(usize::MAX, 0usize); buffers.len()];
     let mut long_bytes = 0usize;
+    let suspicious = if utf8 { NOT_ASCII } else { 0 };
     for view in views {
         let len = view_len(*view);
-        if len <= MAX_INLINE {
-            let padded = len < MAX_INLINE && view >> (32 + 8 * len) != 0;
-            let text = !utf8
-                || view & NOT_ASCII == 0
-                || std::str::from_utf8(&view.to_le_bytes()[4..4 + len]).is_ok();
-            if padded || !text {
-                return false;
+        if let Some(padding) = PADDING.get(len) {
+            if view & (padding | suspicious) != 0 {
+                let text = !utf8 || std::str::from_utf8(&view.to_le_bytes()[4..4 + len]).is_ok();
+                if view & padding != 0 || !text {
+                    return false;
+                }
             }
         } else {
             let long = Long::of(*view);

@@ -11,6 +11,7 @@ use super::ScanMetrics;
 use super::column::Column;
 use super::plan::{Plan, Split};
 use crate::array::ArrayRef;
+use crate::array::bytes::let_go;
 use crate::error::ResultExt as _;
 use crate::expr::{self, FieldPath};
 use crate::file::{Lease, SegmentId};
@@ -238,10 +239,11 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
     for (column, field) in plan.projection.iter().zip(plan.schema.fields()) {
         let decode = |column: &Column| {
             let mut array = column.read(&rows, have)?;
-            if !live.is_all() {
-                array = array.filter(&live)?;
+            if live.is_all() {
+                return array.decode(field.data_type());
             }
-            array.decode(field.data_type())
+            array = array.filter(&live)?;
+            Ok(let_go(array.decode(field.data_type())?))
         };
         columns.push(decode(column).at(|| format!("column `{}`", column.path))?);
     }
