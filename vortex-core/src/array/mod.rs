@@ -10,6 +10,7 @@ mod decoded;
 mod integers;
 pub(crate) mod masking;
 mod node;
+pub(crate) mod restore;
 pub(crate) mod row_bytes;
 pub(crate) mod valid_rows;
 pub(crate) mod validity;
@@ -28,6 +29,7 @@ pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets
 #[cfg(test)]
 pub(crate) use node::build;
 pub use node::{ArrayParts, Node};
+pub use restore::decode_as;
 pub use validity::Validity;
 
 use crate::Result;

@@ -1,19 +1,21 @@
 //! What describes a file: parsed once, shared by all its scans.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::buffer::Buffer;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 
 use super::SegmentId;
 use crate::dtype::DType;
+use crate::dtype::stored::may_be_stored_as;
 use crate::encodings::Registry;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::limits::Limits;
 use crate::stats::FieldStats;
 use crate::wire::{
-    FooterTables, Postscript, PostscriptSegment, RawLayout, dtype_from_bytes, file_statistics_from_bytes,
+    FooterTables, Postscript, PostscriptSegment, RawLayout, arrow_schema_from_bytes, dtype_from_bytes,
+    file_statistics_from_bytes,
 };
 use crate::{Error, Result};
 
@@ -27,6 +29,10 @@ const VERSION: u16 = 1;
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 const MAX_USER_METADATA: usize = 16;
 const MAX_USER_KEY_LEN: usize = 64;
+/// Bytes before the description that are read to get at the Arrow schema.
+const MAX_SCHEMA_BYTES: u64 = 16 << 20;
+/// User metadata with the Arrow schema that a file was written from.
+pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
 
 /// One data segment: where it lies, and how it wants to be aligned in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +70,9 @@ pub struct Footer {
     segments: Arc<[Segment]>,
     statistics: Option<Vec<FieldStats>>,
     user_metadata: Vec<UserMetadata>,
+    /// The Arrow schema that the file was written from, as stored.
+    stored_schema: Option<Box<[u8]>>,
+    schema: OnceLock<SchemaRef>,
     pub(crate) array_ids: Arc<[Arc<str>]>,
     layout_ids: Arc<[Arc<str>]>,
     file_size: u64,
@@ -115,7 +124,19 @@ impl Tail {
         for segment in self.parts() {
             start = start.min(self.range(segment)?.start);
         }
+        // Wanted too, but not at any price.
+        if let Some(schema) = self.arrow_schema().and_then(|part| self.range(part).ok())
+            && schema.start < start
+            && start - schema.start <= MAX_SCHEMA_BYTES
+        {
+            start = schema.start;
+        }
         Ok(start)
+    }
+
+    fn arrow_schema(&self) -> Option<&PostscriptSegment> {
+        let mut entries = self.postscript.metadata.iter();
+        entries.find(|(key, _)| key == ARROW_SCHEMA_KEY).map(|(_, part)| part)
     }
 
     fn parts(&self) -> impl Iterator<Item = &PostscriptSegment> {
@@ -190,6 +211,7 @@ impl Footer {
                 }),
             None => None,
         };
+        let stored_schema = tail.arrow_schema().and_then(|entry| part(entry).ok()).map(Into::into);
         let segments = segments(&tables, tail.file_size)?;
         let user_metadata = user_metadata(tail)?;
         let node =
@@ -201,6 +223,8 @@ impl Footer {
             segments,
             statistics,
             user_metadata,
+            stored_schema,
+            schema: OnceLock::new(),
             array_ids: tables.array_ids,
             layout_ids: tables.layout_ids,
             file_size: tail.file_size,
@@ -215,12 +239,26 @@ impl Footer {
         &self.dtype
     }
 
-    /// The Arrow schema of the file, in the types decoding prefers.
+    /// The Arrow schema of the file: the one it was written from, where the file holds it and it
+    /// fits the dtype, or the types that decoding prefers.
     ///
     /// # Errors
     /// If a type has no Arrow form.
     pub fn schema(&self) -> Result<SchemaRef> {
-        crate::dtype::arrow::schema(&self.dtype)
+        if let Some(schema) = self.schema.get() {
+            return Ok(Arc::clone(schema));
+        }
+        let schema = match self.written_schema() {
+            Some(schema) => Arc::new(schema),
+            None => crate::dtype::arrow::schema(&self.dtype)?,
+        };
+        Ok(Arc::clone(self.schema.get_or_init(|| schema)))
+    }
+
+    /// The schema that the file says it was written from, if that can be.
+    fn written_schema(&self) -> Option<Schema> {
+        let schema = arrow_schema_from_bytes(self.stored_schema.as_ref()?, &self.limits).ok()?;
+        may_be_stored_as(&schema, &self.dtype).then_some(schema)
     }
 
     /// Number of rows.

@@ -13,6 +13,7 @@ mod inspect;
 mod open;
 mod segments;
 
+pub(crate) use footer::ARROW_SCHEMA_KEY;
 pub use footer::{Footer, Segment, UserMetadata};
 pub use inspect::{Examination, Part, examine};
 pub use open::{OpenOptions, VortexFile};

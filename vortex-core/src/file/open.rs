@@ -153,7 +153,7 @@ impl VortexFile {
         self.footer.row_count()
     }
 
-    /// The Arrow schema, in the types decoding prefers.
+    /// The Arrow schema: the one the file was written from, or the types decoding prefers.
     ///
     /// # Errors
     /// If a type has no Arrow form.
