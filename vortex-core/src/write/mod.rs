@@ -56,7 +56,7 @@ use futures::{Stream, StreamExt as _};
 
 pub use options::WriteOptions;
 pub use summary::{ColumnSummary, WriteSummary};
-pub use writer::FileWriter;
+pub use writer::{FileWriter, can_write};
 
 use crate::io::Sink;
 use crate::{Error, Release, Result};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, RecordBatch, new_empty_array};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use super::chunk::{Encoded, Job, chunk_rows};
 use super::columns::Columns;
@@ -81,6 +81,26 @@ impl Written {
     }
 }
 
+/// Whether a column can be written for `min_reader` and all later releases.
+///
+/// # Errors
+/// If not; the error names the column and says why.
+pub fn can_write(field: &Field, min_reader: Release) -> Result<()> {
+    let schema = Schema::new(vec![field.clone()]);
+    let dtype = stored_schema(&schema, min_reader)?;
+    dtype.as_columns().map_or(Ok(()), |fields| carriers(&schema, fields).map(drop))
+}
+
+/// The types in which columns are taken in, if all can be stored and read back.
+fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
+    check_names(fields, "")?;
+    let columns = schema.fields().iter().zip(fields.dtypes());
+    let carriers = columns.map(|(field, dtype)| {
+        check_readable(field.data_type(), dtype).at(|| format!("column `{}`", field.name()))
+    });
+    carriers.collect()
+}
+
 /// The type in which a column is taken in, if what is read back can be shown as `data_type`.
 fn check_readable(data_type: &DataType, dtype: &DType) -> Result<DataType> {
     let unreadable = || Error::unsupported("type to write", data_type);
@@ -122,11 +142,7 @@ impl FileWriter {
         };
         let fields = dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema is a struct"))?;
         let columns = Columns::new(&fields);
-        let carriers = schema.fields().iter().zip(fields.dtypes()).map(|(field, dtype)| {
-            check_readable(field.data_type(), dtype).at(|| format!("column `{}`", field.name()))
-        });
-        let carriers = carriers.collect::<Result<Vec<_>>>()?;
-        check_names(&fields, "")?;
+        let carriers = carriers(&schema, &fields)?;
         let compressor = Compressor::new(options.level, min_reader);
         let leaf_count = columns.leaves.len();
         Ok(Self {
