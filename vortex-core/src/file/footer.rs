@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::SegmentId;
+use super::checksums::Checksums;
+use super::{SegmentCompression, SegmentId};
 use crate::dtype::DType;
 use crate::dtype::stored::may_be_stored_as;
 use crate::encodings::Registry;
@@ -43,6 +44,8 @@ pub struct Segment {
     pub length: u32,
     /// Alignment in memory, as an exponent of two. Files need not honour it.
     pub alignment_exponent: u8,
+    /// How the bytes are compressed as a whole, if they are.
+    pub compression: Option<SegmentCompression>,
 }
 
 impl Segment {
@@ -70,6 +73,8 @@ pub struct Footer {
     segments: Arc<[Segment]>,
     statistics: Option<Vec<FieldStats>>,
     user_metadata: Vec<UserMetadata>,
+    /// Checksums that segments are held against.
+    pub(super) checksums: Option<Checksums>,
     /// The Arrow schema that the file was written from, as stored.
     stored_schema: Option<Box<[u8]>>,
     schema: OnceLock<SchemaRef>,
@@ -141,6 +146,12 @@ impl Tail {
 
     fn parts(&self) -> impl Iterator<Item = &PostscriptSegment> {
         self.named_parts().map(|(_, segment)| segment)
+    }
+
+    /// What checksums call the description, in their order.
+    pub(super) fn described(&self) -> impl Iterator<Item = &PostscriptSegment> {
+        let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
+        dtype.iter().chain([layout]).chain(statistics).chain([footer])
     }
 
     /// What the postscript points to.
@@ -223,6 +234,7 @@ impl Footer {
             segments,
             statistics,
             user_metadata,
+            checksums: None,
             stored_schema,
             schema: OnceLock::new(),
             array_ids: tables.array_ids,
@@ -292,6 +304,18 @@ impl Footer {
             .ok_or_else(|| Error::corrupt(format!("segment {} of {}", id.0, self.segments.len())))
     }
 
+    /// The bytes of a segment as its array lies in them: held against their checksum if that was
+    /// asked for, and decompressed.
+    pub(super) fn unpack(&self, id: SegmentId, bytes: Buffer) -> Result<Buffer> {
+        if let Some(checksums) = &self.checksums {
+            checksums.check(id, &bytes)?;
+        }
+        match self.segment(id)?.compression {
+            None => Ok(bytes),
+            Some(scheme) => Ok(scheme.decompress(&bytes, self.limits.max_decoded_bytes)?.into()),
+        }
+    }
+
     /// Statistics per root field, or of the one column of a file that is not a struct.
     pub fn statistics(&self) -> Option<&[FieldStats]> {
         self.statistics.as_deref()
@@ -342,9 +366,6 @@ fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
         if spec.alignment_exponent > MAX_ALIGNMENT_EXPONENT {
             return Err(Error::corrupt(format!("segment {id} is aligned to 2^{}", spec.alignment_exponent)));
         }
-        if spec.compression != 0 {
-            return Err(Error::unsupported("segment compression", spec.compression));
-        }
         if spec.encryption != 0 {
             return Err(Error::unsupported("segment encryption", spec.encryption));
         }
@@ -352,6 +373,7 @@ fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
             offset: spec.offset,
             length: spec.length,
             alignment_exponent: spec.alignment_exponent,
+            compression: SegmentCompression::try_from_number(spec.compression)?,
         });
     }
     Ok(segments.into())

@@ -150,7 +150,7 @@ impl FileWriter {
             encoder: Encoder::new(compressor.clone()),
             waiting: (0..leaf_count).map(|_| Vec::new()).collect(),
             waiting_bytes: 0,
-            container: Container::new(Box::new(sink) as Box<dyn Sink>),
+            container: Container::new(Box::new(sink) as Box<dyn Sink>, &options),
             leaves: (0..leaf_count).map(|_| Written::default()).collect(),
             null_counts: vec![0; fields.len()],
             row_count: 0,
