@@ -16,7 +16,7 @@ mod segments;
 pub use footer::{Footer, Segment, UserMetadata};
 pub use inspect::{Examination, Part, examine};
 pub use open::{OpenOptions, VortexFile};
-pub(crate) use segments::Lease;
+pub(crate) use segments::{Lease, TreeCache};
 
 /// Position of a segment in the file's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -44,6 +44,15 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     /// If storage fails, or has fewer bytes.
     async fn read(&self, range: Range<u64>) -> Result<Bytes>;
 
+    /// The bytes of many ranges, each within the length. By default all are read at once; a
+    /// source for which a small read costs little does better.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        futures::future::try_join_all(ranges.iter().map(|range| self.read(range.clone()))).await
+    }
+
     /// How reads of this source are best cut.
     fn profile(&self) -> StorageProfile;
 }

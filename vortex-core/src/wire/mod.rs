@@ -44,7 +44,7 @@ mod generated {
     }
 }
 
-pub(crate) use array::{ArrayTree, RawNode, RawStats, file_statistics_from_bytes};
+pub(crate) use array::{ArrayTree, RawNode, RawStats, TREE_LEN, file_statistics_from_bytes};
 pub(crate) use array_writer::{EncodingIds, WriteNode};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
 pub(crate) use dtype_writer::dtype_to_bytes;

@@ -71,7 +71,7 @@ struct Indices {
 
 impl Patches {
     /// Loads the patches of a node from its children at `first_child` and after; `values` is
-    /// the type of the patch values.
+    /// the type of the patch values. Those of some rows are found by the indices of all.
     ///
     /// # Errors
     /// If message and children contradict each other.
@@ -88,6 +88,7 @@ impl Patches {
             }
             Err(Error::corrupt(format!("patch {what} are {ptype}, not unsigned integers")))
         };
+        let (node, picked) = node.whole();
         let rows = node.len();
         let len = usize::try_from(message.len).ok().filter(|len| *len <= rows);
         let len = len.ok_or_else(|| Error::corrupt(format!("{} patches for {rows} rows", message.len)))?;
@@ -98,6 +99,12 @@ impl Patches {
         node.limits().decoded_bytes(len, size_of::<usize>())?;
 
         let indices = node.child(first_child, &unsigned(message.indices_ptype, "indices")?, len)?;
+        if let Some(picked) = picked {
+            let indices = Indices { child: Some(indices), window, known: OnceLock::new() };
+            let (positions, numbers) = indices.among(picked)?;
+            let values = node.child_rows(first_child + 1, values, len, &numbers)?;
+            return Ok(Self::new(positions, values, picked.len()));
+        }
         let values = node.child(first_child + 1, values, len)?;
         if let Some(ptype) = message.chunk_offsets_ptype {
             let len = message.chunk_offsets_len.unwrap_or_default();
@@ -236,6 +243,22 @@ impl Indices {
         }
         let decoded = self.decode()?;
         Ok(self.known.get_or_init(|| decoded))
+    }
+
+    /// Which of some rows, which rise, are patched, and the numbers of their patches.
+    fn among(&self, rows: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+        let mut indices = self.get()?;
+        let (mut positions, mut numbers, mut skipped) = (Vec::new(), Vec::new(), 0);
+        for (position, row) in rows.iter().enumerate() {
+            let index = row + self.window.start;
+            let before = indices.partition_point(|at| *at < index);
+            (indices, skipped) = (&indices[before..], skipped + before);
+            if indices.first() == Some(&index) {
+                positions.push(position);
+                numbers.push(skipped);
+            }
+        }
+        Ok((positions, numbers))
     }
 
     fn decode(&self) -> Result<Box<[usize]>> {

@@ -1,0 +1,130 @@
+//! The pieces of segments at hand while single rows of layouts are read.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+
+use super::SegmentSet;
+use crate::array::pieces::Pieces;
+use crate::array::{ArrayRef, TreeRows};
+use crate::dtype::DType;
+use crate::error::ResultExt as _;
+use crate::file::{Footer, Lease, SegmentId, TreeCache};
+use crate::limits::Limits;
+use crate::wire::{ArrayTree, TREE_LEN};
+use crate::{Error, Result};
+
+/// Bytes read from the end of a segment at first: most trees are shorter.
+const TREE_READ: u64 = 1 << 10;
+
+/// What has been fetched for some rows of a file: trees of arrays, pieces of their buffers, and
+/// whole segments where a layout wants them.
+#[derive(Debug)]
+pub struct PieceSet<'a> {
+    footer: &'a Footer,
+    trees: &'a TreeCache,
+    pieces: Pieces,
+    segments: SegmentSet<'a>,
+    missing_segments: RefCell<Vec<SegmentId>>,
+}
+
+impl<'a> PieceSet<'a> {
+    pub(crate) fn new(footer: &'a Footer, trees: &'a TreeCache) -> Self {
+        Self {
+            footer,
+            trees,
+            pieces: Pieces::default(),
+            segments: SegmentSet::new(footer),
+            missing_segments: RefCell::default(),
+        }
+    }
+
+    /// What decoding may cost.
+    pub fn limits(&self) -> &Limits {
+        self.segments.limits()
+    }
+
+    /// The whole segments at hand.
+    pub fn segments(&self) -> &SegmentSet<'a> {
+        &self.segments
+    }
+
+    /// Asks for whole segments.
+    ///
+    /// # Errors
+    /// As `request`, and if some of them are not at hand.
+    pub fn want_segments(
+        &self,
+        request: impl FnOnce(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
+    ) -> Result<()> {
+        let mut want = Vec::new();
+        request(&self.segments, &mut want)?;
+        if want.is_empty() {
+            return Ok(());
+        }
+        self.missing_segments.borrow_mut().append(&mut want);
+        Err(Error::NotFetched)
+    }
+
+    /// Some rows, which rise, of the array in a segment, which has `len` rows of `dtype`.
+    ///
+    /// # Errors
+    /// If bytes are missing, which have then been asked for, or there is no such array.
+    pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+        let segment = self.footer.segment(id)?.range();
+        let load = || {
+            let tree = self.tree(id, &segment)?;
+            let rows_of = TreeRows {
+                tree: &tree,
+                pieces: &self.pieces,
+                start: segment.start,
+                ids: &self.footer.array_ids,
+                registry: &self.footer.registry,
+                limits: &self.footer.limits,
+            };
+            rows_of.load(dtype, len, rows)
+        };
+        load().at(|| format!("segment {}", id.0))
+    }
+
+    fn tree(&self, id: SegmentId, segment: &Range<u64>) -> Result<Arc<ArrayTree>> {
+        if let Some(tree) = self.trees.get(id) {
+            return Ok(tree);
+        }
+        let limits = &self.footer.limits;
+        // A segment has less than 2^32 bytes.
+        let len = (segment.end - segment.start) as usize;
+        let start = segment.end.saturating_sub(TREE_READ).max(segment.start);
+        let tail = self.pieces.get(start..segment.end)?;
+        let place = ArrayTree::place(&tail, len)?;
+        let range = segment.start + place.start as u64..segment.start + place.end as u64;
+        let bytes = match range.start.checked_sub(start) {
+            Some(skipped) => tail.slice_with_length(skipped as usize, place.len()),
+            None => self.pieces.get(range)?,
+        };
+        debug_assert_eq!(place.end + TREE_LEN, len);
+        let tree = Arc::new(ArrayTree::parse_tree(&bytes, place.start, limits)?);
+        self.trees.keep(id, &tree, place.len());
+        Ok(tree)
+    }
+
+    /// What was asked for in vain: ranges of the file, and whole segments. Forgets it.
+    pub(crate) fn take_missing(&mut self) -> (Vec<Range<u64>>, Vec<SegmentId>) {
+        let mut segments = std::mem::take(self.missing_segments.get_mut());
+        segments.sort_unstable();
+        segments.dedup();
+        (self.pieces.take_missing(), segments)
+    }
+
+    /// Adds bytes that start at a position of the file.
+    pub(crate) fn insert(&mut self, start: u64, bytes: Buffer) {
+        self.pieces.insert(start, bytes);
+    }
+
+    /// Adds whole segments.
+    pub(crate) fn add(&mut self, leases: impl IntoIterator<Item = Lease>) {
+        self.segments.add(leases);
+    }
+}
