@@ -15,6 +15,7 @@ mod node;
 pub(crate) mod pieces;
 pub(crate) mod row_bytes;
 mod rows;
+pub(crate) mod sorted;
 pub(crate) mod valid_rows;
 pub(crate) mod validity;
 

@@ -17,7 +17,7 @@ use arrow::buffer::Buffer;
 use crate::{Error, Result};
 
 /// Ranges this close are fetched as one: reading so many bytes takes no longer than a call.
-const GAP: u64 = 1 << 10;
+const GAP: u64 = 4 << 10;
 
 /// Pieces of one file. No piece lies within another.
 #[derive(Debug, Default)]

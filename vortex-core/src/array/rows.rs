@@ -116,7 +116,7 @@ impl<'a> Node<'a> {
     }
 
     /// What lies between the offsets of each of some rows. Child `at` holds offsets that do not
-    /// fall, none beyond `end`, one more than this node has rows.
+    /// fall, none beyond `end`, one more than there are rows, of which there are `of`.
     ///
     /// # Errors
     /// If it does not.
@@ -124,10 +124,11 @@ impl<'a> Node<'a> {
         &self,
         at: usize,
         dtype: &DType,
+        of: usize,
         rows: &[usize],
         end: usize,
     ) -> Result<Vec<Range<usize>>> {
-        let len = self.len.checked_add(1).ok_or_else(|| Error::limit("too many rows with offsets"))?;
+        let len = of.checked_add(1).ok_or_else(|| Error::limit("too many rows with offsets"))?;
         let mut needed: Vec<usize> = rows.iter().flat_map(|row| [*row, row + 1]).collect();
         needed.dedup();
         let offsets = decode_offsets(&self.child_rows(at, dtype, len, &needed)?, "offsets", end)?;

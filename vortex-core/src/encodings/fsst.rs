@@ -98,7 +98,8 @@ impl Encoding for Fsst {
         node.expect_buffers(3)?;
         let picked = node.of_rows(rows);
         // All are asked for before one that is missing ends this.
-        let ranges = node.ranges(1, &integers(metadata.offsets_ptype)?, rows, node.buffer_len(2)?);
+        let ranges =
+            node.ranges(1, &integers(metadata.offsets_ptype)?, node.len(), rows, node.buffer_len(2)?);
         let lengths = picked.child(0, &integers(metadata.lengths_ptype)?, rows.len());
         let validity = picked.validity_child(2);
         let symbols = (node.buffer(0), node.buffer(1));

@@ -82,7 +82,7 @@ impl Encoding for List {
         let elements_len = elements_len(metadata.elements_len)?;
         // Both are asked for before one that is missing ends this.
         let validity = node.of_rows(rows).validity_child(2);
-        let ranges = node.ranges(1, &integer_type(metadata.offset_ptype)?, rows, elements_len)?;
+        let ranges = node.ranges(1, &integer_type(metadata.offset_ptype)?, node.len(), rows, elements_len)?;
         let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
         node.limits().decoded_bytes(count, size_of::<usize>())?;
         let offsets = coded_text::offsets_child(coded_text::ends(&ranges));

@@ -21,6 +21,7 @@ use arrow::datatypes::{DataType, UInt8Type, UInt16Type};
 
 use super::Encoding;
 use super::coded_text::{self, Chosen, CodedRows};
+use super::dict::used_values;
 use super::varbin::one_more;
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_integers,
@@ -87,8 +88,7 @@ impl Encoding for OnPair {
         let parts = Parts::of(node)?;
         let picked = node.of_rows(rows);
         // All are asked for before one that is missing ends this.
-        let ranges = node.ranges(2, &parts.offsets, rows, parts.code_count);
-        let dictionary = parts.dictionary(node);
+        let ranges = node.ranges(2, &parts.offsets, node.len(), rows, parts.code_count);
         let lengths = picked.child(3, &parts.lengths, rows.len());
         let validity = picked.validity_child(4);
         let ranges = ranges?;
@@ -96,12 +96,14 @@ impl Encoding for OnPair {
         let count = offsets.last().and_then(|end| usize::try_from(*end).ok()).unwrap_or(usize::MAX);
         node.limits().decoded_bytes(count, size_of::<usize>())?;
         let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
+        let codes = node.child_rows(1, &parts.codes, parts.code_count, &wanted)?;
+        let (codes, tokens) = used_values(&codes, parts.token_count)?;
         Ok(Arc::new(OnPairArray {
             dtype: node.dtype().clone(),
             len: rows.len(),
-            codes: node.child_rows(1, &parts.codes, parts.code_count, &wanted)?,
+            dictionary: parts.some_tokens(node, &tokens)?,
+            codes,
             offsets: coded_text::offsets_child(offsets),
-            dictionary: dictionary?,
             lengths: lengths?,
             validity: validity?,
             limits: *node.limits(),
@@ -142,6 +144,17 @@ impl Parts {
     fn dictionary(&self, node: &Node<'_>) -> Result<Arc<Dictionary>> {
         let (bytes, offsets) = (node.buffer(0), node.child(0, &self.dict_offsets, self.token_count + 1));
         Ok(Arc::new(Dictionary { bytes: bytes?, offsets: offsets?, tokens: OnceLock::new() }))
+    }
+
+    /// The dictionary of some tokens, which rise.
+    fn some_tokens(&self, node: &Node<'_>, tokens: &[usize]) -> Result<Arc<Dictionary>> {
+        let ranges = node.ranges(0, &self.dict_offsets, self.token_count, tokens, node.buffer_len(0)?)?;
+        let offsets = coded_text::offsets_child(coded_text::ends(&ranges));
+        Ok(Arc::new(Dictionary {
+            bytes: node.gather(0, ranges.into_iter())?,
+            offsets,
+            tokens: OnceLock::new(),
+        }))
     }
 }
 

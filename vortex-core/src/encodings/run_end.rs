@@ -22,6 +22,7 @@ use arrow::datatypes::{ArrowNativeType, DataType, UInt64Type, i256};
 
 use super::Encoding;
 use super::gather::gather;
+use crate::array::sorted::search;
 use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -66,10 +67,14 @@ impl Encoding for RunEnd {
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
         let parts = Parts::of(node)?;
-        let ends = checked(&parts.ends(node)?, parts.covers)?;
-        let run_of = |row: &usize| ends.partition_point(|end| *end <= *row as u64 + parts.offset);
-        let runs: Vec<usize> = rows.iter().map(run_of).collect();
+        let ends = parts.ends(node)?;
+        // A run that ends behind a row is not below the next one.
+        let rows: Vec<u64> = rows.iter().map(|row| *row as u64 + parts.offset + 1).collect();
+        let runs: Vec<usize> =
+            search(&ends, &rows)?.into_iter().map(|found| found.unwrap_or_else(|at| at)).collect();
         let mut wanted = runs.clone();
+        // Ends that fall may lead anywhere.
+        wanted.sort_unstable();
         wanted.dedup();
         let values = node.child_rows(1, node.dtype(), parts.run_count, &wanted)?;
         let places = runs.iter().map(|run| wanted.partition_point(|wanted| wanted < run) as u64);

@@ -49,7 +49,7 @@ impl Encoding for VarBin {
         let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
         node.expect_buffers(1)?;
         // Both are asked for before one that is missing ends this.
-        let ranges = node.ranges(0, &DType::Primitive(ptype, false), rows, node.buffer_len(0)?);
+        let ranges = node.ranges(0, &DType::Primitive(ptype, false), node.len(), rows, node.buffer_len(0)?);
         let validity = node.of_rows(rows).validity_child(1);
         let ranges = ranges?;
         let bytes = node.gather(0, ranges.iter().cloned())?;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -76,7 +77,7 @@ pub(super) fn read_exact_at(file: &File, range: &Range<u64>) -> std::io::Result<
 }
 
 /// Reads ranges of an open file one after the other, into one buffer; blocks.
-fn read_pieces(file: &File, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+fn read_pieces(file: &File, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
     // Each piece lies in memory as it does in the file, so that alignments there hold here.
     let mut places = Vec::with_capacity(ranges.len());
     let mut end = 0usize;
@@ -91,8 +92,8 @@ fn read_pieces(file: &File, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Byt
         fill_at(file, &mut buffer.as_mut()[place.clone()], range.start)
             .map_err(|error| Error::read(name, range.clone(), error))?;
     }
-    let bytes = buffer.into_bytes();
-    Ok(places.into_iter().map(|place| bytes.slice(place)).collect())
+    let bytes = Buffer::from(buffer.into_bytes());
+    Ok(places.into_iter().map(|place| bytes.slice_with_length(place.start, place.len())).collect())
 }
 
 fn len_of(range: &Range<u64>) -> std::io::Result<usize> {
@@ -148,10 +149,10 @@ impl ReadAt for LocalFile {
         }
     }
 
-    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let Access::Descriptor(file) = &self.access else {
-            let map = |range: &Range<u64>| self.read(range.clone());
-            return futures::future::try_join_all(ranges.iter().map(map)).await;
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+        let file = match &self.access {
+            Access::Descriptor(file) => file,
+            Access::Map(bytes) => return super::MemoryFile::new(bytes.clone()).read_many(ranges).await,
         };
         let parts = ranges.chunks(READS_PER_TASK).map(|ranges| {
             let (file, name, ranges) = (Arc::clone(file), Arc::clone(&self.name), ranges.to_vec());

@@ -14,6 +14,7 @@ mod scheduler;
 use std::fmt::Debug;
 use std::ops::Range;
 
+use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -49,8 +50,9 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        futures::future::try_join_all(ranges.iter().map(|range| self.read(range.clone()))).await
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+        let reads = ranges.iter().map(|range| self.read(range.clone()));
+        Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())
     }
 
     /// How reads of this source are best cut.

@@ -110,7 +110,7 @@ impl Scheduler {
             None if pieces.len() != ranges.len() => {
                 Err(Error::read(source.name(), 0..0, format!("{} pieces of {}", pieces.len(), ranges.len())))
             }
-            None => Ok((pieces.into_iter().map(Buffer::from).collect(), share)),
+            None => Ok((pieces, share)),
         }
     }
 

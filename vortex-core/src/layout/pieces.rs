@@ -1,6 +1,7 @@
 //! The pieces of segments at hand while single rows of layouts are read.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub struct PieceSet<'a> {
     pieces: Pieces,
     segments: SegmentSet<'a>,
     missing_segments: RefCell<Vec<SegmentId>>,
+    /// Arrays that lacked nothing, and their rows: they are asked for again when others did.
+    complete: RefCell<HashMap<SegmentId, (Vec<usize>, ArrayRef)>>,
 }
 
 impl<'a> PieceSet<'a> {
@@ -38,6 +41,7 @@ impl<'a> PieceSet<'a> {
             pieces: Pieces::default(),
             segments: SegmentSet::new(footer),
             missing_segments: RefCell::default(),
+            complete: RefCell::default(),
         }
     }
 
@@ -73,6 +77,12 @@ impl<'a> PieceSet<'a> {
     /// # Errors
     /// If bytes are missing, which have then been asked for, or there is no such array.
     pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+        if let Some((known, array)) = self.complete.borrow().get(&id)
+            && known == rows
+            && array.dtype() == dtype
+        {
+            return Ok(Arc::clone(array));
+        }
         let segment = self.footer.segment(id)?.range();
         let load = || {
             let tree = self.tree(id, &segment)?;
@@ -86,7 +96,9 @@ impl<'a> PieceSet<'a> {
             };
             rows_of.load(dtype, len, rows)
         };
-        load().at(|| format!("segment {}", id.0))
+        let array = load().at(|| format!("segment {}", id.0))?;
+        self.complete.borrow_mut().insert(id, (rows.to_vec(), Arc::clone(&array)));
+        Ok(array)
     }
 
     fn tree(&self, id: SegmentId, segment: &Range<u64>) -> Result<Arc<ArrayTree>> {

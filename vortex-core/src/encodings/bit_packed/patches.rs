@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
 
+use crate::array::sorted::search;
 use crate::array::{ArrayRef, Node, decode_raw};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -100,8 +101,7 @@ impl Patches {
 
         let indices = node.child(first_child, &unsigned(message.indices_ptype, "indices")?, len)?;
         if let Some(picked) = picked {
-            let indices = Indices { child: Some(indices), window, known: OnceLock::new() };
-            let (positions, numbers) = indices.among(picked)?;
+            let (positions, numbers) = among(&indices, window.start, picked)?;
             let values = node.child_rows(first_child + 1, values, len, &numbers)?;
             return Ok(Self::new(positions, values, picked.len()));
         }
@@ -245,22 +245,6 @@ impl Indices {
         Ok(self.known.get_or_init(|| decoded))
     }
 
-    /// Which of some rows, which rise, are patched, and the numbers of their patches.
-    fn among(&self, rows: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
-        let mut indices = self.get()?;
-        let (mut positions, mut numbers, mut skipped) = (Vec::new(), Vec::new(), 0);
-        for (position, row) in rows.iter().enumerate() {
-            let index = row + self.window.start;
-            let before = indices.partition_point(|at| *at < index);
-            (indices, skipped) = (&indices[before..], skipped + before);
-            if indices.first() == Some(&index) {
-                positions.push(position);
-                numbers.push(skipped);
-            }
-        }
-        Ok((positions, numbers))
-    }
-
     fn decode(&self) -> Result<Box<[usize]>> {
         let Some(child) = &self.child else { return Ok(Box::default()) };
         let decoded = child.decode(&data_type(child.dtype())?)?;
@@ -278,6 +262,22 @@ impl Indices {
             Ok(indices.iter().map(|index| index.as_usize()).collect())
         }, else Err(Error::corrupt("patch indices are not integers")))
     }
+}
+
+/// Which of some rows, which rise, are patched, and the numbers of their patches.
+fn among(indices: &ArrayRef, offset: usize, rows: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+    let wanted: Vec<u64> = rows.iter().map(|row| (row + offset) as u64).collect();
+    let (mut positions, mut numbers) = (Vec::new(), Vec::new());
+    for (position, found) in search(indices, &wanted)?.into_iter().enumerate() {
+        // Indices that fall may lead anywhere.
+        if let Ok(number) = found
+            && numbers.last().is_none_or(|last| *last < number)
+        {
+            positions.push(position);
+            numbers.push(number);
+        }
+    }
+    Ok((positions, numbers))
 }
 
 /// The patches of the owner's rows, found.
