@@ -7,7 +7,7 @@ use arrow::buffer::Buffer;
 use prost::Message;
 
 use super::node::ArrayParts;
-use super::pieces::Pieces;
+use super::pieces::{Piece, Pieces};
 use super::{ArrayRef, TreeRows};
 use crate::Result;
 use crate::dtype::DType;
@@ -149,10 +149,10 @@ fn check_rows(
             break loaded;
         }
         assert!(loaded.is_err(), "missing bytes are an error");
-        for range in missing {
+        pieces.add(missing.into_iter().map(|range| {
             let bytes = &blob[(range.start - start) as usize..(range.end - start) as usize];
-            pieces.insert(range.start, Buffer::from(bytes));
-        }
+            Piece { start: range.start, bytes: bytes.into() }
+        }));
     };
     let to = data_type(array.dtype()).unwrap();
     let taken = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));

@@ -31,7 +31,7 @@ pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at};
 pub use node::{ArrayParts, Node};
-pub(crate) use rows::TreeRows;
+pub(crate) use rows::{TreeRows, all};
 pub use validity::Validity;
 
 use crate::Result;

@@ -9,7 +9,6 @@
 //! The missing ranges are fetched, and it is asked again, until nothing is missing.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use arrow::buffer::Buffer;
@@ -19,11 +18,24 @@ use crate::{Error, Result};
 /// Ranges this close are fetched as one: reading so many bytes takes no longer than a call.
 const GAP: u64 = 4 << 10;
 
-/// Pieces of one file. No piece lies within another.
+/// Pieces of one file, in order. None lies within another.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    at_hand: BTreeMap<u64, Buffer>,
+    at_hand: Vec<Piece>,
     missing: RefCell<Vec<Range<u64>>>,
+}
+
+/// Bytes of a file from a position on.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) bytes: Buffer,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
 }
 
 impl Pieces {
@@ -32,15 +44,26 @@ impl Pieces {
     /// # Errors
     /// If they are not at hand; then they are noted as missing.
     pub(crate) fn get(&self, range: Range<u64>) -> Result<Buffer> {
+        self.find(range, |bytes, within| bytes.slice_with_length(within.start, within.len()))
+    }
+
+    /// As [`get`](Self::get), without sharing the bytes.
+    pub(crate) fn with<R>(&self, range: Range<u64>, run: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.find(range, |bytes, within| run(&bytes[within]))
+    }
+
+    fn find<R>(&self, range: Range<u64>, run: impl FnOnce(&Buffer, Range<usize>) -> R) -> Result<R> {
         if range.is_empty() {
-            return Ok(Buffer::default());
+            return Ok(run(&Buffer::default(), 0..0));
         }
         // Of the pieces that start no later, the last one ends last.
-        if let Some((start, bytes)) = self.at_hand.range(..=range.start).next_back()
-            && range.end - start <= bytes.len() as u64
+        let behind = self.at_hand.partition_point(|piece| piece.start <= range.start);
+        if let Some(piece) = self.at_hand[..behind].last()
+            && range.end <= piece.end()
         {
-            let len = range.end - range.start;
-            return Ok(bytes.slice_with_length((range.start - start) as usize, len as usize));
+            // Both lie in a piece, which is in memory.
+            let within = (range.start - piece.start) as usize..(range.end - piece.start) as usize;
+            return Ok(run(&piece.bytes, within));
         }
         self.missing.borrow_mut().push(range);
         Err(Error::NotFetched)
@@ -60,22 +83,17 @@ impl Pieces {
         missing
     }
 
-    /// Adds the bytes that start at a position of the file.
-    pub(crate) fn insert(&mut self, start: u64, bytes: Buffer) {
-        let end = start + bytes.len() as u64;
-        let ends_by = |(start, bytes): (&u64, &Buffer), end| start + bytes.len() as u64 <= end;
-        if let Some((at, before)) = self.at_hand.range(..=start).next_back()
-            && at + before.len() as u64 >= end
-        {
-            return;
-        }
-        while let Some(inner) = self.at_hand.range(start..).next()
-            && ends_by(inner, end)
-        {
-            let at = *inner.0;
-            self.at_hand.remove(&at);
-        }
-        self.at_hand.insert(start, bytes);
+    /// Adds bytes of a file, in order.
+    pub(crate) fn add(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        self.at_hand.extend(pieces);
+        // Both what was there and what is new are in order, which such a sort makes use of.
+        self.at_hand.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end())));
+        let mut end = 0;
+        self.at_hand.retain(|piece| {
+            let reaches_further = piece.end() > end;
+            end = end.max(piece.end());
+            reaches_further
+        });
     }
 }
 
@@ -91,7 +109,7 @@ mod tests {
     #[test]
     fn any_part_of_a_piece_is_at_hand() {
         let mut pieces = Pieces::default();
-        pieces.insert(100, bytes(100..200));
+        pieces.add([Piece { start: 100, bytes: bytes(100..200) }]);
         assert_eq!(pieces.get(150..160).unwrap(), bytes(150..160));
         assert_eq!(pieces.get(7..7).unwrap().len(), 0);
         assert!(pieces.take_missing().is_empty());
@@ -118,9 +136,10 @@ mod tests {
                 let start = next() % 200;
                 let range = start..start + 1 + next() % 50;
                 if pieces.get(range.clone()).is_err() {
-                    for missing in pieces.take_missing() {
-                        pieces.insert(missing.start, bytes(missing));
-                    }
+                    let missing = pieces.take_missing();
+                    pieces.add(
+                        missing.into_iter().map(|range| Piece { start: range.start, bytes: bytes(range) }),
+                    );
                 }
                 assert_eq!(pieces.get(range.clone()).unwrap(), bytes(range));
             }

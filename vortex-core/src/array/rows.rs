@@ -178,11 +178,16 @@ impl<'a> Node<'a> {
         Ok(picked.rows.iter().zip(bytes.as_slice()).map(bit).collect())
     }
 
-    /// Some bytes of buffer `at`.
+    /// Looks at some bytes of buffer `at`.
     ///
     /// # Errors
     /// If it has fewer.
-    pub(crate) fn piece(&self, at: usize, range: Range<usize>) -> Result<Buffer> {
+    pub(crate) fn with_piece<R>(
+        &self,
+        at: usize,
+        range: Range<usize>,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
         let byte_len = self.buffer_len(at)?;
         if range.start > range.end || range.end > byte_len {
             return Err(Error::corrupt(format!("bytes {range:?} of {byte_len}")));
@@ -190,9 +195,9 @@ impl<'a> Node<'a> {
         match (self.own_buffers, self.context.buffers) {
             (None, Buffers::Pieces { pieces, start, places }) => {
                 let place = start + places[usize::from(self.raw.buffers[at])].start as u64;
-                pieces.get(place + range.start as u64..place + range.end as u64)
+                pieces.with(place + range.start as u64..place + range.end as u64, look)
             }
-            _ => Ok(self.buffer(at)?.slice_with_length(range.start, range.len())),
+            _ => Ok(look(&self.buffer(at)?[range])),
         }
     }
 
@@ -207,12 +212,9 @@ impl<'a> Node<'a> {
     ) -> Result<Buffer> {
         let total = ranges.clone().fold(0usize, |sum, range| sum.saturating_add(range.len()));
         self.limits().decoded_bytes(total, 1)?;
-        // All of them are asked for before the first one that is missing ends this.
-        let pieces: Vec<_> = ranges.map(|range| self.piece(at, range)).collect();
         let mut gathered = MutableBuffer::new(total);
-        for piece in pieces {
-            gathered.extend_from_slice(piece?.as_slice());
-        }
+        let append = |range| self.with_piece(at, range, |bytes| gathered.extend_from_slice(bytes));
+        all(ranges.map(append))?;
         Ok(gathered.into())
     }
 
@@ -253,9 +255,14 @@ impl<'a> Node<'a> {
 
 fn want(raw: &RawNode, pieces: &Pieces, start: u64, places: &[Range<usize>]) -> Result<()> {
     let own = raw.buffers.iter().filter_map(|at| places.get(usize::from(*at)));
-    let own = own.map(|place| pieces.get(start + place.start as u64..start + place.end as u64).map(drop));
-    // Everything is asked for, whatever is missing first.
-    let all: Vec<_> =
-        own.chain(raw.children.iter().map(|child| want(child, pieces, start, places))).collect();
-    all.into_iter().collect()
+    let own = own.map(|place| pieces.with(start + place.start as u64..start + place.end as u64, |_| ()));
+    all(own.chain(raw.children.iter().map(|child| want(child, pieces, start, places))))
+}
+
+/// Runs everything before it fails for what is not fetched, so that all of that is asked for.
+pub(crate) fn all(steps: impl Iterator<Item = Result<()>>) -> Result<()> {
+    steps.fold(Ok(()), |before, step| match (before, step) {
+        (Err(Error::NotFetched) | Ok(()), Err(error)) => Err(error),
+        (before, _) => before,
+    })
 }

@@ -7,8 +7,8 @@ use super::{ArrayRef, present};
 use crate::Result;
 use crate::dtype::arrow::data_type;
 
-/// One integer of so many is decoded at first.
-const STEP: usize = 64;
+/// Of fewer integers per target, all are decoded.
+const FEW: usize = 16;
 
 /// Where each of `targets`, which rise, is among integers that rise: as
 /// [`binary_search`](slice::binary_search), the first one of equals. Only as many integers are
@@ -22,7 +22,7 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         false => Err(at),
     };
     let len = sorted.len();
-    if len <= STEP || targets.len() >= len / STEP {
+    if targets.len() >= len / FEW {
         let all = integers(sorted)?;
         let place = |target| {
             let at = all.partition_point(|value| value < target);
@@ -30,20 +30,22 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         };
         return Ok(targets.iter().map(place).collect());
     }
-    let samples = integers(&sorted.take(&UInt64Array::from_iter_values((0..len as u64).step_by(STEP)))?)?;
+    // As many samples as there are integers in the windows between them.
+    let step = (len / targets.len().max(1)).isqrt();
+    let samples = integers(&sorted.take(&UInt64Array::from_iter_values((0..len as u64).step_by(step)))?)?;
     let next_sample = |target: &u64| samples.partition_point(|sample| sample < target);
     // A target lies behind the last sample below it, and not behind the one after that.
     let window_of = |target: &u64| next_sample(target).saturating_sub(1);
     let mut windows: Vec<usize> = targets.iter().map(window_of).collect();
     windows.dedup();
-    let rows = windows.iter().flat_map(|window| window * STEP..((window + 1) * STEP).min(len));
+    let rows = windows.iter().flat_map(|window| window * step..((window + 1) * step).min(len));
     let integers = integers(&sorted.take(&UInt64Array::from_iter_values(rows.map(|row| row as u64)))?)?;
     let place = |target: &u64| {
         let window = window_of(target);
-        let known = windows.partition_point(|at| *at < window) * STEP;
-        let values = integers.get(known..integers.len().min(known + STEP)).unwrap_or_default();
+        let known = windows.partition_point(|at| *at < window) * step;
+        let values = integers.get(known..integers.len().min(known + step)).unwrap_or_default();
         let within = values.partition_point(|value| value < target);
-        found(window * STEP + within, values.get(within).or(samples.get(window + 1)), target)
+        found(window * step + within, values.get(within).or(samples.get(window + 1)), target)
     };
     Ok(targets.iter().map(place).collect())
 }

@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::primitive::aligned;
 use super::varbin::VarBinArray;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, validity};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, all, bytes, validity};
 use crate::dtype::DType;
 use crate::kernels::views::view_len;
 use crate::limits::Limits;
@@ -33,6 +33,9 @@ const ID: &str = "vortex.varbinview";
 
 /// Bytes of a view.
 const VIEW: usize = 16;
+
+/// Longest value that lies in its view.
+const INLINE: usize = 12;
 
 impl Encoding for VarBinView {
     fn id(&self) -> &'static str {
@@ -71,25 +74,24 @@ impl Encoding for VarBinView {
         let lens: Vec<usize> =
             views.clone().map(|(at, view)| if valid(at) { view_len(*view) } else { 0 }).collect();
         node.limits().decoded_bytes(lens.iter().copied().fold(0, usize::saturating_add), 1)?;
-        let value = |((_, view), len): ((usize, &u128), &usize)| {
+        let (mut joined, mut offsets) = (Vec::new(), vec![0]);
+        all(views.zip(&lens).map(|((_, view), len)| {
             let bytes = view.to_le_bytes();
-            if *len <= VIEW - 4 {
-                return Ok(Buffer::from(&bytes[4..4 + len]));
-            }
             let [.., b0, b1, b2, b3, o0, o1, o2, o3] = bytes;
             let buffer = u32::from_le_bytes([b0, b1, b2, b3]) as usize;
             let start = u32::from_le_bytes([o0, o1, o2, o3]) as usize;
-            match buffer < data {
-                true => node.piece(buffer, start..start + len),
-                false => Err(Error::corrupt(format!("a view into buffer {buffer} of {data}"))),
+            match *len {
+                len @ ..=INLINE => joined.extend_from_slice(&bytes[4..4 + len]),
+                _ if buffer >= data => {
+                    return Err(Error::corrupt(format!("a view into buffer {buffer} of {data}")));
+                }
+                len => {
+                    node.with_piece(buffer, start..start + len, |bytes| joined.extend_from_slice(bytes))?
+                }
             }
-        };
-        let values: Vec<_> = views.zip(&lens).map(value).collect();
-        let (mut joined, mut offsets) = (Vec::new(), vec![0]);
-        for value in values {
-            joined.extend_from_slice(&value?);
             offsets.push(joined.len() as u64);
-        }
+            Ok(())
+        }))?;
         Ok(VarBinArray::joined(node, joined.into(), offsets, validity))
     }
 }

@@ -251,19 +251,23 @@ pub(crate) fn words_of<W: Word>(width: usize, row: usize) -> Range<usize> {
     }
 }
 
-/// The value of a row, out of the words that [`words_of`] tells.
+/// The value of a row, out of the bytes of the words that [`words_of`] tells.
 ///
 /// # Panics
 /// If there are fewer words, or the row is not below 1024.
-pub(crate) fn extract_single<W: Word>(width: usize, row: usize, words: &[W]) -> W {
+pub(crate) fn extract_single<W: Word>(width: usize, row: usize, bytes: &[u8]) -> W {
     if width == 0 {
         return W::ZERO;
     }
     let (_, bit) = bit_of::<W>(width, row);
     let shift = bit % W::BITS;
-    let low = words[0].as_u64() >> shift;
-    let high = if shift + width > W::BITS { words[lanes::<W>()].as_u64() << (W::BITS - shift) } else { 0 };
-    W::narrow((low | high) & (u64::MAX >> (64 - width)))
+    let word = |at: usize| {
+        let mut word = [0; 8];
+        word[..size_of::<W>()].copy_from_slice(&bytes[at * size_of::<W>()..][..size_of::<W>()]);
+        u64::from_le_bytes(word)
+    };
+    let high = if shift + width > W::BITS { word(lanes::<W>()) << (W::BITS - shift) } else { 0 };
+    W::narrow((word(0) >> shift | high) & (u64::MAX >> (64 - width)))
 }
 
 const fn lanes<W: Word>() -> usize {
@@ -290,6 +294,8 @@ pub(crate) fn pack<W: Word>(width: usize, values: &[W; BLOCK]) -> Vec<W> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::buffer::ScalarBuffer;
+
     use super::super::random;
     use super::*;
 
@@ -329,8 +335,8 @@ mod tests {
             assert_eq!(extracted, [shifted[1023], shifted[0], shifted[77], shifted[77]]);
             assert_eq!(pack(width, &out), words);
             for (row, expected) in expected.iter().enumerate() {
-                let few = &words[words_of::<W>(width, row)];
-                assert_eq!(extract_single(width, row, few), *expected, "row {row}");
+                let few = ScalarBuffer::from(words[words_of::<W>(width, row)].to_vec()).into_inner();
+                assert_eq!(extract_single::<W>(width, row, &few), *expected, "row {row}");
             }
 
             let mut plain = [MaybeUninit::new(W::MAX); BLOCK];

@@ -5,10 +5,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::buffer::Buffer;
-
 use super::SegmentSet;
-use crate::array::pieces::Pieces;
+use crate::array::pieces::{Piece, Pieces};
 use crate::array::{ArrayRef, TreeRows};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
@@ -130,9 +128,9 @@ impl<'a> PieceSet<'a> {
         (self.pieces.take_missing(), segments)
     }
 
-    /// Adds bytes that start at a position of the file.
-    pub(crate) fn insert(&mut self, start: u64, bytes: Buffer) {
-        self.pieces.insert(start, bytes);
+    /// Adds bytes of the file, in order.
+    pub(crate) fn add_pieces(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        self.pieces.add(pieces);
     }
 
     /// Adds whole segments.

@@ -23,6 +23,7 @@ use super::plan::Plan;
 use super::task::{Outcome, lease, spawn_future};
 use crate::array::ArrowRef;
 use crate::array::bytes::let_go;
+use crate::array::pieces::Piece;
 use crate::error::ResultExt as _;
 use crate::io::StorageProfile;
 use crate::layout::{PieceSet, SegmentSet};
@@ -36,7 +37,7 @@ const BYTES_PER_VALUE: u64 = if cfg!(any(test, fuzzing)) { 0 } else { 8 << 10 };
 const ROWS_AT_ONCE: usize = 1024;
 
 /// Tasks per processor, so that tasks with slow columns even out.
-const TASKS_PER_CPU: usize = 4;
+const TASKS_PER_CPU: usize = 2;
 
 /// Bytes that a task holds before it does its work in two halves.
 const MOST_HELD: u64 = 32 << 20;
@@ -128,7 +129,9 @@ fn fetch_columns(
             let (pieces, share) =
                 plan.scheduler.read_many(plan.file.source(), &ranges, &plan.metrics).await?;
             shares.push(share);
-            ranges.iter().zip(pieces).for_each(|(range, bytes)| have.insert(range.start, bytes));
+            have.add_pieces(
+                ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }),
+            );
             if !whole.is_empty() {
                 let leases = lease(&plan, &whole)?;
                 for lease in &leases {

@@ -33,7 +33,8 @@ use self::patches::{Patches, PatchesMessage};
 use super::Encoding;
 use super::primitive::aligned;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present, validity,
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, all, array_of_raw, decode_raw, present,
+    validity,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Predicate};
@@ -150,16 +151,16 @@ impl Frame {
 
     /// The values of some rows, each from the few words that hold it.
     fn single_values<W: Word>(&self, node: &Node<'_>, width: usize, rows: &[usize]) -> Result<Vec<W>> {
-        let single = |row: &usize| {
+        let mut values = Vec::with_capacity(rows.len());
+        let mut append = |row: &usize| {
             let at = self.offset + row;
             let words = words_of::<W>(width, at % BLOCK);
             let block = at / BLOCK * BYTES_PER_BIT * width;
             let bytes = block + words.start * size_of::<W>()..block + words.end * size_of::<W>();
-            let piece = aligned(node.piece(0, bytes)?, size_of::<W>());
-            Ok(extract_single(width, at % BLOCK, piece.typed_data::<W>()))
+            node.with_piece(0, bytes, |bytes| values.push(extract_single(width, at % BLOCK, bytes)))
         };
-        let values: Vec<_> = rows.iter().map(single).collect();
-        values.into_iter().collect()
+        all(rows.iter().map(&mut append))?;
+        Ok(values)
     }
 
     /// The patches, and how many children they take.
