@@ -50,7 +50,7 @@ pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
 pub(crate) use dtype_writer::dtype_to_bytes;
 pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout};
 pub(crate) use message::{Message, MessageKind};
-pub(crate) use scalar::scalar_from_bytes;
+pub(crate) use scalar::{scalar_from_bytes, scalar_to_bytes, scalar_to_proto};
 
 use flatbuffers::VerifierOptions;
 

@@ -7,7 +7,7 @@ use half::f16;
 use prost::Message as _;
 
 use super::dtype::dtype_from_proto;
-use super::dtype::proto::{Scalar as ProtoScalar, ScalarValue, scalar_value::Kind};
+use super::dtype::proto::{ListValue, Scalar as ProtoScalar, ScalarValue, scalar_value::Kind};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
@@ -22,6 +22,47 @@ pub(crate) fn scalar_from_bytes(bytes: &[u8], dtype: &DType, limits: &Limits) ->
     let value = proto_value(bytes)?;
     let value = read(&value, dtype, limits.max_depth, limits)?;
     Scalar::try_new(dtype.clone(), value)
+}
+
+/// The serialized form of a value, which is read back under the type it has.
+///
+/// # Errors
+/// If it is a union value, which is never written.
+pub(crate) fn scalar_to_bytes(value: &Value) -> Result<Vec<u8>> {
+    Ok(scalar_to_proto(value)?.encode_to_vec())
+}
+
+/// A value as the message that holds it.
+///
+/// # Errors
+/// As [`scalar_to_bytes`].
+pub(crate) fn scalar_to_proto(value: &Value) -> Result<ScalarValue> {
+    let kind = match value {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(value) => Kind::BoolValue(*value),
+        Value::Int(value) => Kind::Int64Value(*value),
+        Value::UInt(value) => Kind::Uint64Value(*value),
+        Value::F16(value) => Kind::F16Value(value.to_bits().into()),
+        Value::F32(value) => Kind::F32Value(*value),
+        Value::F64(value) => Kind::F64Value(*value),
+        Value::Decimal(value) => Kind::BytesValue(shortest(*value)),
+        Value::Utf8(value) => Kind::StringValue(value.as_ref().to_owned()),
+        Value::Binary(value) => Kind::BytesValue(value.to_vec()),
+        Value::List(values) => {
+            let values = values.iter().map(scalar_to_proto).collect::<Result<_>>()?;
+            Kind::ListValue(ListValue { values })
+        }
+        Value::Variant(_) | Value::Union(..) => return Err(Error::unsupported("value to write", "variant")),
+    };
+    Ok(ScalarValue { kind: Some(kind) })
+}
+
+/// The fewest of 1, 2, 4, 8, 16 or 32 bytes that hold a decimal.
+fn shortest(value: i256) -> Vec<u8> {
+    let bytes = value.to_le_bytes();
+    let fits = |len: &usize| decimal(&bytes[..*len]).is_ok_and(|back| back == value);
+    let len = [1, 2, 4, 8, 16].into_iter().find(fits).unwrap_or(bytes.len());
+    bytes[..len].to_vec()
 }
 
 /// Parses a scalar value without interpreting it.
@@ -133,6 +174,28 @@ mod tests {
         assert!(parse(&[0x18, 0x01], u8.clone()).is_err());
         assert_eq!(parse(&[0x18, 0x02], u8.clone()).unwrap(), Value::UInt(1));
         assert!(parse(&[0x08, 0], u8).is_err());
+    }
+
+    #[test]
+    fn values_come_back_from_their_bytes() {
+        let decimal = DType::Decimal(crate::dtype::DecimalType::try_new(76, 2).unwrap(), false);
+        let number = |ptype| DType::Primitive(ptype, false);
+        for (value, dtype) in [
+            (Value::Null, DType::Bool(true)),
+            (Value::Bool(false), DType::Bool(false)),
+            (Value::Int(i64::MIN), number(PType::I64)),
+            (Value::UInt(u64::MAX), number(PType::U64)),
+            (Value::F16(f16::NEG_ZERO), number(PType::F16)),
+            (Value::F32(-0.0), number(PType::F32)),
+            (Value::Decimal(i256::from_i128(-129)), decimal.clone()),
+            (Value::Decimal(i256::MIN), decimal.clone()),
+            (Value::Utf8("".into()), DType::Utf8(false)),
+            (Value::Binary([0xff].as_slice().into()), DType::Binary(false)),
+            (Value::List([Value::UInt(0)].into()), DType::List(number(PType::U8).into(), false)),
+        ] {
+            assert_eq!(parse(&scalar_to_bytes(&value).unwrap(), dtype).unwrap(), value);
+        }
+        assert_eq!(scalar_to_bytes(&Value::Decimal(i256::from_i128(-128))).unwrap(), [0x42, 1, 0x80]);
     }
 
     #[test]

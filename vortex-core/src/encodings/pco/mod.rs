@@ -33,7 +33,7 @@ use crate::{Error, Result};
 
 /// The `vortex.pco` encoding.
 #[derive(Debug)]
-pub(super) struct Pco;
+pub(in crate::encodings) struct Pco;
 
 const ID: &str = "vortex.pco";
 
