@@ -20,6 +20,7 @@ pub mod scan;
 pub mod stats;
 mod variant;
 mod wire;
+pub mod write;
 
 pub use compress::Level;
 pub use dtype::{DType, PType};

@@ -16,7 +16,7 @@ use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
-use crate::wire::{WriteNode, scalar_to_bytes};
+use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
 
 /// The `vortex.constant` encoding.
@@ -166,7 +166,7 @@ impl EncodedArray for ConstantArray {
 /// # Errors
 /// If the value is one that is never written.
 pub(crate) fn encode(value: &Value) -> Result<WriteNode> {
-    Ok(WriteNode::new(ID).buffer(scalar_to_bytes(value)?.into(), 1))
+    Ok(WriteNode::new(ID).buffer(value_to_bytes(value)?.into(), 1))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use crate::kernels::within::Within;
 use crate::kernels::{BLOCK, Word, map_words, match_word};
 use crate::mask::Mask;
 use crate::scalar::Value;
-use crate::wire::{WriteNode, scalar_to_bytes};
+use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
 
 /// The `fastlanes.for` encoding.
@@ -324,7 +324,7 @@ impl EncodedArray for ForArray {
 /// # Errors
 /// If the reference is not an integer.
 pub(crate) fn encode(reference: &Value, encoded: WriteNode) -> Result<WriteNode> {
-    Ok(WriteNode::new(ID).metadata(scalar_to_bytes(reference)?).child(encoded))
+    Ok(WriteNode::new(ID).metadata(value_to_bytes(reference)?).child(encoded))
 }
 
 #[cfg(test)]

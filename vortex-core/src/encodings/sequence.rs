@@ -22,7 +22,7 @@ use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Value;
 use crate::wire::proto::{ScalarValue, scalar_value::Kind};
-use crate::wire::{WriteNode, scalar_to_proto};
+use crate::wire::{WriteNode, value_to_proto};
 use crate::{Error, Result};
 
 /// The `vortex.sequence` encoding.
@@ -180,7 +180,7 @@ impl EncodedArray for SequenceArray {
 /// # Errors
 /// If they are not integers.
 pub(crate) fn encode(base: &Value, step: &Value) -> Result<WriteNode> {
-    let (base, multiplier) = (Some(scalar_to_proto(base)?), Some(scalar_to_proto(step)?));
+    let (base, multiplier) = (Some(value_to_proto(base)?), Some(value_to_proto(step)?));
     Ok(WriteNode::new(ID).message(&Metadata { base, multiplier }))
 }
 

@@ -28,7 +28,7 @@ use crate::kernels::runs::repeat_runs;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
-use crate::wire::{WriteNode, scalar_to_bytes};
+use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
 
 /// The `vortex.sparse` encoding.
@@ -231,7 +231,7 @@ impl EncodedArray for SparseArray {
 /// If the fill value is one that is never written.
 pub(crate) fn encode(fill: &Value, patches: EncodedPatches) -> Result<WriteNode> {
     let metadata = Metadata { patches: Some(patches.message) };
-    let node = WriteNode::new(ID).message(&metadata).buffer(scalar_to_bytes(fill)?.into(), 1);
+    let node = WriteNode::new(ID).message(&metadata).buffer(value_to_bytes(fill)?.into(), 1);
     Ok(node.child(patches.indices).child(patches.values))
 }
 

@@ -77,6 +77,13 @@ impl OpenOptions {
         self.read(&source).await.at(|| source.name().to_owned())
     }
 
+    /// The description of a file of `file_size` bytes, which ends in `tail`.
+    pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
+        let start = file_size - tail.len() as u64;
+        let parsed = Tail::parse(&tail, file_size, &self.limits)?;
+        Footer::parse(&parsed, &tail, start, self.dtype.as_ref(), &self.registry, &self.limits)
+    }
+
     async fn read(&self, source: &Arc<dyn ReadAt>) -> Result<VortexFile> {
         let file_size = match self.file_size {
             Some(size) => size,

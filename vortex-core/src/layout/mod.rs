@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 pub use node::LayoutNode;
 pub use segments::SegmentSet;
+pub(crate) use zoned::metadata as zone_metadata;
 pub use zoned::{Aggregate, ZoneMap, Zones};
 
 use crate::Result;

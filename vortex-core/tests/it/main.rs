@@ -1,4 +1,4 @@
-//! Integration tests of the reading core, in one binary.
+//! Integration tests of the core, in one binary.
 
 mod allocations;
 mod anatomy;
@@ -8,3 +8,4 @@ mod ipc;
 mod mutations;
 mod scan;
 mod vast;
+mod write;

@@ -1,0 +1,138 @@
+//! The bytes of a file, from the magic to the end-of-file record.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use crate::dtype::DType;
+use crate::io::Sink;
+use crate::stats::FieldStats;
+use crate::wire::{
+    EncodingIds, FooterTables, Postscript, PostscriptSegment, SegmentSpec, WriteLayout, WriteNode,
+    dtype_to_bytes, file_statistics_to_bytes,
+};
+use crate::{Error, Result};
+
+/// First and last bytes of a file.
+const MAGIC: &[u8; 4] = b"VTXF";
+const VERSION: u16 = 1;
+/// The alignment that entries of the postscript state; their bytes lie anywhere.
+const PART_ALIGNMENT_EXPONENT: u8 = 3;
+
+/// A file that grows.
+#[derive(Debug)]
+pub(super) struct Container<S> {
+    sink: S,
+    position: u64,
+    segments: Vec<SegmentSpec>,
+    ids: EncodingIds,
+}
+
+/// The end of a finished file: from `start` on, everything that describes it.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub(super) start: u64,
+    pub(super) bytes: Bytes,
+}
+
+impl<S: Sink> Container<S> {
+    pub(super) fn new(sink: S) -> Self {
+        Self { sink, position: 0, segments: Vec::new(), ids: EncodingIds::default() }
+    }
+
+    pub(super) fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    /// Bytes of the file so far.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    async fn append(&mut self, bytes: Bytes) -> Result<()> {
+        self.position += bytes.len() as u64;
+        self.sink.write(bytes).await
+    }
+
+    /// Zeros up to a multiple of `1 << exponent`.
+    async fn pad(&mut self, exponent: u8) -> Result<()> {
+        const ZEROS: [u8; 1 << 15] = [0; 1 << 15];
+        if self.position == 0 {
+            self.append(Bytes::from_static(MAGIC)).await?;
+        }
+        let padding = self.position.next_multiple_of(1 << exponent) - self.position;
+        match padding {
+            0 => Ok(()),
+            // Less than the alignment, which is at most that of the widest values.
+            padding => self.append(Bytes::from_static(&ZEROS[..padding as usize])).await,
+        }
+    }
+
+    /// Writes an array as the next segment; gives its id and length.
+    pub(super) async fn segment(&mut self, node: &WriteNode) -> Result<(u32, u32)> {
+        let blob = node.to_blob(&mut self.ids)?;
+        let length = u32::try_from(blob.len())
+            .map_err(|_| Error::limit(format!("a segment of {} bytes, 2^32 - 1 allowed", blob.len())))?;
+        let id = u32::try_from(self.segments.len()).map_err(|_| Error::limit("more than 2^32 segments"))?;
+        let alignment_exponent = node.alignment_exponent();
+        self.pad(alignment_exponent).await?;
+        let offset = self.position;
+        self.segments.push(SegmentSpec { offset, length, alignment_exponent, compression: 0, encryption: 0 });
+        self.append(blob.into()).await?;
+        Ok((id, length))
+    }
+
+    /// Writes what describes the file, and completes it.
+    pub(super) async fn finish(
+        &mut self,
+        dtype: &DType,
+        layout: &WriteLayout,
+        statistics: &[FieldStats],
+        metadata: &[(std::sync::Arc<str>, Bytes)],
+    ) -> Result<Tail> {
+        self.pad(PART_ALIGNMENT_EXPONENT).await?;
+        let start = self.position;
+        let mut tail = BytesMut::new();
+        let mut part = |bytes: &[u8]| -> Result<PostscriptSegment> {
+            let offset = start + tail.len() as u64;
+            let length = u32::try_from(bytes.len())
+                .map_err(|_| Error::limit(format!("a description of {} bytes", bytes.len())))?;
+            tail.put_slice(bytes);
+            Ok(PostscriptSegment { offset, length, alignment_exponent: PART_ALIGNMENT_EXPONENT })
+        };
+        let mut metadata = metadata.to_vec();
+        metadata.sort();
+        let metadata = metadata.iter().map(|(key, value)| {
+            let entry = PostscriptSegment { alignment_exponent: 0, ..part(value)? };
+            Ok((key.to_string(), entry))
+        });
+        let metadata = metadata.collect::<Result<Vec<_>>>()?;
+        let (layout, layout_ids) = layout.to_bytes()?;
+        let tables = FooterTables {
+            array_ids: self.ids.table(),
+            layout_ids: layout_ids.into_iter().map(Into::into).collect(),
+            segments: std::mem::take(&mut self.segments),
+        };
+        let postscript = Postscript {
+            dtype: Some(part(&dtype_to_bytes(dtype))?),
+            layout: part(&layout)?,
+            statistics: Some(part(&file_statistics_to_bytes(statistics))?),
+            footer: part(&tables.to_bytes())?,
+            metadata,
+        };
+        let postscript = postscript.to_bytes();
+        let length = u16::try_from(postscript.len())
+            .map_err(|_| Error::limit(format!("a postscript of {} bytes", postscript.len())))?;
+        tail.put_slice(&postscript);
+        tail.put_u16_le(VERSION);
+        tail.put_u16_le(length);
+        tail.put_slice(MAGIC);
+        let bytes = tail.freeze();
+        self.append(bytes.clone()).await?;
+        self.sink.finish().await?;
+        Ok(Tail { start, bytes })
+    }
+
+    /// Gives up; nothing of the file remains.
+    pub(super) async fn abort(&mut self) -> Result<()> {
+        self.sink.abort().await
+    }
+}
