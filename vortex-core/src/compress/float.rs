@@ -6,6 +6,7 @@ use arrow::datatypes::ArrowNativeType;
 use super::dictionary::Dictionary;
 use super::integer;
 use super::numbers::{Numbers, Schemes, compress_words};
+use super::pco::Pco;
 use super::runs::Runs;
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Scheme};
@@ -24,8 +25,8 @@ const TRIED_PER_RUN: usize = 2;
 const EXCEPTION_ROW: usize = 4;
 
 /// The schemes of floats.
-pub(super) fn schemes<W: Word>() -> Schemes<W, 5> {
-    [&Alp, &AlpRd, &Dictionary, &Runs, &Sparse]
+pub(super) fn schemes<W: Word>() -> Schemes<W, 6> {
+    [&Alp, &AlpRd, &Dictionary, &Runs, &Sparse, &Pco]
 }
 
 /// Floats that are decimals of few digits, as integers.

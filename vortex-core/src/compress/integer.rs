@@ -2,6 +2,7 @@
 
 use super::dictionary::Dictionary;
 use super::numbers::{Numbers, Schemes, bits as bit_count};
+use super::pco::Pco;
 use super::runs::Runs;
 use super::sample::Sample;
 use super::scheme::{Context, Kind, Scheme};
@@ -18,8 +19,8 @@ const EXCEPTION_ROW: usize = 4;
 const BELOW: [usize; 3] = [512, 64, 16];
 
 /// The schemes of integers.
-pub(super) fn schemes<W: Word>() -> Schemes<W, 5> {
-    [&Sequence, &Packed, &Dictionary, &Runs, &Sparse]
+pub(super) fn schemes<W: Word>() -> Schemes<W, 6> {
+    [&Sequence, &Packed, &Dictionary, &Runs, &Sparse, &Pco]
 }
 
 /// Integers at equal distances.

@@ -23,6 +23,7 @@ mod float;
 mod integer;
 mod nested;
 mod numbers;
+mod pco;
 mod runs;
 mod sample;
 mod scheme;

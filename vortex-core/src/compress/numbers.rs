@@ -8,13 +8,13 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Scheme, choose};
 use super::{boolean, float, integer, value_of};
-use crate::Result;
 use crate::dtype::PType;
 use crate::encodings::{constant, masked, primitive};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::kernels::{Word, match_word};
 use crate::scalar::Value;
 use crate::wire::WriteNode;
+use crate::{Level, Result};
 
 /// Integers or floats, as bits. Null rows hold the value before them.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub(super) struct Numbers<W: Word> {
     /// Rows that start a run of equal rows; all of a run are null or none is.
     pub(super) runs: usize,
     sample: OnceCell<Sample>,
+    distinct: OnceCell<usize>,
 }
 
 impl<W: Word> Numbers<W> {
@@ -44,6 +45,7 @@ impl<W: Word> Numbers<W> {
             values,
             nulls,
             sample: OnceCell::new(),
+            distinct: OnceCell::new(),
         }
     }
 
@@ -84,7 +86,19 @@ impl<W: Word> Numbers<W> {
     /// How many different values there are, nearly.
     pub(super) fn distinct(&self) -> usize {
         let most = usize::try_from(self.span()).unwrap_or(usize::MAX).saturating_add(1);
-        self.sample().distinct().min(most).min(self.runs)
+        *self.distinct.get_or_init(|| self.distinct_sampled().min(most).min(self.runs))
+    }
+
+    fn distinct_sampled(&self) -> usize {
+        if self.runs > self.len() / 2 {
+            return self.sample().distinct();
+        }
+        // Values that repeat because they come in runs say nothing of those in other runs.
+        let heads = sample::rows(self.len()).flat_map(|rows| {
+            let runs = self.values[rows].chunk_by(|left, right| left == right);
+            runs.map(|run| self.rank(run[0]))
+        });
+        Sample::new(heads.collect(), self.runs).distinct()
     }
 
     /// The value of some bits.
@@ -178,11 +192,11 @@ pub(super) fn compress_words<W: Word>(
         return uniform(cx, &numbers);
     }
     let plain = || Ok(primitive::encode(numbers.values.clone(), numbers.validity(cx)?));
-    let bytes = numbers.plain_bytes() + numbers.null_bytes();
+    let size = (numbers.len(), numbers.plain_bytes() + numbers.null_bytes());
     if ptype.is_float() {
-        choose(&float::schemes(), &numbers, cx, bytes, plain)
+        choose(&float::schemes(), &numbers, cx, size, plain)
     } else {
-        choose(&integer::schemes(), &numbers, cx, bytes, plain)
+        choose(&integer::schemes(), &numbers, cx, size, plain)
     }
 }
 
@@ -226,8 +240,17 @@ pub(super) fn compress_helpers(
     let largest = values.iter().copied().max().unwrap_or_default();
     // Cuts that nothing is lost by, as the largest tells.
     if largest <= u8::MAX.into() {
-        let values: Vec<u8> = values.iter().map(|value| *value as u8).collect();
-        Ok((PType::U8, compress_words(cx, PType::U8, values.into(), nulls)?))
+        let narrow: Vec<u8> = values.iter().map(|value| *value as u8).collect();
+        let narrow = compress_words(cx, PType::U8, narrow.into(), nulls)?;
+        if cx.level() == Level::Compact && cx.allows(Kind::Pco) {
+            // Only wider ones can be entropy-coded.
+            let wide: Vec<u16> = values.iter().map(|value| *value as u16).collect();
+            let wide = compress_words(cx, PType::U16, wide.into(), nulls)?;
+            if wide.byte_len() < narrow.byte_len() {
+                return Ok((PType::U16, wide));
+            }
+        }
+        Ok((PType::U8, narrow))
     } else if largest <= u16::MAX.into() {
         let values: Vec<u16> = values.iter().map(|value| *value as u16).collect();
         Ok((PType::U16, compress_words(cx, PType::U16, values.into(), nulls)?))

@@ -50,17 +50,22 @@ impl Sample {
         (value, count as f64 / self.sorted.len().max(1) as f64)
     }
 
-    /// How many different values there are among all rows, nearly. Values seen once in the
-    /// sample stand for more that it missed.
+    /// How many different values there are among all rows, nearly. Two ways to tell, and both
+    /// tell too few: values seen once in the sample stand for some that it missed, and among
+    /// `n` values that are alike, a sample of `k`, much fewer, repeats some `k * k / 2n` times.
     pub(super) fn distinct(&self) -> usize {
         let (mut once, mut more) = (0usize, 0usize);
         for group in self.sorted.chunk_by(|left, right| left == right) {
             if group.len() == 1 { once += 1 } else { more += 1 }
         }
-        if self.sorted.len() == self.rows {
+        if self.sorted.len() >= self.rows {
             return once + more;
         }
-        ((once as f64 * self.scale().sqrt()) as usize + more).min(self.rows)
+        let missed = (once as f64 * self.scale().sqrt()) as usize + more;
+        let sampled = self.sorted.len();
+        let repeats = sampled - once - more;
+        let alike = if once > sampled / 2 { sampled * sampled / (2 * repeats + 1) } else { 0 };
+        missed.max(alike).min(self.rows)
     }
 }
 
@@ -85,6 +90,8 @@ mod tests {
         assert_eq!(few.top().1, 0.02);
         let many = Sample::new((0..2000).collect(), 1_000_000);
         assert!(many.distinct() > 40_000);
+        let hardly_repeated = Sample::new((0..2000).map(|at| at.max(20)).collect(), 1_000_000);
+        assert!((90_000..110_000).contains(&hardly_repeated.distinct()));
         assert_eq!(Sample::new(vec![7, 7, 3], 3).distinct(), 2);
     }
 }

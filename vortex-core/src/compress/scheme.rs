@@ -65,26 +65,25 @@ impl Kind {
         }
     }
 
-    /// What decoding costs, as a factor on bytes: a scheme this much smaller is worth it.
-    fn decode_cost(self) -> f64 {
+    /// What decoding costs, in bytes that are as bad: a share of those encoded, and so many
+    /// per row.
+    fn decode_cost(self) -> (f64, f64) {
         match self {
-            Self::Sequence => 0.5,
-            Self::Packed | Self::Sparse | Self::Joined | Self::Masked => 1.0,
-            Self::Alp => 1.02,
-            Self::Dictionary => 1.03,
-            Self::Fsst => 1.05,
-            Self::OnPair => 1.1,
-            Self::Runs | Self::AlpRd | Self::DateTimeParts => 1.1,
-            Self::Pco => 1.6,
-            Self::Zstd => 1.25,
+            Self::Sequence => (-0.5, 0.0),
+            Self::Packed | Self::Sparse | Self::Joined | Self::Masked => (0.0, 0.0),
+            Self::Alp => (0.02, 0.0),
+            Self::Dictionary => (0.03, 0.0),
+            Self::Fsst => (0.05, 0.0),
+            Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => (0.1, 0.0),
+            Self::Zstd => (0.25, 0.0),
+            Self::Pco => (0.2, 0.2),
         }
     }
 
     /// Whether a level has it.
     fn is_of(self, level: Level) -> bool {
         match self {
-            Self::Pco => level == Level::Compact,
-            Self::Zstd | Self::OnPair => level != Level::Fast,
+            Self::Pco | Self::Zstd | Self::OnPair => level != Level::Fast,
             _ => true,
         }
     }
@@ -152,12 +151,11 @@ impl Context {
         Ok(())
     }
 
-    /// What bytes of this kind count, decoding considered.
-    pub(super) fn weight(&self, kind: Kind) -> f64 {
-        match self.level {
-            Level::Compact => 1.0 + (kind.decode_cost() - 1.0) / 10.0,
-            Level::Fast | Level::Default => kind.decode_cost(),
-        }
+    /// What bytes of this kind count for so many rows, decoding considered.
+    pub(super) fn cost(&self, kind: Kind, bytes: usize, rows: usize) -> f64 {
+        let (share, per_row) = kind.decode_cost();
+        let extra = bytes as f64 * share + rows as f64 * per_row;
+        bytes as f64 + if self.level == Level::Compact { extra / 10.0 } else { extra }
     }
 }
 
@@ -172,20 +170,20 @@ pub(super) fn can_be_constant(dtype: &DType) -> bool {
     }
 }
 
-/// Encodes a column with the scheme that serves best; with none, if it would save too little on
-/// the `plain_bytes` of what `plain` makes.
+/// Encodes a column of so many rows with the scheme that serves best; with none, if it would save
+/// too little on the `plain_bytes` of what `plain` makes.
 pub(super) fn choose<C: ?Sized>(
     schemes: &[&dyn Scheme<C>],
     column: &C,
     cx: &Context,
-    plain_bytes: usize,
+    (rows, plain_bytes): (usize, usize),
     plain: impl FnOnce() -> Result<WriteNode>,
 ) -> Result<WriteNode> {
     let worth = plain_bytes - plain_bytes / LEAST_SAVING;
     let allowed = schemes.iter().filter(|scheme| cx.allows(scheme.kind()));
     let estimates = allowed.filter_map(|scheme| {
         let bytes = scheme.estimate(column, cx)?;
-        Some((bytes as f64 * cx.weight(scheme.kind()), bytes, *scheme))
+        Some((cx.cost(scheme.kind(), bytes, rows), bytes, *scheme))
     });
     let mut estimates: Vec<_> = estimates.filter(|(score, ..)| *score < worth as f64).collect();
     estimates.sort_by(|left, right| left.0.total_cmp(&right.0));
@@ -198,7 +196,7 @@ pub(super) fn choose<C: ?Sized>(
         }
         let Some(node) = scheme.encode(column, cx)? else { continue };
         let encoded = node.byte_len();
-        let found = encoded as f64 * cx.weight(scheme.kind());
+        let found = cx.cost(scheme.kind(), encoded, rows);
         let as_expected = encoded as f64 <= bytes as f64 * SURPRISE;
         if best.as_ref().is_none_or(|(best, _)| found < *best) {
             best = Some((found, node));

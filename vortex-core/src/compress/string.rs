@@ -5,14 +5,14 @@ use std::cell::OnceCell;
 use arrow::array::{Array as _, BinaryViewArray};
 use arrow::buffer::NullBuffer;
 
-use super::numbers::compress_helpers;
+use super::numbers::{compress_helpers, compress_words};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Scheme, choose};
 use super::{boolean, text_dictionary::TextDictionary};
 use crate::array::canonical;
-use crate::dtype::DType;
+use crate::dtype::{DType, PType};
 use crate::encodings::coded_text::TextParts;
-use crate::encodings::{constant, fsst, masked, varbin, zstd};
+use crate::encodings::{constant, fsst, masked, onpair, varbin, zstd};
 use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Error, Level, Release, Result};
@@ -29,12 +29,20 @@ const TRIED_BYTES: usize = 64 << 10;
 /// Bytes of a frame before compression: what reading one row costs.
 const FRAME_BYTES: usize = 256 << 10;
 
+/// Bits of a token's code.
+const TOKEN_BITS: u8 = 12;
+
+/// Fewer bytes do not pay for all tokens, of which every single byte is one.
+const MIN_ONPAIR_BYTES: usize = 32 << 10;
+
+/// Bytes that tokens are trained on.
+const ONPAIR_TRAINED_BYTES: usize = 256 << 10;
+
 /// Bytes of a view.
 const VIEW: usize = 16;
 
 /// Strings or byte strings.
 pub(super) struct Strings<'a> {
-    pub(super) array: &'a BinaryViewArray,
     /// Which rows are null, if some are; never all.
     pub(super) nulls: Option<&'a NullBuffer>,
     pub(super) is_text: bool,
@@ -119,7 +127,7 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     let byte_len = rows.iter().map(|row| row.len()).sum();
     let is_text = matches!(dtype, DType::Utf8(_));
     let (symbols, distinct) = (OnceCell::new(), OnceCell::new());
-    let strings = Strings { array, nulls, is_text, rows, byte_len, symbols, distinct };
+    let strings = Strings { nulls, is_text, rows, byte_len, symbols, distinct };
     if strings.rows.is_empty() {
         return Ok(canonical::views(array, None));
     }
@@ -129,12 +137,12 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     let long: usize = strings.rows.iter().map(|row| row.len()).filter(|len| *len > 12).sum();
     let plain_bytes = strings.len() * VIEW + long + strings.nulls.map_or(0, |nulls| nulls.len() / 8);
     let plain = || Ok(canonical::views(array, strings.validity(cx)?));
-    choose(&schemes(), &strings, cx, plain_bytes, plain)
+    choose(&schemes(), &strings, cx, (strings.len(), plain_bytes), plain)
 }
 
 /// The schemes of strings.
-fn schemes<'a>() -> [&'a dyn Scheme<Strings<'a>>; 4] {
-    [&TextDictionary, &Fsst, &Joined, &Zstd]
+fn schemes<'a>() -> [&'a dyn Scheme<Strings<'a>>; 5] {
+    [&TextDictionary, &Fsst, &OnPair, &Joined, &Zstd]
 }
 
 /// A column whose valid rows are all equal.
@@ -204,6 +212,85 @@ fn lengths(rows: &[&[u8]]) -> Result<Vec<u32>> {
     rows.iter().map(|row| u32::try_from(row.len()).map_err(Error::limit)).collect()
 }
 
+/// Codes for frequent pieces of up to sixteen bytes.
+struct OnPair;
+
+impl OnPair {
+    /// Tokens that some rows are made of.
+    fn train(rows: &[&[u8]], bits: u8) -> Option<::onpair::Parser> {
+        let max_dict_bits = ::onpair::MaxDictBits::new(bits).ok()?;
+        let config = ::onpair::Config { max_dict_bits, ..::onpair::DEFAULT_CONFIG };
+        Some(::onpair::Parser::train_rows(&Rows(rows), config))
+    }
+}
+
+/// Rows as the onpair crate takes them.
+struct Rows<'a>(&'a [&'a [u8]]);
+
+impl ::onpair::Rows for Rows<'_> {
+    fn num_rows(&self) -> usize {
+        self.0.len()
+    }
+
+    fn total_bytes(&self) -> usize {
+        self.0.iter().map(|row| row.len()).sum()
+    }
+
+    fn row(&self, at: usize) -> &[u8] {
+        self.0[at]
+    }
+}
+
+impl Scheme<Strings<'_>> for OnPair {
+    fn kind(&self) -> Kind {
+        Kind::OnPair
+    }
+
+    fn estimate(&self, strings: &Strings<'_>, _: &Context) -> Option<usize> {
+        if strings.byte_len < MIN_ONPAIR_BYTES {
+            return None;
+        }
+        let tried = strings.sample(2 * TRIED_BYTES);
+        // What it was trained on would look better than it is.
+        let (trained, tried) = tried.split_at(tried.len() / 2);
+        let parser = Self::train(trained, TOKEN_BITS)?;
+        let bytes: usize = tried.iter().map(|row| row.len()).sum();
+        let column = parser.parse_rows::<_, u32>(&Rows(tried));
+        let codes = column.codes.len() as f64 * strings.byte_len as f64 / bytes.max(1) as f64;
+        let tokens = parser.dict.bytes().len() + 2 * parser.dict.num_tokens();
+        let code_bytes = (codes * f64::from(TOKEN_BITS) / 8.0) as usize;
+        Some(code_bytes + tokens + strings.row_bytes(codes as usize))
+    }
+
+    fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
+        if u32::try_from(strings.byte_len).is_err() {
+            return Ok(None);
+        }
+        let Some(parser) = Self::train(&strings.sample(ONPAIR_TRAINED_BYTES), TOKEN_BITS) else {
+            return Ok(None);
+        };
+        let (mut codes, mut offsets) = (Vec::new(), Vec::<u32>::new());
+        parser.parse_rows_into(&Rows(&strings.rows), &mut codes, &mut offsets);
+        let below = cx.below(Kind::OnPair, &[]);
+        let no_dictionary = below.below(Kind::Dictionary, &[]);
+        let count = parser.dict.num_tokens() as u32;
+        let (bytes, token_offsets) = parser.dict.into_raw();
+        let tokens = onpair::EncodedTokens {
+            bytes,
+            offsets: compress_helpers(&no_dictionary, token_offsets, None)?,
+            count,
+        };
+        let parts = TextParts {
+            lengths: compress_helpers(&below, lengths(&strings.rows)?, None)?,
+            offsets: compress_helpers(&no_dictionary, offsets, None)?,
+            validity: strings.validity(cx)?,
+        };
+        let code_count = codes.len();
+        let codes = compress_words(&no_dictionary, PType::U16, codes.into(), None)?;
+        Ok(Some(onpair::encode(tokens, (PType::U16, codes), code_count, parts)))
+    }
+}
+
 /// Bytes one behind the other, cut by offsets.
 struct Joined;
 
@@ -239,7 +326,7 @@ struct Zstd;
 
 impl Zstd {
     fn level(cx: &Context) -> i32 {
-        if cx.level() == Level::Compact { 9 } else { 1 }
+        if cx.level() == Level::Compact { 9 } else { 3 }
     }
 }
 

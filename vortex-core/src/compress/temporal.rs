@@ -32,7 +32,9 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) ->
     let Some(ticks) = unit.ticks_per_second().filter(|ticks| *ticks > 1) else { return Ok(whole) };
     let bytes = whole.byte_len();
     match parts(cx, &stored, ticks, bytes)? {
-        Some(parts) if parts.byte_len() as f64 * cx.weight(Kind::DateTimeParts) < bytes as f64 => Ok(parts),
+        Some(parts) if cx.cost(Kind::DateTimeParts, parts.byte_len(), array.len()) < bytes as f64 => {
+            Ok(parts)
+        }
         _ => Ok(whole),
     }
 }
@@ -49,8 +51,8 @@ fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: usize) -> Result<Op
     let sampled: Vec<[i64; 3]> = sampled.map(|row| cut(values[row])).collect();
     let is_negative = sampled.iter().any(|parts| parts.iter().any(|part| *part < 0));
     let bits: f64 = (0..3).map(|part| part_bits(sampled.iter().map(|parts| parts[part]), values.len())).sum();
-    let expected = bits * values.len() as f64 / 8.0;
-    if expected * cx.weight(Kind::DateTimeParts) >= whole as f64
+    let expected = (bits * values.len() as f64 / 8.0) as usize;
+    if cx.cost(Kind::DateTimeParts, expected, values.len()) >= whole as f64
         || is_negative && cx.reader() < FIRST_NEGATIVE
     {
         return Ok(None);
