@@ -18,6 +18,7 @@ use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::DType;
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.bool` encoding.
@@ -118,6 +119,11 @@ impl EncodedArray for BoolArray {
             validity: validity::filter_child(self.validity.as_ref(), mask)?,
         }))
     }
+}
+
+/// The node of bits.
+pub(crate) fn encode(bits: &BooleanBuffer, validity: Option<WriteNode>) -> WriteNode {
+    WriteNode::new(ID).buffer(bits.sliced(), 1).children(validity)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::expr::Predicate;
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
 
 /// The `vortex.datetimeparts` encoding.
@@ -317,6 +318,13 @@ impl EncodedArray for DateTimePartsArray {
             _ => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
         }
     }
+}
+
+/// The node of days, seconds and ticks, each with the type of its integers.
+pub(crate) fn encode(parts: [(PType, WriteNode); 3]) -> WriteNode {
+    let [days_ptype, seconds_ptype, subseconds_ptype] = parts.each_ref().map(|(ptype, _)| *ptype as i32);
+    let node = WriteNode::new(ID).message(&Metadata { days_ptype, seconds_ptype, subseconds_ptype });
+    node.children(parts.map(|(_, part)| part))
 }
 
 #[cfg(test)]

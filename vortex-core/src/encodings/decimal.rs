@@ -35,6 +35,7 @@ use crate::dtype::{DType, DecimalType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.decimal` encoding.
@@ -419,6 +420,12 @@ impl Resize<i256> for i256 {
     fn fits(self) -> bool {
         true
     }
+}
+
+/// The node of unscaled values of `1 << values_type` bytes each.
+pub(crate) fn encode(values_type: i32, values: Buffer) -> WriteNode {
+    let width = (1usize << values_type).min(MAX_ALIGNMENT);
+    WriteNode::new(ID).message(&Metadata { values_type }).buffer(values, width)
 }
 
 #[cfg(test)]

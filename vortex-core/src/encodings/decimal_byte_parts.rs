@@ -27,6 +27,7 @@ use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.decimal_byte_parts` encoding.
@@ -247,6 +248,11 @@ impl EncodedArray for DecimalBytePartsArray {
         };
         Scalar::try_new(self.dtype.clone(), value).ok()
     }
+}
+
+/// The node of decimals whose unscaled values are `part`, signed integers.
+pub(crate) fn encode(part: WriteNode, ptype: PType) -> WriteNode {
+    WriteNode::new(ID).message(&Metadata { first_ptype: ptype as i32, lower_part_count: 0 }).child(part)
 }
 
 #[cfg(test)]

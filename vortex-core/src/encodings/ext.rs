@@ -17,6 +17,7 @@ use crate::dtype::{DType, Extension, Meaning};
 use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.ext` encoding.
@@ -122,6 +123,11 @@ impl EncodedArray for ExtArray {
     fn as_constant(&self) -> Option<Scalar> {
         self.storage.as_constant()?.with_dtype(&self.dtype).ok()
     }
+}
+
+/// The node of an extension type over its storage.
+pub(crate) fn encode(storage: WriteNode) -> WriteNode {
+    WriteNode::new(ID).child(storage)
 }
 
 #[cfg(test)]

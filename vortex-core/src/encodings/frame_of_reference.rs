@@ -31,6 +31,8 @@ use crate::expr::{Interval, Predicate, range};
 use crate::kernels::within::Within;
 use crate::kernels::{BLOCK, Word, map_words, match_word};
 use crate::mask::Mask;
+use crate::scalar::Value;
+use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
 
 /// The `fastlanes.for` encoding.
@@ -319,6 +321,14 @@ impl EncodedArray for ForArray {
         }
         self.decode_natural()?.matches(predicate)
     }
+}
+
+/// The node of integers whose differences from `reference` are `encoded`.
+///
+/// # Errors
+/// If the reference is not an integer.
+pub(crate) fn encode(reference: &Value, encoded: WriteNode) -> Result<WriteNode> {
+    Ok(WriteNode::new(ID).metadata(value_to_bytes(reference)?).child(encoded))
 }
 
 #[cfg(test)]

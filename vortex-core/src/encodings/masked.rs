@@ -23,6 +23,7 @@ use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.masked` encoding.
@@ -146,6 +147,11 @@ impl EncodedArray for MaskedArray {
             None => self.values.as_constant()?.with_dtype(&self.dtype).ok(),
         }
     }
+}
+
+/// The node of values without nulls, null where `validity` is false.
+pub(crate) fn encode(values: WriteNode, validity: WriteNode) -> WriteNode {
+    WriteNode::new(ID).child(values).child(validity)
 }
 
 #[cfg(test)]

@@ -4,50 +4,50 @@
 //! decoded, what can be answered without decoding. Adding one touches its own file and a line
 //! in the table of those built in.
 
-mod alp;
-mod alprd;
+pub(crate) mod alp;
+pub(crate) mod alprd;
 mod asked;
-mod bit_packed;
-mod bool;
+pub(crate) mod bit_packed;
+pub(crate) mod bool;
 mod bytebool;
 pub(crate) mod chunked;
-mod coded_text;
+pub(crate) mod coded_text;
 #[cfg(test)]
 pub(crate) mod conformance;
-mod constant;
-mod datetime_parts;
-mod decimal;
-mod decimal_byte_parts;
-mod delta;
+pub(crate) mod constant;
+pub(crate) mod datetime_parts;
+pub(crate) mod decimal;
+pub(crate) mod decimal_byte_parts;
+pub(crate) mod delta;
 pub(crate) mod dict;
-mod ext;
-mod fixed_size_list;
-mod frame_of_reference;
-mod fsst;
+pub(crate) mod ext;
+pub(crate) mod fixed_size_list;
+pub(crate) mod frame_of_reference;
+pub(crate) mod fsst;
 mod gather;
-mod list;
-mod list_view;
-mod map;
+pub(crate) mod list;
+pub(crate) mod list_view;
+pub(crate) mod map;
 pub(crate) mod masked;
 mod null;
-mod onpair;
+pub(crate) mod onpair;
 mod parquet_variant;
 mod patched;
-mod pco;
-mod primitive;
+pub(crate) mod pco;
+pub(crate) mod primitive;
 #[cfg(test)]
 mod properties;
-mod rle;
-mod run_end;
-mod sequence;
-mod sparse;
+pub(crate) mod rle;
+pub(crate) mod run_end;
+pub(crate) mod sequence;
+pub(crate) mod sparse;
 pub(crate) mod struct_;
 mod union;
-mod varbin;
-mod varbin_view;
+pub(crate) mod varbin;
+pub(crate) mod varbin_view;
 mod variant;
 mod zigzag;
-mod zstd;
+pub(crate) mod zstd;
 mod zstd_buffers;
 
 use std::collections::HashMap;

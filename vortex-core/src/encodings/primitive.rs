@@ -7,14 +7,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayData, make_array};
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::Result;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, PType};
+use crate::kernels::Word;
+use crate::wire::WriteNode;
+use crate::{Error, Result};
 
 /// The `vortex.primitive` encoding.
 #[derive(Debug)]
@@ -104,4 +106,9 @@ impl EncodedArray for PrimitiveArray {
             validity: validity::slice_child(self.validity.as_ref(), &rows)?,
         }))
     }
+}
+
+/// The node of values as they lie in memory.
+pub(crate) fn encode<W: Word>(values: impl Into<ScalarBuffer<W>>, validity: Option<WriteNode>) -> WriteNode {
+    WriteNode::new(ID).buffer(values.into().into_inner(), size_of::<W>()).children(validity)
 }

@@ -31,6 +31,7 @@ use crate::kernels::runs::repeat_runs;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.runend` encoding.
@@ -394,6 +395,12 @@ fn repeat_bits(bits: &BooleanBuffer, ends: impl Iterator<Item = usize>, rows: us
     }
     out.append_n(reached - out.len(), pending);
     out.finish()
+}
+
+/// The node of runs that end at `ends`, the last at the last row.
+pub(crate) fn encode(ends: WriteNode, ends_ptype: PType, values: WriteNode, run_count: usize) -> WriteNode {
+    let metadata = Metadata { ends_ptype: ends_ptype as i32, run_count: run_count as u64, offset: 0 };
+    WriteNode::new(ID).message(&metadata).child(ends).child(values)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use super::coded_text;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, decode_offsets, validity};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.varbin` encoding.
@@ -148,6 +149,17 @@ impl EncodedArray for VarBinArray {
             limits: self.limits,
         }))
     }
+}
+
+/// The node of bytes that `offsets`, one more than rows, cut into values.
+pub(crate) fn encode(
+    bytes: Buffer,
+    offsets_ptype: PType,
+    offsets: WriteNode,
+    validity: Option<WriteNode>,
+) -> WriteNode {
+    let metadata = Metadata { offsets_ptype: offsets_ptype as i32 };
+    WriteNode::new(ID).message(&metadata).buffer(bytes, 1).child(offsets).children(validity)
 }
 
 #[cfg(test)]

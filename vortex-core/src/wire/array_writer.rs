@@ -15,6 +15,12 @@ use flatbuffers::{FlatBufferBuilder, WIPOffset};
 use super::generated::array::array as fb;
 use crate::{Error, Result};
 
+/// Bytes that describe a node in the flatbuffer, nearly.
+const NODE_RECORD: usize = 32;
+
+/// Bytes that describe a buffer in the flatbuffer.
+const BUFFER_RECORD: usize = 8;
+
 /// Readers find the flatbuffer at a multiple of this.
 const TREE_ALIGNMENT: usize = 8;
 
@@ -67,6 +73,25 @@ impl WriteNode {
     pub(crate) fn message(mut self, message: &impl prost::Message) -> Self {
         self.metadata = message.encode_to_vec();
         self
+    }
+
+    /// Sets metadata that is no message of its own.
+    pub(crate) fn metadata(mut self, bytes: Vec<u8>) -> Self {
+        self.metadata = bytes;
+        self
+    }
+
+    /// Bytes that the tree takes, nearly: those of its values and metadata, and a guess at what
+    /// describes each node.
+    pub(crate) fn byte_len(&self) -> usize {
+        let own: usize = self.buffers.iter().map(|(bytes, _)| bytes.len() + BUFFER_RECORD).sum();
+        let children: usize = self.children.iter().map(WriteNode::byte_len).sum();
+        NODE_RECORD + self.metadata.len() + own + children
+    }
+
+    /// The id of its encoding.
+    pub(crate) fn id(&self) -> &'static str {
+        self.id
     }
 
     /// Adds a buffer of values of `width` bytes each, a power of two.

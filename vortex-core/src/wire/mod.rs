@@ -54,7 +54,7 @@ pub(crate) use dtype_writer::dtype_to_bytes;
 pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout, SegmentSpec};
 pub(crate) use file_writer::{WriteLayout, file_statistics_to_bytes};
 pub(crate) use message::{Message, MessageKind};
-pub(crate) use scalar::scalar_from_bytes;
+pub(crate) use scalar::{scalar_from_bytes, value_to_bytes, value_to_proto};
 
 use flatbuffers::VerifierOptions;
 

@@ -97,10 +97,14 @@ fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) ->
 /// # Errors
 /// If it is a variant, or holds one: nobody writes those.
 pub(crate) fn value_to_bytes(value: &Value) -> Result<Vec<u8>> {
-    Ok(written(value)?.encode_to_vec())
+    Ok(value_to_proto(value)?.encode_to_vec())
 }
 
-fn written(value: &Value) -> Result<ScalarValue> {
+/// As [`value_to_bytes`], as the message.
+///
+/// # Errors
+/// As there.
+pub(crate) fn value_to_proto(value: &Value) -> Result<ScalarValue> {
     let kind = match value {
         Value::Variant(_) => return Err(Error::unsupported("value to write", "variant")),
         Value::Null => Kind::NullValue(0),
@@ -117,11 +121,11 @@ fn written(value: &Value) -> Result<ScalarValue> {
         Value::Utf8(v) => Kind::StringValue(v.to_string()),
         Value::Binary(v) => Kind::BytesValue(v.to_vec()),
         Value::List(values) => {
-            Kind::ListValue(ListValue { values: values.iter().map(written).collect::<Result<_>>()? })
+            Kind::ListValue(ListValue { values: values.iter().map(value_to_proto).collect::<Result<_>>()? })
         }
         Value::Union(id, value) => Kind::UnionValue(Box::new(UnionValue {
             type_id: (*id).into(),
-            value: Some(Box::new(written(value)?)),
+            value: Some(Box::new(value_to_proto(value)?)),
         })),
     };
     Ok(ScalarValue { kind: Some(kind) })

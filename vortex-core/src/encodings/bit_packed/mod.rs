@@ -18,6 +18,7 @@
 //! of a block are wanted, and never touch blocks without any.
 
 mod blocks;
+mod encode;
 pub(crate) mod patches;
 mod v2;
 
@@ -45,6 +46,7 @@ use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
+pub(crate) use encode::encode;
 pub(super) use v2::BitPackedV2;
 
 /// Taking more than one of this many rows unpacks all of them.

@@ -22,7 +22,9 @@ use crate::array::sorted::search;
 use crate::array::{ArrayRef, Node, decode_raw};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
+use crate::encodings::primitive;
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
 
 /// How metadata describes patches.
@@ -308,6 +310,41 @@ impl Located<'_> {
     /// The number of the patch of a row, if it has one.
     pub(crate) fn find(&self, row: usize) -> Option<usize> {
         self.indices.binary_search(&(row + self.offset)).ok()
+    }
+}
+
+/// Patches on their way out.
+#[derive(Debug)]
+pub(crate) struct EncodedPatches {
+    pub(crate) message: PatchesMessage,
+    pub(crate) indices: WriteNode,
+    pub(crate) values: WriteNode,
+}
+
+impl EncodedPatches {
+    /// Patches of some rows, rising and not none, whose values are `values`.
+    pub(crate) fn new(rows: &[u32], values: WriteNode) -> Self {
+        let last = rows.last().copied().unwrap_or_default();
+        let (ptype, indices) = if last <= u8::MAX.into() {
+            (PType::U8, primitive::encode(rows.iter().map(|row| *row as u8).collect::<Vec<_>>(), None))
+        } else if last <= u16::MAX.into() {
+            (PType::U16, primitive::encode(rows.iter().map(|row| *row as u16).collect::<Vec<_>>(), None))
+        } else {
+            (PType::U32, primitive::encode(rows.to_vec(), None))
+        };
+        Self::with_indices(rows.len(), ptype, indices, values)
+    }
+
+    /// Patches of `len` rows, rising, as encoded integers of type `ptype`.
+    pub(crate) fn with_indices(len: usize, ptype: PType, indices: WriteNode, values: WriteNode) -> Self {
+        let message = PatchesMessage {
+            len: len as u64,
+            offset: 0,
+            indices_ptype: ptype as i32,
+            chunk_offsets_len: None,
+            chunk_offsets_ptype: None,
+        };
+        Self { message, indices, values }
     }
 }
 

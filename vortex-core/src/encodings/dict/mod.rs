@@ -34,6 +34,7 @@ use crate::expr::{CompareOp, Predicate};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
+use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
 
 /// The `vortex.dict` encoding.
@@ -303,6 +304,18 @@ fn codes_that_hold(by_value: &BooleanArray, dtype: &DType) -> Result<Option<Pred
         (0, _) => Predicate::Compare(CompareOp::LtEq, high),
         _ => Predicate::Between(low, high),
     }))
+}
+
+/// The node of codes, which are nullable if `nullable`, and of the values that they stand for.
+pub(crate) fn encode(
+    codes: WriteNode,
+    codes_ptype: PType,
+    nullable: bool,
+    values: WriteNode,
+    value_count: u32,
+) -> WriteNode {
+    let metadata = Metadata { value_count, codes_ptype: codes_ptype as i32, nullable_codes: Some(nullable) };
+    WriteNode::new(ID).message(&metadata).child(codes).child(values)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@
 //! Slices remember their rows; decoding, filter and take decompress only pages that own a wanted
 //! value. The pco crate decodes; it is called in one place.
 
+mod encode;
+
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -31,9 +33,11 @@ use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
+pub(crate) use encode::encode;
+
 /// The `vortex.pco` encoding.
 #[derive(Debug)]
-pub(super) struct Pco;
+pub(in crate::encodings) struct Pco;
 
 const ID: &str = "vortex.pco";
 

@@ -12,6 +12,8 @@
 //! Slices share the unpacked tokens. Decoding decodes only the codes of its rows, in one go;
 //! filter and take gather codes; comparisons and `prefix%` run on codes.
 
+mod encode;
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -37,9 +39,11 @@ use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
+pub(crate) use encode::{EncodedTokens, encode};
+
 /// The `vortex.onpair` encoding.
 #[derive(Debug)]
-pub(super) struct OnPair;
+pub(in crate::encodings) struct OnPair;
 
 const ID: &str = "vortex.onpair";
 

@@ -13,6 +13,8 @@
 //! Slices remember their rows; decoding, filter and take decompress only frames that own a
 //! wanted value. Views of strings point into the decompressed frames.
 
+mod encode;
+
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,9 +35,11 @@ use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result, match_ptype};
 
+pub(crate) use encode::FrameWriter;
+
 /// The `vortex.zstd` encoding.
 #[derive(Debug)]
-pub(super) struct Zstd;
+pub(in crate::encodings) struct Zstd;
 
 const ID: &str = "vortex.zstd";
 

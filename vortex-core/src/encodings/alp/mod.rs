@@ -14,6 +14,8 @@
 //! range of integers, which a binary search finds exactly, whatever the rounding; the integers'
 //! encoding then answers, and patched rows are corrected.
 
+mod encode;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
@@ -35,9 +37,11 @@ use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
+pub(crate) use encode::{Exponents, ToInteger, encode, find_exponents, to_integers};
+
 /// The `vortex.alp` encoding.
 #[derive(Debug)]
-pub(super) struct Alp;
+pub(in crate::encodings) struct Alp;
 
 const ID: &str = "vortex.alp";
 

@@ -11,6 +11,8 @@
 //!
 //! The dictionary is shifted in place once; decoding ors it over the right parts.
 
+mod encode;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,9 +31,11 @@ use crate::kernels::gather::in_range;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
+pub(crate) use encode::{Cut, encode, find_cut};
+
 /// The `vortex.alprd` encoding.
 #[derive(Debug)]
-pub(super) struct AlpRd;
+pub(in crate::encodings) struct AlpRd;
 
 const ID: &str = "vortex.alprd";
 
