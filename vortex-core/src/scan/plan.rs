@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::column::Column;
-use super::{ScanBuilder, ScanMetrics};
+use super::{RowAccess, ScanBuilder, ScanMetrics};
 use crate::dtype::arrow::{field, presents};
 use crate::expr::{Expr, FieldPath};
 use crate::file::VortexFile;
@@ -38,6 +38,7 @@ pub(super) struct Plan {
     pub(super) filter_columns: HashMap<FieldPath, Column>,
     pub(super) rows: Range<u64>,
     indices: Option<Arc<[u64]>>,
+    pub(super) row_access: RowAccess,
     /// Rows per split; splits end at its multiples.
     split_step: u64,
     pub(super) limit: Option<u64>,
@@ -117,6 +118,7 @@ impl Plan {
             filter_columns,
             rows,
             indices: scan.indices.clone(),
+            row_access: scan.row_access,
             limit: scan.limit,
             batch_size: scan.batch_size,
             ordered: scan.ordered,
