@@ -31,7 +31,6 @@ mod map;
 pub(crate) mod masked;
 mod null;
 mod onpair;
-mod parquet_variant;
 mod patched;
 mod pco;
 mod primitive;
@@ -177,7 +176,7 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(masked::Masked),
         Arc::new(null::Null),
         Arc::new(onpair::OnPair),
-        Arc::new(parquet_variant::ParquetVariant),
+        Arc::new(variant::ParquetVariant),
         Arc::new(patched::Patched),
         Arc::new(pco::Pco),
         Arc::new(primitive::Primitive),

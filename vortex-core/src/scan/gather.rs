@@ -35,11 +35,11 @@ const BYTES_PER_VALUE: u64 = 8 << 10;
 /// Rows fetched together at most.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// Tasks per processor, so that tasks with slow columns even out.
-const TASKS_PER_CPU: usize = 2;
+/// Tasks per processor: while one waits for its reads, others work.
+const TASKS_PER_CPU: usize = 4;
 
 /// Bytes that a task holds before it does its work in two halves.
-const MOST_HELD: u64 = 32 << 20;
+const MOST_HELD: u64 = 16 << 20;
 
 /// Rounds of trying after which a column cannot be in order: nested deeper than limits allow.
 const MAX_ROUNDS: usize = 4096;
@@ -96,7 +96,8 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
         let columns = first..(first + per_task).min(count);
         spawn_future(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows)))
     });
-    let columns: Vec<Vec<ArrowRef>> = futures::stream::iter(tasks).buffered(cpus).try_collect().await?;
+    let columns: Vec<Vec<ArrowRef>> =
+        futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     let columns = columns.into_iter().flatten().collect();
     Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
