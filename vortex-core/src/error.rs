@@ -37,6 +37,14 @@ pub enum Error {
         /// What storage said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Storage did not take what was written; the source says whether a retry makes sense.
+    #[error("writing {object}: {source}")]
+    Write {
+        /// The file or object.
+        object: Box<str>,
+        /// What storage said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// An Arrow kernel refused; usually a type mismatch in the request.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
@@ -85,6 +93,14 @@ impl Error {
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
         Error::Read { object: object.to_string().into(), range, source: source.into() }
+    }
+
+    /// Storage failed to take bytes of `object`.
+    pub fn write(
+        object: impl fmt::Display,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Error::Write { object: object.to_string().into(), source: source.into() }
     }
 
     /// Adds where it happened: a file, a column, a byte range.

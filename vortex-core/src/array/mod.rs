@@ -13,6 +13,7 @@ mod integers;
 pub(crate) mod masking;
 mod node;
 pub(crate) mod pieces;
+pub(crate) mod restore;
 pub(crate) mod row_bytes;
 mod rows;
 pub(crate) mod sorted;
@@ -31,6 +32,7 @@ pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at};
 pub use node::{ArrayParts, Node};
+pub use restore::decode_as;
 pub(crate) use rows::{TreeRows, all};
 pub use validity::Validity;
 

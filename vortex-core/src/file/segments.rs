@@ -175,6 +175,7 @@ impl Entry {
                 let bytes = self
                     .bytes()
                     .ok_or_else(|| crate::Error::invalid(format!("segment {} is not loaded", self.id.0)))?;
+                let bytes = footer.unpack(self.id, bytes).at(place)?;
                 let parts =
                     ArrayParts::parse(bytes, Arc::clone(&footer.array_ids), &footer.limits).at(place)?;
                 self.parts.get_or_init(|| parts)

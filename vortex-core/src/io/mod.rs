@@ -1,8 +1,10 @@
-//! Reading bytes from storage: the only module that waits for it.
+//! Reading and writing bytes of storage: the only module that waits for it.
 //!
 //! A source implements [`ReadAt`]; [`LocalFile`], [`MemoryFile`] and [`ObjectFile`] do. The
 //! [`Scheduler`] turns the segments that scans want into few reads, and keeps their bytes under
 //! a budget.
+//!
+//! A file is written to a [`Sink`]; [`LocalSink`], [`MemorySink`] and [`ObjectSink`] are.
 
 mod coalesce;
 mod local;
@@ -10,6 +12,7 @@ mod memory;
 mod object_store;
 mod recycled;
 mod scheduler;
+mod sink;
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -23,6 +26,7 @@ pub use memory::MemoryFile;
 pub use object_store::ObjectFile;
 pub(crate) use scheduler::Share;
 pub use scheduler::{Pending, Scheduler};
+pub use sink::{LocalSink, MemorySink, ObjectSink, Sink};
 
 use crate::Result;
 

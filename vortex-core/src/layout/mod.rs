@@ -25,6 +25,7 @@ use arrow::array::UInt64Array;
 pub use node::LayoutNode;
 pub use pieces::PieceSet;
 pub use segments::SegmentSet;
+pub(crate) use zoned::metadata as zone_metadata;
 pub use zoned::{Aggregate, ZoneMap, Zones};
 
 use crate::Result;

@@ -21,9 +21,9 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use super::plan::Plan;
 use super::task::{byte_len, lease, spawn_future};
 use super::{RowAccess, ScanMetrics};
-use crate::array::ArrowRef;
 use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
+use crate::array::{ArrowRef, decode_as};
 use crate::error::ResultExt as _;
 use crate::io::StorageProfile;
 use crate::layout::{PieceSet, SegmentSet};
@@ -178,6 +178,6 @@ async fn fetch_halves(plan: Arc<Plan>, columns: Range<usize>, rows: Arc<[u64]>) 
 
 fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrowRef> {
     let (column, field) = (&plan.projection[at], plan.schema.field(at));
-    let decoded = column.read_rows(rows, have)?.decode(field.data_type());
+    let decoded = decode_as(column.read_rows(rows, have)?.as_ref(), field.data_type());
     Ok(let_go(decoded.at(|| format!("column `{}`", column.path))?))
 }

@@ -10,8 +10,8 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use super::column::Column;
 use super::plan::{Plan, Split};
 use super::{ScanMetrics, gather};
-use crate::array::ArrayRef;
 use crate::array::bytes::let_go;
+use crate::array::{ArrayRef, decode_as};
 use crate::error::ResultExt as _;
 use crate::expr::{self, FieldPath};
 use crate::file::{Footer, Lease, SegmentId};
@@ -261,10 +261,10 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         let decode = |column: &Column| {
             let mut array = column.read(&rows, have)?;
             if live.is_all() {
-                return array.decode(field.data_type());
+                return decode_as(array.as_ref(), field.data_type());
             }
             array = array.filter(&live)?;
-            Ok(let_go(array.decode(field.data_type())?))
+            Ok(let_go(decode_as(array.as_ref(), field.data_type())?))
         };
         columns.push(decode(column).at(|| format!("column `{}`", column.path))?);
     }

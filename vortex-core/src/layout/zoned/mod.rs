@@ -12,6 +12,7 @@
 //! A zone table that contradicts itself, or holds aggregates of unknown kind, is ignored: the
 //! data can be read without.
 
+pub(crate) mod metadata;
 mod zone_map;
 
 use std::ops::Range;
