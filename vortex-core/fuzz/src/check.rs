@@ -12,7 +12,7 @@ use vortex_core::dtype::arrow::data_type;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
-use vortex_core::scan::ScanBuilder;
+use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::{DType, Error, Mask, Result, Scalar, VortexFile};
 
 use crate::Choices;
@@ -173,7 +173,9 @@ pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     if let (Ok(found), Ok(keep)) = (found, predicate.evaluate(whole.column(at))) {
         assert_eq!(found, filter_record_batch(&whole, &keep).expect("filters"), "{predicate:?}");
     }
-    let picked = block_on(rows_of(file.scan().with_row_indices([row as u64])))?;
-    assert_eq!(picked, whole.slice(row, 1));
+    for access in [RowAccess::Segments, RowAccess::Single] {
+        let picked = file.scan().with_row_indices([row as u64]).with_row_access(access);
+        assert_eq!(block_on(rows_of(picked))?, whole.slice(row, 1), "{access:?}");
+    }
     Ok(())
 }

@@ -32,6 +32,7 @@ pub(crate) mod masked;
 mod null;
 pub(crate) mod onpair;
 mod parquet_variant;
+mod onpair;
 mod patched;
 pub(crate) mod pco;
 pub(crate) mod primitive;
@@ -177,7 +178,7 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(masked::Masked),
         Arc::new(null::Null),
         Arc::new(onpair::OnPair),
-        Arc::new(parquet_variant::ParquetVariant),
+        Arc::new(variant::ParquetVariant),
         Arc::new(patched::Patched),
         Arc::new(pco::Pco),
         Arc::new(primitive::Primitive),

@@ -304,6 +304,11 @@ impl Footer {
             .ok_or_else(|| Error::corrupt(format!("segment {} of {}", id.0, self.segments.len())))
     }
 
+    /// Whether only all bytes of a segment together tell its array.
+    pub(crate) fn is_whole(&self, id: SegmentId) -> Result<bool> {
+        Ok(self.checksums.is_some() || self.segment(id)?.compression.is_some())
+    }
+
     /// The bytes of a segment as its array lies in them: held against their checksum if that was
     /// asked for, and decompressed.
     pub(super) fn unpack(&self, id: SegmentId, bytes: Buffer) -> Result<Buffer> {

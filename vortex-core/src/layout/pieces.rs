@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::UInt64Array;
+
 use super::SegmentSet;
 use crate::array::pieces::{Piece, Pieces};
 use crate::array::{ArrayRef, TreeRows};
@@ -80,6 +82,14 @@ impl<'a> PieceSet<'a> {
             && array.dtype() == dtype
         {
             return Ok(Arc::clone(array));
+        }
+        if self.footer.is_whole(id)? {
+            self.want_segments(|have, want| {
+                have.want(id, want);
+                Ok(())
+            })?;
+            let rows = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
+            return self.segments.array(id, dtype, len)?.take(&rows);
         }
         let segment = self.footer.segment(id)?.range();
         let load = || {

@@ -18,9 +18,9 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
-use super::ScanMetrics;
 use super::plan::Plan;
-use super::task::{Outcome, lease, spawn_future};
+use super::task::{byte_len, lease, spawn_future};
+use super::{RowAccess, ScanMetrics};
 use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
 use crate::array::{ArrowRef, decode_as};
@@ -29,27 +29,34 @@ use crate::io::StorageProfile;
 use crate::layout::{PieceSet, SegmentSet};
 use crate::{Error, Result};
 
-/// Bytes of whole segments that take as long to read and decode as one value by itself. Tests
-/// always fetch rows by themselves.
-const BYTES_PER_VALUE: u64 = if cfg!(any(test, fuzzing)) { 0 } else { 8 << 10 };
+/// Bytes of whole segments that take as long to read and decode as one value by itself.
+const BYTES_PER_VALUE: u64 = 8 << 10;
 
 /// Rows fetched together at most.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// Tasks per processor, so that tasks with slow columns even out.
-const TASKS_PER_CPU: usize = 2;
+/// Tasks per processor: while one waits for its reads, others work.
+const TASKS_PER_CPU: usize = 4;
 
 /// Bytes that a task holds before it does its work in two halves.
-const MOST_HELD: u64 = 32 << 20;
+const MOST_HELD: u64 = 16 << 20;
 
 /// Rounds of trying after which a column cannot be in order: nested deeper than limits allow.
 const MAX_ROUNDS: usize = 4096;
 
 /// Whether fetching this many rows by themselves beats reading whole segments of so many bytes.
-fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
+pub(super) fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
     let values = rows.saturating_mul(plan.projection.len() as u64);
-    let is_near = plan.file.source().profile().coalesce_gap <= StorageProfile::LOCAL.coalesce_gap;
-    is_near && values > 0 && values.saturating_mul(BYTES_PER_VALUE) < segment_bytes
+    match plan.row_access {
+        _ if values == 0 => false,
+        RowAccess::Single => true,
+        RowAccess::Segments => false,
+        RowAccess::Cheapest => {
+            let gap = plan.file.source().profile().coalesce_gap;
+            gap <= StorageProfile::LOCAL.coalesce_gap
+                && values.saturating_mul(BYTES_PER_VALUE) < segment_bytes
+        }
+    }
 }
 
 /// The rows that a scan fetches by themselves, in the order of the file, a part at a time: none
@@ -66,29 +73,34 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
     for column in &plan.projection {
         column.request(&(*first..last + 1), &have, &mut want)?;
     }
-    want.sort_unstable();
-    want.dedup();
-    let bytes = want.iter().map(|id| footer.segment(*id).map(|segment| u64::from(segment.length)));
-    if !pays(plan, rows.len() as u64, bytes.sum::<Result<u64>>()?) {
+    if !pays(plan, rows.len() as u64, byte_len(footer, want)?) {
         return Ok(VecDeque::new());
     }
-    Ok(rows.chunks(ROWS_AT_ONCE).map(Arc::from).collect())
+    Ok(rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)).map(Arc::from).collect())
 }
 
 /// Fetches rows, counted from the start of the file and rising.
-pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Outcome> {
+pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    for rows in rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)) {
+        batches.push(gather_batch(&plan, rows.into()).await?);
+    }
+    Ok(batches)
+}
+
+async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let count = plan.projection.len();
     let per_task = count.div_ceil(cpus * TASKS_PER_CPU).max(1);
     let tasks = (0..count).step_by(per_task).map(|first| {
         let columns = first..(first + per_task).min(count);
-        spawn_future(fetch_columns(Arc::clone(&plan), columns, Arc::clone(&rows)))
+        spawn_future(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows)))
     });
-    let columns: Vec<Vec<ArrowRef>> = futures::stream::iter(tasks).buffered(cpus).try_collect().await?;
+    let columns: Vec<Vec<ArrowRef>> =
+        futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     let columns = columns.into_iter().flatten().collect();
-    let batch = RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?;
-    Ok(Outcome { batches: vec![batch], filtered: false, leases: Vec::new() })
+    Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
 }
 
 /// The rows of some projected columns.
@@ -166,8 +178,7 @@ async fn fetch_halves(plan: Arc<Plan>, columns: Range<usize>, rows: Arc<[u64]>) 
 
 fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrowRef> {
     let (column, field) = (&plan.projection[at], plan.schema.field(at));
-    let array = column.read_rows(rows, have)?;
-    let decoded = decode_as(array.as_ref(), field.data_type());
+    let decoded = decode_as(column.read_rows(rows, have)?.as_ref(), field.data_type());
     Ok(let_go(decoded.at(|| format!("column `{}`", column.path))?))
 }
 

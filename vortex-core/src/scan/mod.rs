@@ -33,6 +33,19 @@ use crate::io::Scheduler;
 /// Rows per batch, if nothing else is said.
 const DEFAULT_BATCH_SIZE: usize = 8192;
 
+/// How rows asked for by position are fetched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowAccess {
+    /// As seems cheaper: by themselves where they lie far apart and small reads cost little.
+    #[default]
+    Cheapest,
+    /// Each row by itself, from only the bytes that it needs.
+    Single,
+    /// With the segments they lie in, as a whole.
+    Segments,
+}
+
 /// Describes a scan of a file.
 ///
 /// ```
@@ -59,6 +72,7 @@ pub struct ScanBuilder {
     filter: Option<Expr>,
     rows: Option<Range<u64>>,
     indices: Option<Arc<[u64]>>,
+    row_access: RowAccess,
     limit: Option<u64>,
     batch_size: usize,
     ordered: bool,
@@ -75,6 +89,7 @@ impl ScanBuilder {
             filter: None,
             rows: None,
             indices: None,
+            row_access: RowAccess::default(),
             limit: None,
             batch_size: DEFAULT_BATCH_SIZE,
             ordered: true,
@@ -121,6 +136,13 @@ impl ScanBuilder {
     #[must_use]
     pub fn with_row_indices(mut self, indices: impl Into<Arc<[u64]>>) -> Self {
         self.indices = Some(indices.into());
+        self
+    }
+
+    /// How rows asked for by position are fetched. Changes what is read, never a result.
+    #[must_use]
+    pub fn with_row_access(mut self, access: RowAccess) -> Self {
+        self.row_access = access;
         self
     }
 

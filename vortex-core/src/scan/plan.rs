@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::column::Column;
-use super::{ScanBuilder, ScanMetrics};
+use super::{RowAccess, ScanBuilder, ScanMetrics};
 use crate::dtype::arrow::field;
 use crate::dtype::stored::carrier;
 use crate::expr::{Expr, FieldPath};
@@ -39,6 +39,7 @@ pub(super) struct Plan {
     pub(super) filter_columns: HashMap<FieldPath, Column>,
     pub(super) rows: Range<u64>,
     indices: Option<Arc<[u64]>>,
+    pub(super) row_access: RowAccess,
     /// Rows per split; splits end at its multiples.
     split_step: u64,
     pub(super) limit: Option<u64>,
@@ -118,6 +119,7 @@ impl Plan {
             filter_columns,
             rows,
             indices: scan.indices.clone(),
+            row_access: scan.row_access,
             limit: scan.limit,
             batch_size: scan.batch_size,
             ordered: scan.ordered,

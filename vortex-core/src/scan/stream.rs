@@ -10,7 +10,7 @@ use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesOrdered, FuturesUnordered};
-use futures::{FutureExt as _, Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
 
 use super::plan::Plan;
 use super::recent::Recent;
@@ -233,7 +233,9 @@ impl Scan {
         while self.at_work.len() < self.max_at_work
             && let Some(rows) = self.single_rows.pop_front()
         {
-            self.at_work.push(gather::gather(Arc::clone(&self.plan), rows).boxed());
+            let batches = gather::gather(Arc::clone(&self.plan), rows);
+            let outcome = batches.map_ok(|batches| Outcome { batches, filtered: false, leases: Vec::new() });
+            self.at_work.push(outcome.boxed());
         }
         let eager = self.filter_rarely_empties();
         let zone_maps = self.zone_maps.as_mut().expect("zone maps are read before splits are admitted");
