@@ -20,6 +20,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use dict::metadata as dict_metadata;
 pub use node::LayoutNode;
 pub use segments::SegmentSet;
 pub(crate) use zoned::metadata as zone_metadata;
