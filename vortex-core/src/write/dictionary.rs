@@ -52,7 +52,7 @@ impl Dictionary {
         compressor: &Compressor,
         compare: bool,
     ) -> Result<Option<Self>> {
-        let views = chunks.iter().map(|chunk| binary_views(chunk)).collect::<Result<Vec<_>>>()?;
+        let views = chunks.iter().map(binary_views).collect::<Result<Vec<_>>>()?;
         let Some((values, codes)) = codes(&views) else { return Ok(None) };
         let narrow = values.len() <= usize::from(u8::MAX) + 1;
         let codes_ptype = if narrow { PType::U8 } else { PType::U16 };
