@@ -6,8 +6,8 @@
 //!
 //! All numbers are little endian. The description is dtype, layout, statistics and footer, one
 //! after the other; entries are those of user metadata other than this one, by key. Hashes are
-//! XXH3 of 64 bits over the bytes as they lie in the file. Readers that do not know the entry
-//! pass it over.
+//! XXH3 of 64 bits over the bytes as they lie in the file. The postscript, which says where the
+//! entry lies, is not covered. Readers that do not know the entry pass it over.
 
 use twox_hash::XxHash3_64;
 

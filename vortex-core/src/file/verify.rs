@@ -82,7 +82,9 @@ pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ve
     }
     let mut columns = Vec::new();
     match file.footer().dtype().as_columns() {
-        Some(_) => collect(file.footer().layout(), &[], file.footer().dtype(), true, &mut columns)?,
+        Some(_) => {
+            collect(file.footer().layout(), &[], file.footer().dtype(), true, &mut columns, &mut found)
+        }
         None => columns.push(Column {
             path: FieldPath::new(["value"]),
             dtype: file.footer().dtype().clone(),
@@ -171,34 +173,37 @@ struct Column {
     is_visible: bool,
 }
 
+/// Adds the columns below a layout; what is broken on the way is a problem.
 fn collect(
     layout: &LayoutRef,
     path: &[Arc<str>],
     dtype: &DType,
     is_visible: bool,
     columns: &mut Vec<Column>,
-) -> Result<()> {
-    if let DType::Struct(fields, nullable) = dtype
-        && !fields.is_empty()
-        && layout.field(0)?.is_some()
-    {
-        for (at, (name, dtype)) in fields.fields().enumerate() {
-            let mut path = path.to_vec();
-            path.push(Arc::clone(name));
-            if let Some(field) = layout.field(at)? {
-                let dtype = if *nullable { &dtype.with_nullable(true) } else { dtype };
-                collect(&field, &path, dtype, is_visible && !nullable, columns)?;
-            }
+    found: &mut Verification,
+) {
+    // Fields lie apart if the first does, or would if it were sound.
+    let is_apart = |layout: &LayoutRef| !matches!(layout.field(0), Ok(None));
+    let fields = dtype.as_struct().filter(|fields| !fields.is_empty() && is_apart(layout));
+    let Some(fields) = fields else {
+        return columns.push(Column {
+            path: FieldPath::new(path.to_vec()),
+            dtype: dtype.clone(),
+            layout: Arc::clone(layout),
+            is_visible,
+        });
+    };
+    let nullable = dtype.is_nullable();
+    for (at, (name, dtype)) in fields.fields().enumerate() {
+        let mut path = path.to_vec();
+        path.push(Arc::clone(name));
+        let dtype = if nullable { &dtype.with_nullable(true) } else { dtype };
+        match layout.field(at) {
+            Ok(Some(field)) => collect(&field, &path, dtype, is_visible && !nullable, columns, found),
+            Ok(None) => {}
+            Err(error) => found.problem(format!("layout of column `{}`", FieldPath::new(path)), error),
         }
-        return Ok(());
     }
-    columns.push(Column {
-        path: FieldPath::new(path.to_vec()),
-        dtype: dtype.clone(),
-        layout: Arc::clone(layout),
-        is_visible,
-    });
-    Ok(())
 }
 
 /// What the values of some rows are.

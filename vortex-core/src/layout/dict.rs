@@ -32,6 +32,13 @@ struct Metadata {
     all_values_referenced: bool,
 }
 
+/// Metadata of a dictionary whose codes are never null and refer to every value.
+pub(crate) fn metadata(codes_ptype: PType) -> Vec<u8> {
+    let codes_ptype = codes_ptype as i32;
+    let metadata = Metadata { codes_ptype, is_nullable_codes: Some(false), all_values_referenced: true };
+    prost::Message::encode_to_vec(&metadata)
+}
+
 impl LayoutKind for Dict {
     fn id(&self) -> &'static str {
         ID

@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::UInt64Array;
+pub(crate) use dict::metadata as dict_metadata;
 pub use node::LayoutNode;
 pub use pieces::PieceSet;
 pub use segments::SegmentSet;

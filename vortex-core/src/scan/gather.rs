@@ -217,7 +217,7 @@ mod tests {
     }
 
     async fn rows_of(file: &VortexFile, rows: &[u64]) -> Result<RecordBatch> {
-        let stream = file.scan().with_row_indices(rows).into_stream()?;
+        let stream = file.scan().with_row_indices(rows).with_row_access(RowAccess::Single).into_stream()?;
         let schema = Arc::clone(stream.schema());
         Ok(concat_batches(&schema, &stream.try_collect::<Vec<_>>().await?)?)
     }

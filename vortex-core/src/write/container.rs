@@ -67,7 +67,7 @@ impl<S: Sink> Container<S> {
 
     /// Zeros up to a multiple of `1 << exponent`.
     async fn pad(&mut self, exponent: u8) -> Result<()> {
-        const ZEROS: [u8; 1 << 15] = [0; 1 << 15];
+        static ZEROS: [u8; 1 << 15] = [0; 1 << 15];
         if self.position == 0 {
             self.append(Bytes::from_static(MAGIC)).await?;
         }

@@ -35,6 +35,8 @@
 //! file  a a a b ... │ a a b ... │ zone maps │ dtype layout statistics footer
 //! ```
 //!
+//! Text that repeats has one dictionary per group instead, with its codes in chunks.
+//!
 //! Rows gather until they fill a group; then every column is cut into chunks and encoded, all
 //! columns at once, as tasks of the runtime. Groups wait for each other until there is enough
 //! to write, so that chunks of a column lie next to each other. All of that is counted, and
@@ -43,6 +45,7 @@
 mod chunk;
 mod columns;
 mod container;
+mod dictionary;
 mod encoder;
 mod options;
 mod pending;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow::array::{Array as _, RecordBatch, new_empty_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::chunk::{Encoded, Job, chunk_rows};
+use super::chunk::{Body, Encoded, Job, Sharing, chunk_rows};
 use super::columns::Columns;
 use super::container::Container;
+use super::dictionary::{Dictionary, is_text};
 use super::encoder::Encoder;
 use super::pending::{Pending, Pieces, value_bytes};
 use super::zone_table::{ZoneTable, shows_bounds};
@@ -20,9 +21,10 @@ use crate::dtype::{DType, StructType};
 use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::Sink;
+use crate::layout::dict_metadata;
 use crate::stats::FieldStats;
 use crate::stats::compute::Summary;
-use crate::wire::{WriteLayout, arrow_schema_to_bytes};
+use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
 
 /// Bytes of each column that are encoded together at least, whatever the budget.
@@ -65,10 +67,18 @@ pub struct FileWriter {
 struct Written {
     chunks: Vec<WriteLayout>,
     zones: Vec<Summary>,
+    rows: u64,
+    /// Whether chunks shared a dictionary when that was last tried.
+    dictionary: Option<bool>,
     summary: ColumnSummary,
 }
 
 impl Written {
+    /// Encoded bytes per row so far.
+    fn encoded_row_bytes(&self) -> Option<f64> {
+        (self.rows > 0).then(|| self.summary.encoded_bytes as f64 / self.rows as f64)
+    }
+
     /// Adds summaries of the rows that follow.
     fn add_zones(&mut self, zones: Vec<Summary>) {
         for zone in zones {
@@ -78,6 +88,14 @@ impl Written {
                 None => zone,
             });
         }
+    }
+}
+
+/// Chunks of a column, or the one there is.
+fn chunked(row_count: u64, chunks: Vec<WriteLayout>) -> WriteLayout {
+    match <[WriteLayout; 1]>::try_from(chunks) {
+        Ok([chunk]) => chunk,
+        Err(chunks) => WriteLayout::new("vortex.chunked", row_count, chunks),
     }
 }
 
@@ -355,12 +373,18 @@ impl FileWriter {
 
     /// Cuts the rows of a group into chunks of one leaf.
     fn jobs(&self, at: usize, pieces: Pieces, rows: usize, zone_offset: usize) -> Vec<Job> {
-        let leaf = &self.columns.leaves[at];
+        let (leaf, written) = (&self.columns.leaves[at], &self.leaves[at]);
         let bytes: usize = pieces.iter().map(value_bytes).sum();
-        let step = chunk_rows(rows, bytes);
-        let starts = (0..rows).step_by(step);
+        let step = chunk_rows(rows, bytes, written.encoded_row_bytes());
+        let dictionary = match written.dictionary {
+            _ if step >= rows || !is_text(&leaf.dtype) => Sharing::Never,
+            None => Sharing::IfSmaller,
+            Some(true) => Sharing::Again,
+            Some(false) => Sharing::Never,
+        };
+        let len_of_job = if dictionary == Sharing::Never { step } else { rows };
         let job = |start| {
-            let len = step.min(rows - start);
+            let len = len_of_job.min(rows - start);
             Job {
                 leaf: at,
                 dtype: leaf.dtype.clone(),
@@ -368,17 +392,22 @@ impl FileWriter {
                 pieces: pieces.clone(),
                 start,
                 len,
-                bytes: bytes * len / rows,
+                step,
+                bytes: (bytes as u128 * len as u128 / rows as u128) as usize,
                 zone_offset: leaf.is_visible.then_some((zone_offset + start) % ZONE_LEN),
+                dictionary,
             }
         };
-        starts.map(job).collect()
+        (0..rows).step_by(len_of_job).map(job).collect()
     }
 
     /// Takes the groups that are encoded.
     fn collect(&mut self) {
         while let Some(chunks) = self.encoder.take_group() {
             for chunk in chunks {
+                if chunk.rows > chunk.step {
+                    self.leaves[chunk.leaf].dictionary = Some(matches!(chunk.body, Body::Dictionary(_)));
+                }
                 self.waiting_bytes += chunk.encoded_bytes;
                 self.waiting[chunk.leaf].push(chunk);
             }
@@ -395,19 +424,49 @@ impl FileWriter {
     /// Writes the encoded chunks, column by column.
     async fn write_waiting(&mut self) -> Result<()> {
         for at in 0..self.leaves.len() {
-            for chunk in std::mem::take(&mut self.waiting[at]) {
-                self.waiting_bytes -= chunk.encoded_bytes;
-                let place = || format!("column `{}`", self.columns.leaves[at].path);
-                let (segment, length) = self.container.segment(&chunk.node).await.at(place)?;
-                let leaf = &mut self.leaves[at];
-                leaf.chunks.push(WriteLayout::flat(chunk.rows as u64, segment));
-                leaf.add_zones(chunk.zones);
-                leaf.summary.raw_bytes += chunk.raw_bytes as u64;
-                leaf.summary.encoded_bytes += u64::from(length);
-                leaf.summary.segment_count += 1;
+            for encoded in std::mem::take(&mut self.waiting[at]) {
+                self.waiting_bytes -= encoded.encoded_bytes;
+                self.write_encoded(encoded)
+                    .await
+                    .at(|| format!("column `{}`", self.columns.leaves[at].path))?;
             }
         }
         Ok(())
+    }
+
+    async fn write_encoded(&mut self, encoded: Encoded) -> Result<()> {
+        let Encoded { leaf: at, rows, step, raw_bytes, body, zones, .. } = encoded;
+        let (chunks, shared) = match body {
+            Body::Chunks(chunks) => (chunks, None),
+            Body::Dictionary(dictionary) => {
+                let Dictionary { values, value_count, codes, codes_ptype } = dictionary;
+                (codes, Some((values, value_count as u64, codes_ptype)))
+            }
+        };
+        let mut layouts = Vec::with_capacity(chunks.len());
+        for (start, chunk) in (0..rows).step_by(step).zip(&chunks) {
+            let segment = self.write_segment(at, chunk).await?;
+            layouts.push(WriteLayout::flat(step.min(rows - start) as u64, segment));
+        }
+        if let Some((values, value_count, codes_ptype)) = shared {
+            let segment = self.write_segment(at, &values).await?;
+            let children = vec![WriteLayout::flat(value_count, segment), chunked(rows as u64, layouts)];
+            let layout = WriteLayout::new("vortex.dict", rows as u64, children);
+            layouts = vec![layout.metadata(dict_metadata(codes_ptype))];
+        }
+        let leaf = &mut self.leaves[at];
+        leaf.chunks.extend(layouts);
+        leaf.add_zones(zones);
+        leaf.rows += rows as u64;
+        leaf.summary.raw_bytes += raw_bytes as u64;
+        Ok(())
+    }
+
+    async fn write_segment(&mut self, at: usize, node: &WriteNode) -> Result<u32> {
+        let (segment, length) = self.container.segment(node).await?;
+        self.leaves[at].summary.encoded_bytes += u64::from(length);
+        self.leaves[at].summary.segment_count += 1;
+        Ok(segment)
     }
 
     /// Writes the zone tables, and gives the layout of the file.
@@ -415,11 +474,7 @@ impl FileWriter {
         let mut layouts = Vec::with_capacity(self.leaves.len());
         for (at, leaf) in self.columns.leaves.iter().enumerate() {
             let written = &mut self.leaves[at];
-            let chunks = std::mem::take(&mut written.chunks);
-            let data = match <[WriteLayout; 1]>::try_from(chunks) {
-                Ok([chunk]) => chunk,
-                Err(chunks) => WriteLayout::new("vortex.chunked", self.row_count, chunks),
-            };
+            let data = chunked(self.row_count, std::mem::take(&mut written.chunks));
             // The statistics of the file say of a single zone what a zone map would.
             if !leaf.is_visible || written.zones.len() < 2 {
                 layouts.push(data);

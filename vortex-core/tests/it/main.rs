@@ -10,3 +10,4 @@ mod random;
 mod scan;
 mod vast;
 mod write;
+mod write_faults;

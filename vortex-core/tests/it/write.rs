@@ -14,8 +14,8 @@ use futures::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, Predicate};
-use vortex_core::file::OpenOptions;
-use vortex_core::io::{LocalFile, LocalSink, MemoryFile, MemorySink, ObjectFile, ObjectSink};
+use vortex_core::file::{OpenOptions, SegmentCompression, verify};
+use vortex_core::io::{LocalFile, LocalSink, MemoryFile, MemorySink, ObjectFile, ObjectSink, ReadAt};
 use vortex_core::scalar::Value;
 use vortex_core::write::{FileWriter, WriteOptions, write_reader};
 use vortex_core::{DType, PType, Release, Scalar, VortexFile};
@@ -219,4 +219,130 @@ async fn random_nested_columns_come_back() {
         }
         round_trip(Schema::new(fields), columns, WriteOptions::new().with_memory_budget(1 << 18)).await;
     }
+}
+
+/// Text of few values, in more rows than one chunk has.
+fn words(rows: usize) -> RecordBatch {
+    let words = ["north", "south", "a direction that no view holds by itself", "west"];
+    let text = StringArray::from_iter((0..rows).map(|at| (at % 13 != 0).then(|| words[at * 7 % 4])));
+    let unique = StringArray::from_iter_values((0..rows).map(|at| format!("row {at}")));
+    RecordBatch::try_from_iter([("word", Arc::new(text) as ArrayRef), ("unique", Arc::new(unique))]).unwrap()
+}
+
+#[tokio::test]
+async fn text_that_repeats_has_one_dictionary() {
+    let batch = words(300_000);
+    let file = written(&batch, WriteOptions::new()).await;
+    let layout = |at| file.footer().layout().field(at).unwrap().unwrap();
+    let data = |at| layout(at).children().unwrap()[0].1.id().to_owned();
+    assert_eq!((data(0).as_str(), data(1).as_str()), ("vortex.dict", "vortex.chunked"));
+    assert_eq!(read(&file, &batch.schema(), None).await, batch);
+    let text = Scalar::try_new(DType::Utf8(false), Value::Utf8("west".into())).unwrap();
+    let west = Expr::Field(FieldPath::new(["word"]), Predicate::Compare(CompareOp::Eq, text));
+    let found = read(&file, &batch.schema(), Some(west)).await;
+    let keep = BooleanArray::from_iter((0..300_000).map(|at| Some(at % 13 != 0 && at * 7 % 4 == 3)));
+    assert_eq!(found, filter_record_batch(&batch, &keep).unwrap());
+}
+
+#[tokio::test]
+async fn memory_stays_within_the_budget_however_much_is_written() {
+    let batch = table(8192);
+    let budget = 8 << 20;
+    let options = WriteOptions::new().with_memory_budget(budget);
+    let mut writer = FileWriter::try_new(MemorySink::new(), batch.schema(), options).unwrap();
+    let mut most = 0;
+    for _ in 0..100 {
+        writer.write(&batch).await.unwrap();
+        most = most.max(writer.buffered_bytes());
+    }
+    assert!(writer.bytes_written() > 0, "{most}");
+    assert!(most <= budget * 5 / 4, "{most}");
+    writer.flush().await.unwrap();
+    assert_eq!(writer.buffered_bytes(), 0);
+    assert_eq!(writer.finish().await.unwrap().row_count(), 819_200);
+}
+
+#[tokio::test]
+async fn what_was_flushed_at_any_row_comes_back() {
+    let batch = table(30_000);
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), WriteOptions::new()).unwrap();
+    for (start, rows) in [(0, 1), (1, 9000), (9001, 0), (9001, 20_999)] {
+        writer.write(&batch.slice(start, rows)).await.unwrap();
+        writer.flush().await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
+    let file = VortexFile::open(Arc::clone(&source)).await.unwrap();
+    assert_eq!(read(&file, &batch.schema(), None).await, batch);
+    assert_eq!(verify(source, &OpenOptions::new()).await.unwrap().problems, []);
+}
+
+#[tokio::test]
+async fn segments_can_be_compressed_and_checked() {
+    let batch = table(20_000);
+    for scheme in [SegmentCompression::Lz4, SegmentCompression::Zlib, SegmentCompression::Zstd] {
+        let options = WriteOptions::new().with_segment_compression(scheme).with_checksums(true);
+        let file = written(&batch, options.with_metadata("app", "x").unwrap()).await;
+        assert!(file.footer().segments().iter().all(|segment| segment.compression == Some(scheme)));
+        assert_eq!(read(&file, &batch.schema(), None).await, batch);
+        let encodings = file.array_encodings(vortex_core::file::SegmentId(0)).await.unwrap();
+        assert_eq!(encodings[0].0, 0);
+    }
+}
+
+#[tokio::test]
+async fn every_flipped_bit_is_noticed() {
+    let batch = table(9000);
+    let sink = MemorySink::new();
+    let options = WriteOptions::new().with_checksums(true).with_metadata("app", "user bytes").unwrap();
+    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), options).unwrap();
+    writer.write(&batch).await.unwrap();
+    writer.finish().await.unwrap();
+    let bytes = sink.bytes().unwrap();
+    let source = |bytes: &[u8]| Arc::new(MemoryFile::new(bytes.to_vec())) as Arc<dyn ReadAt>;
+    let sound = verify(source(&bytes), &OpenOptions::new()).await.unwrap();
+    assert_eq!(sound.problems, []);
+    assert!(sound.checked_segments > 5 && sound.checked_zones > 5, "{sound:?}");
+    let file = OpenOptions::new().with_checksums(true).open(source(&bytes)).await.unwrap();
+    let segments = file.footer().segments().to_vec();
+    for segment in &segments {
+        for at in [segment.offset, segment.range().end - 1] {
+            let mut damaged = bytes.to_vec();
+            damaged[at as usize] ^= 4;
+            let found = verify(source(&damaged), &OpenOptions::new()).await.unwrap();
+            assert!(found.problems.iter().any(|p| p.place.starts_with("segment ")), "{:?}", found.problems);
+            let file = OpenOptions::new().with_checksums(true).open(source(&damaged)).await.unwrap();
+            let is_zone_map = at >= segments[segments.len() - 6].offset;
+            let scanned = file.scan().into_stream().unwrap().try_collect::<Vec<_>>().await;
+            assert!(scanned.is_err() || is_zone_map, "byte {at}");
+        }
+    }
+    // The description, and what users keep in the file. The postscript behind it has no checksum.
+    let start = (segments.last().unwrap().range().end as usize).next_multiple_of(8);
+    let postscript_len = usize::from(u16::from_le_bytes(*bytes[bytes.len() - 6..].first_chunk().unwrap()));
+    for at in (start..bytes.len() - 8 - postscript_len).step_by(7) {
+        let mut damaged = bytes.to_vec();
+        damaged[at] ^= 1;
+        let found = verify(source(&damaged), &OpenOptions::new()).await.unwrap();
+        assert!(!found.problems.is_empty(), "byte {at} of {}", bytes.len());
+    }
+}
+
+#[tokio::test]
+async fn wrong_statistics_are_found() {
+    let batch = table(20_000);
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), WriteOptions::new()).unwrap();
+    writer.write(&batch).await.unwrap();
+    writer.finish().await.unwrap();
+    let bytes = sink.bytes().unwrap();
+    // The first row of `id`, which is 0, becomes less than any minimum.
+    let at = bytes.windows(24).position(|w| w[..8] == [0; 8] && w[8] == 1 && w[16] == 2).unwrap();
+    let mut damaged = bytes.to_vec();
+    damaged[at + 7] = 0xff;
+    let found = verify(Arc::new(MemoryFile::new(damaged)), &OpenOptions::new()).await.unwrap();
+    let places: Vec<_> = found.problems.iter().map(|problem| problem.place.as_str()).collect();
+    assert!(places.contains(&"zone 0 of column `id`"), "{:?}", found.problems);
+    assert!(places.contains(&"statistics of column `id`"), "{:?}", found.problems);
 }
