@@ -4,7 +4,8 @@
 //! slt/nulls.slt ──┬── arrow            DataFusion's own Arrow reader: where answers come from
 //!                 ├── vortex           as users get it
 //!                 ├── vortex plain     every push-down off
-//!                 └── vortex splits    tiny batches, many partitions, files cut into many splits
+//!                 ├── vortex splits    tiny batches, many partitions, files cut into many splits
+//!                 └── vortex store     files in an object store; `stores/run` starts servers for it
 //! ```
 //!
 //! A suite is written for Vortex. For the Arrow variant, [`Database`] replaces the file type
@@ -14,12 +15,14 @@
 //! Statements name places by two words in braces: `{files}` is the folder of golden files,
 //! `{tables}` the folder of tables that [`Tables`] makes of them: partitioned, of several
 //! releases, damaged. Records that make sense for one variant only say so with `skipif` and
-//! `onlyif`; labels are `arrow`, `vortex`, `pushdown`, `plain`, `splits`.
+//! `onlyif`; labels are `arrow`, `vortex`, `pushdown`, `plain`, `splits`, `store`.
 
 mod cells;
 mod database;
+mod places;
 mod tables;
 
 pub use cells::Cell;
 pub use database::{Database, Variant};
+pub use places::{Places, Store};
 pub use tables::{Tables, golden_files};
