@@ -31,8 +31,6 @@ pub(crate) mod map;
 pub(crate) mod masked;
 mod null;
 pub(crate) mod onpair;
-mod parquet_variant;
-mod onpair;
 mod patched;
 pub(crate) mod pco;
 pub(crate) mod primitive;

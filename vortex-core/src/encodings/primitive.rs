@@ -16,7 +16,7 @@ use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, PType};
 use crate::kernels::Word;
 use crate::wire::WriteNode;
-use crate::{Error, Result};
+use crate::Result;
 
 /// The `vortex.primitive` encoding.
 #[derive(Debug)]
