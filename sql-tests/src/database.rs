@@ -8,6 +8,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, DBOutput};
+use tempfile::TempDir;
 
 use crate::cells::{Cell, rows};
 use crate::{Tables, golden_files};
@@ -73,6 +74,8 @@ pub struct Database {
     variant: Variant,
     files: PathBuf,
     tables: PathBuf,
+    /// Where statements write to.
+    scratch: TempDir,
 }
 
 impl Database {
@@ -87,14 +90,16 @@ impl Database {
         for setting in variant.settings() {
             session.sql(setting).await?;
         }
-        Ok(Self { session, variant, files: golden_files(), tables: tables.folder(variant.extension()) })
+        let (files, tables) = (golden_files(), tables.folder(variant.extension()));
+        Ok(Self { session, variant, files, tables, scratch: TempDir::new()? })
     }
 
     /// Puts real places, and for Arrow the other file type, into a statement.
     fn adapt(&self, sql: &str) -> String {
         let sql = sql
             .replace("{files}", &self.files.to_string_lossy())
-            .replace("{tables}", &self.tables.to_string_lossy());
+            .replace("{tables}", &self.tables.to_string_lossy())
+            .replace("{scratch}", &self.scratch.path().to_string_lossy());
         match self.variant {
             Variant::Arrow => {
                 sql.replace("STORED AS VORTEX", "STORED AS ARROW").replace(".vortex'", ".arrow'")
@@ -112,8 +117,11 @@ impl Database {
             lines.extend(rows(&batch)?);
         }
         // Plans and messages name files; answers must not depend on where those lie.
-        for (place, name) in [(&self.files, "{files}"), (&self.tables, "{tables}")] {
-            let place = place.canonicalize().unwrap_or_else(|_| place.clone());
+        let scratch = self.scratch.path();
+        for (place, name) in
+            [(self.files.as_path(), "{files}"), (&self.tables, "{tables}"), (scratch, "{scratch}")]
+        {
+            let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
             let place = place.to_string_lossy();
             for cell in lines.iter_mut().flatten() {
                 *cell = cell.replace(place.trim_start_matches('/'), name);
