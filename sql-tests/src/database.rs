@@ -6,6 +6,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, DBOutput};
+use tempfile::TempDir;
 
 use crate::cells::{Cell, rows};
 use crate::{Places, Store};
@@ -70,6 +71,8 @@ pub struct Database {
     session: SessionContext,
     variant: Variant,
     places: Places,
+    /// Where statements write to, if that is a folder of this machine.
+    _scratch: TempDir,
 }
 
 impl Database {
@@ -87,12 +90,17 @@ impl Database {
         for setting in variant.settings() {
             session.sql(setting).await?;
         }
-        Ok(Self { session, variant, places })
+        let scratch = TempDir::new()?;
+        let places = places.with_scratch(scratch.path());
+        Ok(Self { session, variant, places, _scratch: scratch })
     }
 
     /// Puts real places, and for Arrow the other file type, into a statement.
     fn adapt(&self, sql: &str) -> String {
-        let sql = sql.replace("{files}", &self.places.files).replace("{tables}", &self.places.tables);
+        let sql = sql
+            .replace("{files}", &self.places.files)
+            .replace("{tables}", &self.places.tables)
+            .replace("{scratch}", &self.places.scratch);
         match self.variant {
             Variant::Arrow => {
                 sql.replace("STORED AS VORTEX", "STORED AS ARROW").replace(".vortex'", ".arrow'")

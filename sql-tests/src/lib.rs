@@ -12,10 +12,11 @@
 //! and the extension in the statement, and nothing else; golden files come in both forms.
 //! So an answer in a suite never comes from the reader it tests.
 //!
-//! Statements name places by two words in braces: `{files}` is the folder of golden files,
-//! `{tables}` the folder of tables that [`Tables`] makes of them: partitioned, of several
-//! releases, damaged. Records that make sense for one variant only say so with `skipif` and
-//! `onlyif`; labels are `arrow`, `vortex`, `pushdown`, `plain`, `splits`, `store`.
+//! Statements name places by words in braces: `{files}` is the folder of golden files, `{tables}`
+//! the folder of tables that [`Tables`] makes of them: partitioned, of several releases, damaged;
+//! `{scratch}` is an empty folder of the session, to write to. Records that make sense for one
+//! variant only say so with `skipif` and `onlyif`; labels are `arrow`, `vortex`, `pushdown`,
+//! `plain`, `splits`, `store`.
 
 mod cells;
 mod database;

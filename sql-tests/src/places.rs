@@ -10,34 +10,51 @@ use url::Url;
 
 use crate::{Tables, golden_files};
 
-/// What `{files}` and `{tables}` stand for in a statement.
+/// What `{files}`, `{tables}` and `{scratch}` stand for in a statement.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The folder of golden files, as a path or a URL.
     pub files: String,
     /// The folder of tables, as a path or a URL.
     pub tables: String,
+    /// The folder to write to, as a path or a URL; empty until there is a session.
+    pub scratch: String,
 }
 
 impl Places {
     /// Golden files where they are, and tables whose files have this extension.
     pub fn on_disk(tables: &Tables, extension: &str) -> Self {
         let text = |path: PathBuf| path.canonicalize().unwrap_or(path).to_string_lossy().into_owned();
-        Self { files: text(golden_files()), tables: text(tables.folder(extension)) }
+        Self { files: text(golden_files()), tables: text(tables.folder(extension)), scratch: String::new() }
     }
 
-    /// Both in an object store.
+    /// Both in an object store, where a session also writes to.
     pub fn in_store(store: &Store) -> Self {
-        Self { files: format!("{}/files", store.url), tables: format!("{}/tables", store.url) }
+        let place = |folder: &str| format!("{}/{folder}", store.url);
+        Self { files: place("files"), tables: place("tables"), scratch: String::new() }
     }
 
-    /// Both places as plans and messages write them, with the words that stand for them.
-    pub(crate) fn as_shown(&self) -> [(String, &'static str); 2] {
+    /// The same with a place to write to: `folder`, or a folder of that name where the tables are.
+    pub(crate) fn with_scratch(self, folder: &Path) -> Self {
+        let scratch = match Url::parse(&self.tables) {
+            Ok(_) => format!("{}{}", self.tables, folder.display()),
+            Err(_) => folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).display().to_string(),
+        };
+        Self { scratch, ..self }
+    }
+
+    /// The places as plans and messages write them, with the words that stand for them.
+    pub(crate) fn as_shown(&self) -> [(String, &'static str); 3] {
         let shown = |place: &str| match Url::parse(place) {
             Ok(url) => url.path().trim_start_matches('/').to_owned(),
             Err(_) => place.trim_start_matches('/').to_owned(),
         };
-        [(shown(&self.files), "{files}"), (shown(&self.tables), "{tables}")]
+        // The scratch folder may lie in that of the tables, so it comes first.
+        [
+            (shown(&self.scratch), "{scratch}"),
+            (shown(&self.files), "{files}"),
+            (shown(&self.tables), "{tables}"),
+        ]
     }
 }
 

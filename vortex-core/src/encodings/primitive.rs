@@ -11,12 +11,12 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
+use crate::Result;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, PType};
 use crate::kernels::Word;
 use crate::wire::WriteNode;
-use crate::Result;
 
 /// The `vortex.primitive` encoding.
 #[derive(Debug)]

@@ -30,6 +30,8 @@ const VERSION: u16 = 1;
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 const MAX_USER_METADATA: usize = 16;
 const MAX_USER_KEY_LEN: usize = 64;
+/// Longer values of user metadata are not kept with the footer.
+const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
 /// Bytes before the description that are read to get at the Arrow schema.
 const MAX_SCHEMA_BYTES: u64 = 16 << 20;
 /// User metadata with the Arrow schema that a file was written from.
@@ -63,6 +65,8 @@ pub struct UserMetadata {
     pub key: Arc<str>,
     /// Where the value lies in the file.
     pub range: Range<u64>,
+    /// The value, where it is short and was read together with the description of the file.
+    pub value: Option<Arc<[u8]>>,
 }
 
 /// The parsed description of a file: type, layout, segments, statistics.
@@ -187,8 +191,10 @@ impl Footer {
         let mut described_bytes = 0;
         let mut part = |segment: &PostscriptSegment| -> Result<&[u8]> {
             let range = tail.range(segment)?;
-            // Within the bytes: `start` is the least of all starts, and they reach to the end.
-            let at = |position: u64| usize::try_from(position.saturating_sub(start)).unwrap_or(usize::MAX);
+            // What has to be there lies within the bytes: `start` is the least of their starts.
+            let at = |position: u64| {
+                position.checked_sub(start).and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX)
+            };
             described_bytes += segment.length as usize;
             bytes
                 .as_slice()
@@ -224,7 +230,7 @@ impl Footer {
         };
         let stored_schema = tail.arrow_schema().and_then(|entry| part(entry).ok()).map(Into::into);
         let segments = segments(&tables, tail.file_size)?;
-        let user_metadata = user_metadata(tail)?;
+        let user_metadata = user_metadata(tail, |entry| part(entry).ok().map(Arc::from))?;
         let node =
             LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
         let layout = node.load()?;
@@ -390,7 +396,11 @@ fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
     Ok(segments.into())
 }
 
-fn user_metadata(tail: &Tail) -> Result<Vec<UserMetadata>> {
+/// The entries of user metadata; `read_value` finds what has been read of the file already.
+fn user_metadata(
+    tail: &Tail,
+    mut read_value: impl FnMut(&PostscriptSegment) -> Option<Arc<[u8]>>,
+) -> Result<Vec<UserMetadata>> {
     let entries = &tail.postscript.metadata;
     if entries.len() > MAX_USER_METADATA {
         return Err(Error::corrupt(format!(
@@ -407,7 +417,8 @@ fn user_metadata(tail: &Tail) -> Result<Vec<UserMetadata>> {
         {
             return Err(Error::corrupt(format!("user metadata entry {key:?} is not as the format asks")));
         }
-        read.push(UserMetadata { key: key.as_str().into(), range });
+        let value = if segment.length <= MAX_KEPT_VALUE_LEN { read_value(segment) } else { None };
+        read.push(UserMetadata { key: key.as_str().into(), range, value });
     }
     Ok(read)
 }

@@ -1,4 +1,4 @@
-//! Writers of the formats that a file is converted to.
+//! Writers of formats other than Vortex.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-use super::Format;
+use super::format::Format;
 use crate::failure::{Failure, Outcome};
 
 /// Parquet row groups are buffered until they have about this many bytes, or this many rows.
@@ -20,7 +20,7 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
 /// Takes batches, writes a format.
-pub(super) enum Sink<W: Write + Send> {
+pub(super) enum Encoder<W: Write + Send> {
     ArrowFile(Box<FileWriter<W>>),
     ArrowStream(Box<StreamWriter<W>>),
     Parquet(Box<ArrowWriter<W>>),
@@ -28,7 +28,7 @@ pub(super) enum Sink<W: Write + Send> {
     Json(Box<json::LineDelimitedWriter<W>>),
 }
 
-impl<W: Write + Send> Sink<W> {
+impl<W: Write + Send> Encoder<W> {
     /// Starts writing. A stream cannot be sought in by its reader, so Arrow takes its other form.
     pub(super) fn open(format: Format, schema: &SchemaRef, out: W, as_stream: bool) -> Outcome<Self> {
         Ok(match format {
@@ -53,7 +53,7 @@ impl<W: Write + Send> Sink<W> {
                 let builder = json::WriterBuilder::new().with_explicit_nulls(true);
                 Self::Json(Box::new(builder.build(out)))
             }
-            Format::Vortex => return Err(Failure::error("writing Vortex files is not supported yet")),
+            Format::Vortex => return Err(Failure::error("Vortex files are not written by this encoder")),
         })
     }
 
