@@ -316,6 +316,12 @@ impl Footer {
         }
     }
 
+    /// Whether parts of a segment mean something by themselves: it is not compressed, and its
+    /// checksum is not to be verified.
+    pub(crate) fn has_pieces(&self, id: SegmentId) -> Result<bool> {
+        Ok(self.checksums.is_none() && self.segment(id)?.compression.is_none())
+    }
+
     /// Statistics per root field, or of the one column of a file that is not a struct.
     pub fn statistics(&self) -> Option<&[FieldStats]> {
         self.statistics.as_deref()

@@ -21,7 +21,7 @@ pub(crate) use footer::ARROW_SCHEMA_KEY;
 pub use footer::{Footer, Segment, UserMetadata};
 pub use inspect::{Examination, Part, examine};
 pub use open::{OpenOptions, VortexFile};
-pub(crate) use segments::Lease;
+pub(crate) use segments::{Lease, TreeCache};
 pub use verify::{Problem, Verification, verify};
 
 /// Position of a segment in the file's table.

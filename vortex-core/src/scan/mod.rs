@@ -7,6 +7,7 @@
 //! decoding as far as a budget of bytes allows.
 
 mod column;
+mod gather;
 mod metrics;
 mod plan;
 mod reader;

@@ -69,6 +69,11 @@ impl Plan {
         self.indices.is_some()
     }
 
+    /// The single rows that the caller asked for, if there is no filter to be asked as well.
+    pub(super) fn single_rows(&self) -> Option<&[u64]> {
+        self.indices_in(&self.rows).filter(|_| self.conjuncts.is_empty())
+    }
+
     pub(super) fn new(scan: &ScanBuilder) -> Result<Self> {
         let footer = scan.file.footer();
         let projection = match &scan.projection {

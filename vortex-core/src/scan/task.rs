@@ -185,8 +185,15 @@ async fn filter_rows(
 
 /// Runs CPU work as a task of its own, which ends with its owner.
 async fn spawn<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    spawn_future(async move { work() }).await
+}
+
+/// Runs work that waits as a task of its own, which ends with its owner.
+pub(super) async fn spawn_future<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move { work() });
+    tasks.spawn(work);
     match tasks.join_next().await {
         Some(Ok(outcome)) => outcome,
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

@@ -46,7 +46,7 @@ mod generated {
     }
 }
 
-pub(crate) use array::{ArrayTree, RawNode, RawStats, file_statistics_from_bytes};
+pub(crate) use array::{ArrayTree, RawNode, RawStats, TREE_LEN, file_statistics_from_bytes};
 pub(crate) use array_writer::{EncodingIds, WriteNode};
 pub(crate) use arrow_schema::{arrow_schema_from_bytes, arrow_schema_to_bytes};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
