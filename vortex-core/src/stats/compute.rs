@@ -116,6 +116,15 @@ pub(crate) struct Summary {
     order: Order,
 }
 
+/// What a zone map says of one zone.
+#[derive(Debug, Clone)]
+pub(crate) struct Zone {
+    pub(crate) null_count: u64,
+    pub(crate) nan_count: u64,
+    pub(crate) min: Extreme,
+    pub(crate) max: Extreme,
+}
+
 /// Whether minimum and maximum of a type are computed.
 pub(crate) fn has_bounds(dtype: &DType) -> bool {
     match dtype {
@@ -315,6 +324,12 @@ impl Summary {
             (Some(first), Some(last)) => Order::Rising { strictly, first, last },
             _ => Order::Unknown,
         };
+    }
+
+    /// What a zone map says of these rows.
+    pub(crate) fn to_zone(&self) -> Zone {
+        let (null_count, nan_count) = (self.null_count, self.nan_count);
+        Zone { null_count, nan_count, min: self.min.clone(), max: self.max.clone() }
     }
 
     /// What is known of these rows and those that follow them.

@@ -27,7 +27,7 @@ const MAX_VALUE_BYTES: usize = 1 << 20;
 /// Rows per value that the first chunk must have, for a dictionary to be worth trying.
 const MIN_ROWS_PER_VALUE: usize = 4;
 /// Bytes that the layout takes more than chunks by themselves, about.
-const OVERHEAD: usize = 512;
+const OVERHEAD: usize = 256;
 
 /// A dictionary and the codes of each chunk.
 #[derive(Debug)]
@@ -73,7 +73,9 @@ impl Dictionary {
         if compare && let (Some(first), rows) = (chunks.first(), views.iter().map(|v| v.len()).sum::<usize>())
         {
             let by_itself = compressor.compress(first, dtype)?.buffer_bytes();
-            if dictionary.buffer_bytes() + OVERHEAD > by_itself.saturating_mul(rows) / first.len().max(1) {
+            let all = by_itself.saturating_mul(rows) / first.len().max(1);
+            // Evaluating predicates once for many chunks is worth some bytes.
+            if dictionary.buffer_bytes() + OVERHEAD > all + all / 50 {
                 return Ok(None);
             }
         }

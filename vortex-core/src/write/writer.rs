@@ -23,7 +23,7 @@ use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::Sink;
 use crate::layout::dict_metadata;
 use crate::stats::FieldStats;
-use crate::stats::compute::Summary;
+use crate::stats::compute::{Summary, Zone};
 use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
 
@@ -66,7 +66,12 @@ pub struct FileWriter {
 #[derive(Debug, Default)]
 struct Written {
     chunks: Vec<WriteLayout>,
-    zones: Vec<Summary>,
+    /// Zones that are complete.
+    zones: Vec<Zone>,
+    /// The zone that is not.
+    open: Option<Summary>,
+    /// All rows of the complete zones.
+    whole: Option<Summary>,
     rows: u64,
     /// Whether chunks shared a dictionary when that was last tried.
     dictionary: Option<bool>,
@@ -82,12 +87,25 @@ impl Written {
     /// Adds summaries of the rows that follow.
     fn add_zones(&mut self, zones: Vec<Summary>) {
         for zone in zones {
-            let open = self.zones.pop_if(|last| last.rows < ZONE_LEN as u64);
-            self.zones.push(match open {
-                Some(open) => open.merge(zone),
-                None => zone,
-            });
+            let zone = join(self.open.take(), zone);
+            if zone.rows == ZONE_LEN as u64 {
+                self.close(zone);
+            } else {
+                self.open = Some(zone);
+            }
         }
+    }
+
+    fn close(&mut self, zone: Summary) {
+        self.zones.push(zone.to_zone());
+        self.whole = Some(join(self.whole.take(), zone));
+    }
+}
+
+fn join(before: Option<Summary>, next: Summary) -> Summary {
+    match before {
+        Some(before) => before.merge(next),
+        None => next,
     }
 }
 
@@ -341,14 +359,18 @@ impl FileWriter {
     /// that chunks line up from group to group; less than a zone if already that is too much.
     fn group_rows(&self) -> Option<usize> {
         let (rows, bytes) = (self.pending.rows(), self.pending.bytes());
-        let enough = (self.options.memory_budget / 4).max(self.leaves.len() * MIN_COLUMN_BYTES);
-        if bytes < enough || rows == 0 {
+        if bytes < self.group_bytes() || rows == 0 {
             return None;
         }
         Some(match rows / ZONE_LEN {
             0 => rows,
             zones => ZONE_LEN << zones.ilog2(),
         })
+    }
+
+    /// Bytes that make a group: a quarter of the budget gathers, while the rest is at work.
+    fn group_bytes(&self) -> usize {
+        (self.options.memory_budget / 4).max(self.leaves.len() * MIN_COLUMN_BYTES)
     }
 
     /// Puts the next `rows` pending rows to work, once there is memory for them.
@@ -360,9 +382,8 @@ impl FileWriter {
         let jobs: Vec<Job> =
             leaves.flat_map(|(at, pieces)| self.jobs(at, pieces, rows, zone_offset)).collect();
         let bytes: usize = jobs.iter().map(|job| job.bytes).sum();
-        while self.encoder.is_busy()
-            && self.encoder.buffered_bytes() + self.waiting_bytes + bytes > self.options.memory_budget
-        {
+        let room = self.options.memory_budget.saturating_sub(self.group_bytes() + bytes);
+        while self.encoder.is_busy() && self.encoder.buffered_bytes() + self.waiting_bytes > room {
             self.encoder.wait().await?;
             self.collect();
             self.write_if_enough().await?;
@@ -474,6 +495,9 @@ impl FileWriter {
         let mut layouts = Vec::with_capacity(self.leaves.len());
         for (at, leaf) in self.columns.leaves.iter().enumerate() {
             let written = &mut self.leaves[at];
+            if let Some(last) = written.open.take() {
+                written.close(last);
+            }
             let data = chunked(self.row_count, std::mem::take(&mut written.chunks));
             // The statistics of the file say of a single zone what a zone map would.
             if !leaf.is_visible || written.zones.len() < 2 {
@@ -503,8 +527,7 @@ impl FileWriter {
         });
         let mut fields: Vec<FieldStats> = counted.collect();
         for (leaf, written) in self.columns.leaves.iter().zip(&self.leaves) {
-            let whole = written.zones.iter().cloned().reduce(Summary::merge);
-            if let (true, Some(whole)) = (leaf.is_root, whole) {
+            if let (true, Some(whole)) = (leaf.is_root, &written.whole) {
                 let stats = &mut fields[leaf.root];
                 *stats = whole.to_field_stats(&leaf.dtype, stats.uncompressed_size.unwrap_or_default());
                 if !shows_bounds(&leaf.dtype, self.min_reader) {

@@ -19,7 +19,7 @@ use crate::dtype::arrow::{data_type, field};
 use crate::dtype::{DType, PType, StructType};
 use crate::layout::zone_metadata::{self, Kind};
 use crate::scalar::Value;
-use crate::stats::compute::{Extreme, Summary, has_bounds};
+use crate::stats::compute::{Extreme, Zone, has_bounds};
 use crate::stats::is_float;
 use crate::wire::WriteNode;
 use crate::{Release, Result};
@@ -51,7 +51,7 @@ impl ZoneTable {
     /// # Errors
     /// If the compressor refuses the type.
     pub(super) fn new(
-        zones: &[Summary],
+        zones: &[Zone],
         dtype: &DType,
         min_reader: Release,
         compressor: &Compressor,
@@ -59,12 +59,12 @@ impl ZoneTable {
         let zoned = min_reader >= ZONED_SINCE;
         let mut columns: Vec<(Kind, ArrowRef, DType)> = Vec::new();
         let mut add = |kind, array: ArrowRef, dtype| columns.push((kind, array, dtype));
-        let count = |of: fn(&Summary) -> u64| -> ArrowRef {
+        let count = |of: fn(&Zone) -> u64| -> ArrowRef {
             Arc::new(UInt64Array::from_iter_values(zones.iter().map(of)))
         };
         let counts = DType::Primitive(PType::U64, true);
         if shows_bounds(dtype, min_reader) {
-            let bounds = |of: fn(&Summary) -> &Extreme| -> Result<ArrowRef> {
+            let bounds = |of: fn(&Zone) -> &Extreme| -> Result<ArrowRef> {
                 values(zones.iter().map(|zone| of(zone).bound()), dtype)
             };
             let (min, max) = (bounds(|zone| &zone.min)?, bounds(|zone| &zone.max)?);
@@ -114,7 +114,7 @@ impl ZoneTable {
 }
 
 /// Whether each bound is something else than a value of the zone.
-fn truncated(zones: &[Summary], of: fn(&Summary) -> &Extreme) -> ArrowRef {
+fn truncated(zones: &[Zone], of: fn(&Zone) -> &Extreme) -> ArrowRef {
     let inexact = |extreme: &Extreme| matches!(extreme, Extreme::Bound { exact: false, .. });
     Arc::new(zones.iter().map(|zone| Some(inexact(of(zone)))).collect::<BooleanArray>())
 }
