@@ -7,8 +7,10 @@ use crate::kernels::Word;
 use crate::wire::WriteNode;
 use crate::{Level, Result};
 
-/// What pco spends, of 12: as much as its own default.
-const LEVEL: usize = 8;
+/// What pco spends, of 12.
+fn level(cx: &Context) -> usize {
+    if cx.level() == Level::Compact { 9 } else { 4 }
+}
 
 /// Rows that are compressed to see how well it goes.
 const TRIED: usize = 8192;
@@ -36,12 +38,12 @@ impl<W: Word> Scheme<Numbers<W>> for Pco {
         let tried = numbers.len().min(TRIED);
         let start = (numbers.len() - tried) / 2;
         let values = numbers.values.slice(start, tried).into_inner();
-        let node = pco::encode(numbers.ptype, &values, LEVEL, None, None).ok()?;
+        let node = pco::encode(numbers.ptype, &values, level(cx), None, None).ok()?;
         Some((node.byte_len() as f64 * numbers.len() as f64 / tried as f64) as usize + numbers.null_bytes())
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
         let (values, nulls) = (numbers.values.inner(), numbers.nulls.as_ref());
-        pco::encode(numbers.ptype, values, LEVEL, nulls, numbers.validity(cx)?).map(Some)
+        pco::encode(numbers.ptype, values, level(cx), nulls, numbers.validity(cx)?).map(Some)
     }
 }

@@ -27,11 +27,10 @@ impl<W: Word> Scheme<Numbers<W>> for Runs {
         if numbers.runs > numbers.len() / MIN_ROWS_PER_RUN {
             return None;
         }
-        let value = bits(numbers.span()).min(if numbers.runs > 64 { W::BITS } else { 64 });
         let few = numbers.distinct();
         // Values that repeat make a dictionary.
         let dictionary = bits(few as u64) as f64 + (few * W::BITS) as f64 / numbers.runs as f64;
-        let run = bits(numbers.len() as u64) as f64 + dictionary.min(value as f64);
+        let run = bits(numbers.len() as u64) as f64 + dictionary.min(bits(numbers.span()) as f64);
         Some((numbers.runs as f64 * run / 8.0) as usize + 64)
     }
 

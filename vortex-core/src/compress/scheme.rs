@@ -75,8 +75,8 @@ impl Kind {
             Self::Dictionary => (0.03, 0.0),
             Self::Fsst => (0.05, 0.0),
             Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => (0.1, 0.0),
-            Self::Zstd => (0.25, 0.0),
-            Self::Pco => (0.2, 0.2),
+            Self::Zstd => (0.25, 0.25),
+            Self::Pco => (0.25, 0.5),
         }
     }
 
