@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::node::ArrayParts;
 use super::pieces::{Piece, Pieces};
-use super::{ArrayRef, TreeRows};
+use super::{ArrayRef, KeptBytes, TreeRows};
 use crate::Result;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -119,6 +119,7 @@ impl Tree {
             metadata: self.metadata.clone().into(),
             buffers: own.map(|at| u16::try_from(at).unwrap()).collect(),
             children: self.children.iter().map(|child| child.raw(ids, buffers)).collect(),
+            ..RawNode::default()
         }
     }
 }
@@ -140,9 +141,10 @@ fn check_rows(
     }
     let tree = ArrayTree { root, buffers: places };
     let mut pieces = Pieces::default();
-    let (start, limits) = (1 << 40, Limits::default());
+    let (start, limits, kept) = (1 << 40, Limits::default(), KeptBytes::default());
     let loaded = loop {
-        let tree_rows = TreeRows { tree: &tree, pieces: &pieces, start, ids, registry, limits: &limits };
+        let tree_rows =
+            TreeRows { tree: &tree, pieces: &pieces, start, ids, registry, limits: &limits, kept: &kept };
         let loaded = tree_rows.load(array.dtype(), array.len(), rows);
         let missing = pieces.take_missing();
         if missing.is_empty() {

@@ -33,7 +33,7 @@ pub use decoded::{Decoded, present};
 pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at};
 pub use node::{ArrayParts, Node};
 pub use restore::decode_as;
-pub(crate) use rows::{TreeRows, all};
+pub(crate) use rows::{KeptBytes, TreeRows, all};
 pub use validity::Validity;
 
 use crate::Result;

@@ -9,7 +9,7 @@ use prost::Message;
 
 use super::ArrayRef;
 use super::pieces::Pieces;
-use super::rows::Picked;
+use super::rows::{KeptBytes, Picked};
 use crate::dtype::DType;
 use crate::encodings::{Encoding, Registry};
 use crate::error::ResultExt as _;
@@ -101,7 +101,7 @@ pub(super) enum Buffers<'a> {
     /// All at hand.
     Whole(&'a [Buffer]),
     /// In a file of which pieces are at hand, at these places of a blob that starts at `start`.
-    Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>] },
+    Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>], kept: &'a KeptBytes },
 }
 
 /// One serialized node with the dtype and length its parent gives it. It stands for all of its
@@ -126,8 +126,10 @@ impl<'a> Node<'a> {
 
     /// Makes the array of all rows.
     pub(super) fn load(&self) -> Result<ArrayRef> {
-        self.want_whole()?;
-        self.load_as(self.encoding_id()?)
+        match (self.own_buffers, self.context.buffers) {
+            (None, Buffers::Pieces { .. }) => self.load_from_pieces(),
+            _ => self.load_as(self.encoding_id()?),
+        }
     }
 
     /// Counts this node as visited.
@@ -300,6 +302,7 @@ impl<'a> Node<'a> {
             metadata: metadata.to_vec().into(),
             children: children.to_vec(),
             buffers: vec![0; buffers.len()],
+            ..RawNode::default()
         };
         Node { raw: &raw, own_buffers: Some(buffers), depth: self.depth + 1, ..*self }.load_as(id)
     }
@@ -354,7 +357,7 @@ impl<'a> Node<'a> {
         let buffer = match (self.own_buffers, self.context.buffers) {
             (Some(buffers), _) => buffers.get(at).cloned(),
             (None, Buffers::Whole(buffers)) => place.and_then(|place| buffers.get(place)).cloned(),
-            (None, Buffers::Pieces { pieces, start, places }) => {
+            (None, Buffers::Pieces { pieces, start, places, .. }) => {
                 let range = place.and_then(|place| places.get(place));
                 range
                     .map(|range| pieces.get(start + range.start as u64..start + range.end as u64))

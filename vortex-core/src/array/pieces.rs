@@ -71,7 +71,8 @@ impl Pieces {
 
     /// What was asked for in vain, in order, with ranges that lie close joined. Forgets it.
     pub(crate) fn take_missing(&mut self) -> Vec<Range<u64>> {
-        let mut missing = std::mem::take(self.missing.get_mut());
+        let expected = Vec::with_capacity(self.missing.get_mut().len());
+        let mut missing = self.missing.replace(expected);
         missing.sort_unstable_by_key(|range| range.start);
         missing.dedup_by(|next, range| {
             let close = next.start <= range.end.saturating_add(GAP);

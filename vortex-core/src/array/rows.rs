@@ -14,6 +14,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
@@ -48,6 +49,33 @@ pub(crate) struct TreeRows<'a> {
     pub(crate) ids: &'a [Arc<str>],
     pub(crate) registry: &'a Registry,
     pub(crate) limits: &'a Limits,
+    pub(crate) kept: &'a KeptBytes,
+}
+
+/// Counts the bytes of arrays that are kept in trees, which are to be few.
+#[derive(Debug, Default)]
+pub(crate) struct KeptBytes(AtomicUsize);
+
+impl KeptBytes {
+    /// Bytes kept at most, per open file.
+    const MOST: usize = 16 << 20;
+    /// Bytes of a single array.
+    const LARGEST: usize = 1 << 20;
+
+    /// Counts from nothing, once the trees are gone.
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether so many more may be kept; then they count.
+    fn take(&self, bytes: usize) -> bool {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= Self::MOST;
+        if !fits {
+            self.0.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
 }
 
 impl TreeRows<'_> {
@@ -56,7 +84,8 @@ impl TreeRows<'_> {
     /// # Errors
     /// If pieces are missing, which have then been asked for, or the array is broken.
     pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
-        let buffers = Buffers::Pieces { pieces: self.pieces, start: self.start, places: &self.tree.buffers };
+        let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
+        let buffers = Buffers::Pieces { pieces, start, places, kept: self.kept };
         let nodes_left = Cell::new(self.limits.max_nodes);
         let context =
             Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, nodes_left };
@@ -193,7 +222,7 @@ impl<'a> Node<'a> {
             return Err(Error::corrupt(format!("bytes {range:?} of {byte_len}")));
         }
         match (self.own_buffers, self.context.buffers) {
-            (None, Buffers::Pieces { pieces, start, places }) => {
+            (None, Buffers::Pieces { pieces, start, places, .. }) => {
                 let place = start + places[usize::from(self.raw.buffers[at])].start as u64;
                 pieces.with(place + range.start as u64..place + range.end as u64, look)
             }
@@ -234,12 +263,28 @@ impl<'a> Node<'a> {
         byte_len.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }
 
-    /// Asks for all bytes of this node and those below.
-    pub(super) fn want_whole(&self) -> Result<()> {
-        match (self.own_buffers, self.context.buffers) {
-            (None, Buffers::Pieces { pieces, start, places }) => want(self.raw, pieces, start, places),
-            _ => Ok(()),
+    /// Makes the array of all rows out of pieces, from a copy of its bytes, and keeps it in the
+    /// tree: such arrays say where single rows are, so that they are needed again for others.
+    pub(super) fn load_from_pieces(&self) -> Result<ArrayRef> {
+        let Buffers::Pieces { pieces, start, places, kept } = self.context.buffers else {
+            return self.load();
+        };
+        let same = |array: &&ArrayRef| array.len() == self.len && array.dtype() == self.dtype;
+        if let Some(array) = self.raw.kept.get().filter(same) {
+            return Ok(Arc::clone(array));
         }
+        let mut buffers = vec![Buffer::default(); places.len()];
+        copy(self.raw, pieces, start, places, &mut buffers)?;
+        let nodes_left = Cell::new(self.context.nodes_left.get());
+        let context = Context { buffers: Buffers::Whole(&buffers), nodes_left, ..*self.context };
+        let array = Node { context: &context, ..*self }.load()?;
+        // What says where rows are is integers; of other arrays few are needed twice.
+        let byte_len: usize = buffers.iter().map(Buffer::len).sum();
+        if matches!(self.dtype, DType::Primitive(..)) && byte_len <= KeptBytes::LARGEST && kept.take(byte_len)
+        {
+            let _ = self.raw.kept.set(Arc::clone(&array));
+        }
+        Ok(array)
     }
 
     /// Bytes of the buffers of a node and those below.
@@ -253,10 +298,21 @@ impl<'a> Node<'a> {
     }
 }
 
-fn want(raw: &RawNode, pieces: &Pieces, start: u64, places: &[Range<usize>]) -> Result<()> {
-    let own = raw.buffers.iter().filter_map(|at| places.get(usize::from(*at)));
-    let own = own.map(|place| pieces.with(start + place.start as u64..start + place.end as u64, |_| ()));
-    all(own.chain(raw.children.iter().map(|child| want(child, pieces, start, places))))
+/// Copies the buffers of a node and those below.
+fn copy(
+    raw: &RawNode,
+    pieces: &Pieces,
+    start: u64,
+    places: &[Range<usize>],
+    buffers: &mut [Buffer],
+) -> Result<()> {
+    let own = raw.buffers.iter().map(|at| usize::from(*at)).filter(|at| *at < places.len());
+    let own = all(own.map(|at| {
+        let range = start + places[at].start as u64..start + places[at].end as u64;
+        pieces.with(range, |bytes| buffers[at] = Buffer::from(bytes))
+    }));
+    let children = all(raw.children.iter().map(|child| copy(child, pieces, start, places, buffers)));
+    all([own, children].into_iter())
 }
 
 /// Runs everything before it fails for what is not fetched, so that all of that is asked for.

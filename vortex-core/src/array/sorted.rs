@@ -1,14 +1,17 @@
 //! Searching rising integers without decoding all of them.
 
 use arrow::array::{AsArray as _, UInt64Array};
-use arrow::datatypes::{DataType, UInt64Type};
+use arrow::datatypes::ArrowNativeType as _;
 
-use super::{ArrayRef, present};
-use crate::Result;
+use super::ArrayRef;
 use crate::dtype::arrow::data_type;
+use crate::{Error, Result, match_integer};
 
 /// Of fewer integers per target, all are decoded.
 const FEW: usize = 16;
+
+/// Decoding these takes nothing.
+const PRIMITIVE: &str = "vortex.primitive";
 
 /// Where each of `targets`, which rise, is among integers that rise: as
 /// [`binary_search`](slice::binary_search), the first one of equals. Only as many integers are
@@ -22,13 +25,18 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         false => Err(at),
     };
     let len = sorted.len();
-    if targets.len() >= len / FEW {
-        let all = integers(sorted)?;
-        let place = |target| {
-            let at = all.partition_point(|value| value < target);
-            found(at, all.get(at), target)
-        };
-        return Ok(targets.iter().map(place).collect());
+    if targets.len() >= len / FEW || sorted.encoding() == PRIMITIVE {
+        let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
+        return match_integer!(sorted.dtype().ptype()?, |T| {
+            let all = decoded.as_primitive::<T>().values();
+            // What does not fit is beyond all targets.
+            let wide = |at: usize| all.get(at).map(|value| u64::try_from(*value).unwrap_or(u64::MAX));
+            let place = |target: &u64| {
+                let at = all.partition_point(|value| u64::try_from(*value).unwrap_or(u64::MAX) < *target);
+                found(at, wide(at).as_ref(), target)
+            };
+            Ok(targets.iter().map(place).collect())
+        }, else Err(Error::corrupt(format!("a search among {}", sorted.dtype()))));
     }
     // As many samples as there are integers in the windows between them.
     let step = (len / targets.len().max(1)).isqrt();
@@ -52,7 +60,9 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
 
 fn integers(array: &ArrayRef) -> Result<Vec<u64>> {
     let decoded = array.decode(&data_type(array.dtype())?)?;
-    Ok(present(decoded, &DataType::UInt64)?.as_primitive::<UInt64Type>().values().to_vec())
+    match_integer!(array.dtype().ptype()?, |T| {
+        Ok(decoded.as_primitive::<T>().values().iter().map(|value| value.as_usize() as u64).collect())
+    }, else Err(Error::corrupt(format!("a search among {}", array.dtype()))))
 }
 
 #[cfg(test)]

@@ -22,13 +22,12 @@ use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
-use super::bit_packed::BitPackedArray;
+use super::bit_packed::{BitPackedArray, tests_of};
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present,
 };
 use crate::dtype::{DType, PType};
-use crate::expr::{Interval, Predicate, range};
-use crate::kernels::within::Within;
+use crate::expr::{Interval, Intervals, Predicate, range};
 use crate::kernels::{BLOCK, Word, map_words, match_word};
 use crate::mask::Mask;
 use crate::scalar::Value;
@@ -209,13 +208,12 @@ impl ForArray {
     }
 
     /// Tests in the domain of a bit-packed child, if there is one that fits.
-    fn test_packed<W: Word>(&self, interval: Interval) -> Result<Option<BooleanArray>> {
+    fn test_packed<W: Word>(&self, intervals: &Intervals) -> Result<Option<BooleanArray>> {
         let Some(packed) = self.packed() else { return Ok(None) };
         let added = self.references.decode::<W>()?;
         let Some(reference) = added.of_blocks(packed) else { return Ok(None) };
-        let within = Within::new(interval.low, interval.high, interval.outside);
-        let bits = packed.test(within, reference)?;
-        Ok(Some(BooleanArray::new(bits, packed.validity()?.to_nulls(self.len()))))
+        let bits = packed.test(&tests_of(intervals), reference)?;
+        Ok(Some(intervals.outcome(bits, packed.validity()?.to_nulls(self.len()))))
     }
 
     /// The interval in the domain of the encoded values, where the ring does not tear it apart
@@ -307,17 +305,17 @@ impl EncodedArray for ForArray {
         if matches!(predicate, Predicate::IsNull | Predicate::IsNotNull) {
             return self.encoded.matches(predicate);
         }
-        if let Some(interval) = Interval::of(predicate, self.ptype) {
-            if let Some(outcome) = match_word!(self.ptype, |W| self.test_packed::<W>(interval)?) {
-                return Ok(outcome);
-            }
-            if !interval.is_empty()
-                && let Some(shifted) = self.shifted(interval)
-                && let Some((predicate, negate)) = shifted.to_predicate(self.encoded.dtype().ptype()?)
-            {
-                let outcome = self.encoded.matches(&predicate)?;
-                return if negate { Ok(arrow::compute::not(&outcome)?) } else { Ok(outcome) };
-            }
+        if let Some(intervals) = Intervals::of(predicate, self.ptype)
+            && let Some(outcome) = match_word!(self.ptype, |W| self.test_packed::<W>(&intervals)?)
+        {
+            return Ok(outcome);
+        }
+        if let Some(interval) = Interval::of(predicate, self.ptype).filter(|interval| !interval.is_empty())
+            && let Some(shifted) = self.shifted(interval)
+            && let Some((predicate, negate)) = shifted.to_predicate(self.encoded.dtype().ptype()?)
+        {
+            let outcome = self.encoded.matches(&predicate)?;
+            return if negate { Ok(arrow::compute::not(&outcome)?) } else { Ok(outcome) };
         }
         self.decode_natural()?.matches(predicate)
     }

@@ -7,7 +7,7 @@ use arrow::array::UInt32Array;
 use arrow::datatypes::DataType;
 
 use crate::array::ArrowRef;
-use crate::array::row_bytes::RowBytes;
+use crate::array::row_bytes::{RowBytes, reserved_bytes};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -20,7 +20,8 @@ pub(super) fn gather(values: &ArrowRef, indices: &UInt32Array, limits: &Limits) 
     let size = |at: usize| sizes.up_to(at + 1).saturating_sub(sizes.up_to(at));
     let bytes =
         indices.values().iter().fold(0u64, |bytes, index| bytes.saturating_add(size(*index as usize)));
-    limits.decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1)?;
+    let reserved = reserved_bytes(values.data_type(), indices.len() as u64);
+    limits.decoded_bytes(usize::try_from(bytes.max(reserved)).unwrap_or(usize::MAX), 1)?;
     if i32::try_from(bytes).is_err() && has_narrow_offsets(values.data_type()) {
         return Err(Error::limit(format!("{bytes} bytes of repeated values")));
     }

@@ -17,22 +17,22 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::{
     Array as _, ArrayData, AsArray as _, BooleanArray, BooleanBufferBuilder, UInt64Array, make_array,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, UInt64Type, i256};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType, i256};
 
 use super::Encoding;
 use super::gather::gather;
 use crate::array::sorted::search;
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present};
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
-use crate::kernels::runs::repeat_runs;
+use crate::kernels::runs::{repeat_bits, repeat_runs};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
-use crate::{Error, Result};
+use crate::{Error, Result, match_integer};
 
 /// The `vortex.runend` encoding.
 #[derive(Debug)]
@@ -154,11 +154,15 @@ impl Runs {
 
 /// Ends of runs, which must not fall and reach `covers` rows.
 fn checked(ends: &ArrayRef, covers: u64) -> Result<ScalarBuffer<u64>> {
-    let ends = present(ends.decode(&data_type(ends.dtype())?)?, &DataType::UInt64)?;
-    let ends = ends.as_primitive::<UInt64Type>().values().clone();
-    if ends.windows(2).fold(false, |fall, pair| fall | (pair[0] > pair[1])) {
-        return Err(Error::corrupt("run ends fall"));
-    }
+    let decoded = ends.decode(&data_type(ends.dtype())?)?;
+    let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
+        let ends = decoded.as_primitive::<T>().values();
+        // Folded, not searched: that makes vectors.
+        if ends.windows(2).fold(false, |fall, pair| fall | (pair[0] > pair[1])) {
+            return Err(Error::corrupt("run ends fall"));
+        }
+        ends.iter().map(|end| end.as_usize() as u64).collect::<Vec<_>>().into()
+    }, else return Err(Error::corrupt(format!("run ends are {}", ends.dtype()))));
     let last = ends.last().copied().unwrap_or(0);
     if last < covers {
         return Err(Error::corrupt(format!("runs end at row {last} of {covers}")));
@@ -381,28 +385,8 @@ fn repeat_by_index(
     gather(values, &repeat_runs(&runs, ends, rows).into(), limits)
 }
 
-/// `rows` bits; run `i` is `bits[i]` up to the `i`th end.
-fn repeat_bits(bits: &BooleanBuffer, ends: impl Iterator<Item = usize>, rows: usize) -> BooleanBuffer {
-    let mut out = BooleanBufferBuilder::new(rows);
-    let mut pending = false;
-    let mut reached = 0;
-    for (bit, end) in bits.iter().zip(ends) {
-        if bit != pending {
-            out.append_n(reached - out.len(), pending);
-            pending = bit;
-        }
-        reached = end;
-    }
-    out.append_n(reached - out.len(), pending);
-    out.finish()
-}
-
-/// The node of runs that end at `ends`, the last at the last row.
-pub(crate) fn encode(ends: WriteNode, ends_ptype: PType, values: WriteNode, run_count: usize) -> WriteNode {
-    let metadata = Metadata { ends_ptype: ends_ptype as i32, run_count: run_count as u64, offset: 0 };
-    WriteNode::new(ID).message(&metadata).child(ends).child(values)
-}
-
+use crate::wire::WriteNode;
+use crate::{Error, Result, match_integer};
 #[cfg(test)]
 mod tests {
     use arrow::array::{Float64Array, Int32Array, StringArray, StringViewArray};

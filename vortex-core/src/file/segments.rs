@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::{Footer, SegmentId};
 use crate::Result;
-use crate::array::{ArrayParts, ArrayRef};
+use crate::array::{ArrayParts, ArrayRef, KeptBytes};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::io::{Pending, ReadAt, Scheduler};
@@ -33,6 +33,7 @@ pub(crate) struct SegmentCache {
 #[derive(Debug, Default)]
 pub(crate) struct TreeCache {
     kept: Mutex<Trees>,
+    kept_bytes: KeptBytes,
 }
 
 /// Bytes of serialized trees kept at most; parsed they take a few times as much.
@@ -49,11 +50,17 @@ impl TreeCache {
         self.kept.lock().by_segment.get(&id).cloned()
     }
 
+    /// Counts the bytes of arrays that the trees keep.
+    pub(crate) fn kept_bytes(&self) -> &KeptBytes {
+        &self.kept_bytes
+    }
+
     /// Keeps the tree of a segment, which had `byte_len` bytes.
     pub(crate) fn keep(&self, id: SegmentId, tree: &Arc<ArrayTree>, byte_len: usize) {
         let mut kept = self.kept.lock();
         if kept.byte_len + byte_len > MOST_TREE_BYTES {
             *kept = Trees::default();
+            self.kept_bytes.clear();
         }
         if byte_len <= MOST_TREE_BYTES && kept.by_segment.insert(id, Arc::clone(tree)).is_none() {
             kept.byte_len += byte_len;

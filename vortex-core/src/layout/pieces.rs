@@ -104,6 +104,7 @@ impl<'a> PieceSet<'a> {
                 ids: &self.footer.array_ids,
                 registry: &self.footer.registry,
                 limits: &self.footer.limits,
+                kept: self.trees.kept_bytes(),
             };
             rows_of.load(dtype, len, rows)
         };

@@ -18,6 +18,7 @@ use super::task::{Outcome, Task, first_request, lease};
 use super::zone_maps::ZoneMaps;
 use super::{ScanMetrics, gather};
 use crate::Result;
+use crate::array::row_bytes::reserved_bytes;
 use crate::error::ResultExt as _;
 use crate::expr::Expr;
 use crate::file::SegmentId;
@@ -31,6 +32,9 @@ const MAX_SPLITS_REMOTE: usize = 16;
 /// Bytes of segments kept for later splits, per scan: reading them again costs more from afar.
 const RECENT_BYTES_LOCAL: usize = 16 << 20;
 const RECENT_BYTES_REMOTE: usize = 64 << 20;
+
+/// Batches of rows larger than this together are handed out as they are.
+const MAX_COALESCED_BYTES: u64 = 1 << 30;
 
 /// Record batches of a scan. Dropping it stops all work on its behalf.
 pub struct BatchStream {
@@ -126,7 +130,9 @@ impl Scan {
         let selective = !plan.conjuncts.is_empty() || plan.picks_rows();
         let remote =
             plan.file.source().profile().coalesce_gap > crate::io::StorageProfile::LOCAL.coalesce_gap;
-        let coalesces = selective && !plan.schema.fields().is_empty();
+        let row_bytes = plan.schema.fields().iter().map(|field| reserved_bytes(field.data_type(), 1));
+        let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
+        let coalesces = selective && !plan.schema.fields().is_empty() && reserved <= MAX_COALESCED_BYTES;
         let rows_left = plan.limit.unwrap_or(u64::MAX);
         let single_rows = gather::parts(&plan, rows_left)?;
         if !single_rows.is_empty() {

@@ -1,11 +1,13 @@
 //! Array trees and statistics.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 
 use super::generated::array::array as fb;
 use super::{aligned, broken, verifier};
+use crate::array::ArrayRef;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -24,12 +26,14 @@ pub(crate) struct ArrayTree {
 }
 
 /// One node as stored: no dtype, no length.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RawNode {
     pub(crate) encoding: u16,
     pub(crate) metadata: Bytes,
     pub(crate) children: Vec<RawNode>,
     pub(crate) buffers: Vec<u16>,
+    /// The array of all rows, where it is kept for those who read few rows again and again.
+    pub(crate) kept: OnceLock<ArrayRef>,
 }
 
 impl ArrayTree {
@@ -122,6 +126,7 @@ impl RawNode {
             metadata: Bytes::copy_from_slice(node.metadata().map(|bytes| bytes.bytes()).unwrap_or_default()),
             children,
             buffers: node.buffers().map(|buffers| buffers.iter().collect()).unwrap_or_default(),
+            kept: OnceLock::new(),
         })
     }
 }

@@ -7,7 +7,7 @@ use arrow::array::UInt64Array;
 use arrow::compute::take_record_batch;
 use vortex_core::scan::RowAccess;
 
-use crate::compare;
+use crate::{allocations, compare};
 
 /// Files committed with the project, `<release>/<case>.vortex` beside `<case>.arrow`.
 fn golden() -> PathBuf {
@@ -89,12 +89,13 @@ fn rows_fetched_by_themselves_equal_those_of_the_whole_file() {
 fn damaged_files_end_in_values_or_errors() {
     for root in [Some(golden()), full_set()].into_iter().flatten() {
         let Ok(entries) = std::fs::read_dir(root.join("corrupt")) else { continue };
-        let (mut errors, mut values) = (0, 0);
+        let (mut errors, mut values, mut peak) = (0, 0, 0);
         for entry in entries {
             let path = entry.expect("a readable folder").path();
             if path.extension().is_none_or(|extension| extension != "vortex") {
                 continue;
             }
+            let watch = allocations::watch(errors + values);
             match compare::open(&path).map_err(|e| e.to_string()).and_then(|file| compare::read(&file, None))
             {
                 Ok(_) => values += 1,
@@ -103,7 +104,11 @@ fn damaged_files_end_in_values_or_errors() {
                     errors += 1;
                 }
             }
+            peak = watch.peak().max(peak);
         }
-        println!("{errors} damaged files are refused, {values} decode");
+        // A panic or a hang would have ended this.
+        println!(
+            "{errors} damaged files are refused, {values} decode; 0 panics; at most {peak} bytes in use"
+        );
     }
 }

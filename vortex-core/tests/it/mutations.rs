@@ -510,6 +510,11 @@ fn mutants_of_golden_files_do_no_harm() {
         }
     }
     at_work_on.store(u64::MAX, Ordering::Relaxed);
-    println!("{decoded} decode; at most {peak} bytes in use and {slowest:?} for one");
+    println!(
+        "{count} mutants of {} files: {} do harm, 0 time-outs; {decoded} decode; at most {peak} bytes in use and \
+         {slowest:?} for one",
+        specimens.len(),
+        failures.len()
+    );
     assert!(failures.is_empty(), "mutants of seeds {failures:?} do harm; the output says how");
 }

@@ -38,7 +38,7 @@ use crate::array::{
     validity,
 };
 use crate::dtype::{DType, PType};
-use crate::expr::{Interval, Predicate};
+use crate::expr::{Intervals, Predicate};
 use crate::kernels::bitpack::{extract_single, few, unpack_rows, words_of};
 use crate::kernels::within::{BLOCK_BITS, Within};
 use crate::kernels::{BLOCK, Word, block_parts, match_word};
@@ -188,6 +188,11 @@ pub(crate) struct BitPackedArray {
     limits: Limits,
 }
 
+/// A test for each of some intervals.
+pub(crate) fn tests_of<W: Word>(intervals: &Intervals) -> Vec<Within<W>> {
+    intervals.any_of.iter().map(|one| Within::new(one.low, one.high, one.outside)).collect()
+}
+
 impl BitPackedArray {
     /// Row 0's place in the first block.
     pub(crate) fn offset(&self) -> usize {
@@ -209,10 +214,11 @@ impl BitPackedArray {
         Ok(out)
     }
 
-    /// Tests all values, plus what `reference` gives for their block. Null rows are arbitrary.
+    /// Tests which values, plus what `reference` gives for their block, pass any of some tests.
+    /// Null rows are arbitrary.
     pub(crate) fn test<W: Word>(
         &self,
-        within: Within<W>,
+        any_of: &[Within<W>],
         reference: impl Fn(usize) -> W,
     ) -> Result<BooleanBuffer> {
         self.limits.decoded_bytes(self.len, 1)?;
@@ -221,22 +227,31 @@ impl BitPackedArray {
         let mut bits: Vec<u64> = Vec::with_capacity(block_count * BLOCK_BITS);
         let mut scratch = [W::ZERO; BLOCK];
         for at in 0..block_count {
-            let (block, within) = (blocks.get(at), within.minus(reference(at)));
-            match within.decided(block.max()) {
-                Some(outcome) => bits.extend([if outcome { u64::MAX } else { 0 }; BLOCK_BITS]),
-                None => {
-                    block.unpack(W::ZERO, &mut scratch);
-                    bits.extend(within.test(&scratch));
+            let (block, reference) = (blocks.get(at), reference(at));
+            let (mut passed, mut is_unpacked) = ([0; BLOCK_BITS], false);
+            for within in any_of.iter().map(|within| within.minus(reference)) {
+                match within.decided(block.max()) {
+                    Some(true) => passed = [u64::MAX; BLOCK_BITS],
+                    Some(false) => {}
+                    None => {
+                        if !is_unpacked {
+                            block.unpack(W::ZERO, &mut scratch);
+                            is_unpacked = true;
+                        }
+                        let more = within.test(&scratch);
+                        passed.iter_mut().zip(more).for_each(|(passed, more)| *passed |= more);
+                    }
                 }
             }
+            bits.extend(passed);
         }
         if let Some(patches) = &self.patches {
             let located = patches.locate()?;
             let (values, _) = decode_raw::<W>(&located.values)?;
             for (row, value) in located.rows().zip(values.iter()) {
                 let at = self.offset + row;
-                let bit = 1u64 << (at % 64);
-                match within.minus(reference(at / BLOCK)).holds(*value) {
+                let (bit, reference) = (1u64 << (at % 64), reference(at / BLOCK));
+                match any_of.iter().any(|within| within.minus(reference).holds(*value)) {
                     true => bits[at / 64] |= bit,
                     false => bits[at / 64] &= !bit,
                 }
@@ -412,14 +427,12 @@ impl EncodedArray for BitPackedArray {
         if let Some(outcome) = self.validity()?.null_test(predicate, self.len) {
             return Ok(outcome);
         }
-        let Some(interval) = Interval::of(predicate, self.ptype) else {
+        let Some(intervals) = Intervals::of(predicate, self.ptype) else {
             return self.decode_natural()?.matches(predicate);
         };
         let nulls = self.validity()?.to_nulls(self.len);
-        let bits = match_word!(self.ptype, |W| {
-            self.test::<W>(Within::new(interval.low, interval.high, interval.outside), |_| W::ZERO)?
-        });
-        Ok(BooleanArray::new(bits, nulls))
+        let bits = match_word!(self.ptype, |W| self.test::<W>(&tests_of(&intervals), |_| W::ZERO)?);
+        Ok(intervals.outcome(bits, nulls))
     }
 }
 

@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn what_the_core_lacks_is_in_the_projection() {
         // A variant scalar: of the type null.
-        let null = [0x5au8, 6, 0x0a, 2, 0x0a, 0, 0x12, 0];
+        let null = [0x5au8, 8, 0x0a, 2, 0x0a, 0, 0x12, 2, 0x08, 0];
         let core = || Tree::new("vortex.constant").buffer(null.to_vec());
         let byte = proto::dtype::Kind::Primitive(proto::Primitive { ptype: 4, nullable: true });
         let column = || Tree::primitive(&[7i8, 8]).child(Tree::bools(&[true, false]));
