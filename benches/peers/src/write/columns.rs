@@ -77,8 +77,10 @@ impl Columns {
     pub(super) fn rows(formats: &[&Self]) -> Vec<(String, Vec<String>)> {
         let kinds: BTreeSet<&str> = formats.iter().flat_map(|it| it.bytes.keys().copied()).collect();
         let cell = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
-        let row = |kind: &str| formats.iter().map(|it| cell(it.bytes.get(kind).copied().unwrap_or(0)));
-        kinds.iter().map(|kind| ((*kind).to_owned(), row(kind).collect())).collect()
+        let row = |kind: &str| -> Vec<String> {
+            formats.iter().map(|it| cell(it.bytes.get(kind).copied().unwrap_or(0))).collect()
+        };
+        kinds.iter().map(|kind| ((*kind).to_owned(), row(kind))).collect()
     }
 }
 
