@@ -12,7 +12,11 @@ use crate::dtype::{DType, PType};
 use crate::encodings::{constant, decimal, decimal_byte_parts, masked};
 use crate::scalar::Value;
 use crate::wire::WriteNode;
-use crate::{Error, Result};
+use crate::{Error, Release, Result};
+
+/// The first release tried that reads integers narrower than the precision of the decimals
+/// asks for; 0.36 does not.
+const FIRST_NARROW_PARTS: Release = Release::new(0, 56);
 
 /// A column of decimals.
 ///
@@ -22,7 +26,9 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
     if let Some(decimals) = array.as_primitive_opt::<Decimal128Type>() {
         let Some((low, high)) = range(decimals) else { return canonical::decimals(array) };
         return match (i64::try_from(low), i64::try_from(high)) {
-            (Ok(low), Ok(high)) => parts(cx, decimals.values(), array.nulls(), low, high),
+            (Ok(low), Ok(high)) if can_be_parts(cx, dtype) => {
+                parts(cx, dtype, decimals.values(), array.nulls(), (low, high))
+            }
             _ => wide(cx, array, low == high, Value::Decimal(i256::from_i128(low))),
         };
     }
@@ -39,7 +45,9 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
             };
             let values: ScalarBuffer<i128> = decimals.values().iter().enumerate().map(narrow).collect();
             match (i64::try_from(low), i64::try_from(high)) {
-                (Ok(low), Ok(high)) => parts(cx, &values, array.nulls(), low, high),
+                (Ok(low), Ok(high)) if can_be_parts(cx, dtype) => {
+                    parts(cx, dtype, &values, array.nulls(), (low, high))
+                }
                 _ if low == high => wide(cx, array, true, Value::Decimal(i256::from_i128(low))),
                 _ => {
                     let node = decimal::encode(4, values.into_inner());
@@ -64,23 +72,47 @@ where
     valid().min().zip(valid().max())
 }
 
+/// Digits that integers hold whatever these are.
+fn digits(ptype: PType) -> u8 {
+    match ptype {
+        PType::I8 => 2,
+        PType::I16 => 4,
+        PType::I32 => 9,
+        _ => 18,
+    }
+}
+
+/// Digits that the integers must have room for, whatever the values are.
+fn least_digits(cx: &Context, dtype: &DType) -> u8 {
+    match dtype {
+        DType::Decimal(decimal, _) if cx.reader() < FIRST_NARROW_PARTS => decimal.precision(),
+        _ => 0,
+    }
+}
+
+/// Whether decimals within 64 bits can be stored as integers.
+fn can_be_parts(cx: &Context, dtype: &DType) -> bool {
+    least_digits(cx, dtype) <= digits(PType::I64)
+}
+
 /// Decimals within 64 bits.
 fn parts(
     cx: &Context,
+    dtype: &DType,
     values: &ScalarBuffer<i128>,
     nulls: Option<&NullBuffer>,
-    low: i64,
-    high: i64,
+    (low, high): (i64, i64),
 ) -> Result<WriteNode> {
     // Parts are signed. Cuts that nothing valid is lost by.
-    let fits = |min: i64, max: i64| low >= min && high <= max;
-    let (ptype, part) = if fits(i8::MIN.into(), i8::MAX.into()) {
+    let least = least_digits(cx, dtype);
+    let fits = |ptype, min: i64, max: i64| digits(ptype) >= least && low >= min && high <= max;
+    let (ptype, part) = if fits(PType::I8, i8::MIN.into(), i8::MAX.into()) {
         let words: Vec<u8> = values.iter().map(|value| *value as u8).collect();
         (PType::I8, compress_words(cx, PType::I8, words.into(), nulls)?)
-    } else if fits(i16::MIN.into(), i16::MAX.into()) {
+    } else if fits(PType::I16, i16::MIN.into(), i16::MAX.into()) {
         let words: Vec<u16> = values.iter().map(|value| *value as u16).collect();
         (PType::I16, compress_words(cx, PType::I16, words.into(), nulls)?)
-    } else if fits(i32::MIN.into(), i32::MAX.into()) {
+    } else if fits(PType::I32, i32::MIN.into(), i32::MAX.into()) {
         let words: Vec<u32> = values.iter().map(|value| *value as u32).collect();
         (PType::I32, compress_words(cx, PType::I32, words.into(), nulls)?)
     } else {

@@ -37,7 +37,7 @@ mod text_dictionary;
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
 
 use self::scheme::Context;
-use crate::array::present;
+use crate::array::{canonical::canonical, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::constant;
@@ -88,6 +88,9 @@ impl Compressor {
     }
 }
 
+/// The first release that reads single half floats, which constants and fill values are.
+const FIRST_F16_SCALAR: Release = Release::new(0, 44);
+
 /// A column of the Arrow type that its dtype prefers.
 fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
     let null_count = array.logical_null_count();
@@ -100,6 +103,7 @@ fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> 
     }
     match dtype {
         DType::Bool(_) => boolean::compress(cx, array.as_boolean()),
+        DType::Primitive(PType::F16, _) if cx.reader() < FIRST_F16_SCALAR => canonical(array, dtype),
         DType::Primitive(ptype, _) => numbers::compress(cx, array, *ptype),
         DType::Decimal(..) => decimal::compress(cx, array, dtype),
         DType::Utf8(_) => string::compress(cx, &array.as_string_view().clone().to_binary_view(), dtype),

@@ -385,8 +385,12 @@ fn repeat_by_index(
     gather(values, &repeat_runs(&runs, ends, rows).into(), limits)
 }
 
-use crate::wire::WriteNode;
-use crate::{Error, Result, match_integer};
+/// The node of runs that end at `ends`, the last at the last row.
+pub(crate) fn encode(ends: WriteNode, ends_ptype: PType, values: WriteNode, run_count: usize) -> WriteNode {
+    let metadata = Metadata { ends_ptype: ends_ptype as i32, run_count: run_count as u64, offset: 0 };
+    WriteNode::new(ID).message(&metadata).child(ends).child(values)
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::array::{Float64Array, Int32Array, StringArray, StringViewArray};
