@@ -168,7 +168,7 @@ mod tests {
         let exponents = find_exponents::<f64>(&prices);
         assert_eq!(exponents.e - exponents.f, 2);
         let decimals = to_integers::<f64>(&prices, exponents);
-        assert_eq!(decimals.exceptions, []);
+        assert!(decimals.exceptions.is_empty());
         assert_eq!(
             decimals.integers.iter().map(|v| f64::widen(*v)).collect::<Vec<_>>(),
             [125, 9999, 1, 123_450, -730]
