@@ -29,6 +29,7 @@
 mod cache;
 mod convert;
 mod format;
+mod memory;
 mod metrics;
 mod opener;
 mod options;

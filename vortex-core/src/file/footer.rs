@@ -7,6 +7,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 
 use super::SegmentId;
+use super::kept::{KeptTail, KeptZoneMaps};
 use crate::dtype::DType;
 use crate::encodings::Registry;
 use crate::layout::{LayoutNode, LayoutRef};
@@ -47,6 +48,9 @@ impl Segment {
     }
 }
 
+/// Room for decoded zone maps beside a description of any size.
+const MIN_ZONE_MAPS: usize = 64 << 10;
+
 /// A named value that applications keep in a file; opaque to readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserMetadata {
@@ -70,6 +74,8 @@ pub struct Footer {
     described_bytes: usize,
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
+    pub(crate) tail: KeptTail,
+    pub(crate) zone_maps: KeptZoneMaps,
 }
 
 /// Where the description of a file starts, learnt from its last bytes.
@@ -195,6 +201,7 @@ impl Footer {
         let node =
             LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
         let layout = node.load()?;
+        let kept = KeptTail::new(&segments, bytes, start);
         Ok(Self {
             dtype,
             layout,
@@ -207,6 +214,8 @@ impl Footer {
             described_bytes,
             registry: registry.clone(),
             limits: *limits,
+            tail: kept,
+            zone_maps: KeptZoneMaps::new(MIN_ZONE_MAPS + described_bytes * 4),
         })
     }
 
@@ -283,6 +292,8 @@ impl Footer {
             + self.described_bytes * 5
             + self.segments.len() * size_of::<Segment>()
             + self.statistics.as_ref().map_or(0, |stats| stats.len() * size_of::<FieldStats>())
+            + self.tail.len()
+            + self.zone_maps.limit()
     }
 }
 

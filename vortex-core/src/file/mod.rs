@@ -10,6 +10,7 @@
 
 mod footer;
 mod inspect;
+mod kept;
 mod open;
 mod segments;
 

@@ -54,9 +54,11 @@ impl Recent {
         }
     }
 
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        self.used.clear();
+    /// Forgets everything; whether that was anything.
+    pub(super) fn clear(&mut self) -> bool {
         self.bytes = 0;
+        let any = !self.used.is_empty();
+        self.used.clear();
+        any
     }
 }

@@ -3,6 +3,7 @@
 mod allocations;
 mod anatomy;
 mod compare;
+mod faults;
 mod files;
 mod ipc;
 mod mutations;

@@ -1,0 +1,95 @@
+//! Which split comes next: in the order of the rows, or best first.
+//!
+//! ```text
+//! zones by maximum       [ 40 ][ 90 ][ 70 ][ 90 ][ 10 ]
+//! splits of two zones    [   90    ][   90    ][ 10 ]
+//! best first, descending     0           1        2
+//! ```
+
+use std::ops::Range;
+
+use arrow::compute::rank;
+
+use super::ScanMetrics;
+use super::plan::{BestFirst, MAX_LISTED_SPLITS, Plan, Split};
+use super::zone_maps::ZoneMaps;
+use crate::layout::ZoneMap;
+
+/// The splits that are still to be put to work.
+#[derive(Debug)]
+pub(super) enum Cursor {
+    /// Those from this row on.
+    InOrder(u64),
+    /// The first rows of splits, best last.
+    BestFirst(Vec<u64>),
+}
+
+impl Cursor {
+    /// All splits of a scan.
+    pub(super) fn new(plan: &Plan, zone_maps: &ZoneMaps) -> Self {
+        let ranked = plan.best_first.as_ref().and_then(|order| ranked(plan, order, zone_maps.best_first()?));
+        match ranked {
+            Some(starts) => Cursor::BestFirst(starts),
+            None => Cursor::InOrder(plan.rows.start),
+        }
+    }
+
+    /// No splits.
+    pub(super) fn at_end(plan: &Plan) -> Self {
+        Cursor::InOrder(plan.rows.end)
+    }
+
+    /// The next split with a row that may match; its live rows are those.
+    pub(super) fn next(&mut self, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Split> {
+        loop {
+            let mut split = match self {
+                Cursor::InOrder(row) => {
+                    // Rows that are ruled out are skipped in one leap, however many they are.
+                    let possible = plan.split_start(zone_maps.first_possible(*row));
+                    let ruled_out = *row..possible.max(*row).min(plan.rows.end);
+                    ScanMetrics::add(&plan.metrics.splits_pruned, plan.count_splits(&ruled_out));
+                    ScanMetrics::add(&plan.metrics.rows_pruned, plan.count_rows(&ruled_out));
+                    let split = plan.split_from(ruled_out.end);
+                    *row = split.as_ref().map_or(plan.rows.end, |split| split.rows.end);
+                    split?
+                }
+                Cursor::BestFirst(starts) => plan.split_from(starts.pop()?)?,
+            };
+            let live = zone_maps.prune(&split);
+            let pruned = split.live.true_count() - live.true_count();
+            ScanMetrics::add(&plan.metrics.rows_pruned, pruned as u64);
+            if live.is_none() {
+                ScanMetrics::add(&plan.metrics.splits_pruned, 1);
+                continue;
+            }
+            split.live = live;
+            return Some(split);
+        }
+    }
+
+    /// Puts a split back, to come first again.
+    pub(super) fn put_back(&mut self, split: &Split) {
+        match self {
+            Cursor::InOrder(row) => *row = split.rows.start,
+            Cursor::BestFirst(starts) => starts.push(split.rows.start),
+        }
+    }
+}
+
+/// The first rows of all splits, best last; nothing if statistics do not say.
+fn ranked(plan: &Plan, order: &BestFirst, map: &ZoneMap) -> Option<Vec<u64>> {
+    if plan.picks_rows() || plan.count_splits(&plan.rows) > MAX_LISTED_SPLITS || map.zone_len == 0 {
+        return None;
+    }
+    let bounds = if order.options.descending { &map.max } else { &map.min };
+    let ranks = rank(bounds.as_ref()?, Some(order.options)).ok()?;
+    let rank_of = |rows: &Range<u64>| {
+        let first = usize::try_from(rows.start / map.zone_len).ok()?;
+        let end = usize::try_from(rows.end.div_ceil(map.zone_len)).ok()?.min(ranks.len());
+        ranks.get(first..end)?.iter().min().copied()
+    };
+    let mut splits: Vec<(u32, u64)> =
+        plan.split_rows().iter().map(|rows| (rank_of(rows).unwrap_or(u32::MAX), rows.start)).collect();
+    splits.sort_unstable_by(|a, b| b.cmp(a));
+    Some(splits.into_iter().map(|(_, start)| start).collect())
+}
