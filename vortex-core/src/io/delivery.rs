@@ -25,14 +25,27 @@ use crate::{Error, Result};
 const MAX_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
+/// Answers the requests of a read whose bytes are there already.
+pub(super) fn hand_over(read: Read, bytes: &Bytes) {
+    let start = read.range.start;
+    count(&read);
+    for request in read.serves {
+        Part::new(request.range, request.answer).take(start, bytes, true);
+    }
+}
+
+fn count(read: &Read) {
+    if let Some(first) = read.serves.first() {
+        ScanMetrics::add(&first.metrics.reads, 1);
+        ScanMetrics::add(&first.metrics.bytes_read, read.range.end - read.range.start);
+        ScanMetrics::add(&first.metrics.bytes_wasted, read.wasted);
+    }
+}
+
 /// Makes a read and answers its requests.
 pub(super) async fn deliver(read: Read, slot: Slot) {
-    let Read { source, range, wasted, serves } = read;
-    if let Some(first) = serves.first() {
-        ScanMetrics::add(&first.metrics.reads, 1);
-        ScanMetrics::add(&first.metrics.bytes_read, range.end - range.start);
-        ScanMetrics::add(&first.metrics.bytes_wasted, wasted);
-    }
+    count(&read);
+    let Read { source, range, serves, .. } = read;
     let mut parts: Vec<Part> =
         serves.into_iter().map(|request| Part::new(request.range, request.answer)).collect();
     let stall = source.profile().remote.then(|| slot.stall());

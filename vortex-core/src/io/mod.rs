@@ -61,6 +61,11 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
         Ok(futures::stream::once(async move { Ok(bytes) }).boxed())
     }
 
+    /// The bytes of `range` if getting them takes no waiting at all.
+    fn at_hand(&self, _range: &Range<u64>) -> Option<Bytes> {
+        None
+    }
+
     /// The storage behind. Sources of the same one share what is learnt of its pace, and a limit
     /// of reads in flight.
     fn store(&self) -> &str {

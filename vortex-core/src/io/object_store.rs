@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
 
-use super::local::read_blocking;
+use super::local::{read_at_hand, read_blocking};
 use super::{ReadAt, StorageProfile};
 use crate::{Error, Result};
 
@@ -118,6 +118,10 @@ impl ReadAt for ObjectFile {
                     .boxed())
             }
         }
+    }
+
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        read_at_hand(self.descriptor.get()?, range)
     }
 
     fn store(&self) -> &str {

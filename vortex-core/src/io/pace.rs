@@ -40,11 +40,19 @@ impl Pace {
     }
 
     /// How long requests are worth collecting before the first of them is sent.
-    pub(super) fn patience(&self) -> Duration {
-        const { Duration::from_millis(1) }
-            .max(Duration::from_secs_f64(self.latency.unwrap_or(0.0) / 16.0))
-            .min(Duration::from_millis(4))
+    pub(super) fn patience(&self) -> Patience {
+        let latency = Duration::from_secs_f64(self.latency.unwrap_or(0.0));
+        let bound = |wait: Duration, most| wait.clamp(Duration::from_millis(1), Duration::from_millis(most));
+        Patience { step: bound(latency / 8, 4), most: bound(latency / 2, 20) }
     }
+}
+
+/// How long to wait for requests that may share a read: while more come within each step, up to
+/// half of what the read takes to begin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) step: Duration,
+    pub(super) most: Duration,
 }
 
 fn blend(average: &mut Option<f64>, value: f64) {
@@ -74,6 +82,6 @@ mod tests {
         pace.note(Duration::from_secs(5), Duration::from_secs(1), 1 << 20);
         let gap = pace.adapt(StorageProfile::REMOTE).coalesce_gap;
         assert!(gap <= 2 * StorageProfile::REMOTE.coalesce_gap, "{gap}");
-        assert!(pace.patience() <= Duration::from_millis(4));
+        assert!(pace.patience().most <= Duration::from_millis(20));
     }
 }

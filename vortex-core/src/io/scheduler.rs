@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::buffer::Buffer;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
@@ -21,8 +21,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::budget::Budget;
-use super::delivery::deliver;
-use super::pace::Pace;
+use super::delivery::{deliver, hand_over};
+use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting};
 use super::{ReadAt, Urgency};
 use crate::scan::ScanMetrics;
@@ -175,15 +175,25 @@ impl Queue {
         };
         match patience {
             None => self.dispatch(),
-            Some(patience) => {
-                let queue = Arc::clone(self);
-                self.runtime.spawn(async move {
-                    tokio::time::sleep(patience).await;
-                    queue.state.lock().announced = false;
-                    queue.dispatch();
-                });
-            }
+            Some(patience) => drop(self.runtime.spawn(Arc::clone(self).dispatch_soon(patience))),
         }
+    }
+
+    /// Dispatches once no more requests come, or after a while.
+    async fn dispatch_soon(self: Arc<Self>, patience: Patience) {
+        let start = Instant::now();
+        let mut seen = 0;
+        loop {
+            tokio::time::sleep(patience.step).await;
+            let mut state = self.state.lock();
+            let waiting = state.waiting.len();
+            if waiting <= seen || start.elapsed() >= patience.most {
+                state.announced = false;
+                break;
+            }
+            seen = waiting;
+        }
+        self.dispatch();
     }
 
     /// Starts reads while there are slots and requests.
@@ -193,8 +203,11 @@ impl Queue {
         }
         while let Some(read) = self.next_read() {
             let slot = Slot(Arc::clone(self));
-            // Outside the lock: a runtime that is shutting down drops the task at once.
-            self.runtime.spawn(deliver(read, slot));
+            match read.source.at_hand(&read.range) {
+                Some(bytes) => hand_over(read, &bytes),
+                // Outside the lock: a runtime that is shutting down drops the task at once.
+                None => drop(self.runtime.spawn(deliver(read, slot))),
+            }
         }
     }
 

@@ -50,6 +50,11 @@ impl Waiting {
         }
     }
 
+    /// Number of requests.
+    pub(super) fn len(&self) -> usize {
+        self.files.iter().map(|(_, waiting)| waiting.len()).sum()
+    }
+
     /// Whether nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty()

@@ -37,6 +37,18 @@ pub(super) struct Check {
     at: usize,
 }
 
+impl Check {
+    /// What to evaluate: a dynamic filter may have tightened since the split was admitted.
+    fn latest(&self, plan: &Plan) -> Expr {
+        let Expr::Dynamic(filter) = &plan.conjuncts[self.at].expr else { return self.expr.clone() };
+        let readable = |now: &Expr| {
+            now.columns().iter().all(|column| self.columns.contains(column))
+                && check_predicates(now, &plan.filter_columns).is_ok()
+        };
+        filter.current().filter(readable).unwrap_or_else(|| self.expr.clone())
+    }
+}
+
 /// What evaluating each part of the filter brought so far.
 #[derive(Debug)]
 pub(super) struct Payoffs(Vec<Payoff>);
@@ -99,9 +111,19 @@ impl Payoffs {
                 if !filter.checks_rows() {
                     return None;
                 }
-                let expr = filter.current()?;
-                check_predicates(&expr, &plan.filter_columns).ok()?;
-                self.0[at].worthwhile().then(|| Check { columns: expr.columns(), expr, at })
+                match filter.current() {
+                    Some(expr) => {
+                        check_predicates(&expr, &plan.filter_columns).ok()?;
+                        self.0[at].worthwhile().then(|| Check { columns: expr.columns(), expr, at })
+                    }
+                    // Where only the first rows of an order are wanted, there will be a threshold
+                    // by the time that this is evaluated.
+                    None => plan.best_first.as_ref().map(|_| Check {
+                        expr: Expr::Literal(Some(true)),
+                        columns: filter.columns(),
+                        at,
+                    }),
+                }
             })
             .collect();
         checks.sort_by(|a, b| self.0[b.at].rate().total_cmp(&self.0[a.at].rate()));
@@ -120,6 +142,7 @@ impl Payoffs {
         let mut arrays: HashMap<FieldPath, ArrayRef> = HashMap::new();
         for check in checks {
             let start = Instant::now();
+            let expr = check.latest(plan);
             // Few live rows are gathered first; many are evaluated where they are.
             let narrow = !live.is_all() && live.density() < NARROW_DENSITY;
             let rows = if narrow { live.true_count() } else { live.len() };
@@ -134,8 +157,8 @@ impl Payoffs {
                 };
                 if narrow { array.filter(&live) } else { Ok(array) }
             };
-            let place = || check.expr.to_string();
-            let outcome = Mask::from_predicate(&expr::evaluate(&check.expr, rows, &mut column).at(place)?);
+            let place = || expr.to_string();
+            let outcome = Mask::from_predicate(&expr::evaluate(&expr, rows, &mut column).at(place)?);
             let before = live.true_count();
             live = if narrow { live.refine(&outcome) } else { live.and(&outcome) };
             self.0[check.at].note(before, live.true_count(), start);

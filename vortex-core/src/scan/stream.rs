@@ -46,7 +46,7 @@ const MAX_DECODING_REMOTE: usize = 8;
 
 /// Bytes of segments kept for later splits, per scan: reading them again costs more from afar.
 const RECENT_BYTES_LOCAL: usize = 8 << 20;
-const RECENT_BYTES_REMOTE: usize = 16 << 20;
+const RECENT_BYTES_REMOTE: usize = 48 << 20;
 
 /// Record batches of a scan. Dropping it stops all work on its behalf.
 pub struct BatchStream {
