@@ -308,7 +308,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::io::MemoryFile;
+    use crate::io::{MemoryFile, StorageProfile};
 
     fn wishes<const N: usize>(ranges: [Range<u64>; N]) -> Vec<Wish> {
         ranges.map(|range| Wish { range, urgency: Urgency::filter(0) }).to_vec()
@@ -336,10 +336,34 @@ mod tests {
         }
     }
 
+    /// A file whose bytes take a moment to come.
+    #[derive(Debug)]
+    struct Slow;
+
+    #[async_trait::async_trait]
+    impl ReadAt for Slow {
+        fn name(&self) -> &str {
+            "slow"
+        }
+
+        async fn len(&self) -> Result<u64> {
+            Ok(16)
+        }
+
+        async fn read(&self, range: Range<u64>) -> Result<bytes::Bytes> {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Ok(vec![0; (range.end - range.start) as usize].into())
+        }
+
+        fn profile(&self) -> StorageProfile {
+            StorageProfile::LOCAL
+        }
+    }
+
     #[test]
     fn a_request_of_a_runtime_that_ended_fails() {
         let scheduler = Scheduler::new(1 << 20);
-        let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(vec![0u8; 16]));
+        let source: Arc<dyn ReadAt> = Arc::new(Slow);
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let first = runtime();
         let pending = {

@@ -156,14 +156,8 @@ fn request_projection(
 
 /// From the first to the last live row.
 fn live_range(Split { rows, live }: &Split) -> Range<u64> {
-    if live.is_all() {
-        return rows.clone();
-    }
-    let runs = live.runs();
-    match (runs.first(), runs.last()) {
-        (Some(first), Some(last)) => rows.start + first.start as u64..rows.start + last.end as u64,
-        _ => rows.start..rows.start,
-    }
+    let span = live.span();
+    rows.start + span.start as u64..rows.start + span.end as u64
 }
 
 impl Admitted {
