@@ -18,11 +18,45 @@ use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::io::{Pending, Share};
 use crate::scan::ScanMetrics;
+use crate::wire::ArrayTree;
 
 /// Segments in use, by id.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentCache {
     entries: Mutex<HashMap<SegmentId, Weak<Entry>>>,
+    trees: TreeCache,
+}
+
+/// Trees of arrays whose bytes are read piece by piece, kept while the file is open.
+#[derive(Debug, Default)]
+pub(crate) struct TreeCache {
+    kept: Mutex<Trees>,
+}
+
+/// Bytes of serialized trees kept at most; parsed they take a few times as much.
+const MOST_TREE_BYTES: usize = 8 << 20;
+
+#[derive(Debug, Default)]
+struct Trees {
+    by_segment: HashMap<SegmentId, Arc<ArrayTree>>,
+    byte_len: usize,
+}
+
+impl TreeCache {
+    pub(crate) fn get(&self, id: SegmentId) -> Option<Arc<ArrayTree>> {
+        self.kept.lock().by_segment.get(&id).cloned()
+    }
+
+    /// Keeps the tree of a segment, which had `byte_len` bytes.
+    pub(crate) fn keep(&self, id: SegmentId, tree: &Arc<ArrayTree>, byte_len: usize) {
+        let mut kept = self.kept.lock();
+        if kept.byte_len + byte_len > MOST_TREE_BYTES {
+            *kept = Trees::default();
+        }
+        if byte_len <= MOST_TREE_BYTES && kept.by_segment.insert(id, Arc::clone(tree)).is_none() {
+            kept.byte_len += byte_len;
+        }
+    }
 }
 
 /// A segment that someone needs.
@@ -55,6 +89,11 @@ impl SegmentCache {
             }
         }
         Ok(bytes)
+    }
+
+    /// Trees of arrays that were read piece by piece.
+    pub(crate) fn trees(&self) -> &TreeCache {
+        &self.trees
     }
 
     /// Leases segments. Those that nobody holds yet are asked for in one go, and take up parts
@@ -148,6 +187,7 @@ impl Entry {
                 let bytes = self
                     .bytes()
                     .ok_or_else(|| crate::Error::invalid(format!("segment {} is not loaded", self.id.0)))?;
+                let bytes = footer.unpack(self.id, bytes).at(place)?;
                 let parts =
                     ArrayParts::parse(bytes, Arc::clone(&footer.array_ids), &footer.limits).at(place)?;
                 self.parts.get_or_init(|| parts)

@@ -1,8 +1,10 @@
-//! Reading bytes from storage: the only module that waits for it.
+//! Reading and writing bytes of storage: the only module that waits for it.
 //!
 //! A source implements [`ReadAt`]; [`LocalFile`], [`MemoryFile`] and [`ObjectFile`] do. The
 //! [`Scheduler`] turns the segments that scans want into few reads, and keeps their bytes under
 //! a budget.
+//!
+//! A file is written to a [`Sink`]; [`LocalSink`], [`MemorySink`] and [`ObjectSink`] are.
 
 mod budget;
 mod coalesce;
@@ -13,12 +15,14 @@ mod object_store;
 mod pace;
 mod recycled;
 mod scheduler;
+mod sink;
 mod urgency;
 mod waiting;
 
 use std::fmt::Debug;
 use std::ops::Range;
 
+use arrow::buffer::Buffer;
 use async_trait::async_trait;
 pub use budget::MemoryPool;
 pub(crate) use budget::{Budget, Share};
@@ -29,6 +33,7 @@ pub use local::LocalFile;
 pub use memory::MemoryFile;
 pub use object_store::ObjectFile;
 pub use scheduler::{Pending, Scheduler, Wish};
+pub use sink::{LocalSink, MemorySink, ObjectSink, Sink};
 pub use urgency::Urgency;
 
 use crate::Result;
@@ -70,6 +75,16 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     /// of reads in flight.
     fn store(&self) -> &str {
         "local"
+    }
+
+    /// The bytes of many ranges, each within the length. By default all are read at once; a
+    /// source for which a small read costs little does better.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+        let reads = ranges.iter().map(|range| self.read(range.clone()));
+        Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())
     }
 
     /// How reads of this source are best cut.

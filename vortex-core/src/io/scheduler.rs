@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::budget::Budget;
+use super::budget::{Budget, Share};
 use super::delivery::{deliver, hand_over};
 use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting};
@@ -106,6 +106,36 @@ impl Scheduler {
             .unzip();
         self.queue(source.store()).push(source, requests, urgency);
         pending
+    }
+
+    /// Reads many small ranges of one source, which lie apart, and waits for them. The share of
+    /// the budget is for as long as their bytes are held.
+    ///
+    /// # Errors
+    /// If storage fails.
+    pub(crate) async fn read_many(
+        &self,
+        source: &Arc<dyn ReadAt>,
+        ranges: &[Range<u64>],
+        metrics: &ScanMetrics,
+    ) -> Result<(Vec<Buffer>, Share)> {
+        let byte_len = ranges.iter().map(|range| range.end - range.start).sum();
+        ScanMetrics::add(&metrics.requests, ranges.len() as u64);
+        ScanMetrics::add(&metrics.reads, ranges.len() as u64);
+        ScanMetrics::add(&metrics.bytes_read, byte_len);
+        let share = self.budget.take_anyway(byte_len);
+        let pieces = source.read_many(ranges).await?;
+        let wrong =
+            pieces.iter().zip(ranges).find(|(bytes, range)| bytes.len() as u64 != range.end - range.start);
+        match wrong {
+            Some((bytes, range)) => {
+                Err(Error::read(source.name(), range.clone(), format!("got {} bytes", bytes.len())))
+            }
+            None if pieces.len() != ranges.len() => {
+                Err(Error::read(source.name(), 0..0, format!("{} pieces of {}", pieces.len(), ranges.len())))
+            }
+            None => Ok((pieces, share)),
+        }
     }
 
     /// The queue of a store. Runtimes have their own, so that one which is not being polled

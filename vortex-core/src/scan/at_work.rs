@@ -34,7 +34,7 @@ impl<T: Send + 'static> AtWork<T> {
 
     /// Starts work, which goes on whether it is polled or not.
     pub(super) fn start(&mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
-        let task = Owned(tokio::spawn(work));
+        let task = Owned::spawn(work);
         match self {
             AtWork::Ordered(tasks) => tasks.push_back(task),
             AtWork::Unordered(tasks) => tasks.push(task),
@@ -52,6 +52,12 @@ impl<T: Send + 'static> AtWork<T> {
 
 /// A task that ends with its owner.
 pub(super) struct Owned<T>(JoinHandle<Result<T>>);
+
+impl<T: Send + 'static> Owned<T> {
+    pub(super) fn spawn(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
 
 impl<T> Future for Owned<T> {
     type Output = Result<T>;

@@ -22,7 +22,6 @@ use arrow::datatypes::SchemaRef;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 
-use super::ScanMetrics;
 use super::at_work::AtWork;
 use super::cursor::Cursor;
 use super::filter::Payoffs;
@@ -30,6 +29,7 @@ use super::plan::Plan;
 use super::recent::Recent;
 use super::task::{Admitted, Decoded, Filtered, first_request, lease, missing_bytes, wanted};
 use super::zone_maps::ZoneMaps;
+use super::{ScanMetrics, gather};
 use crate::Result;
 use crate::error::ResultExt as _;
 use crate::file::SegmentId;
@@ -58,7 +58,7 @@ impl BatchStream {
     pub(super) fn start(plan: Plan) -> Result<Self> {
         let schema = Arc::clone(&plan.schema);
         let name = plan.file.source().name().to_owned();
-        let state = Scan::new(plan);
+        let state = Scan::new(plan)?;
         let batches = futures::stream::try_unfold(state, |mut state| async move {
             Ok(state.next().await?.map(|batch| (batch, state)))
         });
@@ -106,6 +106,8 @@ struct Scan {
     /// Segments of splits that are done, likely needed by those that follow.
     recent: Recent,
     rows_left: u64,
+    /// Rows to be fetched by themselves, in place of splits.
+    single_rows: VecDeque<Arc<[u64]>>,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
     checked: u64,
     passed: u64,
@@ -128,14 +130,19 @@ enum Progress {
 }
 
 impl Scan {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: Plan) -> Result<Self> {
         ScanMetrics::add(&plan.metrics.splits_planned, plan.count_splits(&plan.rows));
         let selective = !plan.conjuncts.is_empty() || plan.picks_rows();
         let remote = plan.file.source().profile().remote;
         let coalesces = selective && !plan.schema.fields().is_empty();
         let admitted = if remote { MAX_ADMITTED_REMOTE } else { MAX_ADMITTED_LOCAL };
         let stops_early = plan.best_first.is_some() || (plan.limit.is_some() && !plan.conjuncts.is_empty());
-        Self {
+        let rows_left = plan.limit.unwrap_or(u64::MAX);
+        let single_rows = gather::parts(&plan, rows_left)?;
+        if !single_rows.is_empty() {
+            ScanMetrics::add(&plan.metrics.splits_scanned, plan.count_splits(&plan.rows));
+        }
+        Ok(Self {
             payoffs: Arc::new(Payoffs::new(&plan)),
             position: None,
             admitted: 0,
@@ -154,18 +161,23 @@ impl Scan {
                     .with_biggest_coalesce_batch_size(Some(plan.batch_size / 2))
             }),
             recent: Recent::new(if remote { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
-            rows_left: plan.limit.unwrap_or(u64::MAX),
+            rows_left,
+            single_rows,
             checked: 0,
             passed: 0,
             plan: Arc::new(plan),
-        }
+        })
     }
 
     /// The next batch, or `None` at the end.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         if self.position.is_none() {
             let zone_maps = ZoneMaps::read(&self.plan).await?;
-            self.position = Some((Cursor::new(&self.plan, &zone_maps), zone_maps));
+            let cursor = match self.single_rows.is_empty() {
+                true => Cursor::new(&self.plan, &zone_maps),
+                false => Cursor::at_end(&self.plan),
+            };
+            self.position = Some((cursor, zone_maps));
         }
         loop {
             if self.rows_left == 0 {
@@ -231,6 +243,7 @@ impl Scan {
         if let Some((cursor, _)) = &mut self.position {
             *cursor = Cursor::at_end(&self.plan);
         }
+        self.single_rows.clear();
         self.ready.clear();
         self.recent.clear();
         self.filtered.clear();
@@ -292,6 +305,11 @@ impl Scan {
 
     /// Starts decoding splits whose rows are known.
     fn decode(&mut self) -> Result<()> {
+        while self.decoding.len() < self.limits.decoding
+            && let Some(rows) = self.single_rows.pop_front()
+        {
+            self.decoding.start(gather::gather(Arc::clone(&self.plan), rows));
+        }
         while self.decoding.len() < self.limits.decoding
             && let Some(split) = self.filtered.front_mut()
         {

@@ -18,6 +18,7 @@ use super::filter::{Check, Payoffs};
 use super::plan::{Plan, Split};
 use crate::Result;
 use crate::array::bytes::let_go;
+use crate::array::decode_as;
 use crate::error::ResultExt as _;
 use crate::file::{Lease, SegmentId};
 use crate::io::{Share, Urgency, Wish};
@@ -255,10 +256,10 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         let decode = |column: &Column| {
             let mut array = column.read(&rows, have)?;
             if live.is_all() {
-                return array.decode(field.data_type());
+                return decode_as(array.as_ref(), field.data_type());
             }
             array = array.filter(&live)?;
-            Ok(let_go(array.decode(field.data_type())?))
+            Ok(let_go(decode_as(array.as_ref(), field.data_type())?))
         };
         columns.push(decode(column).at(|| format!("column `{}`", column.path))?);
     }

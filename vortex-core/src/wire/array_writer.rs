@@ -38,6 +38,11 @@ impl EncodingIds {
     }
 
     /// The table, in order of the numbers.
+    pub(crate) fn table(&self) -> Arc<[Arc<str>]> {
+        self.ids.as_slice().into()
+    }
+
+    /// The table, in order of the numbers.
     pub(crate) fn into_table(self) -> Arc<[Arc<str>]> {
         self.ids.into()
     }
@@ -83,12 +88,26 @@ impl WriteNode {
         self
     }
 
+    /// Bytes of all buffers: about the size of the blob.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        let own: usize = self.buffers.iter().map(|(bytes, _)| bytes.len()).sum();
+        own + self.children.iter().map(WriteNode::buffer_bytes).sum::<usize>()
+    }
+
+    /// The exponent of the alignment that a blob of the tree wants.
+    pub(crate) fn alignment_exponent(&self) -> u8 {
+        let own = self.buffers.iter().map(|(_, exponent)| *exponent);
+        let below = self.children.iter().map(WriteNode::alignment_exponent);
+        own.chain(below).fold(TREE_ALIGNMENT.trailing_zeros() as u8, u8::max)
+    }
+
     /// The tree as a blob; its ids are added to `ids`.
     ///
     /// # Errors
     /// If there are more buffers than nodes can refer to, or one is too long.
     pub(crate) fn to_blob(&self, ids: &mut EncodingIds) -> Result<Vec<u8>> {
-        let mut blob = Blob { bytes: Vec::new(), records: Vec::new(), ids };
+        let bytes = Vec::with_capacity(self.buffer_bytes() + 512);
+        let mut blob = Blob { bytes, records: Vec::new(), ids };
         let mut builder = FlatBufferBuilder::new();
         let root = blob.write(self, &mut builder)?;
         let buffers = builder.create_vector(&blob.records);
@@ -148,6 +167,8 @@ impl Blob<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::limits::Limits;
     use crate::wire::ArrayTree;
@@ -163,9 +184,9 @@ mod tests {
         let mut ids = EncodingIds::default();
         let blob = tree.to_blob(&mut ids).unwrap();
         assert_eq!(ids.into_table().as_ref(), ["a".into(), "b".into()]);
-        let parsed = ArrayTree::parse(blob.clone().into(), &Limits::default()).unwrap();
+        let parsed = ArrayTree::parse(&blob, &Limits::default()).unwrap();
         assert_eq!(parsed.root.children.iter().map(|node| node.encoding).collect::<Vec<_>>(), [1, 0, 1]);
-        assert_eq!(parsed.buffers.iter().map(Buffer::len).collect::<Vec<_>>(), [5, 3, 16, 3]);
+        assert_eq!(parsed.buffers.iter().map(Range::len).collect::<Vec<_>>(), [5, 3, 16, 3]);
         let aligned = blob.windows(16).position(|bytes| bytes == [3; 16]).unwrap();
         assert_eq!(aligned % 16, 0);
     }

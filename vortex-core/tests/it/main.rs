@@ -1,4 +1,4 @@
-//! Integration tests of the reading core, in one binary.
+//! Integration tests of the core, in one binary.
 
 mod allocations;
 mod anatomy;
@@ -7,5 +7,7 @@ mod faults;
 mod files;
 mod ipc;
 mod mutations;
+mod random;
 mod scan;
 mod vast;
+mod write;
