@@ -34,6 +34,11 @@ impl Budget {
         Arc::new(Self { limit, used: AtomicU64::new(0), peak: AtomicU64::new(0), parent, pool })
     }
 
+    /// The most bytes that should be in use.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Bytes in use.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)

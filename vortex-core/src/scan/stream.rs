@@ -44,9 +44,13 @@ const MAX_ADMITTED_REMOTE: usize = 256;
 const MAX_DECODING_LOCAL: usize = 4;
 const MAX_DECODING_REMOTE: usize = 8;
 
-/// Bytes of segments kept for later splits, per scan: reading them again costs more from afar.
-const RECENT_BYTES_LOCAL: usize = 8 << 20;
-const RECENT_BYTES_REMOTE: usize = 48 << 20;
+/// Bytes of segments kept for later splits, per scan, while nothing else needs the memory: reading
+/// them again costs more from afar.
+const RECENT_BYTES_LOCAL: usize = 16 << 20;
+const RECENT_BYTES_REMOTE: usize = 96 << 20;
+
+/// Splits after which half of what is known about the filter is forgotten.
+const REMEMBERED: u64 = 32;
 
 /// Record batches of a scan. Dropping it stops all work on its behalf.
 pub struct BatchStream {
@@ -253,6 +257,9 @@ impl Scan {
 
     fn keep_filtered(&mut self, split: Filtered) {
         self.checked += u64::from(split.checked);
+        if self.checked >= REMEMBERED {
+            (self.checked, self.passed) = (self.checked / 2, self.passed / 2);
+        }
         if split.split.live.is_none() {
             self.recent.keep(split.leases);
             self.allow_more();
@@ -288,7 +295,8 @@ impl Scan {
     /// Whether almost every split has rows that pass: then what is projected is asked for at
     /// once with what is filtered, which costs no bytes and saves a round trip.
     fn filter_rarely_empties(&self) -> bool {
-        self.checked >= 2 && self.passed * 4 >= self.checked * 3
+        // Where few rows are wanted, the filter is going to tighten.
+        !self.stops_early && self.checked >= 2 && self.passed * 4 >= self.checked * 3
     }
 
     /// Gives up splits that filters rule out which tightened meanwhile.
@@ -331,7 +339,8 @@ impl Scan {
     /// shares a read.
     fn has_room(&self) -> bool {
         let at_work = self.at_work();
-        at_work == 0 || (at_work <= self.limits.allowed / 2 && self.plan.memory.has_half_for(0))
+        let used = self.plan.memory.used().saturating_sub(self.recent.byte_len());
+        at_work == 0 || (at_work <= self.limits.allowed / 2 && used <= self.plan.memory.limit() / 2)
     }
 
     fn at_work(&self) -> usize {
@@ -347,7 +356,7 @@ impl Scan {
         let Some((mut cursor, zone_maps)) = self.position.take() else { return Ok(()) };
         let eager = self.filter_rarely_empties();
         let mut batch = Admission::default();
-        let mut planned_rows = 0u64;
+        let (mut planned_rows, mut full) = (0u64, false);
         while self.at_work() + batch.splits.len() < self.limits.allowed {
             let Some(mut split) = cursor.next(&self.plan, &zone_maps) else { break };
             let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
@@ -361,9 +370,19 @@ impl Scan {
                 first_request(&self.plan, &split, &checks, eager, have, want)
             })?;
             let must = self.at_work() + batch.splits.len() == 0;
-            if !batch.reserve(&self.plan, &want, !checks.is_empty(), self.admitted, must)? {
-                cursor.put_back(&split);
-                self.recent.clear();
+            let urgency = match checks.is_empty() {
+                true => Urgency::projection(self.admitted),
+                false => Urgency::filter(self.admitted),
+            };
+            while !batch.reserve(&self.plan, &want, urgency, must)? {
+                // What may be needed again makes room for what is needed now.
+                if !self.recent.forget_some() {
+                    cursor.put_back(&split);
+                    full = true;
+                    break;
+                }
+            }
+            if full {
                 break;
             }
             let (plan, payoffs) = (Arc::clone(&self.plan), Arc::clone(&self.payoffs));
@@ -404,8 +423,7 @@ impl Admission {
         &mut self,
         plan: &Plan,
         want: &[SegmentId],
-        filter: bool,
-        number: u64,
+        urgency: Urgency,
         must: bool,
     ) -> Result<bool> {
         let new: Vec<SegmentId> =
@@ -421,7 +439,6 @@ impl Admission {
             Some(memory) => memory.join(share),
             None => self.memory = Some(share),
         }
-        let urgency = if filter { Urgency::filter(number) } else { Urgency::projection(number) };
         self.urgencies.extend(new.into_iter().map(|id| (id, urgency)));
         Ok(true)
     }

@@ -2,6 +2,7 @@
 
 mod allocations;
 mod anatomy;
+mod best_first;
 mod compare;
 mod faults;
 mod files;
