@@ -51,6 +51,10 @@ pub enum Error {
     /// A predicate supplied by the caller failed.
     #[error("{0}")]
     External(Box<dyn std::error::Error + Send + Sync>),
+    /// Bytes of a file are not at hand. They have been asked for, and whoever fetches them tries
+    /// again: see [`Encoding::load_rows`](crate::encodings::Encoding::load_rows).
+    #[error("bytes are not fetched yet")]
+    NotFetched,
     /// An error together with the place it happened at.
     #[error("{place}: {source}")]
     At {
@@ -135,6 +139,10 @@ pub(crate) trait ResultExt<T> {
 
 impl<T> ResultExt<T> for Result<T> {
     fn at<P: fmt::Display>(self, place: impl FnOnce() -> P) -> Result<T> {
-        self.map_err(|error| error.at(place()))
+        self.map_err(|error| match error {
+            // Happens all the time, and nobody reads where.
+            Error::NotFetched => Error::NotFetched,
+            error => error.at(place()),
+        })
     }
 }

@@ -77,7 +77,7 @@ fn by_hash<W: Word>(numbers: &Numbers<W>, most: usize) -> Option<(Vec<W>, Vec<u3
     let mut found: Vec<W> = Vec::new();
     let mut codes = Vec::with_capacity(numbers.len());
     for value in &*numbers.values {
-        let mut at = (value.widen().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize;
+        let mut at = (value.as_u64().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize;
         let code = loop {
             match table[at] {
                 FREE if found.len() == most => return None,

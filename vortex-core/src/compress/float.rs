@@ -110,7 +110,7 @@ struct AlpRd;
 impl AlpRd {
     fn cut<W: Word>(numbers: &Numbers<W>) -> Option<alprd::Cut> {
         let sample: Vec<u64> = sample::rows(numbers.len())
-            .flat_map(|rows| numbers.values[rows].iter().map(|bits| bits.widen()))
+            .flat_map(|rows| numbers.values[rows].iter().map(|bits| bits.as_u64()))
             .collect();
         alprd::find_cut::<W>(&sample)
     }

@@ -52,9 +52,9 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
 fn step_of<W: Word>(numbers: &Numbers<W>, step: W) -> i64 {
     if numbers.ptype.is_signed() {
         let unused = u64::BITS as usize - W::BITS;
-        ((step.widen() << unused) as i64) >> unused
+        ((step.as_u64() << unused) as i64) >> unused
     } else {
-        i64::try_from(step.widen()).unwrap_or(0)
+        i64::try_from(step.as_u64()).unwrap_or(0)
     }
 }
 
@@ -118,7 +118,7 @@ impl<W: Word> Scheme<Numbers<W>> for Packed {
         let mut reference = numbers.min.plus(W::narrow(frame.reference));
         // Zero costs nothing to add, if that needs no wider values.
         let is_natural = !numbers.ptype.is_signed() || !is_negative(numbers.min);
-        if is_natural && frame.reference == 0 && bit_count(numbers.max.widen()) <= frame.width {
+        if is_natural && frame.reference == 0 && bit_count(numbers.max.as_u64()) <= frame.width {
             reference = W::ZERO;
         }
         let validity = numbers.validity(cx)?;
@@ -132,7 +132,7 @@ impl<W: Word> Scheme<Numbers<W>> for Packed {
 }
 
 fn is_negative<W: Word>(value: W) -> bool {
-    value.widen() >> (W::BITS - 1) == 1
+    value.as_u64() >> (W::BITS - 1) == 1
 }
 
 /// Integers that are all the smallest, where valid: a reference, and blocks without bits.

@@ -34,6 +34,8 @@ mod temporal;
 mod tests;
 mod text_dictionary;
 
+use std::sync::Arc;
+
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
 
 use self::scheme::Context;
@@ -82,7 +84,7 @@ impl Compressor {
         }
         compress(
             &Context::new(self.level, self.min_reader),
-            &present(array.clone(), &data_type(dtype)?)?,
+            &present(Arc::clone(array), &data_type(dtype)?)?,
             dtype,
         )
     }

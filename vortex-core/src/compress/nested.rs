@@ -14,7 +14,7 @@ use crate::wire::WriteNode;
 use crate::{Error, Release, Result};
 
 /// The first release that reads arrays of structs that may be null.
-const FIRST_NULLABLE_STRUCT: Release = Release::new(0, 54);
+const FIRST_NULLABLE_STRUCT: Release = Release::new(0, 55);
 
 /// A column of a nested type, or of nulls.
 ///

@@ -67,7 +67,7 @@ impl<W: Word> Numbers<W> {
 
     /// A number that rises with the value, if it is an integer, and starts at zero.
     pub(super) fn rank(&self, value: W) -> u64 {
-        value.minus(self.min).widen()
+        value.minus(self.min).as_u64()
     }
 
     /// The distance of the largest from the smallest.
@@ -103,7 +103,7 @@ impl<W: Word> Numbers<W> {
 
     /// The value of some bits.
     pub(super) fn value(&self, word: W) -> Value {
-        value_of(self.ptype, word.widen())
+        value_of(self.ptype, word.as_u64())
     }
 
     /// The validity child, if some row is null.

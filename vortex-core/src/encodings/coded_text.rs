@@ -191,6 +191,15 @@ impl Chosen<'_> {
     }
 }
 
+/// Offsets of ranges once they lie one behind the other, from 0.
+pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
+    let ends = ranges.iter().scan(0, |end, range| {
+        *end += range.len() as u64;
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
 /// Offsets as the child of an array.
 pub(super) fn offsets_child(offsets: Vec<u64>) -> ArrayRef {
     let array = UInt64Array::from(offsets);

@@ -77,17 +77,20 @@ impl Encoding for DateTimeParts {
             }
             node.child(at, &DType::Primitive(ptype, nullable), node.len())
         };
-        let parts = [
-            part(0, metadata.days_ptype, node.dtype().is_nullable())?,
-            part(1, metadata.seconds_ptype, false)?,
-            part(2, metadata.subseconds_ptype, false)?,
-        ];
+        // All are asked for before one that is missing ends this.
+        let days = part(0, metadata.days_ptype, node.dtype().is_nullable());
+        let seconds = part(1, metadata.seconds_ptype, false);
+        let subseconds = part(2, metadata.subseconds_ptype, false);
         Ok(Arc::new(DateTimePartsArray {
             dtype: node.dtype().clone(),
             ticks_per_second,
-            parts,
+            parts: [days?, seconds?, subseconds?],
             limits: *node.limits(),
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 

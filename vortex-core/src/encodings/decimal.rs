@@ -64,14 +64,7 @@ impl Encoding for Decimal {
         };
         let (stored, width) = storage(node.message::<Metadata>()?.values_type)?;
         node.expect_buffers(1)?;
-        let bytes = node.buffer(0)?;
-        if node.len().checked_mul(width) != Some(bytes.len()) {
-            return Err(Error::corrupt(format!(
-                "{} bytes for {} decimals of {width} bytes",
-                bytes.len(),
-                node.len()
-            )));
-        }
+        let bytes = node.values(0, width)?;
         let values = ArrayData::builder(stored)
             .len(node.len())
             .add_buffer(aligned(bytes, width.min(MAX_ALIGNMENT)))
@@ -81,6 +74,10 @@ impl Encoding for Decimal {
             values: make_array(values),
             validity: node.validity_child(0)?,
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 

@@ -72,6 +72,10 @@ impl Encoding for DecimalByteParts {
         }
         load(ID, node, metadata.first_ptype, &[])
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
 }
 
 impl Encoding for DecimalBytePartsV2 {
@@ -82,6 +86,10 @@ impl Encoding for DecimalBytePartsV2 {
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
         let metadata: MetadataV2 = node.message()?;
         load(ID_V2, node, metadata.first_ptype, &metadata.lower_ptypes)
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 

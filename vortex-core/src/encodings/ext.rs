@@ -41,6 +41,10 @@ impl Encoding for Ext {
         let storage = node.child(0, extension.storage(), node.len())?;
         Ok(Arc::new(ExtArray { dtype: node.dtype().clone(), extension: Arc::clone(extension), storage }))
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
 }
 
 #[derive(Debug)]

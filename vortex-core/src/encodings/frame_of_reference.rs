@@ -77,6 +77,10 @@ impl Encoding for FrameOfReference {
             references: References::One(reference as u64),
         }))
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
 }
 
 impl Encoding for FrameOfReferenceV2 {
@@ -355,7 +359,7 @@ mod tests {
     fn check<W: Word>(ptype: PType, bits: u64, encoded: &[W], child: impl Fn() -> Tree) {
         let len = encoded.len();
         let values: Vec<W> = encoded.iter().map(|value| value.plus(W::narrow(bits))).collect();
-        let tree = Tree::new(ID).metadata(reference(ptype, W::narrow(bits).widen()));
+        let tree = Tree::new(ID).metadata(reference(ptype, W::narrow(bits).as_u64()));
         let array = tree.clone().child(child()).load(&DType::Primitive(ptype, false), len).unwrap();
         conformance::check(&array, &array_of_raw(ptype, values.clone().into(), None).unwrap());
         let valid = validity_of(len);

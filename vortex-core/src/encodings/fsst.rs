@@ -88,6 +88,36 @@ impl Encoding for Fsst {
             limits: *node.limits(),
         }))
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        if node.buffer_count() == 2 {
+            return node.take(rows);
+        }
+        bytes::is_text(node.dtype())?;
+        let metadata = node.message::<Metadata>()?;
+        let integers =
+            |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
+        node.expect_buffers(3)?;
+        let picked = node.of_rows(rows);
+        // All are asked for before one that is missing ends this.
+        let ranges =
+            node.ranges(1, &integers(metadata.offsets_ptype)?, node.len(), rows, node.buffer_len(2)?);
+        let lengths = picked.child(0, &integers(metadata.lengths_ptype)?, rows.len());
+        let validity = picked.validity_child(2);
+        let symbols = (node.buffer(0), node.buffer(1));
+        let ranges = ranges?;
+        let codes = node.gather(2, ranges.iter().cloned())?;
+        Ok(Arc::new(FsstArray {
+            dtype: node.dtype().clone(),
+            len: rows.len(),
+            table: Arc::new(SymbolTable::try_new(&symbols.0?, &symbols.1?)?),
+            codes,
+            offsets: coded_text::offsets_child(coded_text::ends(&ranges)),
+            lengths: lengths?,
+            validity: validity?,
+            limits: *node.limits(),
+        }))
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -43,9 +43,13 @@ impl Encoding for Masked {
         }
         node.no_metadata()?;
         node.expect_buffers(0)?;
+        let values = node.child(0, &node.dtype().with_nullable(false), node.len());
         let validity = node.validity_child(1)?;
-        let values = node.child(0, &node.dtype().with_nullable(false), node.len())?;
-        Ok(Arc::new(MaskedArray { dtype: node.dtype().clone(), values, validity }))
+        Ok(Arc::new(MaskedArray { dtype: node.dtype().clone(), values: values?, validity }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 

@@ -72,6 +72,16 @@ pub trait Encoding: Send + Sync + 'static {
     /// # Errors
     /// If metadata, buffers and children are not what the encoding asks for.
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef>;
+
+    /// Makes an array of some rows of a node, which rise, asking for no more bytes than they
+    /// need. An encoding all of whose children have a row for each of its own loads the node
+    /// [of these rows](Node::of_rows). By default everything is loaded.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        node.take(rows)
+    }
 }
 
 /// The encodings and layouts a reader knows, by id.

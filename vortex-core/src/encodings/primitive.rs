@@ -11,12 +11,12 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
+use crate::Result;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, PType};
 use crate::kernels::Word;
 use crate::wire::WriteNode;
-use crate::{Error, Result};
 
 /// The `vortex.primitive` encoding.
 #[derive(Debug)]
@@ -33,21 +33,18 @@ impl Encoding for Primitive {
         let ptype = node.dtype().ptype()?;
         node.no_metadata()?;
         node.expect_buffers(1)?;
-        let values = node.buffer(0)?;
-        if node.len().checked_mul(ptype.byte_width()) != Some(values.len()) {
-            return Err(Error::corrupt(format!(
-                "{} bytes for {} values of {ptype}",
-                values.len(),
-                node.len()
-            )));
-        }
+        let (values, validity) = (node.values(0, ptype.byte_width()), node.validity_child(0)?);
         Ok(Arc::new(PrimitiveArray {
             dtype: node.dtype().clone(),
             ptype,
             len: node.len(),
-            values: aligned(values, ptype.byte_width()),
-            validity: node.validity_child(0)?,
+            values: aligned(values?, ptype.byte_width()),
+            validity,
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 

@@ -60,6 +60,10 @@ impl Encoding for Sparse {
             limits: *node.limits(),
         }))
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
 }
 
 #[derive(Debug)]
@@ -108,7 +112,7 @@ impl SparseArray {
         for (row, number) in located.rows().zip(0..count) {
             indices[row] = number;
         }
-        gather(&arrow::compute::concat(&[values, fill])?, indices, &self.limits)
+        gather(&arrow::compute::concat(&[values, fill])?, &indices.into(), &self.limits)
     }
 }
 

@@ -17,6 +17,7 @@ mod sink;
 use std::fmt::Debug;
 use std::ops::Range;
 
+use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -47,6 +48,16 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     /// # Errors
     /// If storage fails, or has fewer bytes.
     async fn read(&self, range: Range<u64>) -> Result<Bytes>;
+
+    /// The bytes of many ranges, each within the length. By default all are read at once; a
+    /// source for which a small read costs little does better.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+        let reads = ranges.iter().map(|range| self.read(range.clone()));
+        Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())
+    }
 
     /// How reads of this source are best cut.
     fn profile(&self) -> StorageProfile;

@@ -7,6 +7,7 @@
 //! decoding as far as a budget of bytes allows.
 
 mod column;
+mod gather;
 mod metrics;
 mod plan;
 mod reader;
@@ -91,6 +92,8 @@ impl ScanBuilder {
 
     /// The schema of the batches: one field per projected column. Types may be any that
     /// [present](crate::dtype::arrow::presents) the stored type; they are decoded directly.
+    /// Types that the format lacks may be asked for where they are what is stored: durations
+    /// where integers are, see [`decode_as`](crate::array::decode_as).
     #[must_use]
     pub fn with_schema(mut self, schema: SchemaRef) -> Self {
         self.schema = Some(schema);

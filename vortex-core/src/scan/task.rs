@@ -10,8 +10,8 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use super::ScanMetrics;
 use super::column::Column;
 use super::plan::{Plan, Split};
-use crate::array::ArrayRef;
 use crate::array::bytes::let_go;
+use crate::array::{ArrayRef, decode_as};
 use crate::error::ResultExt as _;
 use crate::expr::{self, FieldPath};
 use crate::file::{Lease, SegmentId};
@@ -185,8 +185,15 @@ async fn filter_rows(
 
 /// Runs CPU work as a task of its own, which ends with its owner.
 async fn spawn<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    spawn_future(async move { work() }).await
+}
+
+/// Runs work that waits as a task of its own, which ends with its owner.
+pub(super) async fn spawn_future<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move { work() });
+    tasks.spawn(work);
     match tasks.join_next().await {
         Some(Ok(outcome)) => outcome,
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -240,10 +247,10 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         let decode = |column: &Column| {
             let mut array = column.read(&rows, have)?;
             if live.is_all() {
-                return array.decode(field.data_type());
+                return decode_as(array.as_ref(), field.data_type());
             }
             array = array.filter(&live)?;
-            Ok(let_go(array.decode(field.data_type())?))
+            Ok(let_go(decode_as(array.as_ref(), field.data_type())?))
         };
         columns.push(decode(column).at(|| format!("column `{}`", column.path))?);
     }

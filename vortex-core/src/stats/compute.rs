@@ -337,6 +337,20 @@ impl Summary {
         }
     }
 
+    /// Whether values are known not to rise, and not to rise strictly.
+    pub(crate) fn contradicts_order(&self) -> (bool, bool) {
+        match self.order {
+            Order::Unknown => (false, false),
+            Order::Broken => (true, true),
+            Order::Rising { strictly, .. } => (false, !strictly),
+        }
+    }
+
+    /// The sum in the type that sums of `dtype` have, if it has one and it fits.
+    pub(crate) fn sum(&self, dtype: &DType) -> Option<Scalar> {
+        sum_scalar(self.sum?, dtype)
+    }
+
     /// As statistics of a field, of which `uncompressed_size` bytes were taken in.
     pub(crate) fn to_field_stats(&self, dtype: &DType, uncompressed_size: u64) -> FieldStats {
         let (min, max) = (self.min.precision(dtype), self.max.precision(dtype));
@@ -353,7 +367,7 @@ impl Summary {
             Order::Rising { strictly, .. } => (Some(true), Some(strictly)),
         };
         FieldStats {
-            sum: self.sum.and_then(|sum| sum_scalar(sum, dtype)),
+            sum: self.sum(dtype),
             min,
             max,
             null_count: Some(self.null_count),

@@ -192,6 +192,8 @@ impl Blob<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::limits::Limits;
     use crate::wire::ArrayTree;
@@ -207,9 +209,9 @@ mod tests {
         let mut ids = EncodingIds::default();
         let blob = tree.to_blob(&mut ids).unwrap();
         assert_eq!(ids.into_table().as_ref(), ["a".into(), "b".into()]);
-        let parsed = ArrayTree::parse(blob.clone().into(), &Limits::default()).unwrap();
+        let parsed = ArrayTree::parse(&blob, &Limits::default()).unwrap();
         assert_eq!(parsed.root.children.iter().map(|node| node.encoding).collect::<Vec<_>>(), [1, 0, 1]);
-        assert_eq!(parsed.buffers.iter().map(Buffer::len).collect::<Vec<_>>(), [5, 3, 16, 3]);
+        assert_eq!(parsed.buffers.iter().map(Range::len).collect::<Vec<_>>(), [5, 3, 16, 3]);
         let aligned = blob.windows(16).position(|bytes| bytes == [3; 16]).unwrap();
         assert_eq!(aligned % 16, 0);
     }

@@ -6,6 +6,7 @@
 
 mod array;
 mod array_writer;
+mod arrow_schema;
 mod dtype;
 mod dtype_writer;
 mod file;
@@ -45,8 +46,9 @@ mod generated {
     }
 }
 
-pub(crate) use array::{ArrayTree, RawNode, RawStats, file_statistics_from_bytes};
+pub(crate) use array::{ArrayTree, RawNode, RawStats, TREE_LEN, file_statistics_from_bytes};
 pub(crate) use array_writer::{EncodingIds, WriteNode};
+pub(crate) use arrow_schema::{arrow_schema_from_bytes, arrow_schema_to_bytes};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
 pub(crate) use dtype_writer::dtype_to_bytes;
 pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout, SegmentSpec};

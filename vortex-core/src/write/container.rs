@@ -2,7 +2,10 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
+use super::WriteOptions;
 use crate::dtype::DType;
+use crate::file::checksums::{CHECKSUMS_KEY, Checksums, checksum, checksum_of};
+use crate::file::{ARROW_SCHEMA_KEY, SegmentCompression};
 use crate::io::Sink;
 use crate::stats::FieldStats;
 use crate::wire::{
@@ -24,6 +27,9 @@ pub(super) struct Container<S> {
     position: u64,
     segments: Vec<SegmentSpec>,
     ids: EncodingIds,
+    compression: Option<SegmentCompression>,
+    /// Of the segments, if checksums are asked for.
+    checksums: Option<Vec<u64>>,
 }
 
 /// The end of a finished file: from `start` on, everything that describes it.
@@ -34,8 +40,15 @@ pub(super) struct Tail {
 }
 
 impl<S: Sink> Container<S> {
-    pub(super) fn new(sink: S) -> Self {
-        Self { sink, position: 0, segments: Vec::new(), ids: EncodingIds::default() }
+    pub(super) fn new(sink: S, options: &WriteOptions) -> Self {
+        Self {
+            sink,
+            position: 0,
+            segments: Vec::new(),
+            ids: EncodingIds::default(),
+            compression: options.segment_compression,
+            checksums: options.checksums.then(Vec::new),
+        }
     }
 
     pub(super) fn sink(&self) -> &S {
@@ -68,14 +81,21 @@ impl<S: Sink> Container<S> {
 
     /// Writes an array as the next segment; gives its id and length.
     pub(super) async fn segment(&mut self, node: &WriteNode) -> Result<(u32, u32)> {
-        let blob = node.to_blob(&mut self.ids)?;
+        let mut blob = node.to_blob(&mut self.ids)?;
+        if let Some(scheme) = self.compression {
+            blob = scheme.compress(&blob)?;
+        }
         let length = u32::try_from(blob.len())
             .map_err(|_| Error::limit(format!("a segment of {} bytes, 2^32 - 1 allowed", blob.len())))?;
         let id = u32::try_from(self.segments.len()).map_err(|_| Error::limit("more than 2^32 segments"))?;
         let alignment_exponent = node.alignment_exponent();
         self.pad(alignment_exponent).await?;
         let offset = self.position;
-        self.segments.push(SegmentSpec { offset, length, alignment_exponent, compression: 0, encryption: 0 });
+        let compression = self.compression.map_or(0, |scheme| scheme as u8);
+        self.segments.push(SegmentSpec { offset, length, alignment_exponent, compression, encryption: 0 });
+        if let Some(checksums) = &mut self.checksums {
+            checksums.push(checksum(&blob));
+        }
         self.append(blob.into()).await?;
         Ok((id, length))
     }
@@ -98,24 +118,38 @@ impl<S: Sink> Container<S> {
             tail.put_slice(bytes);
             Ok(PostscriptSegment { offset, length, alignment_exponent: PART_ALIGNMENT_EXPONENT })
         };
-        let mut metadata = metadata.to_vec();
-        metadata.sort();
-        let metadata = metadata.iter().map(|(key, value)| {
-            let entry = PostscriptSegment { alignment_exponent: 0, ..part(value)? };
-            Ok((key.to_string(), entry))
-        });
-        let metadata = metadata.collect::<Result<Vec<_>>>()?;
         let (layout, layout_ids) = layout.to_bytes()?;
         let tables = FooterTables {
             array_ids: self.ids.table(),
             layout_ids: layout_ids.into_iter().map(Into::into).collect(),
             segments: std::mem::take(&mut self.segments),
         };
+        let (dtype, tables) = (dtype_to_bytes(dtype), tables.to_bytes());
+        let statistics = file_statistics_to_bytes(statistics);
+        let mut metadata = metadata.to_vec();
+        metadata.sort();
+        if let Some(segments) = self.checksums.take() {
+            let checksums = Checksums {
+                description: checksum_of([dtype.as_slice(), &layout, &statistics, &tables]),
+                segments,
+                entries: metadata.iter().map(|(_, value)| checksum(value)).collect(),
+            };
+            metadata.push((CHECKSUMS_KEY.into(), checksums.to_bytes().into()));
+            metadata.sort();
+        }
+        // What opening reads lies last.
+        metadata.sort_by_key(|(key, _)| &**key == ARROW_SCHEMA_KEY);
+        let metadata = metadata.iter().map(|(key, value)| {
+            let entry = PostscriptSegment { alignment_exponent: 0, ..part(value)? };
+            Ok((key.to_string(), entry))
+        });
+        let mut metadata = metadata.collect::<Result<Vec<_>>>()?;
+        metadata.sort_by(|(left, _), (right, _)| left.cmp(right));
         let postscript = Postscript {
-            dtype: Some(part(&dtype_to_bytes(dtype))?),
+            dtype: Some(part(&dtype)?),
             layout: part(&layout)?,
-            statistics: Some(part(&file_statistics_to_bytes(statistics))?),
-            footer: part(&tables.to_bytes())?,
+            statistics: Some(part(&statistics)?),
+            footer: part(&tables)?,
             metadata,
         };
         let postscript = postscript.to_bytes();

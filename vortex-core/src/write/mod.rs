@@ -56,13 +56,16 @@ use futures::{Stream, StreamExt as _};
 
 pub use options::WriteOptions;
 pub use summary::{ColumnSummary, WriteSummary};
-pub use writer::FileWriter;
+pub use writer::{FileWriter, can_write};
 
 use crate::io::Sink;
-use crate::{Error, Result};
+use crate::{Error, Release, Result};
 
 /// Rows that share statistics in zone maps.
 const ZONE_LEN: usize = 8192;
+
+/// Who must be able to read a file, if nothing else is said and its types are as old.
+const DEFAULT_MIN_READER: Release = Release::new(0, 56);
 
 /// Keys of user metadata that the writer itself uses start so.
 const OWN_KEYS: &str = "vortex-core.";

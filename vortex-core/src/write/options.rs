@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::file::SegmentCompression;
 use crate::{Error, Level, Release, Result};
 
 /// Memory that a writer uses, if nothing else is said.
@@ -26,11 +27,20 @@ pub struct WriteOptions {
     pub(super) min_reader: Option<Release>,
     pub(super) memory_budget: usize,
     pub(super) metadata: Vec<(Arc<str>, Bytes)>,
+    pub(super) checksums: bool,
+    pub(super) segment_compression: Option<SegmentCompression>,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        Self { level: Level::default(), min_reader: None, memory_budget: MEMORY_BUDGET, metadata: Vec::new() }
+        Self {
+            level: Level::default(),
+            min_reader: None,
+            memory_budget: MEMORY_BUDGET,
+            metadata: Vec::new(),
+            checksums: false,
+            segment_compression: None,
+        }
     }
 }
 
@@ -60,6 +70,24 @@ impl WriteOptions {
     #[must_use]
     pub fn with_memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
+        self
+    }
+
+    /// Whether the file keeps checksums of all its parts, 8 bytes per segment. Readers hold what
+    /// they read against them [if asked to](crate::file::OpenOptions::with_checksums); those of
+    /// the reference implementation pass them over.
+    #[must_use]
+    pub fn with_checksums(mut self, checksums: bool) -> Self {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Compresses every segment as a whole, on top of its encodings. No release of the reference
+    /// implementation reads such a file; most data is smaller at
+    /// [`Level::Compact`](crate::Level::Compact).
+    #[must_use]
+    pub fn with_segment_compression(mut self, scheme: SegmentCompression) -> Self {
+        self.segment_compression = Some(scheme);
         self
     }
 

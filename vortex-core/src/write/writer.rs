@@ -1,9 +1,10 @@
 //! The writer of one file.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array as _, RecordBatch, new_empty_array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use super::chunk::{Encoded, Job, chunk_rows};
 use super::columns::Columns;
@@ -11,15 +12,17 @@ use super::container::Container;
 use super::encoder::Encoder;
 use super::pending::{Pending, Pieces, value_bytes};
 use super::zone_table::{ZoneTable, shows_bounds};
-use super::{ColumnSummary, WriteOptions, WriteSummary, ZONE_LEN};
+use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary, ZONE_LEN};
+use crate::array::restore::{carry, restore};
 use crate::compress::Compressor;
-use crate::dtype::DType;
-use crate::dtype::arrow::from_schema;
+use crate::dtype::stored::{carrier, first_reader, plain_carrier, stored_schema};
+use crate::dtype::{DType, StructType};
 use crate::error::ResultExt as _;
+use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::Sink;
 use crate::stats::FieldStats;
 use crate::stats::compute::Summary;
-use crate::wire::WriteLayout;
+use crate::wire::{WriteLayout, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
 
 /// Bytes of each column that are encoded together at least, whatever the budget.
@@ -34,6 +37,8 @@ const INTAKE_ROWS: usize = 64 << 10;
 #[derive(Debug)]
 pub struct FileWriter {
     schema: SchemaRef,
+    /// The types in which the columns are taken in.
+    carriers: Vec<DataType>,
     dtype: DType,
     columns: Columns,
     options: WriteOptions,
@@ -76,6 +81,50 @@ impl Written {
     }
 }
 
+/// Whether a column can be written for `min_reader` and all later releases.
+///
+/// # Errors
+/// If not; the error names the column and says why.
+pub fn can_write(field: &Field, min_reader: Release) -> Result<()> {
+    let schema = Schema::new(vec![field.clone()]);
+    let dtype = stored_schema(&schema, min_reader)?;
+    dtype.as_columns().map_or(Ok(()), |fields| carriers(&schema, fields).map(drop))
+}
+
+/// The types in which columns are taken in, if all can be stored and read back.
+fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
+    check_names(fields, "")?;
+    let columns = schema.fields().iter().zip(fields.dtypes());
+    let carriers = columns.map(|(field, dtype)| {
+        check_readable(field.data_type(), dtype).at(|| format!("column `{}`", field.name()))
+    });
+    carriers.collect()
+}
+
+/// The type in which a column is taken in, if what is read back can be shown as `data_type`.
+fn check_readable(data_type: &DataType, dtype: &DType) -> Result<DataType> {
+    let unreadable = || Error::unsupported("type to write", data_type);
+    let read = carrier(dtype, data_type).ok_or_else(unreadable)?;
+    restore(&new_empty_array(&read), data_type)?;
+    let taken = plain_carrier(dtype, data_type).ok_or_else(unreadable)?;
+    carry(&new_empty_array(data_type), &taken)?;
+    Ok(taken)
+}
+
+/// Structs are stored field by field, and fields found by name.
+fn check_names(fields: &StructType, within: &str) -> Result<()> {
+    let mut names = HashSet::new();
+    for (name, dtype) in fields.fields() {
+        if !names.insert(name) {
+            return Err(Error::invalid(format!("column `{within}{name}` is there twice")));
+        }
+        if let DType::Struct(inner, _) = dtype {
+            check_names(inner, &format!("{within}{name}."))?;
+        }
+    }
+    Ok(())
+}
+
 impl FileWriter {
     /// Starts a file. Nothing is written yet.
     ///
@@ -83,10 +132,17 @@ impl FileWriter {
     /// If a column has a type that Vortex, or the oldest release that must read the file, does
     /// not have; the error names both.
     pub fn try_new(sink: impl Sink, schema: SchemaRef, options: WriteOptions) -> Result<Self> {
-        let dtype = from_schema(&schema)?;
-        let min_reader = options.min_reader.unwrap_or(Release::NEWEST);
+        let (dtype, min_reader) = match options.min_reader {
+            Some(release) => (stored_schema(&schema, release)?, release),
+            None => {
+                let dtype = stored_schema(&schema, Release::NEWEST)?;
+                let min_reader = first_reader(&dtype).max(DEFAULT_MIN_READER);
+                (dtype, min_reader)
+            }
+        };
         let fields = dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema is a struct"))?;
         let columns = Columns::new(&fields);
+        let carriers = carriers(&schema, &fields)?;
         let compressor = Compressor::new(options.level, min_reader);
         let leaf_count = columns.leaves.len();
         Ok(Self {
@@ -94,13 +150,14 @@ impl FileWriter {
             encoder: Encoder::new(compressor.clone()),
             waiting: (0..leaf_count).map(|_| Vec::new()).collect(),
             waiting_bytes: 0,
-            container: Container::new(Box::new(sink) as Box<dyn Sink>),
+            container: Container::new(Box::new(sink) as Box<dyn Sink>, &options),
             leaves: (0..leaf_count).map(|_| Written::default()).collect(),
             null_counts: vec![0; fields.len()],
             row_count: 0,
             encoded_rows: 0,
             is_broken: false,
             schema,
+            carriers,
             dtype,
             columns,
             options,
@@ -152,7 +209,9 @@ impl FileWriter {
             for (nulls, column) in self.null_counts.iter_mut().zip(batch.columns()) {
                 *nulls += column.logical_null_count() as u64;
             }
-            self.pending.push(rows, self.columns.take_apart(batch.columns()));
+            let columns = batch.columns().iter().zip(&self.carriers).map(|(column, to)| carry(column, to));
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            self.pending.push(rows, self.columns.take_apart(&columns));
             self.row_count += rows as u64;
             while let Some(rows) = self.group_rows() {
                 self.start_group(rows).await?;
@@ -214,7 +273,12 @@ impl FileWriter {
     async fn complete(&mut self) -> Result<WriteSummary> {
         self.flush().await?;
         let (layout, statistics) = (self.write_zone_maps().await?, self.statistics());
-        let tail = self.container.finish(&self.dtype, &layout, &statistics, &self.options.metadata).await?;
+        let mut metadata = self.options.metadata.clone();
+        // Readers would show the types that decoding prefers.
+        if crate::dtype::arrow::schema(&self.dtype)? != self.schema {
+            metadata.push((ARROW_SCHEMA_KEY.into(), arrow_schema_to_bytes(&self.schema)?.into()));
+        }
+        let tail = self.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;
         Ok(WriteSummary {
             schema: Arc::clone(&self.schema),
             row_count: self.row_count,

@@ -6,6 +6,7 @@ mod compare;
 mod files;
 mod ipc;
 mod mutations;
+mod random;
 mod scan;
 mod vast;
 mod write;

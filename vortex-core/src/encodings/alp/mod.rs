@@ -70,6 +70,10 @@ impl Encoding for Alp {
             other => Err(Error::corrupt(format!("holds f32 or f64, not {other}"))),
         }
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
 }
 
 fn load<F: Float>(node: &Node<'_>) -> Result<ArrayRef> {
@@ -83,11 +87,12 @@ fn load<F: Float>(node: &Node<'_>) -> Result<ArrayRef> {
     node.expect_children(1 + patch_children)?;
     let integers = DType::Primitive(F::INTEGER, node.dtype().is_nullable());
     let patches = metadata.patches.map(|message| Patches::load(node, &message, 1, node.dtype()));
+    let encoded = node.child(0, &integers, node.len());
     Ok(Arc::new(AlpArray {
         dtype: node.dtype().clone(),
         scale: Scale { up: power(F::POWERS, metadata.f)?, down: power(F::FRACTIONS, metadata.e)? },
-        encoded: node.child(0, &integers, node.len())?,
         patches: patches.transpose()?,
+        encoded: encoded?,
     }))
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn encode<W: Word>(
     let mut dictionary = [None; MAX_ENTRIES];
     dictionary.iter_mut().zip(&cut.dictionary).for_each(|(entry, part)| *entry = Some(*part));
     for (row, bits) in (0u32..).zip(floats) {
-        let bits = bits.widen();
+        let bits = bits.as_u64();
         right.push(W::narrow(bits & mask));
         // As many bits as the dictionary has.
         let part = (bits >> width) as u16;

@@ -84,15 +84,22 @@ impl Encoding for AlpRd {
         let message = metadata.patches.map(|patches| PatchesMessage { chunk_offsets_ptype: None, ..patches });
         node.expect_buffers(0)?;
         node.expect_children(2 + message.as_ref().map_or(0, PatchesMessage::child_count))?;
-        let patches = message.map(|message| Patches::load(node, &message, 2, &left)).transpose()?;
+        // All are asked for before one that is missing ends this.
+        let patches = message.map(|message| Patches::load(node, &message, 2, &left)).transpose();
+        let codes = node.child(0, &left, node.len());
+        let right = node.child(1, &DType::Primitive(ptype.to_unsigned(), false), node.len());
         Ok(Arc::new(AlpRdArray {
             dtype: node.dtype().clone(),
             dictionary,
             right_bit_width: width,
-            codes: node.child(0, &left, node.len())?,
-            right: node.child(1, &DType::Primitive(ptype.to_unsigned(), false), node.len())?,
-            patches,
+            codes: codes?,
+            right: right?,
+            patches: patches?,
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 

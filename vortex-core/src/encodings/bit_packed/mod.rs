@@ -34,11 +34,12 @@ use self::patches::{Patches, PatchesMessage};
 use super::Encoding;
 use super::primitive::aligned;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present, validity,
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, all, array_of_raw, decode_raw, present,
+    validity,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Predicate};
-use crate::kernels::bitpack::{few, unpack_rows};
+use crate::kernels::bitpack::{extract_single, few, unpack_rows, words_of};
 use crate::kernels::within::{BLOCK_BITS, Within};
 use crate::kernels::{BLOCK, Word, block_parts, match_word};
 use crate::limits::Limits;
@@ -76,17 +77,9 @@ impl Encoding for BitPacked {
         let metadata = node.message::<Metadata>()?;
         let frame = Frame::of(node, metadata.offset)?;
         let width = metadata.bit_width as usize;
-        if width > frame.ptype.bit_width() {
-            return Err(Error::corrupt(format!("{width} bits for values of {}", frame.ptype)));
-        }
         node.expect_buffers(1)?;
-        let packed = node.buffer(0)?;
-        let block_count = frame.block_count;
-        if block_count.checked_mul(BYTES_PER_BIT * width) != Some(packed.len()) {
-            let bytes = packed.len();
-            return Err(Error::corrupt(format!("{bytes} bytes for {block_count} blocks of {width} bits")));
-        }
-        let packed = aligned(packed, frame.ptype.byte_width());
+        frame.check_bytes(width, node.buffer_len(0)?)?;
+        let packed = aligned(node.buffer(0)?, frame.ptype.byte_width());
         let (patches, after) = frame.patches(node, metadata.patches.as_ref())?;
         Ok(Arc::new(BitPackedArray {
             id: ID,
@@ -99,6 +92,28 @@ impl Encoding for BitPacked {
             validity: node.validity_child(after)?,
             limits: *node.limits(),
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        let metadata = node.message::<Metadata>()?;
+        let frame = Frame::of(node, metadata.offset)?;
+        let width = metadata.bit_width as usize;
+        node.expect_buffers(1)?;
+        frame.check_bytes(width, node.buffer_len(0)?)?;
+        let picked = node.of_rows(rows);
+        // All are asked for before one that is missing ends this.
+        let patches = frame.patches(&picked, metadata.patches.as_ref());
+        let validity =
+            picked.validity_child(metadata.patches.as_ref().map_or(0, PatchesMessage::child_count));
+        match_word!(frame.ptype, |W| {
+            let mut values = frame.single_values::<W>(node, width, rows)?;
+            if let (Some(patches), _) = patches? {
+                patches.apply(&mut values, |_, patch| patch)?;
+            }
+            let nulls = validity::decode_child(validity?.as_ref())?.to_nulls(rows.len());
+            let array = array_of_raw(frame.ptype, values.into(), nulls)?;
+            Ok(Arc::new(Decoded::new(node.dtype().clone(), array)))
+        })
     }
 }
 
@@ -122,6 +137,32 @@ impl Frame {
         let rows = node.len().checked_add(offset);
         let rows = rows.ok_or_else(|| Error::corrupt(format!("{} rows", node.len())))?;
         Ok(Self { ptype, offset, block_count: rows.div_ceil(BLOCK) })
+    }
+
+    /// Checks the number of bytes of blocks of one width.
+    fn check_bytes(&self, width: usize, byte_len: usize) -> Result<()> {
+        if width > self.ptype.bit_width() {
+            return Err(Error::corrupt(format!("{width} bits for values of {}", self.ptype)));
+        }
+        let block_count = self.block_count;
+        if block_count.checked_mul(BYTES_PER_BIT * width) != Some(byte_len) {
+            return Err(Error::corrupt(format!("{byte_len} bytes for {block_count} blocks of {width} bits")));
+        }
+        Ok(())
+    }
+
+    /// The values of some rows, each from the few words that hold it.
+    fn single_values<W: Word>(&self, node: &Node<'_>, width: usize, rows: &[usize]) -> Result<Vec<W>> {
+        let mut values = Vec::with_capacity(rows.len());
+        let mut append = |row: &usize| {
+            let at = self.offset + row;
+            let words = words_of::<W>(width, at % BLOCK);
+            let block = at / BLOCK * BYTES_PER_BIT * width;
+            let bytes = block + words.start * size_of::<W>()..block + words.end * size_of::<W>();
+            node.with_piece(0, bytes, |bytes| values.push(extract_single(width, at % BLOCK, bytes)))
+        };
+        all(rows.iter().map(&mut append))?;
+        Ok(values)
     }
 
     /// The patches, and how many children they take.

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
 
+use crate::array::sorted::search;
 use crate::array::{ArrayRef, Node, decode_raw};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -73,7 +74,7 @@ struct Indices {
 
 impl Patches {
     /// Loads the patches of a node from its children at `first_child` and after; `values` is
-    /// the type of the patch values.
+    /// the type of the patch values. Those of some rows are found by the indices of all.
     ///
     /// # Errors
     /// If message and children contradict each other.
@@ -90,6 +91,7 @@ impl Patches {
             }
             Err(Error::corrupt(format!("patch {what} are {ptype}, not unsigned integers")))
         };
+        let (node, picked) = node.whole();
         let rows = node.len();
         let len = usize::try_from(message.len).ok().filter(|len| *len <= rows);
         let len = len.ok_or_else(|| Error::corrupt(format!("{} patches for {rows} rows", message.len)))?;
@@ -100,6 +102,11 @@ impl Patches {
         node.limits().decoded_bytes(len, size_of::<usize>())?;
 
         let indices = node.child(first_child, &unsigned(message.indices_ptype, "indices")?, len)?;
+        if let Some(picked) = picked {
+            let (positions, numbers) = among(&indices, window.start, picked)?;
+            let values = node.child_rows(first_child + 1, values, len, &numbers)?;
+            return Ok(Self::new(positions, values, picked.len()));
+        }
         let values = node.child(first_child + 1, values, len)?;
         if let Some(ptype) = message.chunk_offsets_ptype {
             let len = message.chunk_offsets_len.unwrap_or_default();
@@ -257,6 +264,22 @@ impl Indices {
             Ok(indices.iter().map(|index| index.as_usize()).collect())
         }, else Err(Error::corrupt("patch indices are not integers")))
     }
+}
+
+/// Which of some rows, which rise, are patched, and the numbers of their patches.
+fn among(indices: &ArrayRef, offset: usize, rows: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+    let wanted: Vec<u64> = rows.iter().map(|row| (row + offset) as u64).collect();
+    let (mut positions, mut numbers) = (Vec::new(), Vec::new());
+    for (position, found) in search(indices, &wanted)?.into_iter().enumerate() {
+        // Indices that fall may lead anywhere.
+        if let Ok(number) = found
+            && numbers.last().is_none_or(|last| *last < number)
+        {
+            positions.push(position);
+            numbers.push(number);
+        }
+    }
+    Ok((positions, numbers))
 }
 
 /// The patches of the owner's rows, found.

@@ -23,6 +23,7 @@ use arrow::datatypes::{DataType, UInt8Type, UInt16Type};
 
 use super::Encoding;
 use super::coded_text::{self, Chosen, CodedRows};
+use super::dict::used_values;
 use super::varbin::one_more;
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_integers,
@@ -74,31 +75,89 @@ impl Encoding for OnPair {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let parts = Parts::of(node)?;
+        Ok(Arc::new(OnPairArray {
+            dtype: node.dtype().clone(),
+            len: node.len(),
+            dictionary: parts.dictionary(node)?,
+            codes: node.child(1, &parts.codes, parts.code_count)?,
+            offsets: node.child(2, &parts.offsets, one_more(node.len())?)?,
+            lengths: node.child(3, &parts.lengths, node.len())?,
+            validity: node.validity_child(4)?,
+            limits: *node.limits(),
+        }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        let parts = Parts::of(node)?;
+        let picked = node.of_rows(rows);
+        // All are asked for before one that is missing ends this.
+        let ranges = node.ranges(2, &parts.offsets, node.len(), rows, parts.code_count);
+        let lengths = picked.child(3, &parts.lengths, rows.len());
+        let validity = picked.validity_child(4);
+        let ranges = ranges?;
+        let offsets = coded_text::ends(&ranges);
+        let count = offsets.last().and_then(|end| usize::try_from(*end).ok()).unwrap_or(usize::MAX);
+        node.limits().decoded_bytes(count, size_of::<usize>())?;
+        let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
+        let codes = node.child_rows(1, &parts.codes, parts.code_count, &wanted)?;
+        let (codes, tokens) = used_values(&codes, parts.token_count)?;
+        Ok(Arc::new(OnPairArray {
+            dtype: node.dtype().clone(),
+            len: rows.len(),
+            dictionary: parts.some_tokens(node, &tokens)?,
+            codes,
+            offsets: coded_text::offsets_child(offsets),
+            lengths: lengths?,
+            validity: validity?,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+/// What the metadata of a node says of its children.
+struct Parts {
+    token_count: usize,
+    code_count: usize,
+    dict_offsets: DType,
+    codes: DType,
+    offsets: DType,
+    lengths: DType,
+}
+
+impl Parts {
+    fn of(node: &Node<'_>) -> Result<Self> {
         bytes::is_text(node.dtype())?;
         let metadata = node.message::<Metadata>()?;
         node.expect_buffers(1)?;
         if metadata.token_count > MAX_TOKENS {
             return Err(Error::corrupt(format!("{} tokens, at most {MAX_TOKENS}", metadata.token_count)));
         }
-        let token_count = metadata.token_count as usize;
-        let code_count = usize::try_from(metadata.code_count).map_err(Error::limit)?;
-        let integers = |at: usize, number: i32, len: usize| {
-            let ptype = PType::try_from_number(number.into())?;
-            node.child(at, &DType::Primitive(ptype, false), len)
-        };
-        Ok(Arc::new(OnPairArray {
-            dtype: node.dtype().clone(),
-            len: node.len(),
-            dictionary: Arc::new(Dictionary {
-                bytes: node.buffer(0)?,
-                offsets: integers(0, metadata.dict_offsets_ptype, token_count + 1)?,
-                tokens: OnceLock::new(),
-            }),
-            codes: integers(1, metadata.codes_ptype, code_count)?,
-            offsets: integers(2, metadata.codes_offsets_ptype, one_more(node.len())?)?,
-            lengths: integers(3, metadata.lengths_ptype, node.len())?,
-            validity: node.validity_child(4)?,
-            limits: *node.limits(),
+        let integers =
+            |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
+        Ok(Self {
+            token_count: metadata.token_count as usize,
+            code_count: usize::try_from(metadata.code_count).map_err(Error::limit)?,
+            dict_offsets: integers(metadata.dict_offsets_ptype)?,
+            codes: integers(metadata.codes_ptype)?,
+            offsets: integers(metadata.codes_offsets_ptype)?,
+            lengths: integers(metadata.lengths_ptype)?,
+        })
+    }
+
+    fn dictionary(&self, node: &Node<'_>) -> Result<Arc<Dictionary>> {
+        let (bytes, offsets) = (node.buffer(0), node.child(0, &self.dict_offsets, self.token_count + 1));
+        Ok(Arc::new(Dictionary { bytes: bytes?, offsets: offsets?, tokens: OnceLock::new() }))
+    }
+
+    /// The dictionary of some tokens, which rise.
+    fn some_tokens(&self, node: &Node<'_>, tokens: &[usize]) -> Result<Arc<Dictionary>> {
+        let ranges = node.ranges(0, &self.dict_offsets, self.token_count, tokens, node.buffer_len(0)?)?;
+        let offsets = coded_text::offsets_child(coded_text::ends(&ranges));
+        Ok(Arc::new(Dictionary {
+            bytes: node.gather(0, ranges.into_iter())?,
+            offsets,
+            tokens: OnceLock::new(),
         }))
     }
 }

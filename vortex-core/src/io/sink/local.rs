@@ -101,9 +101,19 @@ impl LocalSink {
         if self.buffered.is_empty() {
             return Ok(());
         }
+        if self.temporary.0.is_none() {
+            return Err(Error::write(&self.name, "was given up or finished before"));
+        }
         let buffered = std::mem::take(&mut self.buffered);
         self.buffered_bytes = 0;
-        self.blocking(move |mut file| buffered.iter().try_for_each(|bytes| file.write_all(bytes))).await
+        let write = move |mut file: &File| buffered.iter().try_for_each(|bytes| file.write_all(bytes));
+        let outcome = self.blocking(write).await;
+        if outcome.is_err() {
+            // A file with a hole must not get its name. What storage says of removing it is
+            // less than what it said of writing.
+            drop(self.temporary.remove());
+        }
+        outcome
     }
 }
 

@@ -33,6 +33,8 @@ pub struct ObjectSink {
     growing: Vec<Bytes>,
     growing_bytes: usize,
     upload: Upload,
+    /// Finished, failed or given up: nothing more can be written.
+    is_closed: bool,
 }
 
 /// A multipart upload, aborted unless it is completed.
@@ -78,6 +80,7 @@ impl ObjectSink {
             growing: Vec::new(),
             growing_bytes: 0,
             upload: Upload::default(),
+            is_closed: false,
         }
     }
 
@@ -97,6 +100,10 @@ impl ObjectSink {
 
     fn failed(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::write(&self.path, error)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.is_closed { Err(self.failed("was given up or finished before")) } else { Ok(()) }
     }
 
     /// Sends the part that is growing.
@@ -127,6 +134,7 @@ impl ObjectSink {
     }
 
     async fn append(&mut self, mut bytes: Bytes) -> Result<()> {
+        self.check_open()?;
         while self.growing_bytes + bytes.len() > self.part_bytes {
             let head = bytes.split_to(self.part_bytes - self.growing_bytes);
             self.growing.push(head);
@@ -138,6 +146,8 @@ impl ObjectSink {
     }
 
     async fn complete(&mut self) -> Result<()> {
+        self.check_open()?;
+        self.is_closed = true;
         if self.upload.started.is_none() {
             let whole = PutPayload::from_iter(self.growing.drain(..));
             return match self.store.put(&self.path, whole).await {
@@ -160,6 +170,7 @@ impl ObjectSink {
 
     /// After a failure nothing may be left behind; the failure is what the caller hears of.
     async fn or_abort(&mut self, outcome: Result<()>) -> Result<()> {
+        self.is_closed |= outcome.is_err();
         if outcome.is_err()
             && let Err(error) = self.upload.abort().await
         {
@@ -190,6 +201,7 @@ impl Sink for ObjectSink {
     }
 
     async fn abort(&mut self) -> Result<()> {
+        self.is_closed = true;
         self.growing.clear();
         self.growing_bytes = 0;
         self.upload.abort().await.map_err(|error| Error::write(&self.path, error))

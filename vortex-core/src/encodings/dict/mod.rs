@@ -13,25 +13,24 @@
 //! of strings are gathered without their bytes. A predicate runs once per value and then becomes
 //! a comparison of codes, or a lookup by code.
 
+mod keys;
+mod values;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayData, AsArray as _, BooleanArray, DictionaryArray, UInt32Array, UInt64Array, make_array,
-    new_empty_array, new_null_array,
-};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, DictionaryArray, UInt32Array, UInt64Array};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::CastOptions;
-use arrow::datatypes::{ArrowNativeType, DataType, UInt8Type, UInt16Type, i256};
-use parking_lot::Mutex;
+use arrow::datatypes::DataType;
 
+use self::keys::{AnyKeys, Keys};
+pub(crate) use self::values::SharedValues;
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, decode_integers, present};
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, present};
 use crate::dtype::arrow::{data_type, ptype_of};
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, Predicate};
-use crate::kernels::gather::{Key, gather, in_range};
-use crate::kernels::views::gather_views;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
@@ -43,12 +42,6 @@ use crate::{Error, Result, match_integer};
 pub(super) struct Dict;
 
 const ID: &str = "vortex.dict";
-
-/// Outcomes remembered per dictionary: a query has few predicates on one column.
-const MAX_OUTCOMES: usize = 16;
-
-/// Arrow types that decoded values are remembered in.
-const MAX_DECODED: usize = 4;
 
 /// Fewer rows than one per this many values do not pay for decoding all values.
 const VALUES_PER_ROW: usize = 8;
@@ -70,87 +63,47 @@ impl Encoding for Dict {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
-        let metadata = node.message::<Metadata>()?;
-        node.expect_children(2)?;
-        node.expect_buffers(0)?;
-        let ptype = PType::try_from_number(metadata.codes_ptype.into())?;
-        let nullable = metadata.nullable_codes.unwrap_or(node.dtype().is_nullable());
-        if nullable && !node.dtype().is_nullable() {
-            return Err(Error::corrupt(format!(
-                "nullable codes under the non-nullable type {}",
-                node.dtype()
-            )));
-        }
-        let codes = node.child(0, &DType::Primitive(ptype, nullable), node.len())?;
-        let values = node.child(1, node.dtype(), metadata.value_count as usize)?;
+        let (codes, value_count) = parts(node)?;
+        let codes = node.child(0, &codes, node.len())?;
+        let values = node.child(1, node.dtype(), value_count)?;
         let values = Arc::new(SharedValues::new(values));
         Ok(Arc::new(DictArray::try_new(codes, values, *node.limits())?))
     }
-}
 
-/// Values of a dictionary, shared by all arrays that have codes for them. What was worked out
-/// about them once is remembered.
-#[derive(Debug)]
-pub(crate) struct SharedValues {
-    array: ArrayRef,
-    decoded: Mutex<Vec<ArrowRef>>,
-    outcomes: Mutex<Vec<(Predicate, BooleanArray)>>,
-}
-
-impl SharedValues {
-    /// These values, not yet decoded.
-    pub(crate) fn new(array: ArrayRef) -> Self {
-        Self { array, decoded: Mutex::default(), outcomes: Mutex::default() }
-    }
-
-    fn remembered(&self, to: &DataType) -> Option<ArrowRef> {
-        self.decoded.lock().iter().find(|array| array.data_type() == to).cloned()
-    }
-
-    /// All values as Arrow type `to`. Decodes once; those who ask meanwhile wait for it.
-    fn decoded(&self, to: &DataType) -> Result<ArrowRef> {
-        let mut all = self.decoded.lock();
-        if let Some(found) = all.iter().find(|array| array.data_type() == to) {
-            return Ok(Arc::clone(found));
-        }
-        let decoded = self.array.decode(to)?;
-        if all.len() < MAX_DECODED {
-            all.push(Arc::clone(&decoded));
-        }
-        Ok(decoded)
-    }
-
-    /// The outcome of a predicate per value.
-    fn outcome(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let mut all = self.outcomes.lock();
-        if let Some((_, found)) = all.iter().find(|(known, _)| same(known, predicate)) {
-            return Ok(found.clone());
-        }
-        let outcome = match self.remembered(&data_type(self.array.dtype())?) {
-            Some(values) => predicate.evaluate(&values)?,
-            None => self.array.matches(predicate)?,
-        };
-        if all.len() == MAX_OUTCOMES {
-            all.remove(0);
-        }
-        all.push((predicate.clone(), outcome.clone()));
-        Ok(outcome)
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        let (codes, value_count) = parts(node)?;
+        let codes = node.child_rows(0, &codes, node.len(), rows)?;
+        let (codes, used) = used_values(&codes, value_count)?;
+        let values = node.child_rows(1, node.dtype(), value_count, &used)?;
+        Ok(Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), *node.limits())?))
     }
 }
 
-/// Whether two predicates are certain to have the same outcome.
-fn same(left: &Predicate, right: &Predicate) -> bool {
-    // By order, not by `==`: zero and minus zero are different constants.
-    let equal = |l: &Scalar, r: &Scalar| l.dtype() == r.dtype() && l.compare(r).is_some_and(|o| o.is_eq());
-    match (left, right) {
-        (Predicate::Compare(l_op, l), Predicate::Compare(r_op, r)) => l_op == r_op && equal(l, r),
-        (Predicate::Between(l_low, l_high), Predicate::Between(r_low, r_high)) => {
-            equal(l_low, r_low) && equal(l_high, r_high)
-        }
-        (Predicate::In(l), Predicate::In(r)) => Arc::ptr_eq(l, r),
-        (Predicate::Like(l), Predicate::Like(r)) => l == r,
-        _ => false,
+/// The type of a node's codes, and how many values there are.
+fn parts(node: &Node<'_>) -> Result<(DType, usize)> {
+    let metadata = node.message::<Metadata>()?;
+    node.expect_children(2)?;
+    node.expect_buffers(0)?;
+    let ptype = PType::try_from_number(metadata.codes_ptype.into())?;
+    let nullable = metadata.nullable_codes.unwrap_or(node.dtype().is_nullable());
+    if nullable && !node.dtype().is_nullable() {
+        return Err(Error::corrupt(format!("nullable codes under the non-nullable type {}", node.dtype())));
     }
+    Ok((DType::Primitive(ptype, nullable), metadata.value_count as usize))
+}
+
+/// Codes for only those of `value_count` values that they use, and which those are, rising.
+pub(crate) fn used_values(codes: &ArrayRef, value_count: usize) -> Result<(ArrayRef, Vec<usize>)> {
+    let keys = Keys::decode(codes, value_count)?;
+    let indices = keys.indices();
+    let mut used = if value_count == 0 { Vec::new() } else { indices.clone() };
+    used.sort_unstable();
+    used.dedup();
+    // There are fewer than 2^32 values.
+    let place = |index: &usize| used.partition_point(|used| used < index) as u32;
+    let narrowed = UInt32Array::new(indices.iter().map(place).collect::<Vec<_>>().into(), keys.nulls);
+    let dtype = DType::Primitive(PType::U32, codes.dtype().is_nullable());
+    Ok((Arc::new(Decoded::new(dtype, Arc::new(narrowed))), used))
 }
 
 /// Codes and the values they stand for.
@@ -187,21 +140,7 @@ impl DictArray {
     }
 
     fn keys(&self) -> Result<Keys> {
-        let decoded = self.codes.decode(&data_type(self.codes.dtype())?)?;
-        let nulls = decoded.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-        let keys = match self.codes.dtype().ptype()? {
-            PType::U8 => AnyKeys::U8(decoded.as_primitive::<UInt8Type>().values().clone()),
-            PType::U16 => AnyKeys::U16(decoded.as_primitive::<UInt16Type>().values().clone()),
-            PType::U32 => {
-                AnyKeys::U32(decoded.as_primitive::<arrow::datatypes::UInt32Type>().values().clone())
-            }
-            // There are fewer than 2^32 values; what lies beyond is out of range as `u32::MAX` is.
-            _ => AnyKeys::U32(
-                decode_integers(&self.codes, "codes", |code| Ok(u32::try_from(code).unwrap_or(u32::MAX)))?
-                    .into(),
-            ),
-        };
-        Keys { keys, nulls }.in_range_of(self.values.array.len())
+        Keys::decode(&self.codes, self.values.array.len())
     }
 
     /// Decodes by picking the wanted ones among encoded values, which beats decoding all of them
@@ -214,11 +153,7 @@ impl DictArray {
             return Ok(None);
         }
         let keys = self.keys()?;
-        let indices: UInt64Array = match &keys.keys {
-            AnyKeys::U8(keys) => keys.iter().map(|key| u64::from(*key)).collect(),
-            AnyKeys::U16(keys) => keys.iter().map(|key| u64::from(*key)).collect(),
-            AnyKeys::U32(keys) => keys.iter().map(|key| u64::from(*key)).collect(),
-        };
+        let indices = UInt64Array::from_iter_values(keys.indices().into_iter().map(|key| key as u64));
         Ok(Some(self.values.array.take(&indices)?.decode(to)?))
     }
 
@@ -238,221 +173,6 @@ impl DictArray {
         match_integer!(ptype, |K| {
             Ok(Arc::new(DictionaryArray::<K>::try_new(keys.as_primitive::<K>().clone(), values)?))
         }, else Err(Error::invalid(format!("dictionary keys of type {key}"))))
-    }
-}
-
-/// Codes of rows, each in range of the values.
-struct Keys {
-    keys: AnyKeys,
-    nulls: Option<NullBuffer>,
-}
-
-#[derive(Clone)]
-enum AnyKeys {
-    U8(ScalarBuffer<u8>),
-    U16(ScalarBuffer<u16>),
-    U32(ScalarBuffer<u32>),
-}
-
-/// Runs `$body` with `$slice` bound to the slice of keys.
-macro_rules! with_keys {
-    ($keys:expr, |$slice:ident| $body:expr) => {
-        match $keys {
-            AnyKeys::U8($slice) => $body,
-            AnyKeys::U16($slice) => $body,
-            AnyKeys::U32($slice) => $body,
-        }
-    };
-}
-
-impl Keys {
-    fn len(&self) -> usize {
-        with_keys!(&self.keys, |keys| keys.len())
-    }
-
-    /// Checks all keys against the number of values. Those under nulls become 0 if one is out of
-    /// range, which for no values at all still is.
-    fn in_range_of(self, values: usize) -> Result<Self> {
-        fn clean<K: Key + ArrowNativeType>(
-            keys: ScalarBuffer<K>,
-            values: usize,
-            nulls: Option<&NullBuffer>,
-        ) -> Result<ScalarBuffer<K>> {
-            if in_range(&keys, values) {
-                return Ok(keys);
-            }
-            let wrong = |keys: &[K]| {
-                let highest = keys.iter().copied().max().map_or(0, Key::index);
-                Error::corrupt(format!("code {highest} of {values} values"))
-            };
-            let Some(nulls) = nulls else { return Err(wrong(&keys)) };
-            let keys: Vec<K> =
-                keys.iter().zip(nulls).map(|(key, valid)| if valid { *key } else { K::default() }).collect();
-            if in_range(&keys, values.max(1)) && (values > 0 || nulls.null_count() == nulls.len()) {
-                return Ok(keys.into());
-            }
-            Err(wrong(&keys))
-        }
-        let nulls = self.nulls.as_ref();
-        let keys = match self.keys {
-            AnyKeys::U8(keys) => AnyKeys::U8(clean(keys, values, nulls)?),
-            AnyKeys::U16(keys) => AnyKeys::U16(clean(keys, values, nulls)?),
-            AnyKeys::U32(keys) => AnyKeys::U32(clean(keys, values, nulls)?),
-        };
-        Ok(Self { keys, nulls: self.nulls })
-    }
-
-    /// The values at the keys, of any Arrow type.
-    fn gather(self, values: &ArrowRef, limits: &Limits) -> Result<ArrowRef> {
-        let len = self.len();
-        if len == 0 {
-            return Ok(new_empty_array(values.data_type()));
-        }
-        if values.is_empty() {
-            return Ok(new_null_array(values.data_type(), len));
-        }
-        let nulls = self.null_rows(values)?;
-        let missing = || Error::corrupt("a code has no value");
-        match values.data_type() {
-            DataType::Utf8View => with_keys!(&self.keys, |keys| {
-                let views = gather_views(values.as_string_view(), keys, nulls);
-                Ok(Arc::new(views.ok_or_else(missing)?) as ArrowRef)
-            }),
-            DataType::BinaryView => with_keys!(&self.keys, |keys| {
-                let views = gather_views(values.as_binary_view(), keys, nulls);
-                Ok(Arc::new(views.ok_or_else(missing)?) as ArrowRef)
-            }),
-            DataType::Boolean => {
-                let bits: Vec<u8> = values.as_boolean().values().iter().map(u8::from).collect();
-                let rows = self.lookup(&bits)?;
-                let bits = BooleanBuffer::collect_bool(len, |row| rows[row] != 0);
-                Ok(Arc::new(BooleanArray::new(bits, nulls)))
-            }
-            other => match other.primitive_width() {
-                Some(width) => {
-                    limits.decoded_bytes(len, width)?;
-                    let rows = match width {
-                        1 => self.words::<u8>(values),
-                        2 => self.words::<u16>(values),
-                        4 => self.words::<u32>(values),
-                        8 => self.words::<u64>(values),
-                        16 => self.words::<u128>(values),
-                        _ => self.words::<i256>(values),
-                    };
-                    let data = ArrayData::builder(other.clone()).len(len).nulls(nulls);
-                    Ok(make_array(data.add_buffer(rows.ok_or_else(missing)?).build()?))
-                }
-                None => self.copy(values, limits),
-            },
-        }
-    }
-
-    /// The values, as words of their width, at the keys.
-    fn words<T: ArrowNativeType>(&self, values: &ArrowRef) -> Option<Buffer> {
-        let data = values.to_data();
-        let values = data.buffers().first()?.typed_data::<T>().get(data.offset()..)?.get(..data.len())?;
-        with_keys!(&self.keys, |keys| gather(values, keys)).map(Buffer::from_vec)
-    }
-
-    /// One byte per value, at the keys.
-    fn lookup(&self, by_value: &[u8]) -> Result<Vec<u8>> {
-        with_keys!(&self.keys, |keys| gather(by_value, keys))
-            .ok_or_else(|| Error::corrupt("a code has no value"))
-    }
-
-    /// Nulls of the rows: of the codes, and of the values they stand for.
-    fn null_rows(&self, values: &ArrowRef) -> Result<Option<NullBuffer>> {
-        let Some(of_values) = values.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
-            return Ok(self.nulls.clone());
-        };
-        self.with_value_nulls(&of_values).map(Some)
-    }
-
-    fn with_value_nulls(&self, of_values: &NullBuffer) -> Result<NullBuffer> {
-        let valid: Vec<u8> = of_values.iter().map(u8::from).collect();
-        let rows = self.lookup(&valid)?;
-        let bits = BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != 0);
-        Ok(NullBuffer::new(match &self.nulls {
-            Some(nulls) => &bits & nulls.inner(),
-            None => bits,
-        }))
-    }
-
-    /// Copies values of any other type: lists, structs, strings with offsets.
-    fn copy(&self, values: &ArrowRef, limits: &Limits) -> Result<ArrowRef> {
-        let sizes = row_bytes(values);
-        let total = with_keys!(&self.keys, |keys| {
-            keys.iter().fold(0u64, |sum, key| sum.saturating_add(sizes[key.index()]))
-        });
-        limits.decoded_bytes(usize::try_from(total).unwrap_or(usize::MAX), 1)?;
-        if matches!(values.data_type(), DataType::Utf8 | DataType::Binary) && i32::try_from(total).is_err() {
-            return Err(Error::limit(format!("{total} bytes do not fit {}", values.data_type())));
-        }
-        let indices: Vec<u32> = with_keys!(&self.keys, |keys| {
-            // Codes are below the number of values, which is a `u32`.
-            keys.iter().map(|key| key.index() as u32).collect()
-        });
-        let indices = UInt32Array::new(indices.into(), self.nulls.clone());
-        Ok(arrow::compute::take(values, &indices, None)?)
-    }
-}
-
-/// Bytes that a copy of each row takes, roughly: enough to refuse a dictionary of long lists.
-fn row_bytes(values: &ArrowRef) -> Vec<u64> {
-    let of_children = |child: &ArrowRef, ranges: &mut dyn Iterator<Item = (usize, usize)>| {
-        let mut ends = vec![0u64];
-        for size in row_bytes(child) {
-            ends.push(ends[ends.len() - 1].saturating_add(size));
-        }
-        ranges.map(|(start, end)| 8 + ends[end].saturating_sub(ends[start])).collect::<Vec<u64>>()
-    };
-    let pairs = |offsets: Vec<usize>| offsets.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>();
-    let len = values.len();
-    match values.data_type() {
-        DataType::Utf8 => values.as_string::<i32>().offsets().lengths().map(|len| 4 + len as u64).collect(),
-        DataType::LargeUtf8 => {
-            values.as_string::<i64>().offsets().lengths().map(|len| 8 + len as u64).collect()
-        }
-        DataType::Binary => values.as_binary::<i32>().offsets().lengths().map(|len| 4 + len as u64).collect(),
-        DataType::LargeBinary => {
-            values.as_binary::<i64>().offsets().lengths().map(|len| 8 + len as u64).collect()
-        }
-        DataType::List(_) => {
-            let list = values.as_list::<i32>();
-            let offsets = list.value_offsets().iter().map(|offset| *offset as usize).collect();
-            of_children(list.values(), &mut pairs(offsets).into_iter())
-        }
-        DataType::LargeList(_) => {
-            let list = values.as_list::<i64>();
-            let offsets = list.value_offsets().iter().map(|offset| *offset as usize).collect();
-            of_children(list.values(), &mut pairs(offsets).into_iter())
-        }
-        DataType::Map(..) => {
-            let map = values.as_map();
-            let offsets = map.value_offsets().iter().map(|offset| *offset as usize).collect();
-            let entries: ArrowRef = Arc::new(map.entries().clone());
-            of_children(&entries, &mut pairs(offsets).into_iter())
-        }
-        DataType::FixedSizeList(_, size) => {
-            let size = usize::try_from(*size).unwrap_or_default();
-            let child = values.as_fixed_size_list().values();
-            of_children(child, &mut (0..len).map(|row| (row * size, (row + 1) * size)))
-        }
-        DataType::Struct(_) => {
-            let mut sum = vec![1; len];
-            for column in values.as_struct().columns() {
-                sum.iter_mut().zip(row_bytes(column)).for_each(|(sum, size)| *sum += size);
-            }
-            sum
-        }
-        other => match other.primitive_width() {
-            Some(width) => vec![width as u64; len],
-            None if matches!(other, DataType::Utf8View | DataType::BinaryView) => vec![16; len],
-            None if matches!(other, DataType::Boolean | DataType::Null) => vec![1; len],
-            None if matches!(other, DataType::FixedSizeBinary(_)) => vec![64; len],
-            // A bound: no row is larger than all of them.
-            None => vec![values.get_array_memory_size() as u64; len],
-        },
     }
 }
 
@@ -603,10 +323,9 @@ mod tests {
     use arrow::array::{
         BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, UInt8Array,
     };
-    use arrow::datatypes::Int32Type;
+    use arrow::datatypes::{ArrowNativeType, Int32Type};
 
     use super::*;
-    use crate::array::Decoded;
     use crate::array::build::Tree;
     use crate::encodings::conformance;
 
