@@ -29,11 +29,9 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
             let all = decoded.as_primitive::<T>().values();
-            // What does not fit is beyond all targets.
-            let wide = |at: usize| all.get(at).map(|value| u64::try_from(*value).unwrap_or(u64::MAX));
             let place = |target: &u64| {
-                let at = all.partition_point(|value| u64::try_from(*value).unwrap_or(u64::MAX) < *target);
-                found(at, wide(at).as_ref(), target)
+                let at = all.partition_point(|value| (value.as_usize() as u64) < *target);
+                found(at, all.get(at).map(|value| value.as_usize() as u64).as_ref(), target)
             };
             Ok(targets.iter().map(place).collect())
         }, else Err(Error::corrupt(format!("a search among {}", sorted.dtype()))));

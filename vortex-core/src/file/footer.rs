@@ -304,11 +304,6 @@ impl Footer {
             .ok_or_else(|| Error::corrupt(format!("segment {} of {}", id.0, self.segments.len())))
     }
 
-    /// Whether only all bytes of a segment together tell its array.
-    pub(crate) fn is_whole(&self, id: SegmentId) -> Result<bool> {
-        Ok(self.checksums.is_some() || self.segment(id)?.compression.is_some())
-    }
-
     /// The bytes of a segment as its array lies in them: held against their checksum if that was
     /// asked for, and decompressed.
     pub(super) fn unpack(&self, id: SegmentId, bytes: Buffer) -> Result<Buffer> {
@@ -319,6 +314,12 @@ impl Footer {
             None => Ok(bytes),
             Some(scheme) => Ok(scheme.decompress(&bytes, self.limits.max_decoded_bytes)?.into()),
         }
+    }
+
+    /// Whether parts of a segment mean something by themselves: it is not compressed, and its
+    /// checksum is not to be verified.
+    pub(crate) fn has_pieces(&self, id: SegmentId) -> Result<bool> {
+        Ok(self.checksums.is_none() && self.segment(id)?.compression.is_none())
     }
 
     /// Statistics per root field, or of the one column of a file that is not a struct.

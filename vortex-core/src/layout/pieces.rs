@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::UInt64Array;
-
 use super::SegmentSet;
 use crate::array::pieces::{Piece, Pieces};
 use crate::array::{ArrayRef, TreeRows};
@@ -83,16 +81,11 @@ impl<'a> PieceSet<'a> {
         {
             return Ok(Arc::clone(array));
         }
-        if self.footer.is_whole(id)? {
-            self.want_segments(|have, want| {
-                have.want(id, want);
-                Ok(())
-            })?;
-            let rows = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
-            return self.segments.array(id, dtype, len)?.take(&rows);
-        }
         let segment = self.footer.segment(id)?.range();
         let load = || {
+            if !self.footer.has_pieces(id)? {
+                return self.whole(id, dtype, len, rows);
+            }
             let tree = self.tree(id, &segment)?;
             let rows_of = TreeRows {
                 tree: &tree,
@@ -108,6 +101,16 @@ impl<'a> PieceSet<'a> {
         let array = load().at(|| format!("segment {}", id.0))?;
         self.complete.borrow_mut().insert(id, (rows.to_vec(), Arc::clone(&array)));
         Ok(array)
+    }
+
+    /// The rows of a segment that only makes sense as a whole.
+    fn whole(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+        self.want_segments(|have, want| {
+            have.want(id, want);
+            Ok(())
+        })?;
+        let indices = rows.iter().map(|row| *row as u64);
+        self.segments.array(id, dtype, len)?.take(&indices.collect::<Vec<u64>>().into())
     }
 
     fn tree(&self, id: SegmentId, segment: &Range<u64>) -> Result<Arc<ArrayTree>> {

@@ -181,3 +181,74 @@ fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Res
     let decoded = decode_as(column.read_rows(rows, have)?.as_ref(), field.data_type());
     Ok(let_go(decoded.at(|| format!("column `{}`", column.path))?))
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{DurationSecondArray, Int64Array, StringArray};
+    use arrow::compute::concat_batches;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::file::{OpenOptions, SegmentCompression};
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::write::{FileWriter, WriteOptions};
+
+    fn table() -> RecordBatch {
+        let rows = 0..40_000i64;
+        RecordBatch::try_from_iter([
+            ("n", Arc::new(Int64Array::from_iter_values(rows.clone().map(|n| n * n % 1000))) as ArrowRef),
+            ("d", Arc::new(DurationSecondArray::from_iter_values(rows.clone())) as ArrowRef),
+            ("s", Arc::new(StringArray::from_iter_values(rows.map(|n| n.to_string()))) as ArrowRef),
+        ])
+        .unwrap()
+    }
+
+    async fn written(options: WriteOptions) -> MemorySink {
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table().schema(), options).unwrap();
+        writer.write(&table()).await.unwrap();
+        writer.finish().await.unwrap();
+        sink
+    }
+
+    async fn open(sink: &MemorySink, options: OpenOptions) -> VortexFile {
+        let source = MemoryFile::new(sink.bytes().unwrap());
+        options.open(Arc::new(source)).await.unwrap()
+    }
+
+    async fn rows_of(file: &VortexFile, rows: &[u64]) -> Result<RecordBatch> {
+        let scan = file.scan().with_row_indices(rows).with_row_access(RowAccess::Single);
+        let stream = scan.into_stream()?;
+        let schema = Arc::clone(stream.schema());
+        Ok(concat_batches(&schema, &stream.try_collect::<Vec<_>>().await?)?)
+    }
+
+    #[tokio::test]
+    async fn rows_come_in_the_types_that_were_written() {
+        let file = open(&written(WriteOptions::new()).await, OpenOptions::new()).await;
+        let expected = concat_batches(&table().schema(), &[table().slice(3, 1), table().slice(39_999, 1)]);
+        assert_eq!(rows_of(&file, &[3, 39_999]).await.unwrap(), expected.unwrap());
+    }
+
+    #[tokio::test]
+    async fn rows_of_compressed_segments_are_read_from_whole_segments() {
+        for scheme in [SegmentCompression::Lz4, SegmentCompression::Zstd] {
+            let options = WriteOptions::new().with_segment_compression(scheme);
+            let file = open(&written(options).await, OpenOptions::new()).await;
+            assert_eq!(rows_of(&file, &[20_000]).await.unwrap(), table().slice(20_000, 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_are_not_handed_out_of_segments_whose_checksum_was_not_verified() {
+        let sink = written(WriteOptions::new().with_checksums(true)).await;
+        let file = open(&sink, OpenOptions::new()).await;
+        let segment = file.footer().segment(crate::file::SegmentId(0)).unwrap();
+        let mut bytes = sink.bytes().unwrap().to_vec();
+        bytes[segment.offset as usize] ^= 1;
+        let options = OpenOptions::new().with_checksums(true);
+        let damaged = options.open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
+        let message = rows_of(&damaged, &[30_000]).await.unwrap_err().to_string();
+        assert!(message.contains("checksum"), "{message}");
+    }
+}
