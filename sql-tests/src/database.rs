@@ -1,16 +1,15 @@
 //! A DataFusion session as sqllogictest wants it.
 
-use std::path::PathBuf;
-
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, DBOutput};
+use tempfile::TempDir;
 
 use crate::cells::{Cell, rows};
-use crate::{Tables, golden_files};
+use crate::{Places, Store};
 
 /// What a suite runs against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +22,11 @@ pub enum Variant {
     Plain,
     /// Vortex files cut into as many pieces as can be.
     Splits,
+    /// Vortex files in the object store of a server.
+    Store,
 }
 
 impl Variant {
-    /// Every variant.
-    pub const ALL: [Variant; 4] = [Self::Arrow, Self::Vortex, Self::Plain, Self::Splits];
-
     /// Names by which `skipif` and `onlyif` mean this variant.
     pub fn labels(self) -> &'static [&'static str] {
         match self {
@@ -36,6 +34,7 @@ impl Variant {
             Self::Vortex => &["vortex", "pushdown"],
             Self::Plain => &["vortex", "plain"],
             Self::Splits => &["vortex", "splits"],
+            Self::Store => &["vortex", "pushdown", "store"],
         }
     }
 
@@ -43,14 +42,14 @@ impl Variant {
     pub fn extension(self) -> &'static str {
         match self {
             Self::Arrow => "arrow",
-            Self::Vortex | Self::Plain | Self::Splits => "vortex",
+            Self::Vortex | Self::Plain | Self::Splits | Self::Store => "vortex",
         }
     }
 
     /// Statements that turn a session into this variant.
     fn settings(self) -> &'static [&'static str] {
         match self {
-            Self::Arrow | Self::Vortex => &[],
+            Self::Arrow | Self::Vortex | Self::Store => &[],
             Self::Plain => &[
                 "SET vortex.predicate_pushdown = false",
                 "SET vortex.projection_pushdown = false",
@@ -71,30 +70,37 @@ impl Variant {
 pub struct Database {
     session: SessionContext,
     variant: Variant,
-    files: PathBuf,
-    tables: PathBuf,
+    places: Places,
+    /// Where statements write to, if that is a folder of this machine.
+    _scratch: TempDir,
 }
 
 impl Database {
-    /// A session in which no table is defined yet.
+    /// A session in which no table is defined yet, over files that lie in `places`.
     ///
     /// # Errors
     /// If Vortex cannot be registered, or does not know a setting of the variant.
-    pub async fn open(variant: Variant, tables: &Tables) -> Result<Self> {
+    pub async fn open(variant: Variant, places: Places, store: Option<Store>) -> Result<Self> {
         let config = SessionConfig::new().with_target_partitions(4).with_information_schema(true);
         let session = SessionContext::new_with_config(config).enable_url_table();
         vortex_datafusion::register(&session)?;
+        if let Some(Store { url, objects }) = store {
+            session.register_object_store(&url, objects);
+        }
         for setting in variant.settings() {
             session.sql(setting).await?;
         }
-        Ok(Self { session, variant, files: golden_files(), tables: tables.folder(variant.extension()) })
+        let scratch = TempDir::new()?;
+        let places = places.with_scratch(scratch.path());
+        Ok(Self { session, variant, places, _scratch: scratch })
     }
 
     /// Puts real places, and for Arrow the other file type, into a statement.
     fn adapt(&self, sql: &str) -> String {
         let sql = sql
-            .replace("{files}", &self.files.to_string_lossy())
-            .replace("{tables}", &self.tables.to_string_lossy());
+            .replace("{files}", &self.places.files)
+            .replace("{tables}", &self.places.tables)
+            .replace("{scratch}", &self.places.scratch);
         match self.variant {
             Variant::Arrow => {
                 sql.replace("STORED AS VORTEX", "STORED AS ARROW").replace(".vortex'", ".arrow'")
@@ -112,11 +118,9 @@ impl Database {
             lines.extend(rows(&batch)?);
         }
         // Plans and messages name files; answers must not depend on where those lie.
-        for (place, name) in [(&self.files, "{files}"), (&self.tables, "{tables}")] {
-            let place = place.canonicalize().unwrap_or_else(|_| place.clone());
-            let place = place.to_string_lossy();
+        for (place, name) in self.places.as_shown() {
             for cell in lines.iter_mut().flatten() {
-                *cell = cell.replace(place.trim_start_matches('/'), name);
+                *cell = cell.replace(&place, name);
             }
         }
         Ok((schema, lines))

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sql_tests::{Database, Tables, Variant};
+use sql_tests::{Database, Places, Store, Tables, Variant};
 use sqllogictest::{Runner, default_normalizer, default_validator, strict_column_validator};
 
 #[tokio::test]
@@ -28,14 +28,29 @@ async fn vortex_answers_the_same_over_tiny_splits() {
     run(Variant::Splits).await;
 }
 
+/// The files lie on the server that `SLT_STORE` names: `stores/run` sets it.
+#[cfg(feature = "stores")]
+#[tokio::test]
+async fn vortex_answers_the_same_from_an_object_store() {
+    run(Variant::Store).await;
+}
+
 /// Runs all suites, and fails with the first difference of each.
 async fn run(variant: Variant) {
     let tables = Tables::create().expect("golden files and a temporary folder");
+    let store = match variant {
+        Variant::Store => Some(Store::upload(&tables).await.expect("a server that takes the files")),
+        _ => None,
+    };
+    let places = match &store {
+        Some(store) => Places::in_store(store),
+        None => Places::on_disk(&tables, variant.extension()),
+    };
     let complete = variant == Variant::Arrow && std::env::var_os("SLT_COMPLETE").is_some();
     let mut failures = Vec::new();
     let suites = suites();
     for suite in &suites {
-        let mut runner = Runner::new(|| Database::open(variant, &tables));
+        let mut runner = Runner::new(|| Database::open(variant, places.clone(), store.clone()));
         runner.with_column_validator(strict_column_validator);
         for label in variant.labels() {
             runner.add_label(label);

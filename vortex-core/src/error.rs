@@ -37,12 +37,24 @@ pub enum Error {
         /// What storage said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Storage did not take what was written; the source says whether a retry makes sense.
+    #[error("writing {object}: {source}")]
+    Write {
+        /// The file or object.
+        object: Box<str>,
+        /// What storage said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// An Arrow kernel refused; usually a type mismatch in the request.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
     /// A predicate supplied by the caller failed.
     #[error("{0}")]
     External(Box<dyn std::error::Error + Send + Sync>),
+    /// Bytes of a file are not at hand. They have been asked for, and whoever fetches them tries
+    /// again: see [`Encoding::load_rows`](crate::encodings::Encoding::load_rows).
+    #[error("bytes are not fetched yet")]
+    NotFetched,
     /// An error together with the place it happened at.
     #[error("{place}: {source}")]
     At {
@@ -83,6 +95,14 @@ impl Error {
         Error::Read { object: object.to_string().into(), range, source: source.into() }
     }
 
+    /// Storage failed to take bytes of `object`.
+    pub fn write(
+        object: impl fmt::Display,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Error::Write { object: object.to_string().into(), source: source.into() }
+    }
+
     /// Adds where it happened: a file, a column, a byte range.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
@@ -119,6 +139,10 @@ pub(crate) trait ResultExt<T> {
 
 impl<T> ResultExt<T> for Result<T> {
     fn at<P: fmt::Display>(self, place: impl FnOnce() -> P) -> Result<T> {
-        self.map_err(|error| error.at(place()))
+        self.map_err(|error| match error {
+            // Happens all the time, and nobody reads where.
+            Error::NotFetched => Error::NotFetched,
+            error => error.at(place()),
+        })
     }
 }

@@ -201,7 +201,8 @@ fn fits(dtype: &DType, value: &Value) -> bool {
     }
 }
 
-fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
+/// Order of two values of one type, as [`Scalar::compare`].
+pub(crate) fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     Some(match (left, right) {
         (Value::Bool(l), Value::Bool(r)) => l.cmp(r),
         (Value::Int(l), Value::Int(r)) => l.cmp(r),

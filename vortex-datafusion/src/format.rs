@@ -1,4 +1,4 @@
-//! The file format: schema and statistics of files, and the plan that reads them.
+//! The file format: schema and statistics of files, and the plans that read and write them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,9 +10,13 @@ use datafusion_common::{GetExt, Result, Statistics, not_impl_err};
 use datafusion_datasource::TableSchema;
 use datafusion_datasource::file::FileSource;
 use datafusion_datasource::file_compression_type::FileCompressionType;
-use datafusion_datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion_datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+use datafusion_datasource::file_sink_config::FileSinkConfig;
+use datafusion_datasource::sink::DataSinkExec;
 use datafusion_datasource::source::DataSourceExec;
+use datafusion_expr::dml::InsertOp;
+use datafusion_physical_expr::{LexOrdering, LexRequirement};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::Session;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -22,6 +26,8 @@ use vortex_core::file::VortexFile;
 use crate::cache::FooterCache;
 use crate::convert::{datafusion_error, schema};
 use crate::options::{StringType, TableOptions, VortexOptions};
+use crate::ordering;
+use crate::sink::VortexSink;
 use crate::source::VortexSource;
 use crate::statistics::statistics;
 
@@ -137,6 +143,29 @@ impl FileFormat for VortexFormat {
         Ok(statistics(file.footer(), &table_schema))
     }
 
+    async fn infer_ordering(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Option<LexOrdering>> {
+        let file = Footers::new(self, state, store)?.open(object).await?;
+        Ok(ordering::of_file(file.footer(), &table_schema))
+    }
+
+    async fn infer_stats_and_ordering(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<FileMeta> {
+        let file = Footers::new(self, state, store)?.open(object).await?;
+        let order = ordering::of_file(file.footer(), &table_schema);
+        Ok(FileMeta::new(statistics(file.footer(), &table_schema)).with_ordering(order))
+    }
+
     async fn create_physical_plan(
         &self,
         state: &dyn Session,
@@ -151,6 +180,20 @@ impl FileFormat for VortexFormat {
             .with_footer_cache(state.runtime_env().cache_manager.get_file_metadata_cache());
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
         Ok(DataSourceExec::from_data_source(config))
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        config: FileSinkConfig,
+        order: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if config.insert_op != InsertOp::Append {
+            return not_impl_err!("Vortex files can be added to a table, but not overwritten by INSERT");
+        }
+        let sink = VortexSink::new(config, self.options(state)?, order.as_ref());
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), order)))
     }
 
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {

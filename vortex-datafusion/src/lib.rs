@@ -14,9 +14,12 @@
 //! context
 //!     .sql("CREATE EXTERNAL TABLE visits STORED AS VORTEX PARTITIONED BY (day) LOCATION 'visits/'")
 //!     .await?;
+//! context.sql("COPY (SELECT * FROM visits ORDER BY city) TO 'cities.vortex'").await?.show().await?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Files that are open already, from whatever source, are a [`VortexTable`].
 //!
 //! Without the `session` feature the crate depends on DataFusion's parts only; register a
 //! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`].
@@ -27,19 +30,28 @@
 //! settings are those of [`VortexOptions`], as `SET vortex.<name>` or in `OPTIONS (...)`.
 
 mod cache;
+#[cfg(feature = "proto")]
+pub mod codec;
 mod convert;
 mod format;
+mod functions;
 mod metrics;
 mod opener;
 mod options;
+mod ordering;
 mod pushdown;
 #[cfg(feature = "session")]
 mod register;
+mod sink;
 mod source;
 mod statistics;
+mod table;
 
 pub use format::{VortexFormat, VortexFormatFactory};
 pub use options::{StringType, VortexOptions};
+pub use ordering::record_order;
 #[cfg(feature = "session")]
 pub use register::{VortexSessionExt, register};
+pub use sink::VortexSink;
 pub use source::VortexSource;
+pub use table::VortexTable;

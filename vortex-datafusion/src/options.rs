@@ -1,7 +1,7 @@
 //! What can be set: `SET vortex.<name> = <value>` for a session, `OPTIONS (<name> '<value>')` for
-//! a table.
+//! a table or a `COPY`.
 //!
-//! A table's options win over the session's. Unknown names are errors that list the known ones.
+//! Options of a table win over the session's. Unknown names are errors that list the known ones.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -9,8 +9,10 @@ use std::str::FromStr;
 
 use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion_common::{Result, config_err};
+use vortex_core::write::WriteOptions;
+use vortex_core::{Level, Release};
 
-/// How Vortex files are read.
+/// How Vortex files are read and written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VortexOptions {
@@ -25,9 +27,20 @@ pub struct VortexOptions {
     pub prune: bool,
     /// Bytes to read from the end of a file when opening it; 0 chooses by storage.
     pub footer_read_size: u64,
-    /// Strings and byte strings as Arrow views (`view`) or with offsets (`utf8`), where the
-    /// schema of a table is inferred.
+    /// Strings and byte strings as Arrow views unless files say otherwise (`view`), or never as
+    /// views (`utf8`), where the schema of a table is inferred.
     pub string_type: StringType,
+    /// What writing spends time on.
+    pub level: Level,
+    /// The oldest release of the reference implementation that must read what is written; `None`
+    /// leaves the choice to the writer.
+    pub min_reader: Option<Release>,
+    /// Write checksums of all parts of a file.
+    pub checksums: bool,
+    /// Bytes that the writer of one file may hold in memory, about; 0 leaves the choice to it.
+    pub write_memory: usize,
+    /// Bytes after which a file in a folder is full, and another is begun; 0 for no such limit.
+    pub target_file_size: u64,
 }
 
 /// The Arrow type of inferred string columns.
@@ -49,6 +62,11 @@ impl Default for VortexOptions {
             prune: true,
             footer_read_size: 0,
             string_type: StringType::View,
+            level: Level::Default,
+            min_reader: None,
+            checksums: false,
+            write_memory: 0,
+            target_file_size: 0,
         }
     }
 }
@@ -83,12 +101,77 @@ const ENTRIES: &[Entry] = &[
     entry!(prune, "Skip files and parts of files by statistics"),
     entry!(footer_read_size, "Bytes to read from the end of a file when opening it; 0 chooses by storage"),
     entry!(string_type, "Arrow type of inferred string columns: view or utf8"),
+    Entry {
+        name: "level",
+        description: "What writing spends time on: fast, default or compact",
+        get: |options| level_name(options.level).to_owned(),
+        set: |options, value| {
+            let value = value.trim().to_ascii_lowercase();
+            match LEVELS.iter().find(|level| level_name(**level) == value) {
+                Some(level) => options.level = *level,
+                None => return config_err!("`{value}` is not a value of `level`: fast, default or compact"),
+            }
+            Ok(())
+        },
+    },
+    Entry {
+        name: "min_reader",
+        description: "Oldest release of the reference implementation that must read what is written: \
+                      default, newest, or a number like 0.76",
+        get: |options| options.min_reader.map_or("default".to_owned(), |release| release.to_string()),
+        set: |options, value| {
+            options.min_reader = match value.trim().to_ascii_lowercase().as_str() {
+                "default" => None,
+                release => Some(parse("min_reader", release)?),
+            };
+            Ok(())
+        },
+    },
+    entry!(checksums, "Write checksums of all parts of a file"),
+    entry!(write_memory, "Bytes that the writer of one file may hold in memory; 0 leaves it to the writer"),
+    entry!(target_file_size, "Bytes after which a file in a folder is full; 0 for no limit"),
 ];
+
+const LEVELS: [Level; 3] = [Level::Fast, Level::Default, Level::Compact];
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Fast => "fast",
+        Level::Default => "default",
+        Level::Compact => "compact",
+    }
+}
 
 impl VortexOptions {
     /// The options of a session: those set with `SET vortex.…`, or the defaults.
     pub fn from_session(config: &ConfigOptions) -> Self {
         config.extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
+    /// These options in terms of the writer.
+    pub fn write_options(&self) -> WriteOptions {
+        let mut options = WriteOptions::new().with_level(self.level).with_checksums(self.checksums);
+        if let Some(release) = self.min_reader {
+            options = options.with_min_reader(release);
+        }
+        if self.write_memory > 0 {
+            options = options.with_memory_budget(self.write_memory);
+        }
+        options
+    }
+
+    /// All options by name, for [`from_map`](Self::from_map).
+    #[cfg(feature = "proto")]
+    pub(crate) fn to_map(&self) -> HashMap<String, String> {
+        ENTRIES.iter().map(|entry| (entry.name.to_owned(), (entry.get)(self))).collect()
+    }
+
+    /// The options that a map names; the others have their defaults.
+    #[cfg(feature = "proto")]
+    pub(crate) fn from_map(map: &HashMap<String, String>) -> Result<Self> {
+        let mut options = Self::default();
+        map.iter().try_for_each(|(name, value)| options.set_by_name(name, value))?;
+        Ok(options)
     }
 
     /// Sets an option by name.

@@ -1,4 +1,4 @@
-//! Teaching a session about Vortex: the format, `STORED AS VORTEX`, and `SET vortex.…`.
+//! Teaching a session about Vortex: the format, `STORED AS VORTEX`, `SET vortex.…`, and functions.
 
 use std::sync::Arc;
 
@@ -6,12 +6,15 @@ use datafusion::datasource::provider::DefaultTableFactory;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_common::Result;
+use datafusion_session::TableFunction;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
+use crate::functions::MetadataFunction;
 use crate::options::VortexOptions;
 
-/// Makes a session read Vortex files: tables `STORED AS VORTEX`, paths and folders in `FROM`,
-/// listing tables, and `SET vortex.…`.
+/// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in
+/// `FROM` and `COPY … TO`, listing tables, `SET vortex.…`, and functions that show what files are
+/// made of (`vortex_metadata`, `vortex_layouts`, `vortex_segments`, `vortex_zones`).
 ///
 /// Registering again keeps the settings of the session. Paths in `FROM` also need
 /// [`SessionContext::enable_url_table`].
@@ -26,6 +29,9 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     state.register_file_format(Arc::new(VortexFormatFactory::new()), true)?;
     state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(DefaultTableFactory::new()));
     state.register_table_options_extension(VortexOptions::default());
+    for (name, function) in MetadataFunction::all() {
+        state.register_udtf(name, Arc::new(function));
+    }
     add_options(state.config_mut());
     Ok(())
 }
@@ -39,7 +45,7 @@ fn add_options(config: &mut SessionConfig) {
 
 /// [`register`] for sessions that are still being built.
 pub trait VortexSessionExt {
-    /// Makes the session read Vortex files. Comes after `with_default_features` and `with_config`,
+    /// Makes the session read and write Vortex files, as [`register`] does. Comes after `with_default_features` and `with_config`,
     /// which replace what is registered before.
     #[must_use]
     fn with_vortex(self) -> Self;
@@ -52,6 +58,11 @@ impl VortexSessionExt for SessionStateBuilder {
         let tables = self.table_factories().get_or_insert_default();
         tables.insert(EXTENSION.to_uppercase(), Arc::new(DefaultTableFactory::new()));
         self.table_options().get_or_insert_default().extensions.insert(VortexOptions::default());
+        let functions = self.table_functions().get_or_insert_default();
+        for (name, function) in MetadataFunction::all() {
+            functions
+                .insert(name.to_owned(), Arc::new(TableFunction::new(name.to_owned(), Arc::new(function))));
+        }
         add_options(self.config().get_or_insert_default());
         self
     }

@@ -23,7 +23,7 @@ use object_store::ObjectStore;
 
 use crate::cache::{FooterCache, OpenFiles};
 use crate::metrics::ScanCounters;
-use crate::opener::{OpenerState, VortexOpener};
+use crate::opener::{OpenerState, VortexOpener, wants_row_numbers};
 use crate::options::VortexOptions;
 use crate::pushdown::Filters;
 
@@ -74,6 +74,19 @@ impl VortexSource {
         self
     }
 
+    /// Filters that the scan has taken over, or may use.
+    #[cfg(feature = "proto")]
+    pub(crate) fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    /// A source with these filters instead of those it has.
+    #[cfg(feature = "proto")]
+    pub(crate) fn with_filters(mut self, filters: Filters) -> Self {
+        self.filters = filters;
+        self
+    }
+
     /// How files are read.
     pub fn options(&self) -> &VortexOptions {
         &self.options
@@ -81,7 +94,9 @@ impl VortexSource {
 
     /// Whether the scan should compute this projection; columns and constants always.
     fn accepts(&self, projection: &ProjectionExprs) -> bool {
+        // Nobody else knows the number of a row.
         self.options.projection_pushdown
+            || wants_row_numbers(projection)
             || projection.iter().all(|output| output.expr.is::<Column>() || output.expr.is::<Literal>())
     }
 }

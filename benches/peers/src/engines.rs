@@ -10,7 +10,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use reference_vortex_datafusion::VortexFormatFactory;
 
-use crate::data::Format;
+use crate::data::{Format, Level};
 
 /// One competitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,6 +25,10 @@ pub(crate) enum Engine {
     Reference,
     /// This repository's plugin on the reference's files.
     Ours,
+    /// This repository's plugin on its own files.
+    OursNative,
+    /// The same on files of the level `compact`.
+    OursCompact,
 }
 
 impl Engine {
@@ -38,6 +42,8 @@ impl Engine {
         match self {
             Self::Memory | Self::Parquet | Self::ParquetPushdown => Format::Parquet,
             Self::Reference | Self::Ours => Format::Reference,
+            Self::OursNative => Format::Ours(Level::Default),
+            Self::OursCompact => Format::Ours(Level::Compact),
         }
     }
 
@@ -53,7 +59,7 @@ impl Engine {
             return Ok(reference_session(config));
         }
         let session = SessionContext::new_with_config(config);
-        if self == Self::Ours {
+        if matches!(self, Self::Ours | Self::OursNative | Self::OursCompact) {
             vortex_datafusion::register(&session)?;
         }
         Ok(session)

@@ -7,6 +7,7 @@
 //! cargo bench-peers gather                        random rows by position
 //! cargo bench-peers kernels                       decoding, encoding by encoding
 //! cargo bench-peers write                         time and size of writing
+//! cargo bench-peers write-memory                  the memory that writing takes
 //! ```
 //!
 //! | module | what it answers |
@@ -43,7 +44,7 @@ use crate::kernels::Kernels;
 use crate::run::Plan;
 use crate::store::Distance;
 use crate::suites::Suite;
-use crate::write::Write;
+use crate::write::{Child, Memory, Write};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -106,12 +107,38 @@ enum Command {
     },
     /// Writes tables from memory.
     Write {
+        /// All sets unless some are given.
+        #[arg(long = "set")]
+        sets: Vec<DataSet>,
+        /// Names of formats, as in the report; all unless some are given.
+        #[arg(long = "format")]
+        formats: Vec<String>,
         /// Timed rounds.
         #[arg(long, default_value_t = 3)]
         iterations: usize,
         /// Partitions that DataFusion aims for.
         #[arg(long, default_value_t = 2)]
         target_partitions: usize,
+    },
+    /// Writes a stream of rows in processes of their own, for their peak memory.
+    WriteMemory {
+        /// The set whose largest table is written.
+        #[arg(long, default_value = "analytics")]
+        set: DataSet,
+        /// Numbers of rows.
+        #[arg(long = "row-count", default_values_t = [2_000_000, 10_000_000])]
+        row_counts: Vec<u64>,
+        /// Names of formats, as in the report; all unless some are given.
+        #[arg(long = "format")]
+        formats: Vec<String>,
+    },
+    /// What `write-memory` starts.
+    #[command(hide = true)]
+    WriteStream {
+        #[arg(long)]
+        set: DataSet,
+        #[arg(long)]
+        format: String,
     },
 }
 
@@ -169,9 +196,17 @@ async fn main() -> Result<()> {
             println!("{}", Kernels { rows: decoded_rows, iterations, only, alone }.run()?);
             Ok(())
         }
-        Command::Write { iterations, target_partitions } => {
-            let write = Write { data, scale, iterations, target_partitions };
+        Command::Write { sets, formats, iterations, target_partitions } => {
+            let write = Write { data, scale, sets: or_all(sets), iterations, target_partitions, formats };
             println!("{}", write.run().await?);
+            Ok(())
+        }
+        Command::WriteMemory { set, row_counts, formats } => {
+            println!("{}", Memory { data, set, row_counts, scale, formats }.run()?);
+            Ok(())
+        }
+        Command::WriteStream { set, format } => {
+            println!("{}", Child { data, set, scale, format }.run().await?);
             Ok(())
         }
     }

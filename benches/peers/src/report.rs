@@ -113,7 +113,7 @@ fn mean_row(
 
 /// Which engines are divided by which: Vortex by all that stand before it.
 fn compared(engines: &[Engine]) -> Vec<(usize, usize)> {
-    let is_vortex = |engine: &Engine| matches!(engine, Engine::Reference | Engine::Ours);
+    let is_vortex = |engine: &Engine| engine.format().extension() == "vortex";
     let vortex = engines.iter().enumerate().filter(|(_, engine)| is_vortex(engine));
     vortex.flat_map(|(a, _)| (0..a).map(move |b| (a, b))).collect()
 }

@@ -18,6 +18,7 @@ use arrow::datatypes::{ByteViewType, DataType, Decimal128Type, Decimal256Type};
 use super::{ArrowRef, present};
 use crate::dtype::arrow::{data_type, field};
 use crate::dtype::{DType, Extension, Meaning, PType};
+use crate::encodings::decimal;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -25,27 +26,21 @@ use crate::{Error, Result};
 const VIEW: usize = 16;
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct DecimalMetadata {
-    #[prost(int32, tag = "1")]
-    values_type: i32,
+pub(crate) struct ListMetadata {
+    #[prost(uint64, tag = "1")]
+    pub(crate) elements_len: u64,
+    #[prost(int32, tag = "2")]
+    pub(crate) offset_ptype: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct ListMetadata {
+pub(crate) struct ListViewMetadata {
     #[prost(uint64, tag = "1")]
-    elements_len: u64,
+    pub(crate) elements_len: u64,
     #[prost(int32, tag = "2")]
-    offset_ptype: i32,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct ListViewMetadata {
-    #[prost(uint64, tag = "1")]
-    elements_len: u64,
-    #[prost(int32, tag = "2")]
-    offset_ptype: i32,
+    pub(crate) offset_ptype: i32,
     #[prost(int32, tag = "3")]
-    size_ptype: i32,
+    pub(crate) size_ptype: i32,
 }
 
 /// The tree of an Arrow array that presents `dtype`.
@@ -62,8 +57,8 @@ pub(crate) fn canonical(array: &ArrowRef, dtype: &DType) -> Result<WriteNode> {
         DType::Bool(_) => bools(array.as_boolean().values()).children(validity(array.nulls())),
         DType::Primitive(ptype, _) => numbers(array, *ptype).children(validity(array.nulls())),
         DType::Decimal(..) => decimals(array)?.children(validity(array.nulls())),
-        DType::Utf8(_) => views(array.as_string_view()),
-        DType::Binary(_) => views(array.as_binary_view()),
+        DType::Utf8(_) => views(array.as_string_view(), validity(array.nulls())),
+        DType::Binary(_) => views(array.as_binary_view(), validity(array.nulls())),
         DType::Struct(fields, _) => {
             let columns = array.as_struct().columns().iter().zip(fields.dtypes());
             let columns = columns.map(|(column, dtype)| canonical(column, dtype));
@@ -128,25 +123,32 @@ fn values_of(data: &ArrayData, width: usize) -> Buffer {
     data.buffers()[0].slice_with_length(data.offset() * width, data.len() * width)
 }
 
-fn decimals(array: &ArrowRef) -> Result<WriteNode> {
-    let (values_type, bytes, width) = match array.data_type() {
-        DataType::Decimal128(..) => (4, array.as_primitive::<Decimal128Type>().values().inner().clone(), 16),
-        DataType::Decimal256(..) => (5, array.as_primitive::<Decimal256Type>().values().inner().clone(), 32),
+/// The node of decimals at the width that Arrow has them in, without validity.
+pub(crate) fn decimals(array: &ArrowRef) -> Result<WriteNode> {
+    Ok(match array.data_type() {
+        DataType::Decimal128(..) => {
+            decimal::encode(4, array.as_primitive::<Decimal128Type>().values().inner().clone())
+        }
+        DataType::Decimal256(..) => {
+            decimal::encode(5, array.as_primitive::<Decimal256Type>().values().inner().clone())
+        }
         other => return Err(Error::unsupported("decimal type to write", other)),
-    };
-    Ok(WriteNode::new("vortex.decimal").message(&DecimalMetadata { values_type }).buffer(bytes, width))
+    })
 }
 
-/// Strings with only the bytes that some view refers to.
-fn views<T: ByteViewType>(array: &GenericByteViewArray<T>) -> WriteNode {
+/// The node of strings, with only the bytes that some view refers to.
+pub(crate) fn views<T: ByteViewType>(
+    array: &GenericByteViewArray<T>,
+    validity: Option<WriteNode>,
+) -> WriteNode {
     let compact = array.gc();
     let node = WriteNode::new("vortex.varbinview");
     let node = compact.data_buffers().iter().fold(node, |node, bytes| node.buffer(bytes.clone(), 1));
-    node.buffer(compact.views().inner().clone(), VIEW).children(validity(array.nulls()))
+    node.buffer(compact.views().inner().clone(), VIEW).children(validity)
 }
 
 /// Offsets that start at zero, and the elements between the first and the last.
-fn from_zero(offsets: &OffsetBuffer<i32>, elements: &ArrowRef) -> (ScalarBuffer<i32>, ArrowRef) {
+pub(crate) fn from_zero(offsets: &OffsetBuffer<i32>, elements: &ArrowRef) -> (ScalarBuffer<i32>, ArrowRef) {
     let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
     let elements = elements.slice(first as usize, (last - first) as usize);
     let moved = if first == 0 {
@@ -158,7 +160,7 @@ fn from_zero(offsets: &OffsetBuffer<i32>, elements: &ArrowRef) -> (ScalarBuffer<
 }
 
 /// An array of an extension type as its storage type.
-fn storage(array: &ArrowRef, extension: &Extension) -> Result<ArrowRef> {
+pub(crate) fn storage(array: &ArrowRef, extension: &Extension) -> Result<ArrowRef> {
     let to = data_type(extension.storage())?;
     match extension.meaning() {
         Meaning::Json | Meaning::Unknown => Ok(Arc::clone(array)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
-use super::row_bytes::RowBytes;
+use super::row_bytes::{RowBytes, reserved_bytes};
 use super::{ArrayRef, ArrowRef, EncodedArray, Validity};
 use crate::Result;
 use crate::dtype::DType;
@@ -44,6 +44,12 @@ impl Decoded {
             sum.saturating_add(bytes.up_to(at.saturating_add(1)).saturating_sub(bytes.up_to(at)))
         });
         Limits::default().decoded_bytes(usize::try_from(copied).unwrap_or(usize::MAX), 1).map(drop)
+    }
+
+    /// What Arrow reserves for some rows is held against the limits, whatever they take.
+    fn check_reserved(&self, rows: usize) -> Result<()> {
+        let bytes = reserved_bytes(self.array.data_type(), rows as u64);
+        Limits::default().decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1).map(drop)
     }
 
     fn with(&self, array: ArrowRef) -> ArrayRef {
@@ -84,10 +90,12 @@ impl EncodedArray for Decoded {
         if mask.is_all() {
             return Ok(self.with(Arc::clone(&self.array)));
         }
+        self.check_reserved(mask.true_count())?;
         Ok(self.with(arrow::compute::filter(&self.array, &mask.to_filter())?))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.check_reserved(indices.len())?;
         self.check_copies(indices)?;
         Ok(self.with(arrow::compute::take(&self.array, indices, None)?))
     }
@@ -122,12 +130,25 @@ pub fn present(array: ArrowRef, to: &DataType) -> Result<ArrowRef> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, ListArray};
+    use arrow::array::{Int64Array, ListArray, new_empty_array};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Field;
 
     use super::*;
     use crate::dtype::arrow::from_field;
+
+    #[test]
+    fn empty_lists_of_huge_items_reserve_nothing() {
+        let huge = DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Int64, true)), i32::MAX);
+        let field = Arc::new(Field::new("item", huge.clone(), true));
+        let lists =
+            ListArray::new(field, OffsetBuffer::from_lengths([0, 0, 0]), new_empty_array(&huge), None);
+        let dtype = from_field(&Field::new("l", lists.data_type().clone(), false)).unwrap();
+        let array = Decoded::new(dtype, Arc::new(lists));
+        assert!(array.take(&UInt64Array::from(vec![1])).is_err());
+        assert!(array.filter(&Mask::from_indices(3, [1])).is_err());
+        assert_eq!(array.slice(1..2).unwrap().len(), 1);
+    }
 
     #[test]
     fn a_long_list_cannot_be_taken_too_often() {

@@ -4,13 +4,19 @@
 //! its bytes with the segment it came from, and answers what it can without decoding. Decoding
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
+#[cfg(test)]
+pub(crate) mod build;
 pub(crate) mod bytes;
 pub(crate) mod canonical;
 mod decoded;
 mod integers;
 pub(crate) mod masking;
 mod node;
+pub(crate) mod pieces;
+pub(crate) mod restore;
 pub(crate) mod row_bytes;
+mod rows;
+pub(crate) mod sorted;
 pub(crate) mod valid_rows;
 pub(crate) mod validity;
 
@@ -25,9 +31,9 @@ use arrow::datatypes::DataType;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at};
-#[cfg(test)]
-pub(crate) use node::build;
 pub use node::{ArrayParts, Node};
+pub use restore::decode_as;
+pub(crate) use rows::{KeptBytes, TreeRows, all};
 pub use validity::Validity;
 
 use crate::Result;

@@ -1,14 +1,17 @@
 //! A serialized array node on its way to an [`EncodedArray`]: what encodings load from.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 use prost::Message;
 
 use super::ArrayRef;
+use super::pieces::Pieces;
+use super::rows::{KeptBytes, Picked};
 use crate::dtype::DType;
-use crate::encodings::Registry;
+use crate::encodings::{Encoding, Registry};
 use crate::error::ResultExt as _;
 use crate::limits::Limits;
 use crate::scalar::Scalar;
@@ -20,7 +23,8 @@ use crate::{Error, Result};
 /// Dtype and row count are not in the bytes; the layout gives them.
 #[derive(Debug, Clone)]
 pub struct ArrayParts {
-    tree: Arc<ArrayTree>,
+    root: Arc<RawNode>,
+    buffers: Arc<[Buffer]>,
     ids: Arc<[Arc<str>]>,
 }
 
@@ -30,7 +34,14 @@ impl ArrayParts {
     /// # Errors
     /// If the bytes are not an array blob.
     pub fn parse(blob: Buffer, ids: Arc<[Arc<str>]>, limits: &Limits) -> Result<Self> {
-        Ok(Self { tree: Arc::new(ArrayTree::parse(blob, limits)?), ids })
+        let tree = ArrayTree::parse(&blob, limits)?;
+        let buffers = tree.buffers.iter().map(|range| blob.slice_with_length(range.start, range.len()));
+        Ok(Self::new(tree.root, buffers.collect(), ids))
+    }
+
+    /// A tree and the buffers its nodes share.
+    pub(super) fn new(root: RawNode, buffers: Vec<Buffer>, ids: Arc<[Arc<str>]>) -> Self {
+        Self { root: Arc::new(root), buffers: buffers.into(), ids }
     }
 
     /// Makes the array: checks the tree against the dtype and the length.
@@ -38,14 +49,26 @@ impl ArrayParts {
     /// # Errors
     /// If they contradict each other, or an encoding is unknown.
     pub fn load(&self, dtype: &DType, len: usize, registry: &Registry, limits: &Limits) -> Result<ArrayRef> {
+        self.with_root(dtype, len, registry, limits, |root| root.load())
+    }
+
+    /// Runs something on the root of the tree.
+    pub(super) fn with_root<R>(
+        &self,
+        dtype: &DType,
+        len: usize,
+        registry: &Registry,
+        limits: &Limits,
+        run: impl FnOnce(&Node<'_>) -> R,
+    ) -> R {
         let context = Context {
-            tree: &self.tree,
+            buffers: Buffers::Whole(&self.buffers),
             ids: &self.ids,
             registry,
             limits,
             nodes_left: Cell::new(limits.max_nodes),
         };
-        Node { raw: &self.tree.root, dtype, len, depth: 0, buffers: None, context: &context }.load()
+        run(&Node::root(&self.root, dtype, len, &context))
     }
 
     /// Ids of all encodings in the tree, pre-order, with the depth of each node.
@@ -58,39 +81,59 @@ impl ArrayParts {
             }
         }
         let mut out = Vec::new();
-        walk(&self.tree.root, 0, self, &mut out);
+        walk(&self.root, 0, self, &mut out);
         out
     }
 }
 
 /// What all nodes of one tree share.
-struct Context<'a> {
-    tree: &'a ArrayTree,
-    ids: &'a [Arc<str>],
-    registry: &'a Registry,
-    limits: &'a Limits,
-    nodes_left: Cell<u32>,
+pub(super) struct Context<'a> {
+    pub(super) buffers: Buffers<'a>,
+    pub(super) ids: &'a [Arc<str>],
+    pub(super) registry: &'a Registry,
+    pub(super) limits: &'a Limits,
+    pub(super) nodes_left: Cell<u32>,
 }
 
-/// One serialized node with the dtype and length its parent gives it.
+/// Where the bytes of a tree's buffers are.
+#[derive(Clone, Copy)]
+pub(super) enum Buffers<'a> {
+    /// All at hand.
+    Whole(&'a [Buffer]),
+    /// In a file of which pieces are at hand, at these places of a blob that starts at `start`.
+    Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>], kept: &'a KeptBytes },
+}
+
+/// One serialized node with the dtype and length its parent gives it. It stands for all of its
+/// rows, or for [some of them](super::rows).
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
-    raw: &'a RawNode,
-    dtype: &'a DType,
-    len: usize,
-    depth: u32,
+    pub(super) raw: &'a RawNode,
+    pub(super) dtype: &'a DType,
+    pub(super) len: usize,
+    pub(super) depth: u32,
+    /// Which rows it stands for, if not for all.
+    pub(super) picked: Option<Picked<'a>>,
     /// What stands in for the buffers of this node, but not for those of its children.
-    buffers: Option<&'a [Buffer]>,
-    context: &'a Context<'a>,
+    pub(super) own_buffers: Option<&'a [Buffer]>,
+    pub(super) context: &'a Context<'a>,
 }
 
 impl<'a> Node<'a> {
-    fn load(&self) -> Result<ArrayRef> {
-        self.load_as(self.encoding_id()?)
+    pub(super) fn root(raw: &'a RawNode, dtype: &'a DType, len: usize, context: &'a Context<'a>) -> Self {
+        Self { raw, dtype, len, depth: 0, picked: None, own_buffers: None, context }
+    }
+
+    /// Makes the array of all rows.
+    pub(super) fn load(&self) -> Result<ArrayRef> {
+        match (self.own_buffers, self.context.buffers) {
+            (None, Buffers::Pieces { .. }) => self.load_from_pieces(),
+            _ => self.load_as(self.encoding_id()?),
+        }
     }
 
     /// Counts this node as visited.
-    fn enter(&self) -> Result<()> {
+    pub(super) fn enter(&self) -> Result<()> {
         let left = self.context.nodes_left.get();
         if left == 0 || self.depth >= self.context.limits.max_depth {
             return Err(Error::limit("array tree has too many or too deep nodes"));
@@ -101,9 +144,16 @@ impl<'a> Node<'a> {
 
     fn load_as(&self, id: &str) -> Result<ArrayRef> {
         self.enter()?;
-        let encoding =
-            self.context.registry.encoding(id).ok_or_else(|| Error::unsupported("encoding", id))?;
-        let array = encoding.load(self).at(|| id)?;
+        let array = self.encoding(id)?.load(self).at(|| id)?;
+        self.check(id, array)
+    }
+
+    pub(super) fn encoding(&self, id: &str) -> Result<&'a Arc<dyn Encoding>> {
+        self.context.registry.encoding(id).ok_or_else(|| Error::unsupported("encoding", id))
+    }
+
+    /// Checks that an array is what the node stands for.
+    pub(super) fn check(&self, id: &str, array: ArrayRef) -> Result<ArrayRef> {
         if array.len() != self.len || array.dtype() != self.dtype {
             return Err(Error::corrupt(format!(
                 "{id} gives {} rows of {}, expected {} of {}",
@@ -181,21 +231,34 @@ impl<'a> Node<'a> {
             .ok_or_else(|| Error::corrupt(format!("array encoding {} of {}", self.raw.encoding, ids.len())))
     }
 
-    /// Loads child `at` as `len` rows of `dtype`.
+    /// Loads child `at` as `len` rows of `dtype`. A node that stands for some rows loads the same
+    /// rows of its child, which must have one for each of its own.
     ///
     /// # Errors
     /// If there is no such child, or it cannot be that.
     pub fn child(&self, at: usize, dtype: &DType, len: usize) -> Result<ArrayRef> {
-        self.child_node(at, dtype, len)?.load()
+        match self.picked {
+            None => self.child_node(at, dtype, len)?.load(),
+            Some(picked) if len == self.len => self.child_rows(at, dtype, picked.of, picked.rows),
+            Some(_) => Err(Error::corrupt(format!("child {at} has {len} rows, expected {}", self.len))),
+        }
     }
 
-    fn child_node<'b>(&'b self, at: usize, dtype: &'b DType, len: usize) -> Result<Node<'b>> {
+    pub(super) fn child_node<'b>(&'b self, at: usize, dtype: &'b DType, len: usize) -> Result<Node<'b>> {
         let raw = self
             .raw
             .children
             .get(at)
             .ok_or_else(|| Error::corrupt(format!("child {at} of {} is missing", self.child_count())))?;
-        Ok(Node { raw, dtype, len, depth: self.depth + 1, buffers: None, context: self.context })
+        Ok(Node {
+            raw,
+            dtype,
+            len,
+            depth: self.depth + 1,
+            picked: None,
+            own_buffers: None,
+            context: self.context,
+        })
     }
 
     /// Child `at` as a node, for an encoding that needs to see the parts of a child of encoding
@@ -239,8 +302,9 @@ impl<'a> Node<'a> {
             metadata: metadata.to_vec().into(),
             children: children.to_vec(),
             buffers: vec![0; buffers.len()],
+            ..RawNode::default()
         };
-        Node { raw: &raw, buffers: Some(buffers), depth: self.depth + 1, ..*self }.load_as(id)
+        Node { raw: &raw, own_buffers: Some(buffers), depth: self.depth + 1, ..*self }.load_as(id)
     }
 
     /// Checks the number of children.
@@ -289,14 +353,18 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there is no such buffer.
     pub fn buffer(&self, at: usize) -> Result<Buffer> {
-        let buffer = match self.buffers {
-            Some(buffers) => buffers.get(at),
-            None => {
-                let global = self.raw.buffers.get(at);
-                global.and_then(|global| self.context.tree.buffers.get(usize::from(*global)))
+        let place = self.raw.buffers.get(at).map(|global| usize::from(*global));
+        let buffer = match (self.own_buffers, self.context.buffers) {
+            (Some(buffers), _) => buffers.get(at).cloned(),
+            (None, Buffers::Whole(buffers)) => place.and_then(|place| buffers.get(place)).cloned(),
+            (None, Buffers::Pieces { pieces, start, places, .. }) => {
+                let range = place.and_then(|place| places.get(place));
+                range
+                    .map(|range| pieces.get(start + range.start as u64..start + range.end as u64))
+                    .transpose()?
             }
         };
-        buffer.cloned().ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
+        buffer.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }
 
     /// Parses a serialized scalar value of a type.
@@ -320,131 +388,13 @@ impl std::fmt::Debug for Node<'_> {
     }
 }
 
-/// Builds serialized trees by hand, for tests.
-#[cfg(test)]
-pub(crate) mod build {
-    use super::*;
-
-    /// A node to be: id, metadata, buffers, children.
-    #[derive(Debug, Clone)]
-    pub(crate) struct Tree {
-        id: &'static str,
-        metadata: Vec<u8>,
-        buffers: Vec<Buffer>,
-        children: Vec<Tree>,
-    }
-
-    impl Tree {
-        pub(crate) fn new(id: &'static str) -> Self {
-            Self { id, metadata: Vec::new(), buffers: Vec::new(), children: Vec::new() }
-        }
-
-        /// Sets raw metadata.
-        pub(crate) fn metadata(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-            self.metadata = bytes.into();
-            self
-        }
-
-        /// Sets a protobuf message as metadata.
-        pub(crate) fn message(self, message: &impl Message) -> Self {
-            let bytes = message.encode_to_vec();
-            self.metadata(bytes)
-        }
-
-        /// Adds a buffer.
-        pub(crate) fn buffer(mut self, bytes: impl Into<Buffer>) -> Self {
-            self.buffers.push(bytes.into());
-            self
-        }
-
-        /// Adds a child.
-        pub(crate) fn child(mut self, child: Tree) -> Self {
-            self.children.push(child);
-            self
-        }
-
-        /// A `vortex.primitive` node of these values.
-        pub(crate) fn primitive<T: arrow::datatypes::ArrowNativeType>(values: &[T]) -> Self {
-            Self::new("vortex.primitive").buffer(Buffer::from_slice_ref(values))
-        }
-
-        /// A `vortex.bool` node without nulls; what validity children are.
-        pub(crate) fn bools(bits: &[bool]) -> Self {
-            Self::new("vortex.bool").buffer(arrow::buffer::BooleanBuffer::from(bits).into_inner())
-        }
-
-        /// Loads the tree as `len` rows of `dtype`.
-        pub(crate) fn load(&self, dtype: &DType, len: usize) -> Result<ArrayRef> {
-            self.load_with(dtype, len, &Registry::built_in())
-        }
-
-        /// Loads the tree with other encodings than those built in.
-        pub(crate) fn load_with(&self, dtype: &DType, len: usize, registry: &Registry) -> Result<ArrayRef> {
-            let mut ids = Vec::new();
-            let mut buffers = Vec::new();
-            let root = self.raw(&mut ids, &mut buffers);
-            let parts = ArrayParts { tree: Arc::new(ArrayTree { root, buffers }), ids: ids.into() };
-            parts.load(dtype, len, registry, &Limits::default())
-        }
-
-        /// The tree with one bit of its metadata or buffers flipped, or one node's buffer cut, at
-        /// a place chosen by `below`, which gives a number below its argument.
-        pub(crate) fn damaged(mut self, below: &mut dyn FnMut(usize) -> usize) -> Self {
-            let at = below(self.children.len() + 2);
-            if let Some(child) = self.children.get_mut(at) {
-                *child = child.clone().damaged(below);
-                return self;
-            }
-            let in_buffer = !self.buffers.is_empty() && (self.metadata.is_empty() || below(2) == 0);
-            let bytes = if in_buffer { self.buffers[0].to_vec() } else { self.metadata.clone() };
-            let damaged = damage(bytes, below);
-            if in_buffer {
-                self.buffers[0] = Buffer::from_slice_ref(&damaged);
-            } else {
-                self.metadata = damaged;
-            }
-            self
-        }
-
-        fn raw(&self, ids: &mut Vec<Arc<str>>, buffers: &mut Vec<Buffer>) -> RawNode {
-            let encoding = ids.iter().position(|id| **id == *self.id).unwrap_or_else(|| {
-                ids.push(self.id.into());
-                ids.len() - 1
-            });
-            let first = buffers.len();
-            buffers.extend(self.buffers.iter().cloned());
-            let own = first..buffers.len();
-            RawNode {
-                encoding: u16::try_from(encoding).unwrap(),
-                metadata: self.metadata.clone().into(),
-                buffers: own.map(|at| u16::try_from(at).unwrap()).collect(),
-                children: self.children.iter().map(|child| child.raw(ids, buffers)).collect(),
-            }
-        }
-    }
-
-    /// Flips a bit, or in one of eight cases cuts the bytes.
-    fn damage(mut bytes: Vec<u8>, below: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
-        if bytes.is_empty() {
-            return vec![8];
-        }
-        let at = below(bytes.len());
-        if below(8) == 0 {
-            bytes.truncate(at);
-        } else {
-            bytes[at] ^= 1 << below(8);
-        }
-        bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use arrow::array::UInt64Array;
 
-    use super::build::Tree;
+    use super::super::build::Tree;
     use crate::dtype::arrow::data_type;
     use crate::dtype::{DType, Extension, PType, StructType};
     use crate::expr::Predicate;

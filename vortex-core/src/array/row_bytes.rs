@@ -90,6 +90,31 @@ impl RowBytes {
     }
 }
 
+/// Bytes that Arrow's kernels reserve for a copy of `rows` rows, before they know what these hold:
+/// for every row as many items as a fixed-size list has, even where it lies in a list that may be
+/// empty.
+pub(crate) fn reserved_bytes(data_type: &DataType, rows: u64) -> u64 {
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::Map(item, _) => reserved_bytes(item.data_type(), rows).saturating_add(rows),
+        DataType::FixedSizeList(item, size) => {
+            let items = rows.saturating_mul(u64::try_from(*size).unwrap_or(0));
+            reserved_bytes(item.data_type(), items)
+        }
+        DataType::Struct(fields) => fields
+            .iter()
+            .fold(0, |sum: u64, field| sum.saturating_add(reserved_bytes(field.data_type(), rows))),
+        DataType::Union(fields, _) => fields
+            .iter()
+            .fold(0, |sum: u64, (_, field)| sum.saturating_add(reserved_bytes(field.data_type(), rows))),
+        DataType::FixedSizeBinary(width) => rows.saturating_mul(u64::try_from(*width).unwrap_or(0)),
+        other => rows.saturating_mul(other.primitive_width().unwrap_or(1) as u64),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -98,6 +123,16 @@ mod tests {
     use arrow::datatypes::Field;
 
     use super::*;
+
+    #[test]
+    fn fixed_sizes_multiply_whatever_lists_are_around_them() {
+        let list = |of: DataType| DataType::List(Arc::new(Field::new("item", of, true)));
+        let fixed =
+            |of: DataType, size| DataType::FixedSizeList(Arc::new(Field::new("item", of, true)), size);
+        assert_eq!(reserved_bytes(&DataType::Int32, 5), 20);
+        assert_eq!(reserved_bytes(&list(fixed(DataType::Int64, 1000)), 5), 5 * 8000 + 5);
+        assert_eq!(reserved_bytes(&fixed(fixed(DataType::Int64, i32::MAX), i32::MAX), 1 << 10), u64::MAX);
+    }
 
     #[test]
     fn counts_what_a_copy_takes() {

@@ -6,6 +6,7 @@
 pub mod arrow;
 mod extension;
 mod ptype;
+pub(crate) mod stored;
 
 use std::fmt;
 use std::sync::Arc;

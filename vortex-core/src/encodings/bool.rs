@@ -18,6 +18,7 @@ use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::DType;
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.bool` encoding.
@@ -46,16 +47,16 @@ impl Encoding for Bool {
             return Err(Error::corrupt(format!("first bit at {offset} of a byte")));
         }
         node.expect_buffers(1)?;
-        let bits = node.buffer(0)?;
-        let needed = node.len().checked_add(offset).map(|bits| bits.div_ceil(8));
-        if needed.is_none_or(|needed| needed > bits.len()) {
-            return Err(Error::corrupt(format!("{} bytes of bits for {} rows", bits.len(), node.len())));
-        }
+        let bits = node.bits(0, offset);
         Ok(Arc::new(BoolArray {
             dtype: node.dtype().clone(),
-            bits: BooleanBuffer::new(bits, offset, node.len()),
             validity: node.validity_child(0)?,
+            bits: bits?,
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -118,6 +119,11 @@ impl EncodedArray for BoolArray {
             validity: validity::filter_child(self.validity.as_ref(), mask)?,
         }))
     }
+}
+
+/// The node of bits.
+pub(crate) fn encode(bits: &BooleanBuffer, validity: Option<WriteNode>) -> WriteNode {
+    WriteNode::new(ID).buffer(bits.sliced(), 1).children(validity)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use arrow::array::{Array, ArrayData, AsArray as _, BooleanArray, UInt64Array, ne
 use arrow::datatypes::DataType;
 
 use super::Encoding;
+use crate::array::row_bytes::reserved_bytes;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_offsets, present};
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -98,7 +99,7 @@ impl ChunkedArray {
 }
 
 /// Concatenates decoded chunks of one type.
-fn concat(parts: &[ArrowRef], to: &DataType) -> Result<ArrowRef> {
+fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Result<ArrowRef> {
     match parts {
         [] => Ok(new_empty_array(to)),
         [part] => Ok(Arc::clone(part)),
@@ -109,6 +110,8 @@ fn concat(parts: &[ArrowRef], to: &DataType) -> Result<ArrowRef> {
             if nested.is_none_or(|nested| i32::try_from(nested).is_err()) {
                 return Err(Error::limit("chunks of more than 2^31 elements together"));
             }
+            let rows = parts.iter().map(|part| part.len() as u64).sum();
+            limits.decoded_bytes(usize::try_from(reserved_bytes(to, rows)).unwrap_or(usize::MAX), 1)?;
             let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
             Ok(arrow::compute::concat(&parts)?)
         }
@@ -144,7 +147,7 @@ impl EncodedArray for ChunkedArray {
         }
         self.limits.decoded_bytes(self.len(), self.dtype.row_bytes_hint())?;
         let parts = self.chunks.iter().map(|chunk| chunk.decode(to)).collect::<Result<Vec<_>>>()?;
-        concat(&parts, to)
+        concat(&parts, to, &self.limits)
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -207,7 +210,7 @@ impl EncodedArray for ChunkedArray {
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         let outcomes = self.chunks.iter().map(|chunk| Ok(Arc::new(chunk.matches(predicate)?) as ArrowRef));
         let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
-        Ok(concat(&outcomes, &DataType::Boolean)?.as_boolean().clone())
+        Ok(concat(&outcomes, &DataType::Boolean, &self.limits)?.as_boolean().clone())
     }
 
     fn field(&self, at: usize) -> Result<ArrayRef> {

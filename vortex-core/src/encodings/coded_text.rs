@@ -14,6 +14,16 @@ use crate::dtype::{DType, PType};
 use crate::expr::{InList, Like, Predicate};
 use crate::kernels::needle::{Against, Automaton, Needle};
 use crate::mask::Mask;
+use crate::wire::WriteNode;
+
+/// What coded rows have besides their codes, on its way out.
+pub(crate) struct TextParts {
+    /// Decoded bytes per row.
+    pub(crate) lengths: (PType, WriteNode),
+    /// Where the codes of each row start, and the last ends.
+    pub(crate) offsets: (PType, WriteNode),
+    pub(crate) validity: Option<WriteNode>,
+}
 
 /// With more constants than this, decoding once and hashing beats comparing with each.
 const MOST_NEEDLES: usize = 8;
@@ -179,6 +189,15 @@ impl Chosen<'_> {
             Chosen::Indices(indices) => indices.len(),
         }
     }
+}
+
+/// Offsets of ranges once they lie one behind the other, from 0.
+pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
+    let ends = ranges.iter().scan(0, |end, range| {
+        *end += range.len() as u64;
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
 }
 
 /// Offsets as the child of an array.

@@ -16,6 +16,7 @@ use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
+use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
 
 /// The `vortex.constant` encoding.
@@ -158,6 +159,14 @@ impl EncodedArray for ConstantArray {
     fn as_constant(&self) -> Option<Scalar> {
         Some(self.value.clone())
     }
+}
+
+/// The node of one value for all rows.
+///
+/// # Errors
+/// If the value is one that is never written.
+pub(crate) fn encode(value: &Value) -> Result<WriteNode> {
+    Ok(WriteNode::new(ID).buffer(value_to_bytes(value)?.into(), 1))
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::expr::Predicate;
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
 
 /// The `vortex.datetimeparts` encoding.
@@ -76,17 +77,20 @@ impl Encoding for DateTimeParts {
             }
             node.child(at, &DType::Primitive(ptype, nullable), node.len())
         };
-        let parts = [
-            part(0, metadata.days_ptype, node.dtype().is_nullable())?,
-            part(1, metadata.seconds_ptype, false)?,
-            part(2, metadata.subseconds_ptype, false)?,
-        ];
+        // All are asked for before one that is missing ends this.
+        let days = part(0, metadata.days_ptype, node.dtype().is_nullable());
+        let seconds = part(1, metadata.seconds_ptype, false);
+        let subseconds = part(2, metadata.subseconds_ptype, false);
         Ok(Arc::new(DateTimePartsArray {
             dtype: node.dtype().clone(),
             ticks_per_second,
-            parts,
+            parts: [days?, seconds?, subseconds?],
             limits: *node.limits(),
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -314,6 +318,13 @@ impl EncodedArray for DateTimePartsArray {
             _ => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
         }
     }
+}
+
+/// The node of days, seconds and ticks, each with the type of its integers.
+pub(crate) fn encode(parts: [(PType, WriteNode); 3]) -> WriteNode {
+    let [days_ptype, seconds_ptype, subseconds_ptype] = parts.each_ref().map(|(ptype, _)| *ptype as i32);
+    let node = WriteNode::new(ID).message(&Metadata { days_ptype, seconds_ptype, subseconds_ptype });
+    node.children(parts.map(|(_, part)| part))
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ use crate::dtype::{DType, DecimalType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.decimal` encoding.
@@ -63,14 +64,7 @@ impl Encoding for Decimal {
         };
         let (stored, width) = storage(node.message::<Metadata>()?.values_type)?;
         node.expect_buffers(1)?;
-        let bytes = node.buffer(0)?;
-        if node.len().checked_mul(width) != Some(bytes.len()) {
-            return Err(Error::corrupt(format!(
-                "{} bytes for {} decimals of {width} bytes",
-                bytes.len(),
-                node.len()
-            )));
-        }
+        let bytes = node.values(0, width)?;
         let values = ArrayData::builder(stored)
             .len(node.len())
             .add_buffer(aligned(bytes, width.min(MAX_ALIGNMENT)))
@@ -80,6 +74,10 @@ impl Encoding for Decimal {
             values: make_array(values),
             validity: node.validity_child(0)?,
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -422,6 +420,12 @@ impl Resize<i256> for i256 {
     fn fits(self) -> bool {
         true
     }
+}
+
+/// The node of unscaled values of `1 << values_type` bytes each.
+pub(crate) fn encode(values_type: i32, values: Buffer) -> WriteNode {
+    let width = (1usize << values_type).min(MAX_ALIGNMENT);
+    WriteNode::new(ID).message(&Metadata { values_type }).buffer(values, width)
 }
 
 #[cfg(test)]

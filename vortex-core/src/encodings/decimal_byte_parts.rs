@@ -27,6 +27,7 @@ use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.decimal_byte_parts` encoding.
@@ -71,6 +72,10 @@ impl Encoding for DecimalByteParts {
         }
         load(ID, node, metadata.first_ptype, &[])
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
 }
 
 impl Encoding for DecimalBytePartsV2 {
@@ -81,6 +86,10 @@ impl Encoding for DecimalBytePartsV2 {
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
         let metadata: MetadataV2 = node.message()?;
         load(ID_V2, node, metadata.first_ptype, &metadata.lower_ptypes)
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -239,6 +248,11 @@ impl EncodedArray for DecimalBytePartsArray {
         };
         Scalar::try_new(self.dtype.clone(), value).ok()
     }
+}
+
+/// The node of decimals whose unscaled values are `part`, signed integers.
+pub(crate) fn encode(part: WriteNode, ptype: PType) -> WriteNode {
+    WriteNode::new(ID).message(&Metadata { first_ptype: ptype as i32, lower_part_count: 0 }).child(part)
 }
 
 #[cfg(test)]

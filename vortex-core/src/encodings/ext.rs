@@ -17,6 +17,7 @@ use crate::dtype::{DType, Extension, Meaning};
 use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.ext` encoding.
@@ -39,6 +40,10 @@ impl Encoding for Ext {
         node.expect_children(1)?;
         let storage = node.child(0, extension.storage(), node.len())?;
         Ok(Arc::new(ExtArray { dtype: node.dtype().clone(), extension: Arc::clone(extension), storage }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -118,6 +123,11 @@ impl EncodedArray for ExtArray {
     fn as_constant(&self) -> Option<Scalar> {
         self.storage.as_constant()?.with_dtype(&self.dtype).ok()
     }
+}
+
+/// The node of an extension type over its storage.
+pub(crate) fn encode(storage: WriteNode) -> WriteNode {
+    WriteNode::new(ID).child(storage)
 }
 
 #[cfg(test)]

@@ -54,6 +54,29 @@ impl Encoding for FixedSizeList {
             limits: *node.limits(),
         }))
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        let DType::FixedSizeList(element, size, _) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds fixed-size lists, not {}", node.dtype())));
+        };
+        node.no_metadata()?;
+        node.expect_buffers(0)?;
+        let size = *size as usize;
+        let count = node.len().checked_mul(size);
+        let count = count.ok_or_else(|| Error::limit(format!("{} lists of {size} elements", node.len())))?;
+        node.limits().decoded_bytes(rows.len().saturating_mul(size), size_of::<usize>())?;
+        let wanted: Vec<usize> = rows.iter().flat_map(|row| row * size..(row + 1) * size).collect();
+        // Both are asked for before one that is missing ends this.
+        let validity = node.of_rows(rows).validity_child(1);
+        Ok(Arc::new(FixedSizeListArray {
+            dtype: node.dtype().clone(),
+            len: rows.len(),
+            size,
+            elements: node.child_rows(0, element, count, &wanted)?,
+            validity: validity?,
+            limits: *node.limits(),
+        }))
+    }
 }
 
 #[derive(Debug)]

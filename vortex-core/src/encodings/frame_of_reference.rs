@@ -22,15 +22,16 @@ use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
-use super::bit_packed::BitPackedArray;
+use super::bit_packed::{BitPackedArray, tests_of};
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present,
 };
 use crate::dtype::{DType, PType};
-use crate::expr::{Interval, Predicate, range};
-use crate::kernels::within::Within;
+use crate::expr::{Interval, Intervals, Predicate, range};
 use crate::kernels::{BLOCK, Word, map_words, match_word};
 use crate::mask::Mask;
+use crate::scalar::Value;
+use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
 
 /// The `fastlanes.for` encoding.
@@ -74,6 +75,10 @@ impl Encoding for FrameOfReference {
             // The bits that two's complement has in common with the ring.
             references: References::One(reference as u64),
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -203,13 +208,12 @@ impl ForArray {
     }
 
     /// Tests in the domain of a bit-packed child, if there is one that fits.
-    fn test_packed<W: Word>(&self, interval: Interval) -> Result<Option<BooleanArray>> {
+    fn test_packed<W: Word>(&self, intervals: &Intervals) -> Result<Option<BooleanArray>> {
         let Some(packed) = self.packed() else { return Ok(None) };
         let added = self.references.decode::<W>()?;
         let Some(reference) = added.of_blocks(packed) else { return Ok(None) };
-        let within = Within::new(interval.low, interval.high, interval.outside);
-        let bits = packed.test(within, reference)?;
-        Ok(Some(BooleanArray::new(bits, packed.validity()?.to_nulls(self.len()))))
+        let bits = packed.test(&tests_of(intervals), reference)?;
+        Ok(Some(intervals.outcome(bits, packed.validity()?.to_nulls(self.len()))))
     }
 
     /// The interval in the domain of the encoded values, where the ring does not tear it apart
@@ -301,20 +305,28 @@ impl EncodedArray for ForArray {
         if matches!(predicate, Predicate::IsNull | Predicate::IsNotNull) {
             return self.encoded.matches(predicate);
         }
-        if let Some(interval) = Interval::of(predicate, self.ptype) {
-            if let Some(outcome) = match_word!(self.ptype, |W| self.test_packed::<W>(interval)?) {
-                return Ok(outcome);
-            }
-            if !interval.is_empty()
-                && let Some(shifted) = self.shifted(interval)
-                && let Some((predicate, negate)) = shifted.to_predicate(self.encoded.dtype().ptype()?)
-            {
-                let outcome = self.encoded.matches(&predicate)?;
-                return if negate { Ok(arrow::compute::not(&outcome)?) } else { Ok(outcome) };
-            }
+        if let Some(intervals) = Intervals::of(predicate, self.ptype)
+            && let Some(outcome) = match_word!(self.ptype, |W| self.test_packed::<W>(&intervals)?)
+        {
+            return Ok(outcome);
+        }
+        if let Some(interval) = Interval::of(predicate, self.ptype).filter(|interval| !interval.is_empty())
+            && let Some(shifted) = self.shifted(interval)
+            && let Some((predicate, negate)) = shifted.to_predicate(self.encoded.dtype().ptype()?)
+        {
+            let outcome = self.encoded.matches(&predicate)?;
+            return if negate { Ok(arrow::compute::not(&outcome)?) } else { Ok(outcome) };
         }
         self.decode_natural()?.matches(predicate)
     }
+}
+
+/// The node of integers whose differences from `reference` are `encoded`.
+///
+/// # Errors
+/// If the reference is not an integer.
+pub(crate) fn encode(reference: &Value, encoded: WriteNode) -> Result<WriteNode> {
+    Ok(WriteNode::new(ID).metadata(value_to_bytes(reference)?).child(encoded))
 }
 
 #[cfg(test)]
@@ -345,7 +357,7 @@ mod tests {
     fn check<W: Word>(ptype: PType, bits: u64, encoded: &[W], child: impl Fn() -> Tree) {
         let len = encoded.len();
         let values: Vec<W> = encoded.iter().map(|value| value.plus(W::narrow(bits))).collect();
-        let tree = Tree::new(ID).metadata(reference(ptype, W::narrow(bits).widen()));
+        let tree = Tree::new(ID).metadata(reference(ptype, W::narrow(bits).as_u64()));
         let array = tree.clone().child(child()).load(&DType::Primitive(ptype, false), len).unwrap();
         conformance::check(&array, &array_of_raw(ptype, values.clone().into(), None).unwrap());
         let valid = validity_of(len);

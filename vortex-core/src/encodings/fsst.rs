@@ -20,9 +20,10 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::datatypes::DataType;
+use fsst::Compressor;
 
 use super::Encoding;
-use super::coded_text::{self, Chosen, CodedRows};
+use super::coded_text::{self, Chosen, CodedRows, TextParts};
 use super::varbin::{self, VarBinArray, one_more};
 use crate::array::{
     ArrayRef, ArrowRef, EncodedArray, Lengths, Node, Validity, bytes, decode_offsets, integer_at, validity,
@@ -34,6 +35,7 @@ use crate::kernels::fsst::SymbolTable;
 use crate::kernels::needle::{Against, Automaton, Needle};
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.fsst` encoding.
@@ -83,6 +85,36 @@ impl Encoding for Fsst {
             offsets,
             lengths,
             validity,
+            limits: *node.limits(),
+        }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        if node.buffer_count() == 2 {
+            return node.take(rows);
+        }
+        bytes::is_text(node.dtype())?;
+        let metadata = node.message::<Metadata>()?;
+        let integers =
+            |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
+        node.expect_buffers(3)?;
+        let picked = node.of_rows(rows);
+        // All are asked for before one that is missing ends this.
+        let ranges =
+            node.ranges(1, &integers(metadata.offsets_ptype)?, node.len(), rows, node.buffer_len(2)?);
+        let lengths = picked.child(0, &integers(metadata.lengths_ptype)?, rows.len());
+        let validity = picked.validity_child(2);
+        let symbols = (node.buffer(0), node.buffer(1));
+        let ranges = ranges?;
+        let codes = node.gather(2, ranges.iter().cloned())?;
+        Ok(Arc::new(FsstArray {
+            dtype: node.dtype().clone(),
+            len: rows.len(),
+            table: Arc::new(SymbolTable::try_new(&symbols.0?, &symbols.1?)?),
+            codes,
+            offsets: coded_text::offsets_child(coded_text::ends(&ranges)),
+            lengths: lengths?,
+            validity: validity?,
             limits: *node.limits(),
         }))
     }
@@ -233,10 +265,36 @@ impl CodedRows for Rows<'_> {
     }
 }
 
+/// The node of rows in codes: symbols as eight bytes each, all codes one behind the other, and
+/// the integers that tell where rows start and how long they are.
+pub(crate) fn encode(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> WriteNode {
+    let symbols: Vec<u64> = table.symbol_table().iter().map(|symbol| symbol.to_u64().to_le()).collect();
+    let lengths = Buffer::from_slice_ref(table.symbol_lengths());
+    let (lengths_ptype, offsets_ptype) = (parts.lengths.0 as i32, parts.offsets.0 as i32);
+    let node = WriteNode::new(ID).buffer(Buffer::from_vec(symbols), 8).buffer(lengths, 1);
+    node.buffer(codes.into(), 1)
+        .message(&Metadata { lengths_ptype, offsets_ptype })
+        .child(parts.lengths.1)
+        .child(parts.offsets.1)
+        .children(parts.validity)
+}
+
+/// As [`encode`], for releases that want the codes as byte strings in a child.
+pub(crate) fn encode_legacy(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> WriteNode {
+    let TextParts { lengths, offsets, validity } = parts;
+    let codes = varbin::encode(codes.into(), offsets.0, offsets.1, validity);
+    let symbols: Vec<u64> = table.symbol_table().iter().map(|symbol| symbol.to_u64().to_le()).collect();
+    let node = WriteNode::new(ID).buffer(Buffer::from_vec(symbols), 8);
+    node.buffer(Buffer::from_slice_ref(table.symbol_lengths()), 1)
+        .message(&Metadata { lengths_ptype: lengths.0 as i32, offsets_ptype: 0 })
+        .child(codes)
+        .child(lengths.1)
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::array::{BinaryViewArray, StringViewArray};
-    use fsst::{Compressor, Symbol};
+    use fsst::Symbol;
 
     use super::*;
     use crate::array::build::Tree;

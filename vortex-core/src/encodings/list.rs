@@ -22,6 +22,7 @@ use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, FieldRef};
 
 use super::Encoding;
+use super::coded_text;
 use super::list_view::{ListViewArray, Views};
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
 use crate::dtype::arrow::data_type;
@@ -68,6 +69,30 @@ impl Encoding for List {
             elements: node.child(0, element, elements_len(metadata.elements_len)?)?,
             offsets: node.child(1, &integer_type(metadata.offset_ptype)?, offset_count)?,
             validity,
+            limits: *node.limits(),
+        }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        let DType::List(element, _) = node.dtype() else {
+            return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
+        };
+        let metadata = node.message::<Metadata>()?;
+        node.expect_buffers(0)?;
+        let elements_len = elements_len(metadata.elements_len)?;
+        // Both are asked for before one that is missing ends this.
+        let validity = node.of_rows(rows).validity_child(2);
+        let ranges = node.ranges(1, &integer_type(metadata.offset_ptype)?, node.len(), rows, elements_len)?;
+        let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
+        node.limits().decoded_bytes(count, size_of::<usize>())?;
+        let offsets = coded_text::offsets_child(coded_text::ends(&ranges));
+        let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
+        Ok(Arc::new(ListArray {
+            dtype: node.dtype().clone(),
+            len: rows.len(),
+            elements: node.child_rows(0, element, elements_len, &wanted)?,
+            offsets,
+            validity: validity?,
             limits: *node.limits(),
         }))
     }

@@ -23,6 +23,7 @@ use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.masked` encoding.
@@ -42,9 +43,13 @@ impl Encoding for Masked {
         }
         node.no_metadata()?;
         node.expect_buffers(0)?;
+        let values = node.child(0, &node.dtype().with_nullable(false), node.len());
         let validity = node.validity_child(1)?;
-        let values = node.child(0, &node.dtype().with_nullable(false), node.len())?;
-        Ok(Arc::new(MaskedArray { dtype: node.dtype().clone(), values, validity }))
+        Ok(Arc::new(MaskedArray { dtype: node.dtype().clone(), values: values?, validity }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -142,6 +147,11 @@ impl EncodedArray for MaskedArray {
             None => self.values.as_constant()?.with_dtype(&self.dtype).ok(),
         }
     }
+}
+
+/// The node of values without nulls, null where `validity` is false.
+pub(crate) fn encode(values: WriteNode, validity: WriteNode) -> WriteNode {
+    WriteNode::new(ID).child(values).child(validity)
 }
 
 #[cfg(test)]

@@ -7,14 +7,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayData, make_array};
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
+use crate::Result;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, PType};
-use crate::{Error, Result};
+use crate::kernels::Word;
+use crate::wire::WriteNode;
 
 /// The `vortex.primitive` encoding.
 #[derive(Debug)]
@@ -31,21 +33,18 @@ impl Encoding for Primitive {
         let ptype = node.dtype().ptype()?;
         node.no_metadata()?;
         node.expect_buffers(1)?;
-        let values = node.buffer(0)?;
-        if node.len().checked_mul(ptype.byte_width()) != Some(values.len()) {
-            return Err(Error::corrupt(format!(
-                "{} bytes for {} values of {ptype}",
-                values.len(),
-                node.len()
-            )));
-        }
+        let (values, validity) = (node.values(0, ptype.byte_width()), node.validity_child(0)?);
         Ok(Arc::new(PrimitiveArray {
             dtype: node.dtype().clone(),
             ptype,
             len: node.len(),
-            values: aligned(values, ptype.byte_width()),
-            validity: node.validity_child(0)?,
+            values: aligned(values?, ptype.byte_width()),
+            validity,
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -107,4 +106,9 @@ impl EncodedArray for PrimitiveArray {
             validity: validity::slice_child(self.validity.as_ref(), &rows)?,
         }))
     }
+}
+
+/// The node of values as they lie in memory.
+pub(crate) fn encode<W: Word>(values: impl Into<ScalarBuffer<W>>, validity: Option<WriteNode>) -> WriteNode {
+    WriteNode::new(ID).buffer(values.into().into_inner(), size_of::<W>()).children(validity)
 }

@@ -17,20 +17,22 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::{
     Array as _, ArrayData, AsArray as _, BooleanArray, BooleanBufferBuilder, UInt64Array, make_array,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, UInt64Type, i256};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType, i256};
 
 use super::Encoding;
 use super::gather::gather;
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present};
+use crate::array::sorted::search;
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
-use crate::kernels::runs::repeat_runs;
+use crate::kernels::runs::{repeat_bits, repeat_runs};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
-use crate::{Error, Result};
+use crate::wire::WriteNode;
+use crate::{Error, Result, match_integer};
 
 /// The `vortex.runend` encoding.
 #[derive(Debug)]
@@ -57,6 +59,41 @@ impl Encoding for RunEnd {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let parts = Parts::of(node)?;
+        let values = node.child(1, node.dtype(), parts.run_count)?;
+        let runs = Runs { ends: parts.ends(node)?, values, covers: parts.covers, checked: OnceLock::new() };
+        let (offset, len) = (parts.offset, node.len());
+        Ok(Arc::new(RunEndArray { runs: Arc::new(runs), offset, len, limits: *node.limits() }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        let parts = Parts::of(node)?;
+        let ends = parts.ends(node)?;
+        // A run that ends behind a row is not below the next one.
+        let rows: Vec<u64> = rows.iter().map(|row| *row as u64 + parts.offset + 1).collect();
+        let runs: Vec<usize> =
+            search(&ends, &rows)?.into_iter().map(|found| found.unwrap_or_else(|at| at)).collect();
+        let mut wanted = runs.clone();
+        // Ends that fall may lead anywhere.
+        wanted.sort_unstable();
+        wanted.dedup();
+        let values = node.child_rows(1, node.dtype(), parts.run_count, &wanted)?;
+        let places = runs.iter().map(|run| wanted.partition_point(|wanted| wanted < run) as u64);
+        values.take(&UInt64Array::from_iter_values(places))
+    }
+}
+
+/// What the metadata of a node says of its children.
+struct Parts {
+    ends: DType,
+    run_count: usize,
+    offset: u64,
+    /// Rows that the ends must reach.
+    covers: u64,
+}
+
+impl Parts {
+    fn of(node: &Node<'_>) -> Result<Self> {
         let metadata: Metadata = node.message()?;
         let ptype = PType::try_from_number(metadata.ends_ptype.into())?;
         if !ptype.is_unsigned() {
@@ -74,13 +111,11 @@ impl Encoding for RunEnd {
             return Err(Error::corrupt(format!("no runs for {len} rows from row {offset}")));
         }
         node.limits().decoded_bytes(run_count, size_of::<u64>())?;
-        let runs = Runs {
-            ends: node.child(0, &DType::Primitive(ptype, false), run_count)?,
-            values: node.child(1, node.dtype(), run_count)?,
-            covers,
-            checked: OnceLock::new(),
-        };
-        Ok(Arc::new(RunEndArray { runs: Arc::new(runs), offset, len, limits: *node.limits() }))
+        Ok(Self { ends: DType::Primitive(ptype, false), run_count, offset, covers })
+    }
+
+    fn ends(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        node.child(0, &self.ends, self.run_count)
     }
 }
 
@@ -112,18 +147,27 @@ impl Runs {
         if let Some(ends) = self.checked.get() {
             return Ok(ends);
         }
-        let ends = self.ends.decode(&data_type(self.ends.dtype())?)?;
-        let ends = present(ends, &DataType::UInt64)?;
-        let ends = ends.as_primitive::<UInt64Type>().values().clone();
+        let ends = checked(&self.ends, self.covers)?;
+        Ok(self.checked.get_or_init(|| ends))
+    }
+}
+
+/// Ends of runs, which must not fall and reach `covers` rows.
+fn checked(ends: &ArrayRef, covers: u64) -> Result<ScalarBuffer<u64>> {
+    let decoded = ends.decode(&data_type(ends.dtype())?)?;
+    let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
+        let ends = decoded.as_primitive::<T>().values();
+        // Folded, not searched: that makes vectors.
         if ends.windows(2).fold(false, |fall, pair| fall | (pair[0] > pair[1])) {
             return Err(Error::corrupt("run ends fall"));
         }
-        let last = ends.last().copied().unwrap_or(0);
-        if last < self.covers {
-            return Err(Error::corrupt(format!("runs end at row {last} of {}", self.covers)));
-        }
-        Ok(self.checked.get_or_init(|| ends))
+        ends.iter().map(|end| end.as_usize() as u64).collect::<Vec<_>>().into()
+    }, else return Err(Error::corrupt(format!("run ends are {}", ends.dtype()))));
+    let last = ends.last().copied().unwrap_or(0);
+    if last < covers {
+        return Err(Error::corrupt(format!("runs end at row {last} of {covers}")));
     }
+    Ok(ends)
 }
 
 #[derive(Debug)]
@@ -338,23 +382,13 @@ fn repeat_by_index(
     limits.decoded_bytes(rows, size_of::<u32>())?;
     let runs = u32::try_from(values.len()).map_err(|_| Error::limit(format!("{} runs", values.len())))?;
     let runs: Vec<u32> = (0..runs).collect();
-    gather(values, repeat_runs(&runs, ends, rows), limits)
+    gather(values, &repeat_runs(&runs, ends, rows).into(), limits)
 }
 
-/// `rows` bits; run `i` is `bits[i]` up to the `i`th end.
-fn repeat_bits(bits: &BooleanBuffer, ends: impl Iterator<Item = usize>, rows: usize) -> BooleanBuffer {
-    let mut out = BooleanBufferBuilder::new(rows);
-    let mut pending = false;
-    let mut reached = 0;
-    for (bit, end) in bits.iter().zip(ends) {
-        if bit != pending {
-            out.append_n(reached - out.len(), pending);
-            pending = bit;
-        }
-        reached = end;
-    }
-    out.append_n(reached - out.len(), pending);
-    out.finish()
+/// The node of runs that end at `ends`, the last at the last row.
+pub(crate) fn encode(ends: WriteNode, ends_ptype: PType, values: WriteNode, run_count: usize) -> WriteNode {
+    let metadata = Metadata { ends_ptype: ends_ptype as i32, run_count: run_count as u64, offset: 0 };
+    WriteNode::new(ID).message(&metadata).child(ends).child(values)
 }
 
 #[cfg(test)]

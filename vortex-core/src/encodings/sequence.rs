@@ -20,7 +20,9 @@ use crate::kernels::runs::count_up;
 use crate::kernels::{Word, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::scalar::Value;
 use crate::wire::proto::{ScalarValue, scalar_value::Kind};
+use crate::wire::{WriteNode, value_to_proto};
 use crate::{Error, Result};
 
 /// The `vortex.sequence` encoding.
@@ -171,6 +173,15 @@ impl EncodedArray for SequenceArray {
         bits.append_n(self.len - rows.end, interval.outside);
         Ok(BooleanArray::new(bits.finish(), None))
     }
+}
+
+/// The node of `base`, `base + step`, and so on, both as scalars of the values' type.
+///
+/// # Errors
+/// If they are not integers.
+pub(crate) fn encode(base: &Value, step: &Value) -> Result<WriteNode> {
+    let (base, multiplier) = (Some(value_to_proto(base)?), Some(value_to_proto(step)?));
+    Ok(WriteNode::new(ID).message(&Metadata { base, multiplier }))
 }
 
 #[cfg(test)]

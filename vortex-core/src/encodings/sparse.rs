@@ -18,7 +18,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, i256};
 
 use super::Encoding;
-use super::bit_packed::patches::{Located, Patches, PatchesMessage};
+use super::bit_packed::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use super::constant::ConstantArray;
 use super::gather::gather;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity};
@@ -27,7 +27,8 @@ use crate::expr::Predicate;
 use crate::kernels::runs::repeat_runs;
 use crate::limits::Limits;
 use crate::mask::Mask;
-use crate::scalar::Scalar;
+use crate::scalar::{Scalar, Value};
+use crate::wire::{WriteNode, value_to_bytes};
 use crate::{Error, Result};
 
 /// The `vortex.sparse` encoding.
@@ -58,6 +59,10 @@ impl Encoding for Sparse {
             len: node.len(),
             limits: *node.limits(),
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 
@@ -107,7 +112,7 @@ impl SparseArray {
         for (row, number) in located.rows().zip(0..count) {
             indices[row] = number;
         }
-        gather(&arrow::compute::concat(&[values, fill])?, indices, &self.limits)
+        gather(&arrow::compute::concat(&[values, fill])?, &indices.into(), &self.limits)
     }
 }
 
@@ -222,6 +227,16 @@ impl EncodedArray for SparseArray {
         let nulls = spread_nulls(&located, self.len, patches.nulls(), fill.is_none());
         Ok(BooleanArray::new(bits, nulls))
     }
+}
+
+/// The node of rows that are `fill`, but for those at `patches`, which are not empty.
+///
+/// # Errors
+/// If the fill value is one that is never written.
+pub(crate) fn encode(fill: &Value, patches: EncodedPatches) -> Result<WriteNode> {
+    let metadata = Metadata { patches: Some(patches.message) };
+    let node = WriteNode::new(ID).message(&metadata).buffer(value_to_bytes(fill)?.into(), 1);
+    Ok(node.child(patches.indices).child(patches.values))
 }
 
 #[cfg(test)]

@@ -61,13 +61,18 @@ impl Encoding for Struct {
             }
         };
         let fields = types.dtypes().iter().enumerate();
-        let fields = fields.map(|(at, dtype)| node.child(first + at, dtype, node.len()));
+        // All are asked for before one that is missing ends this.
+        let fields: Vec<_> = fields.map(|(at, dtype)| node.child(first + at, dtype, node.len())).collect();
         Ok(Arc::new(Fields {
             dtype: node.dtype().clone(),
             len: node.len(),
-            fields: fields.collect::<Result<_>>()?,
+            fields: fields.into_iter().collect::<Result<_>>()?,
             validity,
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
     }
 }
 

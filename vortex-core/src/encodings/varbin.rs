@@ -17,9 +17,11 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
+use super::coded_text;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, decode_offsets, validity};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.varbin` encoding.
@@ -41,6 +43,18 @@ impl Encoding for VarBin {
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
         Ok(Arc::new(VarBinArray::load(node)?))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        bytes::is_text(node.dtype())?;
+        let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
+        node.expect_buffers(1)?;
+        // Both are asked for before one that is missing ends this.
+        let ranges = node.ranges(0, &DType::Primitive(ptype, false), node.len(), rows, node.buffer_len(0)?);
+        let validity = node.of_rows(rows).validity_child(1);
+        let ranges = ranges?;
+        let bytes = node.gather(0, ranges.iter().cloned())?;
+        Ok(VarBinArray::joined(node, bytes, coded_text::ends(&ranges), validity?))
     }
 }
 
@@ -66,6 +80,23 @@ impl VarBinArray {
             offsets: node.child(0, &DType::Primitive(ptype, false), one_more(node.len())?)?,
             bytes: node.buffer(0)?,
             validity: node.validity_child(1)?,
+            limits: *node.limits(),
+        })
+    }
+
+    /// Values of a node's type between offsets that rise from 0 to the end of `bytes`.
+    pub(super) fn joined(
+        node: &Node<'_>,
+        bytes: Buffer,
+        offsets: Vec<u64>,
+        validity: Option<ArrayRef>,
+    ) -> ArrayRef {
+        Arc::new(Self {
+            dtype: node.dtype().clone(),
+            len: offsets.len() - 1,
+            offsets: coded_text::offsets_child(offsets),
+            bytes,
+            validity,
             limits: *node.limits(),
         })
     }
@@ -118,6 +149,17 @@ impl EncodedArray for VarBinArray {
             limits: self.limits,
         }))
     }
+}
+
+/// The node of bytes that `offsets`, one more than rows, cut into values.
+pub(crate) fn encode(
+    bytes: Buffer,
+    offsets_ptype: PType,
+    offsets: WriteNode,
+    validity: Option<WriteNode>,
+) -> WriteNode {
+    let metadata = Metadata { offsets_ptype: offsets_ptype as i32 };
+    WriteNode::new(ID).message(&metadata).buffer(bytes, 1).child(offsets).children(validity)
 }
 
 #[cfg(test)]

@@ -17,8 +17,10 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::primitive::aligned;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, validity};
+use super::varbin::VarBinArray;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, all, bytes, validity};
 use crate::dtype::DType;
+use crate::kernels::views::view_len;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -31,6 +33,9 @@ const ID: &str = "vortex.varbinview";
 
 /// Bytes of a view.
 const VIEW: usize = 16;
+
+/// Longest value that lies in its view.
+const INLINE: usize = 12;
 
 impl Encoding for VarBinView {
     fn id(&self) -> &'static str {
@@ -52,6 +57,42 @@ impl Encoding for VarBinView {
             validity: node.validity_child(0)?,
             limits: *node.limits(),
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        bytes::is_text(node.dtype())?;
+        node.no_metadata()?;
+        let data = node.buffer_count().checked_sub(1).ok_or_else(|| Error::corrupt("views are missing"))?;
+        let picked = node.of_rows(rows);
+        // Both are asked for before one that is missing ends this.
+        let (views, validity) = (picked.values(data, VIEW), picked.validity_child(0));
+        let (views, validity) = (aligned(views?, VIEW), validity?);
+        let nulls = validity::decode_child(validity.as_ref())?.to_nulls(rows.len());
+        let valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
+        let views = views.typed_data::<u128>().iter().enumerate();
+        // Views of null rows are arbitrary.
+        let lens: Vec<usize> =
+            views.clone().map(|(at, view)| if valid(at) { view_len(*view) } else { 0 }).collect();
+        node.limits().decoded_bytes(lens.iter().copied().fold(0, usize::saturating_add), 1)?;
+        let (mut joined, mut offsets) = (Vec::new(), vec![0]);
+        all(views.zip(&lens).map(|((_, view), len)| {
+            let bytes = view.to_le_bytes();
+            let [.., b0, b1, b2, b3, o0, o1, o2, o3] = bytes;
+            let buffer = u32::from_le_bytes([b0, b1, b2, b3]) as usize;
+            let start = u32::from_le_bytes([o0, o1, o2, o3]) as usize;
+            match *len {
+                len @ ..=INLINE => joined.extend_from_slice(&bytes[4..4 + len]),
+                _ if buffer >= data => {
+                    return Err(Error::corrupt(format!("a view into buffer {buffer} of {data}")));
+                }
+                len => {
+                    node.with_piece(buffer, start..start + len, |bytes| joined.extend_from_slice(bytes))?
+                }
+            }
+            offsets.push(joined.len() as u64);
+            Ok(())
+        }))?;
+        Ok(VarBinArray::joined(node, joined.into(), offsets, validity))
     }
 }
 

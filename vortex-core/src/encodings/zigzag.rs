@@ -49,6 +49,10 @@ impl Encoding for ZigZag {
             encoded: node.child(0, &encoded, node.len())?,
         }))
     }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
 }
 
 #[derive(Debug)]
@@ -165,8 +169,8 @@ mod tests {
                 let values: Vec<W> = encoded
                     .iter()
                     .map(|value| {
-                        let magnitude = value.widen() / 2;
-                        W::narrow(if value.widen() % 2 == 0 { magnitude } else { !magnitude })
+                        let magnitude = value.as_u64() / 2;
+                        W::narrow(if value.as_u64() % 2 == 0 { magnitude } else { !magnitude })
                     })
                     .collect();
                 let valid = validity_of(1500);

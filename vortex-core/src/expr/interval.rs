@@ -1,5 +1,8 @@
 //! Comparisons of integers as intervals: what encodings of integers can reason about.
 
+use arrow::array::BooleanArray;
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+
 use super::{CompareOp, Predicate};
 use crate::dtype::PType;
 use crate::scalar::Scalar;
@@ -64,6 +67,47 @@ impl Interval {
             return Some((Predicate::Compare(op, constant(self.low)?), false));
         }
         Some((Predicate::Between(constant(self.low)?, constant(self.high)?), self.outside))
+    }
+}
+
+/// Intervals of which a value must be in any: what a list of constants asks, too.
+#[derive(Debug)]
+pub(crate) struct Intervals {
+    pub(crate) any_of: Vec<Interval>,
+    negated: bool,
+    /// Whether values in none of them are unknown, as a null among the constants makes them.
+    unknown_if_missed: bool,
+}
+
+impl Intervals {
+    /// Of more constants, hashing beats testing for each.
+    const MOST: usize = 16;
+
+    /// The intervals of a predicate on an integer type; `None` if it is not about such.
+    pub(crate) fn of(predicate: &Predicate, ptype: PType) -> Option<Self> {
+        let Predicate::In(list) = predicate else {
+            let any_of = vec![Interval::of(predicate, ptype)?];
+            return Some(Self { any_of, negated: false, unknown_if_missed: false });
+        };
+        if !(1..=Self::MOST).contains(&list.values().len()) {
+            return None;
+        }
+        let equal = |value: &Scalar| Interval::of(&Predicate::Compare(CompareOp::Eq, value.clone()), ptype);
+        Some(Self {
+            any_of: list.values().iter().map(equal).collect::<Option<_>>()?,
+            negated: list.negated(),
+            unknown_if_missed: list.has_null(),
+        })
+    }
+
+    /// The outcome per row, given which rows are in any of the intervals and which are null.
+    pub(crate) fn outcome(&self, found: BooleanBuffer, nulls: Option<NullBuffer>) -> BooleanArray {
+        let known = match (self.unknown_if_missed, nulls) {
+            (false, nulls) => nulls,
+            (true, None) => Some(found.clone().into()),
+            (true, Some(nulls)) => Some((nulls.inner() & &found).into()),
+        };
+        BooleanArray::new(if self.negated { !&found } else { found }, known)
     }
 }
 

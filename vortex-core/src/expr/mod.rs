@@ -17,7 +17,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 
 pub use eval::evaluate;
 pub use in_list::InList;
-pub(crate) use interval::{Interval, range};
+pub(crate) use interval::{Interval, Intervals, range};
 pub use predicate::{CompareOp, Like, Predicate};
 
 use crate::Result;

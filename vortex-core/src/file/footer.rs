@@ -1,19 +1,22 @@
 //! What describes a file: parsed once, shared by all its scans.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::buffer::Buffer;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 
-use super::SegmentId;
+use super::checksums::Checksums;
+use super::{SegmentCompression, SegmentId};
 use crate::dtype::DType;
+use crate::dtype::stored::may_be_stored_as;
 use crate::encodings::Registry;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::limits::Limits;
 use crate::stats::FieldStats;
 use crate::wire::{
-    FooterTables, Postscript, PostscriptSegment, RawLayout, dtype_from_bytes, file_statistics_from_bytes,
+    FooterTables, Postscript, PostscriptSegment, RawLayout, arrow_schema_from_bytes, dtype_from_bytes,
+    file_statistics_from_bytes,
 };
 use crate::{Error, Result};
 
@@ -27,6 +30,12 @@ const VERSION: u16 = 1;
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 const MAX_USER_METADATA: usize = 16;
 const MAX_USER_KEY_LEN: usize = 64;
+/// Longer values of user metadata are not kept with the footer.
+const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
+/// Bytes before the description that are read to get at the Arrow schema.
+const MAX_SCHEMA_BYTES: u64 = 16 << 20;
+/// User metadata with the Arrow schema that a file was written from.
+pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
 
 /// One data segment: where it lies, and how it wants to be aligned in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +46,8 @@ pub struct Segment {
     pub length: u32,
     /// Alignment in memory, as an exponent of two. Files need not honour it.
     pub alignment_exponent: u8,
+    /// How the bytes are compressed as a whole, if they are.
+    pub compression: Option<SegmentCompression>,
 }
 
 impl Segment {
@@ -54,6 +65,8 @@ pub struct UserMetadata {
     pub key: Arc<str>,
     /// Where the value lies in the file.
     pub range: Range<u64>,
+    /// The value, where it is short and was read together with the description of the file.
+    pub value: Option<Arc<[u8]>>,
 }
 
 /// The parsed description of a file: type, layout, segments, statistics.
@@ -64,6 +77,11 @@ pub struct Footer {
     segments: Arc<[Segment]>,
     statistics: Option<Vec<FieldStats>>,
     user_metadata: Vec<UserMetadata>,
+    /// Checksums that segments are held against.
+    pub(super) checksums: Option<Checksums>,
+    /// The Arrow schema that the file was written from, as stored.
+    stored_schema: Option<Box<[u8]>>,
+    schema: OnceLock<SchemaRef>,
     pub(crate) array_ids: Arc<[Arc<str>]>,
     layout_ids: Arc<[Arc<str>]>,
     file_size: u64,
@@ -115,11 +133,29 @@ impl Tail {
         for segment in self.parts() {
             start = start.min(self.range(segment)?.start);
         }
+        // Wanted too, but not at any price.
+        if let Some(schema) = self.arrow_schema().and_then(|part| self.range(part).ok())
+            && schema.start < start
+            && start - schema.start <= MAX_SCHEMA_BYTES
+        {
+            start = schema.start;
+        }
         Ok(start)
+    }
+
+    fn arrow_schema(&self) -> Option<&PostscriptSegment> {
+        let mut entries = self.postscript.metadata.iter();
+        entries.find(|(key, _)| key == ARROW_SCHEMA_KEY).map(|(_, part)| part)
     }
 
     fn parts(&self) -> impl Iterator<Item = &PostscriptSegment> {
         self.named_parts().map(|(_, segment)| segment)
+    }
+
+    /// What checksums call the description, in their order.
+    pub(super) fn described(&self) -> impl Iterator<Item = &PostscriptSegment> {
+        let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
+        dtype.iter().chain([layout]).chain(statistics).chain([footer])
     }
 
     /// What the postscript points to.
@@ -155,8 +191,10 @@ impl Footer {
         let mut described_bytes = 0;
         let mut part = |segment: &PostscriptSegment| -> Result<&[u8]> {
             let range = tail.range(segment)?;
-            // Within the bytes: `start` is the least of all starts, and they reach to the end.
-            let at = |position: u64| usize::try_from(position.saturating_sub(start)).unwrap_or(usize::MAX);
+            // What has to be there lies within the bytes: `start` is the least of their starts.
+            let at = |position: u64| {
+                position.checked_sub(start).and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX)
+            };
             described_bytes += segment.length as usize;
             bytes
                 .as_slice()
@@ -190,8 +228,9 @@ impl Footer {
                 }),
             None => None,
         };
+        let stored_schema = tail.arrow_schema().and_then(|entry| part(entry).ok()).map(Into::into);
         let segments = segments(&tables, tail.file_size)?;
-        let user_metadata = user_metadata(tail)?;
+        let user_metadata = user_metadata(tail, |entry| part(entry).ok().map(Arc::from))?;
         let node =
             LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
         let layout = node.load()?;
@@ -201,6 +240,9 @@ impl Footer {
             segments,
             statistics,
             user_metadata,
+            checksums: None,
+            stored_schema,
+            schema: OnceLock::new(),
             array_ids: tables.array_ids,
             layout_ids: tables.layout_ids,
             file_size: tail.file_size,
@@ -215,12 +257,26 @@ impl Footer {
         &self.dtype
     }
 
-    /// The Arrow schema of the file, in the types decoding prefers.
+    /// The Arrow schema of the file: the one it was written from, where the file holds it and it
+    /// fits the dtype, or the types that decoding prefers.
     ///
     /// # Errors
     /// If a type has no Arrow form.
     pub fn schema(&self) -> Result<SchemaRef> {
-        crate::dtype::arrow::schema(&self.dtype)
+        if let Some(schema) = self.schema.get() {
+            return Ok(Arc::clone(schema));
+        }
+        let schema = match self.written_schema() {
+            Some(schema) => Arc::new(schema),
+            None => crate::dtype::arrow::schema(&self.dtype)?,
+        };
+        Ok(Arc::clone(self.schema.get_or_init(|| schema)))
+    }
+
+    /// The schema that the file says it was written from, if that can be.
+    fn written_schema(&self) -> Option<Schema> {
+        let schema = arrow_schema_from_bytes(self.stored_schema.as_ref()?, &self.limits).ok()?;
+        may_be_stored_as(&schema, &self.dtype).then_some(schema)
     }
 
     /// Number of rows.
@@ -252,6 +308,29 @@ impl Footer {
             .get(id.0 as usize)
             .copied()
             .ok_or_else(|| Error::corrupt(format!("segment {} of {}", id.0, self.segments.len())))
+    }
+
+    /// Whether only all bytes of a segment together tell its array.
+    pub(crate) fn is_whole(&self, id: SegmentId) -> Result<bool> {
+        Ok(self.checksums.is_some() || self.segment(id)?.compression.is_some())
+    }
+
+    /// The bytes of a segment as its array lies in them: held against their checksum if that was
+    /// asked for, and decompressed.
+    pub(super) fn unpack(&self, id: SegmentId, bytes: Buffer) -> Result<Buffer> {
+        if let Some(checksums) = &self.checksums {
+            checksums.check(id, &bytes)?;
+        }
+        match self.segment(id)?.compression {
+            None => Ok(bytes),
+            Some(scheme) => Ok(scheme.decompress(&bytes, self.limits.max_decoded_bytes)?.into()),
+        }
+    }
+
+    /// Whether parts of a segment mean something by themselves: it is not compressed, and its
+    /// checksum is not to be verified.
+    pub(crate) fn has_pieces(&self, id: SegmentId) -> Result<bool> {
+        Ok(self.checksums.is_none() && self.segment(id)?.compression.is_none())
     }
 
     /// Statistics per root field, or of the one column of a file that is not a struct.
@@ -304,9 +383,6 @@ fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
         if spec.alignment_exponent > MAX_ALIGNMENT_EXPONENT {
             return Err(Error::corrupt(format!("segment {id} is aligned to 2^{}", spec.alignment_exponent)));
         }
-        if spec.compression != 0 {
-            return Err(Error::unsupported("segment compression", spec.compression));
-        }
         if spec.encryption != 0 {
             return Err(Error::unsupported("segment encryption", spec.encryption));
         }
@@ -314,12 +390,17 @@ fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
             offset: spec.offset,
             length: spec.length,
             alignment_exponent: spec.alignment_exponent,
+            compression: SegmentCompression::try_from_number(spec.compression)?,
         });
     }
     Ok(segments.into())
 }
 
-fn user_metadata(tail: &Tail) -> Result<Vec<UserMetadata>> {
+/// The entries of user metadata; `read_value` finds what has been read of the file already.
+fn user_metadata(
+    tail: &Tail,
+    mut read_value: impl FnMut(&PostscriptSegment) -> Option<Arc<[u8]>>,
+) -> Result<Vec<UserMetadata>> {
     let entries = &tail.postscript.metadata;
     if entries.len() > MAX_USER_METADATA {
         return Err(Error::corrupt(format!(
@@ -336,7 +417,8 @@ fn user_metadata(tail: &Tail) -> Result<Vec<UserMetadata>> {
         {
             return Err(Error::corrupt(format!("user metadata entry {key:?} is not as the format asks")));
         }
-        read.push(UserMetadata { key: key.as_str().into(), range });
+        let value = if segment.length <= MAX_KEPT_VALUE_LEN { read_value(segment) } else { None };
+        read.push(UserMetadata { key: key.as_str().into(), range, value });
     }
     Ok(read)
 }

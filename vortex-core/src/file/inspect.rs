@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::footer::{EOF_LEN, Tail};
 use super::{SegmentId, VortexFile};
 use crate::error::ResultExt as _;
-use crate::io::{ReadAt, Scheduler};
+use crate::io::{MemoryFile, ReadAt, Scheduler};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Limits;
 use crate::scan::ScanMetrics;
@@ -42,15 +42,24 @@ impl VortexFile {
     pub async fn array_encodings(&self, segment: SegmentId) -> Result<Vec<(usize, String)>> {
         let range = self.footer().segment(segment)?.range();
         let place = || format!("segment {}", segment.0);
-        let nodes = self.array_nodes(range).await.at(place)?;
+        let nodes = match self.footer().segment(segment)?.compression {
+            None => self.array_nodes(self.source(), range).await.at(place)?,
+            Some(_) => {
+                let bytes = self.source().read(range).await?;
+                let bytes = self.footer().unpack(segment, bytes.into()).at(place)?.to_vec();
+                let range = 0..bytes.len() as u64;
+                let unpacked: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(bytes));
+                self.array_nodes(&unpacked, range).await.at(place)?
+            }
+        };
         let ids = self.footer().array_ids();
         let name = |at: u16| ids.get(usize::from(at)).map_or_else(|| format!("#{at}"), ToString::to_string);
         Ok(nodes.into_iter().map(|(depth, at)| (depth, name(at))).collect())
     }
 
-    async fn array_nodes(&self, segment: Range<u64>) -> Result<Vec<(usize, u16)>> {
+    async fn array_nodes(&self, source: &Arc<dyn ReadAt>, segment: Range<u64>) -> Result<Vec<(usize, u16)>> {
         let start = segment.end.saturating_sub(TREE_READ).max(segment.start);
-        let mut bytes = self.source().read(start..segment.end).await?;
+        let mut bytes = source.read(start..segment.end).await?;
         let Some((before, len)) = bytes.split_last_chunk::<4>() else {
             return Err(Error::corrupt(format!("array of {} bytes lacks its length", bytes.len())));
         };
@@ -64,7 +73,7 @@ impl VortexFile {
             // Both ends lie in what was read, which is in memory.
             bytes.slice((tree_start - start) as usize..before.len())
         } else {
-            bytes = self.source().read(tree_start..end).await?;
+            bytes = source.read(tree_start..end).await?;
             bytes
         };
         RawNode::encodings(&tree, &self.footer().limits)
@@ -204,7 +213,6 @@ impl fmt::Display for Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::MemoryFile;
 
     const FILE: &[u8] = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex");
 

@@ -8,15 +8,21 @@
 //! is, the postscript says where the rest lies. Opening reads the tail once, and once more only
 //! if the description does not fit into it.
 
+pub(crate) mod checksums;
+mod compression;
 mod footer;
 mod inspect;
 mod open;
 mod segments;
+mod verify;
 
+pub use compression::SegmentCompression;
+pub(crate) use footer::ARROW_SCHEMA_KEY;
 pub use footer::{Footer, Segment, UserMetadata};
 pub use inspect::{Examination, Part, examine};
 pub use open::{OpenOptions, VortexFile};
-pub(crate) use segments::Lease;
+pub(crate) use segments::{Lease, TreeCache};
+pub use verify::{Problem, Verification, verify};
 
 /// Position of a segment in the file's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

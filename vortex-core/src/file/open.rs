@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 
+use super::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
 use super::footer::{EOF_LEN, Footer, Tail};
 use super::segments::SegmentCache;
 use crate::dtype::DType;
@@ -26,6 +27,7 @@ pub struct OpenOptions {
     tail_size: Option<u64>,
     file_size: Option<u64>,
     dtype: Option<DType>,
+    checksums: bool,
 }
 
 impl OpenOptions {
@@ -69,12 +71,27 @@ impl OpenOptions {
         self
     }
 
+    /// Whether all that is read is held against the checksums of the file, where it has any;
+    /// damage is then an error whatever it looks like. Costs one more read when opening.
+    #[must_use]
+    pub fn with_checksums(mut self, verify: bool) -> Self {
+        self.checksums = verify;
+        self
+    }
+
     /// Opens a file: one read, or two if its description exceeds the tail.
     ///
     /// # Errors
     /// If storage fails, or the bytes are not a Vortex file this build can read.
     pub async fn open(&self, source: Arc<dyn ReadAt>) -> Result<VortexFile> {
         self.read(&source).await.at(|| source.name().to_owned())
+    }
+
+    /// The description of a file of `file_size` bytes, which ends in `tail`.
+    pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
+        let start = file_size - tail.len() as u64;
+        let parsed = Tail::parse(&tail, file_size, &self.limits)?;
+        Footer::parse(&parsed, &tail, start, self.dtype.as_ref(), &self.registry, &self.limits)
     }
 
     async fn read(&self, source: &Arc<dyn ReadAt>) -> Result<VortexFile> {
@@ -101,11 +118,49 @@ impl OpenOptions {
             bytes = [before.as_ref(), bytes.as_slice()].concat().into();
             start = needed;
         }
-        let footer = Footer::parse(&tail, &bytes, start, self.dtype.as_ref(), &self.registry, &self.limits)?;
+        let mut footer =
+            Footer::parse(&tail, &bytes, start, self.dtype.as_ref(), &self.registry, &self.limits)?;
+        if self.checksums
+            && let Some(checksums) = read_checksums(source.as_ref(), &footer).await?
+        {
+            check_description(&checksums, &tail, &bytes, start)?;
+            footer.checksums = Some(checksums);
+        }
         let mut file = VortexFile::from_footer(Arc::clone(source), Arc::new(footer));
         file.segments = Arc::new(SegmentCache::new(Some((start, bytes))));
         Ok(file)
     }
+}
+
+/// The checksums that a file holds, if it does.
+pub(super) async fn read_checksums(source: &dyn ReadAt, footer: &Footer) -> Result<Option<Checksums>> {
+    let entries = footer.user_metadata();
+    let Some(entry) = entries.iter().find(|entry| &*entry.key == CHECKSUMS_KEY) else { return Ok(None) };
+    let segments = footer.segments().len();
+    // One hash each, and a header: what is longer cannot be right.
+    let most = (segments + entries.len() + 3) as u64 * 8;
+    let range = entry.range.start..entry.range.end.min(entry.range.start + most);
+    let bytes = source.read(range).await?;
+    Checksums::parse(&bytes, segments, entries.len() - 1).map(Some)
+}
+
+/// Holds the description, which lies in the last bytes of the file, against its checksum.
+fn check_description(checksums: &Checksums, tail: &Tail, bytes: &Buffer, start: u64) -> Result<()> {
+    let mut parts = Vec::new();
+    for part in tail.described() {
+        let range = tail.range(part)?;
+        // Parsed already, so all of it is there.
+        let at = |position: u64| usize::try_from(position.saturating_sub(start)).unwrap_or(usize::MAX);
+        parts.push(bytes.as_slice().get(at(range.start)..at(range.end)).unwrap_or_default());
+    }
+    let found = checksum_of(parts);
+    if found != checksums.description {
+        return Err(Error::corrupt(format!(
+            "the description of the file has checksum {found:016x}, was written with {:016x}",
+            checksums.description
+        )));
+    }
+    Ok(())
 }
 
 /// An open file: its description and its source. Cheap to clone; clones share what scans of
@@ -146,7 +201,7 @@ impl VortexFile {
         self.footer.row_count()
     }
 
-    /// The Arrow schema, in the types decoding prefers.
+    /// The Arrow schema: the one the file was written from, or the types decoding prefers.
     ///
     /// # Errors
     /// If a type has no Arrow form.

@@ -13,11 +13,12 @@ use parking_lot::Mutex;
 
 use super::{Footer, SegmentId};
 use crate::Result;
-use crate::array::{ArrayParts, ArrayRef};
+use crate::array::{ArrayParts, ArrayRef, KeptBytes};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::io::{Pending, ReadAt, Scheduler};
 use crate::scan::ScanMetrics;
+use crate::wire::ArrayTree;
 
 /// Segments in use, by id.
 #[derive(Debug)]
@@ -25,6 +26,46 @@ pub(crate) struct SegmentCache {
     entries: Mutex<HashMap<SegmentId, Weak<Entry>>>,
     /// The end of the file, if opening it read that.
     tail: Option<(u64, Buffer)>,
+    trees: TreeCache,
+}
+
+/// Trees of arrays whose bytes are read piece by piece, kept while the file is open.
+#[derive(Debug, Default)]
+pub(crate) struct TreeCache {
+    kept: Mutex<Trees>,
+    kept_bytes: KeptBytes,
+}
+
+/// Bytes of serialized trees kept at most; parsed they take a few times as much.
+const MOST_TREE_BYTES: usize = 8 << 20;
+
+#[derive(Debug, Default)]
+struct Trees {
+    by_segment: HashMap<SegmentId, Arc<ArrayTree>>,
+    byte_len: usize,
+}
+
+impl TreeCache {
+    pub(crate) fn get(&self, id: SegmentId) -> Option<Arc<ArrayTree>> {
+        self.kept.lock().by_segment.get(&id).cloned()
+    }
+
+    /// Counts the bytes of arrays that the trees keep.
+    pub(crate) fn kept_bytes(&self) -> &KeptBytes {
+        &self.kept_bytes
+    }
+
+    /// Keeps the tree of a segment, which had `byte_len` bytes.
+    pub(crate) fn keep(&self, id: SegmentId, tree: &Arc<ArrayTree>, byte_len: usize) {
+        let mut kept = self.kept.lock();
+        if kept.byte_len + byte_len > MOST_TREE_BYTES {
+            *kept = Trees::default();
+            self.kept_bytes.clear();
+        }
+        if byte_len <= MOST_TREE_BYTES && kept.by_segment.insert(id, Arc::clone(tree)).is_none() {
+            kept.byte_len += byte_len;
+        }
+    }
 }
 
 /// A segment that someone needs.
@@ -44,7 +85,12 @@ pub(crate) struct Entry {
 
 impl SegmentCache {
     pub(super) fn new(tail: Option<(u64, Buffer)>) -> Self {
-        Self { entries: Mutex::new(HashMap::new()), tail }
+        Self { entries: Mutex::new(HashMap::new()), tail, trees: TreeCache::default() }
+    }
+
+    /// Trees of arrays that were read piece by piece.
+    pub(crate) fn trees(&self) -> &TreeCache {
+        &self.trees
     }
 
     /// Leases segments; those that nobody holds yet are asked for in one go.
@@ -136,6 +182,7 @@ impl Entry {
                 let bytes = self
                     .bytes()
                     .ok_or_else(|| crate::Error::invalid(format!("segment {} is not loaded", self.id.0)))?;
+                let bytes = footer.unpack(self.id, bytes).at(place)?;
                 let parts =
                     ArrayParts::parse(bytes, Arc::clone(&footer.array_ids), &footer.limits).at(place)?;
                 self.parts.get_or_init(|| parts)

@@ -5,12 +5,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::recycled::Recycled;
 use super::{ReadAt, StorageProfile};
 use crate::{Error, Result};
+
+/// Small reads that one thread makes: enough to pay for waking it, and few enough that a disk
+/// gets many at once.
+const READS_PER_TASK: usize = 256;
+
+/// What positions in memory and in the file have in common.
+const ALIGNMENT: usize = 64;
 
 /// A file on a local disk, open once for all reads.
 #[derive(Debug, Clone)]
@@ -63,24 +71,52 @@ impl LocalFile {
 
 /// Reads `range` of an open file; blocks.
 pub(super) fn read_exact_at(file: &File, range: &Range<u64>) -> std::io::Result<Bytes> {
-    let len = usize::try_from(range.end.saturating_sub(range.start))
-        .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))?;
-    let mut buffer = Recycled::of_len(len);
-    let bytes = buffer.as_mut();
+    let mut buffer = Recycled::of_len(len_of(range)?);
+    fill_at(file, buffer.as_mut(), range.start)?;
+    Ok(buffer.into_bytes())
+}
+
+/// Reads ranges of an open file one after the other, into one buffer; blocks.
+fn read_pieces(file: &File, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+    // Each piece lies in memory as it does in the file, so that alignments there hold here.
+    let mut places = Vec::with_capacity(ranges.len());
+    let mut end = 0usize;
+    for range in ranges {
+        let len = len_of(range).map_err(|error| Error::read(name, range.clone(), error))?;
+        let start = end.next_multiple_of(ALIGNMENT) + (range.start % ALIGNMENT as u64) as usize;
+        places.push(start..start + len);
+        end = start + len;
+    }
+    let mut buffer = Recycled::of_len(end);
+    for (range, place) in ranges.iter().zip(&places) {
+        fill_at(file, &mut buffer.as_mut()[place.clone()], range.start)
+            .map_err(|error| Error::read(name, range.clone(), error))?;
+    }
+    let bytes = Buffer::from(buffer.into_bytes());
+    Ok(places.into_iter().map(|place| bytes.slice_with_length(place.start, place.len())).collect())
+}
+
+fn len_of(range: &Range<u64>) -> std::io::Result<usize> {
+    usize::try_from(range.end.saturating_sub(range.start))
+        .map_err(|_| std::io::Error::from(std::io::ErrorKind::OutOfMemory))
+}
+
+/// Fills `bytes` from a position of an open file.
+fn fill_at(file: &File, bytes: &mut [u8], position: u64) -> std::io::Result<()> {
     #[cfg(unix)]
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, range.start)?;
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, position)?;
     #[cfg(windows)]
     {
         use std::os::windows::fs::FileExt as _;
         let mut filled = 0;
-        while filled < len {
-            match file.seek_read(&mut bytes[filled..], range.start + filled as u64)? {
+        while filled < bytes.len() {
+            match file.seek_read(&mut bytes[filled..], position + filled as u64)? {
                 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 read => filled += read,
             }
         }
     }
-    Ok(buffer.into_bytes())
+    Ok(())
 }
 
 /// Runs a blocking read where it does not hold up other tasks.
@@ -111,6 +147,23 @@ impl ReadAt for LocalFile {
             Access::Descriptor(file) => read_blocking(Arc::clone(file), &self.name, range).await,
             Access::Map(bytes) => super::MemoryFile::new(bytes.clone()).read(range).await,
         }
+    }
+
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+        let file = match &self.access {
+            Access::Descriptor(file) => file,
+            Access::Map(bytes) => return super::MemoryFile::new(bytes.clone()).read_many(ranges).await,
+        };
+        let parts = ranges.chunks(READS_PER_TASK).map(|ranges| {
+            let (file, name, ranges) = (Arc::clone(file), Arc::clone(&self.name), ranges.to_vec());
+            tokio::task::spawn_blocking(move || read_pieces(&file, &name, &ranges))
+        });
+        let parts = futures::future::join_all(parts).await;
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for (part, ranges) in parts.into_iter().zip(ranges.chunks(READS_PER_TASK)) {
+            pieces.append(&mut part.map_err(|error| Error::read(&self.name, ranges[0].clone(), error))??);
+        }
+        Ok(pieces)
     }
 
     fn profile(&self) -> StorageProfile {

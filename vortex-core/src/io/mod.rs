@@ -1,8 +1,10 @@
-//! Reading bytes from storage: the only module that waits for it.
+//! Reading and writing bytes of storage: the only module that waits for it.
 //!
 //! A source implements [`ReadAt`]; [`LocalFile`], [`MemoryFile`] and [`ObjectFile`] do. The
 //! [`Scheduler`] turns the segments that scans want into few reads, and keeps their bytes under
 //! a budget.
+//!
+//! A file is written to a [`Sink`]; [`LocalSink`], [`MemorySink`] and [`ObjectSink`] are.
 
 mod coalesce;
 mod local;
@@ -10,10 +12,12 @@ mod memory;
 mod object_store;
 mod recycled;
 mod scheduler;
+mod sink;
 
 use std::fmt::Debug;
 use std::ops::Range;
 
+use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -22,6 +26,7 @@ pub use memory::MemoryFile;
 pub use object_store::ObjectFile;
 pub(crate) use scheduler::Share;
 pub use scheduler::{Pending, Scheduler};
+pub use sink::{LocalSink, MemorySink, ObjectSink, Sink};
 
 use crate::Result;
 
@@ -43,6 +48,16 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     /// # Errors
     /// If storage fails, or has fewer bytes.
     async fn read(&self, range: Range<u64>) -> Result<Bytes>;
+
+    /// The bytes of many ranges, each within the length. By default all are read at once; a
+    /// source for which a small read costs little does better.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+        let reads = ranges.iter().map(|range| self.read(range.clone()));
+        Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())
+    }
 
     /// How reads of this source are best cut.
     fn profile(&self) -> StorageProfile;

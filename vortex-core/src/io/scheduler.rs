@@ -83,6 +83,37 @@ impl Scheduler {
         pending.into_iter().map(|one| one.expect("coalescing serves every range")).collect()
     }
 
+    /// Reads many small ranges of one source, which lie apart, and waits for them. The share of
+    /// the budget is for as long as their bytes are held.
+    ///
+    /// # Errors
+    /// If storage fails.
+    pub(crate) async fn read_many(
+        &self,
+        source: &Arc<dyn ReadAt>,
+        ranges: &[Range<u64>],
+        metrics: &ScanMetrics,
+    ) -> Result<(Vec<Buffer>, Option<Share>)> {
+        let byte_len = ranges.iter().map(|range| range.end - range.start).sum();
+        metrics.requests.fetch_add(ranges.len() as u64, Ordering::Relaxed);
+        metrics.reads.fetch_add(ranges.len() as u64, Ordering::Relaxed);
+        metrics.bytes_read.fetch_add(byte_len, Ordering::Relaxed);
+        let share = self.budget.take(byte_len, true);
+        let _permit = self.reads.acquire().await;
+        let pieces = source.read_many(ranges).await?;
+        let wrong =
+            pieces.iter().zip(ranges).find(|(bytes, range)| bytes.len() as u64 != range.end - range.start);
+        match wrong {
+            Some((bytes, range)) => {
+                Err(Error::read(source.name(), range.clone(), format!("got {} bytes", bytes.len())))
+            }
+            None if pieces.len() != ranges.len() => {
+                Err(Error::read(source.name(), 0..0, format!("{} pieces of {}", pieces.len(), ranges.len())))
+            }
+            None => Ok((pieces, share)),
+        }
+    }
+
     fn spawn(
         &self,
         source: &Arc<dyn ReadAt>,

@@ -7,12 +7,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 
 use crate::array::canonical::canonical;
+use crate::compress::Compressor;
 use crate::dtype::DType;
 use crate::dtype::arrow::from_schema;
 use crate::wire::{EncodingIds, Message, MessageKind, WriteNode, dtype_to_bytes};
-use crate::{Error, Result};
+use crate::{Error, Level, Release, Result};
 
-/// Writes record batches of one schema as an IPC stream, in canonical encodings.
+/// Writes record batches of one schema as an IPC stream, in canonical encodings unless told to
+/// compress.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -35,6 +37,8 @@ pub struct IpcWriter<W> {
     sink: W,
     schema: SchemaRef,
     dtype: DType,
+    /// Without one, encodings are canonical.
+    compressor: Option<Compressor>,
 }
 
 impl<W: Write> IpcWriter<W> {
@@ -44,9 +48,16 @@ impl<W: Write> IpcWriter<W> {
     /// If a column has a type that Vortex lacks, or writing fails.
     pub fn try_new(sink: W, schema: &Schema) -> Result<Self> {
         let dtype = from_schema(schema)?;
-        let mut writer = Self { sink, schema: Arc::new(schema.clone()), dtype };
+        let mut writer = Self { sink, schema: Arc::new(schema.clone()), dtype, compressor: None };
         writer.message(MessageKind::DType, &dtype_to_bytes(&writer.dtype))?;
         Ok(writer)
+    }
+
+    /// Compresses what is written from now on, for readers of `min_reader` and later.
+    #[must_use]
+    pub fn with_compression(mut self, level: Level, min_reader: Release) -> Self {
+        self.compressor = Some(Compressor::new(level, min_reader));
+        self
     }
 
     /// Writes a batch.
@@ -60,7 +71,10 @@ impl<W: Write> IpcWriter<W> {
         let row_count = u32::try_from(batch.num_rows())
             .map_err(|_| Error::limit(format!("{} rows in one message", batch.num_rows())))?;
         let fields = self.dtype.as_columns().map(|fields| fields.dtypes()).unwrap_or_default();
-        let columns = batch.columns().iter().zip(fields).map(|(column, dtype)| canonical(column, dtype));
+        let columns = batch.columns().iter().zip(fields).map(|(column, dtype)| match &self.compressor {
+            Some(compressor) => compressor.compress(column, dtype),
+            None => canonical(column, dtype),
+        });
         let root = WriteNode::new("vortex.struct").children(columns.collect::<Result<Vec<_>>>()?);
         let mut ids = EncodingIds::default();
         let blob = root.to_blob(&mut ids)?;

@@ -237,6 +237,52 @@ pub(crate) fn unpack_rows<'a, W: Word>(
     out
 }
 
+/// The words of a packed block from the first to the last that hold the value of a row.
+///
+/// # Panics
+/// If the row is not below 1024.
+pub(crate) fn words_of<W: Word>(width: usize, row: usize) -> Range<usize> {
+    let (lane, bit) = bit_of::<W>(width, row);
+    let first = bit / W::BITS * lanes::<W>() + lane;
+    match bit % W::BITS + width {
+        _ if width == 0 => 0..0,
+        end if end > W::BITS => first..first + lanes::<W>() + 1,
+        _ => first..first + 1,
+    }
+}
+
+/// The value of a row, out of the bytes of the words that [`words_of`] tells.
+///
+/// # Panics
+/// If there are fewer words, or the row is not below 1024.
+pub(crate) fn extract_single<W: Word>(width: usize, row: usize, bytes: &[u8]) -> W {
+    if width == 0 {
+        return W::ZERO;
+    }
+    let (_, bit) = bit_of::<W>(width, row);
+    let shift = bit % W::BITS;
+    let word = |at: usize| {
+        let mut word = [0; 8];
+        word[..size_of::<W>()].copy_from_slice(&bytes[at * size_of::<W>()..][..size_of::<W>()]);
+        u64::from_le_bytes(word)
+    };
+    let high = if shift + width > W::BITS { word(lanes::<W>()) << (W::BITS - shift) } else { 0 };
+    W::narrow((word(0) >> shift | high) & (u64::MAX >> (64 - width)))
+}
+
+const fn lanes<W: Word>() -> usize {
+    BLOCK / W::BITS
+}
+
+/// The lane that a row of a block lies in, and the first bit of its value there.
+fn bit_of<W: Word>(width: usize, row: usize) -> (usize, usize) {
+    assert!(row < BLOCK, "row {row} of a block");
+    let (within, lane) = (row % 128 / lanes::<W>() * lanes::<W>(), row % lanes::<W>());
+    // The order is its own inverse.
+    let row_of_lane = ORDER[within / 16] * 8 + row / 128;
+    (lane, row_of_lane * width)
+}
+
 /// Packs a block, for tests: the low `width` bits of each value.
 #[cfg(test)]
 pub(crate) fn pack<W: Word>(width: usize, values: &[W; BLOCK]) -> Vec<W> {
@@ -248,6 +294,8 @@ pub(crate) fn pack<W: Word>(width: usize, values: &[W; BLOCK]) -> Vec<W> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::buffer::ScalarBuffer;
+
     use super::super::random;
     use super::*;
 
@@ -260,7 +308,7 @@ mod tests {
         (0..width)
             .map(|bit| {
                 let at = turn * width + bit;
-                let word = words[at / W::BITS * lanes + lane].widen();
+                let word = words[at / W::BITS * lanes + lane].as_u64();
                 ((word >> (at % W::BITS)) & 1) << bit
             })
             .sum()
@@ -286,6 +334,10 @@ mod tests {
             block.extract(&[1023, 0, 77, 77], reference, &mut extracted);
             assert_eq!(extracted, [shifted[1023], shifted[0], shifted[77], shifted[77]]);
             assert_eq!(pack(width, &out), words);
+            for (row, expected) in expected.iter().enumerate() {
+                let few = ScalarBuffer::from(words[words_of::<W>(width, row)].to_vec()).into_inner();
+                assert_eq!(extract_single::<W>(width, row, &few), *expected, "row {row}");
+            }
 
             let mut plain = [MaybeUninit::new(W::MAX); BLOCK];
             Unpack { width, words: &words, reference, out: &mut plain }.run_plain();

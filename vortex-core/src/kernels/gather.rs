@@ -13,7 +13,7 @@ pub(crate) trait Key: Copy + Ord + Default + 'static {
 impl<W: Word> Key for W {
     fn index(self) -> usize {
         // Keys are compared with a length in memory before they are used.
-        usize::try_from(self.widen()).unwrap_or(usize::MAX)
+        usize::try_from(self.as_u64()).unwrap_or(usize::MAX)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Values by rule: runs of equal ones, and those that rise by a step.
 #![expect(unsafe_code, reason = "runs are written in strides, beyond their ends, into checked capacity")]
 
+use arrow::buffer::{BooleanBuffer, Buffer};
+
 use super::Word;
 use super::simd::{Vectorized, vectorized};
 
@@ -50,6 +52,40 @@ impl<T: Copy, E: Iterator<Item = usize>> Vectorized for Repeat<'_, T, E> {
     }
 }
 
+/// `rows` bits; run `i` is `bits[i]` up to the `i`th end.
+///
+/// # Panics
+/// If the ends fall or exceed `rows`.
+pub(crate) fn repeat_bits(
+    bits: &BooleanBuffer,
+    ends: impl Iterator<Item = usize>,
+    rows: usize,
+) -> BooleanBuffer {
+    let mut words = vec![0u64; rows.div_ceil(64)];
+    let mut start = 0;
+    for (bit, end) in bits.iter().zip(ends) {
+        assert!(start <= end && end <= rows, "runs rise up to the last row");
+        if bit && start < end {
+            let (first, last) = (start / 64, (end - 1) / 64);
+            let (head, tail) = (u64::MAX << (start % 64), u64::MAX >> (63 - (end - 1) % 64));
+            if first == last {
+                words[first] |= head & tail;
+            } else {
+                words[first] |= head;
+                words[first + 1..last].fill(u64::MAX);
+                words[last] |= tail;
+            }
+        }
+        start = end;
+    }
+    let bytes = if cfg!(target_endian = "big") {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    } else {
+        Buffer::from_vec(words)
+    };
+    BooleanBuffer::new(bytes, 0, rows)
+}
+
 /// `base`, `base + step`, and so on, wrapping.
 pub(crate) fn count_up<W: Word>(base: W, step: W, rows: usize) -> Vec<W> {
     vectorized(CountUp { base, step, rows })
@@ -92,6 +128,22 @@ mod tests {
         }
         assert_eq!(repeat_runs(&values, ends.into_iter(), 100), expected);
         assert_eq!(repeat_runs::<u8>(&[], std::iter::empty(), 0), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn runs_of_bits_follow_each_other() {
+        let mut next = super::super::random(5);
+        for _ in 0..100 {
+            let mut ends: Vec<usize> = (0..20).map(|_| (next() % 400) as usize).collect();
+            ends.sort_unstable();
+            let bits: Vec<bool> = (0..20).map(|_| next().is_multiple_of(2)).collect();
+            let mut expected = Vec::new();
+            for (bit, end) in bits.iter().zip(&ends) {
+                expected.resize(*end, *bit);
+            }
+            let repeated = repeat_bits(&bits.into(), ends.into_iter(), expected.len());
+            assert_eq!(repeated, expected.into());
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) trait Word: ArrowNativeType + BitPacking + Delta + FoR + Transpose {
     fn narrow(bits: u64) -> Self;
 
     /// The same number, wider.
-    fn widen(self) -> u64;
+    fn as_u64(self) -> u64;
 
     /// The sum, wrapping.
     #[must_use]
@@ -61,7 +61,7 @@ macro_rules! word {
                 bits as $W
             }
 
-            fn widen(self) -> u64 {
+            fn as_u64(self) -> u64 {
                 self.into()
             }
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
@@ -123,5 +123,20 @@ impl Layout for ChunkedLayout {
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
         let chunks = self.overlapping(rows).map(|(chunk, part)| chunk.read(&part, have));
         Ok(chunked(&self.dtype, chunks.collect::<Result<_>>()?, have.limits()))
+    }
+
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        let mut left = rows;
+        let mut arrays = Vec::new();
+        for (chunk, bounds) in self.chunks.iter().zip(self.starts.windows(2)) {
+            let (of_chunk, after) = left.split_at(left.partition_point(|row| *row < bounds[1]));
+            left = after;
+            if !of_chunk.is_empty() {
+                let of_chunk: Vec<u64> = of_chunk.iter().map(|row| row - bounds[0]).collect();
+                arrays.push(chunk.read_rows(&of_chunk, have));
+            }
+        }
+        // All chunks are asked before one with something missing ends this.
+        Ok(chunked(&self.dtype, arrays.into_iter().collect::<Result<_>>()?, have.limits()))
     }
 }

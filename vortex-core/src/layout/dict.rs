@@ -8,11 +8,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of};
 use crate::array::ArrayRef;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
-use crate::encodings::dict::{DictArray, SharedValues};
+use crate::encodings::dict::{DictArray, SharedValues, used_values};
 use crate::file::SegmentId;
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -30,6 +30,13 @@ struct Metadata {
     is_nullable_codes: Option<bool>,
     #[prost(bool, tag = "3")]
     all_values_referenced: bool,
+}
+
+/// Metadata of a dictionary whose codes are never null and refer to every value.
+pub(crate) fn metadata(codes_ptype: PType) -> Vec<u8> {
+    let codes_ptype = codes_ptype as i32;
+    let metadata = Metadata { codes_ptype, is_nullable_codes: Some(false), all_values_referenced: true };
+    prost::Message::encode_to_vec(&metadata)
 }
 
 impl LayoutKind for Dict {
@@ -106,6 +113,14 @@ impl Layout for DictLayout {
             Some(segment) => have.derived(*segment, shared),
             None => shared(),
         };
+        Ok(Arc::new(DictArray::try_new(codes, values, self.limits)?))
+    }
+
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        let codes = self.codes.read_rows(rows, have)?;
+        let (codes, used) = used_values(&codes, len_of(self.values.row_count())?)?;
+        let used: Vec<u64> = used.into_iter().map(|at| at as u64).collect();
+        let values = Arc::new(SharedValues::new(self.values.read_rows(&used, have)?));
         Ok(Arc::new(DictArray::try_new(codes, values, self.limits)?))
     }
 }

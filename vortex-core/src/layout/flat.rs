@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet, len_of};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of};
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
@@ -76,5 +76,10 @@ impl Layout for FlatLayout {
             return Ok(array);
         }
         array.slice(len_of(rows.start)?..len_of(rows.end)?)
+    }
+
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        let rows = rows.iter().map(|row| len_of(*row)).collect::<Result<Vec<_>>>()?;
+        have.rows(self.segment, &self.dtype, len_of(self.row_count)?, &rows)
     }
 }

@@ -11,7 +11,7 @@ use arrow::array::{GenericListArray, OffsetSizeTrait};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::Field;
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use crate::array::{ArrayRef, Decoded, decode_offsets, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -73,6 +73,19 @@ impl ListLayout {
         }
         Ok(offsets)
     }
+
+    /// Lists of all these elements, one behind the other.
+    fn lists(&self, elements: &ArrayRef, offsets: &[usize], validity: Option<&ArrayRef>) -> Result<ArrayRef> {
+        let values = elements.decode(&data_type(elements.dtype())?)?;
+        let nulls = validity::decode_child(validity)?.to_nulls(offsets.len() - 1);
+        let field = Arc::new(Field::new("item", values.data_type().clone(), elements.dtype().is_nullable()));
+        let list: crate::array::ArrowRef = if i32::try_from(values.len()).is_ok() {
+            Arc::new(GenericListArray::<i32>::try_new(field, rebased(offsets)?, values, nulls)?)
+        } else {
+            Arc::new(GenericListArray::<i64>::try_new(field, rebased(offsets)?, values, nulls)?)
+        };
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), list)))
+    }
 }
 
 impl Layout for ListLayout {
@@ -121,20 +134,27 @@ impl Layout for ListLayout {
         let offsets = self.offsets(rows, have)?;
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
         let elements = self.elements.read(&(first as u64..last as u64), have)?;
-        let values = elements.decode(&data_type(elements.dtype())?)?;
-        let nulls = match &self.validity {
-            Some(layout) => {
-                validity::decode_child(Some(&layout.read(rows, have)?))?.to_nulls(offsets.len() - 1)
-            }
-            None => None,
-        };
-        let field = Arc::new(Field::new("item", values.data_type().clone(), elements.dtype().is_nullable()));
-        let list: crate::array::ArrowRef = if i32::try_from(last - first).is_ok() {
-            Arc::new(GenericListArray::<i32>::try_new(field, rebased(&offsets)?, values, nulls)?)
-        } else {
-            Arc::new(GenericListArray::<i64>::try_new(field, rebased(&offsets)?, values, nulls)?)
-        };
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), list)))
+        let validity = self.validity.as_ref().map(|validity| validity.read(rows, have)).transpose()?;
+        self.lists(&elements, &offsets, validity.as_ref())
+    }
+
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        // Both are asked before one with something missing ends this.
+        let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose();
+        let mut needed: Vec<u64> = rows.iter().flat_map(|row| [*row, row + 1]).collect();
+        needed.dedup();
+        let end = usize::try_from(self.elements.row_count()).unwrap_or(usize::MAX);
+        let known = decode_offsets(&self.offsets.read_rows(&needed, have)?, "list offsets", end)?;
+        let (mut next, mut offsets, mut wanted) = (0, vec![0], Vec::new());
+        for row in rows {
+            next += needed[next..].partition_point(|needed| needed < row);
+            let list = known[next]..known[next + 1];
+            have.limits().decoded_bytes(wanted.len().saturating_add(list.len()), size_of::<u64>())?;
+            wanted.extend(list.map(|at| at as u64));
+            offsets.push(wanted.len());
+        }
+        let elements = self.elements.read_rows(&wanted, have)?;
+        self.lists(&elements, &offsets, validity?.as_ref())
     }
 }
 

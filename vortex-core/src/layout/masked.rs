@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Layout, LayoutRef, SegmentSet};
+use super::{Layout, LayoutRef, PieceSet, SegmentSet};
 use crate::Result;
 use crate::array::ArrayRef;
 use crate::dtype::DType;
@@ -61,5 +61,11 @@ impl Layout for MaskedLayout {
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
         let validity = self.validity.read(rows, have)?;
         Ok(masked(self.field.read(rows, have)?, Some(&validity), self.dtype.clone()))
+    }
+
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        // Both are asked before one with something missing ends this.
+        let (validity, field) = (self.validity.read_rows(rows, have), self.field.read_rows(rows, have));
+        Ok(masked(field?, Some(&validity?), self.dtype.clone()))
     }
 }

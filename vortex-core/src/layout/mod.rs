@@ -11,6 +11,7 @@ mod indexed;
 mod list;
 mod masked;
 mod node;
+mod pieces;
 mod segments;
 mod struct_;
 mod unknown;
@@ -20,13 +21,18 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::UInt64Array;
+pub(crate) use dict::metadata as dict_metadata;
 pub use node::LayoutNode;
+pub use pieces::PieceSet;
 pub use segments::SegmentSet;
+pub(crate) use zoned::metadata as zone_metadata;
 pub use zoned::{Aggregate, ZoneMap, Zones};
 
 use crate::Result;
 use crate::array::ArrayRef;
 use crate::dtype::DType;
+use crate::encodings::chunked::chunked;
 use crate::file::SegmentId;
 
 /// A shared [`Layout`].
@@ -87,6 +93,22 @@ pub trait Layout: Debug + Send + Sync + 'static {
     /// # Errors
     /// If segments are missing or corrupt.
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef>;
+
+    /// Single rows, which rise, as an array; from only the bytes that they need, where the layout
+    /// knows how to find these. By default all segments between the first and the last row are
+    /// read.
+    ///
+    /// # Errors
+    /// If bytes are missing, which have then been asked for, or are corrupt.
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return Ok(chunked(self.dtype(), Vec::new(), have.limits()));
+        };
+        let all = *first..last.saturating_add(1);
+        have.want_segments(|have, want| self.request(&all, have, want))?;
+        let wanted = UInt64Array::from_iter_values(rows.iter().map(|row| row - first));
+        self.read(&all, have.segments())?.take(&wanted)
+    }
 
     /// Statistics per zone of rows, if there are any.
     fn zones(&self) -> Option<&Zones> {

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet, len_of, masked};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of, masked};
 use crate::array::ArrayRef;
 use crate::dtype::{DType, StructType};
 use crate::encodings::struct_::struct_of;
@@ -112,5 +112,14 @@ impl Layout for StructLayout {
         let fields = (0..self.fields.len()).map(|at| self.stored_field(at)?.read(rows, have));
         let validity = self.validity.as_ref().map(|validity| validity.read(rows, have)).transpose()?;
         Ok(struct_of(self.dtype().clone(), fields.collect::<Result<_>>()?, validity, len))
+    }
+
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        // All are asked before one with something missing ends this.
+        let fields: Vec<_> =
+            (0..self.fields.len()).map(|at| self.stored_field(at)?.read_rows(rows, have)).collect();
+        let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose()?;
+        let fields = fields.into_iter().collect::<Result<_>>()?;
+        Ok(struct_of(self.dtype().clone(), fields, validity, rows.len()))
     }
 }

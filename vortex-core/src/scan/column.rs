@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
 use crate::file::{Footer, SegmentId};
-use crate::layout::{LayoutRef, SegmentSet, Zones};
+use crate::layout::{LayoutRef, PieceSet, SegmentSet, Zones};
 use crate::{Error, Result};
 
 /// A column: the deepest layout of its own, and the fields to take from the arrays there.
@@ -75,6 +75,18 @@ impl Column {
         want: &mut Vec<SegmentId>,
     ) -> Result<()> {
         self.layout.request(rows, have, want).at(|| format!("column `{}`", self.path))
+    }
+
+    /// Single rows, which rise; fails for what is missing, which has then been asked for.
+    pub(super) fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        let read = || {
+            let mut array = self.layout.read_rows(rows, have)?;
+            for at in &self.within {
+                array = array.field(*at)?;
+            }
+            Ok(array)
+        };
+        read().at(|| format!("column `{}`", self.path))
     }
 
     pub(super) fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {

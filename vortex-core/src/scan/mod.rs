@@ -7,6 +7,7 @@
 //! decoding as far as a budget of bytes allows.
 
 mod column;
+mod gather;
 mod metrics;
 mod plan;
 mod reader;
@@ -31,6 +32,19 @@ use crate::io::Scheduler;
 
 /// Rows per batch, if nothing else is said.
 const DEFAULT_BATCH_SIZE: usize = 8192;
+
+/// How rows asked for by position are fetched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowAccess {
+    /// As seems cheaper: by themselves where they lie far apart and small reads cost little.
+    #[default]
+    Cheapest,
+    /// Each row by itself, from only the bytes that it needs.
+    Single,
+    /// With the segments they lie in, as a whole.
+    Segments,
+}
 
 /// Describes a scan of a file.
 ///
@@ -58,6 +72,7 @@ pub struct ScanBuilder {
     filter: Option<Expr>,
     rows: Option<Range<u64>>,
     indices: Option<Arc<[u64]>>,
+    row_access: RowAccess,
     limit: Option<u64>,
     batch_size: usize,
     ordered: bool,
@@ -74,6 +89,7 @@ impl ScanBuilder {
             filter: None,
             rows: None,
             indices: None,
+            row_access: RowAccess::default(),
             limit: None,
             batch_size: DEFAULT_BATCH_SIZE,
             ordered: true,
@@ -91,6 +107,8 @@ impl ScanBuilder {
 
     /// The schema of the batches: one field per projected column. Types may be any that
     /// [present](crate::dtype::arrow::presents) the stored type; they are decoded directly.
+    /// Types that the format lacks may be asked for where they are what is stored: durations
+    /// where integers are, see [`decode_as`](crate::array::decode_as).
     #[must_use]
     pub fn with_schema(mut self, schema: SchemaRef) -> Self {
         self.schema = Some(schema);
@@ -118,6 +136,13 @@ impl ScanBuilder {
     #[must_use]
     pub fn with_row_indices(mut self, indices: impl Into<Arc<[u64]>>) -> Self {
         self.indices = Some(indices.into());
+        self
+    }
+
+    /// How rows asked for by position are fetched. Changes what is read, never a result.
+    #[must_use]
+    pub fn with_row_access(mut self, access: RowAccess) -> Self {
+        self.row_access = access;
         self
     }
 

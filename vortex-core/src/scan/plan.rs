@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::column::Column;
-use super::{ScanBuilder, ScanMetrics};
-use crate::dtype::arrow::{field, presents};
+use super::{RowAccess, ScanBuilder, ScanMetrics};
+use crate::dtype::arrow::field;
+use crate::dtype::stored::carrier;
 use crate::expr::{Expr, FieldPath};
-use crate::file::VortexFile;
+use crate::file::{Footer, VortexFile};
 use crate::io::Scheduler;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -38,6 +39,7 @@ pub(super) struct Plan {
     pub(super) filter_columns: HashMap<FieldPath, Column>,
     pub(super) rows: Range<u64>,
     indices: Option<Arc<[u64]>>,
+    pub(super) row_access: RowAccess,
     /// Rows per split; splits end at its multiples.
     split_step: u64,
     pub(super) limit: Option<u64>,
@@ -68,6 +70,11 @@ impl Plan {
         self.indices.is_some()
     }
 
+    /// The single rows that the caller asked for, if there is no filter to be asked as well.
+    pub(super) fn single_rows(&self) -> Option<&[u64]> {
+        self.indices_in(&self.rows).filter(|_| self.conjuncts.is_empty())
+    }
+
     pub(super) fn new(scan: &ScanBuilder) -> Result<Self> {
         let footer = scan.file.footer();
         let projection = match &scan.projection {
@@ -76,7 +83,7 @@ impl Plan {
         };
         let schema = match &scan.schema {
             Some(schema) => check_schema(schema, &projection)?,
-            None => default_schema(&projection)?,
+            None => default_schema(footer, &projection, scan.projection.is_none())?,
         };
         let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
         let mut filter_columns = HashMap::new();
@@ -112,6 +119,7 @@ impl Plan {
             filter_columns,
             rows,
             indices: scan.indices.clone(),
+            row_access: scan.row_access,
             limit: scan.limit,
             batch_size: scan.batch_size,
             ordered: scan.ordered,
@@ -210,7 +218,7 @@ fn split_step<'a>(columns: impl Iterator<Item = &'a Column>) -> u64 {
 }
 
 /// All columns of the root, by position, since names may repeat.
-fn all_columns(footer: &crate::file::Footer) -> Result<Vec<Column>> {
+fn all_columns(footer: &Footer) -> Result<Vec<Column>> {
     match footer.dtype().as_columns() {
         Some(fields) => (0..fields.len()).map(|at| Column::of_root(footer, at)).collect(),
         None => Ok(vec![Column::resolve(footer, &FieldPath::new(["value"]))?]),
@@ -240,12 +248,30 @@ fn check_predicates(expr: &Expr, columns: &HashMap<FieldPath, Column>) -> Result
     }
 }
 
-fn default_schema(projection: &[Column]) -> Result<SchemaRef> {
+/// The fields of the file's own schema, null also where a struct around them is.
+fn default_schema(footer: &Footer, projection: &[Column], is_whole: bool) -> Result<SchemaRef> {
+    let own = footer.schema()?;
+    if is_whole {
+        return Ok(own);
+    }
     let fields = projection.iter().map(|column| {
-        let name = column.path.names().last().map_or("value", |name| name);
-        field(name, &column.dtype)
+        let field = match own_field(&own, column.path.names()) {
+            Some(field) => field.as_ref().clone(),
+            None => field(column.path.names().last().map_or("value", |name| name), &column.dtype)?,
+        };
+        Ok(field.with_nullable(column.dtype.is_nullable()))
     });
-    Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<Field>>>()?)))
+    let metadata = own.metadata().clone();
+    Ok(Arc::new(Schema::new_with_metadata(fields.collect::<Result<Vec<Field>>>()?, metadata)))
+}
+
+/// The field at a path, where all on the way are structs.
+fn own_field<'a>(schema: &'a Schema, path: &[Arc<str>]) -> Option<&'a FieldRef> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(schema.fields().find(first)?.1, |field, name| match field.data_type() {
+        DataType::Struct(fields) => Some(fields.find(name)?.1),
+        _ => None,
+    })
 }
 
 fn check_schema(schema: &SchemaRef, projection: &[Column]) -> Result<SchemaRef> {
@@ -257,7 +283,7 @@ fn check_schema(schema: &SchemaRef, projection: &[Column]) -> Result<SchemaRef> 
         )));
     }
     for (field, column) in schema.fields().iter().zip(projection) {
-        if !presents(&column.dtype, field.data_type()) {
+        if carrier(&column.dtype, field.data_type()).is_none() {
             return Err(Error::invalid(format!(
                 "column `{}` of type {} cannot be read as {}",
                 column.path,

@@ -10,14 +10,15 @@ use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesOrdered, FuturesUnordered};
-use futures::{FutureExt as _, Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
 
-use super::ScanMetrics;
 use super::plan::Plan;
 use super::recent::Recent;
 use super::task::{Outcome, Task, first_request, lease};
 use super::zone_maps::ZoneMaps;
+use super::{ScanMetrics, gather};
 use crate::Result;
+use crate::array::row_bytes::reserved_bytes;
 use crate::error::ResultExt as _;
 use crate::expr::Expr;
 use crate::file::SegmentId;
@@ -31,6 +32,9 @@ const MAX_SPLITS_REMOTE: usize = 16;
 /// Bytes of segments kept for later splits, per scan: reading them again costs more from afar.
 const RECENT_BYTES_LOCAL: usize = 16 << 20;
 const RECENT_BYTES_REMOTE: usize = 64 << 20;
+
+/// Batches of rows larger than this together are handed out as they are.
+const MAX_COALESCED_BYTES: u64 = 1 << 30;
 
 /// Record batches of a scan. Dropping it stops all work on its behalf.
 pub struct BatchStream {
@@ -113,6 +117,8 @@ struct Scan {
     /// Segments of splits that are done, likely needed by those that follow.
     recent: Recent,
     rows_left: u64,
+    /// Rows to be fetched by themselves, in place of splits.
+    single_rows: VecDeque<Arc<[u64]>>,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
     filtered: u64,
     passed: u64,
@@ -124,9 +130,17 @@ impl Scan {
         let selective = !plan.conjuncts.is_empty() || plan.picks_rows();
         let remote =
             plan.file.source().profile().coalesce_gap > crate::io::StorageProfile::LOCAL.coalesce_gap;
-        let coalesces = selective && !plan.schema.fields().is_empty();
+        let row_bytes = plan.schema.fields().iter().map(|field| reserved_bytes(field.data_type(), 1));
+        let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
+        let coalesces = selective && !plan.schema.fields().is_empty() && reserved <= MAX_COALESCED_BYTES;
+        let rows_left = plan.limit.unwrap_or(u64::MAX);
+        let single_rows = gather::parts(&plan, rows_left)?;
+        if !single_rows.is_empty() {
+            ScanMetrics::add(&plan.metrics.splits_scanned, plan.count_splits(&plan.rows));
+        }
         Ok(Self {
-            next_row: plan.rows.start,
+            next_row: if single_rows.is_empty() { plan.rows.start } else { plan.rows.end },
+            single_rows,
             zone_maps: None,
             at_work: if plan.ordered {
                 AtWork::Ordered(FuturesOrdered::new())
@@ -140,7 +154,7 @@ impl Scan {
                     .with_biggest_coalesce_batch_size(Some(plan.batch_size / 2))
             }),
             recent: Recent::new(if remote { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
-            rows_left: plan.limit.unwrap_or(u64::MAX),
+            rows_left,
             filtered: 0,
             passed: 0,
             plan: Arc::new(plan),
@@ -187,6 +201,7 @@ impl Scan {
     /// Drops all work; nothing more is wanted.
     fn stop(&mut self) {
         self.next_row = self.plan.rows.end;
+        self.single_rows.clear();
         self.ready.clear();
         self.recent.clear();
         self.at_work = AtWork::Unordered(FuturesUnordered::new());
@@ -220,6 +235,13 @@ impl Scan {
         // Several at a time, so that chunks that are neighbours in the file share a read.
         if self.at_work.len() > self.max_at_work / 2 {
             return Ok(());
+        }
+        while self.at_work.len() < self.max_at_work
+            && let Some(rows) = self.single_rows.pop_front()
+        {
+            let batches = gather::gather(Arc::clone(&self.plan), rows);
+            let outcome = batches.map_ok(|batches| Outcome { batches, filtered: false, leases: Vec::new() });
+            self.at_work.push(outcome.boxed());
         }
         let eager = self.filter_rarely_empties();
         let zone_maps = self.zone_maps.as_mut().expect("zone maps are read before splits are admitted");

@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 
-use super::ScanMetrics;
 use super::column::Column;
 use super::plan::{Plan, Split};
-use crate::array::ArrayRef;
+use super::{ScanMetrics, gather};
 use crate::array::bytes::let_go;
+use crate::array::{ArrayRef, decode_as};
 use crate::error::ResultExt as _;
 use crate::expr::{self, FieldPath};
-use crate::file::{Lease, SegmentId};
+use crate::file::{Footer, Lease, SegmentId};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -77,6 +77,13 @@ pub(super) struct Task {
     pub(super) eager: bool,
     /// Segments that were asked for when the split was admitted.
     pub(super) leases: Vec<Lease>,
+}
+
+/// Bytes of segments, each counted once.
+pub(super) fn byte_len(footer: &Footer, mut segments: Vec<SegmentId>) -> Result<u64> {
+    segments.sort_unstable();
+    segments.dedup();
+    segments.iter().map(|id| footer.segment(*id).map(|segment| u64::from(segment.length))).sum()
 }
 
 /// What a split needs before its filter can be evaluated, or its rows decoded if there is none.
@@ -146,6 +153,13 @@ impl Task {
             let rows = live_range(&split.rows, &split.live);
             let mut have = SegmentSet::new(&footer);
             have.add(held.iter().cloned());
+            let mut missing = Vec::new();
+            request_projection(&plan, &rows, &have, &mut missing)?;
+            if gather::pays(&plan, split.live.true_count() as u64, byte_len(&footer, missing)?) {
+                let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
+                let batches = gather::gather(Arc::clone(&plan), rows.collect()).await?;
+                return Ok(Outcome { batches, filtered, leases: held });
+            }
             fetch(&plan, &mut have, |have, want| request_projection(&plan, &rows, have, want)).await?;
             held = have.leases().cloned().collect();
         }
@@ -185,8 +199,15 @@ async fn filter_rows(
 
 /// Runs CPU work as a task of its own, which ends with its owner.
 async fn spawn<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    spawn_future(async move { work() }).await
+}
+
+/// Runs work that waits as a task of its own, which ends with its owner.
+pub(super) async fn spawn_future<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move { work() });
+    tasks.spawn(work);
     match tasks.join_next().await {
         Some(Ok(outcome)) => outcome,
         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -240,10 +261,10 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         let decode = |column: &Column| {
             let mut array = column.read(&rows, have)?;
             if live.is_all() {
-                return array.decode(field.data_type());
+                return decode_as(array.as_ref(), field.data_type());
             }
             array = array.filter(&live)?;
-            Ok(let_go(array.decode(field.data_type())?))
+            Ok(let_go(decode_as(array.as_ref(), field.data_type())?))
         };
         columns.push(decode(column).at(|| format!("column `{}`", column.path))?);
     }

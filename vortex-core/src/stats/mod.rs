@@ -1,5 +1,7 @@
 //! What is known of a column without reading it.
 
+pub(crate) mod compute;
+
 use crate::dtype::{DType, DecimalType, PType};
 use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};

@@ -1,43 +1,63 @@
 //! Array trees and statistics.
 
-use arrow::buffer::Buffer;
+use std::ops::Range;
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 
 use super::generated::array::array as fb;
 use super::{aligned, broken, verifier};
+use crate::array::ArrayRef;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// Largest alignment a buffer may ask for, as an exponent of two.
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 
-/// An array blob: the tree of nodes and the buffers they share.
+/// Bytes of the number at the end of a blob that says how long the tree before it is.
+pub(crate) const TREE_LEN: usize = 4;
+
+/// What describes an array blob: the tree of nodes, and where the buffers they share lie.
 #[derive(Debug)]
 pub(crate) struct ArrayTree {
     pub(crate) root: RawNode,
-    pub(crate) buffers: Vec<Buffer>,
+    /// Bytes of the blob, in order.
+    pub(crate) buffers: Vec<Range<usize>>,
 }
 
 /// One node as stored: no dtype, no length.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RawNode {
     pub(crate) encoding: u16,
     pub(crate) metadata: Bytes,
     pub(crate) children: Vec<RawNode>,
     pub(crate) buffers: Vec<u16>,
+    /// The array of all rows, where it is kept for those who read few rows again and again.
+    pub(crate) kept: OnceLock<ArrayRef>,
 }
 
 impl ArrayTree {
-    /// Parses `[pad][buffer]... [pad][flatbuffer][u32 length]`.
-    pub(crate) fn parse(blob: Buffer, limits: &Limits) -> Result<Self> {
-        let (body, tree_len) = blob
-            .split_last_chunk::<4>()
-            .ok_or_else(|| Error::corrupt(format!("array of {} bytes lacks its length", blob.len())))?;
-        let tree_len = u32::from_le_bytes(*tree_len) as usize;
-        let tree_start = body.len().checked_sub(tree_len).ok_or_else(|| {
-            Error::corrupt(format!("array tree of {tree_len} bytes in a segment of {}", blob.len()))
+    /// Parses the end of `[pad][buffer]... [pad][flatbuffer][u32 length]`.
+    pub(crate) fn parse(blob: &[u8], limits: &Limits) -> Result<Self> {
+        let tree = Self::place(blob, blob.len())?;
+        Self::parse_tree(&blob[tree.clone()], tree.start, limits)
+    }
+
+    /// Where the tree lies in a blob of `blob_len` bytes, told by the last of them.
+    pub(crate) fn place(tail: &[u8], blob_len: usize) -> Result<Range<usize>> {
+        let (_, tree_len) = tail
+            .split_last_chunk::<TREE_LEN>()
+            .ok_or_else(|| Error::corrupt(format!("array of {blob_len} bytes lacks its length")))?;
+        let (tree_len, end) = (u32::from_le_bytes(*tree_len) as usize, blob_len.saturating_sub(TREE_LEN));
+        let start = end.checked_sub(tree_len).ok_or_else(|| {
+            Error::corrupt(format!("array tree of {tree_len} bytes in a segment of {blob_len}"))
         })?;
-        let tree = aligned(&body[tree_start..]);
+        Ok(start..end)
+    }
+
+    /// Parses the tree alone; what it describes lies before `tree_start`.
+    pub(crate) fn parse_tree(tree: &[u8], tree_start: usize, limits: &Limits) -> Result<Self> {
+        let tree = aligned(tree);
         let root = flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), &tree)
             .map_err(broken("array tree"))?;
 
@@ -59,7 +79,7 @@ impl ArrayTree {
             if end > tree_start {
                 return Err(Error::corrupt(format!("buffer ends at {end} of {tree_start} bytes")));
             }
-            buffers.push(blob.slice_with_length(start, end - start));
+            buffers.push(start..end);
             at = end;
         }
 
@@ -106,6 +126,7 @@ impl RawNode {
             metadata: Bytes::copy_from_slice(node.metadata().map(|bytes| bytes.bytes()).unwrap_or_default()),
             children,
             buffers: node.buffers().map(|buffers| buffers.iter().collect()).unwrap_or_default(),
+            kept: OnceLock::new(),
         })
     }
 }

@@ -15,6 +15,12 @@ use flatbuffers::{FlatBufferBuilder, WIPOffset};
 use super::generated::array::array as fb;
 use crate::{Error, Result};
 
+/// Bytes that describe a node in the flatbuffer, nearly.
+const NODE_RECORD: usize = 32;
+
+/// Bytes that describe a buffer in the flatbuffer.
+const BUFFER_RECORD: usize = 8;
+
 /// Readers find the flatbuffer at a multiple of this.
 const TREE_ALIGNMENT: usize = 8;
 
@@ -35,6 +41,11 @@ impl EncodingIds {
         self.ids.push(Arc::clone(&id));
         self.numbers.insert(id, number);
         Ok(number)
+    }
+
+    /// The table, in order of the numbers.
+    pub(crate) fn table(&self) -> Arc<[Arc<str>]> {
+        self.ids.as_slice().into()
     }
 
     /// The table, in order of the numbers.
@@ -64,6 +75,25 @@ impl WriteNode {
         self
     }
 
+    /// Sets metadata that is no message of its own.
+    pub(crate) fn metadata(mut self, bytes: Vec<u8>) -> Self {
+        self.metadata = bytes;
+        self
+    }
+
+    /// Bytes that the tree takes, nearly: those of its values and metadata, and a guess at what
+    /// describes each node.
+    pub(crate) fn byte_len(&self) -> usize {
+        let own: usize = self.buffers.iter().map(|(bytes, _)| bytes.len() + BUFFER_RECORD).sum();
+        let children: usize = self.children.iter().map(WriteNode::byte_len).sum();
+        NODE_RECORD + self.metadata.len() + own + children
+    }
+
+    /// The id of its encoding.
+    pub(crate) fn id(&self) -> &'static str {
+        self.id
+    }
+
     /// Adds a buffer of values of `width` bytes each, a power of two.
     pub(crate) fn buffer(mut self, bytes: Buffer, width: usize) -> Self {
         // A power of two below 2^64 has an exponent that fits.
@@ -83,12 +113,26 @@ impl WriteNode {
         self
     }
 
+    /// Bytes of all buffers: about the size of the blob.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        let own: usize = self.buffers.iter().map(|(bytes, _)| bytes.len()).sum();
+        own + self.children.iter().map(WriteNode::buffer_bytes).sum::<usize>()
+    }
+
+    /// The exponent of the alignment that a blob of the tree wants.
+    pub(crate) fn alignment_exponent(&self) -> u8 {
+        let own = self.buffers.iter().map(|(_, exponent)| *exponent);
+        let below = self.children.iter().map(WriteNode::alignment_exponent);
+        own.chain(below).fold(TREE_ALIGNMENT.trailing_zeros() as u8, u8::max)
+    }
+
     /// The tree as a blob; its ids are added to `ids`.
     ///
     /// # Errors
     /// If there are more buffers than nodes can refer to, or one is too long.
     pub(crate) fn to_blob(&self, ids: &mut EncodingIds) -> Result<Vec<u8>> {
-        let mut blob = Blob { bytes: Vec::new(), records: Vec::new(), ids };
+        let bytes = Vec::with_capacity(self.buffer_bytes() + 512);
+        let mut blob = Blob { bytes, records: Vec::new(), ids };
         let mut builder = FlatBufferBuilder::new();
         let root = blob.write(self, &mut builder)?;
         let buffers = builder.create_vector(&blob.records);
@@ -148,6 +192,8 @@ impl Blob<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::limits::Limits;
     use crate::wire::ArrayTree;
@@ -163,9 +209,9 @@ mod tests {
         let mut ids = EncodingIds::default();
         let blob = tree.to_blob(&mut ids).unwrap();
         assert_eq!(ids.into_table().as_ref(), ["a".into(), "b".into()]);
-        let parsed = ArrayTree::parse(blob.clone().into(), &Limits::default()).unwrap();
+        let parsed = ArrayTree::parse(&blob, &Limits::default()).unwrap();
         assert_eq!(parsed.root.children.iter().map(|node| node.encoding).collect::<Vec<_>>(), [1, 0, 1]);
-        assert_eq!(parsed.buffers.iter().map(Buffer::len).collect::<Vec<_>>(), [5, 3, 16, 3]);
+        assert_eq!(parsed.buffers.iter().map(Range::len).collect::<Vec<_>>(), [5, 3, 16, 3]);
         let aligned = blob.windows(16).position(|bytes| bytes == [3; 16]).unwrap();
         assert_eq!(aligned % 16, 0);
     }

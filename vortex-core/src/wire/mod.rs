@@ -6,9 +6,11 @@
 
 mod array;
 mod array_writer;
+mod arrow_schema;
 mod dtype;
 mod dtype_writer;
 mod file;
+mod file_writer;
 mod message;
 mod scalar;
 
@@ -44,13 +46,15 @@ mod generated {
     }
 }
 
-pub(crate) use array::{ArrayTree, RawNode, RawStats, file_statistics_from_bytes};
+pub(crate) use array::{ArrayTree, RawNode, RawStats, TREE_LEN, file_statistics_from_bytes};
 pub(crate) use array_writer::{EncodingIds, WriteNode};
+pub(crate) use arrow_schema::{arrow_schema_from_bytes, arrow_schema_to_bytes};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
 pub(crate) use dtype_writer::dtype_to_bytes;
-pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout};
+pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout, SegmentSpec};
+pub(crate) use file_writer::{WriteLayout, file_statistics_to_bytes};
 pub(crate) use message::{Message, MessageKind};
-pub(crate) use scalar::scalar_from_bytes;
+pub(crate) use scalar::{scalar_from_bytes, value_to_bytes, value_to_proto};
 
 use flatbuffers::VerifierOptions;
 

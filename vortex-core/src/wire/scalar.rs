@@ -7,7 +7,7 @@ use half::f16;
 use prost::Message as _;
 
 use super::dtype::dtype_from_proto;
-use super::dtype::proto::{Scalar as ProtoScalar, ScalarValue, scalar_value::Kind};
+use super::dtype::proto::{ListValue, Scalar as ProtoScalar, ScalarValue, UnionValue, scalar_value::Kind};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
@@ -92,6 +92,45 @@ fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) ->
     })
 }
 
+/// A value as scalars are serialized, without its type.
+///
+/// # Errors
+/// If it is a variant, or holds one: nobody writes those.
+pub(crate) fn value_to_bytes(value: &Value) -> Result<Vec<u8>> {
+    Ok(value_to_proto(value)?.encode_to_vec())
+}
+
+/// As [`value_to_bytes`], as the message.
+///
+/// # Errors
+/// As there.
+pub(crate) fn value_to_proto(value: &Value) -> Result<ScalarValue> {
+    let kind = match value {
+        Value::Variant(_) => return Err(Error::unsupported("value to write", "variant")),
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(v) => Kind::BoolValue(*v),
+        Value::Int(v) => Kind::Int64Value(*v),
+        Value::UInt(v) => Kind::Uint64Value(*v),
+        Value::F16(v) => Kind::F16Value(v.to_bits().into()),
+        Value::F32(v) => Kind::F32Value(*v),
+        Value::F64(v) => Kind::F64Value(*v),
+        Value::Decimal(v) => Kind::BytesValue(match v.to_i128() {
+            Some(narrow) => narrow.to_le_bytes().to_vec(),
+            None => v.to_le_bytes().to_vec(),
+        }),
+        Value::Utf8(v) => Kind::StringValue(v.to_string()),
+        Value::Binary(v) => Kind::BytesValue(v.to_vec()),
+        Value::List(values) => {
+            Kind::ListValue(ListValue { values: values.iter().map(value_to_proto).collect::<Result<_>>()? })
+        }
+        Value::Union(id, value) => Kind::UnionValue(Box::new(UnionValue {
+            type_id: (*id).into(),
+            value: Some(Box::new(value_to_proto(value)?)),
+        })),
+    };
+    Ok(ScalarValue { kind: Some(kind) })
+}
+
 /// Two's complement, little endian, of 1, 2, 4, 8, 16 or 32 bytes.
 fn decimal(bytes: &[u8]) -> Result<i256> {
     if ![1, 2, 4, 8, 16, 32].contains(&bytes.len()) {
@@ -140,5 +179,27 @@ mod tests {
         let decimal = DType::Decimal(crate::dtype::DecimalType::try_new(5, 2).unwrap(), false);
         assert_eq!(parse(&[0x42, 1, 0xff], decimal.clone()).unwrap(), Value::Decimal(i256::from_i128(-1)));
         assert!(parse(&[0x42, 3, 1, 2, 3], decimal).is_err());
+    }
+
+    #[test]
+    fn values_come_back_as_they_were_written() {
+        let number = |ptype| DType::Primitive(ptype, true);
+        let decimal = DType::Decimal(crate::dtype::DecimalType::try_new(60, 2).unwrap(), false);
+        let list = DType::List(Arc::new(DType::Utf8(true)), false);
+        let wide = i256::from_string("-170141183460469231731687303715884105729").unwrap();
+        for (value, dtype) in [
+            (Value::Null, number(PType::I8)),
+            (Value::Bool(false), DType::Bool(false)),
+            (Value::Int(i64::MIN), number(PType::I64)),
+            (Value::UInt(0), number(PType::U16)),
+            (Value::F16(f16::NEG_INFINITY), number(PType::F16)),
+            (Value::F32(-0.0), number(PType::F32)),
+            (Value::Decimal(wide), decimal.clone()),
+            (Value::Decimal(i256::MINUS_ONE), decimal),
+            (Value::Binary([1, 2].into()), DType::Binary(false)),
+            (Value::List([Value::Utf8("x".into()), Value::Null].into()), list),
+        ] {
+            assert_eq!(parse(&value_to_bytes(&value).unwrap(), dtype).unwrap(), value);
+        }
     }
 }

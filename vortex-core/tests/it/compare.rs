@@ -9,6 +9,7 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::ipc::reader::FileReader;
 use vortex_core::io::LocalFile;
+use vortex_core::scan::ScanBuilder;
 use vortex_core::{Error, VortexFile};
 
 /// Opens a file, blocking.
@@ -23,6 +24,11 @@ pub(crate) fn read(file: &VortexFile, schema: Option<SchemaRef>) -> Result<Recor
     if let Some(schema) = schema {
         scan = scan.with_schema(schema);
     }
+    collect(scan)
+}
+
+/// All rows of a scan, blocking. Invalid Arrow data is an error.
+pub(crate) fn collect(scan: ScanBuilder) -> Result<RecordBatch, String> {
     let reader = scan.into_reader().map_err(|error| error.to_string())?;
     let schema = reader.schema();
     let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::compare;
+use arrow::array::UInt64Array;
+use arrow::compute::take_record_batch;
+use vortex_core::scan::RowAccess;
+
+use crate::{allocations, compare};
 
 /// Files committed with the project, `<release>/<case>.vortex` beside `<case>.arrow`.
 fn golden() -> PathBuf {
@@ -54,17 +58,44 @@ fn every_file_of_the_full_set_equals_its_expected_contents() {
     assert!(failures.is_empty(), "{} of {count} differ", failures.len());
 }
 
+#[test]
+fn rows_fetched_by_themselves_equal_those_of_the_whole_file() {
+    for root in [Some(golden()), full_set()].into_iter().flatten() {
+        let manifest = std::fs::read_to_string(root.join("manifest.json")).expect("a manifest");
+        let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("valid JSON");
+        for entry in manifest["files"].as_array().expect("a list of files") {
+            let path = root.join(entry["file"].as_str().unwrap());
+            let file = compare::open(&path).unwrap();
+            let whole = compare::read(&file, None).unwrap();
+            let rows = file.row_count();
+            for step in [7, 501] {
+                let wanted: Vec<u64> = (0..rows).skip(step / 2).step_by(step).collect();
+                let indices = UInt64Array::from(wanted.clone());
+                let scan = file.scan().with_row_indices(wanted).with_row_access(RowAccess::Single);
+                let single = compare::collect(scan).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                assert_eq!(single.num_rows(), indices.len(), "{}", path.display());
+                if whole.num_columns() == 0 {
+                    continue;
+                }
+                let taken = take_record_batch(&whole, &indices).unwrap();
+                assert_eq!(single, taken, "every {step}th row of {}", path.display());
+            }
+        }
+    }
+}
+
 /// Damaged files give an error or other values; never a panic, a hang, or invalid Arrow data.
 #[test]
 fn damaged_files_end_in_values_or_errors() {
     for root in [Some(golden()), full_set()].into_iter().flatten() {
         let Ok(entries) = std::fs::read_dir(root.join("corrupt")) else { continue };
-        let (mut errors, mut values) = (0, 0);
+        let (mut errors, mut values, mut peak) = (0, 0, 0);
         for entry in entries {
             let path = entry.expect("a readable folder").path();
             if path.extension().is_none_or(|extension| extension != "vortex") {
                 continue;
             }
+            let watch = allocations::watch(errors + values);
             match compare::open(&path).map_err(|e| e.to_string()).and_then(|file| compare::read(&file, None))
             {
                 Ok(_) => values += 1,
@@ -73,7 +104,11 @@ fn damaged_files_end_in_values_or_errors() {
                     errors += 1;
                 }
             }
+            peak = watch.peak().max(peak);
         }
-        println!("{errors} damaged files are refused, {values} decode");
+        // A panic or a hang would have ended this.
+        println!(
+            "{errors} damaged files are refused, {values} decode; 0 panics; at most {peak} bytes in use"
+        );
     }
 }

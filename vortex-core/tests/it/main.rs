@@ -1,4 +1,4 @@
-//! Integration tests of the reading core, in one binary.
+//! Integration tests of the core, in one binary.
 
 mod allocations;
 mod anatomy;
@@ -6,5 +6,8 @@ mod compare;
 mod files;
 mod ipc;
 mod mutations;
+mod random;
 mod scan;
 mod vast;
+mod write;
+mod write_faults;

@@ -22,7 +22,7 @@ use vortex_core::dtype::StructType;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
-use vortex_core::scan::ScanBuilder;
+use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
 
 use crate::allocations::{self, Watch};
@@ -289,11 +289,14 @@ async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> 
     let whole = rows_of(scan()).await?;
 
     let indices: Vec<u64> = rows.clone().filter(|_| dice.below(7) == 0).take(1000).collect();
-    let picked = rows_of(file.scan().with_row_indices(indices.clone())).await?;
-    if let (Ok(whole), Ok(picked)) = (&whole, &picked) {
-        let mut keep = vec![false; whole.num_rows()];
-        indices.iter().for_each(|index| keep[(index - rows.start) as usize] = true);
-        same(picked, whole, &keep.into(), &file, "row indices")?;
+    for access in [RowAccess::Segments, RowAccess::Single] {
+        let picked = file.scan().with_row_indices(indices.clone()).with_row_access(access);
+        let picked = rows_of(picked).await?;
+        if let (Ok(whole), Ok(picked)) = (&whole, &picked) {
+            let mut keep = vec![false; whole.num_rows()];
+            indices.iter().for_each(|index| keep[(index - rows.start) as usize] = true);
+            same(picked, whole, &keep.into(), &file, "row indices")?;
+        }
     }
     if let Some(columns) = file.footer().dtype().as_columns() {
         filtered(&file, columns, rows, whole.as_ref().ok(), dice).await?;
@@ -507,6 +510,11 @@ fn mutants_of_golden_files_do_no_harm() {
         }
     }
     at_work_on.store(u64::MAX, Ordering::Relaxed);
-    println!("{decoded} decode; at most {peak} bytes in use and {slowest:?} for one");
+    println!(
+        "{count} mutants of {} files: {} do harm, 0 time-outs; {decoded} decode; at most {peak} bytes in use and \
+         {slowest:?} for one",
+        specimens.len(),
+        failures.len()
+    );
     assert!(failures.is_empty(), "mutants of seeds {failures:?} do harm; the output says how");
 }

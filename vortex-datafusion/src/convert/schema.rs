@@ -64,7 +64,7 @@ fn merge_fields(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
 
 /// The narrowest type that holds the values of both exactly.
 fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
-    use DataType::{FixedSizeList, List, Null, Struct};
+    use DataType::{BinaryView, Dictionary, FixedSizeList, LargeList, List, Null, Struct, Utf8View};
     Some(match (left, right) {
         (left, right) if left == right => left.clone(),
         (Null, other) | (other, Null) => other.clone(),
@@ -81,11 +81,27 @@ fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
             Struct(fields.into())
         }
         (List(left), List(right)) => List(merge_fields(left, right)?),
+        (LargeList(left), LargeList(right) | List(right)) | (List(left), LargeList(right)) => {
+            LargeList(merge_fields(left, right)?)
+        }
         (FixedSizeList(left, size), FixedSizeList(right, other)) if size == other => {
             FixedSizeList(merge_fields(left, right)?, *size)
         }
+        // Files that present one stored type in different ways.
+        (left, right) if is_string(left) && is_string(right) => Utf8View,
+        (left, right) if is_bytes(left) && is_bytes(right) => BinaryView,
+        (Dictionary(_, left), Dictionary(_, right)) => merge_types(left, right)?,
+        (Dictionary(_, values), other) | (other, Dictionary(_, values)) => merge_types(values, other)?,
         (left, right) => widest_number(left, right)?,
     })
+}
+
+fn is_string(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
@@ -257,6 +273,16 @@ mod tests {
         assert_eq!(pair(DataType::UInt8, DataType::Int32).unwrap().field(0).data_type(), &DataType::Int32);
         let error = pair(DataType::Utf8, DataType::Int8).unwrap_err().to_string();
         assert!(error.contains("`a`") && error.contains("Utf8") && error.contains("Int8"), "{error}");
+    }
+
+    #[test]
+    fn one_stored_type_may_be_presented_in_several_ways() {
+        let merged = |left: &DataType, right: &DataType| merge_types(left, right);
+        let keyed = |values: DataType| DataType::Dictionary(Box::new(DataType::Int8), Box::new(values));
+        assert_eq!(merged(&DataType::Utf8, &DataType::LargeUtf8), Some(DataType::Utf8View));
+        assert_eq!(merged(&keyed(DataType::Utf8), &DataType::Utf8), Some(DataType::Utf8));
+        assert_eq!(merged(&DataType::Utf8View, &keyed(DataType::Utf8)), Some(DataType::Utf8View));
+        assert_eq!(merged(&DataType::Utf8, &DataType::Binary), None);
     }
 
     #[test]

@@ -14,10 +14,12 @@
 //!
 //! All of it is per file: two files of a table may differ in columns and types.
 
+mod numbered;
 mod prune;
 mod split;
 mod stream;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -30,15 +32,19 @@ use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion_physical_expr::utils::{conjunction, split_conjunction};
 use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterFactory};
+use datafusion_pruning::FilePruner;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+pub(crate) use numbered::wants_row_numbers;
+use numbered::{Numbered, RowNumbers};
 use object_store::ObjectStore;
 use prune::{FileConstants, file_pruner};
 use stream::{FileBatches, Projector};
 use vortex_core::expr::Expr;
 use vortex_core::file::VortexFile;
+use vortex_core::scan::ScanBuilder;
 
-use crate::cache::{FooterCache, OpenFiles};
+use crate::cache::{FooterCache, OpenFile, OpenFiles};
 use crate::convert::{
     Leaves, PhysicalPredicate, TighteningFilter, Translator, datafusion_error, fuse_bounds, is_dynamic,
     is_fallible, schema,
@@ -101,12 +107,19 @@ impl OpenerState {
             return Ok(nothing());
         }
 
-        let entry = self.files.entry(&file.object_meta);
+        let entry = match file.extension::<VortexFile>() {
+            // A table over open files brings its own.
+            Some(open) => Arc::new(OpenFile::new_with(Some(open.clone()))),
+            None => self.files.entry(&file.object_meta),
+        };
         let opened = entry.get_or_try_init(|| self.load(&file)).await?.clone();
         if opened.row_count() == 0 {
             return Ok(nothing());
         }
         let adapted = Adapted::try_new(self, &opened, constants)?;
+        if wants_row_numbers(&self.projection) {
+            return self.open_numbered(&file, &adapted, pruner, entry);
+        }
         let Some(filter) = adapted.filter()? else { return Ok(nothing()) };
         let (leaves, projector) = adapted.projection()?;
 
@@ -121,10 +134,7 @@ impl OpenerState {
         if let Some(limit) = self.limit {
             scan = scan.with_limit(limit as u64);
         }
-        if let Some(range) = &file.range {
-            let bytes = u64::try_from(range.start).unwrap_or(0)..u64::try_from(range.end).unwrap_or(0);
-            let splits = scan.splits().map_err(datafusion_error)?;
-            let rows = split::rows_of(bytes, file.object_meta.size, &splits);
+        if let Some(rows) = range_of(&file, &scan)? {
             if rows.is_empty() {
                 return Ok(nothing());
             }
@@ -133,6 +143,38 @@ impl OpenerState {
         let batches = scan.into_stream().map_err(datafusion_error)?;
         let pruner = pruner.filter(|pruner| pruner.is_watching());
         Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
+    }
+
+    /// Scans all rows of a range, to count them before they are filtered.
+    fn open_numbered(
+        &self,
+        file: &PartitionedFile,
+        adapted: &Adapted<'_>,
+        pruner: Option<FilePruner>,
+        entry: Arc<OpenFile>,
+    ) -> Result<Batches> {
+        let Numbered { leaves, outputs, filter } = adapted.numbered()?;
+        let metrics = self.metrics.file();
+        let mut scan = adapted
+            .file
+            .scan()
+            .with_projection(leaves.paths().to_vec())
+            .with_schema(leaves.schema())
+            .with_batch_size(self.batch_size)
+            .with_metrics(Arc::clone(metrics.scan()));
+        let mut first = 0;
+        if let Some(rows) = range_of(file, &scan)? {
+            if rows.is_empty() {
+                return Ok(nothing());
+            }
+            first = rows.start;
+            scan = scan.with_row_range(rows);
+        }
+        let numbers = RowNumbers::new(first, &leaves, filter);
+        let batches = scan.into_stream().map_err(datafusion_error)?;
+        let projector = Projector::new(outputs, Arc::clone(&self.output));
+        let pruner = pruner.filter(|pruner| pruner.is_watching());
+        Ok(FileBatches::new(batches, projector, pruner, metrics, entry).with_numbers(numbers).boxed())
     }
 
     /// Reads the footer, unless it is known.
@@ -163,6 +205,14 @@ impl OpenerState {
         }
         Ok(false)
     }
+}
+
+/// The rows that the range of a file stands for; `None` for all of them.
+fn range_of(file: &PartitionedFile, scan: &ScanBuilder) -> Result<Option<Range<u64>>> {
+    let Some(range) = &file.range else { return Ok(None) };
+    let bytes = u64::try_from(range.start).unwrap_or(0)..u64::try_from(range.end).unwrap_or(0);
+    let splits = scan.splits().map_err(datafusion_error)?;
+    Ok(Some(split::rows_of(bytes, file.object_meta.size, &splits)))
 }
 
 fn nothing() -> Batches {

@@ -28,6 +28,12 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
+    /// Filters that were offered elsewhere.
+    #[cfg(feature = "proto")]
+    pub(crate) fn new(accepted: Vec<Arc<dyn PhysicalExpr>>, pruning: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+        Self { accepted, pruning }
+    }
+
     /// Takes a filter, and says whether the plan may forget it.
     pub(crate) fn offer(
         &mut self,

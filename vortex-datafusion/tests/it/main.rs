@@ -1,7 +1,13 @@
-//! SQL over files that real releases wrote. One binary, a module per theme.
+//! SQL over files, those that real releases wrote and our own. One binary, a module per theme.
 
+#[cfg(feature = "proto")]
+mod codec;
+mod faulty;
 mod files;
+mod metadata;
+mod open_files;
 mod partitions;
 mod plans;
 mod pushdown;
 mod tables;
+mod write;

@@ -79,3 +79,28 @@ async fn the_name_of_the_file_is_known_to_the_scan() {
     let sql = format!("SELECT DISTINCT input_file_name() AS f FROM '{}'", path.display());
     assert!(show(&context, &sql).await.contains("tpch_orders.vortex"));
 }
+
+#[tokio::test]
+async fn rows_know_their_number_in_the_file() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    let path = path.display();
+    // Rows of the file in its order, by one partition without a filter.
+    run(&context, "SET datafusion.execution.target_partitions = 1").await;
+    let all = run(&context, &format!("SELECT l_orderkey, l_linenumber FROM '{path}'")).await;
+    run(&context, "SET datafusion.execution.target_partitions = 4").await;
+    let numbered = format!("SELECT file_row_index() AS n, l_orderkey, l_linenumber FROM '{path}' ORDER BY n");
+    let numbered = run(&context, &numbered).await;
+    let expected: Vec<i64> = (0..all.num_rows() as i64).collect();
+    assert_eq!(numbered.column(0).as_ref(), &arrow::array::Int64Array::from(expected));
+    assert_eq!(&numbered.columns()[1..], all.columns());
+    let few = format!(
+        "SELECT file_row_index() + 1 AS n, l_orderkey FROM '{path}' WHERE l_shipmode = 'AIR' AND l_linenumber = 3
+         ORDER BY n LIMIT 5"
+    );
+    let by_hand = format!(
+        "SELECT n, l_orderkey FROM (SELECT file_row_index() + 1 AS n, * FROM '{path}')
+         WHERE l_shipmode = 'AIR' AND l_linenumber = 3 AND n > 0 ORDER BY n LIMIT 5"
+    );
+    assert_eq!(run(&context, &few).await, run(&context, &by_hand).await);
+}

@@ -22,45 +22,92 @@ use crate::engines::Engine;
 pub(crate) enum Format {
     /// Parquet by DataFusion, default options.
     Parquet,
+    /// Parquet by DataFusion, compressed with zstd level 3.
+    ParquetZstd,
     /// Vortex by the reference plugin, default options.
     Reference,
+    /// Vortex by this repository's plugin.
+    Ours(Level),
+}
+
+/// What this repository's writer spends time on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Fast,
+    Default,
+    Compact,
 }
 
 impl Format {
-    /// The folder of the format's files in the folder of a data set.
+    /// Every format, in the order of reports.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Parquet,
+        Self::ParquetZstd,
+        Self::Reference,
+        Self::Ours(Level::Fast),
+        Self::Ours(Level::Default),
+        Self::Ours(Level::Compact),
+    ];
+
+    /// The folder of the format's files in the folder of a data set, and its name in reports.
     pub(crate) fn folder(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
+            Self::ParquetZstd => "parquet-zstd",
             Self::Reference => "reference",
+            Self::Ours(Level::Fast) => "ours-fast",
+            Self::Ours(Level::Default) => "ours",
+            Self::Ours(Level::Compact) => "ours-compact",
         }
     }
 
     /// The extension of the format's files.
     pub(crate) fn extension(self) -> &'static str {
         match self {
-            Self::Parquet => "parquet",
-            Self::Reference => "vortex",
+            Self::Parquet | Self::ParquetZstd => "parquet",
+            Self::Reference | Self::Ours(_) => "vortex",
         }
     }
 
     /// The name of the format in SQL.
     pub(crate) fn sql(self) -> &'static str {
         match self {
-            Self::Parquet => "PARQUET",
-            Self::Reference => "VORTEX",
+            Self::Parquet | Self::ParquetZstd => "PARQUET",
+            Self::Reference | Self::Ours(_) => "VORTEX",
+        }
+    }
+
+    /// What `COPY` says about how to write.
+    fn options(self) -> &'static str {
+        match self {
+            Self::Parquet | Self::Reference | Self::Ours(Level::Default) => "",
+            Self::ParquetZstd => " OPTIONS (compression 'zstd(3)')",
+            Self::Ours(Level::Fast) => " OPTIONS (level 'fast')",
+            Self::Ours(Level::Compact) => " OPTIONS (level 'compact')",
         }
     }
 
     /// The engine that writes the format.
     pub(crate) fn writer(self) -> Engine {
         match self {
-            Self::Parquet => Engine::Parquet,
+            Self::Parquet | Self::ParquetZstd => Engine::Parquet,
             Self::Reference => Engine::Reference,
+            Self::Ours(_) => Engine::Ours,
         }
+    }
+
+    /// Whether a file is there and was not written by an older writer: files of ours are of the
+    /// writer in this executable.
+    fn is_current(self, path: &Path) -> bool {
+        let modified = |path: &Path| path.metadata().and_then(|metadata| metadata.modified());
+        let Ok(written) = modified(path) else { return false };
+        let Self::Ours(_) = self else { return true };
+        std::env::current_exe().and_then(|exe| modified(&exe)).is_ok_and(|built| built < written)
     }
 }
 
-/// Makes the files of `set` in `formats` that are not there yet. A file appears under its name
+/// Makes the files of `set` in `formats` that are not there yet, or not of the writer of this
+/// executable. A file appears under its name
 /// when it is complete, so an interrupted run is continued by the next.
 pub(crate) async fn generate(data: &Path, set: DataSet, scale: &Scale, formats: &[Format]) -> Result<()> {
     for table in set.tables(scale) {
@@ -74,7 +121,7 @@ pub(crate) async fn generate(data: &Path, set: DataSet, scale: &Scale, formats: 
         }
         for &format in formats.iter().filter(|&&format| format != Format::Parquet) {
             for (source, target) in sources.iter().zip(table.paths(data, set, scale, format)) {
-                if !target.exists() {
+                if !format.is_current(&target) {
                     eprintln!("writing {}", target.display());
                     let session = format.writer().session(1)?;
                     copy_to_file(&session, opened(source).await?, format, &target).await?;
@@ -96,7 +143,7 @@ pub(crate) async fn copy_to_file(
     std::fs::create_dir_all(folder)?;
     let partial = path.with_extension(format!("partial.{}", format.extension()));
     session.register_table("source", source)?;
-    let copy = format!("COPY source TO {} STORED AS {}", quoted(&partial), format.sql());
+    let copy = format!("COPY source TO {} STORED AS {}{}", quoted(&partial), format.sql(), format.options());
     session.sql(&copy).await?.collect().await?;
     session.deregister_table("source")?;
     std::fs::rename(&partial, path)?;
@@ -122,7 +169,7 @@ async fn opened(source: &Path) -> Result<Arc<dyn TableProvider>> {
     session.table_provider("source").await
 }
 
-fn generated(file: &FileSource) -> Result<Arc<dyn TableProvider>> {
+pub(crate) fn generated(file: &FileSource) -> Result<Arc<dyn TableProvider>> {
     let rows = Generated { schema: Arc::clone(&file.schema), rows: Mutex::new(Some((file.rows)())) };
     Ok(Arc::new(StreamingTable::try_new(Arc::clone(&file.schema), vec![Arc::new(rows)])?))
 }

@@ -25,7 +25,7 @@ use arrow::datatypes::SchemaRef;
 use clap::ValueEnum;
 use datafusion::error::Result;
 
-pub(crate) use files::{Format, copy_to_file, generate, load};
+pub(crate) use files::{Format, Level, copy_to_file, generate, generated, load};
 pub(crate) use random::mix;
 
 /// Batches in row order, made while they are asked for.

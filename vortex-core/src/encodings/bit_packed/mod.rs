@@ -18,6 +18,7 @@
 //! of a block are wanted, and never touch blocks without any.
 
 mod blocks;
+mod encode;
 pub(crate) mod patches;
 mod v2;
 
@@ -33,17 +34,19 @@ use self::patches::{Patches, PatchesMessage};
 use super::Encoding;
 use super::primitive::aligned;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present, validity,
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, all, array_of_raw, decode_raw, present,
+    validity,
 };
 use crate::dtype::{DType, PType};
-use crate::expr::{Interval, Predicate};
-use crate::kernels::bitpack::{few, unpack_rows};
+use crate::expr::{Intervals, Predicate};
+use crate::kernels::bitpack::{extract_single, few, unpack_rows, words_of};
 use crate::kernels::within::{BLOCK_BITS, Within};
 use crate::kernels::{BLOCK, Word, block_parts, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
+pub(crate) use encode::encode;
 pub(super) use v2::BitPackedV2;
 
 /// Taking more than one of this many rows unpacks all of them.
@@ -74,17 +77,9 @@ impl Encoding for BitPacked {
         let metadata = node.message::<Metadata>()?;
         let frame = Frame::of(node, metadata.offset)?;
         let width = metadata.bit_width as usize;
-        if width > frame.ptype.bit_width() {
-            return Err(Error::corrupt(format!("{width} bits for values of {}", frame.ptype)));
-        }
         node.expect_buffers(1)?;
-        let packed = node.buffer(0)?;
-        let block_count = frame.block_count;
-        if block_count.checked_mul(BYTES_PER_BIT * width) != Some(packed.len()) {
-            let bytes = packed.len();
-            return Err(Error::corrupt(format!("{bytes} bytes for {block_count} blocks of {width} bits")));
-        }
-        let packed = aligned(packed, frame.ptype.byte_width());
+        frame.check_bytes(width, node.buffer_len(0)?)?;
+        let packed = aligned(node.buffer(0)?, frame.ptype.byte_width());
         let (patches, after) = frame.patches(node, metadata.patches.as_ref())?;
         Ok(Arc::new(BitPackedArray {
             id: ID,
@@ -97,6 +92,28 @@ impl Encoding for BitPacked {
             validity: node.validity_child(after)?,
             limits: *node.limits(),
         }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        let metadata = node.message::<Metadata>()?;
+        let frame = Frame::of(node, metadata.offset)?;
+        let width = metadata.bit_width as usize;
+        node.expect_buffers(1)?;
+        frame.check_bytes(width, node.buffer_len(0)?)?;
+        let picked = node.of_rows(rows);
+        // All are asked for before one that is missing ends this.
+        let patches = frame.patches(&picked, metadata.patches.as_ref());
+        let validity =
+            picked.validity_child(metadata.patches.as_ref().map_or(0, PatchesMessage::child_count));
+        match_word!(frame.ptype, |W| {
+            let mut values = frame.single_values::<W>(node, width, rows)?;
+            if let (Some(patches), _) = patches? {
+                patches.apply(&mut values, |_, patch| patch)?;
+            }
+            let nulls = validity::decode_child(validity?.as_ref())?.to_nulls(rows.len());
+            let array = array_of_raw(frame.ptype, values.into(), nulls)?;
+            Ok(Arc::new(Decoded::new(node.dtype().clone(), array)))
+        })
     }
 }
 
@@ -122,6 +139,32 @@ impl Frame {
         Ok(Self { ptype, offset, block_count: rows.div_ceil(BLOCK) })
     }
 
+    /// Checks the number of bytes of blocks of one width.
+    fn check_bytes(&self, width: usize, byte_len: usize) -> Result<()> {
+        if width > self.ptype.bit_width() {
+            return Err(Error::corrupt(format!("{width} bits for values of {}", self.ptype)));
+        }
+        let block_count = self.block_count;
+        if block_count.checked_mul(BYTES_PER_BIT * width) != Some(byte_len) {
+            return Err(Error::corrupt(format!("{byte_len} bytes for {block_count} blocks of {width} bits")));
+        }
+        Ok(())
+    }
+
+    /// The values of some rows, each from the few words that hold it.
+    fn single_values<W: Word>(&self, node: &Node<'_>, width: usize, rows: &[usize]) -> Result<Vec<W>> {
+        let mut values = Vec::with_capacity(rows.len());
+        let mut append = |row: &usize| {
+            let at = self.offset + row;
+            let words = words_of::<W>(width, at % BLOCK);
+            let block = at / BLOCK * BYTES_PER_BIT * width;
+            let bytes = block + words.start * size_of::<W>()..block + words.end * size_of::<W>();
+            node.with_piece(0, bytes, |bytes| values.push(extract_single(width, at % BLOCK, bytes)))
+        };
+        all(rows.iter().map(&mut append))?;
+        Ok(values)
+    }
+
     /// The patches, and how many children they take.
     fn patches(&self, node: &Node<'_>, message: Option<&PatchesMessage>) -> Result<(Option<Patches>, usize)> {
         let Some(message) = message else { return Ok((None, 0)) };
@@ -145,6 +188,11 @@ pub(crate) struct BitPackedArray {
     limits: Limits,
 }
 
+/// A test for each of some intervals.
+pub(crate) fn tests_of<W: Word>(intervals: &Intervals) -> Vec<Within<W>> {
+    intervals.any_of.iter().map(|one| Within::new(one.low, one.high, one.outside)).collect()
+}
+
 impl BitPackedArray {
     /// Row 0's place in the first block.
     pub(crate) fn offset(&self) -> usize {
@@ -166,10 +214,11 @@ impl BitPackedArray {
         Ok(out)
     }
 
-    /// Tests all values, plus what `reference` gives for their block. Null rows are arbitrary.
+    /// Tests which values, plus what `reference` gives for their block, pass any of some tests.
+    /// Null rows are arbitrary.
     pub(crate) fn test<W: Word>(
         &self,
-        within: Within<W>,
+        any_of: &[Within<W>],
         reference: impl Fn(usize) -> W,
     ) -> Result<BooleanBuffer> {
         self.limits.decoded_bytes(self.len, 1)?;
@@ -178,22 +227,31 @@ impl BitPackedArray {
         let mut bits: Vec<u64> = Vec::with_capacity(block_count * BLOCK_BITS);
         let mut scratch = [W::ZERO; BLOCK];
         for at in 0..block_count {
-            let (block, within) = (blocks.get(at), within.minus(reference(at)));
-            match within.decided(block.max()) {
-                Some(outcome) => bits.extend([if outcome { u64::MAX } else { 0 }; BLOCK_BITS]),
-                None => {
-                    block.unpack(W::ZERO, &mut scratch);
-                    bits.extend(within.test(&scratch));
+            let (block, reference) = (blocks.get(at), reference(at));
+            let (mut passed, mut is_unpacked) = ([0; BLOCK_BITS], false);
+            for within in any_of.iter().map(|within| within.minus(reference)) {
+                match within.decided(block.max()) {
+                    Some(true) => passed = [u64::MAX; BLOCK_BITS],
+                    Some(false) => {}
+                    None => {
+                        if !is_unpacked {
+                            block.unpack(W::ZERO, &mut scratch);
+                            is_unpacked = true;
+                        }
+                        let more = within.test(&scratch);
+                        passed.iter_mut().zip(more).for_each(|(passed, more)| *passed |= more);
+                    }
                 }
             }
+            bits.extend(passed);
         }
         if let Some(patches) = &self.patches {
             let located = patches.locate()?;
             let (values, _) = decode_raw::<W>(&located.values)?;
             for (row, value) in located.rows().zip(values.iter()) {
                 let at = self.offset + row;
-                let bit = 1u64 << (at % 64);
-                match within.minus(reference(at / BLOCK)).holds(*value) {
+                let (bit, reference) = (1u64 << (at % 64), reference(at / BLOCK));
+                match any_of.iter().any(|within| within.minus(reference).holds(*value)) {
                     true => bits[at / 64] |= bit,
                     false => bits[at / 64] &= !bit,
                 }
@@ -369,14 +427,12 @@ impl EncodedArray for BitPackedArray {
         if let Some(outcome) = self.validity()?.null_test(predicate, self.len) {
             return Ok(outcome);
         }
-        let Some(interval) = Interval::of(predicate, self.ptype) else {
+        let Some(intervals) = Intervals::of(predicate, self.ptype) else {
             return self.decode_natural()?.matches(predicate);
         };
         let nulls = self.validity()?.to_nulls(self.len);
-        let bits = match_word!(self.ptype, |W| {
-            self.test::<W>(Within::new(interval.low, interval.high, interval.outside), |_| W::ZERO)?
-        });
-        Ok(BooleanArray::new(bits, nulls))
+        let bits = match_word!(self.ptype, |W| self.test::<W>(&tests_of(&intervals), |_| W::ZERO)?);
+        Ok(intervals.outcome(bits, nulls))
     }
 }
 

@@ -18,10 +18,13 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
 
+use crate::array::sorted::search;
 use crate::array::{ArrayRef, Node, decode_raw};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
+use crate::encodings::primitive;
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
 
 /// How metadata describes patches.
@@ -71,7 +74,7 @@ struct Indices {
 
 impl Patches {
     /// Loads the patches of a node from its children at `first_child` and after; `values` is
-    /// the type of the patch values.
+    /// the type of the patch values. Those of some rows are found by the indices of all.
     ///
     /// # Errors
     /// If message and children contradict each other.
@@ -88,6 +91,7 @@ impl Patches {
             }
             Err(Error::corrupt(format!("patch {what} are {ptype}, not unsigned integers")))
         };
+        let (node, picked) = node.whole();
         let rows = node.len();
         let len = usize::try_from(message.len).ok().filter(|len| *len <= rows);
         let len = len.ok_or_else(|| Error::corrupt(format!("{} patches for {rows} rows", message.len)))?;
@@ -98,6 +102,11 @@ impl Patches {
         node.limits().decoded_bytes(len, size_of::<usize>())?;
 
         let indices = node.child(first_child, &unsigned(message.indices_ptype, "indices")?, len)?;
+        if let Some(picked) = picked {
+            let (positions, numbers) = among(&indices, window.start, picked)?;
+            let values = node.child_rows(first_child + 1, values, len, &numbers)?;
+            return Ok(Self::new(positions, values, picked.len()));
+        }
         let values = node.child(first_child + 1, values, len)?;
         if let Some(ptype) = message.chunk_offsets_ptype {
             let len = message.chunk_offsets_len.unwrap_or_default();
@@ -257,6 +266,22 @@ impl Indices {
     }
 }
 
+/// Which of some rows, which rise, are patched, and the numbers of their patches.
+fn among(indices: &ArrayRef, offset: usize, rows: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+    let wanted: Vec<u64> = rows.iter().map(|row| (row + offset) as u64).collect();
+    let (mut positions, mut numbers) = (Vec::new(), Vec::new());
+    for (position, found) in search(indices, &wanted)?.into_iter().enumerate() {
+        // Indices that fall may lead anywhere.
+        if let Ok(number) = found
+            && numbers.last().is_none_or(|last| *last < number)
+        {
+            positions.push(position);
+            numbers.push(number);
+        }
+    }
+    Ok((positions, numbers))
+}
+
 /// The patches of the owner's rows, found.
 #[derive(Debug)]
 pub(crate) struct Located<'a> {
@@ -285,6 +310,41 @@ impl Located<'_> {
     /// The number of the patch of a row, if it has one.
     pub(crate) fn find(&self, row: usize) -> Option<usize> {
         self.indices.binary_search(&(row + self.offset)).ok()
+    }
+}
+
+/// Patches on their way out.
+#[derive(Debug)]
+pub(crate) struct EncodedPatches {
+    pub(crate) message: PatchesMessage,
+    pub(crate) indices: WriteNode,
+    pub(crate) values: WriteNode,
+}
+
+impl EncodedPatches {
+    /// Patches of some rows, rising and not none, whose values are `values`.
+    pub(crate) fn new(rows: &[u32], values: WriteNode) -> Self {
+        let last = rows.last().copied().unwrap_or_default();
+        let (ptype, indices) = if last <= u8::MAX.into() {
+            (PType::U8, primitive::encode(rows.iter().map(|row| *row as u8).collect::<Vec<_>>(), None))
+        } else if last <= u16::MAX.into() {
+            (PType::U16, primitive::encode(rows.iter().map(|row| *row as u16).collect::<Vec<_>>(), None))
+        } else {
+            (PType::U32, primitive::encode(rows.to_vec(), None))
+        };
+        Self::with_indices(rows.len(), ptype, indices, values)
+    }
+
+    /// Patches of `len` rows, rising, as encoded integers of type `ptype`.
+    pub(crate) fn with_indices(len: usize, ptype: PType, indices: WriteNode, values: WriteNode) -> Self {
+        let message = PatchesMessage {
+            len: len as u64,
+            offset: 0,
+            indices_ptype: ptype as i32,
+            chunk_offsets_len: None,
+            chunk_offsets_ptype: None,
+        };
+        Self { message, indices, values }
     }
 }
 

@@ -12,6 +12,7 @@
 //! A zone table that contradicts itself, or holds aggregates of unknown kind, is ignored: the
 //! data can be read without.
 
+pub(crate) mod metadata;
 mod zone_map;
 
 use std::ops::Range;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use prost::Message as _;
 pub use zone_map::ZoneMap;
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, SegmentSet};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use crate::array::ArrayRef;
 use crate::dtype::{DType, PType, StructType};
 use crate::file::SegmentId;
@@ -289,6 +290,10 @@ impl Layout for ZonedLayout {
 
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
         self.data.read(rows, have)
+    }
+
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        self.data.read_rows(rows, have)
     }
 
     fn zones(&self) -> Option<&Zones> {

@@ -3,7 +3,8 @@
 //! ```text
 //! vortex sql      the DataFusion shell with Vortex built in
 //! vortex inspect  what a file is made of
-//! vortex convert  a file in another format
+//! vortex convert  files in another format
+//! vortex verify   is a file what it says it is?
 //! ```
 //!
 //! Exit status: 0 fine, 1 an error told in one line on stderr, 2 wrong usage. A reader that
@@ -15,6 +16,7 @@ mod inspect;
 mod sql;
 mod stores;
 mod text;
+mod verify;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -37,8 +39,10 @@ enum Command {
     Sql(sql::Arguments),
     /// Show what a file is made of: schema, layout, encodings, segments, statistics.
     Inspect(inspect::Arguments),
-    /// Write a Vortex file as Arrow, Parquet, CSV or JSON lines.
+    /// Turn files of Vortex, Parquet, Arrow, CSV and JSON lines into each other.
     Convert(convert::Arguments),
+    /// Hold files against themselves: structure, checksums, values, statistics.
+    Verify(verify::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +70,7 @@ fn run(command: Command) -> Outcome {
             Command::Sql(arguments) => Box::pin(sql::run(arguments)).await,
             Command::Inspect(arguments) => Box::pin(inspect::run(arguments)).await,
             Command::Convert(arguments) => Box::pin(convert::run(arguments)).await,
+            Command::Verify(arguments) => Box::pin(verify::run(arguments)).await,
         }
     });
     // A read that hangs must not keep the process once there is nothing left to say.

@@ -54,6 +54,22 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     }
 }
 
+/// A size like `512`, `64k`, `10g`, in powers of 1024.
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match &lower[digits.len()..] {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        unit => return Err(format!("unknown unit `{unit}`; use k, m, g or t")),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("`{text}` is not a size like 10g"))?;
+    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("`{text}` is out of range"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +94,15 @@ mod tests {
     fn names_cannot_steer_the_terminal() {
         assert_eq!(visible("a\u{1b}[31m\n"), "a\\u{1b}[31m\\n");
         assert_eq!(visible("naïve 日本"), "naïve 日本");
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("512"), Ok(512));
+        assert_eq!(parse_size("10G"), Ok(10 << 30));
+        assert_eq!(parse_size("3mb"), Ok(3 << 20));
+        for wrong in ["", "g", "-1k", "1x", "0", "99999999999999t"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
     }
 }

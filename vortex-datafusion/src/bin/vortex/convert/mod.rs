@@ -1,162 +1,245 @@
-//! `vortex convert`: a Vortex file in another format.
+//! `vortex convert`: files in another format, or the same one anew.
 //!
 //! ```text
-//! scan ── batches ──> Sink ──> out.parquet.partial-4711 ── rename ──> out.parquet
+//! one file        rows of all inputs, in order, into that file
+//! a folder        each input into a file of its own, below the folder as it was below its own
+//! a folder, with --target-file-size
+//!                 rows of all inputs, in order, into part-00000, part-00001, ...
 //! ```
 //!
-//! Batches are written as they are decoded, so memory does not grow with the file. The output has a
-//! temporary name until it is complete: whoever sees the final name sees the whole file.
+//! Batches are written as they are decoded, so memory does not grow with the files; only sorting
+//! needs more, on disk. Each output has a temporary name until it is complete: whoever sees the final
+//! name sees the whole file.
 
+mod encoder;
+mod format;
+mod input;
+mod output;
 mod partial;
-mod sink;
+mod sort;
 
-use std::io::{IsTerminal as _, Write};
+use std::collections::HashMap;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use clap::ValueEnum;
-use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use futures::TryStreamExt as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use vortex_core::VortexFile;
+use vortex_core::Release;
+use vortex_core::write::WriteOptions;
+use vortex_datafusion::{VortexOptions, record_order};
 
 use crate::failure::{Failure, Outcome};
-use crate::stores::Stores;
-use partial::Partial;
-use sink::Sink;
+use crate::text::parse_size;
+use format::Format;
+use input::{Found, Reader, Rows, Wanted, is_among};
+use output::{Outputs, Target};
+use sort::SortKey;
 
 /// Arguments of `vortex convert`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The Vortex file: a path, or a URL (s3://, gs://, az://, https://).
-    input: String,
-    /// The file to write; `-` is standard output.
-    output: PathBuf,
-    /// The format to write; the extension of the output says it by default.
+    /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://). Last comes
+    /// the file or, with a `/` at its end, the folder to write; `-` is standard output.
+    #[arg(required = true, value_names = ["INPUT", "OUTPUT"])]
+    places: Vec<String>,
+    /// The format to read; extensions say it by default.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    from: Option<Format>,
+    /// The format to write; the extension says it by default, and folders are of Vortex files.
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Option<Format>,
     /// Only these columns, in this order.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// At most this many rows.
+    /// At most this many rows of each output.
     #[arg(long, value_name = "ROWS")]
     limit: Option<u64>,
+    /// Sort the rows of each output: `day,price desc,note nulls first`.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    sort_by: Vec<SortKey>,
+    /// Cut the output into files of about this size, like `256m`.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    target_file_size: Option<usize>,
+    #[command(flatten)]
+    vortex: VortexArguments,
 }
 
-/// A format to write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Arrow IPC: a file, or a stream on standard output.
-    Arrow,
-    /// Parquet, compressed with zstd.
-    Parquet,
-    /// Comma-separated values with a header line.
-    Csv,
-    /// One JSON object per line.
-    Json,
-    /// Vortex; not written yet.
-    Vortex,
+/// How Vortex files are written.
+#[derive(Debug, clap::Args)]
+struct VortexArguments {
+    /// What to spend time on: `fast` writing, small files that read fast (`default`), or the
+    /// smallest files (`compact`).
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<String>,
+    /// The oldest release of the reference implementation that must read the files: `0.76`, `newest`.
+    #[arg(long, value_name = "RELEASE")]
+    min_reader: Option<Release>,
+    /// Store checksums, for `vortex verify`.
+    #[arg(long)]
+    checksums: bool,
 }
 
-impl Format {
-    fn of(arguments: &Arguments) -> Outcome<Self> {
-        let extension = arguments.output.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        let format = match (arguments.to, extension.as_str()) {
-            (Some(format), _) => format,
-            (None, "arrow" | "arrows" | "ipc" | "feather") => Self::Arrow,
-            (None, "parquet" | "pq") => Self::Parquet,
-            (None, "csv") => Self::Csv,
-            (None, "json" | "jsonl" | "ndjson") => Self::Json,
-            (None, "vortex" | "vtx") => Self::Vortex,
-            (None, _) => {
-                let output = arguments.output.display();
-                return Err(Failure::Usage(format!(
-                    "{output}: which format? Say it with --to, or by the extension"
-                )));
-            }
+impl VortexArguments {
+    fn options(&self) -> Outcome<WriteOptions> {
+        let mut options = VortexOptions::default();
+        let mut set = |name: &str, value: &str| {
+            options.set_by_name(name, value).map_err(|error| Failure::Usage(error.strip_backtrace()))
         };
-        match format {
-            Self::Vortex => {
-                Err(Failure::error("writing Vortex files is not supported yet; only reading them is"))
-            }
-            format => Ok(format),
+        if let Some(level) = &self.level {
+            set("level", level)?;
+        }
+        if let Some(release) = &self.min_reader {
+            set("min_reader", &release.to_string())?;
+        }
+        if self.checksums {
+            set("checksums", "true")?;
+        }
+        Ok(options.write_options())
+    }
+}
+
+impl Arguments {
+    /// What to convert, and what to write.
+    fn places(&self) -> Outcome<(&[String], &Path)> {
+        match self.places.split_last() {
+            Some((output, inputs)) if !inputs.is_empty() => Ok((inputs, Path::new(output))),
+            _ => Err(Failure::Usage("convert what into what? An input and an output are needed".to_owned())),
         }
     }
 }
 
-/// Converts the file, unless interrupted.
+/// Rows of some files, and where they go.
+struct Job {
+    files: Vec<Found>,
+    target: Target,
+    format: Format,
+    /// A folder to make, unless it is there.
+    folder: Option<PathBuf>,
+}
+
+/// Converts the files, unless interrupted.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let format = Format::of(&arguments)?;
-    if arguments.output.to_string_lossy().contains("://") {
-        let output = arguments.output.display();
-        return Err(Failure::Usage(format!("{output}: output goes to a local file or to `-`")));
+    let (_, output) = arguments.places()?;
+    if output.to_string_lossy().contains("://") {
+        return Err(Failure::Usage(format!("{}: output goes to local files or to `-`", output.display())));
     }
     tokio::select! {
-        outcome = convert(&arguments, format) => outcome,
+        outcome = convert(&arguments) => outcome,
         // Dropping the conversion removes what was written so far.
-        _ = tokio::signal::ctrl_c() => Err(Failure::error("interrupted; nothing was written")),
+        _ = tokio::signal::ctrl_c() => Err(Failure::error("interrupted; no file was left half-written")),
     }
 }
 
-async fn convert(arguments: &Arguments, format: Format) -> Outcome {
-    let place = &arguments.input;
-    let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
-    let source = stores.open(place).await?;
-    let file = VortexFile::open(source).await.map_err(|error| Failure::at(place, error))?;
-    if arguments.output == Path::new("-") {
-        let out = std::io::BufWriter::with_capacity(64 << 10, std::io::stdout());
-        return copy(arguments, &file, format, out, true).await;
+async fn convert(arguments: &Arguments) -> Outcome {
+    let options = arguments.vortex.options()?;
+    let reader = Reader::open(!arguments.sort_by.is_empty())?;
+    let mut files = Vec::new();
+    let (inputs, output) = arguments.places()?;
+    for place in inputs {
+        files.extend(reader.find(place, arguments.from).await?);
     }
-    if same_file(place, &arguments.output) {
-        return Err(Failure::Usage(format!("{place}: is the input and the output")));
+    let jobs = jobs(arguments, output, files)?;
+    let job_count = jobs.len();
+    for (done, job) in jobs.into_iter().enumerate() {
+        let outcome = job.run(arguments, &reader, &options).await;
+        outcome.map_err(|failure| match failure {
+            Failure::Error(message) if job_count > 1 => {
+                Failure::Error(format!("{message} ({done} of {job_count} files are converted)"))
+            }
+            other => other,
+        })?;
     }
-    let partial = Partial::create(&arguments.output)?;
-    let out = std::io::BufWriter::with_capacity(1 << 20, partial.file()?);
-    copy(arguments, &file, format, out, false).await?;
-    partial.complete()
+    Ok(())
 }
 
-/// Copies the rows of a file into a writer.
-async fn copy<W: Write + Send>(
-    arguments: &Arguments,
-    file: &VortexFile,
-    format: Format,
-    out: W,
-    as_stream: bool,
-) -> Outcome {
-    let in_input = |error: vortex_core::Error| Failure::at(&arguments.input, error);
-    let in_output = |failure: Failure| Failure::at(arguments.output.display(), failure);
-    let mut scan = file.scan();
-    if let Some(names) = &arguments.columns {
-        scan = scan.with_projection(names.iter().map(String::as_str));
+/// What is to be done; says no before anything is written.
+fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<Job>> {
+    let is_folder = output.is_dir() || output.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR);
+    let extension = if is_folder { Some(Format::Vortex) } else { Format::of_path(output) };
+    let Some(format) = arguments.to.or(extension) else {
+        return Err(Failure::Usage(format!(
+            "{}: which format? Say it with --to, or by the extension",
+            output.display()
+        )));
+    };
+    if let Some(bytes) = arguments.target_file_size {
+        if output == Path::new("-") || (output.exists() && !output.is_dir()) {
+            return Err(Failure::Usage(format!("{}: parts go into a folder", output.display())));
+        }
+        let target = Target::Parts { folder: output.to_owned(), bytes: bytes as u64 };
+        return Ok(vec![Job { files, target, format, folder: Some(output.to_owned()) }]);
     }
-    if let Some(rows) = arguments.limit {
-        scan = scan.with_limit(rows);
+    if !is_folder {
+        if is_among(output, &files) {
+            return Err(Failure::Usage(format!("{}: is the input and the output", output.display())));
+        }
+        return Ok(vec![Job { files, target: Target::One(output.to_owned()), format, folder: None }]);
     }
-    let mut batches = scan.into_stream().map_err(in_input)?;
-    let mut sink = Sink::open(format, batches.schema(), out, as_stream).map_err(in_output)?;
-    let progress = progress(file.row_count().min(arguments.limit.unwrap_or(u64::MAX)));
-    while let Some(batch) = batches.try_next().await.map_err(in_input)? {
-        sink.write(&batch).map_err(in_output)?;
+    let mut taken: HashMap<PathBuf, String> = HashMap::new();
+    let mut jobs = Vec::with_capacity(files.len());
+    for file in &files {
+        let path = output.join(&file.relative).with_extension(format.extension());
+        if let Some(other) = taken.insert(path.clone(), file.name.clone()) {
+            return Err(Failure::Usage(format!(
+                "{other} and {} would both become {}",
+                file.name,
+                path.display()
+            )));
+        }
+        if is_among(&path, &files) {
+            return Err(Failure::Usage(format!("{}: is an input and an output", path.display())));
+        }
+        let folder = path.parent().map(Path::to_owned);
+        jobs.push(Job { files: vec![file.clone()], target: Target::One(path), format, folder });
+    }
+    Ok(jobs)
+}
+
+impl Job {
+    async fn run(&self, arguments: &Arguments, reader: &Reader, options: &WriteOptions) -> Outcome {
+        let wanted = Wanted {
+            columns: arguments.columns.as_deref(),
+            limit: arguments.limit,
+            sort_by: &arguments.sort_by,
+        };
+        let rows = reader.rows(&self.files, &wanted).await?;
+        self.make_folder()?;
+        let options = match &rows.order {
+            Some(order) => record_order(options.clone(), order, &rows.schema)?,
+            None => options.clone(),
+        };
+        let mut outputs = Outputs::create(self.target.clone(), self.format, &rows.schema, &options)?;
+        copy(rows, &mut outputs).await?;
+        outputs.finish().await
+    }
+
+    /// Folders that the output lies in, where it is this program that chose them.
+    fn make_folder(&self) -> Outcome {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        std::fs::create_dir_all(folder).map_err(|error| Failure::at(folder.display(), error))
+    }
+}
+
+async fn copy(mut rows: Rows, outputs: &mut Outputs) -> Outcome {
+    let progress = progress(rows.count);
+    while let Some(batch) = rows.batches.try_next().await? {
+        outputs.write(&batch).await?;
         progress.inc(batch.num_rows() as u64);
     }
     progress.finish_and_clear();
-    sink.finish().map_err(in_output)
+    Ok(())
 }
 
 /// A bar over the rows, where someone can see it.
-fn progress(rows: u64) -> ProgressBar {
+fn progress(rows: Option<u64>) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr_with_hz(5));
-    let style = ProgressStyle::with_template("{wide_bar} {human_pos} of {human_len} rows, {eta} left");
+    let bar = ProgressBar::with_draw_target(rows, ProgressDrawTarget::stderr_with_hz(5));
+    let template = match rows {
+        Some(_) => "{wide_bar} {human_pos} of {human_len} rows, {eta} left",
+        None => "{spinner} {human_pos} rows, {elapsed}",
+    };
+    let style = ProgressStyle::with_template(template);
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn same_file(input: &str, output: &Path) -> bool {
-    match (Path::new(input).canonicalize(), output.canonicalize()) {
-        (Ok(input), Ok(output)) => input == output,
-        _ => false,
-    }
 }

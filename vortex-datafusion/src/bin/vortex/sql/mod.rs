@@ -18,6 +18,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::MaxRows;
 
 use crate::failure::{Failure, Outcome};
+use crate::text::parse_size;
 use session::Session;
 
 /// Arguments of `vortex sql`.
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "ROWS")]
     batch_size: Option<std::num::NonZeroUsize>,
     /// Most memory of queries, like `4g`; unlimited by default.
-    #[arg(short, long, value_name = "SIZE", value_parser = session::parse_size)]
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     memory_limit: Option<usize>,
     /// How queries share limited memory.
     #[arg(long, value_name = "greedy|fair", default_value_t = PoolType::Greedy)]
@@ -60,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     top_memory_consumers: usize,
     /// Most disk space of queries that spill, like `100g`.
-    #[arg(short, long, value_name = "SIZE", value_parser = session::parse_size)]
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     disk_limit: Option<usize>,
     /// Count requests to object stores: `disabled`, `summary` or `trace`.
     #[arg(long, value_name = "MODE", default_value_t = InstrumentedObjectStoreMode::Disabled)]

@@ -1,0 +1,71 @@
+//! Fetching a few rows of a file by position, timed: `gather FILE [ROWS] [ROUNDS]`.
+//!
+//! Each round picks other rows. Times are with the file opened for each round, and with the
+//! file kept open.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::TryStreamExt as _;
+use vortex_core::VortexFile;
+use vortex_core::io::LocalFile;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let path = args.next().ok_or("gather FILE [ROWS] [ROUNDS]")?;
+    let rows = args.next().map_or(Ok(100), |rows| rows.parse())?;
+    let rounds: u64 = args.next().map_or(Ok(20), |rounds| rounds.parse())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let open = || async { VortexFile::open(Arc::new(LocalFile::open(&path)?)).await };
+        let kept = open().await?;
+        let (mut opened_each, mut kept_open) = (Vec::new(), Vec::new());
+        // The first round warms up.
+        for round in 0..=rounds {
+            let wanted = sample(rows, kept.row_count(), round);
+            let start = Instant::now();
+            fetch(&open().await?, &wanted, false).await?;
+            opened_each.push(start.elapsed());
+            let start = Instant::now();
+            fetch(&kept, &wanted, round == rounds).await?;
+            kept_open.push(start.elapsed());
+        }
+        report("opened each time", &mut opened_each[1..]);
+        report("kept open", &mut kept_open[1..]);
+        Ok(())
+    })
+}
+
+async fn fetch(file: &VortexFile, rows: &[u64], show: bool) -> Result<(), Box<dyn Error>> {
+    let scan = file.scan().with_row_indices(rows);
+    let metrics = Arc::clone(scan.metrics());
+    let batches: Vec<_> = scan.into_stream()?.try_collect().await?;
+    let fetched: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+    if fetched != rows.len() {
+        return Err(format!("{fetched} of {} rows", rows.len()).into());
+    }
+    if show {
+        metrics.snapshot().iter().for_each(|(name, count)| println!("{name:>22} {count}"));
+    }
+    Ok(())
+}
+
+/// Distinct rows in rising order.
+fn sample(count: usize, below: u64, round: u64) -> Vec<u64> {
+    let mut state = round.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03;
+    let mut rows = std::collections::BTreeSet::new();
+    while rows.len() < count.min(usize::try_from(below).unwrap_or(usize::MAX)) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        rows.insert((state >> 24) % below);
+    }
+    rows.into_iter().collect()
+}
+
+fn report(name: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    if let (Some(least), Some(median)) = (times.first(), times.get(times.len() / 2)) {
+        println!("{name:>22} {:.1} ms (least {:.1})", ms(*median), ms(*least));
+    }
+}

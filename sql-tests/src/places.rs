@@ -1,0 +1,108 @@
+//! Where the files of a run lie: folders of this machine, or an object store.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result};
+use object_store::path::Path as StorePath;
+use object_store::{ObjectStore, ObjectStoreExt as _, parse_url_opts};
+use url::Url;
+
+use crate::{Tables, golden_files};
+
+/// What `{files}`, `{tables}` and `{scratch}` stand for in a statement.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The folder of golden files, as a path or a URL.
+    pub files: String,
+    /// The folder of tables, as a path or a URL.
+    pub tables: String,
+    /// The folder to write to, as a path or a URL; empty until there is a session.
+    pub scratch: String,
+}
+
+impl Places {
+    /// Golden files where they are, and tables whose files have this extension.
+    pub fn on_disk(tables: &Tables, extension: &str) -> Self {
+        let text = |path: PathBuf| path.canonicalize().unwrap_or(path).to_string_lossy().into_owned();
+        Self { files: text(golden_files()), tables: text(tables.folder(extension)), scratch: String::new() }
+    }
+
+    /// Both in an object store, where a session also writes to.
+    pub fn in_store(store: &Store) -> Self {
+        let place = |folder: &str| format!("{}/{folder}", store.url);
+        Self { files: place("files"), tables: place("tables"), scratch: String::new() }
+    }
+
+    /// The same with a place to write to: `folder`, or a folder of that name where the tables are.
+    pub(crate) fn with_scratch(self, folder: &Path) -> Self {
+        let scratch = match Url::parse(&self.tables) {
+            Ok(_) => format!("{}{}", self.tables, folder.display()),
+            Err(_) => folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).display().to_string(),
+        };
+        Self { scratch, ..self }
+    }
+
+    /// The places as plans and messages write them, with the words that stand for them.
+    pub(crate) fn as_shown(&self) -> [(String, &'static str); 3] {
+        let shown = |place: &str| match Url::parse(place) {
+            Ok(url) => url.path().trim_start_matches('/').to_owned(),
+            Err(_) => place.trim_start_matches('/').to_owned(),
+        };
+        // The scratch folder may lie in that of the tables, so it comes first.
+        [
+            (shown(&self.scratch), "{scratch}"),
+            (shown(&self.files), "{files}"),
+            (shown(&self.tables), "{tables}"),
+        ]
+    }
+}
+
+/// An object store, and the folder in it that holds the files of a run.
+#[derive(Debug, Clone)]
+pub struct Store {
+    /// The folder, without a slash at the end.
+    pub url: Url,
+    /// The store.
+    pub objects: Arc<dyn ObjectStore>,
+}
+
+impl Store {
+    /// Copies golden files and tables to the folder that `SLT_STORE` names, say
+    /// `s3://bucket/folder` or `az://container/folder`. Keys and end points come from the
+    /// usual variables `AWS_…` and `AZURE_…`.
+    ///
+    /// # Errors
+    /// If `SLT_STORE` is missing or names no store, or the store does not take the files.
+    pub async fn upload(tables: &Tables) -> Result<Self> {
+        let url = std::env::var("SLT_STORE")
+            .map_err(|_| DataFusionError::Configuration("SLT_STORE names no store".into()))?;
+        let url = Url::parse(&url).map_err(|error| DataFusionError::External(error.into()))?;
+        let settings =
+            std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("AZURE_"));
+        let settings = settings.map(|(name, value)| (name.to_ascii_lowercase(), value));
+        let (objects, folder) = parse_url_opts(&url, settings)?;
+        let store = Self { url, objects: Arc::from(objects) };
+        store.copy(&golden_files(), &folder.clone().join("files")).await?;
+        store.copy(&tables.folder("vortex"), &folder.join("tables")).await?;
+        Ok(store)
+    }
+
+    async fn copy(&self, from: &Path, to: &StorePath) -> Result<()> {
+        let mut folders = vec![from.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in folder.read_dir()? {
+                let path = entry?.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "vortex") {
+                    let name = path.strip_prefix(from).unwrap_or(&path).components();
+                    let key =
+                        name.fold(to.clone(), |key, part| key.join(&*part.as_os_str().to_string_lossy()));
+                    self.objects.put(&key, std::fs::read(&path)?.into()).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

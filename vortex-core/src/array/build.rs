@@ -1,0 +1,182 @@
+//! Builds serialized trees by hand, for tests.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, UInt64Array};
+use arrow::buffer::Buffer;
+use prost::Message;
+
+use super::node::ArrayParts;
+use super::pieces::{Piece, Pieces};
+use super::{ArrayRef, KeptBytes, TreeRows};
+use crate::Result;
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::encodings::Registry;
+use crate::limits::Limits;
+use crate::wire::{ArrayTree, RawNode};
+
+/// A node to be: id, metadata, buffers, children.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    id: &'static str,
+    metadata: Vec<u8>,
+    buffers: Vec<Buffer>,
+    children: Vec<Tree>,
+}
+
+impl Tree {
+    pub(crate) fn new(id: &'static str) -> Self {
+        Self { id, metadata: Vec::new(), buffers: Vec::new(), children: Vec::new() }
+    }
+
+    /// Sets raw metadata.
+    pub(crate) fn metadata(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.metadata = bytes.into();
+        self
+    }
+
+    /// Sets a protobuf message as metadata.
+    pub(crate) fn message(self, message: &impl Message) -> Self {
+        let bytes = message.encode_to_vec();
+        self.metadata(bytes)
+    }
+
+    /// Adds a buffer.
+    pub(crate) fn buffer(mut self, bytes: impl Into<Buffer>) -> Self {
+        self.buffers.push(bytes.into());
+        self
+    }
+
+    /// Adds a child.
+    pub(crate) fn child(mut self, child: Tree) -> Self {
+        self.children.push(child);
+        self
+    }
+
+    /// A `vortex.primitive` node of these values.
+    pub(crate) fn primitive<T: arrow::datatypes::ArrowNativeType>(values: &[T]) -> Self {
+        Self::new("vortex.primitive").buffer(Buffer::from_slice_ref(values))
+    }
+
+    /// A `vortex.bool` node without nulls; what validity children are.
+    pub(crate) fn bools(bits: &[bool]) -> Self {
+        Self::new("vortex.bool").buffer(arrow::buffer::BooleanBuffer::from(bits).into_inner())
+    }
+
+    /// Loads the tree as `len` rows of `dtype`.
+    pub(crate) fn load(&self, dtype: &DType, len: usize) -> Result<ArrayRef> {
+        self.load_with(dtype, len, &Registry::built_in())
+    }
+
+    /// Loads the tree with other encodings than those built in.
+    pub(crate) fn load_with(&self, dtype: &DType, len: usize, registry: &Registry) -> Result<ArrayRef> {
+        let mut ids = Vec::new();
+        let mut buffers = Vec::new();
+        let root = self.raw(&mut ids, &mut buffers);
+        let parts = ArrayParts::new(root.clone(), buffers.clone(), ids.clone().into());
+        let array = parts.load(dtype, len, registry, &Limits::default())?;
+        let rows = array.len().clamp(1, 5);
+        for rows in
+            [vec![len / 2], (0..rows).map(|at| at * (len / rows)).collect(), vec![0, len - len.min(1)]]
+        {
+            if rows.windows(2).all(|pair| pair[0] < pair[1]) && rows.last().is_some_and(|row| *row < len) {
+                check_rows(root.clone(), &buffers, &ids, registry, &array, &rows);
+            }
+        }
+        Ok(array)
+    }
+
+    /// The tree with one bit of its metadata or buffers flipped, or one node's buffer cut, at
+    /// a place chosen by `below`, which gives a number below its argument.
+    pub(crate) fn damaged(mut self, below: &mut dyn FnMut(usize) -> usize) -> Self {
+        let at = below(self.children.len() + 2);
+        if let Some(child) = self.children.get_mut(at) {
+            *child = child.clone().damaged(below);
+            return self;
+        }
+        let in_buffer = !self.buffers.is_empty() && (self.metadata.is_empty() || below(2) == 0);
+        let bytes = if in_buffer { self.buffers[0].to_vec() } else { self.metadata.clone() };
+        let damaged = damage(bytes, below);
+        if in_buffer {
+            self.buffers[0] = Buffer::from_slice_ref(&damaged);
+        } else {
+            self.metadata = damaged;
+        }
+        self
+    }
+
+    fn raw(&self, ids: &mut Vec<Arc<str>>, buffers: &mut Vec<Buffer>) -> RawNode {
+        let encoding = ids.iter().position(|id| **id == *self.id).unwrap_or_else(|| {
+            ids.push(self.id.into());
+            ids.len() - 1
+        });
+        let first = buffers.len();
+        buffers.extend(self.buffers.iter().cloned());
+        let own = first..buffers.len();
+        RawNode {
+            encoding: u16::try_from(encoding).unwrap(),
+            metadata: self.metadata.clone().into(),
+            buffers: own.map(|at| u16::try_from(at).unwrap()).collect(),
+            children: self.children.iter().map(|child| child.raw(ids, buffers)).collect(),
+            ..RawNode::default()
+        }
+    }
+}
+
+/// Loads some rows from pieces of a blob, which must be those of the array, if that decodes.
+fn check_rows(
+    root: RawNode,
+    buffers: &[Buffer],
+    ids: &[Arc<str>],
+    registry: &Registry,
+    array: &ArrayRef,
+    rows: &[usize],
+) {
+    let (mut blob, mut places) = (Vec::new(), Vec::new());
+    for buffer in buffers {
+        blob.resize(blob.len().next_multiple_of(64), 0);
+        places.push(blob.len()..blob.len() + buffer.len());
+        blob.extend_from_slice(buffer);
+    }
+    let tree = ArrayTree { root, buffers: places };
+    let mut pieces = Pieces::default();
+    let (start, limits, kept) = (1 << 40, Limits::default(), KeptBytes::default());
+    let loaded = loop {
+        let tree_rows =
+            TreeRows { tree: &tree, pieces: &pieces, start, ids, registry, limits: &limits, kept: &kept };
+        let loaded = tree_rows.load(array.dtype(), array.len(), rows);
+        let missing = pieces.take_missing();
+        if missing.is_empty() {
+            break loaded;
+        }
+        assert!(loaded.is_err(), "missing bytes are an error");
+        pieces.add(missing.into_iter().map(|range| {
+            let bytes = &blob[(range.start - start) as usize..(range.end - start) as usize];
+            Piece { start: range.start, bytes: bytes.into() }
+        }));
+    };
+    let to = data_type(array.dtype()).unwrap();
+    let taken = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
+    let loaded = loaded.and_then(|loaded| loaded.decode(&to));
+    let expected = array.take(&taken).and_then(|taken| taken.decode(&to));
+    if let (Ok(_), Ok(expected)) = (array.decode(&to), expected) {
+        let loaded = loaded.unwrap();
+        loaded.to_data().validate_full().unwrap();
+        assert_eq!(&loaded, &expected, "rows {rows:?} of {}", array.encoding());
+    }
+}
+
+/// Flips a bit, or in one of eight cases cuts the bytes.
+fn damage(mut bytes: Vec<u8>, below: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
+    if bytes.is_empty() {
+        return vec![8];
+    }
+    let at = below(bytes.len());
+    if below(8) == 0 {
+        bytes.truncate(at);
+    } else {
+        bytes[at] ^= 1 << below(8);
+    }
+    bytes
+}

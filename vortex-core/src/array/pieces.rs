@@ -1,0 +1,149 @@
+//! Bytes of a file that are fetched piece by piece: those at hand, and those asked for.
+//!
+//! ```text
+//! file   ....[--- piece ---]......[-- piece --]....
+//!              ^ at hand: any range within one        ^ else it is noted as missing
+//! ```
+//!
+//! Whoever makes an array from pieces asks for what it needs, and fails if that is not at hand.
+//! The missing ranges are fetched, and it is asked again, until nothing is missing.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use arrow::buffer::Buffer;
+
+use crate::{Error, Result};
+
+/// Ranges this close are fetched as one: reading so many bytes takes no longer than a call.
+const GAP: u64 = 4 << 10;
+
+/// Pieces of one file, in order. None lies within another.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    at_hand: Vec<Piece>,
+    missing: RefCell<Vec<Range<u64>>>,
+}
+
+/// Bytes of a file from a position on.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) bytes: Buffer,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+impl Pieces {
+    /// The bytes of a range.
+    ///
+    /// # Errors
+    /// If they are not at hand; then they are noted as missing.
+    pub(crate) fn get(&self, range: Range<u64>) -> Result<Buffer> {
+        self.find(range, |bytes, within| bytes.slice_with_length(within.start, within.len()))
+    }
+
+    /// As [`get`](Self::get), without sharing the bytes.
+    pub(crate) fn with<R>(&self, range: Range<u64>, run: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.find(range, |bytes, within| run(&bytes[within]))
+    }
+
+    fn find<R>(&self, range: Range<u64>, run: impl FnOnce(&Buffer, Range<usize>) -> R) -> Result<R> {
+        if range.is_empty() {
+            return Ok(run(&Buffer::default(), 0..0));
+        }
+        // Of the pieces that start no later, the last one ends last.
+        let behind = self.at_hand.partition_point(|piece| piece.start <= range.start);
+        if let Some(piece) = self.at_hand[..behind].last()
+            && range.end <= piece.end()
+        {
+            // Both lie in a piece, which is in memory.
+            let within = (range.start - piece.start) as usize..(range.end - piece.start) as usize;
+            return Ok(run(&piece.bytes, within));
+        }
+        self.missing.borrow_mut().push(range);
+        Err(Error::NotFetched)
+    }
+
+    /// What was asked for in vain, in order, with ranges that lie close joined. Forgets it.
+    pub(crate) fn take_missing(&mut self) -> Vec<Range<u64>> {
+        let expected = Vec::with_capacity(self.missing.get_mut().len());
+        let mut missing = self.missing.replace(expected);
+        missing.sort_unstable_by_key(|range| range.start);
+        missing.dedup_by(|next, range| {
+            let close = next.start <= range.end.saturating_add(GAP);
+            if close {
+                range.end = range.end.max(next.end);
+            }
+            close
+        });
+        missing
+    }
+
+    /// Adds bytes of a file, in order.
+    pub(crate) fn add(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        self.at_hand.extend(pieces);
+        // Both what was there and what is new are in order, which such a sort makes use of.
+        self.at_hand.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end())));
+        let mut end = 0;
+        self.at_hand.retain(|piece| {
+            let reaches_further = piece.end() > end;
+            end = end.max(piece.end());
+            reaches_further
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a file whose bytes are their positions.
+    fn bytes(range: Range<u64>) -> Buffer {
+        range.map(|at| at as u8).collect::<Vec<_>>().into()
+    }
+
+    #[test]
+    fn any_part_of_a_piece_is_at_hand() {
+        let mut pieces = Pieces::default();
+        pieces.add([Piece { start: 100, bytes: bytes(100..200) }]);
+        assert_eq!(pieces.get(150..160).unwrap(), bytes(150..160));
+        assert_eq!(pieces.get(7..7).unwrap().len(), 0);
+        assert!(pieces.take_missing().is_empty());
+        assert!(pieces.get(190..201).is_err());
+        assert!(pieces.get(99..101).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_asked_for_once_and_in_order() {
+        let mut pieces = Pieces::default();
+        for range in [90_000..90_010, 10..20, 15..30, 100..110, 90_000..90_001] {
+            assert!(pieces.get(range).is_err());
+        }
+        assert_eq!(pieces.take_missing(), [10..110, 90_000..90_010]);
+        assert!(pieces.take_missing().is_empty());
+    }
+
+    #[test]
+    fn whatever_is_fetched_is_found_however_pieces_overlap() {
+        let mut next = crate::kernels::random(1);
+        for _ in 0..200 {
+            let mut pieces = Pieces::default();
+            for _ in 0..30 {
+                let start = next() % 200;
+                let range = start..start + 1 + next() % 50;
+                if pieces.get(range.clone()).is_err() {
+                    let missing = pieces.take_missing();
+                    pieces.add(
+                        missing.into_iter().map(|range| Piece { start: range.start, bytes: bytes(range) }),
+                    );
+                }
+                assert_eq!(pieces.get(range.clone()).unwrap(), bytes(range));
+            }
+        }
+    }
+}

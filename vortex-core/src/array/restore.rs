@@ -1,0 +1,299 @@
+//! Arrow arrays between the types they are written and read in, and the types that carry them.
+//!
+//! See [`dtype::stored`](crate::dtype::stored) for which type carries which. Both directions
+//! keep values as they are; reading checks what the types cannot promise.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
+    GenericListArray, IntervalDayTimeArray, IntervalMonthDayNanoArray, LargeBinaryArray, LargeListArray,
+    MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, make_array,
+};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{
+    ArrowNativeType as _, DataType, Fields, Int32Type, Int64Type, IntervalDayTime, IntervalDayTimeType,
+    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+};
+
+use super::{EncodedArray, present};
+use crate::dtype::stored::carrier;
+use crate::{Error, Result};
+
+/// Decodes all rows into the Arrow type `to`, also where the array is not stored as such: a
+/// duration that is stored as an integer, say.
+///
+/// # Errors
+/// If `to` does not have the values of the array's type, or as [`EncodedArray::decode`].
+pub fn decode_as(array: &dyn EncodedArray, to: &DataType) -> Result<ArrowRef> {
+    let carrier = carrier(array.dtype(), to)
+        .ok_or_else(|| Error::invalid(format!("{} cannot be read as {to}", array.dtype())))?;
+    restore(&array.decode(&carrier)?, to)
+}
+
+/// The carried array as the type asked for.
+pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    if array.data_type() == to {
+        return Ok(Arc::clone(array));
+    }
+    Ok(match (array.data_type(), to) {
+        (_, DataType::Dictionary(_, values)) => cast(&restore(array, values)?, to)?,
+        (_, DataType::RunEndEncoded(_, values)) => cast(&restore(array, values.data_type())?, to)?,
+        (DataType::Int64, DataType::Duration(_))
+        | (DataType::Int32, DataType::Interval(IntervalUnit::YearMonth)) => renamed(array, to)?,
+        (DataType::Struct(_), DataType::Interval(unit)) => interval(array.as_struct(), *unit)?,
+        (DataType::LargeBinary, DataType::FixedSizeBinary(width)) => {
+            fixed_size_binary(array.as_binary(), *width)?
+        }
+        (DataType::List(_), DataType::List(_)) => list(array.as_list::<i32>(), to)?,
+        (DataType::LargeList(_), DataType::LargeList(_)) => list(array.as_list::<i64>(), to)?,
+        (DataType::LargeList(_), DataType::FixedSizeList(..)) => fixed_size_list(array.as_list(), to)?,
+        (
+            DataType::ListView(_) | DataType::LargeListView(_),
+            DataType::ListView(item) | DataType::LargeListView(item),
+        ) => {
+            let lists = DataType::LargeList(Arc::clone(item));
+            let inner = match array.data_type() {
+                DataType::ListView(item) | DataType::LargeListView(item) => Arc::clone(item),
+                _ => Arc::clone(item),
+            };
+            let carried = present(Arc::clone(array), &DataType::LargeList(inner))?;
+            present(restore(&carried, &lists)?, to)?
+        }
+        (DataType::List(_), DataType::Map(entries, sorted)) => {
+            let entries_type = DataType::List(Arc::clone(entries));
+            let lists = restore(array, &entries_type)?;
+            let (_, offsets, values, nulls) = lists.as_list::<i32>().clone().into_parts();
+            let values = values.as_struct().clone();
+            Arc::new(MapArray::try_new(Arc::clone(entries), offsets, values, nulls, *sorted)?)
+        }
+        (DataType::Map(..), DataType::Map(entries, sorted)) => {
+            let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
+            let values = restore(&(Arc::new(values) as ArrowRef), entries.data_type())?;
+            let values = values.as_struct().clone();
+            Arc::new(MapArray::try_new(Arc::clone(entries), offsets, values, nulls, *sorted)?)
+        }
+        (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
+            let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
+            let values = restore(&values, item.data_type())?;
+            let len = array.len();
+            Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls, len)?)
+        }
+        (DataType::Struct(_), DataType::Struct(fields)) => structure(array.as_struct(), fields)?,
+        _ => present(Arc::clone(array), to)?,
+    })
+}
+
+/// An array in the type that carries it: [`plain_carrier`](crate::dtype::stored::plain_carrier)
+/// of its type.
+pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    let from = array.data_type();
+    if from == to && !has_masked_fields(from) {
+        return Ok(Arc::clone(array));
+    }
+    Ok(match (from, to) {
+        (DataType::Dictionary(..), _) => {
+            let dictionary = array.as_any_dictionary();
+            carry(&take(dictionary.values(), dictionary.keys(), None)?, to)?
+        }
+        (DataType::RunEndEncoded(_, values), _) => carry(&cast(array, values.data_type())?, to)?,
+        (DataType::Duration(_), DataType::Int64)
+        | (DataType::Interval(IntervalUnit::YearMonth), DataType::Int32) => renamed(array, to)?,
+        (DataType::Interval(unit), DataType::Struct(fields)) => interval_parts(array, *unit, fields)?,
+        (DataType::FixedSizeBinary(_), DataType::LargeBinary) => byte_strings(array.as_fixed_size_binary())?,
+        (DataType::ListView(item), _) => carry(&cast(array, &DataType::List(Arc::clone(item)))?, to)?,
+        (DataType::LargeListView(item), _) => {
+            carry(&cast(array, &DataType::LargeList(Arc::clone(item)))?, to)?
+        }
+        (DataType::List(_), DataType::List(item)) => {
+            let (_, offsets, values, nulls) = array.as_list::<i32>().clone().into_parts();
+            let values = carry(&values, item.data_type())?;
+            Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
+        }
+        (DataType::LargeList(_), DataType::LargeList(item)) => {
+            let (_, offsets, values, nulls) = array.as_list::<i64>().clone().into_parts();
+            let values = carry(&values, item.data_type())?;
+            Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
+        }
+        (DataType::FixedSizeList(_, size), DataType::LargeList(item)) => {
+            let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
+            let values = carry(&values, item.data_type())?;
+            let size = usize::try_from(*size).unwrap_or(0);
+            let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(size, array.len()));
+            Arc::new(LargeListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
+        }
+        (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
+            let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
+            let values = carry(&values, item.data_type())?;
+            let len = array.len();
+            Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls, len)?)
+        }
+        (DataType::Map(..), DataType::List(item) | DataType::Map(item, _)) => {
+            let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
+            let values = carry(&(Arc::new(values) as ArrowRef), item.data_type())?;
+            if let DataType::Map(_, sorted) = to {
+                let values = values.as_struct().clone();
+                Arc::new(MapArray::try_new(Arc::clone(item), offsets, values, nulls, *sorted)?)
+            } else {
+                Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
+            }
+        }
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let array = array.as_struct();
+            let columns = array.columns().iter().zip(fields).map(|(column, field)| {
+                let column = carry(column, field.data_type())?;
+                // Arrow lets such a field be null where the struct is; the format does not.
+                Ok(if field.is_nullable() { column } else { without_nulls(column)? })
+            });
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            let (fields, nulls) = (fields.clone(), array.nulls().cloned());
+            Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len())?)
+        }
+        _ => present(Arc::clone(array), to)?,
+    })
+}
+
+/// Whether a field that is not nullable may have nulls, since a struct around it has.
+fn has_masked_fields(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(_) => true,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            has_masked_fields(item.data_type())
+        }
+        DataType::Map(entries, _) => has_masked_fields(entries.data_type()),
+        _ => false,
+    }
+}
+
+fn without_nulls(array: ArrowRef) -> Result<ArrowRef> {
+    if array.nulls().is_none() {
+        return Ok(array);
+    }
+    Ok(make_array(array.to_data().into_builder().nulls(None).build()?))
+}
+
+/// The same bytes under another type of the same width.
+fn renamed(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    Ok(make_array(array.to_data().into_builder().data_type(to.clone()).build()?))
+}
+
+fn structure(array: &StructArray, fields: &Fields) -> Result<ArrowRef> {
+    let columns = array.columns().iter().zip(fields).map(|(column, to)| restore(column, to.data_type()));
+    let (columns, nulls) = (columns.collect::<Result<Vec<_>>>()?, array.nulls().cloned());
+    Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())?))
+}
+
+fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType) -> Result<ArrowRef> {
+    let (DataType::List(item) | DataType::LargeList(item)) = to else {
+        return Err(Error::invalid(format!("a list cannot be read as {to}")));
+    };
+    let (_, offsets, values, nulls) = array.clone().into_parts();
+    let values = restore(&values, item.data_type())?;
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
+}
+
+/// Lists of one length, which every valid row must have. Null rows get any elements.
+fn fixed_size_list(array: &LargeListArray, to: &DataType) -> Result<ArrowRef> {
+    let DataType::FixedSizeList(item, size) = to else {
+        return Err(Error::invalid(format!("a list cannot be read as {to}")));
+    };
+    let DataType::LargeList(carried) = array.data_type() else {
+        return Err(Error::invalid("a list of another kind"));
+    };
+    let size_of_row = usize::try_from(*size).unwrap_or(0);
+    let first = array.value_offsets()[0];
+    let in_place = (0..array.len()).all(|row| array.value_length(row).as_usize() == size_of_row);
+    let values = if in_place {
+        array.values().slice(first.as_usize(), array.len() * size_of_row)
+    } else {
+        let mut indices = Vec::with_capacity(array.len() * size_of_row);
+        for row in 0..array.len() {
+            let (start, len) = (array.value_offsets()[row], array.value_length(row).as_usize());
+            if len == size_of_row {
+                indices.extend((start..).take(size_of_row).map(Some));
+            } else if array.is_null(row) {
+                indices.extend(std::iter::repeat_n(None, size_of_row));
+            } else {
+                return Err(Error::corrupt(format!("a list of {len} elements where all have {size}")));
+            }
+        }
+        let indices = PrimitiveArray::<Int64Type>::from(indices);
+        let values = take(array.values(), &indices, None)?;
+        if carried.is_nullable() { values } else { without_nulls(values)? }
+    };
+    let values = restore(&values, item.data_type())?;
+    let nulls = array.nulls().cloned();
+    Ok(Arc::new(FixedSizeListArray::try_new_with_length(
+        Arc::clone(item),
+        *size,
+        values,
+        nulls,
+        array.len(),
+    )?))
+}
+
+fn fixed_size_binary(array: &LargeBinaryArray, width: i32) -> Result<ArrowRef> {
+    let bytes_of_row = usize::try_from(width).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(array.len() * bytes_of_row);
+    for row in 0..array.len() {
+        match array.value(row) {
+            _ if array.is_null(row) => bytes.resize(bytes.len() + bytes_of_row, 0),
+            value if value.len() == bytes_of_row => bytes.extend_from_slice(value),
+            value => {
+                return Err(Error::corrupt(format!("{} bytes where all values have {width}", value.len())));
+            }
+        }
+    }
+    let (values, nulls) = (Buffer::from(bytes), array.nulls().cloned());
+    Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(width, values, nulls, array.len())?))
+}
+
+fn byte_strings(array: &FixedSizeBinaryArray) -> Result<ArrowRef> {
+    let width = usize::try_from(array.value_length()).unwrap_or(0);
+    let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, array.len()));
+    // What lies under null rows need not be stored, but where it is does no harm.
+    let values = array.values().clone();
+    Ok(Arc::new(LargeBinaryArray::try_new(offsets, values, array.nulls().cloned())?))
+}
+
+fn interval(parts: &StructArray, unit: IntervalUnit) -> Result<ArrowRef> {
+    let missing = || Error::invalid("an interval without its parts");
+    let ints = |at: usize| parts.column(at).as_primitive_opt::<Int32Type>().ok_or_else(missing);
+    let nulls: Option<NullBuffer> = parts.nulls().cloned();
+    match (unit, parts.num_columns()) {
+        (IntervalUnit::DayTime, 2) => {
+            let (days, milliseconds) = (ints(0)?.values(), ints(1)?.values());
+            let values = days.iter().zip(milliseconds).map(|(d, m)| IntervalDayTime::new(*d, *m));
+            Ok(Arc::new(IntervalDayTimeArray::try_new(values.collect(), nulls)?))
+        }
+        (IntervalUnit::MonthDayNano, 3) => {
+            let (months, days) = (ints(0)?.values(), ints(1)?.values());
+            let nanos = parts.column(2).as_primitive_opt::<Int64Type>().ok_or_else(missing)?.values();
+            let values = months.iter().zip(days).zip(nanos);
+            let values = values.map(|((m, d), n)| IntervalMonthDayNano::new(*m, *d, *n));
+            Ok(Arc::new(IntervalMonthDayNanoArray::try_new(values.collect(), nulls)?))
+        }
+        _ => Err(missing()),
+    }
+}
+
+fn interval_parts(array: &ArrowRef, unit: IntervalUnit, fields: &Fields) -> Result<ArrowRef> {
+    let ints = |values: Vec<i32>| Arc::new(PrimitiveArray::<Int32Type>::from(values)) as ArrowRef;
+    let columns = match unit {
+        IntervalUnit::DayTime => {
+            let values = array.as_primitive::<IntervalDayTimeType>().values();
+            let days = values.iter().map(|v| v.days).collect();
+            vec![ints(days), ints(values.iter().map(|v| v.milliseconds).collect())]
+        }
+        IntervalUnit::MonthDayNano => {
+            let values = array.as_primitive::<IntervalMonthDayNanoType>().values();
+            let months = values.iter().map(|v| v.months).collect();
+            let days = values.iter().map(|v| v.days).collect();
+            let nanos: Vec<i64> = values.iter().map(|v| v.nanoseconds).collect();
+            vec![ints(months), ints(days), Arc::new(PrimitiveArray::<Int64Type>::from(nanos))]
+        }
+        IntervalUnit::YearMonth => return Err(Error::invalid("an interval of one part")),
+    };
+    Ok(Arc::new(StructArray::try_new(fields.clone(), columns, array.nulls().cloned())?))
+}

@@ -1,0 +1,328 @@
+//! Some rows of a serialized array, from only the bytes that they need.
+//!
+//! ```text
+//! for       rows [2, 900] of 4096        the same rows of its child, plus the reference
+//! dict      rows [2, 900] of its codes,  then as many of its values as the codes name
+//! primitive rows [2, 900]                bytes 8..12 and 3600..3604 of its buffer
+//! ```
+//!
+//! An encoding whose children have a row for each row loads some of them as it loads all: its
+//! [`Node`] stands for the rows picked, and so do those of its children. Others find out what
+//! they need of each child. What is small is loaded as a whole, and so is what an encoding
+//! knows no better way for.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::UInt64Array;
+use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
+
+use super::node::{Buffers, Context};
+use super::pieces::Pieces;
+use super::{ArrayRef, Node, decode_offsets};
+use crate::dtype::DType;
+use crate::encodings::Registry;
+use crate::encodings::chunked::chunked;
+use crate::error::ResultExt as _;
+use crate::limits::Limits;
+use crate::wire::{ArrayTree, RawNode};
+use crate::{Error, Result};
+
+/// Buffers with fewer bytes than this together are loaded whole. Tests pick from all.
+const SMALL: usize = if cfg!(any(test, fuzzing)) { 1 } else { 2 << 10 };
+
+/// The rows that a node stands for, rising, and how many the array has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Picked<'a> {
+    pub(super) rows: &'a [usize],
+    pub(super) of: usize,
+}
+
+/// An array in a file of which only pieces are at hand.
+pub(crate) struct TreeRows<'a> {
+    pub(crate) tree: &'a ArrayTree,
+    pub(crate) pieces: &'a Pieces,
+    /// Where the array's blob starts in the file.
+    pub(crate) start: u64,
+    pub(crate) ids: &'a [Arc<str>],
+    pub(crate) registry: &'a Registry,
+    pub(crate) limits: &'a Limits,
+    pub(crate) kept: &'a KeptBytes,
+}
+
+/// Counts the bytes of arrays that are kept in trees, which are to be few.
+#[derive(Debug, Default)]
+pub(crate) struct KeptBytes(AtomicUsize);
+
+impl KeptBytes {
+    /// Bytes kept at most, per open file.
+    const MOST: usize = 16 << 20;
+    /// Bytes of a single array.
+    const LARGEST: usize = 1 << 20;
+
+    /// Counts from nothing, once the trees are gone.
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether so many more may be kept; then they count.
+    fn take(&self, bytes: usize) -> bool {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= Self::MOST;
+        if !fits {
+            self.0.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+impl TreeRows<'_> {
+    /// Some rows of the array, which has `len` of them; `rows` rise.
+    ///
+    /// # Errors
+    /// If pieces are missing, which have then been asked for, or the array is broken.
+    pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+        let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
+        let buffers = Buffers::Pieces { pieces, start, places, kept: self.kept };
+        let nodes_left = Cell::new(self.limits.max_nodes);
+        let context =
+            Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, nodes_left };
+        Node::root(&self.tree.root, dtype, len, &context).load_rows(rows)
+    }
+}
+
+impl<'a> Node<'a> {
+    /// Makes an array of some rows, which rise.
+    pub(super) fn load_rows(&self, rows: &[usize]) -> Result<ArrayRef> {
+        debug_assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "rows rise");
+        if rows.is_empty() {
+            return Ok(chunked(self.dtype, Vec::new(), self.limits()));
+        }
+        if let Some(last) = rows.last().filter(|last| **last >= self.len) {
+            return Err(Error::corrupt(format!("row {last} of {}", self.len)));
+        }
+        if rows.len() == self.len {
+            return self.load();
+        }
+        if self.byte_len(self.raw) < SMALL {
+            return self.take(rows);
+        }
+        self.enter()?;
+        let id = self.encoding_id()?;
+        let array = self.encoding(id)?.load_rows(self, rows).at(|| id)?;
+        self.of_rows(rows).check(id, array)
+    }
+
+    /// The node as one that stands for some of its rows, which must rise.
+    pub fn of_rows<'b>(&'b self, rows: &'b [usize]) -> Node<'b> {
+        Node { len: rows.len(), picked: Some(Picked { rows, of: self.len }), ..*self }
+    }
+
+    /// The node as one that stands for all rows again, and those that it stood for.
+    pub(crate) fn whole(&self) -> (Node<'a>, Option<&'a [usize]>) {
+        match self.picked {
+            None => (*self, None),
+            Some(Picked { rows, of }) => (Node { len: of, picked: None, ..*self }, Some(rows)),
+        }
+    }
+
+    /// Loads everything and takes some rows of that.
+    ///
+    /// # Errors
+    /// If the array is broken.
+    pub fn take(&self, rows: &[usize]) -> Result<ArrayRef> {
+        self.load()?.take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
+    }
+
+    /// Loads some rows of child `at`, which has `len` rows of `dtype`; `rows` rise.
+    ///
+    /// # Errors
+    /// If there is no such child, it cannot be that, or it has fewer rows.
+    pub fn child_rows(&self, at: usize, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+        self.child_node(at, dtype, len)?.load_rows(rows)
+    }
+
+    /// What lies between the offsets of each of some rows. Child `at` holds offsets that do not
+    /// fall, none beyond `end`, one more than there are rows, of which there are `of`.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(crate) fn ranges(
+        &self,
+        at: usize,
+        dtype: &DType,
+        of: usize,
+        rows: &[usize],
+        end: usize,
+    ) -> Result<Vec<Range<usize>>> {
+        let len = of.checked_add(1).ok_or_else(|| Error::limit("too many rows with offsets"))?;
+        let mut needed: Vec<usize> = rows.iter().flat_map(|row| [*row, row + 1]).collect();
+        needed.dedup();
+        let offsets = decode_offsets(&self.child_rows(at, dtype, len, &needed)?, "offsets", end)?;
+        let mut next = 0;
+        let range = |row: &usize| {
+            next += needed[next..].iter().take_while(|needed| *needed < row).count();
+            offsets[next]..offsets[next + 1]
+        };
+        Ok(rows.iter().map(range).collect())
+    }
+
+    /// The values of buffer `at`, which has `width` bytes for each row and nothing else.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn values(&self, at: usize, width: usize) -> Result<Buffer> {
+        let of = self.picked.map_or(self.len, |picked| picked.of);
+        let byte_len = self.buffer_len(at)?;
+        if of.checked_mul(width) != Some(byte_len) {
+            return Err(Error::corrupt(format!("{byte_len} bytes for {of} values of {width} bytes")));
+        }
+        match self.picked {
+            None => self.buffer(at),
+            Some(picked) => {
+                let runs = picked.rows.chunk_by(|row, next| row + 1 == *next);
+                self.gather(at, runs.map(|run| run[0] * width..(run[0] + run.len()) * width))
+            }
+        }
+    }
+
+    /// A bit for each row, out of buffer `at`, where the first one is bit `offset`.
+    ///
+    /// # Errors
+    /// If the buffer is too short.
+    pub(crate) fn bits(&self, at: usize, offset: usize) -> Result<BooleanBuffer> {
+        let of = self.picked.map_or(self.len, |picked| picked.of);
+        let byte_len = self.buffer_len(at)?;
+        if of.checked_add(offset).is_none_or(|bits| bits.div_ceil(8) > byte_len) {
+            return Err(Error::corrupt(format!("{byte_len} bytes of bits for {of} rows")));
+        }
+        let Some(picked) = self.picked else {
+            return Ok(BooleanBuffer::new(self.buffer(at)?, offset, of));
+        };
+        let place = |row: usize| ((row + offset) / 8, (row + offset) % 8);
+        let bytes = self.gather(at, picked.rows.iter().map(|row| place(*row).0..place(*row).0 + 1))?;
+        let bit = |(row, byte): (&usize, &u8)| byte >> place(*row).1 & 1 == 1;
+        Ok(picked.rows.iter().zip(bytes.as_slice()).map(bit).collect())
+    }
+
+    /// Looks at some bytes of buffer `at`.
+    ///
+    /// # Errors
+    /// If it has fewer.
+    pub(crate) fn with_piece<R>(
+        &self,
+        at: usize,
+        range: Range<usize>,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        let byte_len = self.buffer_len(at)?;
+        if range.start > range.end || range.end > byte_len {
+            return Err(Error::corrupt(format!("bytes {range:?} of {byte_len}")));
+        }
+        match (self.own_buffers, self.context.buffers) {
+            (None, Buffers::Pieces { pieces, start, places, .. }) => {
+                let place = start + places[usize::from(self.raw.buffers[at])].start as u64;
+                pieces.with(place + range.start as u64..place + range.end as u64, look)
+            }
+            _ => Ok(look(&self.buffer(at)?[range])),
+        }
+    }
+
+    /// Some ranges of bytes of buffer `at`, one behind the other.
+    ///
+    /// # Errors
+    /// If it has fewer bytes, or a limit is exceeded.
+    pub(crate) fn gather(
+        &self,
+        at: usize,
+        ranges: impl Iterator<Item = Range<usize>> + Clone,
+    ) -> Result<Buffer> {
+        let total = ranges.clone().fold(0usize, |sum, range| sum.saturating_add(range.len()));
+        self.limits().decoded_bytes(total, 1)?;
+        let mut gathered = MutableBuffer::new(total);
+        let append = |range| self.with_piece(at, range, |bytes| gathered.extend_from_slice(bytes));
+        all(ranges.map(append))?;
+        Ok(gathered.into())
+    }
+
+    /// Bytes of buffer `at`.
+    ///
+    /// # Errors
+    /// If there is no such buffer.
+    pub(crate) fn buffer_len(&self, at: usize) -> Result<usize> {
+        let place = self.raw.buffers.get(at).map(|global| usize::from(*global));
+        let byte_len = match (self.own_buffers, self.context.buffers) {
+            (Some(buffers), _) => buffers.get(at).map(Buffer::len),
+            (None, Buffers::Whole(buffers)) => place.and_then(|place| buffers.get(place)).map(Buffer::len),
+            (None, Buffers::Pieces { places, .. }) => {
+                place.and_then(|place| places.get(place)).map(Range::len)
+            }
+        };
+        byte_len.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
+    }
+
+    /// Makes the array of all rows out of pieces, from a copy of its bytes, and keeps it in the
+    /// tree: such arrays say where single rows are, so that they are needed again for others.
+    pub(super) fn load_from_pieces(&self) -> Result<ArrayRef> {
+        let Buffers::Pieces { pieces, start, places, kept } = self.context.buffers else {
+            return self.load();
+        };
+        let same = |array: &&ArrayRef| array.len() == self.len && array.dtype() == self.dtype;
+        if let Some(array) = self.raw.kept.get().filter(same) {
+            return Ok(Arc::clone(array));
+        }
+        let mut buffers = vec![Buffer::default(); places.len()];
+        copy(self.raw, pieces, start, places, &mut buffers)?;
+        let nodes_left = Cell::new(self.context.nodes_left.get());
+        let context = Context { buffers: Buffers::Whole(&buffers), nodes_left, ..*self.context };
+        let array = Node { context: &context, ..*self }.load()?;
+        // What says where rows are is integers; of other arrays few are needed twice.
+        let byte_len: usize = buffers.iter().map(Buffer::len).sum();
+        if matches!(self.dtype, DType::Primitive(..)) && byte_len <= KeptBytes::LARGEST && kept.take(byte_len)
+        {
+            let _ = self.raw.kept.set(Arc::clone(&array));
+        }
+        Ok(array)
+    }
+
+    /// Bytes of the buffers of a node and those below.
+    fn byte_len(&self, raw: &RawNode) -> usize {
+        let byte_len = |at: &u16| match self.context.buffers {
+            Buffers::Whole(buffers) => buffers.get(usize::from(*at)).map_or(0, Buffer::len),
+            Buffers::Pieces { places, .. } => places.get(usize::from(*at)).map_or(0, Range::len),
+        };
+        let own = raw.buffers.iter().fold(0usize, |sum, at| sum.saturating_add(byte_len(at)));
+        raw.children.iter().fold(own, |sum, child| sum.saturating_add(self.byte_len(child)))
+    }
+}
+
+/// Copies the buffers of a node and those below.
+fn copy(
+    raw: &RawNode,
+    pieces: &Pieces,
+    start: u64,
+    places: &[Range<usize>],
+    buffers: &mut [Buffer],
+) -> Result<()> {
+    let own = raw.buffers.iter().map(|at| usize::from(*at)).filter(|at| *at < places.len());
+    let own = all(own.map(|at| {
+        let range = start + places[at].start as u64..start + places[at].end as u64;
+        pieces.with(range, |bytes| buffers[at] = Buffer::from(bytes))
+    }));
+    let children = all(raw.children.iter().map(|child| copy(child, pieces, start, places, buffers)));
+    all([own, children].into_iter())
+}
+
+/// Runs everything before it fails for what is not fetched, so that all of that is asked for.
+pub(crate) fn all(steps: impl Iterator<Item = Result<()>>) -> Result<()> {
+    let mut missing = Ok(());
+    for step in steps {
+        match step {
+            Err(Error::NotFetched) => missing = Err(Error::NotFetched),
+            step => step?,
+        }
+    }
+    missing
+}

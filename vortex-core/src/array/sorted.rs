@@ -1,0 +1,109 @@
+//! Searching rising integers without decoding all of them.
+
+use arrow::array::{AsArray as _, UInt64Array};
+use arrow::datatypes::ArrowNativeType;
+
+use super::ArrayRef;
+use crate::dtype::arrow::data_type;
+use crate::{Error, Result, match_integer};
+
+/// The integer as far as it can be one that is searched for: negative ones come as the largest.
+fn widen(integer: impl ArrowNativeType) -> u64 {
+    integer.to_usize().map_or(u64::MAX, |integer| integer as u64)
+}
+
+/// Of fewer integers per target, all are decoded.
+const FEW: usize = 16;
+
+/// Decoding these takes nothing.
+const PRIMITIVE: &str = "vortex.primitive";
+
+/// Where each of `targets`, which rise, is among integers that rise: as
+/// [`binary_search`](slice::binary_search), the first one of equals. Only as many integers are
+/// decoded as tell; where those that are do not rise, the answers are places anywhere.
+///
+/// # Errors
+/// If the integers cannot be decoded.
+pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<usize, usize>>> {
+    let found = |at: usize, value: Option<&u64>, target: &u64| match value == Some(target) {
+        true => Ok(at),
+        false => Err(at),
+    };
+    let len = sorted.len();
+    if targets.len() >= len / FEW || sorted.encoding() == PRIMITIVE {
+        let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
+        return match_integer!(sorted.dtype().ptype()?, |T| {
+            let all = decoded.as_primitive::<T>().values();
+            let place = |target: &u64| {
+                let at = all.partition_point(|value| widen(*value) < *target);
+                found(at, all.get(at).map(|value| widen(*value)).as_ref(), target)
+            };
+            Ok(targets.iter().map(place).collect())
+        }, else Err(Error::corrupt(format!("a search among {}", sorted.dtype()))));
+    }
+    // As many samples as there are integers in the windows between them.
+    let step = (len / targets.len().max(1)).isqrt();
+    let samples = integers(&sorted.take(&UInt64Array::from_iter_values((0..len as u64).step_by(step)))?)?;
+    let next_sample = |target: &u64| samples.partition_point(|sample| sample < target);
+    // A target lies behind the last sample below it, and not behind the one after that.
+    let window_of = |target: &u64| next_sample(target).saturating_sub(1);
+    let mut windows: Vec<usize> = targets.iter().map(window_of).collect();
+    windows.dedup();
+    let rows = windows.iter().flat_map(|window| window * step..((window + 1) * step).min(len));
+    let integers = integers(&sorted.take(&UInt64Array::from_iter_values(rows.map(|row| row as u64)))?)?;
+    let place = |target: &u64| {
+        let window = window_of(target);
+        let known = windows.partition_point(|at| *at < window) * step;
+        let values = integers.get(known..integers.len().min(known + step)).unwrap_or_default();
+        let within = values.partition_point(|value| value < target);
+        found(window * step + within, values.get(within).or(samples.get(window + 1)), target)
+    };
+    Ok(targets.iter().map(place).collect())
+}
+
+fn integers(array: &ArrayRef) -> Result<Vec<u64>> {
+    let decoded = array.decode(&data_type(array.dtype())?)?;
+    match_integer!(array.dtype().ptype()?, |T| {
+        Ok(decoded.as_primitive::<T>().values().iter().map(|value| widen(*value)).collect())
+    }, else Err(Error::corrupt(format!("a search among {}", array.dtype()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::{DType, PType};
+
+    #[test]
+    fn finds_what_a_search_of_all_finds() {
+        let mut next = crate::kernels::random(3);
+        for len in [0, 1, 63, 64, 65, 5000] {
+            let mut sorted: Vec<u32> = (0..len).map(|_| (next() % 20_000) as u32).collect();
+            sorted.sort_unstable();
+            let array = Tree::primitive(&sorted).load(&DType::Primitive(PType::U32, false), len).unwrap();
+            for count in [0, 1, 7, 200] {
+                let mut targets: Vec<u64> = (0..count).map(|_| next() % 21_000).collect();
+                targets.sort_unstable();
+                for (target, found) in targets.iter().zip(search(&array, &targets).unwrap()) {
+                    let place = sorted.partition_point(|at| u64::from(*at) < *target);
+                    let is_there = sorted.get(place).is_some_and(|at| u64::from(*at) == *target);
+                    assert_eq!(found, if is_there { Ok(place) } else { Err(place) }, "{count} of {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_that_fall_are_no_reason_to_panic() {
+        let mut next = crate::kernels::random(4);
+        let unsorted: Vec<u16> = (0..3000).map(|_| next() as u16).collect();
+        let array = Tree::primitive(&unsorted).load(&DType::Primitive(PType::U16, false), 3000).unwrap();
+        for _ in 0..100 {
+            let mut targets: Vec<u64> = (0..5).map(|_| next() % 70_000).collect();
+            targets.sort_unstable();
+            for found in search(&array, &targets).unwrap() {
+                assert!(found.unwrap_or_else(|at| at) <= 3000);
+            }
+        }
+    }
+}

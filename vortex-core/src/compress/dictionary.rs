@@ -1,0 +1,101 @@
+//! Each distinct number once, and a code per row.
+
+use super::numbers::{Numbers, bits, compress_helpers, compress_words};
+use super::scheme::{Context, Kind, Scheme};
+use crate::Result;
+use crate::encodings::dict;
+use crate::kernels::Word;
+use crate::wire::WriteNode;
+
+/// Most values of a dictionary: codes have two bytes.
+const MAX_VALUES: usize = 1 << 16;
+
+/// Distinct values are counted in a table by value, if it has at most this many entries.
+const MAX_TABLE: u64 = 1 << 18;
+
+/// What codes are not: they start at zero and do not repeat another dictionary.
+const BARRED_CODES: [Kind; 1] = [Kind::Sequence];
+
+/// Numbers by code; values rise.
+pub(super) struct Dictionary;
+
+impl<W: Word> Scheme<Numbers<W>> for Dictionary {
+    fn kind(&self) -> Kind {
+        Kind::Dictionary
+    }
+
+    fn estimate(&self, numbers: &Numbers<W>, cx: &Context) -> Option<usize> {
+        let distinct = numbers.distinct();
+        if distinct > MAX_VALUES || distinct > numbers.len() / 2 {
+            return None;
+        }
+        let whole = bits(numbers.span());
+        let code = bits(distinct.saturating_sub(1) as u64);
+        // Most dictionaries cannot beat packing: save the search.
+        if code >= whole && !numbers.ptype.is_float() {
+            return None;
+        }
+        let run = bits(numbers.len() as u64) + code;
+        let codes =
+            (code * numbers.len()).min(if cx.allows(Kind::Runs) { run * numbers.runs } else { usize::MAX });
+        Some(codes.div_ceil(8) + distinct * whole.min(W::BITS).div_ceil(8) + numbers.null_bytes() + 64)
+    }
+
+    fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
+        let most = MAX_VALUES.min(numbers.len() / 2);
+        let found = if numbers.span() < MAX_TABLE { by_table(numbers, most) } else { by_hash(numbers, most) };
+        let Some((values, codes)) = found else { return Ok(None) };
+        let codes_cx = cx.below(Kind::Dictionary, &BARRED_CODES);
+        let (ptype, codes) = compress_helpers(&codes_cx, codes, numbers.nulls.as_ref())?;
+        let values_cx = cx.below(Kind::Dictionary, &[Kind::Runs, Kind::Sparse]);
+        // At most as many as codes of two bytes tell.
+        let count = values.len() as u32;
+        let encoded = compress_words(&values_cx, numbers.ptype, values.into(), None)?;
+        Ok(Some(dict::encode(codes, ptype, numbers.nulls.is_some(), encoded, count)))
+    }
+}
+
+/// Marks each value in a table of all that could be.
+fn by_table<W: Word>(numbers: &Numbers<W>, most: usize) -> Option<(Vec<W>, Vec<u32>)> {
+    // Below the size of a table.
+    let rank = |value: &W| numbers.rank(*value) as usize;
+    let mut table = vec![0u32; numbers.span() as usize + 1];
+    numbers.values.iter().for_each(|value| table[rank(value)] = 1);
+    let mut values = Vec::new();
+    for (at, entry) in table.iter_mut().enumerate().filter(|(_, entry)| **entry > 0) {
+        *entry = values.len() as u32;
+        values.push(numbers.min.plus(W::narrow(at as u64)));
+    }
+    (values.len() <= most).then(|| (values, numbers.values.iter().map(|value| table[rank(value)]).collect()))
+}
+
+/// Finds each value in a hash table; gives up once there are too many.
+fn by_hash<W: Word>(numbers: &Numbers<W>, most: usize) -> Option<(Vec<W>, Vec<u32>)> {
+    const FREE: u32 = u32::MAX;
+    let shift = u64::BITS - (4 * most.max(1)).next_power_of_two().trailing_zeros();
+    let mut table = vec![FREE; 1 << (u64::BITS - shift)];
+    let mut found: Vec<W> = Vec::new();
+    let mut codes = Vec::with_capacity(numbers.len());
+    for value in &*numbers.values {
+        let mut at = (value.as_u64().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize;
+        let code = loop {
+            match table[at] {
+                FREE if found.len() == most => return None,
+                FREE => {
+                    table[at] = found.len() as u32;
+                    found.push(*value);
+                    break table[at];
+                }
+                code if found[code as usize] == *value => break code,
+                _ => at = (at + 1) % table.len(),
+            }
+        };
+        codes.push(code);
+    }
+    let mut order: Vec<u32> = (0..found.len() as u32).collect();
+    order.sort_unstable_by_key(|code| numbers.rank(found[*code as usize]));
+    let mut places = vec![0u32; found.len()];
+    (0..).zip(&order).for_each(|(place, code)| places[*code as usize] = place);
+    codes.iter_mut().for_each(|code| *code = places[*code as usize]);
+    Some((order.iter().map(|code| found[*code as usize]).collect(), codes))
+}

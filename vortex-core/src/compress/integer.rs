@@ -1,0 +1,145 @@
+//! Schemes of integers: sequences, and packing into as few bits as most values need.
+
+use super::dictionary::Dictionary;
+use super::numbers::{Numbers, Schemes, bits as bit_count};
+use super::pco::Pco;
+use super::runs::Runs;
+use super::sample::Sample;
+use super::scheme::{Context, Kind, Scheme};
+use super::sparse::Sparse;
+use crate::Result;
+use crate::encodings::{bit_packed, frame_of_reference, sequence};
+use crate::kernels::{BLOCK, Word};
+use crate::wire::WriteNode;
+
+/// Bytes of the row of an exception, beside its value.
+const EXCEPTION_ROW: usize = 4;
+
+/// Shares of the sample that may lie below the reference, as parts of it.
+const BELOW: [usize; 3] = [512, 64, 16];
+
+/// The schemes of integers.
+pub(super) fn schemes<W: Word>() -> Schemes<W, 6> {
+    [&Sequence, &Packed, &Dictionary, &Runs, &Sparse, &Pco]
+}
+
+/// Integers at equal distances.
+struct Sequence;
+
+impl<W: Word> Scheme<Numbers<W>> for Sequence {
+    fn kind(&self) -> Kind {
+        Kind::Sequence
+    }
+
+    fn estimate(&self, numbers: &Numbers<W>, _: &Context) -> Option<usize> {
+        let [first, second, ..] = numbers.values[..] else { return None };
+        let step = second.minus(first);
+        let is_even = numbers.nulls.is_none()
+            && numbers.runs == numbers.len()
+            && numbers.values.windows(2).all(|pair| pair[1].minus(pair[0]) == step);
+        // The ends tell whether the sum of steps wraps, and readers want steps of their type.
+        let distance = i128::from(step_of(numbers, step)) * (numbers.len() as i128 - 1);
+        (is_even && distance.unsigned_abs() == u128::from(numbers.span())).then_some(0)
+    }
+
+    fn encode(&self, numbers: &Numbers<W>, _: &Context) -> Result<Option<WriteNode>> {
+        let (first, second) = (numbers.values[0], numbers.values[1]);
+        sequence::encode(&numbers.value(first), &numbers.value(second.minus(first))).map(Some)
+    }
+}
+
+/// A step as the type has it: unsigned types only rise.
+fn step_of<W: Word>(numbers: &Numbers<W>, step: W) -> i64 {
+    if numbers.ptype.is_signed() {
+        let unused = u64::BITS as usize - W::BITS;
+        ((step.as_u64() << unused) as i64) >> unused
+    } else {
+        i64::try_from(step.as_u64()).unwrap_or(0)
+    }
+}
+
+/// Differences from a reference in few bits, and patches for what does not fit.
+struct Packed;
+
+/// How to pack.
+struct Frame {
+    /// The rank of the reference.
+    reference: u64,
+    width: usize,
+    bytes: f64,
+}
+
+impl Frame {
+    /// The best for words of `bits` bits whose largest rank is `span`.
+    fn best(sample: &Sample, span: u64, bits: usize) -> Self {
+        let rows = sample.rows().next_multiple_of(BLOCK) as f64;
+        let exception = sample.scale() * (EXCEPTION_ROW + bits / 8) as f64;
+        let whole = bit_count(span);
+        let mask = u64::MAX >> (u64::BITS as usize - bits);
+        let mut best = Frame { reference: 0, width: whole, bytes: rows * whole as f64 / 8.0 };
+        let starts = BELOW.iter().map(|part| sample.sorted[sample.sorted.len() / part]);
+        let mut last = None;
+        for start in std::iter::once(0).chain(starts) {
+            if last.replace(start) == Some(start) {
+                continue;
+            }
+            let mut by_width = [0usize; 65];
+            sample.sorted.iter().for_each(|rank| by_width[bit_count(rank.wrapping_sub(start) & mask)] += 1);
+            let mut exceptions = 0usize;
+            for width in (0..=bits).rev() {
+                let bytes = rows * width as f64 / 8.0 + exceptions as f64 * exception;
+                if bytes < best.bytes * 0.98 && width < whole {
+                    best = Frame { reference: start, width, bytes };
+                }
+                exceptions += by_width[width];
+            }
+        }
+        best
+    }
+}
+
+/// Bytes of packed integers of `bits` bits each, as a sample of their ranks tells.
+pub(super) fn packed_bytes(sample: &Sample, bits: usize) -> f64 {
+    Frame::best(sample, sample.sorted.last().copied().unwrap_or_default(), bits).bytes
+}
+
+impl<W: Word> Scheme<Numbers<W>> for Packed {
+    fn kind(&self) -> Kind {
+        Kind::Packed
+    }
+
+    fn estimate(&self, numbers: &Numbers<W>, _: &Context) -> Option<usize> {
+        let frame = Frame::best(numbers.sample(), numbers.span(), W::BITS);
+        (frame.width < W::BITS).then_some(frame.bytes as usize + numbers.null_bytes())
+    }
+
+    fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
+        let frame = Frame::best(numbers.sample(), numbers.span(), W::BITS);
+        let mut reference = numbers.min.plus(W::narrow(frame.reference));
+        // Zero costs nothing to add, if that needs no wider values.
+        let is_natural = !numbers.ptype.is_signed() || !is_negative(numbers.min);
+        if is_natural && frame.reference == 0 && bit_count(numbers.max.as_u64()) <= frame.width {
+            reference = W::ZERO;
+        }
+        let validity = numbers.validity(cx)?;
+        let packed =
+            bit_packed::encode(&numbers.values, reference, frame.width, numbers.nulls.as_ref(), validity);
+        if reference == W::ZERO {
+            return Ok(Some(packed));
+        }
+        frame_of_reference::encode(&numbers.value(reference), packed).map(Some)
+    }
+}
+
+fn is_negative<W: Word>(value: W) -> bool {
+    value.as_u64() >> (W::BITS - 1) == 1
+}
+
+/// Integers that are all the smallest, where valid: a reference, and blocks without bits.
+///
+/// # Errors
+/// If the reference cannot be written.
+pub(super) fn without_bits<W: Word>(numbers: &Numbers<W>, validity: WriteNode) -> Result<WriteNode> {
+    let packed = bit_packed::encode(&numbers.values, numbers.min, 0, numbers.nulls.as_ref(), Some(validity));
+    frame_of_reference::encode(&numbers.value(numbers.min), packed)
+}

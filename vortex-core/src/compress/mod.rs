@@ -1,0 +1,129 @@
+//! How the writer encodes a chunk of a column.
+//!
+//! ```text
+//! Arrow array ── null rows get a value that compresses well ── facts: range, runs, a sample
+//!                                                                       │
+//!     every scheme of the column's kind estimates its bytes  ◄──────────┘
+//!     the best, weighed by what decoding costs, encodes; its children start over
+//! ```
+//!
+//! A [`Scheme`](scheme::Scheme) is one way to encode one kind of column. Which schemes a kind
+//! has is a table in its file: [`integer`], [`float`], [`string`], [`boolean`], [`decimal`],
+//! [`temporal`]; [`nested`] takes structs and lists apart. How bytes are laid out is told next
+//! to the decoder of each encoding, not here.
+//!
+//! Chunks are encoded each on its own: what a file holds does not depend on who encoded which
+//! chunk when. What an estimate promised is held against what encoding gave, so that a wrong
+//! guess costs time and not bytes.
+
+mod boolean;
+mod decimal;
+mod dictionary;
+mod float;
+mod integer;
+mod nested;
+mod numbers;
+mod pco;
+mod runs;
+mod sample;
+mod scheme;
+mod sparse;
+mod string;
+mod temporal;
+#[cfg(test)]
+mod tests;
+mod text_dictionary;
+
+use arrow::array::{Array as _, ArrayRef, AsArray as _};
+
+use self::scheme::Context;
+use crate::array::{canonical::canonical, present};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::encodings::constant;
+use crate::scalar::Value;
+use crate::wire::WriteNode;
+use crate::{Error, Release, Result};
+
+/// What writing spends time on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Level {
+    /// Encodings that are cheap to find.
+    Fast,
+    /// Small files that decode fast.
+    #[default]
+    Default,
+    /// The smallest files, at the cost of decoding.
+    Compact,
+}
+
+/// Encodes chunks of columns.
+#[derive(Debug, Clone)]
+pub(crate) struct Compressor {
+    level: Level,
+    min_reader: Release,
+}
+
+impl Compressor {
+    /// Encodes for `min_reader` and all later releases.
+    pub(crate) fn new(level: Level, min_reader: Release) -> Self {
+        Self { level, min_reader }
+    }
+
+    /// The encoded form of a chunk, which has the Arrow type that
+    /// [presents](crate::dtype::arrow::presents) `dtype`.
+    ///
+    /// # Errors
+    /// If `dtype` cannot be read by the oldest release asked for.
+    pub(crate) fn compress(&self, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
+        let rows = array.len();
+        if u32::try_from(rows).is_err() {
+            return Err(Error::limit(format!("{rows} rows in one chunk")));
+        }
+        compress(
+            &Context::new(self.level, self.min_reader),
+            &present(ArrayRef::clone(array), &data_type(dtype)?)?,
+            dtype,
+        )
+    }
+}
+
+/// The first release that reads single half floats, which constants and fill values are.
+const FIRST_F16_SCALAR: Release = Release::new(0, 44);
+
+/// A column of the Arrow type that its dtype prefers.
+fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
+    let null_count = array.logical_null_count();
+    if !dtype.is_nullable() && null_count > 0 {
+        return Err(Error::invalid(format!("{null_count} nulls in a column of type {dtype}")));
+    }
+    cx.check_readable(dtype)?;
+    if null_count == array.len() && null_count > 0 && scheme::can_be_constant(dtype) {
+        return constant::encode(&Value::Null);
+    }
+    match dtype {
+        DType::Bool(_) => boolean::compress(cx, array.as_boolean()),
+        DType::Primitive(PType::F16, _) if cx.reader() < FIRST_F16_SCALAR => canonical(array, dtype),
+        DType::Primitive(ptype, _) => numbers::compress(cx, array, *ptype),
+        DType::Decimal(..) => decimal::compress(cx, array, dtype),
+        DType::Utf8(_) => string::compress(cx, &array.as_string_view().clone().to_binary_view(), dtype),
+        DType::Binary(_) => string::compress(cx, array.as_binary_view(), dtype),
+        DType::Extension(extension) => temporal::compress(cx, array, extension),
+        _ => nested::compress(cx, array, dtype),
+    }
+}
+
+/// The value of an integer or float of which only the bits are known.
+fn value_of(ptype: PType, bits: u64) -> Value {
+    // Cuts to the width of the type, which the bits have.
+    match ptype {
+        PType::U8 | PType::U16 | PType::U32 | PType::U64 => Value::UInt(bits),
+        PType::I8 => Value::Int((bits as i8).into()),
+        PType::I16 => Value::Int((bits as i16).into()),
+        PType::I32 => Value::Int((bits as i32).into()),
+        PType::I64 => Value::Int(bits as i64),
+        PType::F16 => Value::F16(half::f16::from_bits(bits as u16)),
+        PType::F32 => Value::F32(f32::from_bits(bits as u32)),
+        PType::F64 => Value::F64(f64::from_bits(bits)),
+    }
+}

@@ -1,0 +1,101 @@
+//! Structs, lists and maps: their children, each compressed on its own.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, AsArray as _, make_array};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+
+use super::numbers::compress_helpers;
+use super::scheme::{Context, Kind};
+use super::{boolean, compress as compress_child};
+use crate::array::canonical::{ListMetadata, ListViewMetadata, canonical, from_zero};
+use crate::dtype::DType;
+use crate::wire::WriteNode;
+use crate::{Error, Release, Result};
+
+/// The first release that reads arrays of structs that may be null.
+const FIRST_NULLABLE_STRUCT: Release = Release::new(0, 54);
+
+/// A column of a nested type, or of nulls.
+///
+/// # Errors
+/// If a child cannot be encoded, or the type is not read by the oldest release asked for.
+pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
+    Ok(match dtype {
+        DType::Struct(fields, _) => {
+            let array = array.as_struct();
+            let validity = validity(cx, array.nulls())?;
+            if validity.is_some() && cx.reader() < FIRST_NULLABLE_STRUCT {
+                let what = format!("{dtype}, with nulls, which release {} does not read", cx.reader());
+                return Err(Error::unsupported("type to write", what));
+            }
+            let columns = array.columns().iter().zip(fields.dtypes());
+            let columns = columns
+                .map(|(column, dtype)| compress_child(cx, &visible(column, array.nulls(), dtype)?, dtype));
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            WriteNode::new("vortex.struct").children(validity).children(columns)
+        }
+        DType::List(element, _) => {
+            let (_, offsets, elements, nulls) = array.as_list::<i32>().clone().into_parts();
+            let (offsets, elements) = from_zero(&offsets, &elements);
+            let (ptype, encoded) = compress_helpers(&helpers(cx), unsigned(&offsets), None)?;
+            let metadata = ListMetadata { elements_len: elements.len() as u64, offset_ptype: ptype as i32 };
+            let node = WriteNode::new("vortex.list").message(&metadata);
+            let node = node.child(compress_child(cx, &elements, element)?).child(encoded);
+            node.children(validity(cx, nulls.as_ref())?)
+        }
+        DType::FixedSizeList(element, size, _) => {
+            let list = array.as_fixed_size_list();
+            let width = *size as usize;
+            let values = list.values().slice(list.value_offset(0) as usize, list.len() * width);
+            let node = WriteNode::new("vortex.fixed_size_list").child(compress_child(cx, &values, element)?);
+            node.children(validity(cx, list.nulls())?)
+        }
+        DType::Map(map, _) => {
+            let (_, offsets, entries, nulls, _) = array.as_map().clone().into_parts();
+            let (offsets, entries) = from_zero(&offsets, &(Arc::new(entries) as ArrayRef));
+            let sizes = offsets.windows(2).map(|pair| (pair[1] - pair[0]).cast_unsigned()).collect();
+            let starts = unsigned(&offsets.slice(0, offsets.len() - 1));
+            let (offset_ptype, starts) = compress_helpers(&helpers(cx), starts, None)?;
+            let (size_ptype, sizes) = compress_helpers(&helpers(cx), sizes, None)?;
+            let metadata = ListViewMetadata {
+                elements_len: entries.len() as u64,
+                offset_ptype: offset_ptype as i32,
+                size_ptype: size_ptype as i32,
+            };
+            let node = WriteNode::new("vortex.listview").message(&metadata);
+            let node = node.child(compress_child(cx, &entries, &map.entry())?).child(starts).child(sizes);
+            WriteNode::new("vortex.map").child(node.children(validity(cx, nulls.as_ref())?))
+        }
+        _ => canonical(array, dtype)?,
+    })
+}
+
+/// For offsets and sizes of lists.
+fn helpers(cx: &Context) -> Context {
+    cx.below(Kind::Joined, &[Kind::Dictionary])
+}
+
+/// Offsets, which are not negative.
+fn unsigned(offsets: &ScalarBuffer<i32>) -> Vec<u32> {
+    offsets.iter().map(|offset| offset.cast_unsigned()).collect()
+}
+
+/// The validity child, if some row is null.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn validity(cx: &Context, nulls: Option<&NullBuffer>) -> Result<Option<WriteNode>> {
+    nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| boolean::validity(cx, nulls)).transpose()
+}
+
+/// A field of a struct. One that is never null may still be null where the struct is.
+fn visible(field: &ArrayRef, hidden: Option<&NullBuffer>, dtype: &DType) -> Result<ArrayRef> {
+    let (false, Some(nulls), Some(hidden)) = (dtype.is_nullable(), field.nulls(), hidden) else {
+        return Ok(Arc::clone(field));
+    };
+    if !hidden.contains(nulls) {
+        return Ok(Arc::clone(field));
+    }
+    Ok(make_array(field.to_data().into_builder().nulls(None).build()?))
+}

@@ -1,0 +1,292 @@
+//! Integers and floats as words: what their schemes share.
+
+use std::cell::OnceCell;
+
+use arrow::array::{Array as _, ArrayRef};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+
+use super::sample::{self, Sample};
+use super::scheme::{Context, Kind, Scheme, choose};
+use super::{boolean, float, integer, value_of};
+use crate::dtype::PType;
+use crate::encodings::{constant, masked, primitive};
+use crate::kernels::simd::{Vectorized, vectorized};
+use crate::kernels::{Word, match_word};
+use crate::scalar::Value;
+use crate::wire::WriteNode;
+use crate::{Level, Result};
+
+/// Integers or floats, as bits. Null rows hold the value before them.
+#[derive(Debug)]
+pub(super) struct Numbers<W: Word> {
+    pub(super) ptype: PType,
+    pub(super) values: ScalarBuffer<W>,
+    /// Which rows are null, if some are; never all.
+    pub(super) nulls: Option<NullBuffer>,
+    /// The smallest, in the order of the type if it is one of integers.
+    pub(super) min: W,
+    pub(super) max: W,
+    /// Rows that start a run of equal rows; all of a run are null or none is.
+    pub(super) runs: usize,
+    sample: OnceCell<Sample>,
+    distinct: OnceCell<usize>,
+}
+
+impl<W: Word> Numbers<W> {
+    fn new(ptype: PType, values: ScalarBuffer<W>, nulls: Option<NullBuffer>) -> Self {
+        let lift = lift(ptype);
+        let facts = vectorized(Look { values: &values, lift });
+        let turns = nulls.as_ref().map_or(0, |nulls| 2 * nulls.inner().set_slices().count());
+        Self {
+            ptype,
+            min: facts.min.minus(lift),
+            max: facts.max.minus(lift),
+            runs: (facts.changes + 1 + turns).min(values.len()),
+            values,
+            nulls,
+            sample: OnceCell::new(),
+            distinct: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Bytes of the values as they are.
+    pub(super) fn plain_bytes(&self) -> usize {
+        size_of_val(&*self.values)
+    }
+
+    /// Bytes that nulls take beside the values, nearly.
+    pub(super) fn null_bytes(&self) -> usize {
+        self.nulls
+            .as_ref()
+            .map_or(0, |nulls| (nulls.len() / 8).min(nulls.inner().set_slices().take(64).count() * 64))
+    }
+
+    /// A number that rises with the value, if it is an integer, and starts at zero.
+    pub(super) fn rank(&self, value: W) -> u64 {
+        value.minus(self.min).as_u64()
+    }
+
+    /// The distance of the largest from the smallest.
+    pub(super) fn span(&self) -> u64 {
+        self.rank(self.max)
+    }
+
+    /// Ranks of some rows.
+    pub(super) fn sample(&self) -> &Sample {
+        self.sample.get_or_init(|| {
+            let rows = sample::rows(self.len()).flat_map(|rows| &self.values[rows]);
+            Sample::new(rows.map(|value| self.rank(*value)).collect(), self.len())
+        })
+    }
+
+    /// How many different values there are, nearly.
+    pub(super) fn distinct(&self) -> usize {
+        let most = usize::try_from(self.span()).unwrap_or(usize::MAX).saturating_add(1);
+        *self.distinct.get_or_init(|| self.distinct_sampled().min(most).min(self.runs))
+    }
+
+    fn distinct_sampled(&self) -> usize {
+        if self.runs > self.len() / 2 {
+            return self.sample().distinct();
+        }
+        // Values that repeat because they come in runs say nothing of those in other runs.
+        let heads = sample::rows(self.len()).flat_map(|rows| {
+            let runs = self.values[rows].chunk_by(|left, right| left == right);
+            runs.map(|run| self.rank(run[0]))
+        });
+        Sample::new(heads.collect(), self.runs).distinct()
+    }
+
+    /// The value of some bits.
+    pub(super) fn value(&self, word: W) -> Value {
+        value_of(self.ptype, word.as_u64())
+    }
+
+    /// The validity child, if some row is null.
+    ///
+    /// # Errors
+    /// As [`compress_words`].
+    pub(super) fn validity(&self, cx: &Context) -> Result<Option<WriteNode>> {
+        self.nulls.as_ref().map(|nulls| boolean::validity(cx, nulls)).transpose()
+    }
+}
+
+/// Bits of an integer that needs to tell as many values.
+pub(super) fn bits(most: u64) -> usize {
+    (u64::BITS - most.leading_zeros()) as usize
+}
+
+/// What to add to words of a type so that their order is that of the values.
+fn lift<W: Word>(ptype: PType) -> W {
+    if ptype.is_signed() { W::narrow(1 << (W::BITS - 1)) } else { W::ZERO }
+}
+
+struct Look<'a, W> {
+    values: &'a [W],
+    lift: W,
+}
+
+struct Facts<W> {
+    min: W,
+    max: W,
+    changes: usize,
+}
+
+impl<W: Word> Vectorized for Look<'_, W> {
+    type Output = Facts<W>;
+
+    #[inline(always)]
+    fn run(self) -> Facts<W> {
+        let (mut min, mut max) = (W::MAX, W::ZERO);
+        for value in self.values {
+            let value = value.plus(self.lift);
+            min = if value < min { value } else { min };
+            max = if value > max { value } else { max };
+        }
+        let next = self.values.get(1..).unwrap_or_default();
+        let pairs = self.values.iter().zip(next);
+        let changes = pairs.map(|(value, next)| usize::from(value != next)).sum();
+        Facts { min, max, changes }
+    }
+}
+
+/// A column of integers or floats.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn compress(cx: &Context, array: &ArrayRef, ptype: PType) -> Result<WriteNode> {
+    let data = array.to_data();
+    match_word!(ptype, |W| {
+        let values = ScalarBuffer::<W>::new(data.buffers()[0].clone(), data.offset(), data.len());
+        compress_words(cx, ptype, values, array.nulls())
+    })
+}
+
+/// Words that are integers or floats. Null rows may hold anything.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn compress_words<W: Word>(
+    cx: &Context,
+    ptype: PType,
+    values: ScalarBuffer<W>,
+    nulls: Option<&NullBuffer>,
+) -> Result<WriteNode> {
+    if values.is_empty() {
+        return Ok(primitive::encode(values, None));
+    }
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+    if nulls.is_some_and(|nulls| nulls.null_count() == nulls.len()) {
+        return constant::encode(&Value::Null);
+    }
+    let values = match nulls {
+        Some(nulls) => without_garbage(&values, nulls).into(),
+        None => values,
+    };
+    let numbers = Numbers::new(ptype, values, nulls.cloned());
+    if numbers.min == numbers.max && (numbers.values[0] == numbers.min) {
+        return uniform(cx, &numbers);
+    }
+    let plain = || Ok(primitive::encode(numbers.values.clone(), numbers.validity(cx)?));
+    let size = (numbers.len(), numbers.plain_bytes() + numbers.null_bytes());
+    if ptype.is_float() {
+        choose(&float::schemes(), &numbers, cx, size, plain)
+    } else {
+        choose(&integer::schemes(), &numbers, cx, size, plain)
+    }
+}
+
+/// A column whose valid rows are all equal.
+fn uniform<W: Word>(cx: &Context, numbers: &Numbers<W>) -> Result<WriteNode> {
+    let value = constant::encode(&numbers.value(numbers.min))?;
+    match numbers.validity(cx)? {
+        None => Ok(value),
+        Some(validity) if cx.reads(Kind::Masked) => Ok(masked::encode(value, validity)),
+        Some(validity) if numbers.ptype.is_float() => {
+            Ok(primitive::encode(numbers.values.clone(), Some(validity)))
+        }
+        Some(validity) => integer::without_bits(numbers, validity),
+    }
+}
+
+/// The values, null rows repeating the value before them, or else the first.
+fn without_garbage<W: Word>(values: &[W], nulls: &NullBuffer) -> Vec<W> {
+    let mut out = Vec::with_capacity(values.len());
+    let first = nulls.valid_indices().next().map_or(W::ZERO, |row| values[row]);
+    for (start, end) in nulls.inner().set_slices() {
+        let before = out.last().copied().unwrap_or(first);
+        out.resize(start, before);
+        out.extend_from_slice(&values[start..end]);
+    }
+    let before = out.last().copied().unwrap_or(first);
+    out.resize(values.len(), before);
+    out
+}
+
+/// Unsigned integers that help to tell another array: its codes, offsets, lengths. Gives the
+/// smallest type that holds them.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn compress_helpers(
+    cx: &Context,
+    values: Vec<u32>,
+    nulls: Option<&NullBuffer>,
+) -> Result<(PType, WriteNode)> {
+    let largest = values.iter().copied().max().unwrap_or_default();
+    // Cuts that nothing is lost by, as the largest tells.
+    if largest <= u8::MAX.into() {
+        let narrow: Vec<u8> = values.iter().map(|value| *value as u8).collect();
+        let narrow = compress_words(cx, PType::U8, narrow.into(), nulls)?;
+        if cx.level() == Level::Compact && cx.allows(Kind::Pco) {
+            // Only wider ones can be entropy-coded.
+            let wide: Vec<u16> = values.iter().map(|value| *value as u16).collect();
+            let wide = compress_words(cx, PType::U16, wide.into(), nulls)?;
+            if wide.byte_len() < narrow.byte_len() {
+                return Ok((PType::U16, wide));
+            }
+        }
+        Ok((PType::U8, narrow))
+    } else if largest <= u16::MAX.into() {
+        let values: Vec<u16> = values.iter().map(|value| *value as u16).collect();
+        Ok((PType::U16, compress_words(cx, PType::U16, values.into(), nulls)?))
+    } else {
+        Ok((PType::U32, compress_words(cx, PType::U32, values.into(), nulls)?))
+    }
+}
+
+/// Integers in the smallest type that holds them.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn compress_narrowed(
+    cx: &Context,
+    values: &[i64],
+    nulls: Option<&NullBuffer>,
+) -> Result<(PType, WriteNode)> {
+    let (min, max) = (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
+    let holds = |low: i64, high: i64| low <= min && max <= high;
+    // Cuts that nothing is lost by.
+    if holds(0, u32::MAX.into()) {
+        compress_helpers(cx, values.iter().map(|value| *value as u32).collect(), nulls)
+    } else if holds(i8::MIN.into(), i8::MAX.into()) {
+        let values: Vec<u8> = values.iter().map(|value| *value as u8).collect();
+        Ok((PType::I8, compress_words(cx, PType::I8, values.into(), nulls)?))
+    } else if holds(i16::MIN.into(), i16::MAX.into()) {
+        let values: Vec<u16> = values.iter().map(|value| *value as u16).collect();
+        Ok((PType::I16, compress_words(cx, PType::I16, values.into(), nulls)?))
+    } else if holds(i32::MIN.into(), i32::MAX.into()) {
+        let values: Vec<u32> = values.iter().map(|value| *value as u32).collect();
+        Ok((PType::I32, compress_words(cx, PType::I32, values.into(), nulls)?))
+    } else {
+        let values: Vec<u64> = values.iter().map(|value| *value as u64).collect();
+        Ok((PType::I64, compress_words(cx, PType::I64, values.into(), nulls)?))
+    }
+}
+
+/// The schemes of a table, as the choice wants them.
+pub(super) type Schemes<W, const N: usize> = [&'static dyn Scheme<Numbers<W>>; N];

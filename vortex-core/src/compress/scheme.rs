@@ -1,0 +1,217 @@
+//! Ways to encode a column, and the choice among them.
+
+use crate::dtype::DType;
+use crate::wire::WriteNode;
+use crate::{Error, Level, Release, Result};
+
+/// Levels of schemes below each other.
+const MAX_DEPTH: u8 = 3;
+
+/// A column must shrink by more than one of this many bytes to be worth decoding.
+const LEAST_SAVING: usize = 50;
+
+/// An encoding that exceeds its estimate by more than this share has the next one tried, too.
+const SURPRISE: f64 = 1.1;
+
+/// One way to encode columns of one kind `C`.
+///
+/// An estimate should be close and cheap: it may look at all values once, but better at a
+/// sample. It counts all bytes, those of children included, as if these were compressed well.
+pub(super) trait Scheme<C: ?Sized>: Sync {
+    /// What makes the encoding known to releases and to other schemes.
+    fn kind(&self) -> Kind;
+
+    /// The bytes that encoding will take, nearly; `None` if the scheme does not apply.
+    fn estimate(&self, column: &C, cx: &Context) -> Option<usize>;
+
+    /// Encodes, or finds that the scheme does not apply after all.
+    ///
+    /// # Errors
+    /// If a child cannot be encoded.
+    fn encode(&self, column: &C, cx: &Context) -> Result<Option<WriteNode>>;
+}
+
+/// The kinds of encodings that are chosen from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Sequence,
+    Packed,
+    Dictionary,
+    Runs,
+    Sparse,
+    Alp,
+    AlpRd,
+    Fsst,
+    OnPair,
+    /// Strings one behind the other.
+    Joined,
+    Pco,
+    Zstd,
+    /// Values beside their validity.
+    Masked,
+    DateTimeParts,
+}
+
+impl Kind {
+    /// The oldest release that reads it, as it is written here.
+    fn first_reader(self) -> Release {
+        match self {
+            Self::Sequence => Release::new(0, 40),
+            Self::Zstd | Self::Masked => Release::new(0, 54),
+            // Earlier ones know another version of the pco format.
+            Self::Pco => Release::new(0, 59),
+            Self::OnPair => Release::new(0, 85),
+            _ => Release::OLDEST,
+        }
+    }
+
+    /// What decoding costs, in bytes that are as bad: a share of those encoded, and so many
+    /// per row.
+    fn decode_cost(self) -> (f64, f64) {
+        match self {
+            Self::Sequence => (-0.5, 0.0),
+            Self::Packed | Self::Sparse | Self::Joined | Self::Masked => (0.0, 0.0),
+            Self::Alp => (0.02, 0.0),
+            Self::Dictionary => (0.03, 0.0),
+            Self::Fsst => (0.05, 0.0),
+            Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => (0.1, 0.0),
+            Self::Zstd => (0.25, 0.25),
+            Self::Pco => (0.25, 0.5),
+        }
+    }
+
+    /// Whether a level has it.
+    fn is_of(self, level: Level) -> bool {
+        match self {
+            Self::Pco | Self::Zstd | Self::OnPair => level != Level::Fast,
+            _ => true,
+        }
+    }
+
+    fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// What the choice depends on besides the column.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Context {
+    level: Level,
+    reader: Release,
+    depth: u8,
+    /// Kinds not to be used here, as bits.
+    barred: u32,
+}
+
+impl Context {
+    pub(super) fn new(level: Level, reader: Release) -> Self {
+        Self { level, reader, depth: 0, barred: 0 }
+    }
+
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
+    pub(super) fn reader(&self) -> Release {
+        self.reader
+    }
+
+    /// For a child of an array encoded as `kind`, which may not use `barred`.
+    pub(super) fn below(&self, kind: Kind, barred: &[Kind]) -> Self {
+        let barred = barred.iter().fold(self.barred | kind.bit(), |bits, kind| bits | kind.bit());
+        Self { depth: self.depth + 1, barred, ..*self }
+    }
+
+    /// Whether schemes of this kind may be used here.
+    pub(super) fn allows(&self, kind: Kind) -> bool {
+        self.depth < MAX_DEPTH && self.barred & kind.bit() == 0 && self.reads(kind) && kind.is_of(self.level)
+    }
+
+    /// Whether the oldest reader knows arrays of this kind.
+    pub(super) fn reads(&self, kind: Kind) -> bool {
+        self.reader >= kind.first_reader()
+    }
+
+    /// Checks that the oldest reader knows a type.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(super) fn check_readable(&self, dtype: &DType) -> Result<()> {
+        let first = match dtype {
+            DType::FixedSizeList(..) => Release::new(0, 54),
+            DType::Map(..) => Release::new(0, 85),
+            _ => Release::OLDEST,
+        };
+        if self.reader < first {
+            return Err(Error::unsupported(
+                "type to write",
+                format!("{dtype}: release {} reads it, {} does not", first, self.reader),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What bytes of this kind count for so many rows, decoding considered.
+    pub(super) fn cost(&self, kind: Kind, bytes: usize, rows: usize) -> f64 {
+        let (share, per_row) = kind.decode_cost();
+        let extra = bytes as f64 * share + rows as f64 * per_row;
+        bytes as f64 + if self.level == Level::Compact { extra / 10.0 } else { extra }
+    }
+}
+
+/// Whether all rows of a type can be one scalar, for readers of all releases.
+pub(super) fn can_be_constant(dtype: &DType) -> bool {
+    match dtype {
+        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {
+            true
+        }
+        DType::Extension(extension) => can_be_constant(extension.storage()),
+        _ => false,
+    }
+}
+
+/// Encodes a column of so many rows with the scheme that serves best; with none, if it would save
+/// too little on the `plain_bytes` of what `plain` makes.
+pub(super) fn choose<C: ?Sized>(
+    schemes: &[&dyn Scheme<C>],
+    column: &C,
+    cx: &Context,
+    (rows, plain_bytes): (usize, usize),
+    plain: impl FnOnce() -> Result<WriteNode>,
+) -> Result<WriteNode> {
+    let worth = plain_bytes - plain_bytes / LEAST_SAVING;
+    let allowed = schemes.iter().filter(|scheme| cx.allows(scheme.kind()));
+    let estimates = allowed.filter_map(|scheme| {
+        let bytes = scheme.estimate(column, cx)?;
+        Some((cx.cost(scheme.kind(), bytes, rows), bytes, *scheme))
+    });
+    let mut estimates: Vec<_> = estimates.filter(|(score, ..)| *score < worth as f64).collect();
+    estimates.sort_by(|left, right| left.0.total_cmp(&right.0));
+
+    let mut best: Option<(f64, WriteNode)> = None;
+    for (score, bytes, scheme) in estimates {
+        // What was found is better than this can be, or there is no reason to doubt the order.
+        if best.as_ref().is_some_and(|(found, _)| *found <= score * sure(cx.level)) {
+            break;
+        }
+        let Some(node) = scheme.encode(column, cx)? else { continue };
+        let encoded = node.byte_len();
+        let found = cx.cost(scheme.kind(), encoded, rows);
+        let as_expected = encoded as f64 <= bytes as f64 * SURPRISE;
+        if best.as_ref().is_none_or(|(best, _)| found < *best) {
+            best = Some((found, node));
+        }
+        if as_expected && cx.level != Level::Compact {
+            break;
+        }
+    }
+    match best {
+        Some((score, node)) if score < worth as f64 => Ok(node),
+        _ => plain(),
+    }
+}
+
+/// How far an estimate may be off, as a factor on it.
+fn sure(level: Level) -> f64 {
+    if level == Level::Compact { 0.8 } else { 1.0 }
+}

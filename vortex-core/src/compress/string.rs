@@ -1,0 +1,366 @@
+//! Schemes of strings and byte strings.
+
+use std::cell::OnceCell;
+
+use arrow::array::{Array as _, BinaryViewArray};
+use arrow::buffer::NullBuffer;
+
+use super::numbers::{compress_helpers, compress_words};
+use super::sample::{self, Sample};
+use super::scheme::{Context, Kind, Scheme, choose};
+use super::{boolean, text_dictionary::TextDictionary};
+use crate::array::canonical;
+use crate::dtype::{DType, PType};
+use crate::encodings::coded_text::TextParts;
+use crate::encodings::{constant, fsst, masked, onpair, varbin, zstd};
+use crate::scalar::Value;
+use crate::wire::WriteNode;
+use crate::{Error, Level, Release, Result};
+
+/// The first release that reads codes in a buffer of their own.
+const FIRST_CODES_BUFFER: Release = Release::new(0, 59);
+
+/// Bytes that tables of symbols are trained on.
+const TRAINED_BYTES: usize = 64 << 10;
+
+/// Bytes that are compressed to see how well it goes.
+const TRIED_BYTES: usize = 64 << 10;
+
+/// Bytes of a frame before compression: what reading one row costs.
+const FRAME_BYTES: usize = 256 << 10;
+
+/// Bits of a token's code.
+const TOKEN_BITS: u8 = 12;
+
+/// Fewer bytes do not pay for all tokens, of which every single byte is one.
+const MIN_ONPAIR_BYTES: usize = 32 << 10;
+
+/// Bytes that tokens are trained on.
+const ONPAIR_TRAINED_BYTES: usize = 256 << 10;
+
+/// Bytes of a view.
+const VIEW: usize = 16;
+
+/// Strings or byte strings.
+pub(super) struct Strings<'a> {
+    /// Which rows are null, if some are; never all.
+    pub(super) nulls: Option<&'a NullBuffer>,
+    pub(super) is_text: bool,
+    rows: Vec<&'a [u8]>,
+    byte_len: usize,
+    symbols: OnceCell<::fsst::Compressor>,
+    distinct: OnceCell<usize>,
+}
+
+impl<'a> Strings<'a> {
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The value of each row; empty where null.
+    pub(super) fn rows(&self) -> &[&'a [u8]] {
+        &self.rows
+    }
+
+    /// Bytes of all values.
+    pub(super) fn byte_len(&self) -> usize {
+        self.byte_len
+    }
+
+    pub(super) fn value(&self, bytes: &[u8]) -> Result<Value> {
+        if !self.is_text {
+            return Ok(Value::Binary(bytes.into()));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| Error::invalid("text that is not UTF-8"))?;
+        Ok(Value::Utf8(text.into()))
+    }
+
+    fn validity(&self, cx: &Context) -> Result<Option<WriteNode>> {
+        self.nulls.map(|nulls| boolean::validity(cx, nulls)).transpose()
+    }
+
+    /// How many different values there are, nearly.
+    pub(super) fn distinct(&self) -> usize {
+        *self.distinct.get_or_init(|| {
+            let rows = sample::rows(self.len()).flat_map(|rows| &self.rows[rows]);
+            Sample::new(rows.map(|row| super::text_dictionary::hash(row)).collect(), self.len()).distinct()
+        })
+    }
+
+    /// Rows of the sample, up to so many bytes.
+    fn sample(&self, bytes: usize) -> Vec<&'a [u8]> {
+        let mut left = bytes;
+        let rows = sample::rows(self.len()).flat_map(|rows| self.rows[rows].iter().copied());
+        rows.take_while(|row| {
+            let more = left > 0;
+            left = left.saturating_sub(row.len().max(1));
+            more
+        })
+        .collect()
+    }
+
+    fn symbols(&self) -> &::fsst::Compressor {
+        self.symbols.get_or_init(|| ::fsst::Compressor::train(&self.sample(TRAINED_BYTES)))
+    }
+
+    /// Bytes of integers that tell rows apart: lengths, and offsets into codes.
+    fn row_bytes(&self, code_bytes: usize) -> usize {
+        let longest = self.rows.iter().map(|row| row.len()).max().unwrap_or_default();
+        let bits = |most: usize| (usize::BITS - most.leading_zeros()) as usize;
+        self.len() * (bits(longest) + bits(code_bytes)) / 8
+    }
+}
+
+/// A column of strings or byte strings.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> Result<WriteNode> {
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    let rows: Vec<&[u8]> = match nulls {
+        None => (0..array.len()).map(|row| array.value(row)).collect(),
+        Some(nulls) => {
+            let value = |row| if nulls.is_valid(row) { array.value(row) } else { &[] };
+            (0..array.len()).map(value).collect()
+        }
+    };
+    let byte_len = rows.iter().map(|row| row.len()).sum();
+    let is_text = matches!(dtype, DType::Utf8(_));
+    let (symbols, distinct) = (OnceCell::new(), OnceCell::new());
+    let strings = Strings { nulls, is_text, rows, byte_len, symbols, distinct };
+    if strings.rows.is_empty() {
+        return Ok(canonical::views(array, None));
+    }
+    if let Some(node) = uniform(cx, &strings)? {
+        return Ok(node);
+    }
+    let long: usize = strings.rows.iter().map(|row| row.len()).filter(|len| *len > 12).sum();
+    let plain_bytes = strings.len() * VIEW + long + strings.nulls.map_or(0, |nulls| nulls.len() / 8);
+    let plain = || Ok(canonical::views(array, strings.validity(cx)?));
+    choose(&schemes(), &strings, cx, (strings.len(), plain_bytes), plain)
+}
+
+/// The schemes of strings.
+fn schemes<'a>() -> [&'a dyn Scheme<Strings<'a>>; 5] {
+    [&TextDictionary, &Fsst, &OnPair, &Joined, &Zstd]
+}
+
+/// A column whose valid rows are all equal.
+fn uniform(cx: &Context, strings: &Strings<'_>) -> Result<Option<WriteNode>> {
+    let first = strings.nulls.map_or(Some(0), |nulls| nulls.valid_indices().next());
+    let Some(value) = first.and_then(|row| strings.rows.get(row)) else { return Ok(None) };
+    let is_valid = |row: usize| strings.nulls.is_none_or(|nulls| nulls.is_valid(row));
+    if !strings.rows.iter().enumerate().all(|(row, other)| other == value || !is_valid(row)) {
+        return Ok(None);
+    }
+    let node = constant::encode(&strings.value(value)?)?;
+    match strings.validity(cx)? {
+        None => Ok(Some(node)),
+        Some(validity) if cx.reads(Kind::Masked) => Ok(Some(masked::encode(node, validity))),
+        Some(_) => Ok(None),
+    }
+}
+
+/// Codes for frequent pieces of up to eight bytes.
+struct Fsst;
+
+impl Scheme<Strings<'_>> for Fsst {
+    fn kind(&self) -> Kind {
+        Kind::Fsst
+    }
+
+    fn estimate(&self, strings: &Strings<'_>, _: &Context) -> Option<usize> {
+        if strings.byte_len == 0 {
+            return None;
+        }
+        let tried = strings.sample(TRIED_BYTES);
+        let bytes: usize = tried.iter().map(|row| row.len()).sum();
+        let (mut codes, mut ends) = (Vec::new(), Vec::new());
+        strings.symbols().compress_bulk_into::<LANES>(&tried, &mut codes, &mut ends);
+        let codes = (codes.len() as f64 * strings.byte_len as f64 / bytes.max(1) as f64) as usize;
+        let table = 255 * 9;
+        Some(codes + table + strings.row_bytes(codes))
+    }
+
+    fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
+        let (mut codes, mut ends) = (Vec::new(), Vec::new());
+        let table = strings.symbols();
+        table.compress_bulk_into::<LANES>(&strings.rows, &mut codes, &mut ends);
+        if u32::try_from(codes.len()).is_err() {
+            return Ok(None);
+        }
+        // All below 2^32, as their last.
+        let offsets = std::iter::once(0).chain(ends.into_iter().map(|end| end as u32)).collect();
+        let below = cx.below(Kind::Fsst, &[]);
+        let parts = TextParts {
+            lengths: compress_helpers(&below, lengths(&strings.rows)?, None)?,
+            offsets: compress_helpers(&below.below(Kind::Dictionary, &[]), offsets, None)?,
+            validity: strings.validity(cx)?,
+        };
+        Ok(Some(if cx.reader() >= FIRST_CODES_BUFFER {
+            fsst::encode(table, codes, parts)
+        } else {
+            fsst::encode_legacy(table, codes, parts)
+        }))
+    }
+}
+
+/// Rows whose codes are found side by side.
+const LANES: usize = ::fsst::Compressor::DEFAULT_BULK_LANES;
+
+fn lengths(rows: &[&[u8]]) -> Result<Vec<u32>> {
+    rows.iter().map(|row| u32::try_from(row.len()).map_err(Error::limit)).collect()
+}
+
+/// Codes for frequent pieces of up to sixteen bytes.
+struct OnPair;
+
+impl OnPair {
+    /// Tokens that some rows are made of.
+    fn train(rows: &[&[u8]], bits: u8) -> Option<::onpair::Parser> {
+        let max_dict_bits = ::onpair::MaxDictBits::new(bits).ok()?;
+        let config = ::onpair::Config { max_dict_bits, ..::onpair::DEFAULT_CONFIG };
+        Some(::onpair::Parser::train_rows(&Rows(rows), config))
+    }
+}
+
+/// Rows as the onpair crate takes them.
+struct Rows<'a>(&'a [&'a [u8]]);
+
+impl ::onpair::Rows for Rows<'_> {
+    fn num_rows(&self) -> usize {
+        self.0.len()
+    }
+
+    fn total_bytes(&self) -> usize {
+        self.0.iter().map(|row| row.len()).sum()
+    }
+
+    fn row(&self, at: usize) -> &[u8] {
+        self.0[at]
+    }
+}
+
+impl Scheme<Strings<'_>> for OnPair {
+    fn kind(&self) -> Kind {
+        Kind::OnPair
+    }
+
+    fn estimate(&self, strings: &Strings<'_>, _: &Context) -> Option<usize> {
+        if strings.byte_len < MIN_ONPAIR_BYTES {
+            return None;
+        }
+        let tried = strings.sample(2 * TRIED_BYTES);
+        // What it was trained on would look better than it is.
+        let (trained, tried) = tried.split_at(tried.len() / 2);
+        let parser = Self::train(trained, TOKEN_BITS)?;
+        let bytes: usize = tried.iter().map(|row| row.len()).sum();
+        let column = parser.parse_rows::<_, u32>(&Rows(tried));
+        let codes = column.codes.len() as f64 * strings.byte_len as f64 / bytes.max(1) as f64;
+        let tokens = parser.dict.bytes().len() + 2 * parser.dict.num_tokens();
+        let code_bytes = (codes * f64::from(TOKEN_BITS) / 8.0) as usize;
+        Some(code_bytes + tokens + strings.row_bytes(codes as usize))
+    }
+
+    fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
+        if u32::try_from(strings.byte_len).is_err() {
+            return Ok(None);
+        }
+        let Some(parser) = Self::train(&strings.sample(ONPAIR_TRAINED_BYTES), TOKEN_BITS) else {
+            return Ok(None);
+        };
+        let (mut codes, mut offsets) = (Vec::new(), Vec::<u32>::new());
+        parser.parse_rows_into(&Rows(&strings.rows), &mut codes, &mut offsets);
+        let below = cx.below(Kind::OnPair, &[]);
+        let no_dictionary = below.below(Kind::Dictionary, &[]);
+        let count = parser.dict.num_tokens() as u32;
+        let (bytes, token_offsets) = parser.dict.into_raw();
+        let tokens = onpair::EncodedTokens {
+            bytes,
+            offsets: compress_helpers(&no_dictionary, token_offsets, None)?,
+            count,
+        };
+        let parts = TextParts {
+            lengths: compress_helpers(&below, lengths(&strings.rows)?, None)?,
+            offsets: compress_helpers(&no_dictionary, offsets, None)?,
+            validity: strings.validity(cx)?,
+        };
+        let code_count = codes.len();
+        let codes = compress_words(&no_dictionary, PType::U16, codes.into(), None)?;
+        Ok(Some(onpair::encode(tokens, (PType::U16, codes), code_count, parts)))
+    }
+}
+
+/// Bytes one behind the other, cut by offsets.
+struct Joined;
+
+impl Scheme<Strings<'_>> for Joined {
+    fn kind(&self) -> Kind {
+        Kind::Joined
+    }
+
+    fn estimate(&self, strings: &Strings<'_>, _: &Context) -> Option<usize> {
+        let bits = (usize::BITS - strings.byte_len.leading_zeros()) as usize;
+        Some(strings.byte_len + strings.len() * bits / 8)
+    }
+
+    fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
+        if u32::try_from(strings.byte_len).is_err() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::with_capacity(strings.byte_len);
+        let mut offsets = Vec::with_capacity(strings.len() + 1);
+        for row in &strings.rows {
+            // Below 2^32, as all bytes together.
+            offsets.push(bytes.len() as u32);
+            bytes.extend_from_slice(row);
+        }
+        offsets.push(bytes.len() as u32);
+        let (ptype, offsets) = compress_helpers(&cx.below(Kind::Joined, &[Kind::Dictionary]), offsets, None)?;
+        Ok(Some(varbin::encode(bytes.into(), ptype, offsets, strings.validity(cx)?)))
+    }
+}
+
+/// Frames of Zstandard.
+struct Zstd;
+
+impl Zstd {
+    fn level(cx: &Context) -> i32 {
+        if cx.level() == Level::Compact { 9 } else { 3 }
+    }
+}
+
+impl Scheme<Strings<'_>> for Zstd {
+    fn kind(&self) -> Kind {
+        Kind::Zstd
+    }
+
+    fn estimate(&self, strings: &Strings<'_>, cx: &Context) -> Option<usize> {
+        if strings.byte_len == 0 {
+            return None;
+        }
+        // Neighbours tell how well it goes, rows far apart would not.
+        let start = strings.len() / 3;
+        let mut bytes = 0;
+        let mut frames = zstd::FrameWriter::try_new(Self::level(cx), FRAME_BYTES).ok()?;
+        for row in &strings.rows[start..] {
+            frames.push(row).ok()?;
+            bytes += row.len();
+            if bytes >= TRIED_BYTES {
+                break;
+            }
+        }
+        let tried = frames.finish(None).ok()?.byte_len();
+        Some((tried as f64 * strings.byte_len as f64 / bytes.max(1) as f64) as usize)
+    }
+
+    fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
+        let mut frames = zstd::FrameWriter::try_new(Self::level(cx), FRAME_BYTES)?;
+        for (row, value) in strings.rows.iter().enumerate() {
+            if strings.nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                frames.push(value)?;
+            }
+        }
+        frames.finish(strings.validity(cx)?).map(Some)
+    }
+}

@@ -1,0 +1,86 @@
+//! Extension types: their storage, and timestamps also as days, seconds and ticks.
+
+use arrow::array::{Array as _, ArrayRef};
+use arrow::buffer::ScalarBuffer;
+
+use super::numbers::{bits, compress_narrowed};
+use super::sample::{self, Sample};
+use super::scheme::{Context, Kind};
+use crate::array::canonical::storage;
+use crate::dtype::{Extension, Meaning};
+use crate::encodings::{datetime_parts, ext};
+use crate::wire::WriteNode;
+use crate::{Release, Result};
+
+const SECONDS_PER_DAY: i64 = 86_400;
+
+/// The first release that reads negative seconds: those before 1970.
+const FIRST_NEGATIVE: Release = Release::new(0, 54);
+
+/// A column of an extension type.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) -> Result<WriteNode> {
+    let stored = storage(array, extension)?;
+    let node = super::compress(cx, &stored, extension.storage())?;
+    if node.id() == "vortex.constant" {
+        return Ok(node);
+    }
+    let whole = ext::encode(node);
+    let Meaning::Timestamp(unit, _) = extension.meaning() else { return Ok(whole) };
+    let Some(ticks) = unit.ticks_per_second().filter(|ticks| *ticks > 1) else { return Ok(whole) };
+    let bytes = whole.byte_len();
+    match parts(cx, &stored, ticks, bytes)? {
+        Some(parts) if cx.cost(Kind::DateTimeParts, parts.byte_len(), array.len()) < bytes as f64 => {
+            Ok(parts)
+        }
+        _ => Ok(whole),
+    }
+}
+
+/// Timestamps cut into days, seconds and ticks, if a sample tells that this takes less than
+/// `whole` bytes.
+fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: usize) -> Result<Option<WriteNode>> {
+    let data = stored.to_data();
+    let values = ScalarBuffer::<i64>::new(data.buffers()[0].clone(), data.offset(), data.len());
+    let cut = |value: i64| {
+        [value / (SECONDS_PER_DAY * ticks), value % (SECONDS_PER_DAY * ticks) / ticks, value % ticks]
+    };
+    let sampled = sample::rows(values.len()).flatten().filter(|row| stored.is_valid(*row));
+    let sampled: Vec<[i64; 3]> = sampled.map(|row| cut(values[row])).collect();
+    let is_negative = sampled.iter().any(|parts| parts.iter().any(|part| *part < 0));
+    let bits: f64 = (0..3).map(|part| part_bits(sampled.iter().map(|parts| parts[part]), values.len())).sum();
+    let expected = (bits * values.len() as f64 / 8.0) as usize;
+    if cx.cost(Kind::DateTimeParts, expected, values.len()) >= whole as f64
+        || is_negative && cx.reader() < FIRST_NEGATIVE
+    {
+        return Ok(None);
+    }
+    let (mut days, mut seconds, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last = sampled.first().copied().unwrap_or_default();
+    for (row, value) in values.iter().enumerate() {
+        if stored.is_valid(row) {
+            last = cut(*value);
+        }
+        days.push(last[0]);
+        seconds.push(last[1]);
+        rest.push(last[2]);
+    }
+    let below = cx.below(Kind::DateTimeParts, &[]);
+    Ok(Some(datetime_parts::encode([
+        compress_narrowed(&below, &days, stored.nulls())?,
+        compress_narrowed(&below, &seconds, None)?,
+        compress_narrowed(&below, &rest, None)?,
+    ])))
+}
+
+/// Bits that a part takes per row: packed, or with a dictionary.
+fn part_bits(values: impl Iterator<Item = i64> + Clone, rows: usize) -> f64 {
+    let (low, high) = (values.clone().min().unwrap_or(0), values.clone().max().unwrap_or(0));
+    let span = high.wrapping_sub(low).cast_unsigned();
+    let sample = Sample::new(values.map(|value| value.wrapping_sub(low).cast_unsigned()).collect(), rows);
+    let distinct = sample.distinct();
+    let dictionary = bits(distinct.saturating_sub(1) as u64) as f64 + (distinct * 32) as f64 / rows as f64;
+    dictionary.min(bits(span) as f64)
+}

@@ -1,0 +1,115 @@
+//! Each distinct string once, and a code per row.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use arrow::array::BinaryViewArray;
+
+use super::numbers::compress_helpers;
+use super::scheme::{Context, Kind, Scheme};
+use super::string::{self, Strings};
+use crate::Result;
+use crate::dtype::DType;
+use crate::encodings::dict;
+use crate::wire::WriteNode;
+
+/// Most values of a dictionary: codes have two bytes.
+const MAX_VALUES: usize = 1 << 16;
+
+/// Bits of a byte of text that another scheme compresses, nearly.
+const BITS_PER_BYTE: usize = 4;
+
+/// Strings by code, in the order in which they come.
+pub(super) struct TextDictionary;
+
+impl Scheme<Strings<'_>> for TextDictionary {
+    fn kind(&self) -> Kind {
+        Kind::Dictionary
+    }
+
+    fn estimate(&self, strings: &Strings<'_>, _: &Context) -> Option<usize> {
+        let distinct = strings.distinct();
+        if distinct > MAX_VALUES || distinct > strings.len() * 3 / 4 {
+            return None;
+        }
+        let code = (usize::BITS - distinct.saturating_sub(1).leading_zeros()) as usize;
+        let value = strings.byte_len() / strings.len() * BITS_PER_BYTE / 8 + 2;
+        Some(code * strings.len() / 8 + distinct * value + 64)
+    }
+
+    fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
+        let Some((values, codes)) = distinct(strings) else { return Ok(None) };
+        let (ptype, codes) =
+            compress_helpers(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, strings.nulls)?;
+        // At most as many as codes of two bytes tell.
+        let count = values.len() as u32;
+        let values = BinaryViewArray::from_iter_values(values);
+        let dtype = if strings.is_text { DType::Utf8(false) } else { DType::Binary(false) };
+        let values = string::compress(&cx.below(Kind::Dictionary, &[]), &values, &dtype)?;
+        Ok(Some(dict::encode(codes, ptype, strings.nulls.is_some(), values, count)))
+    }
+}
+
+/// The values in order of their first rows, and which each row has. Null rows have some.
+fn distinct<'a>(strings: &Strings<'a>) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
+    let most = MAX_VALUES.min(strings.len() * 3 / 4);
+    let mut values: Vec<&[u8]> = Vec::new();
+    let mut known: HashMap<&[u8], u32, BuildHasherDefault<Folded>> = HashMap::default();
+    let mut codes: Vec<u32> = Vec::with_capacity(strings.len());
+    let mut last: Option<(&[u8], u32)> = None;
+    for (at, row) in strings.rows().iter().enumerate() {
+        // Neighbours are often equal, and null rows may have any code.
+        let is_null = strings.nulls.is_some_and(|nulls| nulls.is_null(at));
+        let code = match last {
+            Some((value, code)) if value == *row || is_null => code,
+            None if is_null => 0,
+            _ => *known.entry(row).or_insert_with(|| {
+                values.push(row);
+                values.len() as u32 - 1
+            }),
+        };
+        if values.len() > most {
+            return None;
+        }
+        if !is_null {
+            last = Some((row, code));
+        }
+        codes.push(code);
+    }
+    Some((values, codes))
+}
+
+/// A number that tells strings apart, mostly.
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = Folded::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Folds products of words: fast for short strings. The data chooses its own collisions at
+/// the cost of its writer alone.
+#[derive(Default)]
+struct Folded(u64);
+
+impl Folded {
+    fn fold(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+}
+
+impl Hasher for Folded {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.fold(u64::from_le_bytes(*word)));
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.fold(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
+    }
+
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,277 @@
+//! What Arrow types are stored as, those included that the format lacks.
+//!
+//! | Arrow | stored as |
+//! |---|---|
+//! | types that [`from_field`] maps | what it says |
+//! | dictionaries, run-end encoded | their values; how to encode them is the writer's matter |
+//! | durations, intervals of months | integers |
+//! | other intervals | structs of their parts |
+//! | fixed-size binary; UUIDs before 0.85 | byte strings |
+//! | maps before 0.85, fixed-size lists before 0.54 | lists |
+//! | extension types other than UUID | what they are based on |
+//!
+//! The Arrow schema goes into the file beside, so that reading it here gives back what was
+//! written. [`carrier`] is the Arrow type in between: it presents the stored type, and has the
+//! same values as the Arrow type asked for.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema};
+
+use super::arrow::{from_field, presents};
+use super::{DType, MapType, Meaning, PType, StructType};
+use crate::{Error, Release, Result};
+
+/// Releases that introduced types.
+const FIXED_SIZE_LISTS: Release = Release::new(0, 54);
+const NULLABLE_STRUCTS: Release = Release::new(0, 55);
+const MAPS: Release = Release::new(0, 85);
+const UUIDS: Release = Release::new(0, 85);
+
+/// The type of a file of `schema` that `min_reader` and later releases read.
+///
+/// # Errors
+/// If a column cannot be stored for them; the error names it.
+pub(crate) fn stored_schema(schema: &Schema, min_reader: Release) -> Result<DType> {
+    Ok(DType::Struct(Arc::new(stored_fields(schema.fields(), min_reader)?), false))
+}
+
+fn stored_fields(fields: &Fields, min_reader: Release) -> Result<StructType> {
+    let fields = fields.iter().map(|field| {
+        let dtype =
+            stored(field, min_reader).map_err(|error| error.at(format!("column `{}`", field.name())))?;
+        Ok((Arc::from(field.name().as_str()), dtype))
+    });
+    Ok(StructType::new(fields.collect::<Result<Vec<_>>>()?))
+}
+
+/// What a field is stored as.
+fn stored(field: &Field, min_reader: Release) -> Result<DType> {
+    let nullable = field.is_nullable();
+    let of_values = |values: &DataType| stored(&Field::new("", values.clone(), nullable), min_reader);
+    let element = |element: &FieldRef| stored(element, min_reader).map(Arc::new);
+    let structure = |fields: StructType| {
+        if nullable && min_reader < NULLABLE_STRUCTS {
+            return Err(since("structs that may be null", NULLABLE_STRUCTS, min_reader));
+        }
+        Ok(DType::Struct(Arc::new(fields), nullable))
+    };
+    Ok(match field.data_type() {
+        DataType::FixedSizeBinary(16)
+            if field.extension_type_name() == Some("arrow.uuid") && min_reader >= UUIDS =>
+        {
+            from_field(field)?
+        }
+        DataType::FixedSizeBinary(_) => DType::Binary(nullable),
+        DataType::Dictionary(_, values) => of_values(values)?,
+        DataType::RunEndEncoded(_, values) => of_values(values.data_type())?,
+        DataType::Duration(_) => DType::Primitive(PType::I64, nullable),
+        DataType::Interval(unit) => match parts(*unit) {
+            None => DType::Primitive(PType::I32, nullable),
+            Some(parts) => structure(StructType::new(parts))?,
+        },
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => DType::List(element(item)?, nullable),
+        DataType::FixedSizeList(item, size) => match u32::try_from(*size) {
+            Ok(size) if min_reader >= FIXED_SIZE_LISTS => {
+                DType::FixedSizeList(element(item)?, size, nullable)
+            }
+            Ok(_) => DType::List(element(item)?, nullable),
+            Err(_) => return Err(Error::invalid(format!("fixed-size list of length {size}"))),
+        },
+        DataType::Struct(fields) => structure(stored_fields(fields, min_reader)?)?,
+        DataType::Map(entries, keys_sorted) => map(entries, *keys_sorted, nullable, min_reader)?,
+        DataType::Union(..) => {
+            return Err(Error::invalid(format!("Vortex cannot store Arrow type {}", field.data_type())));
+        }
+        plain => from_field(&Field::new(field.name(), plain.clone(), nullable))?,
+    })
+}
+
+fn map(entries: &FieldRef, keys_sorted: bool, nullable: bool, min_reader: Release) -> Result<DType> {
+    let DataType::Struct(fields) = entries.data_type() else {
+        return Err(Error::invalid("map without entries"));
+    };
+    let [key, value] = fields.as_ref() else {
+        return Err(Error::invalid(format!(
+            "map entries of {} fields, expected key and value",
+            fields.len()
+        )));
+    };
+    let (key, value) = (stored(key, min_reader)?.with_nullable(false), stored(value, min_reader)?);
+    let map = MapType { key, value, keys_sorted };
+    if min_reader >= MAPS {
+        return Ok(DType::Map(Arc::new(map), nullable));
+    }
+    Ok(DType::List(Arc::new(map.entry()), nullable))
+}
+
+/// The fields of an interval, if it has several.
+pub(crate) fn parts(unit: IntervalUnit) -> Option<Vec<(Arc<str>, DType)>> {
+    let part = |name: &str, ptype| (Arc::from(name), DType::Primitive(ptype, false));
+    match unit {
+        IntervalUnit::YearMonth => None,
+        IntervalUnit::DayTime => Some(vec![part("days", PType::I32), part("milliseconds", PType::I32)]),
+        IntervalUnit::MonthDayNano => {
+            Some(vec![part("months", PType::I32), part("days", PType::I32), part("nanoseconds", PType::I64)])
+        }
+    }
+}
+
+fn since(what: &str, release: Release, min_reader: Release) -> Error {
+    Error::invalid(format!("{what} are read since release {release}, the file is for {min_reader} and later"))
+}
+
+/// The first release that reads a type.
+pub(crate) fn first_reader(dtype: &DType) -> Release {
+    let of_fields =
+        |fields: &StructType| fields.dtypes().iter().map(first_reader).max().unwrap_or(Release::OLDEST);
+    match dtype {
+        DType::Struct(fields, false) => of_fields(fields),
+        DType::Struct(fields, true) => of_fields(fields).max(NULLABLE_STRUCTS),
+        DType::List(element, _) => first_reader(element),
+        DType::FixedSizeList(element, ..) => first_reader(element).max(FIXED_SIZE_LISTS),
+        DType::Map(map, _) => first_reader(&map.key).max(first_reader(&map.value)).max(MAPS),
+        DType::Extension(extension) if *extension.meaning() == Meaning::Uuid => UUIDS,
+        _ => Release::OLDEST,
+    }
+}
+
+/// Whether a file of type `dtype` may have been written from `schema`, so that reading it as
+/// that schema gives what was written.
+pub(crate) fn may_be_stored_as(schema: &Schema, dtype: &DType) -> bool {
+    [Release::NEWEST, NULLABLE_STRUCTS, FIXED_SIZE_LISTS, Release::OLDEST]
+        .into_iter()
+        .any(|release| stored_schema(schema, release).is_ok_and(|stored| stored == *dtype))
+}
+
+/// The Arrow type that decoding `dtype` can produce and that has the values of `to`; `to`
+/// itself where decoding can produce it. `None` if there is none.
+pub(crate) fn carrier(dtype: &DType, to: &DataType) -> Option<DataType> {
+    if presents(dtype, to) {
+        return Some(to.clone());
+    }
+    let item = |element: &DType, to: &FieldRef| carried(element, to);
+    Some(match (dtype, to) {
+        (dtype, DataType::Dictionary(_, values)) => carrier(dtype, values)?,
+        (dtype, DataType::RunEndEncoded(_, values)) => carrier(dtype, values.data_type())?,
+        (DType::Primitive(PType::I64, _), DataType::Duration(_)) => DataType::Int64,
+        (DType::Primitive(PType::I32, _), DataType::Interval(IntervalUnit::YearMonth)) => DataType::Int32,
+        (DType::Struct(fields, _), DataType::Interval(unit)) => {
+            let parts = StructType::new(parts(*unit)?);
+            if **fields != parts {
+                return None;
+            }
+            super::arrow::data_type(dtype).ok()?
+        }
+        (DType::Binary(_), DataType::FixedSizeBinary(_)) => DataType::LargeBinary,
+        (DType::List(element, _), DataType::List(to)) => DataType::List(item(element, to)?),
+        (DType::List(element, _), DataType::ListView(to)) => DataType::ListView(item(element, to)?),
+        (DType::List(element, _), DataType::LargeListView(to)) => DataType::LargeListView(item(element, to)?),
+        (DType::List(element, _), DataType::LargeList(to) | DataType::FixedSizeList(to, _)) => {
+            DataType::LargeList(item(element, to)?)
+        }
+        (DType::List(element, _), DataType::Map(entries, _)) => DataType::List(item(element, entries)?),
+        (DType::FixedSizeList(element, size, _), DataType::FixedSizeList(to, len))
+            if i64::from(*size) == i64::from(*len) =>
+        {
+            DataType::FixedSizeList(item(element, to)?, *len)
+        }
+        (DType::Struct(fields, _), DataType::Struct(to)) if fields.len() == to.len() => {
+            let fields = fields.dtypes().iter().zip(to).map(|(dtype, to)| carried(dtype, to));
+            DataType::Struct(fields.collect::<Option<Fields>>()?)
+        }
+        (DType::Map(map, _), DataType::Map(entries, sorted)) => {
+            DataType::Map(item(&map.entry(), entries)?, *sorted)
+        }
+        _ => return None,
+    })
+}
+
+fn carried(dtype: &DType, to: &FieldRef) -> Option<FieldRef> {
+    let carrier = carrier(dtype, to.data_type())?;
+    Some(Arc::new(to.as_ref().clone().with_data_type(carrier)))
+}
+
+/// As [`carrier`], without dictionaries: the form in which a writer takes values in.
+pub(crate) fn plain_carrier(dtype: &DType, from: &DataType) -> Option<DataType> {
+    carrier(dtype, &without_dictionaries(from))
+}
+
+fn without_dictionaries(data_type: &DataType) -> DataType {
+    let field = |field: &FieldRef| {
+        let plain = without_dictionaries(field.data_type());
+        Arc::new(field.as_ref().clone().with_data_type(plain))
+    };
+    match data_type {
+        DataType::Dictionary(_, values) => without_dictionaries(values),
+        DataType::RunEndEncoded(_, values) => without_dictionaries(values.data_type()),
+        DataType::List(item) | DataType::ListView(item) => DataType::List(field(item)),
+        DataType::LargeList(item) | DataType::LargeListView(item) => DataType::LargeList(field(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(field(item), *size),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
+        DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored_type(data_type: DataType, nullable: bool, release: Release) -> Result<String> {
+        let schema = Schema::new(vec![Field::new("a", data_type, nullable)]);
+        let dtype = stored_schema(&schema, release)?;
+        assert!(may_be_stored_as(&schema, &dtype));
+        assert!(first_reader(&dtype) <= release, "{dtype}");
+        Ok(dtype.as_columns().unwrap().dtypes()[0].to_string())
+    }
+
+    #[test]
+    fn types_that_the_format_lacks_are_stored_as_others() {
+        let newest = |data_type| stored_type(data_type, true, Release::NEWEST).unwrap();
+        assert_eq!(newest(DataType::Duration(arrow::datatypes::TimeUnit::Second)), "i64?");
+        assert_eq!(newest(DataType::FixedSizeBinary(3)), "binary?");
+        assert_eq!(newest(DataType::Interval(IntervalUnit::DayTime)), "{days=i32, milliseconds=i32}?");
+        let words = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+        assert_eq!(newest(words), "utf8?");
+    }
+
+    #[test]
+    fn older_readers_get_lists_for_what_they_lack() {
+        let item = Arc::new(Field::new("item", DataType::Int8, false));
+        let pair = DataType::FixedSizeList(item, 2);
+        assert_eq!(stored_type(pair.clone(), false, Release::OLDEST).unwrap(), "list(i8)");
+        assert_eq!(stored_type(pair, false, Release::new(0, 54)).unwrap(), "fixed_size_list(i8)[2]");
+        let entries = Field::new_struct(
+            "entries",
+            vec![Field::new("k", DataType::Utf8, false), Field::new("v", DataType::Int8, true)],
+            false,
+        );
+        let map = DataType::Map(Arc::new(entries), false);
+        assert_eq!(stored_type(map.clone(), true, Release::OLDEST).unwrap(), "list({key=utf8, value=i8?})?");
+        assert_eq!(stored_type(map, true, Release::NEWEST).unwrap(), "map(utf8, i8?)?");
+    }
+
+    #[test]
+    fn what_cannot_be_stored_is_an_error_that_names_column_and_type() {
+        let nullable = DataType::Struct(vec![Field::new("b", DataType::Int8, true)].into());
+        let error = stored_type(nullable, true, Release::OLDEST).unwrap_err().to_string();
+        assert!(error.contains("column `a`") && error.contains("0.55"), "{error}");
+        let fields = arrow::datatypes::UnionFields::try_new([0], [Field::new("x", DataType::Int8, true)]);
+        let union = DataType::Union(fields.unwrap(), arrow::datatypes::UnionMode::Dense);
+        let error = stored_type(union, true, Release::NEWEST).unwrap_err().to_string();
+        assert!(error.contains("column `a`") && error.contains("Union"), "{error}");
+    }
+
+    #[test]
+    fn a_schema_that_contradicts_the_file_is_not_believed() {
+        let schema = Schema::new(vec![Field::new("a", DataType::Int8, false)]);
+        let other = |field| DType::Struct(Arc::new(StructType::new([field])), false);
+        assert!(!may_be_stored_as(&schema, &other(("a".into(), DType::Primitive(PType::I8, true)))));
+        assert!(!may_be_stored_as(&schema, &other(("b".into(), DType::Primitive(PType::I8, false)))));
+        assert!(!may_be_stored_as(&schema, &DType::Primitive(PType::I8, false)));
+    }
+}

@@ -1,0 +1,584 @@
+//! Floats that are decimals of few digits, as integers.
+//!
+//! ```text
+//! rows    1.25   -0.3    NaN     integer = round(value * 10^e * 10^-f)
+//! e=2     [125,   -30,    125]   value = (integer * 10^f) * 10^-e, rounded after each step
+//! f=0                            patches: [2] -> [NaN]
+//! ```
+//!
+//! Metadata: the exponents e and f, and the patches. Children: the integers, as wide as the
+//! floats, which carry the nulls; then the patches, for floats that would not come back bit for
+//! bit.
+//!
+//! The value never falls when the integer rises. Thus a comparison with a constant holds on a
+//! range of integers, which a binary search finds exactly, whatever the rounding; the integers'
+//! encoding then answers, and patched rows are corrected.
+
+mod encode;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, PrimitiveArray, UInt64Array};
+use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
+
+use super::Encoding;
+use super::asked::{Asked, uniform};
+use super::bit_packed::patches::{Patches, PatchesMessage};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::expr::{CompareOp, InList, Predicate};
+use crate::kernels::simd::{Vectorized, vectorized};
+use crate::mask::Mask;
+use crate::scalar::{Scalar, Value};
+use crate::{Error, Result};
+
+pub(crate) use encode::{Exponents, ToInteger, encode, find_exponents, to_integers};
+
+/// The `vortex.alp` encoding.
+#[derive(Debug)]
+pub(in crate::encodings) struct Alp;
+
+const ID: &str = "vortex.alp";
+
+/// Integers converted at once.
+const BLOCK: usize = 1024;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint32, tag = "1")]
+    e: u32,
+    #[prost(uint32, tag = "2")]
+    f: u32,
+    #[prost(message, optional, tag = "3")]
+    patches: Option<PatchesMessage>,
+}
+
+impl Encoding for Alp {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        match node.dtype() {
+            DType::Primitive(PType::F32, _) => load::<f32>(node),
+            DType::Primitive(PType::F64, _) => load::<f64>(node),
+            other => Err(Error::corrupt(format!("holds f32 or f64, not {other}"))),
+        }
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
+}
+
+fn load<F: Float>(node: &Node<'_>) -> Result<ArrayRef> {
+    let metadata: Metadata = node.message()?;
+    let power = |table: &'static [F], exponent: u32| {
+        let power = usize::try_from(exponent).ok().and_then(|exponent| table.get(exponent).copied());
+        power.ok_or_else(|| Error::corrupt(format!("decimal exponent {exponent} of {}", table.len() - 1)))
+    };
+    let patch_children = metadata.patches.as_ref().map_or(0, PatchesMessage::child_count);
+    node.expect_buffers(0)?;
+    node.expect_children(1 + patch_children)?;
+    let integers = DType::Primitive(F::INTEGER, node.dtype().is_nullable());
+    let patches = metadata.patches.map(|message| Patches::load(node, &message, 1, node.dtype()));
+    let encoded = node.child(0, &integers, node.len());
+    Ok(Arc::new(AlpArray {
+        dtype: node.dtype().clone(),
+        scale: Scale { up: power(F::POWERS, metadata.f)?, down: power(F::FRACTIONS, metadata.e)? },
+        patches: patches.transpose()?,
+        encoded: encoded?,
+    }))
+}
+
+/// A float that decimals can be decoded into.
+trait Float: ArrowNativeType + fmt::Debug {
+    type Arrow: ArrowPrimitiveType<Native = Self>;
+    /// The integer of the same width.
+    type Integer: ArrowNativeType;
+    const INTEGER: PType;
+    /// 10^k, correctly rounded.
+    const POWERS: &'static [Self];
+    /// 10^-k, correctly rounded.
+    const FRACTIONS: &'static [Self];
+    const INTEGERS: std::ops::RangeInclusive<i64>;
+
+    /// The value of one of [`Self::INTEGERS`].
+    fn decode(integer: i64, scale: Scale<Self>) -> Self;
+
+    /// Replaces integers by the bits of their values.
+    fn decode_block(integers: &mut [Self::Integer], scale: Scale<Self>);
+
+    fn of(constant: &Scalar) -> Option<Self>;
+
+    /// Total order.
+    fn order(self, other: Self) -> Ordering;
+}
+
+/// The factors of an integer.
+#[derive(Debug, Clone, Copy)]
+struct Scale<F> {
+    up: F,
+    down: F,
+}
+
+impl Float for f32 {
+    type Arrow = Float32Type;
+    type Integer = i32;
+    const INTEGER: PType = PType::I32;
+    const POWERS: &'static [f32] = &[1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+    const FRACTIONS: &'static [f32] = &[1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10];
+    const INTEGERS: std::ops::RangeInclusive<i64> = i32::MIN as i64..=i32::MAX as i64;
+
+    fn decode(integer: i64, scale: Scale<f32>) -> f32 {
+        integer as i32 as f32 * scale.up * scale.down
+    }
+
+    #[inline(always)]
+    fn decode_block(integers: &mut [i32], scale: Scale<f32>) {
+        for integer in integers {
+            let value = *integer as f32 * scale.up * scale.down;
+            *integer = value.to_bits() as i32;
+        }
+    }
+
+    fn of(constant: &Scalar) -> Option<f32> {
+        match constant.value() {
+            Value::F32(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn order(self, other: f32) -> Ordering {
+        self.total_cmp(&other)
+    }
+}
+
+impl Float for f64 {
+    type Arrow = Float64Type;
+    type Integer = i64;
+    const INTEGER: PType = PType::I64;
+    const POWERS: &'static [f64] = &[
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17,
+        1e18, 1e19, 1e20, 1e21, 1e22, 1e23,
+    ];
+    const FRACTIONS: &'static [f64] = &[
+        1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-15,
+        1e-16, 1e-17, 1e-18, 1e-19, 1e-20, 1e-21, 1e-22, 1e-23,
+    ];
+    const INTEGERS: std::ops::RangeInclusive<i64> = i64::MIN..=i64::MAX;
+
+    fn decode(integer: i64, scale: Scale<f64>) -> f64 {
+        integer as f64 * scale.up * scale.down
+    }
+
+    /// Few machines convert 64-bit integers in vectors. Those within 2^51 of zero need not be
+    /// converted: added to the bits of 1.5 * 2^52, they are its lowest digits.
+    #[inline(always)]
+    fn decode_block(integers: &mut [i64], scale: Scale<f64>) {
+        const MAGIC: f64 = 1.5 * (1u64 << 52) as f64;
+        const HALF: i64 = 1 << 51;
+        let magic_bits = MAGIC.to_bits() as i64;
+        let beyond = integers.iter().fold(0, |bits, integer| bits | integer.wrapping_add(HALF));
+        if beyond as u64 >> 52 == 0 {
+            for integer in integers {
+                let value = f64::from_bits(integer.wrapping_add(magic_bits) as u64) - MAGIC;
+                *integer = (value * scale.up * scale.down).to_bits() as i64;
+            }
+        } else {
+            for integer in integers {
+                *integer = f64::decode(*integer, scale).to_bits() as i64;
+            }
+        }
+    }
+
+    fn of(constant: &Scalar) -> Option<f64> {
+        match constant.value() {
+            Value::F64(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn order(self, other: f64) -> Ordering {
+        self.total_cmp(&other)
+    }
+}
+
+/// Replaces integers by the bits of their values.
+struct Decimals<'a, F: Float> {
+    integers: &'a mut [F::Integer],
+    scale: Scale<F>,
+}
+
+impl<F: Float> Vectorized for Decimals<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for block in self.integers.chunks_mut(BLOCK) {
+            F::decode_block(block, self.scale);
+        }
+    }
+}
+
+/// The values as a vector: in place if nothing else holds them.
+pub(super) fn into_vec<N: ArrowNativeType>(values: ScalarBuffer<N>) -> Vec<N> {
+    values.into_inner().into_vec::<N>().unwrap_or_else(|shared| shared.typed_data::<N>().to_vec())
+}
+
+#[derive(Debug)]
+struct AlpArray<F: Float> {
+    dtype: DType,
+    scale: Scale<F>,
+    encoded: ArrayRef,
+    patches: Option<Patches>,
+}
+
+impl<F: Float> AlpArray<F> {
+    fn with(&self, encoded: ArrayRef, patches: Option<Patches>) -> ArrayRef {
+        Arc::new(Self { dtype: self.dtype.clone(), scale: self.scale, encoded, patches })
+    }
+
+    /// The first integer whose value satisfies `holds`, which never turns false again; one past
+    /// the last integer if there is none.
+    fn first(&self, holds: impl Fn(F) -> bool) -> i128 {
+        let (mut low, mut high) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
+        while low < high {
+            let middle = (low + high).div_euclid(2);
+            // Below `high`, which is at most one past the last integer.
+            if holds(F::decode(middle as i64, self.scale)) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    }
+
+    /// The first integer whose value is not below `constant`.
+    fn not_below(&self, constant: F) -> i128 {
+        self.first(|value| value.order(constant).is_ge())
+    }
+
+    /// The first integer whose value is above `constant`.
+    fn above(&self, constant: F) -> i128 {
+        self.first(|value| value.order(constant).is_gt())
+    }
+
+    fn integer(&self, integer: i128) -> Option<Scalar> {
+        let dtype = self.encoded.dtype().with_nullable(true);
+        Scalar::try_new(dtype, Value::Int(i64::try_from(integer).ok()?)).ok()
+    }
+
+    /// Whether the integers lie in a range; `None` if that cannot be asked.
+    fn within(&self, range: Range<i128>) -> Option<Asked> {
+        let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
+        if range.is_empty() {
+            return Some(Asked::Nothing(false));
+        }
+        let (low, high) = (self.integer(range.start)?, self.integer(range.end - 1)?);
+        Some(match (range.start == first, range.end == end) {
+            (true, true) => Asked::Nothing(true),
+            (true, false) => Asked::Integers(Predicate::Compare(CompareOp::LtEq, high)),
+            (false, true) => Asked::Integers(Predicate::Compare(CompareOp::GtEq, low)),
+            (false, false) if low == high => Asked::Integers(Predicate::Compare(CompareOp::Eq, low)),
+            (false, false) => Asked::Integers(Predicate::Between(low, high)),
+        })
+    }
+
+    /// What to ask the integers instead of `predicate`; `None` if only the values can tell.
+    fn ask(&self, predicate: &Predicate) -> Option<Asked> {
+        let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
+        match predicate {
+            Predicate::IsNull | Predicate::IsNotNull => Some(Asked::Integers(predicate.clone())),
+            Predicate::Compare(op, constant) => {
+                let constant = F::of(constant)?;
+                match op {
+                    CompareOp::Lt => self.within(first..self.not_below(constant)),
+                    CompareOp::LtEq => self.within(first..self.above(constant)),
+                    CompareOp::Gt => self.within(self.above(constant)..end),
+                    CompareOp::GtEq => self.within(self.not_below(constant)..end),
+                    CompareOp::Eq => self.within(self.not_below(constant)..self.above(constant)),
+                    CompareOp::NotEq => match self.within(self.not_below(constant)..self.above(constant))? {
+                        Asked::Nothing(outcome) => Some(Asked::Nothing(!outcome)),
+                        Asked::Integers(Predicate::Compare(op, integer)) => {
+                            Some(Asked::Integers(Predicate::Compare(op.negate(), integer)))
+                        }
+                        Asked::Integers(_) | Asked::Values => None,
+                    },
+                }
+            }
+            Predicate::Between(low, high) => {
+                self.within(self.not_below(F::of(low)?)..self.above(F::of(high)?))
+            }
+            Predicate::In(list) => self.ask_member(list),
+            _ => None,
+        }
+    }
+
+    fn ask_member(&self, list: &InList) -> Option<Asked> {
+        if list.has_null() || list.values().is_empty() {
+            return None;
+        }
+        let mut integers = Vec::with_capacity(list.values().len());
+        for constant in list.values() {
+            let constant = F::of(constant)?;
+            let (start, end) = (self.not_below(constant), self.above(constant));
+            match end - start {
+                0 => {}
+                1 => integers.push(self.integer(start)?),
+                // Far from zero, several integers share a value.
+                _ => return None,
+            }
+        }
+        if integers.is_empty() {
+            return Some(Asked::Nothing(list.negated()));
+        }
+        Some(Asked::Integers(Predicate::In(Arc::new(InList::new(integers, list.negated())))))
+    }
+
+    /// Replaces the outcome of patched rows by that of their patches. Null rows stay null.
+    fn correct(&self, outcome: BooleanArray, predicate: &Predicate) -> Result<BooleanArray> {
+        let Some(patches) = &self.patches else { return Ok(outcome) };
+        let located = patches.locate()?;
+        if located.is_empty() {
+            return Ok(outcome);
+        }
+        let (patches, _) = decode_raw::<F>(&located.values)?;
+        let patches: ArrowRef = Arc::new(PrimitiveArray::<F::Arrow>::try_new(patches, None)?);
+        let patches = predicate.evaluate(&patches)?;
+        let (bits, nulls) = outcome.into_parts();
+        let mut corrected = BooleanBufferBuilder::new(bits.len());
+        corrected.append_buffer(&bits);
+        for (row, bit) in located.rows().zip(patches.values()) {
+            corrected.set_bit(row, bit);
+        }
+        Ok(BooleanArray::new(corrected.finish(), nulls))
+    }
+}
+
+impl<F: Float> EncodedArray for AlpArray<F> {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.encoded.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let encoded = std::iter::once(("encoded", Arc::clone(&self.encoded)));
+        encoded.chain(self.patches.iter().flat_map(Patches::children)).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let (integers, nulls) = decode_raw::<F::Integer>(&self.encoded)?;
+        let mut bits = into_vec(integers);
+        vectorized(Decimals { integers: &mut bits, scale: self.scale });
+        if let Some(patches) = &self.patches {
+            patches.apply(&mut bits, |_, patch| patch)?;
+        }
+        let len = bits.len();
+        let values = ScalarBuffer::new(Buffer::from_vec(bits), 0, len);
+        present(Arc::new(PrimitiveArray::<F::Arrow>::try_new(values, nulls)?), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.encoded.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let patches = self.patches.as_ref().map(|patches| patches.slice(rows.clone()));
+        Ok(self.with(self.encoded.slice(rows)?, patches))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let patches = self.patches.as_ref().map(|patches| patches.filter(mask)).transpose()?;
+        Ok(self.with(self.encoded.filter(mask)?, patches.flatten()))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        let patches = self.patches.as_ref().map(|patches| patches.take(indices)).transpose()?;
+        Ok(self.with(self.encoded.take(indices)?, patches.flatten()))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        let outcome = match self.ask(predicate) {
+            Some(Asked::Integers(asked)) => self.encoded.matches(&asked)?,
+            Some(Asked::Nothing(outcome)) => uniform(outcome, &self.validity()?, self.len()),
+            Some(Asked::Values) | None => {
+                return predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?);
+            }
+        };
+        match predicate {
+            Predicate::IsNull | Predicate::IsNotNull => Ok(outcome),
+            _ => self.correct(outcome, predicate),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray as _, Float32Array, Float64Array};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    const F64: DType = DType::Primitive(PType::F64, false);
+
+    fn alp(e: u32, f: u32, encoded: Tree) -> Tree {
+        Tree::new(ID).message(&Metadata { e, f, patches: None }).child(encoded)
+    }
+
+    fn patched(e: u32, f: u32, encoded: Tree, indices: &[u16], values: Tree) -> Tree {
+        let (len, indices_ptype) = (indices.len() as u64, PType::U16 as i32);
+        let patches = Some(PatchesMessage { len, indices_ptype, ..Default::default() });
+        Tree::new(ID)
+            .message(&Metadata { e, f, patches })
+            .child(encoded)
+            .child(Tree::primitive(indices))
+            .child(values)
+    }
+
+    #[test]
+    fn decoding_multiplies_twice() {
+        let array = alp(14, 12, Tree::primitive(&[125i64, -3, 0, 1_000_003])).load(&F64, 4).unwrap();
+        let decoded = array.decode(&DataType::Float64).unwrap();
+        let expected: Vec<u64> = [1.25f64, -0.03, 0.0, 10_000.03].iter().map(|v| v.to_bits()).collect();
+        let bits: Vec<u64> =
+            decoded.as_primitive::<Float64Type>().values().iter().map(|v| v.to_bits()).collect();
+        assert_eq!(bits, expected);
+    }
+
+    #[test]
+    fn no_metadata_means_no_exponents() {
+        let array =
+            Tree::new(ID).child(Tree::primitive(&[7i32, -2])).load(&DType::Primitive(PType::F32, false), 2);
+        let decoded = array.unwrap().decode(&DataType::Float32).unwrap();
+        assert_eq!(decoded.as_primitive::<Float32Type>().values().as_ref(), [7.0, -2.0]);
+    }
+
+    #[test]
+    fn conforms_for_doubles_with_patches_and_nulls() {
+        let rows = 2100;
+        let integers: Vec<i64> = (0..rows).map(|row| row * 7919 % 2001 - 1000).collect();
+        let patches: Vec<f64> = vec![-0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, 0.1 + 0.2];
+        let indices = [0u16, 3, 1024, 1050, 1051, 2099];
+        let mut values: Vec<f64> = integers.iter().map(|v| *v as f64 * 1e1 * 1e-3).collect();
+        for (index, patch) in indices.iter().zip(&patches) {
+            values[usize::from(*index)] = *patch;
+        }
+        let tree = patched(3, 1, Tree::primitive(&integers), &indices, Tree::primitive(&patches));
+        let array = tree.load(&F64, integers.len()).unwrap();
+        conformance::check(&array, &(Arc::new(Float64Array::from(values.clone())) as ArrowRef));
+
+        let valid: Vec<bool> = (0..rows).map(|row| row % 5 != 2).collect();
+        let encoded = Tree::primitive(&integers).child(Tree::bools(&valid));
+        let all = Tree::bools(&[true; 6]);
+        let tree = patched(3, 1, encoded, &indices, Tree::primitive(&patches).child(all));
+        let array = tree.load(&F64.with_nullable(true), integers.len()).unwrap();
+        let expected = Float64Array::new(values.into(), Some(valid.into()));
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn conforms_for_floats() {
+        let integers: Vec<i32> = (0..700).map(|row| row * 7919 % 301 - 150).collect();
+        let values: Vec<f32> = integers.iter().map(|v| *v as f32 * 1e0 * 1e-1).collect();
+        let array = alp(1, 0, Tree::primitive(&integers)).load(&DType::Primitive(PType::F32, false), 700);
+        conformance::check(&array.unwrap(), &(Arc::new(Float32Array::from(values)) as ArrowRef));
+    }
+
+    #[test]
+    fn integers_beyond_2_to_the_51_are_converted_exactly() {
+        let edge = 1i64 << 51;
+        for integers in [
+            vec![edge - 1, -edge, 0, -1],
+            vec![edge, -edge - 1, 1],
+            vec![i64::MIN, i64::MAX, (1 << 53) + 1, -(1 << 53) - 1],
+        ] {
+            for (e, f) in [(0, 0), (18, 3), (2, 18)] {
+                let (up, down) = (f64::POWERS[f as usize], f64::FRACTIONS[e as usize]);
+                let values: Vec<f64> = integers.iter().map(|v| *v as f64 * up * down).collect();
+                let array = alp(e, f, Tree::primitive(&integers)).load(&F64, integers.len()).unwrap();
+                conformance::check(&array, &(Arc::new(Float64Array::from(values)) as ArrowRef));
+            }
+        }
+    }
+
+    #[test]
+    fn constants_between_and_beyond_the_values_compare_like_values() {
+        let integers: Vec<i64> = vec![i64::MIN, -25, -1, 0, 1, 25, (1 << 53) + 1, 1 << 53, i64::MAX];
+        let indices = [1u16, 4];
+        let tree = patched(2, 0, Tree::primitive(&integers), &indices, Tree::primitive(&[f64::NAN, -0.0]));
+        let array = tree.load(&F64, integers.len()).unwrap();
+        let decoded = array.decode_natural().unwrap();
+        let next = |value: f64| f64::from_bits(value.to_bits() + 1);
+        let large = (1i64 << 53) as f64 * 1e-2;
+        let constants = [
+            0.0,
+            -0.0,
+            0.25,
+            next(0.25),
+            0.255,
+            -0.01,
+            large,
+            next(large),
+            1e30,
+            -1e30,
+            f64::NAN,
+            -f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::MIN_POSITIVE,
+            -f64::MIN_POSITIVE,
+        ];
+        let scalar = |value: f64| Scalar::try_new(F64, Value::F64(value)).unwrap();
+        let mut predicates = Vec::new();
+        for low in constants {
+            for op in [
+                CompareOp::Eq,
+                CompareOp::NotEq,
+                CompareOp::Lt,
+                CompareOp::LtEq,
+                CompareOp::Gt,
+                CompareOp::GtEq,
+            ] {
+                predicates.push(Predicate::Compare(op, scalar(low)));
+            }
+            for high in constants {
+                predicates.push(Predicate::Between(scalar(low), scalar(high)));
+                let lists = [false, true].map(|negated| InList::new([scalar(low), scalar(high)], negated));
+                predicates.extend(lists.map(|list| Predicate::In(Arc::new(list))));
+            }
+        }
+        for predicate in predicates {
+            let actual: Vec<_> = array.matches(&predicate).unwrap().iter().collect();
+            let wanted: Vec<_> = decoded.matches(&predicate).unwrap().iter().collect();
+            assert_eq!(actual, wanted, "{predicate:?}");
+        }
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        let integers = || Tree::primitive(&[1i64, 2]);
+        assert!(alp(23, 23, integers()).load(&F64, 2).is_ok());
+        assert!(alp(24, 0, integers()).load(&F64, 2).is_err());
+        assert!(alp(0, u32::MAX, integers()).load(&F64, 2).is_err());
+        assert!(alp(11, 0, Tree::primitive(&[1i32])).load(&DType::Primitive(PType::F32, false), 1).is_err());
+        assert!(alp(1, 0, integers()).load(&DType::Primitive(PType::F16, false), 2).is_err());
+        assert!(alp(1, 0, integers()).child(integers()).load(&F64, 2).is_err());
+        let patch = patched(1, 0, integers(), &[2], Tree::primitive(&[0.5f64])).load(&F64, 2).unwrap();
+        assert!(patch.decode(&DataType::Float64).is_err(), "patched row 2 of 2");
+    }
+}

@@ -1,0 +1,380 @@
+//! Floats cut in two: frequent left bits by dictionary, right bits as they are.
+//!
+//! ```text
+//! bits of a value   | left: 16 at most | right: `right_bit_width` |
+//!                     dictionary[code]    integer
+//! ```
+//!
+//! Metadata: width of the right part, the dictionary (8 entries at most), and the patches: left
+//! bits the dictionary lacks. Children: codes, which carry the nulls, and right parts, as wide
+//! as the floats; then the patches. Codes under nulls and patches are arbitrary.
+//!
+//! The dictionary is shifted in place once; decoding ors it over the right parts.
+
+mod encode;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt64Array};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
+
+use super::Encoding;
+use super::alp::into_vec;
+use super::bit_packed::patches::{Patches, PatchesMessage};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::kernels::gather::in_range;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+pub(crate) use encode::{Cut, encode, find_cut};
+
+/// The `vortex.alprd` encoding.
+#[derive(Debug)]
+pub(in crate::encodings) struct AlpRd;
+
+const ID: &str = "vortex.alprd";
+
+/// Most entries of a dictionary; codes are masked with one less, so that no lookup fails.
+const MAX_ENTRIES: usize = 8;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint32, tag = "1")]
+    right_bit_width: u32,
+    #[prost(uint32, tag = "2")]
+    entry_count: u32,
+    #[prost(uint32, repeated, tag = "3")]
+    entries: Vec<u32>,
+    #[prost(int32, tag = "4")]
+    codes_ptype: i32,
+    #[prost(message, optional, tag = "5")]
+    patches: Option<PatchesMessage>,
+}
+
+impl Encoding for AlpRd {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let DType::Primitive(ptype @ (PType::F32 | PType::F64), nullable) = *node.dtype() else {
+            return Err(Error::corrupt(format!("holds f32 or f64, not {}", node.dtype())));
+        };
+        let metadata: Metadata = node.message()?;
+        let dictionary = dictionary(&metadata)?;
+        let width = metadata.right_bit_width;
+        if width as usize >= ptype.bit_width() {
+            return Err(Error::corrupt(format!("right part of {width} bits of {ptype}")));
+        }
+        if dictionary.is_empty() && !node.is_empty() {
+            return Err(Error::corrupt("dictionary of left parts is empty"));
+        }
+        if PType::try_from_number(metadata.codes_ptype.into())? != PType::U16 {
+            return Err(Error::corrupt("codes of left parts are not u16"));
+        }
+        // Old releases declare codes and patches of nullable columns nullable, newer ones only
+        // the codes; a nullable child may lack nulls, so it serves both. The chunk offsets of
+        // these patches are never written.
+        let left = DType::Primitive(PType::U16, nullable);
+        let message = metadata.patches.map(|patches| PatchesMessage { chunk_offsets_ptype: None, ..patches });
+        node.expect_buffers(0)?;
+        node.expect_children(2 + message.as_ref().map_or(0, PatchesMessage::child_count))?;
+        // All are asked for before one that is missing ends this.
+        let patches = message.map(|message| Patches::load(node, &message, 2, &left)).transpose();
+        let codes = node.child(0, &left, node.len());
+        let right = node.child(1, &DType::Primitive(ptype.to_unsigned(), false), node.len());
+        Ok(Arc::new(AlpRdArray {
+            dtype: node.dtype().clone(),
+            dictionary,
+            right_bit_width: width,
+            codes: codes?,
+            right: right?,
+            patches: patches?,
+        }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        self.load(&node.of_rows(rows))
+    }
+}
+
+fn dictionary(metadata: &Metadata) -> Result<Arc<[u16]>> {
+    let entries = usize::try_from(metadata.entry_count).ok().filter(|count| *count <= MAX_ENTRIES);
+    let entries = entries.and_then(|count| metadata.entries.get(..count)).ok_or_else(|| {
+        Error::corrupt(format!(
+            "{} left parts used of {}, {MAX_ENTRIES} allowed",
+            metadata.entry_count,
+            metadata.entries.len()
+        ))
+    })?;
+    let entry = |entry: &u32| {
+        u16::try_from(*entry).map_err(|_| Error::corrupt(format!("left part {entry:#x} exceeds 16 bits")))
+    };
+    entries.iter().map(entry).collect()
+}
+
+#[derive(Debug)]
+struct AlpRdArray {
+    dtype: DType,
+    dictionary: Arc<[u16]>,
+    right_bit_width: u32,
+    codes: ArrayRef,
+    right: ArrayRef,
+    patches: Option<Patches>,
+}
+
+/// The bits of a float.
+trait Bits: ArrowNativeType + std::ops::BitOr<Output = Self> + std::ops::BitAnd<Output = Self> {
+    /// The left part in its place.
+    fn left(part: u16, right_bit_width: u32) -> Self;
+
+    /// As many ones as the right part has bits.
+    fn right_mask(right_bit_width: u32) -> Self;
+}
+
+macro_rules! bits {
+    ($($B:ty),*) => {$(
+        impl Bits for $B {
+            fn left(part: u16, right_bit_width: u32) -> Self {
+                <$B>::from(part) << right_bit_width
+            }
+
+            fn right_mask(right_bit_width: u32) -> Self {
+                (1 << right_bit_width) - 1
+            }
+        }
+    )*};
+}
+
+bits!(u32, u64);
+
+impl AlpRdArray {
+    fn with(&self, codes: ArrayRef, right: ArrayRef, patches: Option<Patches>) -> ArrayRef {
+        Arc::new(Self {
+            dtype: self.dtype.clone(),
+            dictionary: Arc::clone(&self.dictionary),
+            right_bit_width: self.right_bit_width,
+            codes,
+            right,
+            patches,
+        })
+    }
+
+    fn decode_bits<B: Bits, F: ArrowPrimitiveType>(&self) -> Result<ArrowRef> {
+        let width = self.right_bit_width;
+        let mut table = [B::default(); MAX_ENTRIES];
+        for (slot, entry) in table.iter_mut().zip(self.dictionary.iter()) {
+            *slot = B::left(*entry, width);
+        }
+        let (codes, nulls) = decode_raw::<u16>(&self.codes)?;
+        self.check_codes(&codes, nulls.as_ref())?;
+        let (right, _) = decode_raw::<B>(&self.right)?;
+        let mut bits = into_vec(right);
+        for (bits, code) in bits.iter_mut().zip(codes.iter()) {
+            *bits = *bits | table[usize::from(*code) % MAX_ENTRIES];
+        }
+        if let Some(patches) = &self.patches {
+            let located = patches.locate()?;
+            let (parts, _) = decode_raw::<u16>(&located.values)?;
+            let mask = B::right_mask(width);
+            for (row, part) in located.rows().zip(parts.iter()) {
+                bits[row] = bits[row] & mask | B::left(*part, width);
+            }
+        }
+        let len = bits.len();
+        let values = ScalarBuffer::new(Buffer::from_vec(bits), 0, len);
+        Ok(Arc::new(PrimitiveArray::<F>::try_new(values, nulls)?))
+    }
+
+    /// Refuses codes that the dictionary lacks, unless null or patched.
+    fn check_codes(&self, codes: &[u16], nulls: Option<&NullBuffer>) -> Result<()> {
+        let known = |code: u16| usize::from(code) < self.dictionary.len();
+        if in_range(codes, self.dictionary.len()) {
+            return Ok(());
+        }
+        let located = self.patches.as_ref().map(Patches::locate).transpose()?;
+        let unknown = codes.iter().enumerate().find(|(row, code)| {
+            !known(**code)
+                && nulls.is_none_or(|nulls| nulls.is_valid(*row))
+                && located.as_ref().is_none_or(|located| located.find(*row).is_none())
+        });
+        match unknown {
+            None => Ok(()),
+            Some((row, code)) => Err(Error::corrupt(format!(
+                "code {code} of {} left parts in row {row}",
+                self.dictionary.len()
+            ))),
+        }
+    }
+}
+
+impl EncodedArray for AlpRdArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.codes.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let parts = [("codes", Arc::clone(&self.codes)), ("right", Arc::clone(&self.right))];
+        parts.into_iter().chain(self.patches.iter().flat_map(Patches::children)).collect()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let decoded = match self.right.dtype().ptype()? {
+            PType::U32 => self.decode_bits::<u32, Float32Type>()?,
+            _ => self.decode_bits::<u64, Float64Type>()?,
+        };
+        present(decoded, to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.codes.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        let patches = self.patches.as_ref().map(|patches| patches.slice(rows.clone()));
+        Ok(self.with(self.codes.slice(rows.clone())?, self.right.slice(rows)?, patches))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let patches = self.patches.as_ref().map(|patches| patches.filter(mask)).transpose()?;
+        Ok(self.with(self.codes.filter(mask)?, self.right.filter(mask)?, patches.flatten()))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        let patches = self.patches.as_ref().map(|patches| patches.take(indices)).transpose()?;
+        Ok(self.with(self.codes.take(indices)?, self.right.take(indices)?, patches.flatten()))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        match predicate {
+            Predicate::IsNull | Predicate::IsNotNull => self.codes.matches(predicate),
+            _ => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float32Array, Float64Array};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    const F64: DType = DType::Primitive(PType::F64, false);
+    const F32: DType = DType::Primitive(PType::F32, false);
+
+    fn metadata(right_bit_width: u32, entries: &[u32]) -> Metadata {
+        let entry_count = entries.len() as u32;
+        let codes_ptype = PType::U16 as i32;
+        Metadata { right_bit_width, entry_count, entries: entries.to_vec(), codes_ptype, patches: None }
+    }
+
+    fn with_patches(count: usize, metadata: Metadata) -> Metadata {
+        let message = PatchesMessage { len: count as u64, indices_ptype: 1, ..Default::default() };
+        Metadata { patches: Some(message), ..metadata }
+    }
+
+    #[test]
+    fn conforms_for_doubles() {
+        let rows = 600usize;
+        let dictionary = [0x3ff0u32, 0xbfe1, 0x4009];
+        let codes: Vec<u16> = (0..rows).map(|row| u16::try_from(row * 7 % 3).unwrap()).collect();
+        let right: Vec<u64> = (0..rows as u64).map(|row| row * 0x9e37_79b9_7f4a % (1 << 48)).collect();
+        let mut bits: Vec<u64> = codes
+            .iter()
+            .zip(&right)
+            .map(|(code, right)| u64::from(dictionary[usize::from(*code)]) << 48 | right)
+            .collect();
+        let tree = Tree::new(ID)
+            .message(&metadata(48, &dictionary))
+            .child(Tree::primitive(&codes))
+            .child(Tree::primitive(&right));
+        let floats = |bits: &[u64]| bits.iter().map(|bits| f64::from_bits(*bits)).collect::<Vec<_>>();
+        let expected: ArrowRef = Arc::new(Float64Array::from(floats(&bits)));
+        conformance::check(&tree.load(&F64, rows).unwrap(), &expected);
+
+        // With patches, nulls, and garbage codes below both.
+        let indices = [5u16, 77, 599];
+        let parts = [0u16, 0x7ff8, 0x8000];
+        let valid: Vec<bool> = (0..rows).map(|row| row % 4 != 2).collect();
+        let mut codes = codes;
+        for (index, part) in indices.iter().zip(parts) {
+            bits[usize::from(*index)] = u64::from(part) << 48 | right[usize::from(*index)];
+            codes[usize::from(*index)] = 7;
+        }
+        for (row, code) in codes.iter_mut().enumerate().filter(|(row, _)| row % 4 == 2) {
+            *code = u16::try_from(60_000 + row).unwrap();
+        }
+        for patch_nulls in [false, true] {
+            let mut patch_values = Tree::primitive(&parts);
+            if patch_nulls {
+                patch_values = patch_values.child(Tree::bools(&[true; 3]));
+            }
+            let tree = Tree::new(ID)
+                .message(&with_patches(3, metadata(48, &dictionary)))
+                .child(Tree::primitive(&codes).child(Tree::bools(&valid)))
+                .child(Tree::primitive(&right))
+                .child(Tree::primitive(&indices))
+                .child(patch_values);
+            let expected = Float64Array::new(floats(&bits).into(), Some(valid.clone().into()));
+            let array = tree.load(&F64.with_nullable(true), rows).unwrap();
+            conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        }
+    }
+
+    #[test]
+    fn conforms_for_floats() {
+        let dictionary = [0x1fcu32, 0x180];
+        let codes: Vec<u16> = (0..90).map(|row| row % 2).collect();
+        let right: Vec<u32> = (0..90).map(|row| row * 12_345).collect();
+        let values: Vec<f32> = codes
+            .iter()
+            .zip(&right)
+            .map(|(code, right)| f32::from_bits(dictionary[usize::from(*code)] << 21 | right))
+            .collect();
+        let tree = Tree::new(ID)
+            .message(&metadata(21, &dictionary))
+            .child(Tree::primitive(&codes))
+            .child(Tree::primitive(&right));
+        conformance::check(
+            &tree.load(&F32, 90).unwrap(),
+            &(Arc::new(Float32Array::from(values)) as ArrowRef),
+        );
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        let load = |metadata: Metadata, codes: &[u16]| {
+            let right = vec![0u64; codes.len()];
+            Tree::new(ID)
+                .message(&metadata)
+                .child(Tree::primitive(codes))
+                .child(Tree::primitive(&right))
+                .load(&F64, codes.len())
+        };
+        assert!(load(metadata(48, &[1]), &[0]).unwrap().decode(&DataType::Float64).is_ok());
+        assert!(load(metadata(48, &[1]), &[1]).unwrap().decode(&DataType::Float64).is_err());
+        assert!(load(metadata(64, &[1]), &[0]).is_err());
+        assert!(load(metadata(48, &[0x1_0000]), &[0]).is_err());
+        assert!(load(metadata(48, &[0; 9]), &[0]).is_err());
+        assert!(load(metadata(48, &[]), &[0]).is_err());
+        assert!(load(metadata(48, &[]), &[]).is_ok());
+        assert!(load(Metadata { entry_count: 2, ..metadata(48, &[1]) }, &[0]).is_err());
+        assert!(load(Metadata { codes_ptype: 0, ..metadata(48, &[1]) }, &[0]).is_err());
+        assert!(load(with_patches(1, metadata(48, &[1])), &[0]).is_err(), "patches announced but absent");
+    }
+}

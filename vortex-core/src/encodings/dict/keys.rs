@@ -1,0 +1,187 @@
+//! Codes of rows, decoded and checked, and what is looked up by them.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayData, AsArray as _, BooleanArray, UInt32Array, make_array, new_empty_array,
+    new_null_array,
+};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType, UInt8Type, UInt16Type, UInt32Type, i256};
+
+use crate::array::{ArrayRef, ArrowRef, decode_integers};
+use crate::dtype::PType;
+use crate::dtype::arrow::data_type;
+use crate::encodings::gather::gather as gather_rows;
+use crate::kernels::gather::{Key, gather, in_range};
+use crate::kernels::views::gather_views;
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// Codes of rows, each in range of the values.
+pub(super) struct Keys {
+    pub(super) keys: AnyKeys,
+    pub(super) nulls: Option<NullBuffer>,
+}
+
+#[derive(Clone)]
+pub(super) enum AnyKeys {
+    U8(ScalarBuffer<u8>),
+    U16(ScalarBuffer<u16>),
+    U32(ScalarBuffer<u32>),
+}
+
+/// Runs `$body` with `$slice` bound to the slice of keys.
+macro_rules! with_keys {
+    ($keys:expr, |$slice:ident| $body:expr) => {
+        match $keys {
+            AnyKeys::U8($slice) => $body,
+            AnyKeys::U16($slice) => $body,
+            AnyKeys::U32($slice) => $body,
+        }
+    };
+}
+
+impl Keys {
+    /// Decodes codes of any integer type for this many values.
+    pub(super) fn decode(codes: &ArrayRef, values: usize) -> Result<Self> {
+        let decoded = codes.decode(&data_type(codes.dtype())?)?;
+        let nulls = decoded.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        let keys = match codes.dtype().ptype()? {
+            PType::U8 => AnyKeys::U8(decoded.as_primitive::<UInt8Type>().values().clone()),
+            PType::U16 => AnyKeys::U16(decoded.as_primitive::<UInt16Type>().values().clone()),
+            PType::U32 => AnyKeys::U32(decoded.as_primitive::<UInt32Type>().values().clone()),
+            // There are fewer than 2^32 values; what lies beyond is out of range as `u32::MAX` is.
+            _ => AnyKeys::U32(
+                decode_integers(codes, "codes", |code| Ok(u32::try_from(code).unwrap_or(u32::MAX)))?.into(),
+            ),
+        };
+        Keys { keys, nulls }.in_range_of(values)
+    }
+
+    /// The keys, whatever is null.
+    pub(super) fn indices(&self) -> Vec<usize> {
+        with_keys!(&self.keys, |keys| keys.iter().map(|key| key.index()).collect())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        with_keys!(&self.keys, |keys| keys.len())
+    }
+
+    /// Checks all keys against the number of values. Those under nulls become 0 if one is out of
+    /// range, which for no values at all still is.
+    fn in_range_of(self, values: usize) -> Result<Self> {
+        fn clean<K: Key + ArrowNativeType>(
+            keys: ScalarBuffer<K>,
+            values: usize,
+            nulls: Option<&NullBuffer>,
+        ) -> Result<ScalarBuffer<K>> {
+            if in_range(&keys, values) {
+                return Ok(keys);
+            }
+            let wrong = |keys: &[K]| {
+                let highest = keys.iter().copied().max().map_or(0, Key::index);
+                Error::corrupt(format!("code {highest} of {values} values"))
+            };
+            let Some(nulls) = nulls else { return Err(wrong(&keys)) };
+            let keys: Vec<K> =
+                keys.iter().zip(nulls).map(|(key, valid)| if valid { *key } else { K::default() }).collect();
+            if in_range(&keys, values.max(1)) && (values > 0 || nulls.null_count() == nulls.len()) {
+                return Ok(keys.into());
+            }
+            Err(wrong(&keys))
+        }
+        let nulls = self.nulls.as_ref();
+        let keys = match self.keys {
+            AnyKeys::U8(keys) => AnyKeys::U8(clean(keys, values, nulls)?),
+            AnyKeys::U16(keys) => AnyKeys::U16(clean(keys, values, nulls)?),
+            AnyKeys::U32(keys) => AnyKeys::U32(clean(keys, values, nulls)?),
+        };
+        Ok(Self { keys, nulls: self.nulls })
+    }
+
+    /// The values at the keys, of any Arrow type.
+    pub(super) fn gather(self, values: &ArrowRef, limits: &Limits) -> Result<ArrowRef> {
+        let len = self.len();
+        if len == 0 {
+            return Ok(new_empty_array(values.data_type()));
+        }
+        if values.is_empty() {
+            return Ok(new_null_array(values.data_type(), len));
+        }
+        let nulls = self.null_rows(values)?;
+        let missing = || Error::corrupt("a code has no value");
+        match values.data_type() {
+            DataType::Utf8View => with_keys!(&self.keys, |keys| {
+                let views = gather_views(values.as_string_view(), keys, nulls);
+                Ok(Arc::new(views.ok_or_else(missing)?) as ArrowRef)
+            }),
+            DataType::BinaryView => with_keys!(&self.keys, |keys| {
+                let views = gather_views(values.as_binary_view(), keys, nulls);
+                Ok(Arc::new(views.ok_or_else(missing)?) as ArrowRef)
+            }),
+            DataType::Boolean => {
+                let bits: Vec<u8> = values.as_boolean().values().iter().map(u8::from).collect();
+                let rows = self.lookup(&bits)?;
+                let bits = BooleanBuffer::collect_bool(len, |row| rows[row] != 0);
+                Ok(Arc::new(BooleanArray::new(bits, nulls)))
+            }
+            other => match other.primitive_width() {
+                Some(width) => {
+                    limits.decoded_bytes(len, width)?;
+                    let rows = match width {
+                        1 => self.words::<u8>(values),
+                        2 => self.words::<u16>(values),
+                        4 => self.words::<u32>(values),
+                        8 => self.words::<u64>(values),
+                        16 => self.words::<u128>(values),
+                        _ => self.words::<i256>(values),
+                    };
+                    let data = ArrayData::builder(other.clone()).len(len).nulls(nulls);
+                    Ok(make_array(data.add_buffer(rows.ok_or_else(missing)?).build()?))
+                }
+                None => self.copy(values, limits),
+            },
+        }
+    }
+
+    /// The values, as words of their width, at the keys.
+    fn words<T: ArrowNativeType>(&self, values: &ArrowRef) -> Option<Buffer> {
+        let data = values.to_data();
+        let values = data.buffers().first()?.typed_data::<T>().get(data.offset()..)?.get(..data.len())?;
+        with_keys!(&self.keys, |keys| gather(values, keys)).map(Buffer::from_vec)
+    }
+
+    /// One byte per value, at the keys.
+    pub(super) fn lookup(&self, by_value: &[u8]) -> Result<Vec<u8>> {
+        with_keys!(&self.keys, |keys| gather(by_value, keys))
+            .ok_or_else(|| Error::corrupt("a code has no value"))
+    }
+
+    /// Nulls of the rows: of the codes, and of the values they stand for.
+    pub(super) fn null_rows(&self, values: &ArrowRef) -> Result<Option<NullBuffer>> {
+        let Some(of_values) = values.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return Ok(self.nulls.clone());
+        };
+        self.with_value_nulls(&of_values).map(Some)
+    }
+
+    pub(super) fn with_value_nulls(&self, of_values: &NullBuffer) -> Result<NullBuffer> {
+        let valid: Vec<u8> = of_values.iter().map(u8::from).collect();
+        let rows = self.lookup(&valid)?;
+        let bits = BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != 0);
+        Ok(NullBuffer::new(match &self.nulls {
+            Some(nulls) => &bits & nulls.inner(),
+            None => bits,
+        }))
+    }
+
+    /// Copies values of any other type: lists, structs, strings with offsets.
+    fn copy(&self, values: &ArrowRef, limits: &Limits) -> Result<ArrowRef> {
+        let indices: Vec<u32> = with_keys!(&self.keys, |keys| {
+            // Codes are below the number of values, which is a `u32`.
+            keys.iter().map(|key| key.index() as u32).collect()
+        });
+        gather_rows(values, &UInt32Array::new(indices.into(), self.nulls.clone()), limits)
+    }
+}

@@ -1,0 +1,495 @@
+//! OnPair: strings as integer codes for frequent substrings of up to sixteen bytes.
+//!
+//! ```text
+//! dictionary  bytes "a" "an" "ana" ...   offsets [0, 1, 3, 6, ...]
+//! codes       2 | 0 1 | ...              codes_offsets [0, 1, 3, ...]
+//! ```
+//!
+//! Metadata: integer types of all children, number of tokens and of codes. Buffer: bytes of the
+//! tokens. Children: `dict_offsets` (one more than tokens), `codes`, `codes_offsets` (one more
+//! than rows, may start above 0), decoded `lengths`, optionally validity.
+//!
+//! Slices share the unpacked tokens. Decoding decodes only the codes of its rows, in one go;
+//! filter and take gather codes; comparisons and `prefix%` run on codes.
+
+mod encode;
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{AsArray as _, BooleanArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array};
+use arrow::buffer::{BooleanBuffer, Buffer, ScalarBuffer};
+use arrow::datatypes::{DataType, UInt8Type, UInt16Type};
+
+use super::Encoding;
+use super::coded_text::{self, Chosen, CodedRows};
+use super::dict::used_values;
+use super::varbin::one_more;
+use crate::array::{
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_integers,
+    decode_offsets, integer_at, validity,
+};
+use crate::dtype::arrow::data_type;
+use crate::dtype::{DType, PType};
+use crate::expr::Predicate;
+use crate::kernels::gather::Key;
+use crate::kernels::needle::{Against, Automaton, Needle};
+use crate::kernels::onpair::Tokens;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+pub(crate) use encode::{EncodedTokens, encode};
+
+/// The `vortex.onpair` encoding.
+#[derive(Debug)]
+pub(in crate::encodings) struct OnPair;
+
+const ID: &str = "vortex.onpair";
+
+/// Most tokens of a dictionary.
+const MAX_TOKENS: u32 = 1 << 16;
+
+/// Most bytes of a token.
+const MAX_TOKEN_BYTES: usize = 16;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(int32, tag = "1")]
+    lengths_ptype: i32,
+    #[prost(uint32, tag = "3")]
+    token_count: u32,
+    #[prost(uint64, tag = "4")]
+    code_count: u64,
+    #[prost(int32, tag = "5")]
+    dict_offsets_ptype: i32,
+    #[prost(int32, tag = "6")]
+    codes_ptype: i32,
+    #[prost(int32, tag = "7")]
+    codes_offsets_ptype: i32,
+}
+
+impl Encoding for OnPair {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let parts = Parts::of(node)?;
+        Ok(Arc::new(OnPairArray {
+            dtype: node.dtype().clone(),
+            len: node.len(),
+            dictionary: parts.dictionary(node)?,
+            codes: node.child(1, &parts.codes, parts.code_count)?,
+            offsets: node.child(2, &parts.offsets, one_more(node.len())?)?,
+            lengths: node.child(3, &parts.lengths, node.len())?,
+            validity: node.validity_child(4)?,
+            limits: *node.limits(),
+        }))
+    }
+
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        let parts = Parts::of(node)?;
+        let picked = node.of_rows(rows);
+        // All are asked for before one that is missing ends this.
+        let ranges = node.ranges(2, &parts.offsets, node.len(), rows, parts.code_count);
+        let lengths = picked.child(3, &parts.lengths, rows.len());
+        let validity = picked.validity_child(4);
+        let ranges = ranges?;
+        let offsets = coded_text::ends(&ranges);
+        let count = offsets.last().and_then(|end| usize::try_from(*end).ok()).unwrap_or(usize::MAX);
+        node.limits().decoded_bytes(count, size_of::<usize>())?;
+        let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
+        let codes = node.child_rows(1, &parts.codes, parts.code_count, &wanted)?;
+        let (codes, tokens) = used_values(&codes, parts.token_count)?;
+        Ok(Arc::new(OnPairArray {
+            dtype: node.dtype().clone(),
+            len: rows.len(),
+            dictionary: parts.some_tokens(node, &tokens)?,
+            codes,
+            offsets: coded_text::offsets_child(offsets),
+            lengths: lengths?,
+            validity: validity?,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+/// What the metadata of a node says of its children.
+struct Parts {
+    token_count: usize,
+    code_count: usize,
+    dict_offsets: DType,
+    codes: DType,
+    offsets: DType,
+    lengths: DType,
+}
+
+impl Parts {
+    fn of(node: &Node<'_>) -> Result<Self> {
+        bytes::is_text(node.dtype())?;
+        let metadata = node.message::<Metadata>()?;
+        node.expect_buffers(1)?;
+        if metadata.token_count > MAX_TOKENS {
+            return Err(Error::corrupt(format!("{} tokens, at most {MAX_TOKENS}", metadata.token_count)));
+        }
+        let integers =
+            |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
+        Ok(Self {
+            token_count: metadata.token_count as usize,
+            code_count: usize::try_from(metadata.code_count).map_err(Error::limit)?,
+            dict_offsets: integers(metadata.dict_offsets_ptype)?,
+            codes: integers(metadata.codes_ptype)?,
+            offsets: integers(metadata.codes_offsets_ptype)?,
+            lengths: integers(metadata.lengths_ptype)?,
+        })
+    }
+
+    fn dictionary(&self, node: &Node<'_>) -> Result<Arc<Dictionary>> {
+        let (bytes, offsets) = (node.buffer(0), node.child(0, &self.dict_offsets, self.token_count + 1));
+        Ok(Arc::new(Dictionary { bytes: bytes?, offsets: offsets?, tokens: OnceLock::new() }))
+    }
+
+    /// The dictionary of some tokens, which rise.
+    fn some_tokens(&self, node: &Node<'_>, tokens: &[usize]) -> Result<Arc<Dictionary>> {
+        let ranges = node.ranges(0, &self.dict_offsets, self.token_count, tokens, node.buffer_len(0)?)?;
+        let offsets = coded_text::offsets_child(coded_text::ends(&ranges));
+        Ok(Arc::new(Dictionary {
+            bytes: node.gather(0, ranges.into_iter())?,
+            offsets,
+            tokens: OnceLock::new(),
+        }))
+    }
+}
+
+/// Tokens, unpacked on first use.
+#[derive(Debug)]
+struct Dictionary {
+    bytes: Buffer,
+    offsets: ArrayRef,
+    tokens: OnceLock<Tokens>,
+}
+
+impl Dictionary {
+    fn tokens(&self) -> Result<&Tokens> {
+        if let Some(tokens) = self.tokens.get() {
+            return Ok(tokens);
+        }
+        let offsets = decode_offsets(&self.offsets, "dictionary offsets", self.bytes.len())?;
+        let tokens = Tokens::try_new(&self.bytes, &offsets)?;
+        Ok(self.tokens.get_or_init(|| tokens))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct OnPairArray {
+    dtype: DType,
+    len: usize,
+    dictionary: Arc<Dictionary>,
+    codes: ArrayRef,
+    offsets: ArrayRef,
+    lengths: ArrayRef,
+    validity: Option<ArrayRef>,
+    limits: Limits,
+}
+
+/// Decoded codes, in the narrowest form the dictionary allows.
+enum Codes {
+    U8(ScalarBuffer<u8>),
+    U16(ScalarBuffer<u16>),
+    U32(ScalarBuffer<u32>),
+}
+
+/// Runs `$body` with `$codes` bound to the slice of codes.
+macro_rules! with_codes {
+    ($all:expr, |$codes:ident| $body:expr) => {
+        match $all {
+            Codes::U8($codes) => $body,
+            Codes::U16($codes) => $body,
+            Codes::U32($codes) => $body,
+        }
+    };
+}
+
+impl OnPairArray {
+    /// The codes of all rows of this slice, and where they start among all codes.
+    fn window(&self) -> Result<(Codes, usize)> {
+        let start = integer_at(&self.offsets, 0, "codes offsets")?;
+        let end = integer_at(&self.offsets, self.len, "codes offsets")?;
+        if start > end || end > self.codes.len() {
+            return Err(Error::corrupt(format!("codes at {start}..{end} of {}", self.codes.len())));
+        }
+        self.limits.decoded_bytes(end - start, size_of::<u32>())?;
+        let codes = self.codes.slice(start..end)?;
+        let codes = match codes.dtype().ptype()? {
+            PType::U8 => {
+                Codes::U8(codes.decode(&DataType::UInt8)?.as_primitive::<UInt8Type>().values().clone())
+            }
+            PType::U16 => {
+                Codes::U16(codes.decode(&DataType::UInt16)?.as_primitive::<UInt16Type>().values().clone())
+            }
+            _ => Codes::U32(
+                decode_integers(&codes, "codes", |code| {
+                    u32::try_from(code).map_err(|_| Error::corrupt(format!("code {code} is out of range")))
+                })?
+                .into(),
+            ),
+        };
+        Ok((codes, start))
+    }
+
+    /// Where the codes of each row end, counted from the start of the window.
+    fn ends(&self, start: usize) -> Result<Vec<usize>> {
+        let mut ends = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
+        ends.iter_mut().for_each(|end| *end -= start);
+        Ok(ends)
+    }
+
+    fn choose(&self, chosen: Chosen<'_>) -> Result<ArrayRef> {
+        let (codes, start) = self.window()?;
+        let (ends, runs) = (self.ends(start)?, chosen.runs().into_iter());
+        let (codes, ptype, offsets): (ArrowRef, _, _) = match codes {
+            Codes::U8(codes) => {
+                let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs);
+                (Arc::new(UInt8Array::from(codes)), PType::U8, offsets)
+            }
+            Codes::U16(codes) => {
+                let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs);
+                (Arc::new(UInt16Array::from(codes)), PType::U16, offsets)
+            }
+            Codes::U32(codes) => {
+                let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs);
+                (Arc::new(UInt32Array::from(codes)), PType::U32, offsets)
+            }
+        };
+        Ok(Arc::new(Self {
+            len: chosen.len(),
+            codes: Arc::new(Decoded::new(DType::Primitive(ptype, false), codes)),
+            offsets: coded_text::offsets_child(offsets),
+            lengths: chosen.of(&self.lengths)?,
+            validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
+            ..self.clone()
+        }))
+    }
+}
+
+impl EncodedArray for OnPairArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        let own = [
+            ("dict_offsets", &self.dictionary.offsets),
+            ("codes", &self.codes),
+            ("codes_offsets", &self.offsets),
+            ("lengths", &self.lengths),
+        ];
+        let all = own.into_iter().chain(self.validity.iter().map(|child| ("validity", child)));
+        all.map(|(name, child)| (name, Arc::clone(child))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.dictionary.bytes.len()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let nulls = self.validity()?.to_nulls(self.len);
+        let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
+        let total = lengths.total();
+        let (codes, _) = self.window()?;
+        let code_count = with_codes!(&codes, |codes| codes.len());
+        // A code stands for at most sixteen bytes, so this also bounds what is reserved.
+        if total > code_count.saturating_mul(MAX_TOKEN_BYTES) {
+            return Err(Error::corrupt(format!("{code_count} codes for {total} bytes")));
+        }
+        self.limits.decoded_bytes(total, 1)?;
+        let tokens = self.dictionary.tokens()?;
+        let decoded = with_codes!(&codes, |codes| tokens.decode(codes, total))
+            .ok_or_else(|| Error::corrupt(format!("codes do not decode to {total} bytes")))?;
+        bytes::from_joined(&self.dtype, to, decoded, &lengths, nulls, &self.limits)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        validity::decode_child(self.validity.as_ref())
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            len: rows.len(),
+            offsets: self.offsets.slice(rows.start..rows.end + 1)?,
+            lengths: self.lengths.slice(rows.clone())?,
+            validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            ..self.clone()
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        if mask.is_all() {
+            return Ok(Arc::new(self.clone()));
+        }
+        self.choose(Chosen::Mask(mask))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        self.choose(Chosen::Indices(indices))
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        if let Some(outcome) = self.validity()?.null_test(predicate, self.len) {
+            return Ok(outcome);
+        }
+        if coded_text::answers(predicate) {
+            let (codes, start) = self.window()?;
+            let (ends, tokens) = (self.ends(start)?, self.dictionary.tokens()?);
+            let nulls = self.validity()?.to_nulls(self.len);
+            let outcome = with_codes!(&codes, |codes| {
+                coded_text::matches(&Rows { tokens, codes, offsets: &ends }, nulls, predicate)
+            });
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
+            }
+        }
+        predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?)
+    }
+}
+
+struct Rows<'a, K> {
+    tokens: &'a Tokens,
+    codes: &'a [K],
+    offsets: &'a [usize],
+}
+
+impl<K: Key> CodedRows for Rows<'_, K> {
+    fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    fn against(&self, row: usize, needle: &Needle) -> Against {
+        self.tokens.against(&self.codes[self.offsets[row]..self.offsets[row + 1]], needle)
+    }
+
+    /// Transitions for each of thousands of tokens would cost more than decoding.
+    fn accepted(&self, _: &Automaton) -> Option<BooleanBuffer> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::StringViewArray;
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    const TOKENS: [&str; 7] = ["a", "e", "longer", "sixteen bytes ok", "%", "ü", "c"];
+
+    /// Codes of row `at`.
+    fn codes_of(at: usize) -> Vec<u16> {
+        (0..at % 9).map(|k| u16::try_from((at * 5 + k * k) % TOKENS.len()).unwrap()).collect()
+    }
+
+    fn text(codes: &[u16]) -> String {
+        codes.iter().map(|code| TOKENS[usize::from(*code)]).collect()
+    }
+
+    struct Encoded {
+        metadata: Metadata,
+        dict_offsets: Vec<u32>,
+        codes: Vec<u16>,
+        offsets: Vec<u64>,
+        lengths: Vec<i32>,
+        rows: Vec<Option<String>>,
+    }
+
+    fn encoded(nulls: bool) -> Encoded {
+        let mut dict_offsets = vec![0];
+        for token in TOKENS {
+            dict_offsets.push(dict_offsets.last().unwrap() + u32::try_from(token.len()).unwrap());
+        }
+        let (mut codes, mut offsets, mut lengths, mut rows) = (vec![1, 2], vec![2], vec![], vec![]);
+        for at in 0..200 {
+            let own = if nulls && at % 3 == 0 { vec![] } else { codes_of(at) };
+            codes.extend(&own);
+            offsets.push(codes.len() as u64);
+            lengths.push(i32::try_from(text(&own).len()).unwrap());
+            rows.push((!nulls || at % 3 != 0).then(|| text(&own)));
+        }
+        let metadata = Metadata {
+            lengths_ptype: PType::I32 as i32,
+            token_count: 7,
+            code_count: codes.len() as u64,
+            dict_offsets_ptype: PType::U32 as i32,
+            codes_ptype: PType::U16 as i32,
+            codes_offsets_ptype: PType::U64 as i32,
+        };
+        Encoded { metadata, dict_offsets, codes, offsets, lengths, rows }
+    }
+
+    impl Encoded {
+        fn tree(&self) -> Tree {
+            Tree::new(ID)
+                .message(&self.metadata)
+                .buffer(TOKENS.concat().into_bytes())
+                .child(Tree::primitive(&self.dict_offsets))
+                .child(Tree::primitive(&self.codes))
+                .child(Tree::primitive(&self.offsets))
+                .child(Tree::primitive(&self.lengths))
+        }
+    }
+
+    #[test]
+    fn conforms() {
+        let plain = encoded(false);
+        let array = plain.tree().load(&DType::Utf8(false), 200).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(plain.rows)) as ArrowRef));
+
+        let sparse = encoded(true);
+        let valid: Vec<bool> = sparse.rows.iter().map(Option::is_some).collect();
+        let array = sparse.tree().child(Tree::bools(&valid)).load(&DType::Utf8(true), 200).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(sparse.rows)) as ArrowRef));
+    }
+
+    #[test]
+    fn codes_may_have_any_integer_type() {
+        let mut wide = encoded(false);
+        wide.metadata.codes_ptype = PType::I64 as i32;
+        let codes: Vec<i64> = wide.codes.iter().map(|code| i64::from(*code)).collect();
+        let tree = Tree::new(ID)
+            .message(&wide.metadata)
+            .buffer(TOKENS.concat().into_bytes())
+            .child(Tree::primitive(&wide.dict_offsets))
+            .child(Tree::primitive(&codes))
+            .child(Tree::primitive(&wide.offsets))
+            .child(Tree::primitive(&wide.lengths));
+        let array = tree.load(&DType::Utf8(false), 200).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(wide.rows)) as ArrowRef));
+    }
+
+    #[test]
+    fn counts_and_codes_are_checked() {
+        let decode = |change: fn(&mut Encoded)| {
+            let mut encoded = encoded(false);
+            change(&mut encoded);
+            encoded.tree().load(&DType::Utf8(false), 200)?.decode(&DataType::Utf8View)
+        };
+        assert!(decode(|_| ()).is_ok());
+        assert!(decode(|it| it.codes[9] = 7).is_err(), "there are seven tokens");
+        assert!(decode(|it| it.lengths[1] += 1).is_err());
+        assert!(decode(|it| it.lengths[1] = -1).is_err());
+        assert!(decode(|it| it.offsets[200] += 1).is_err());
+        assert!(decode(|it| it.offsets[0] = u64::MAX).is_err());
+        assert!(decode(|it| it.dict_offsets[3] = 0).is_err());
+        assert!(decode(|it| it.metadata.token_count = 1 << 17).is_err());
+        assert!(decode(|it| it.metadata.code_count = u64::MAX).is_err());
+    }
+}

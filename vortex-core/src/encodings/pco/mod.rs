@@ -1,0 +1,397 @@
+//! Pco: numbers as pages of a chunk that share statistics, for the values of valid rows.
+//!
+//! ```text
+//! buffers   meta of chunk 0, meta of chunk 1, ..., pages of chunk 0, pages of chunk 1, ...
+//! rows      a  -  b  c  -      values  a b | c     (two pages)
+//! ```
+//!
+//! Metadata: header of the pco file, and value counts of all pages of all chunks. Optional child:
+//! validity. Numbers have 16, 32 or 64 bits.
+//!
+//! Slices remember their rows; decoding, filter and take decompress only pages that own a wanted
+//! value. The pco crate decodes; it is called in one place.
+
+mod encode;
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow::array::{ArrayData, UInt64Array, make_array};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::DataType;
+use half::f16;
+use pco::data_types::Number;
+use pco::wrapped::{ChunkDecompressor, FileDecompressor};
+
+use super::Encoding;
+use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present};
+use crate::dtype::arrow::{data_type, primitive};
+use crate::dtype::{DType, PType};
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result};
+
+pub(crate) use encode::encode;
+
+/// The `vortex.pco` encoding.
+#[derive(Debug)]
+pub(in crate::encodings) struct Pco;
+
+const ID: &str = "vortex.pco";
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(bytes = "vec", tag = "1")]
+    header: Vec<u8>,
+    #[prost(message, repeated, tag = "2")]
+    chunks: Vec<ChunkMetadata>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct ChunkMetadata {
+    #[prost(message, repeated, tag = "1")]
+    pages: Vec<PageMetadata>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct PageMetadata {
+    #[prost(uint32, tag = "1")]
+    value_count: u32,
+}
+
+impl Encoding for Pco {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let ptype = node.dtype().ptype()?;
+        if ptype.byte_width() == 1 {
+            return Err(Error::corrupt(format!("holds no numbers of type {ptype}")));
+        }
+        let metadata = node.message::<Metadata>()?;
+        let chunk_count = metadata.chunks.len();
+        let page_count: usize = metadata.chunks.iter().map(|chunk| chunk.pages.len()).sum();
+        node.expect_buffers(chunk_count + page_count)?;
+        let (mut chunks, mut page_at, mut start) = (Vec::with_capacity(chunk_count), chunk_count, 0usize);
+        for (at, chunk) in metadata.chunks.iter().enumerate() {
+            let mut pages = Vec::with_capacity(chunk.pages.len());
+            for page in &chunk.pages {
+                // Counts are 32 bits and there are at most 2^16 buffers: no overflow.
+                let end = start + page.value_count as usize;
+                if end > node.len() {
+                    return Err(Error::corrupt(format!("pages hold more values than {} rows", node.len())));
+                }
+                pages.push(Page { bytes: node.buffer(page_at)?, values: start..end });
+                (page_at, start) = (page_at + 1, end);
+            }
+            chunks.push(Chunk { meta: node.buffer(at)?, pages });
+        }
+        Ok(Arc::new(PcoArray {
+            dtype: node.dtype().clone(),
+            ptype,
+            stored: Arc::new(Stored {
+                header: metadata.header,
+                chunks,
+                value_count: start,
+                rows: node.len(),
+            }),
+            rows: ValidRows::new(node.validity_child(0)?, node.len()),
+            limits: *node.limits(),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Page {
+    bytes: Buffer,
+    /// Which values of the array.
+    values: Range<usize>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    meta: Buffer,
+    pages: Vec<Page>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    header: Vec<u8>,
+    chunks: Vec<Chunk>,
+    value_count: usize,
+    /// Rows of the array before it was sliced.
+    rows: usize,
+}
+
+#[derive(Debug)]
+struct PcoArray {
+    dtype: DType,
+    ptype: PType,
+    stored: Arc<Stored>,
+    rows: ValidRows,
+    limits: Limits,
+}
+
+impl PcoArray {
+    /// Decodes live rows.
+    fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrowRef> {
+        let (live, nulls) = self.rows.select(mask)?;
+        let total = self.rows.total(self.stored.rows)?;
+        if total != self.stored.value_count {
+            return Err(Error::corrupt(format!(
+                "pages hold {} values for {total} valid rows",
+                self.stored.value_count
+            )));
+        }
+        self.limits.decoded_bytes(mask.true_count(), self.ptype.byte_width())?;
+        let nulls_ref = nulls.as_ref();
+        let rows = match self.ptype {
+            PType::U16 => self.numbers::<u16>(&live, nulls_ref),
+            PType::U32 => self.numbers::<u32>(&live, nulls_ref),
+            PType::U64 => self.numbers::<u64>(&live, nulls_ref),
+            PType::I16 => self.numbers::<i16>(&live, nulls_ref),
+            PType::I32 => self.numbers::<i32>(&live, nulls_ref),
+            PType::I64 => self.numbers::<i64>(&live, nulls_ref),
+            PType::F16 => self.numbers::<f16>(&live, nulls_ref),
+            PType::F32 => self.numbers::<f32>(&live, nulls_ref),
+            PType::F64 => self.numbers::<f64>(&live, nulls_ref),
+            PType::U8 | PType::I8 => Err(Error::corrupt("holds no numbers of 8 bits")),
+        }?;
+        let data = ArrayData::builder(primitive(self.ptype)).len(mask.true_count()).nulls(nulls);
+        present(make_array(data.add_buffer(rows).build()?), to)
+    }
+
+    /// The live numbers, spread to their rows.
+    fn numbers<T>(&self, live: &Mask, nulls: Option<&NullBuffer>) -> Result<Buffer>
+    where
+        T: Number + Default + arrow::datatypes::ArrowNativeType,
+    {
+        // The crate asserts what it believes of its own output, and damaged pages may not be
+        // that: a panic means nothing worse than that the file is corrupt. Nothing it worked
+        // on survives.
+        let values = catch_unwind(AssertUnwindSafe(|| self.values::<T>(live)))
+            .unwrap_or_else(|_| Err(Error::corrupt("pco page makes no sense")))?;
+        Ok(Buffer::from_vec(spread(values, nulls)))
+    }
+
+    /// The live values. `live` has a bit per value of these rows.
+    fn values<T: Number + Default>(&self, live: &Mask) -> Result<Vec<T>> {
+        let broken = |error: pco::errors::PcoError| Error::corrupt(format!("pco: {error}"));
+        let wanted = self.rows.values()?;
+        let mut values: Vec<T> = Vec::with_capacity(live.true_count());
+        let mut scratch: Vec<T> = Vec::new();
+        if live.is_none() {
+            return Ok(values);
+        }
+        let (file, _) = FileDecompressor::new(self.stored.header.as_slice()).map_err(broken)?;
+        for chunk in &self.stored.chunks {
+            let mut opened: Option<ChunkDecompressor<T>> = None;
+            for page in &chunk.pages {
+                let shared = page.values.start.max(wanted.start)..page.values.end.min(wanted.end);
+                if shared.is_empty() {
+                    continue;
+                }
+                let live = live.slice(shared.start - wanted.start..shared.end - wanted.start);
+                if live.is_none() {
+                    continue;
+                }
+                let opened = match &mut opened {
+                    Some(opened) => opened,
+                    None => {
+                        let meta = chunk.meta.as_slice();
+                        opened.insert(file.chunk_decompressor::<T, _>(meta).map_err(broken)?.0)
+                    }
+                };
+                let count = page.values.len();
+                let mut decode = |to: &mut [T]| {
+                    let mut page = opened.page_decompressor(page.bytes.as_slice(), count).map_err(broken)?;
+                    let progress = page.read(to).map_err(broken)?;
+                    if progress.n_processed != count || !progress.finished {
+                        return Err(Error::corrupt(format!("pco page ends after {}", progress.n_processed)));
+                    }
+                    Ok(())
+                };
+                if live.is_all() && shared == page.values {
+                    let before = values.len();
+                    values.resize(before + count, T::default());
+                    decode(&mut values[before..])?;
+                } else {
+                    self.limits.decoded_bytes(count, size_of::<T>())?;
+                    scratch.resize(count, T::default());
+                    decode(&mut scratch[..count])?;
+                    let offset = shared.start - page.values.start;
+                    for run in live.runs() {
+                        values.extend_from_slice(&scratch[run.start + offset..run.end + offset]);
+                    }
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+impl EncodedArray for PcoArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.rows.child().map(|child| ("validity", Arc::clone(child))).into_iter().collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        let pages = |chunk: &Chunk| chunk.pages.iter().map(|page| page.bytes.len()).sum::<usize>();
+        self.stored.chunks.iter().map(|chunk| chunk.meta.len() + pages(chunk)).sum()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        self.decode_rows(&Mask::all(self.len()), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.rows.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            ptype: self.ptype,
+            stored: Arc::clone(&self.stored),
+            rows: self.rows.slice(&rows),
+            limits: self.limits,
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let rows = self.decode_rows(mask, &data_type(&self.dtype)?)?;
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows)))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        take_by_filter(self, indices, &self.limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, Int32Array, UInt16Array};
+    use pco::wrapped::FileCompressor;
+    use pco::{ChunkConfig, PagingSpec};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::encodings::conformance;
+
+    /// Chunks of pages of values.
+    fn encode<T: Number>(chunks: &[Vec<&[T]>]) -> (Metadata, Vec<Vec<u8>>) {
+        let file = FileCompressor::default();
+        let mut metadata = Metadata::default();
+        file.write_header(&mut metadata.header).unwrap();
+        let (mut metas, mut pages) = (vec![], vec![]);
+        for chunk in chunks {
+            let sizes: Vec<usize> = chunk.iter().map(|page| page.len()).collect();
+            let config = ChunkConfig::default().with_paging_spec(PagingSpec::Exact(sizes.clone()));
+            let mut compressor = file.chunk_compressor(&chunk.concat(), &config).unwrap();
+            let mut meta = Vec::new();
+            compressor.write_meta(&mut meta).unwrap();
+            metas.push(meta);
+            for page in 0..sizes.len() {
+                let mut bytes = Vec::new();
+                compressor.write_page(page, &mut bytes).unwrap();
+                pages.push(bytes);
+            }
+            let count = |size: &usize| PageMetadata { value_count: u32::try_from(*size).unwrap() };
+            metadata.chunks.push(ChunkMetadata { pages: sizes.iter().map(count).collect() });
+        }
+        metas.extend(pages);
+        (metadata, metas)
+    }
+
+    fn tree((metadata, buffers): (Metadata, Vec<Vec<u8>>)) -> Tree {
+        buffers.into_iter().fold(Tree::new(ID).message(&metadata), Tree::buffer)
+    }
+
+    #[test]
+    fn conforms() {
+        let values: Vec<i32> = (0..700).map(|at| at * at % 977 - 300).collect();
+        let encoded = encode(&[vec![&values[..300], &values[300..310]], vec![&values[310..]]]);
+        let array = tree(encoded).load(&DType::Primitive(PType::I32, false), 700).unwrap();
+        conformance::check(&array, &(Arc::new(Int32Array::from(values)) as ArrowRef));
+    }
+
+    #[test]
+    fn values_of_null_rows_are_not_stored() {
+        let values: Vec<f64> = (0..300).map(|at| f64::from(at) / 4.0 - 7.0).chain([-0.0, f64::NAN]).collect();
+        let valid: Vec<bool> = (0..453).map(|at| at % 3 != 1).collect();
+        let mut next = values.iter();
+        let rows: Float64Array = valid.iter().map(|valid| valid.then(|| *next.next().unwrap())).collect();
+        let encoded = encode(&[vec![&values[..100], &values[100..]]]);
+        let nullable = tree(encoded).child(Tree::bools(&valid));
+        let array = nullable.load(&DType::Primitive(PType::F64, true), 453).unwrap();
+        conformance::check(&array, &(Arc::new(rows) as ArrowRef));
+    }
+
+    #[test]
+    fn no_valid_rows_have_no_chunks() {
+        let tree = tree(encode::<u16>(&[])).child(Tree::bools(&[false; 4]));
+        let array = tree.load(&DType::Primitive(PType::U16, true), 4).unwrap();
+        conformance::check(&array, &(Arc::new(UInt16Array::new_null(4)) as ArrowRef));
+    }
+
+    #[test]
+    fn a_slice_decodes_only_its_pages() {
+        let values: Vec<i64> = (0..40).collect();
+        let (metadata, mut buffers) = encode(&[vec![&values[..20], &values[20..]]]);
+        buffers[2].clear();
+        let array = tree((metadata, buffers)).load(&DType::Primitive(PType::I64, false), 40).unwrap();
+        assert!(array.decode(&DataType::Int64).is_err());
+        assert!(array.slice(3..20).unwrap().decode(&DataType::Int64).is_ok());
+        assert!(array.filter(&Mask::from_indices(40, [7])).is_ok());
+        assert!(array.take(&UInt64Array::from(vec![21])).is_err());
+    }
+
+    #[test]
+    fn counts_are_checked() {
+        let values: Vec<i64> = (0..40).collect();
+        let good = || encode(&[vec![&values[..]]]);
+        let i64s = DType::Primitive(PType::I64, false);
+        assert!(tree(good()).load(&i64s, 39).is_err());
+        assert!(tree(good()).load(&i64s, 41).unwrap().decode(&DataType::Int64).is_err());
+        assert!(tree(good()).load(&DType::Primitive(PType::U8, false), 40).is_err());
+        assert!(tree(good()).buffer(vec![1u8]).load(&i64s, 40).is_err());
+    }
+
+    #[test]
+    fn damage_does_not_panic() {
+        let values: Vec<i64> = (0..500).map(|at| (at * at * 31) % 1009).collect();
+        let (metadata, buffers) = encode(&[vec![&values[..]]]);
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| ()));
+        for (at, buffer) in buffers.iter().enumerate() {
+            for bit in 0..buffer.len() * 8 {
+                let mut damaged = buffers.clone();
+                damaged[at][bit / 8] ^= 1 << (bit % 8);
+                let array = tree((metadata.clone(), damaged)).load(&DType::Primitive(PType::I64, false), 500);
+                let _ = array.unwrap().decode(&DataType::Int64);
+            }
+            for len in 0..buffer.len() {
+                let mut damaged = buffers.clone();
+                damaged[at].truncate(len);
+                let array = tree((metadata.clone(), damaged)).load(&DType::Primitive(PType::I64, false), 500);
+                let _ = array.unwrap().decode(&DataType::Int64);
+            }
+        }
+        std::panic::set_hook(hook);
+    }
+}

@@ -1,0 +1,203 @@
+//! Putting values together whose parts are stored as typed columns.
+//!
+//! ```text
+//! value    {b: 2}   -        what is not shredded, as bytes
+//! typed    {a: 1}   "text"   the same field of all rows
+//! row      {a: 1, b: 2}  "text"
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, BinaryViewArray, BinaryViewBuilder, OffsetSizeTrait};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
+
+use crate::array::{ArrowRef, present};
+use crate::dtype::DType;
+use crate::limits::Limits;
+use crate::scalar::Scalar;
+use crate::variant::{self, Names};
+use crate::{Error, Result};
+
+/// A value split into untyped bytes and a typed column, either of which may be absent.
+pub(super) struct Shredded {
+    value: Option<BinaryViewArray>,
+    typed: Option<Typed>,
+}
+
+/// The typed part of a shredded value.
+enum Typed {
+    Primitive { dtype: DType, values: ArrowRef },
+    Object { nulls: Option<NullBuffer>, fields: Vec<(Box<str>, Shredded)> },
+    Array { lists: ArrowRef, element: Box<Shredded> },
+}
+
+impl Shredded {
+    /// From the parts of all rows; typed ones with their type.
+    pub(super) fn new(value: Option<&ArrowRef>, typed: Option<(&DType, &ArrowRef)>) -> Result<Self> {
+        let value = match value {
+            Some(bytes) => Some(present(Arc::clone(bytes), &DataType::BinaryView)?.as_binary_view().clone()),
+            None => None,
+        };
+        Ok(Self { value, typed: typed.map(|(dtype, values)| Typed::new(dtype, values)).transpose()? })
+    }
+
+    /// From a struct of `value` and `typed_value`, which parts of objects and arrays are.
+    fn part(dtype: &DType, array: &ArrowRef) -> Result<Self> {
+        let (Some(fields), Some(columns)) = (dtype.as_struct(), array.as_struct_opt()) else {
+            return Err(Error::corrupt(format!("a shredded part is {dtype}, not value and typed_value")));
+        };
+        let column = |name: &str| {
+            let at = fields.position(name)?;
+            Some((&fields.dtypes()[at], columns.columns().get(at)?))
+        };
+        let value = match column("value") {
+            Some((DType::Binary(_), bytes)) => Some(bytes),
+            Some((other, _)) => return Err(Error::corrupt(format!("variant values of type {other}"))),
+            None => None,
+        };
+        Self::new(value, column("typed_value"))
+    }
+
+    /// Appends the value of a row; false if the row has none.
+    pub(super) fn push(&self, row: usize, out: &mut Vec<u8>, names: &mut Names) -> Result<bool> {
+        let bytes = self.value.as_ref().filter(|value| value.is_valid(row)).map(|value| value.value(row));
+        let typed = self.typed.as_ref().filter(|typed| typed.is_valid(row));
+        match (typed, bytes) {
+            (None, None) => return Ok(false),
+            (None, Some(bytes)) => out.extend_from_slice(bytes),
+            (Some(Typed::Object { fields, .. }), bytes) => {
+                let mut object = match bytes {
+                    Some(bytes) => variant::object_fields(bytes, names)?,
+                    None => Vec::new(),
+                };
+                for (name, field) in fields {
+                    let mut bytes = Vec::new();
+                    if field.push(row, &mut bytes, names)? {
+                        object.retain(|(other, _)| other != name);
+                        object.push((name.clone(), bytes.into()));
+                    }
+                }
+                variant::push_object(out, object, names)?;
+            }
+            (Some(_), Some(_)) => {
+                return Err(Error::corrupt(format!("variant in row {row} has two values")));
+            }
+            (Some(Typed::Array { lists, element }), None) => {
+                let range = match lists.data_type() {
+                    DataType::List(_) => window(lists.as_list::<i32>().value_offsets(), row),
+                    _ => window(lists.as_list::<i64>().value_offsets(), row),
+                };
+                let elements = range.map(|at| element.push_required(at, names));
+                variant::push_array(out, &elements.collect::<Result<Vec<_>>>()?)?;
+            }
+            (Some(Typed::Primitive { dtype, values }), None) => {
+                let scalar = Scalar::from_arrow(values.as_ref(), row, dtype)?;
+                variant::push_value(out, dtype, scalar.value(), names)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The value of a row; the variant null if it has none.
+    fn push_required(&self, row: usize, names: &mut Names) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        if !self.push(row, &mut out, names)? {
+            out.extend(variant::NULL);
+        }
+        Ok(out)
+    }
+}
+
+fn window<O: OffsetSizeTrait>(offsets: &[O], row: usize) -> Range<usize> {
+    offsets[row].as_usize()..offsets[row + 1].as_usize()
+}
+
+impl Typed {
+    fn new(dtype: &DType, values: &ArrowRef) -> Result<Self> {
+        Ok(match dtype {
+            DType::Struct(fields, _) => {
+                let columns = fields.fields().zip(values.as_struct().columns());
+                let fields = columns.map(|((name, dtype), column)| {
+                    Ok((name.as_ref().into(), Shredded::part(dtype, column)?))
+                });
+                Typed::Object { nulls: values.nulls().cloned(), fields: fields.collect::<Result<_>>()? }
+            }
+            DType::List(element, _) => {
+                let elements = match values.data_type() {
+                    DataType::List(_) => values.as_list::<i32>().values(),
+                    _ => values.as_list::<i64>().values(),
+                };
+                let element = Box::new(Shredded::part(element, elements)?);
+                Typed::Array { lists: Arc::clone(values), element }
+            }
+            DType::Null
+            | DType::FixedSizeList(..)
+            | DType::Map(..)
+            | DType::Variant(_)
+            | DType::Union(..) => return Err(Error::unsupported("shredded variant of type", dtype)),
+            _ => Typed::Primitive { dtype: dtype.clone(), values: Arc::clone(values) },
+        })
+    }
+
+    fn is_valid(&self, row: usize) -> bool {
+        match self {
+            Typed::Primitive { values, .. } => values.is_valid(row),
+            Typed::Object { nulls, .. } => nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)),
+            Typed::Array { lists, .. } => lists.is_valid(row),
+        }
+    }
+}
+
+/// Writes the rows back into one variant each: metadata, to which names may have been added,
+/// and values. `push` appends the value of a row, and tells whether it has one. Null rows are
+/// left empty.
+pub(super) fn reassemble(
+    metadata: &BinaryViewArray,
+    nulls: Option<&NullBuffer>,
+    limits: &Limits,
+    mut push: impl FnMut(usize, &mut Vec<u8>, &mut Names) -> Result<bool>,
+) -> Result<(ArrowRef, ArrowRef)> {
+    let mut written = 0usize;
+    let mut out = Vec::new();
+    let mut values = BinaryViewBuilder::with_capacity(metadata.len());
+    let mut new_metadata: Option<BinaryViewBuilder> = None;
+    // Rows mostly use the same names, so they are parsed anew only where the bytes change.
+    let mut names: Option<(&[u8], Names)> = None;
+    for row in 0..metadata.len() {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            values.append_null();
+            if let Some(builder) = &mut new_metadata {
+                builder.try_append_value([])?;
+            }
+            continue;
+        }
+        let bytes = metadata.value(row);
+        let names = match &mut names {
+            Some((parsed, names)) if *parsed == bytes && !names.added() => names,
+            names => &mut names.insert((bytes, Names::parse(bytes)?)).1,
+        };
+        out.clear();
+        if !push(row, &mut out, names)? {
+            out.extend(variant::NULL);
+        }
+        let added = names.added().then(|| names.to_metadata()).transpose()?;
+        written = written.saturating_add(out.len()).saturating_add(added.as_ref().map_or(0, Vec::len));
+        limits.decoded_bytes(written, 1)?;
+        values.try_append_value(&out)?;
+        if added.is_some() && new_metadata.is_none() {
+            let mut builder = BinaryViewBuilder::with_capacity(metadata.len());
+            (0..row).try_for_each(|row| builder.try_append_value(metadata.value(row)))?;
+            new_metadata = Some(builder);
+        }
+        if let Some(builder) = &mut new_metadata {
+            builder.try_append_value(added.as_deref().unwrap_or(bytes))?;
+        }
+    }
+    let metadata = match new_metadata {
+        Some(mut builder) => Arc::new(builder.finish()),
+        None => Arc::new(metadata.clone()),
+    };
+    Ok((metadata, Arc::new(values.finish())))
+}

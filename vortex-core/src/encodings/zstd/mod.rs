@@ -1,0 +1,546 @@
+//! Zstandard frames over the values of valid rows.
+//!
+//! ```text
+//! buffers   [dictionary] frame 0, frame 1, ...
+//! frame     numbers: little endian         strings: [u32 length][bytes] ...
+//! rows      a  -  b  c  -      values  a b | c     (two frames)
+//! ```
+//!
+//! Metadata: size of the dictionary (0: there is none), and of each frame its decoded size and
+//! value count, which early writers left out. Optional child: validity. A value never straddles
+//! frames.
+//!
+//! Slices remember their rows; decoding, filter and take decompress only frames that own a
+//! wanted value. Views of strings point into the decompressed frames.
+
+mod encode;
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayData, UInt64Array, make_array};
+use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType};
+use zstd::bulk::Decompressor;
+
+use super::Encoding;
+use super::primitive::aligned;
+use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, present};
+use crate::dtype::DType;
+use crate::dtype::arrow::{data_type, primitive};
+use crate::kernels::views::view_of;
+use crate::limits::Limits;
+use crate::mask::Mask;
+use crate::{Error, Result, match_ptype};
+
+pub(crate) use encode::FrameWriter;
+
+/// The `vortex.zstd` encoding.
+#[derive(Debug)]
+pub(in crate::encodings) struct Zstd;
+
+const ID: &str = "vortex.zstd";
+
+/// Bytes of the length before each string.
+const PREFIX: usize = 4;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Metadata {
+    #[prost(uint32, tag = "1")]
+    dictionary_size: u32,
+    #[prost(message, repeated, tag = "2")]
+    frames: Vec<FrameMetadata>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct FrameMetadata {
+    #[prost(uint64, tag = "1")]
+    uncompressed_size: u64,
+    #[prost(uint64, tag = "2")]
+    value_count: u64,
+}
+
+impl Encoding for Zstd {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        let width = match node.dtype() {
+            DType::Primitive(ptype, _) => Some(ptype.byte_width()),
+            other => bytes::is_text(other).map(|_| None)?,
+        };
+        let metadata = node.message::<Metadata>()?;
+        let dictionary = match metadata.dictionary_size as usize {
+            0 => None,
+            size => {
+                let dictionary = node.buffer(0)?;
+                if dictionary.len() != size {
+                    return Err(Error::corrupt(format!(
+                        "dictionary of {} bytes, not {size}",
+                        dictionary.len()
+                    )));
+                }
+                Some(dictionary)
+            }
+        };
+        let first = usize::from(dictionary.is_some());
+        node.expect_buffers(first + metadata.frames.len())?;
+        let rows = ValidRows::new(node.validity_child(0)?, node.len());
+        let mut frames = Vec::with_capacity(metadata.frames.len());
+        let mut start = 0usize;
+        for (at, frame) in metadata.frames.iter().enumerate() {
+            let size = usize::try_from(frame.uncompressed_size).map_err(Error::limit)?;
+            let count = match width {
+                Some(width) if size % width != 0 => {
+                    return Err(Error::corrupt(format!("frame of {size} bytes for values of {width}")));
+                }
+                Some(width) => Some(size / width),
+                // Only a single frame can do without its count.
+                None if frame.value_count == 0 && metadata.frames.len() == 1 => None,
+                None if frame.value_count == 0 && size > 0 => {
+                    return Err(Error::corrupt(format!("frame of {size} bytes lacks its value count")));
+                }
+                None => Some(usize::try_from(frame.value_count).map_err(Error::limit)?),
+            };
+            let end = start
+                .checked_add(count.unwrap_or_default())
+                .filter(|end| *end <= node.len())
+                .ok_or_else(|| Error::corrupt(format!("frames hold more values than {} rows", node.len())))?;
+            frames.push(Frame { bytes: node.buffer(first + at)?, size, values: count.map(|_| start..end) });
+            start = end;
+        }
+        Ok(Arc::new(ZstdArray {
+            dtype: node.dtype().clone(),
+            frames: Arc::new(Frames { all: frames, dictionary, rows: node.len() }),
+            rows,
+            limits: *node.limits(),
+        }))
+    }
+}
+
+/// Decompresses one frame, made without a dictionary, that must have exactly `size` bytes.
+///
+/// # Errors
+/// If it has not, or is no frame.
+pub(super) fn decompress(frame: &[u8], size: usize) -> Result<Vec<u8>> {
+    thread_local! {
+        /// One context per thread: making one takes longer than decompressing a small frame.
+        static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            None => context.insert(Decompressor::new().map_err(broken)?),
+        };
+        decompress_with(context, frame, size)
+    })
+}
+
+fn decompress_with(context: &mut Decompressor<'_>, frame: &[u8], size: usize) -> Result<Vec<u8>> {
+    /// Bytes that one block of a frame can decode to, and the fewest bytes a block takes.
+    const BLOCK: usize = 128 << 10;
+    const SMALLEST_BLOCK: usize = 4;
+
+    let claimed = zstd::zstd_safe::get_frame_content_size(frame);
+    if !matches!(claimed, Ok(Some(claimed)) if claimed == size as u64) {
+        return Err(Error::corrupt(format!("zstd frame does not claim to hold {size} bytes")));
+    }
+    if size / BLOCK > frame.len() / SMALLEST_BLOCK + 1 {
+        return Err(Error::corrupt(format!("zstd frame of {} bytes cannot hold {size}", frame.len())));
+    }
+    let mut decoded = Vec::with_capacity(size);
+    let written = context.decompress_to_buffer(frame, &mut decoded).map_err(broken)?;
+    if written != size || decoded.len() != size {
+        return Err(Error::corrupt(format!("zstd frame holds {written} bytes instead of {size}")));
+    }
+    Ok(decoded)
+}
+
+fn broken(error: std::io::Error) -> Error {
+    Error::corrupt(format!("zstd frame: {error}"))
+}
+
+#[derive(Debug)]
+struct Frame {
+    bytes: Buffer,
+    size: usize,
+    /// Which values of the array; all of them if unknown.
+    values: Option<Range<usize>>,
+}
+
+#[derive(Debug)]
+struct Frames {
+    all: Vec<Frame>,
+    dictionary: Option<Buffer>,
+    /// Rows of the array before it was sliced.
+    rows: usize,
+}
+
+#[derive(Debug)]
+struct ZstdArray {
+    dtype: DType,
+    frames: Arc<Frames>,
+    rows: ValidRows,
+    limits: Limits,
+}
+
+/// A frame that was decompressed, and which of its values are wanted.
+struct Piece {
+    bytes: Vec<u8>,
+    /// Values in the frame.
+    count: usize,
+    /// Runs of wanted values, counted from the frame's first.
+    wanted: Vec<Range<usize>>,
+}
+
+impl ZstdArray {
+    /// Decompresses the frames that hold live values. `live` has a bit per value of these rows.
+    fn pieces(&self, live: &Mask) -> Result<Vec<Piece>> {
+        let total = self.rows.total(self.frames.rows)?;
+        let values = self.rows.values()?;
+        let (mut found, mut bytes, mut pieces) = (0, 0, Vec::new());
+        for frame in &self.frames.all {
+            let own = frame.values.clone().unwrap_or(0..total);
+            found += own.len();
+            let shared = own.start.max(values.start)..own.end.min(values.end);
+            if shared.is_empty() {
+                continue;
+            }
+            let live = live.slice(shared.start - values.start..shared.end - values.start);
+            if live.is_none() {
+                continue;
+            }
+            let offset = shared.start - own.start;
+            let wanted = live.runs().into_iter().map(|run| run.start + offset..run.end + offset).collect();
+            bytes = self.limits.decoded_bytes(frame.size.saturating_add(bytes), 1)?;
+            pieces.push((frame, own.len(), wanted));
+        }
+        if found != total {
+            return Err(Error::corrupt(format!("frames hold {found} values for {total} valid rows")));
+        }
+        let dictionary = self.frames.dictionary.as_deref();
+        let mut context = dictionary
+            .map(|dictionary| Decompressor::with_dictionary(dictionary).map_err(broken))
+            .transpose()?;
+        pieces
+            .into_iter()
+            .map(|(frame, count, wanted)| {
+                let bytes = match &mut context {
+                    Some(context) => decompress_with(context, &frame.bytes, frame.size)?,
+                    None => decompress(&frame.bytes, frame.size)?,
+                };
+                Ok(Piece { bytes, count, wanted })
+            })
+            .collect()
+    }
+
+    /// Decodes live rows.
+    fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrowRef> {
+        let (live, nulls) = self.rows.select(mask)?;
+        self.limits.decoded_bytes(mask.true_count(), self.dtype.row_bytes_hint())?;
+        let pieces = self.pieces(&live)?;
+        match &self.dtype {
+            DType::Primitive(ptype, _) => {
+                let rows = match_ptype!(*ptype, |T| numbers::<T>(pieces, live.true_count(), nulls.as_ref()));
+                let data = ArrayData::builder(primitive(*ptype)).len(mask.true_count()).nulls(nulls);
+                present(make_array(data.add_buffer(rows).build()?), to)
+            }
+            dtype => {
+                let (values, buffers) = strings(pieces, live.true_count())?;
+                let views = spread(values, nulls.as_ref());
+                bytes::from_views(dtype, to, views.into(), buffers.into(), nulls, &self.limits)
+            }
+        }
+    }
+}
+
+/// The wanted numbers of all pieces, spread to their rows.
+fn numbers<T: ArrowPrimitiveType>(
+    mut pieces: Vec<Piece>,
+    count: usize,
+    nulls: Option<&NullBuffer>,
+) -> Buffer {
+    let width = size_of::<T::Native>();
+    let bytes = match pieces.as_mut_slice() {
+        [piece] if piece.wanted.len() == 1 => {
+            let (start, end) = (piece.wanted[0].start * width, piece.wanted[0].end * width);
+            Buffer::from_vec(std::mem::take(&mut piece.bytes)).slice_with_length(start, end - start)
+        }
+        pieces => {
+            let mut bytes = Vec::with_capacity(count * width);
+            for piece in pieces {
+                for run in &piece.wanted {
+                    bytes.extend_from_slice(&piece.bytes[run.start * width..run.end * width]);
+                }
+            }
+            Buffer::from_vec(bytes)
+        }
+    };
+    let bytes = aligned(bytes, width);
+    match nulls {
+        None => bytes,
+        Some(_) => {
+            let values: &[T::Native] = bytes.typed_data();
+            Buffer::from_vec(spread_numbers(values, nulls))
+        }
+    }
+}
+
+fn spread_numbers<T: ArrowNativeType>(values: &[T], nulls: Option<&NullBuffer>) -> Vec<T> {
+    spread(values.to_vec(), nulls)
+}
+
+/// Views of the wanted strings of all pieces, and the frames they point into.
+fn strings(pieces: Vec<Piece>, count: usize) -> Result<(Vec<u128>, Vec<Buffer>)> {
+    let (mut views, mut buffers) = (Vec::with_capacity(count), Vec::with_capacity(pieces.len()));
+    for (buffer, mut piece) in pieces.into_iter().enumerate() {
+        let buffer = u32::try_from(buffer).map_err(Error::limit)?;
+        if i32::try_from(piece.bytes.len()).is_err() {
+            return Err(Error::limit(format!("zstd frame of {} bytes of strings", piece.bytes.len())));
+        }
+        let (bytes, mut at, mut value) = (piece.bytes.as_mut_slice(), 0, 0);
+        let mut next = |value: &mut usize, wanted: Option<&mut Vec<u128>>| {
+            let prefix = bytes[at..].first_chunk_mut::<PREFIX>();
+            let prefix =
+                prefix.ok_or_else(|| Error::corrupt(format!("length of value {value} is missing")))?;
+            let len = u32::from_le_bytes(*prefix);
+            // A zero between the strings is text too, so that all can be checked at once.
+            *prefix = [0; PREFIX];
+            at += PREFIX;
+            if len as usize > bytes.len() - at {
+                return Err(Error::corrupt(format!("value {value} has {len} bytes of {}", bytes.len() - at)));
+            }
+            if let Some(views) = wanted {
+                // The frame has less than 2^31 bytes.
+                views.push(view_of(bytes, at, len, buffer, at as u32));
+            }
+            at += len as usize;
+            *value += 1;
+            Ok(())
+        };
+        for run in &piece.wanted {
+            while value < run.start {
+                next(&mut value, None)?;
+            }
+            while value < run.end {
+                next(&mut value, Some(&mut views))?;
+            }
+        }
+        while value < piece.count {
+            next(&mut value, None)?;
+        }
+        if at != bytes.len() {
+            return Err(Error::corrupt(format!("{} bytes behind the last value", bytes.len() - at)));
+        }
+        buffers.push(Buffer::from_vec(piece.bytes));
+    }
+    Ok((views, buffers))
+}
+
+impl EncodedArray for ZstdArray {
+    fn encoding(&self) -> &str {
+        ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+        self.rows.child().map(|child| ("validity", Arc::clone(child))).into_iter().collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.frames.all.iter().map(|frame| frame.bytes.len()).sum()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        self.decode_rows(&Mask::all(self.len()), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.rows.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            frames: Arc::clone(&self.frames),
+            rows: self.rows.slice(&rows),
+            limits: self.limits,
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        let rows = self.decode_rows(mask, &data_type(&self.dtype)?)?;
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows)))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+        take_by_filter(self, indices, &self.limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, StringViewArray};
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::PType;
+    use crate::encodings::conformance;
+
+    /// A tree of frames of plain bytes with their value counts.
+    fn tree(frames: &[(Vec<u8>, usize)]) -> Tree {
+        let mut tree = Tree::new(ID);
+        let mut metadata = Metadata::default();
+        for (bytes, count) in frames {
+            tree = tree.buffer(zstd::bulk::compress(bytes, 3).unwrap());
+            let uncompressed_size = bytes.len() as u64;
+            metadata.frames.push(FrameMetadata { uncompressed_size, value_count: *count as u64 });
+        }
+        tree.message(&metadata)
+    }
+
+    fn text_frame(words: &[&str]) -> (Vec<u8>, usize) {
+        let mut bytes = Vec::new();
+        for word in words {
+            bytes.extend(u32::try_from(word.len()).unwrap().to_le_bytes());
+            bytes.extend(word.as_bytes());
+        }
+        (bytes, words.len())
+    }
+
+    fn number_frame(values: &[i32]) -> (Vec<u8>, usize) {
+        (values.iter().flat_map(|value| value.to_le_bytes()).collect(), values.len())
+    }
+
+    #[test]
+    fn numbers_conform() {
+        let values: Vec<i32> = (0..250).map(|at| at * 37 % 91).collect();
+        let frames: Vec<_> = values.chunks(60).map(number_frame).collect();
+        let array = tree(&frames).load(&DType::Primitive(PType::I32, false), 250).unwrap();
+        conformance::check(&array, &(Arc::new(Int32Array::from(values.clone())) as ArrowRef));
+
+        let valid: Vec<bool> = (0..400).map(|at| at % 8 < 5).collect();
+        let mut next = values.iter();
+        let rows: Int32Array = valid.iter().map(|valid| valid.then(|| *next.next().unwrap())).collect();
+        let nullable = tree(&frames).child(Tree::bools(&valid));
+        let array = nullable.load(&DType::Primitive(PType::I32, true), 400).unwrap();
+        conformance::check(&array, &(Arc::new(rows) as ArrowRef));
+    }
+
+    #[test]
+    fn strings_conform() {
+        let words: Vec<String> = (0..150).map(|at| "longer ü%ae".repeat(at % 20)).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let frames: Vec<_> = words.chunks(40).map(text_frame).collect();
+        let array = tree(&frames).load(&DType::Utf8(false), 150).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::from(words.clone())) as ArrowRef));
+
+        let valid: Vec<bool> = (0..300).map(|at| at % 4 < 2).collect();
+        let mut next = words.iter();
+        let rows: StringViewArray = valid.iter().map(|valid| valid.then(|| *next.next().unwrap())).collect();
+        let nullable = tree(&frames).child(Tree::bools(&valid));
+        let array = nullable.load(&DType::Utf8(true), 300).unwrap();
+        conformance::check(&array, &(Arc::new(rows) as ArrowRef));
+    }
+
+    #[test]
+    fn a_single_frame_may_lack_its_count_and_numbers_always() {
+        let (bytes, _) = text_frame(&["ab", "c", ""]);
+        let array = tree(&[(bytes.clone(), 0)]).load(&DType::Utf8(false), 3).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["ab", "c", ""])) as ArrowRef));
+        assert!(tree(&[(bytes.clone(), 0), (bytes, 3)]).load(&DType::Utf8(false), 6).is_err());
+
+        let (bytes, _) = number_frame(&[4, 5]);
+        let array = tree(&[(bytes.clone(), 0), (bytes, 0)]).load(&DType::Primitive(PType::I32, false), 4);
+        let expected: ArrowRef = Arc::new(Int32Array::from(vec![4, 5, 4, 5]));
+        conformance::check(&array.unwrap(), &expected);
+    }
+
+    #[test]
+    fn no_valid_rows_have_no_frames() {
+        let array = tree(&[]).child(Tree::bools(&[false; 5])).load(&DType::Utf8(true), 5).unwrap();
+        conformance::check(&array, &(Arc::new(StringViewArray::new_null(5)) as ArrowRef));
+        let one = tree(&[]).child(Tree::bools(&[false, true])).load(&DType::Utf8(true), 2).unwrap();
+        assert!(one.decode(&DataType::Utf8View).is_err());
+    }
+
+    #[test]
+    fn frames_may_share_a_dictionary() {
+        // Bytes that are no trained dictionary serve as content to refer to.
+        let dictionary = b"sample of the words that both of them use".to_vec();
+        let (bytes, count) = text_frame(&["words that both of them use, and x", "x"]);
+        let mut compressor = zstd::bulk::Compressor::with_dictionary(3, &dictionary).unwrap();
+        let frame = FrameMetadata { uncompressed_size: bytes.len() as u64, value_count: count as u64 };
+        let metadata =
+            Metadata { dictionary_size: u32::try_from(dictionary.len()).unwrap(), frames: vec![frame] };
+        let tree =
+            Tree::new(ID).message(&metadata).buffer(dictionary).buffer(compressor.compress(&bytes).unwrap());
+        let array = tree.load(&DType::Utf8(false), 2).unwrap();
+        let expected = StringViewArray::from(vec!["words that both of them use, and x", "x"]);
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn a_slice_decompresses_only_its_frames() {
+        let good = number_frame(&[1, 2, 3]);
+        let mut broken = zstd::bulk::compress(&good.0, 3).unwrap();
+        broken.pop();
+        let frame = FrameMetadata { uncompressed_size: 12, value_count: 3 };
+        let tree = Tree::new(ID)
+            .message(&Metadata { dictionary_size: 0, frames: vec![frame.clone(), frame] })
+            .buffer(zstd::bulk::compress(&good.0, 3).unwrap())
+            .buffer(broken);
+        let array = tree.load(&DType::Primitive(PType::I32, false), 6).unwrap();
+        assert!(array.decode(&DataType::Int32).is_err());
+        assert!(array.slice(0..3).unwrap().decode(&DataType::Int32).is_ok());
+        assert!(array.filter(&Mask::from_indices(6, [0, 2])).is_ok());
+        assert!(array.take(&UInt64Array::from(vec![2, 0])).is_ok());
+        assert!(array.take(&UInt64Array::from(vec![2, 3])).is_err());
+    }
+
+    #[test]
+    fn sizes_and_lengths_are_checked() {
+        let decode = |frames: &[(Vec<u8>, usize)], rows| {
+            tree(frames).load(&DType::Utf8(false), rows)?.decode(&DataType::Utf8View)
+        };
+        let (good, count) = text_frame(&["ab", "c"]);
+        assert!(decode(&[(good.clone(), count)], 2).is_ok());
+        assert!(decode(&[(good.clone(), 1)], 1).is_err(), "bytes behind the last value");
+        assert!(decode(&[(good.clone(), 3)], 3).is_err());
+        assert!(decode(&[(good.clone(), 2)], 3).is_err());
+        assert!(decode(&[(good.clone(), 3)], 2).is_err());
+        assert!(decode(&[(good[..3].to_vec(), 1)], 1).is_err());
+        let mut long = good.clone();
+        long[0] = 200;
+        assert!(decode(&[(long, 2)], 2).is_err());
+        let mut not_text = good;
+        not_text[4] = 0xFF;
+        assert!(decode(&[(not_text, 2)], 2).is_err());
+
+        let lying = zstd::bulk::compress(&[0; 100], 3).unwrap();
+        assert!(decompress(&lying, 101).is_err());
+        assert!(decompress(&lying[..lying.len() - 1], 100).is_err());
+        assert!(decompress(b"no frame", 8).is_err());
+        assert!(decompress(&lying, 100).is_ok(), "a failure leaves the context usable");
+    }
+
+    #[test]
+    fn a_frame_too_short_for_its_size_reserves_nothing() {
+        // Magic, a descriptor with an eight-byte content size, window, size.
+        let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0xC0, 0x50];
+        frame.extend((1u64 << 40).to_le_bytes());
+        assert_eq!(zstd::zstd_safe::get_frame_content_size(&frame).unwrap(), Some(1 << 40));
+        let error = decompress(&frame, 1 << 40).unwrap_err().to_string();
+        assert!(error.contains("cannot hold"), "{error}");
+    }
+}

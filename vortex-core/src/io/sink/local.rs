@@ -1,0 +1,220 @@
+//! Files written to a local disk.
+//!
+//! ```text
+//! dir/.name.tmp-<process>-<number>   written, synced, then renamed to
+//! dir/name                           and the folder synced
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::Sink;
+use crate::{Error, Result};
+
+/// Small writes are joined up to this many bytes.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Tells the temporary files of one process apart.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A file on a local disk. It is written under a temporary name next to its own, which it gets
+/// when it is complete and synced; a file that has the name is replaced.
+#[derive(Debug)]
+pub struct LocalSink {
+    name: String,
+    path: PathBuf,
+    temporary: Temporary,
+    file: Arc<File>,
+    buffered: Vec<Bytes>,
+    buffered_bytes: usize,
+}
+
+/// A path that is removed when it goes out of scope.
+#[derive(Debug)]
+struct Temporary(Option<PathBuf>);
+
+impl Temporary {
+    fn remove(&mut self) -> std::io::Result<()> {
+        self.0.take().map_or(Ok(()), std::fs::remove_file)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let (Some(path), Err(error)) = (self.0.clone(), self.remove()) {
+            tracing::warn!(path = %path.display(), %error, "temporary file stays behind");
+        }
+    }
+}
+
+impl LocalSink {
+    /// Starts a file at `path`, whose folder must exist.
+    ///
+    /// # Errors
+    /// If the temporary file cannot be made.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        let name = path.display().to_string();
+        let file_name = path.file_name().ok_or_else(|| Error::write(&name, "not the name of a file"))?;
+        if path.is_dir() {
+            return Err(Error::write(&name, "is a directory"));
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(file_name);
+        hidden.push(format!(".tmp-{}-{number}", std::process::id()));
+        let temporary = path.with_file_name(hidden);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(|error| Error::write(&name, error))?;
+        Ok(Self {
+            name,
+            path,
+            temporary: Temporary(Some(temporary)),
+            file: Arc::new(file),
+            buffered: Vec::new(),
+            buffered_bytes: 0,
+        })
+    }
+
+    /// Runs blocking work on the file where it does not hold up other tasks.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&File) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let file = Arc::clone(&self.file);
+        match tokio::task::spawn_blocking(move || work(&file)).await {
+            Ok(outcome) => outcome.map_err(|error| Error::write(&self.name, error)),
+            Err(error) => Err(Error::write(&self.name, error)),
+        }
+    }
+
+    async fn write_buffered(&mut self) -> Result<()> {
+        if self.buffered.is_empty() {
+            return Ok(());
+        }
+        if self.temporary.0.is_none() {
+            return Err(Error::write(&self.name, "was given up or finished before"));
+        }
+        let buffered = std::mem::take(&mut self.buffered);
+        self.buffered_bytes = 0;
+        let write = move |mut file: &File| buffered.iter().try_for_each(|bytes| file.write_all(bytes));
+        let outcome = self.blocking(write).await;
+        if outcome.is_err() {
+            // A file with a hole must not get its name. What storage says of removing it is
+            // less than what it said of writing.
+            drop(self.temporary.remove());
+        }
+        outcome
+    }
+}
+
+#[async_trait]
+impl Sink for LocalSink {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        self.buffered_bytes += bytes.len();
+        self.buffered.push(bytes);
+        if self.buffered_bytes < BUFFER_BYTES {
+            return Ok(());
+        }
+        self.write_buffered().await
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        self.write_buffered().await?;
+        let Some(temporary) = self.temporary.0.clone() else {
+            return Err(Error::write(&self.name, "was given up or finished before"));
+        };
+        let path = self.path.clone();
+        let finish = move |file: &File| {
+            file.sync_all()?;
+            std::fs::rename(&temporary, &path)?;
+            sync_folder(&path)
+        };
+        self.blocking(finish).await?;
+        self.temporary.0 = None;
+        Ok(())
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.buffered.clear();
+        self.buffered_bytes = 0;
+        self.temporary.remove().map_err(|error| Error::write(&self.name, error))
+    }
+}
+
+/// Makes the new name of a file durable.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Other systems sync names on their own, or have no way to ask for it.
+#[cfg(not(unix))]
+fn sync_folder(_path: &Path) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_file_gets_its_name_when_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.vortex");
+        std::fs::write(&path, "old").unwrap();
+        let mut sink = LocalSink::create(&path).unwrap();
+        for _ in 0..3 {
+            sink.write(Bytes::from(vec![7; BUFFER_BYTES / 2])).await.unwrap();
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(sink.buffered_bytes(), BUFFER_BYTES / 2);
+        sink.finish().await.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), vec![7; BUFFER_BYTES / 2 * 3]);
+        drop(sink);
+        assert_eq!(names(folder.path()), ["x.vortex"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_or_given_up_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut dropped = LocalSink::create(folder.path().join("a")).unwrap();
+        dropped.write(Bytes::from_static(b"abc")).await.unwrap();
+        drop(dropped);
+        let mut aborted = LocalSink::create(folder.path().join("a")).unwrap();
+        aborted.abort().await.unwrap();
+        assert!(aborted.finish().await.is_err());
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_file_without_folder_is_an_error_that_names_it() {
+        let error = LocalSink::create("/nonexistent/x.vortex").unwrap_err().to_string();
+        assert!(error.starts_with("writing /nonexistent/x.vortex: "), "{error}");
+        assert!(LocalSink::create("/").is_err());
+        assert!(LocalSink::create("/tmp").is_err());
+    }
+}

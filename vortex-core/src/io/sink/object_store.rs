@@ -1,0 +1,209 @@
+//! Objects written to any object store.
+//!
+//! Bytes gather into parts of equal size, which some stores insist on. An object that fits into
+//! one part is put in one request; a longer one becomes a multipart upload, several parts of
+//! which are on their way at once.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use super::Sink;
+use crate::{Error, Result};
+
+/// Bytes of a part. Stores take 10,000 parts at most: 160 GiB.
+const PART_BYTES: usize = 16 << 20;
+/// Parts on their way at once.
+const PARTS_IN_FLIGHT: usize = 4;
+
+/// An object of an object store, which shows up when it is complete. Needs a tokio runtime; an
+/// upload that is dropped midway is aborted there.
+#[derive(Debug)]
+pub struct ObjectSink {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    part_bytes: usize,
+    parts_in_flight: usize,
+    /// Bytes of the part that is growing.
+    growing: Vec<Bytes>,
+    growing_bytes: usize,
+    upload: Upload,
+    /// Finished, failed or given up: nothing more can be written.
+    is_closed: bool,
+}
+
+/// A multipart upload, aborted unless it is completed.
+#[derive(Debug, Default)]
+struct Upload {
+    started: Option<Box<dyn MultipartUpload>>,
+    parts: JoinSet<object_store::Result<()>>,
+    runtime: Option<Handle>,
+}
+
+impl Upload {
+    /// Stops what is on its way, then removes what has arrived.
+    async fn abort(&mut self) -> object_store::Result<()> {
+        self.parts.shutdown().await;
+        match self.started.take() {
+            Some(mut upload) => upload.abort().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let (Some(_), Some(runtime)) = (&self.started, self.runtime.take()) else { return };
+        let mut upload = std::mem::take(self);
+        // Nothing is left to abort in the upload that is dropped with the task.
+        runtime.spawn(async move {
+            if let Err(error) = upload.abort().await {
+                tracing::warn!(%error, "parts of a dropped upload stay behind");
+            }
+        });
+    }
+}
+
+impl ObjectSink {
+    /// Starts an object. An object of that name is replaced.
+    pub fn new(store: Arc<dyn ObjectStore>, path: Path) -> Self {
+        Self {
+            store,
+            path,
+            part_bytes: PART_BYTES,
+            parts_in_flight: PARTS_IN_FLIGHT,
+            growing: Vec::new(),
+            growing_bytes: 0,
+            upload: Upload::default(),
+            is_closed: false,
+        }
+    }
+
+    /// Bytes of each part but the last; most stores ask for 5 MiB at least.
+    #[must_use]
+    pub fn with_part_bytes(mut self, bytes: usize) -> Self {
+        self.part_bytes = bytes.max(1);
+        self
+    }
+
+    /// How many parts may be on their way at once. Memory for one more is needed.
+    #[must_use]
+    pub fn with_parts_in_flight(mut self, parts: usize) -> Self {
+        self.parts_in_flight = parts.max(1);
+        self
+    }
+
+    fn failed(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::write(&self.path, error)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.is_closed { Err(self.failed("was given up or finished before")) } else { Ok(()) }
+    }
+
+    /// Sends the part that is growing.
+    async fn send(&mut self) -> Result<()> {
+        if self.upload.started.is_none() {
+            let upload = self.store.put_multipart(&self.path).await.map_err(|error| self.failed(error))?;
+            self.upload.started = Some(upload);
+            self.upload.runtime = Some(Handle::current());
+        }
+        while self.upload.parts.len() >= self.parts_in_flight {
+            self.part_arrived().await?;
+        }
+        let part = PutPayload::from_iter(self.growing.drain(..));
+        self.growing_bytes = 0;
+        if let Some(upload) = &mut self.upload.started {
+            self.upload.parts.spawn(upload.put_part(part));
+        }
+        Ok(())
+    }
+
+    /// Waits for a part on its way.
+    async fn part_arrived(&mut self) -> Result<()> {
+        match self.upload.parts.join_next().await {
+            Some(Ok(Ok(()))) | None => Ok(()),
+            Some(Ok(Err(error))) => Err(self.failed(error)),
+            Some(Err(error)) => Err(self.failed(error)),
+        }
+    }
+
+    async fn append(&mut self, mut bytes: Bytes) -> Result<()> {
+        self.check_open()?;
+        while self.growing_bytes + bytes.len() > self.part_bytes {
+            let head = bytes.split_to(self.part_bytes - self.growing_bytes);
+            self.growing.push(head);
+            self.send().await?;
+        }
+        self.growing_bytes += bytes.len();
+        self.growing.push(bytes);
+        Ok(())
+    }
+
+    async fn complete(&mut self) -> Result<()> {
+        self.check_open()?;
+        self.is_closed = true;
+        if self.upload.started.is_none() {
+            let whole = PutPayload::from_iter(self.growing.drain(..));
+            return match self.store.put(&self.path, whole).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(self.failed(error)),
+            };
+        }
+        if self.growing_bytes > 0 {
+            self.send().await?;
+        }
+        while !self.upload.parts.is_empty() {
+            self.part_arrived().await?;
+        }
+        if let Some(upload) = &mut self.upload.started {
+            upload.complete().await.map_err(|error| Error::write(&self.path, error))?;
+        }
+        self.upload.started = None;
+        Ok(())
+    }
+
+    /// After a failure nothing may be left behind; the failure is what the caller hears of.
+    async fn or_abort(&mut self, outcome: Result<()>) -> Result<()> {
+        self.is_closed |= outcome.is_err();
+        if outcome.is_err()
+            && let Err(error) = self.upload.abort().await
+        {
+            tracing::warn!(object = %self.path, %error, "parts of a failed upload stay behind");
+        }
+        outcome
+    }
+}
+
+#[async_trait]
+impl Sink for ObjectSink {
+    fn name(&self) -> &str {
+        self.path.as_ref()
+    }
+
+    async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        let outcome = self.append(bytes).await;
+        self.or_abort(outcome).await
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.growing_bytes + self.upload.parts.len() * self.part_bytes
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        let outcome = self.complete().await;
+        self.or_abort(outcome).await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.is_closed = true;
+        self.growing.clear();
+        self.growing_bytes = 0;
+        self.upload.abort().await.map_err(|error| Error::write(&self.path, error))
+    }
+}

@@ -1,0 +1,164 @@
+//! The pieces of segments at hand while single rows of layouts are read.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::UInt64Array;
+
+use super::SegmentSet;
+use crate::array::pieces::{Piece, Pieces};
+use crate::array::{ArrayRef, TreeRows};
+use crate::dtype::DType;
+use crate::error::ResultExt as _;
+use crate::file::{Footer, Lease, SegmentId, TreeCache};
+use crate::limits::Limits;
+use crate::wire::{ArrayTree, TREE_LEN};
+use crate::{Error, Result};
+
+/// Bytes read from the end of a segment at first: most trees are shorter.
+const TREE_READ: u64 = 1 << 10;
+
+/// What has been fetched for some rows of a file: trees of arrays, pieces of their buffers, and
+/// whole segments where a layout wants them.
+#[derive(Debug)]
+pub struct PieceSet<'a> {
+    footer: &'a Footer,
+    trees: &'a TreeCache,
+    pieces: Pieces,
+    segments: SegmentSet<'a>,
+    missing_segments: RefCell<Vec<SegmentId>>,
+    /// Arrays that lacked nothing, and their rows: they are asked for again when others did.
+    complete: RefCell<HashMap<SegmentId, (Vec<usize>, ArrayRef)>>,
+}
+
+impl<'a> PieceSet<'a> {
+    pub(crate) fn new(footer: &'a Footer, trees: &'a TreeCache) -> Self {
+        Self {
+            footer,
+            trees,
+            pieces: Pieces::default(),
+            segments: SegmentSet::new(footer),
+            missing_segments: RefCell::default(),
+            complete: RefCell::default(),
+        }
+    }
+
+    /// What decoding may cost.
+    pub fn limits(&self) -> &Limits {
+        self.segments.limits()
+    }
+
+    /// The whole segments at hand.
+    pub fn segments(&self) -> &SegmentSet<'a> {
+        &self.segments
+    }
+
+    /// Asks for whole segments.
+    ///
+    /// # Errors
+    /// As `request`, and if some of them are not at hand.
+    pub fn want_segments(
+        &self,
+        request: impl FnOnce(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
+    ) -> Result<()> {
+        let mut want = Vec::new();
+        request(&self.segments, &mut want)?;
+        if want.is_empty() {
+            return Ok(());
+        }
+        self.missing_segments.borrow_mut().append(&mut want);
+        Err(Error::NotFetched)
+    }
+
+    /// Some rows, which rise, of the array in a segment, which has `len` rows of `dtype`.
+    ///
+    /// # Errors
+    /// If bytes are missing, which have then been asked for, or there is no such array.
+    pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+        if let Some((known, array)) = self.complete.borrow().get(&id)
+            && known == rows
+            && array.dtype() == dtype
+        {
+            return Ok(Arc::clone(array));
+        }
+        if self.footer.is_whole(id)? {
+            self.want_segments(|have, want| {
+                have.want(id, want);
+                Ok(())
+            })?;
+            let rows = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
+            return self.segments.array(id, dtype, len)?.take(&rows);
+        }
+        let segment = self.footer.segment(id)?.range();
+        let load = || {
+            if !self.footer.has_pieces(id)? {
+                return self.whole(id, dtype, len, rows);
+            }
+            let tree = self.tree(id, &segment)?;
+            let rows_of = TreeRows {
+                tree: &tree,
+                pieces: &self.pieces,
+                start: segment.start,
+                ids: &self.footer.array_ids,
+                registry: &self.footer.registry,
+                limits: &self.footer.limits,
+                kept: self.trees.kept_bytes(),
+            };
+            rows_of.load(dtype, len, rows)
+        };
+        let array = load().at(|| format!("segment {}", id.0))?;
+        self.complete.borrow_mut().insert(id, (rows.to_vec(), Arc::clone(&array)));
+        Ok(array)
+    }
+
+    /// The rows of a segment that only makes sense as a whole.
+    fn whole(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+        self.want_segments(|have, want| {
+            have.want(id, want);
+            Ok(())
+        })?;
+        let indices = rows.iter().map(|row| *row as u64);
+        self.segments.array(id, dtype, len)?.take(&indices.collect::<Vec<u64>>().into())
+    }
+
+    fn tree(&self, id: SegmentId, segment: &Range<u64>) -> Result<Arc<ArrayTree>> {
+        if let Some(tree) = self.trees.get(id) {
+            return Ok(tree);
+        }
+        let limits = &self.footer.limits;
+        // A segment has less than 2^32 bytes.
+        let len = (segment.end - segment.start) as usize;
+        let start = segment.end.saturating_sub(TREE_READ).max(segment.start);
+        let tail = self.pieces.get(start..segment.end)?;
+        let place = ArrayTree::place(&tail, len)?;
+        let range = segment.start + place.start as u64..segment.start + place.end as u64;
+        let bytes = match range.start.checked_sub(start) {
+            Some(skipped) => tail.slice_with_length(skipped as usize, place.len()),
+            None => self.pieces.get(range)?,
+        };
+        debug_assert_eq!(place.end + TREE_LEN, len);
+        let tree = Arc::new(ArrayTree::parse_tree(&bytes, place.start, limits)?);
+        self.trees.keep(id, &tree, place.len());
+        Ok(tree)
+    }
+
+    /// What was asked for in vain: ranges of the file, and whole segments. Forgets it.
+    pub(crate) fn take_missing(&mut self) -> (Vec<Range<u64>>, Vec<SegmentId>) {
+        let mut segments = std::mem::take(self.missing_segments.get_mut());
+        segments.sort_unstable();
+        segments.dedup();
+        (self.pieces.take_missing(), segments)
+    }
+
+    /// Adds bytes of the file, in order.
+    pub(crate) fn add_pieces(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        self.pieces.add(pieces);
+    }
+
+    /// Adds whole segments.
+    pub(crate) fn add(&mut self, leases: impl IntoIterator<Item = Lease>) {
+        self.segments.add(leases);
+    }
+}

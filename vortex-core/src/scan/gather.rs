@@ -1,0 +1,253 @@
+//! Fetching few rows that lie far apart: from the bytes that they need, not from whole segments.
+//!
+//! ```text
+//! columns  |-- task --|-- task --|-- task --|    each: try, fetch what was missing, try again
+//! ```
+//!
+//! Trying to read rows of a layout tells which bytes are missing: trees of arrays at first, then
+//! offsets and codes, then what these point to. All columns of a task are tried before anything
+//! is fetched, so that there are as many rounds as one column takes, and each makes many small
+//! reads at once. That needs a source for which a small read costs little.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+
+use super::plan::Plan;
+use super::task::{byte_len, lease, spawn_future};
+use super::{RowAccess, ScanMetrics};
+use crate::array::bytes::let_go;
+use crate::array::pieces::Piece;
+use crate::array::{ArrowRef, decode_as};
+use crate::error::ResultExt as _;
+use crate::io::StorageProfile;
+use crate::layout::{PieceSet, SegmentSet};
+use crate::{Error, Result};
+
+/// Bytes of whole segments that take as long to read and decode as one value by itself.
+const BYTES_PER_VALUE: u64 = 8 << 10;
+
+/// Rows fetched together at most.
+const ROWS_AT_ONCE: usize = 1024;
+
+/// Tasks per processor: while one waits for its reads, others work.
+const TASKS_PER_CPU: usize = 4;
+
+/// Bytes that a task holds before it does its work in two halves.
+const MOST_HELD: u64 = 16 << 20;
+
+/// Rounds of trying after which a column cannot be in order: nested deeper than limits allow.
+const MAX_ROUNDS: usize = 4096;
+
+/// Whether fetching this many rows by themselves beats reading whole segments of so many bytes.
+pub(super) fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
+    let values = rows.saturating_mul(plan.projection.len() as u64);
+    match plan.row_access {
+        _ if values == 0 => false,
+        RowAccess::Single => true,
+        RowAccess::Segments => false,
+        RowAccess::Cheapest => {
+            let gap = plan.file.source().profile().coalesce_gap;
+            gap <= StorageProfile::LOCAL.coalesce_gap
+                && values.saturating_mul(BYTES_PER_VALUE) < segment_bytes
+        }
+    }
+}
+
+/// The rows that a scan fetches by themselves, in the order of the file, a part at a time: none
+/// if it reads splits instead.
+pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
+    let rows = plan.single_rows().unwrap_or_default();
+    let rows = &rows[..rows.len().min(usize::try_from(limit).unwrap_or(usize::MAX))];
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(VecDeque::new()) };
+    let footer = plan.file.footer();
+    if !pays(plan, rows.len() as u64, footer.file_size()) {
+        return Ok(VecDeque::new());
+    }
+    let (have, mut want) = (SegmentSet::new(footer), Vec::new());
+    for column in &plan.projection {
+        column.request(&(*first..last + 1), &have, &mut want)?;
+    }
+    if !pays(plan, rows.len() as u64, byte_len(footer, want)?) {
+        return Ok(VecDeque::new());
+    }
+    Ok(rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)).map(Arc::from).collect())
+}
+
+/// Fetches rows, counted from the start of the file and rising.
+pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    for rows in rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)) {
+        batches.push(gather_batch(&plan, rows.into()).await?);
+    }
+    Ok(batches)
+}
+
+async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let count = plan.projection.len();
+    let per_task = count.div_ceil(cpus * TASKS_PER_CPU).max(1);
+    let tasks = (0..count).step_by(per_task).map(|first| {
+        let columns = first..(first + per_task).min(count);
+        spawn_future(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows)))
+    });
+    let columns: Vec<Vec<ArrowRef>> =
+        futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    let columns = columns.into_iter().flatten().collect();
+    Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
+}
+
+/// The rows of some projected columns.
+fn fetch_columns(
+    plan: Arc<Plan>,
+    columns: Range<usize>,
+    rows: Arc<[u64]>,
+) -> BoxFuture<'static, Result<Vec<ArrowRef>>> {
+    async move {
+        let footer = Arc::clone(plan.file.footer());
+        let segments = Arc::clone(plan.file.segments());
+        let mut have = PieceSet::new(&footer, segments.trees());
+        let mut decoded: Vec<Option<ArrowRef>> = vec![None; columns.len()];
+        let (mut shares, mut held) = (Vec::new(), 0);
+        for _ in 0..MAX_ROUNDS {
+            let start = Instant::now();
+            for (at, decoded) in columns.clone().zip(&mut decoded).filter(|(_, decoded)| decoded.is_none()) {
+                match read_column(&plan, at, &rows, &have) {
+                    Ok(column) => *decoded = Some(column),
+                    Err(error) if matches!(error.root(), Error::NotFetched) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            ScanMetrics::add_since(&plan.metrics.decode_nanos, start);
+            let (ranges, whole) = have.take_missing();
+            if ranges.is_empty() && whole.is_empty() {
+                break;
+            }
+            held += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+            for id in &whole {
+                held += u64::from(footer.segment(*id)?.length);
+            }
+            if held > MOST_HELD && (columns.len() > 1 || rows.len() > 1) {
+                drop((have, shares));
+                return fetch_halves(plan, columns, rows).await;
+            }
+            let start = Instant::now();
+            let (pieces, share) =
+                plan.scheduler.read_many(plan.file.source(), &ranges, &plan.metrics).await?;
+            shares.push(share);
+            have.add_pieces(
+                ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }),
+            );
+            if !whole.is_empty() {
+                let leases = lease(&plan, &whole)?;
+                for lease in &leases {
+                    lease.wait().await?;
+                }
+                have.add(leases);
+            }
+            ScanMetrics::add_since(&plan.metrics.io_wait_nanos, start);
+        }
+        decoded
+            .into_iter()
+            .map(|column| column.ok_or_else(|| Error::corrupt("reading a row never ends")))
+            .collect()
+    }
+    .boxed()
+}
+
+/// As [`fetch_columns`], holding less at a time.
+async fn fetch_halves(plan: Arc<Plan>, columns: Range<usize>, rows: Arc<[u64]>) -> Result<Vec<ArrowRef>> {
+    if columns.len() > 1 {
+        let middle = columns.start + columns.len() / 2;
+        let mut all = fetch_columns(Arc::clone(&plan), columns.start..middle, Arc::clone(&rows)).await?;
+        all.append(&mut fetch_columns(plan, middle..columns.end, rows).await?);
+        return Ok(all);
+    }
+    let (first, second) = rows.split_at(rows.len() / 2);
+    let before = fetch_columns(Arc::clone(&plan), columns.clone(), first.into()).await?;
+    let after = fetch_columns(plan, columns, second.into()).await?;
+    let halves = before.iter().zip(&after);
+    halves.map(|(before, after)| Ok(arrow::compute::concat(&[before, after])?)).collect()
+}
+
+fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrowRef> {
+    let (column, field) = (&plan.projection[at], plan.schema.field(at));
+    let decoded = decode_as(column.read_rows(rows, have)?.as_ref(), field.data_type());
+    Ok(let_go(decoded.at(|| format!("column `{}`", column.path))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{DurationSecondArray, Int64Array, StringArray};
+    use arrow::compute::concat_batches;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::file::{OpenOptions, SegmentCompression};
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::write::{FileWriter, WriteOptions};
+
+    fn table() -> RecordBatch {
+        let rows = 0..40_000i64;
+        RecordBatch::try_from_iter([
+            ("n", Arc::new(Int64Array::from_iter_values(rows.clone().map(|n| n * n % 1000))) as ArrowRef),
+            ("d", Arc::new(DurationSecondArray::from_iter_values(rows.clone())) as ArrowRef),
+            ("s", Arc::new(StringArray::from_iter_values(rows.map(|n| n.to_string()))) as ArrowRef),
+        ])
+        .unwrap()
+    }
+
+    async fn written(options: WriteOptions) -> MemorySink {
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table().schema(), options).unwrap();
+        writer.write(&table()).await.unwrap();
+        writer.finish().await.unwrap();
+        sink
+    }
+
+    async fn open(sink: &MemorySink, options: OpenOptions) -> VortexFile {
+        let source = MemoryFile::new(sink.bytes().unwrap());
+        options.open(Arc::new(source)).await.unwrap()
+    }
+
+    async fn rows_of(file: &VortexFile, rows: &[u64]) -> Result<RecordBatch> {
+        let stream = file.scan().with_row_indices(rows).with_row_access(RowAccess::Single).into_stream()?;
+        let schema = Arc::clone(stream.schema());
+        Ok(concat_batches(&schema, &stream.try_collect::<Vec<_>>().await?)?)
+    }
+
+    #[tokio::test]
+    async fn rows_come_in_the_types_that_were_written() {
+        let file = open(&written(WriteOptions::new()).await, OpenOptions::new()).await;
+        let expected = concat_batches(&table().schema(), &[table().slice(3, 1), table().slice(39_999, 1)]);
+        assert_eq!(rows_of(&file, &[3, 39_999]).await.unwrap(), expected.unwrap());
+    }
+
+    #[tokio::test]
+    async fn rows_of_compressed_segments_are_read_from_whole_segments() {
+        for scheme in [SegmentCompression::Lz4, SegmentCompression::Zstd] {
+            let options = WriteOptions::new().with_segment_compression(scheme);
+            let file = open(&written(options).await, OpenOptions::new()).await;
+            assert_eq!(rows_of(&file, &[20_000]).await.unwrap(), table().slice(20_000, 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_are_not_handed_out_of_segments_whose_checksum_was_not_verified() {
+        let sink = written(WriteOptions::new().with_checksums(true)).await;
+        let file = open(&sink, OpenOptions::new()).await;
+        let segment = file.footer().segment(crate::file::SegmentId(0)).unwrap();
+        let mut bytes = sink.bytes().unwrap().to_vec();
+        bytes[segment.offset as usize] ^= 1;
+        let options = OpenOptions::new().with_checksums(true);
+        let damaged = options.open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
+        let message = rows_of(&damaged, &[30_000]).await.unwrap_err().to_string();
+        assert!(message.contains("checksum"), "{message}");
+    }
+}

@@ -1,0 +1,583 @@
+//! Statistics of rows in memory, for zone maps and file statistics.
+//!
+//! [`Summary`] says what is known of some consecutive rows; summaries of neighbours merge. What
+//! readers must not misunderstand is left out rather than guessed:
+//!
+//! - minimum and maximum ignore nulls and NaN and follow the total order of floats;
+//! - long strings give bounds instead of values, the upper one rounded up;
+//! - sums are of integers, and gone once they exceed 128 bits;
+//! - order is known only where no row is null or NaN.
+
+use std::cmp::Ordering;
+
+use arrow::array::{Array, ArrayRef as ArrowRef, AsArray as _};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::{ArrowNativeType, DataType, i256};
+use half::f16;
+
+use super::{FieldStats, Precision, is_float, sum_dtype};
+use crate::dtype::{DType, Meaning, PType};
+use crate::scalar::{Scalar, Value, compare_values};
+
+/// Most bytes of a string that a bound keeps.
+pub(crate) const MAX_BOUND_BYTES: usize = 64;
+
+/// The least or the greatest value of some rows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) enum Extreme {
+    /// There is no value: all rows are null or NaN.
+    #[default]
+    Nothing,
+    /// This value, or a bound for it if it is not exact.
+    Bound { value: Value, exact: bool },
+    /// There are values, but no bound that could be stored.
+    Unbounded,
+}
+
+impl Extreme {
+    fn exact(value: Value) -> Self {
+        Extreme::Bound { value, exact: true }
+    }
+
+    /// The bound, if there is one.
+    pub(crate) fn bound(&self) -> Option<&Value> {
+        match self {
+            Extreme::Bound { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The more extreme of two; `wins` orders their values.
+    fn merge(self, other: Self, wins: Ordering) -> Self {
+        match (self, other) {
+            (Extreme::Nothing, any) | (any, Extreme::Nothing) => any,
+            (Extreme::Unbounded, _) | (_, Extreme::Unbounded) => Extreme::Unbounded,
+            (Extreme::Bound { value: a, exact }, Extreme::Bound { value: b, exact: other }) => {
+                match compare_values(&a, &b) {
+                    // Of two equal bounds, an exact one is reached.
+                    Some(Ordering::Equal) => Extreme::Bound { value: a, exact: exact || other },
+                    Some(order) if order == wins => Extreme::Bound { value: a, exact },
+                    Some(_) => Extreme::Bound { value: b, exact: other },
+                    None => Extreme::Unbounded,
+                }
+            }
+        }
+    }
+
+    fn precision(&self, dtype: &DType) -> Precision<Scalar> {
+        let Extreme::Bound { value, exact } = self else { return Precision::Absent };
+        match Scalar::try_new(dtype.clone(), value.clone()) {
+            Ok(value) if *exact => Precision::Exact(value),
+            Ok(value) => Precision::Inexact(value),
+            Err(_) => Precision::Absent,
+        }
+    }
+}
+
+/// How values follow each other.
+#[derive(Debug, Clone, PartialEq)]
+enum Order {
+    /// Nobody knows.
+    Unknown,
+    /// They do not rise.
+    Broken,
+    /// They rise from the first to the last, strictly or not.
+    Rising { strictly: bool, first: Value, last: Value },
+}
+
+impl Order {
+    fn merge(self, next: Self) -> Self {
+        match (self, next) {
+            (Order::Unknown, _) | (_, Order::Unknown) => Order::Unknown,
+            (Order::Broken, _) | (_, Order::Broken) => Order::Broken,
+            (
+                Order::Rising { strictly: a, first, last: before },
+                Order::Rising { strictly: b, first: after, last },
+            ) => match compare_values(&before, &after) {
+                Some(Ordering::Less) => Order::Rising { strictly: a && b, first, last },
+                Some(Ordering::Equal) => Order::Rising { strictly: false, first, last },
+                Some(Ordering::Greater) => Order::Broken,
+                None => Order::Unknown,
+            },
+        }
+    }
+}
+
+/// What is known of consecutive rows of one column.
+#[derive(Debug, Clone)]
+pub(crate) struct Summary {
+    pub(crate) rows: u64,
+    pub(crate) null_count: u64,
+    pub(crate) nan_count: u64,
+    pub(crate) min: Extreme,
+    pub(crate) max: Extreme,
+    /// Of integers, booleans and decimals.
+    sum: Option<i128>,
+    order: Order,
+}
+
+/// What a zone map says of one zone.
+#[derive(Debug, Clone)]
+pub(crate) struct Zone {
+    pub(crate) null_count: u64,
+    pub(crate) nan_count: u64,
+    pub(crate) min: Extreme,
+    pub(crate) max: Extreme,
+}
+
+/// Whether minimum and maximum of a type are computed.
+pub(crate) fn has_bounds(dtype: &DType) -> bool {
+    match dtype {
+        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {
+            true
+        }
+        DType::Extension(extension) => {
+            !matches!(extension.meaning(), Meaning::Uuid) && has_bounds(extension.storage())
+        }
+        _ => false,
+    }
+}
+
+impl Summary {
+    /// Looks at all rows of an array that presents `dtype`.
+    pub(crate) fn of(array: &ArrowRef, dtype: &DType) -> Self {
+        let null_count = match dtype {
+            DType::Null => array.len(),
+            _ => array.null_count(),
+        };
+        let summary = Self {
+            rows: array.len() as u64,
+            null_count: null_count as u64,
+            nan_count: 0,
+            min: Extreme::Nothing,
+            max: Extreme::Nothing,
+            sum: None,
+            order: Order::Unknown,
+        };
+        if null_count == array.len() || !has_bounds(dtype) {
+            return summary;
+        }
+        summary.with_values(array, dtype.storage())
+    }
+
+    fn with_values(mut self, array: &ArrowRef, storage: &DType) -> Self {
+        macro_rules! integers {
+            ($native:ty, $value:expr) => {{
+                let values = values_of::<$native>(array);
+                let add = |sum: i128, value: $native| sum + i128::from(value);
+                self.ordered(&values, array.nulls(), $value, |v| *v);
+                self.sum = Some(valid_runs(&values, array.nulls()).flatten().copied().fold(0, add));
+            }};
+        }
+        macro_rules! floats {
+            ($native:ty, $bits:ty, $value:expr) => {{
+                let values = values_of::<$native>(array);
+                let is_nan = |value: &&$native| value.is_nan();
+                self.nan_count = valid_runs(&values, array.nulls())
+                    .map(|run| run.iter().filter(is_nan).count())
+                    .sum::<usize>() as u64;
+                // Total order as the order of integers.
+                let key = |value: &$native| {
+                    let bits = value.to_bits().cast_signed();
+                    bits ^ ((bits >> (<$bits>::BITS - 1)).cast_unsigned() >> 1).cast_signed()
+                };
+                if self.nan_count == 0 {
+                    self.ordered(&values, array.nulls(), $value, key);
+                } else {
+                    let valid = |at: usize| array.is_valid(at) && !values[at].is_nan();
+                    let numbers: Vec<$native> =
+                        (0..values.len()).filter(|at| valid(*at)).map(|at| values[at]).collect();
+                    self.ordered(&numbers, None, $value, key);
+                    self.order = Order::Unknown;
+                }
+            }};
+        }
+        match storage {
+            DType::Bool(_) => self.bools(array.as_boolean()),
+            DType::Primitive(ptype, _) => match ptype {
+                PType::U8 => integers!(u8, |v| Value::UInt(v.into())),
+                PType::U16 => integers!(u16, |v| Value::UInt(v.into())),
+                PType::U32 => integers!(u32, |v| Value::UInt(v.into())),
+                PType::U64 => integers!(u64, Value::UInt),
+                PType::I8 => integers!(i8, |v| Value::Int(v.into())),
+                PType::I16 => integers!(i16, |v| Value::Int(v.into())),
+                PType::I32 => integers!(i32, |v| Value::Int(v.into())),
+                PType::I64 => integers!(i64, Value::Int),
+                PType::F16 => floats!(f16, u16, Value::F16),
+                PType::F32 => floats!(f32, u32, Value::F32),
+                PType::F64 => floats!(f64, u64, Value::F64),
+            },
+            DType::Decimal(..) => self.decimals(array),
+            DType::Utf8(_) | DType::Binary(_) => self.strings(array),
+            _ => {}
+        }
+        self
+    }
+
+    /// Extremes and order of values that compare by `key`.
+    fn ordered<T: Copy, K: Ord>(
+        &mut self,
+        values: &[T],
+        nulls: Option<&NullBuffer>,
+        value: impl Fn(T) -> Value,
+        key: impl Fn(&T) -> K,
+    ) {
+        let least = valid_runs(values, nulls).filter_map(|run| run.iter().min_by_key(|v| key(v)));
+        let greatest = valid_runs(values, nulls).filter_map(|run| run.iter().max_by_key(|v| key(v)));
+        let exact = |found: Option<&T>| found.map_or(Extreme::Nothing, |v| Extreme::exact(value(*v)));
+        self.min = exact(least.min_by_key(|v| key(v)));
+        self.max = exact(greatest.max_by_key(|v| key(v)));
+        if let (0, Some(first), Some(last)) = (self.null_count, values.first(), values.last()) {
+            let rises = values.is_sorted_by(|a, b| key(a) <= key(b));
+            self.order = if rises {
+                let strictly = values.is_sorted_by(|a, b| key(a) < key(b));
+                Order::Rising { strictly, first: value(*first), last: value(*last) }
+            } else {
+                Order::Broken
+            };
+        }
+    }
+
+    fn bools(&mut self, array: &arrow::array::BooleanArray) {
+        let trues = array.true_count() as u64;
+        let falses = self.rows - self.null_count - trues;
+        self.min = Extreme::exact(Value::Bool(falses == 0));
+        self.max = Extreme::exact(Value::Bool(trues > 0));
+        self.sum = Some(trues.into());
+    }
+
+    fn decimals(&mut self, array: &ArrowRef) {
+        macro_rules! narrow {
+            ($native:ty) => {{
+                let values = values_of::<$native>(array);
+                self.ordered(&values, array.nulls(), |v| Value::Decimal(i256::from_i128(v.into())), |v| *v);
+                let mut values = valid_runs(&values, array.nulls()).flatten();
+                self.sum = values.try_fold(0i128, |sum, value| sum.checked_add((*value).into()));
+            }};
+        }
+        match array.data_type() {
+            DataType::Decimal32(..) => narrow!(i32),
+            DataType::Decimal64(..) => narrow!(i64),
+            DataType::Decimal128(..) => narrow!(i128),
+            DataType::Decimal256(..) => {
+                self.ordered(&values_of::<i256>(array), array.nulls(), Value::Decimal, |v| *v);
+            }
+            _ => {}
+        }
+    }
+
+    fn strings(&mut self, array: &ArrowRef) {
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(|text| Value::Utf8(text.into()));
+        let binary = |bytes: &[u8]| Some(Value::Binary(bytes.into()));
+        match array.data_type() {
+            DataType::Utf8 => self.bytes(array.as_string::<i32>().iter().map(|v| v.map(str::as_bytes)), text),
+            DataType::LargeUtf8 => {
+                self.bytes(array.as_string::<i64>().iter().map(|v| v.map(str::as_bytes)), text);
+            }
+            DataType::Utf8View => {
+                self.bytes(array.as_string_view().iter().map(|v| v.map(str::as_bytes)), text);
+            }
+            DataType::Binary => self.bytes(array.as_binary::<i32>().iter(), binary),
+            DataType::LargeBinary => self.bytes(array.as_binary::<i64>().iter(), binary),
+            DataType::BinaryView => self.bytes(array.as_binary_view().iter(), binary),
+            _ => {}
+        }
+    }
+
+    fn bytes<'a>(
+        &mut self,
+        rows: impl Iterator<Item = Option<&'a [u8]>>,
+        value: impl Fn(&[u8]) -> Option<Value>,
+    ) {
+        let mut values = rows.flatten();
+        let Some(first) = values.next() else { return };
+        let (mut min, mut max, mut last) = (first, first, first);
+        let (mut rises, mut strictly) = (self.null_count == 0, true);
+        for bytes in values {
+            if rises {
+                match last.cmp(bytes) {
+                    Ordering::Less => {}
+                    Ordering::Equal => strictly = false,
+                    Ordering::Greater => rises = false,
+                }
+                last = bytes;
+            }
+            // Nothing can be both below the least and above the greatest.
+            if bytes < min {
+                min = bytes;
+            } else if bytes > max {
+                max = bytes;
+            }
+        }
+        let bound = |bound: Option<Value>, exact| match bound {
+            Some(value) => Extreme::Bound { value, exact },
+            None => Extreme::Unbounded,
+        };
+        let is_text = matches!(value(b""), Some(Value::Utf8(_)));
+        let short = |bytes: &[u8]| bytes.len() <= MAX_BOUND_BYTES;
+        self.min = bound(value(cut(min, is_text)), short(min));
+        let upper = if short(max) { Some(max.to_vec()) } else { round_up(cut(max, is_text), is_text) };
+        self.max = bound(upper.and_then(|upper| value(&upper)), short(max));
+        self.order = match (value(first), value(last)) {
+            _ if self.null_count > 0 => Order::Unknown,
+            _ if !rises => Order::Broken,
+            (Some(first), Some(last)) => Order::Rising { strictly, first, last },
+            _ => Order::Unknown,
+        };
+    }
+
+    /// What a zone map says of these rows.
+    pub(crate) fn to_zone(&self) -> Zone {
+        let (null_count, nan_count) = (self.null_count, self.nan_count);
+        Zone { null_count, nan_count, min: self.min.clone(), max: self.max.clone() }
+    }
+
+    /// What is known of these rows and those that follow them.
+    pub(crate) fn merge(self, next: Self) -> Self {
+        let sum = match (self.sum, next.sum) {
+            (Some(left), Some(right)) => left.checked_add(right),
+            // Rows without values add nothing.
+            (sum, None) if next.rows == next.null_count => sum,
+            (None, sum) if self.rows == self.null_count => sum,
+            _ => None,
+        };
+        Self {
+            rows: self.rows + next.rows,
+            null_count: self.null_count + next.null_count,
+            nan_count: self.nan_count + next.nan_count,
+            min: self.min.merge(next.min, Ordering::Less),
+            max: self.max.merge(next.max, Ordering::Greater),
+            sum,
+            order: self.order.merge(next.order),
+        }
+    }
+
+    /// Whether values are known not to rise, and not to rise strictly.
+    pub(crate) fn contradicts_order(&self) -> (bool, bool) {
+        match self.order {
+            Order::Unknown => (false, false),
+            Order::Broken => (true, true),
+            Order::Rising { strictly, .. } => (false, !strictly),
+        }
+    }
+
+    /// The sum in the type that sums of `dtype` have, if it has one and it fits.
+    pub(crate) fn sum(&self, dtype: &DType) -> Option<Scalar> {
+        sum_scalar(self.sum?, dtype)
+    }
+
+    /// As statistics of a field, of which `uncompressed_size` bytes were taken in.
+    pub(crate) fn to_field_stats(&self, dtype: &DType, uncompressed_size: u64) -> FieldStats {
+        let (min, max) = (self.min.precision(dtype), self.max.precision(dtype));
+        // Compared as total order does: zeros of both signs are two values.
+        let equal = match (&min, &max) {
+            (Precision::Exact(min), Precision::Exact(max)) => min.compare(max) == Some(Ordering::Equal),
+            _ => false,
+        };
+        let constant = equal && self.null_count == 0 && self.nan_count == 0;
+        let all_null = self.rows > 0 && self.null_count == self.rows;
+        let (is_sorted, is_strict_sorted) = match self.order {
+            Order::Unknown => (None, None),
+            Order::Broken => (Some(false), Some(false)),
+            Order::Rising { strictly, .. } => (Some(true), Some(strictly)),
+        };
+        FieldStats {
+            sum: self.sum(dtype),
+            min,
+            max,
+            null_count: Some(self.null_count),
+            nan_count: is_float(dtype).then_some(self.nan_count),
+            is_sorted,
+            is_strict_sorted,
+            is_constant: (constant || all_null).then_some(true),
+            uncompressed_size: Some(uncompressed_size),
+        }
+    }
+}
+
+/// A sum in the type that sums of `dtype` have; `None` if it does not fit.
+fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
+    let sum_dtype = sum_dtype(dtype)?;
+    let value = match &sum_dtype {
+        DType::Primitive(PType::U64, _) => Value::UInt(u64::try_from(sum).ok()?),
+        DType::Primitive(PType::I64, _) => Value::Int(i64::try_from(sum).ok()?),
+        DType::Decimal(decimal, _) => {
+            // Of 39 digits or more, any 128-bit number is a value.
+            let limit = 10i128.checked_pow(decimal.precision().into());
+            if limit.is_some_and(|limit| sum.unsigned_abs() >= limit.unsigned_abs()) {
+                return None;
+            }
+            Value::Decimal(i256::from_i128(sum))
+        }
+        _ => return None,
+    };
+    Scalar::try_new(sum_dtype, value).ok()
+}
+
+/// The values of a primitive array, whatever Arrow calls its type.
+fn values_of<T: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<T> {
+    let data = array.to_data();
+    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
+}
+
+/// The valid values, as runs of neighbours.
+fn valid_runs<'a, T>(
+    values: &'a [T],
+    nulls: Option<&'a NullBuffer>,
+) -> Box<dyn Iterator<Item = &'a [T]> + 'a> {
+    match nulls.filter(|nulls| nulls.null_count() > 0) {
+        None => Box::new(std::iter::once(values)),
+        Some(nulls) => Box::new(nulls.valid_slices().map(|(start, end)| &values[start..end])),
+    }
+}
+
+/// At most the first [`MAX_BOUND_BYTES`]; of text, whole characters.
+fn cut(bytes: &[u8], is_text: bool) -> &[u8] {
+    if bytes.len() <= MAX_BOUND_BYTES {
+        return bytes;
+    }
+    let continues = |at: usize| bytes[at] & 0xc0 == 0x80;
+    let end = if is_text { (0..=MAX_BOUND_BYTES).rev().find(|at| !continues(*at)) } else { None };
+    &bytes[..end.unwrap_or(MAX_BOUND_BYTES)]
+}
+
+/// The least bytes, or text, of at most this length above everything that starts with `prefix`.
+fn round_up(prefix: &[u8], is_text: bool) -> Option<Vec<u8>> {
+    if is_text {
+        let text = std::str::from_utf8(prefix).ok()?;
+        // The last character that has a successor as long as itself; what follows it is dropped.
+        return text.char_indices().rev().find_map(|(at, character)| {
+            let next = successor(character).filter(|next| next.len_utf8() == character.len_utf8())?;
+            let mut bound = text[..at].to_owned();
+            bound.push(next);
+            Some(bound.into_bytes())
+        });
+    }
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut bound = prefix[..=last].to_vec();
+    bound[last] += 1;
+    Some(bound)
+}
+
+/// The next character by code point.
+fn successor(character: char) -> Option<char> {
+    match character {
+        '\u{d7ff}' => Some('\u{e000}'),
+        other => char::from_u32(u32::from(other) + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        BooleanArray, Decimal128Array, Float64Array, Int8Array, Int64Array, NullArray, StringArray,
+        UInt64Array,
+    };
+
+    use super::*;
+    use crate::dtype::DecimalType;
+
+    fn number(ptype: PType) -> DType {
+        DType::Primitive(ptype, true)
+    }
+
+    fn stats(array: impl Array + 'static, dtype: &DType) -> FieldStats {
+        let array: ArrowRef = Arc::new(array);
+        let whole = Summary::of(&array, dtype).to_field_stats(dtype, 0);
+        // However rows are cut, the same is known of them.
+        for cut in 0..=array.len() {
+            let (left, right) = (array.slice(0, cut), array.slice(cut, array.len() - cut));
+            let merged = Summary::of(&left, dtype).merge(Summary::of(&right, dtype));
+            let merged = merged.to_field_stats(dtype, 0);
+            if cut > 0 && cut < array.len() {
+                assert_eq!(merged, whole, "cut at {cut}");
+            }
+        }
+        whole
+    }
+
+    #[test]
+    fn integers_have_bounds_sum_and_order() {
+        let rising = stats(Int64Array::from(vec![i64::MIN, -3, -3, 5]), &number(PType::I64));
+        assert_eq!(rising.min.exact().unwrap().as_i128(), Some(i64::MIN.into()));
+        assert_eq!(rising.max.exact().unwrap().as_i128(), Some(5));
+        assert_eq!((rising.is_sorted, rising.is_strict_sorted), (Some(true), Some(false)));
+        assert!(rising.sum.is_none(), "below the least i64");
+
+        let nulls = stats(Int8Array::from(vec![Some(5), None, Some(-7)]), &number(PType::I8));
+        assert_eq!(nulls.sum.unwrap().as_i128(), Some(-2));
+        assert_eq!((nulls.null_count, nulls.is_sorted), (Some(1), None));
+        assert_eq!(nulls.min.exact().unwrap().as_i128(), Some(-7));
+
+        let large = stats(UInt64Array::from(vec![u64::MAX, 1]), &number(PType::U64));
+        assert!(large.sum.is_none());
+        assert_eq!((large.is_sorted, large.is_constant), (Some(false), None));
+        let one = stats(UInt64Array::from(vec![4, 4]), &number(PType::U64));
+        assert_eq!(one.is_constant, Some(true));
+    }
+
+    #[test]
+    fn nan_is_counted_and_bounds_nothing() {
+        let values = vec![Some(1.5), Some(f64::NAN), None, Some(-0.0), Some(0.0), Some(-f64::NAN)];
+        let found = stats(Float64Array::from(values), &number(PType::F64));
+        assert_eq!((found.nan_count, found.null_count, found.is_sorted), (Some(2), Some(1), None));
+        assert_eq!(found.max.exact().unwrap().value(), &Value::F64(1.5));
+        let min = found.min.exact().unwrap();
+        assert!(matches!(min.value(), Value::F64(v) if v.is_sign_negative()));
+        assert!(found.sum.is_none());
+        let nothing = stats(Float64Array::from(vec![f64::NAN, f64::NAN]), &number(PType::F64));
+        assert_eq!((nothing.min, nothing.is_constant), (Precision::Absent, None));
+        let zeros = stats(Float64Array::from(vec![-0.0, 0.0]), &number(PType::F64));
+        assert_eq!(zeros.is_constant, None);
+    }
+
+    #[test]
+    fn long_strings_give_bounds_around_them() {
+        let utf8 = DType::Utf8(false);
+        let long = "x".repeat(63) + "\u{e9}yz";
+        let found = stats(StringArray::from(vec![long.as_str()]), &utf8);
+        let (min, max) = (found.min.value().unwrap(), found.max.value().unwrap());
+        assert_eq!(min.as_str().unwrap(), "x".repeat(63));
+        assert_eq!(max.as_str().unwrap(), "x".repeat(62) + "y");
+        assert!(found.min.exact().is_none() && found.max.exact().is_none());
+
+        let last = "\u{10ffff}".repeat(20);
+        let found = stats(StringArray::from(vec!["a", last.as_str()]), &utf8);
+        assert_eq!(found.max, Precision::Absent, "no text lies above");
+        assert_eq!(found.min.exact().unwrap().as_str(), Some("a"));
+        let mixed = "a\u{7f}".to_owned() + &"\u{10ffff}".repeat(20);
+        let found = stats(StringArray::from(vec![mixed.as_str()]), &utf8);
+        assert_eq!(found.max.value().unwrap().as_str(), Some("b"));
+    }
+
+    #[test]
+    fn bytes_round_up_without_growing() {
+        assert_eq!(round_up(&[1, 255, 255], false), Some(vec![2]));
+        assert_eq!(round_up(&[255; 64], false), None);
+        assert_eq!(round_up("a\u{d7ff}".as_bytes(), true), Some("a\u{e000}".as_bytes().to_vec()));
+    }
+
+    #[test]
+    fn rows_without_values_have_no_bounds() {
+        let nothing = stats(NullArray::new(3), &DType::Null);
+        assert_eq!((nothing.null_count, nothing.is_constant), (Some(3), Some(true)));
+        let empty = stats(BooleanArray::from(Vec::<bool>::new()), &DType::Bool(false));
+        assert_eq!((empty.min, empty.sum, empty.is_constant), (Precision::Absent, None, None));
+        let found = stats(BooleanArray::from(vec![Some(true), None]), &DType::Bool(true));
+        assert_eq!(found.min.exact().unwrap().value(), &Value::Bool(true));
+        assert_eq!(found.sum.unwrap().as_i128(), Some(1));
+    }
+
+    #[test]
+    fn sums_of_decimals_stay_within_their_digits() {
+        let dtype = DType::Decimal(DecimalType::try_new(38, 0).unwrap(), false);
+        let large = 10i128.pow(38) - 1;
+        let decimals =
+            |values: Vec<i128>| Decimal128Array::from(values).with_precision_and_scale(38, 0).unwrap();
+        assert!(stats(decimals(vec![large, large]), &dtype).sum.is_none(), "129 bits");
+        let sum = stats(decimals(vec![large, -1]), &dtype).sum.unwrap();
+        assert_eq!(sum.value(), &Value::Decimal(i256::from_i128(large - 1)));
+    }
+}

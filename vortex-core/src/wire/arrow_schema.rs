@@ -1,0 +1,257 @@
+//! The Arrow schema that a file was written from: an IPC schema message, compressed.
+//!
+//! Arrow's own reader of such messages panics on those that are damaged; this one refuses them.
+
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema, TimeUnit};
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+use arrow::ipc::{self as fb, root_as_message_with_opts};
+use flatbuffers::{ForwardsUOffset, Vector};
+
+use super::{broken, verifier};
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// Bytes of a message that are read at most.
+const MAX_BYTES: u64 = 256 << 20;
+const LEVEL: i32 = 3;
+
+/// A schema as a file keeps it.
+///
+/// # Errors
+/// If it cannot be compressed.
+pub(crate) fn arrow_schema_to_bytes(schema: &Schema) -> Result<Vec<u8>> {
+    let message = IpcDataGenerator::default().schema_to_bytes_with_dictionary_tracker(
+        schema,
+        &mut DictionaryTracker::new(false),
+        &IpcWriteOptions::default(),
+    );
+    zstd::encode_all(message.ipc_message.as_slice(), LEVEL).map_err(|error| Error::External(error.into()))
+}
+
+/// Reads a schema.
+///
+/// # Errors
+/// If the bytes are not one.
+pub(crate) fn arrow_schema_from_bytes(bytes: &[u8], limits: &Limits) -> Result<Schema> {
+    let damaged = |error: std::io::Error| Error::corrupt(format!("arrow schema: {error}"));
+    let mut message = Vec::new();
+    let decoder = zstd::Decoder::with_buffer(bytes).map_err(damaged)?;
+    decoder.take(MAX_BYTES).read_to_end(&mut message).map_err(damaged)?;
+    let mut options = verifier(limits, message.len());
+    // Lists of lists nest two tables each.
+    options.max_depth = options.max_depth.saturating_mul(2);
+    let message = root_as_message_with_opts(&options, &message).map_err(broken("arrow schema"))?;
+    let schema =
+        message.header_as_schema().ok_or_else(|| Error::corrupt("a message without arrow schema"))?;
+    let fields = schema.fields().map(|fields| read_fields(fields.iter(), limits.max_depth)).transpose()?;
+    Ok(Schema::new_with_metadata(fields.unwrap_or_default(), metadata(schema.custom_metadata())))
+}
+
+type KeyValues<'a> = Option<Vector<'a, ForwardsUOffset<fb::KeyValue<'a>>>>;
+
+fn metadata(entries: KeyValues<'_>) -> HashMap<String, String> {
+    let entry = |entry: fb::KeyValue<'_>| Some((entry.key()?.to_owned(), entry.value()?.to_owned()));
+    entries.unwrap_or_default().iter().filter_map(entry).collect()
+}
+
+fn read_fields<'a>(fields: impl Iterator<Item = fb::Field<'a>>, depth_left: u32) -> Result<Fields> {
+    fields.map(|field| read_field(field, depth_left)).collect()
+}
+
+fn read_field(field: fb::Field<'_>, depth_left: u32) -> Result<FieldRef> {
+    if depth_left == 0 {
+        super::too_deep("arrow schema")?;
+    }
+    let plain = data_type(&field, depth_left - 1)?;
+    let data_type = match field.dictionary() {
+        None => plain,
+        Some(dictionary) => {
+            let keys = dictionary.indexType().ok_or_else(|| unknown("dictionary without keys"))?;
+            DataType::Dictionary(Box::new(integer(keys)?), Box::new(plain))
+        }
+    };
+    let name = field.name().unwrap_or_default();
+    let read = Field::new(name, data_type, field.nullable()).with_metadata(metadata(field.custom_metadata()));
+    Ok(Arc::new(read))
+}
+
+fn unknown(what: impl std::fmt::Display) -> Error {
+    Error::corrupt(format!("arrow schema: {what}"))
+}
+
+fn integer(int: fb::Int<'_>) -> Result<DataType> {
+    Ok(match (int.bitWidth(), int.is_signed()) {
+        (8, true) => DataType::Int8,
+        (8, false) => DataType::UInt8,
+        (16, true) => DataType::Int16,
+        (16, false) => DataType::UInt16,
+        (32, true) => DataType::Int32,
+        (32, false) => DataType::UInt32,
+        (64, true) => DataType::Int64,
+        (64, false) => DataType::UInt64,
+        (bits, _) => return Err(unknown(format!("integers of {bits} bits"))),
+    })
+}
+
+fn time_unit(unit: fb::TimeUnit) -> Result<TimeUnit> {
+    Ok(match unit {
+        fb::TimeUnit::SECOND => TimeUnit::Second,
+        fb::TimeUnit::MILLISECOND => TimeUnit::Millisecond,
+        fb::TimeUnit::MICROSECOND => TimeUnit::Microsecond,
+        fb::TimeUnit::NANOSECOND => TimeUnit::Nanosecond,
+        other => return Err(unknown(format!("time unit {}", other.0))),
+    })
+}
+
+fn data_type(field: &fb::Field<'_>, depth_left: u32) -> Result<DataType> {
+    let lacks = || unknown("a type without its parameters");
+    let child = |at: usize, count: usize| -> Result<FieldRef> {
+        let children = field.children().filter(|children| children.len() == count);
+        read_field(children.ok_or_else(|| unknown(format!("not {count} children")))?.get(at), depth_left)
+    };
+    Ok(match field.type_type() {
+        fb::Type::Null => DataType::Null,
+        fb::Type::Bool => DataType::Boolean,
+        fb::Type::Int => integer(field.type_as_int().ok_or_else(lacks)?)?,
+        fb::Type::FloatingPoint => match field.type_as_floating_point().ok_or_else(lacks)?.precision() {
+            fb::Precision::HALF => DataType::Float16,
+            fb::Precision::SINGLE => DataType::Float32,
+            fb::Precision::DOUBLE => DataType::Float64,
+            other => return Err(unknown(format!("float precision {}", other.0))),
+        },
+        fb::Type::Decimal => decimal(field.type_as_decimal().ok_or_else(lacks)?)?,
+        fb::Type::Binary => DataType::Binary,
+        fb::Type::LargeBinary => DataType::LargeBinary,
+        fb::Type::BinaryView => DataType::BinaryView,
+        fb::Type::Utf8 => DataType::Utf8,
+        fb::Type::LargeUtf8 => DataType::LargeUtf8,
+        fb::Type::Utf8View => DataType::Utf8View,
+        fb::Type::FixedSizeBinary => {
+            DataType::FixedSizeBinary(field.type_as_fixed_size_binary().ok_or_else(lacks)?.byteWidth())
+        }
+        fb::Type::Date => match field.type_as_date().ok_or_else(lacks)?.unit() {
+            fb::DateUnit::DAY => DataType::Date32,
+            fb::DateUnit::MILLISECOND => DataType::Date64,
+            other => return Err(unknown(format!("date unit {}", other.0))),
+        },
+        fb::Type::Time => {
+            let time = field.type_as_time().ok_or_else(lacks)?;
+            match (time.bitWidth(), time_unit(time.unit())?) {
+                (32, unit @ (TimeUnit::Second | TimeUnit::Millisecond)) => DataType::Time32(unit),
+                (64, unit @ (TimeUnit::Microsecond | TimeUnit::Nanosecond)) => DataType::Time64(unit),
+                (bits, unit) => return Err(unknown(format!("{unit:?} in {bits} bits"))),
+            }
+        }
+        fb::Type::Timestamp => {
+            let timestamp = field.type_as_timestamp().ok_or_else(lacks)?;
+            DataType::Timestamp(time_unit(timestamp.unit())?, timestamp.timezone().map(Into::into))
+        }
+        fb::Type::Duration => {
+            DataType::Duration(time_unit(field.type_as_duration().ok_or_else(lacks)?.unit())?)
+        }
+        fb::Type::Interval => match field.type_as_interval().ok_or_else(lacks)?.unit() {
+            fb::IntervalUnit::YEAR_MONTH => DataType::Interval(IntervalUnit::YearMonth),
+            fb::IntervalUnit::DAY_TIME => DataType::Interval(IntervalUnit::DayTime),
+            fb::IntervalUnit::MONTH_DAY_NANO => DataType::Interval(IntervalUnit::MonthDayNano),
+            other => return Err(unknown(format!("interval unit {}", other.0))),
+        },
+        fb::Type::List => DataType::List(child(0, 1)?),
+        fb::Type::LargeList => DataType::LargeList(child(0, 1)?),
+        fb::Type::ListView => DataType::ListView(child(0, 1)?),
+        fb::Type::LargeListView => DataType::LargeListView(child(0, 1)?),
+        fb::Type::FixedSizeList => {
+            let size = field.type_as_fixed_size_list().ok_or_else(lacks)?.listSize();
+            DataType::FixedSizeList(child(0, 1)?, size)
+        }
+        fb::Type::Map => DataType::Map(child(0, 1)?, field.type_as_map().ok_or_else(lacks)?.keysSorted()),
+        fb::Type::RunEndEncoded => DataType::RunEndEncoded(child(0, 2)?, child(1, 2)?),
+        fb::Type::Struct_ => {
+            DataType::Struct(read_fields(field.children().unwrap_or_default().iter(), depth_left)?)
+        }
+        // Unions are not written.
+        other => return Err(unknown(format!("type {}", other.0))),
+    })
+}
+
+fn decimal(decimal: fb::Decimal<'_>) -> Result<DataType> {
+    let narrow = |_| unknown("precision or scale of a decimal");
+    let (precision, scale) =
+        (u8::try_from(decimal.precision()).map_err(narrow)?, i8::try_from(decimal.scale()).map_err(narrow)?);
+    Ok(match decimal.bitWidth() {
+        32 => DataType::Decimal32(precision, scale),
+        64 => DataType::Decimal64(precision, scale),
+        128 => DataType::Decimal128(precision, scale),
+        256 => DataType::Decimal256(precision, scale),
+        bits => return Err(unknown(format!("decimals of {bits} bits"))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema() -> Schema {
+        let item = |data_type| Arc::new(Field::new("it\u{e9}m", data_type, true));
+        let entries = Field::new_struct(
+            "entries",
+            vec![Field::new("k", DataType::Utf8, false), Field::new("v", DataType::Int8, true)],
+            false,
+        );
+        let dictionary = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::LargeUtf8));
+        let runs = Arc::new(Field::new("run_ends", DataType::Int16, false));
+        let types = [
+            DataType::Null,
+            DataType::UInt64,
+            DataType::Float16,
+            DataType::Decimal64(12, -2),
+            DataType::Decimal256(76, 3),
+            DataType::BinaryView,
+            DataType::FixedSizeBinary(7),
+            DataType::Date64,
+            DataType::Time32(TimeUnit::Millisecond),
+            DataType::Time64(TimeUnit::Nanosecond),
+            DataType::Timestamp(TimeUnit::Second, Some("Europe/Paris".into())),
+            DataType::Duration(TimeUnit::Microsecond),
+            DataType::Interval(IntervalUnit::MonthDayNano),
+            DataType::LargeListView(item(DataType::Duration(TimeUnit::Second))),
+            DataType::FixedSizeList(item(dictionary.clone()), 3),
+            DataType::Map(Arc::new(entries), true),
+            DataType::RunEndEncoded(runs, item(DataType::Utf8)),
+            DataType::Struct(vec![Field::new("x", dictionary, true)].into()),
+        ];
+        let fields = types.into_iter().enumerate().map(|(at, data_type)| {
+            let metadata = HashMap::from([("of".to_owned(), at.to_string())]);
+            Field::new(at.to_string(), data_type, at % 2 == 0).with_metadata(metadata)
+        });
+        let metadata = HashMap::from([("a".to_owned(), "b".to_owned())]);
+        Schema::new_with_metadata(fields.collect::<Vec<_>>(), metadata)
+    }
+
+    #[test]
+    fn a_schema_comes_back_as_it_was_written() {
+        let bytes = arrow_schema_to_bytes(&schema()).unwrap();
+        assert_eq!(arrow_schema_from_bytes(&bytes, &Limits::default()).unwrap(), schema());
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let bytes = arrow_schema_to_bytes(&schema()).unwrap();
+        let message = zstd::decode_all(bytes.as_slice()).unwrap();
+        for at in 0..message.len() {
+            for damage in [0, 1, 0x80, 0xff] {
+                let mut message = message.clone();
+                message[at] ^= damage;
+                let bytes = zstd::encode_all(message.as_slice(), 1).unwrap();
+                // Another schema is fine, a panic is not.
+                drop(arrow_schema_from_bytes(&bytes, &Limits::default()));
+            }
+        }
+        for len in 0..bytes.len() {
+            assert!(arrow_schema_from_bytes(&bytes[..len], &Limits::default()).is_err());
+        }
+    }
+}

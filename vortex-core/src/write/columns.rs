@@ -1,0 +1,140 @@
+//! The columns of a file as they are stored: fields of structs apart from each other.
+//!
+//! ```text
+//! root struct ── a                       leaf 0
+//!             ├─ s: struct, nullable ──  leaf 1: which rows of s are valid
+//!             │                      └─  leaf 2: s.x, whatever lies under null rows of s
+//!             └─ l: list                 leaf 3
+//! ```
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray};
+use arrow::buffer::BooleanBuffer;
+
+use crate::dtype::{DType, StructType};
+use crate::wire::WriteLayout;
+
+/// A column stored on its own.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    /// Names from the root down, joined by dots, for errors.
+    pub(super) path: String,
+    pub(super) dtype: DType,
+    /// The root field it is part of.
+    pub(super) root: usize,
+    /// Whether its statistics are those of the root field.
+    pub(super) is_root: bool,
+    /// Whether rows are what readers see: below a struct that may be null they are not, so
+    /// statistics would count what nobody sees.
+    pub(super) is_visible: bool,
+}
+
+/// How leaves make up a column.
+#[derive(Debug)]
+enum Shape {
+    Leaf,
+    /// Preceded by which of its rows are valid, if some may be null.
+    Struct {
+        nullable: bool,
+        fields: Vec<Shape>,
+    },
+}
+
+/// The columns of a file.
+#[derive(Debug)]
+pub(super) struct Columns {
+    pub(super) leaves: Vec<Leaf>,
+    fields: Vec<Shape>,
+}
+
+impl Columns {
+    pub(super) fn new(root: &StructType) -> Self {
+        let mut leaves = Vec::with_capacity(root.len());
+        let fields = root.fields().enumerate();
+        let fields = fields.map(|(at, (name, dtype))| {
+            let leaf = Leaf {
+                path: name.to_string(),
+                dtype: dtype.clone(),
+                root: at,
+                is_root: true,
+                is_visible: true,
+            };
+            shape(leaf, &mut leaves)
+        });
+        Self { fields: fields.collect(), leaves }
+    }
+
+    /// The arrays of all leaves, given those of the root fields.
+    pub(super) fn take_apart(&self, columns: &[ArrowRef]) -> Vec<ArrowRef> {
+        let mut leaves = Vec::with_capacity(self.leaves.len());
+        for (shape, column) in self.fields.iter().zip(columns) {
+            take_apart(shape, column, &mut leaves);
+        }
+        leaves
+    }
+
+    /// The layout of the root, given those of the leaves.
+    pub(super) fn layout(&self, row_count: u64, leaves: Vec<WriteLayout>) -> WriteLayout {
+        let mut leaves = leaves.into_iter();
+        let fields = self.fields.iter().map(|shape| layout(shape, row_count, &mut leaves)).collect();
+        WriteLayout::new("vortex.struct", row_count, fields)
+    }
+}
+
+fn shape(leaf: Leaf, leaves: &mut Vec<Leaf>) -> Shape {
+    let DType::Struct(fields, nullable) = &leaf.dtype else {
+        leaves.push(leaf);
+        return Shape::Leaf;
+    };
+    let nullable = *nullable;
+    if nullable {
+        leaves.push(Leaf {
+            path: format!("{} (validity)", leaf.path),
+            dtype: DType::Bool(false),
+            root: leaf.root,
+            is_root: false,
+            is_visible: false,
+        });
+    }
+    let fields = fields.fields().map(|(name, dtype)| {
+        let field = Leaf {
+            path: format!("{}.{name}", leaf.path),
+            dtype: dtype.clone(),
+            root: leaf.root,
+            is_root: false,
+            is_visible: leaf.is_visible && !nullable,
+        };
+        shape(field, leaves)
+    });
+    let fields = fields.collect();
+    Shape::Struct { nullable, fields }
+}
+
+fn take_apart(shape: &Shape, column: &ArrowRef, leaves: &mut Vec<ArrowRef>) {
+    let Shape::Struct { nullable, fields } = shape else {
+        return leaves.push(ArrowRef::clone(column));
+    };
+    if *nullable {
+        let valid = match column.nulls() {
+            Some(nulls) => nulls.inner().clone(),
+            None => BooleanBuffer::new_set(column.len()),
+        };
+        leaves.push(Arc::new(BooleanArray::new(valid, None)));
+    }
+    for (shape, field) in fields.iter().zip(column.as_struct().columns()) {
+        take_apart(shape, field, leaves);
+    }
+}
+
+fn layout(shape: &Shape, row_count: u64, leaves: &mut impl Iterator<Item = WriteLayout>) -> WriteLayout {
+    let mut next = || leaves.next().expect("one layout per leaf");
+    match shape {
+        Shape::Leaf => next(),
+        Shape::Struct { nullable, fields } => {
+            let mut children: Vec<_> = nullable.then(next).into_iter().collect();
+            children.extend(fields.iter().map(|shape| layout(shape, row_count, leaves)));
+            WriteLayout::new("vortex.struct", row_count, children)
+        }
+    }
+}

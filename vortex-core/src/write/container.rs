@@ -1,0 +1,172 @@
+//! The bytes of a file, from the magic to the end-of-file record.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use super::WriteOptions;
+use crate::dtype::DType;
+use crate::file::checksums::{CHECKSUMS_KEY, Checksums, checksum, checksum_of};
+use crate::file::{ARROW_SCHEMA_KEY, SegmentCompression};
+use crate::io::Sink;
+use crate::stats::FieldStats;
+use crate::wire::{
+    EncodingIds, FooterTables, Postscript, PostscriptSegment, SegmentSpec, WriteLayout, WriteNode,
+    dtype_to_bytes, file_statistics_to_bytes,
+};
+use crate::{Error, Result};
+
+/// First and last bytes of a file.
+const MAGIC: &[u8; 4] = b"VTXF";
+const VERSION: u16 = 1;
+/// The alignment that entries of the postscript state; their bytes lie anywhere.
+const PART_ALIGNMENT_EXPONENT: u8 = 3;
+
+/// A file that grows.
+#[derive(Debug)]
+pub(super) struct Container<S> {
+    sink: S,
+    position: u64,
+    segments: Vec<SegmentSpec>,
+    ids: EncodingIds,
+    compression: Option<SegmentCompression>,
+    /// Of the segments, if checksums are asked for.
+    checksums: Option<Vec<u64>>,
+}
+
+/// The end of a finished file: from `start` on, everything that describes it.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub(super) start: u64,
+    pub(super) bytes: Bytes,
+}
+
+impl<S: Sink> Container<S> {
+    pub(super) fn new(sink: S, options: &WriteOptions) -> Self {
+        Self {
+            sink,
+            position: 0,
+            segments: Vec::new(),
+            ids: EncodingIds::default(),
+            compression: options.segment_compression,
+            checksums: options.checksums.then(Vec::new),
+        }
+    }
+
+    pub(super) fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    /// Bytes of the file so far.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    async fn append(&mut self, bytes: Bytes) -> Result<()> {
+        self.position += bytes.len() as u64;
+        self.sink.write(bytes).await
+    }
+
+    /// Zeros up to a multiple of `1 << exponent`.
+    async fn pad(&mut self, exponent: u8) -> Result<()> {
+        static ZEROS: [u8; 1 << 15] = [0; 1 << 15];
+        if self.position == 0 {
+            self.append(Bytes::from_static(MAGIC)).await?;
+        }
+        let padding = self.position.next_multiple_of(1 << exponent) - self.position;
+        match padding {
+            0 => Ok(()),
+            // Less than the alignment, which is at most that of the widest values.
+            padding => self.append(Bytes::from_static(&ZEROS[..padding as usize])).await,
+        }
+    }
+
+    /// Writes an array as the next segment; gives its id and length.
+    pub(super) async fn segment(&mut self, node: &WriteNode) -> Result<(u32, u32)> {
+        let mut blob = node.to_blob(&mut self.ids)?;
+        if let Some(scheme) = self.compression {
+            blob = scheme.compress(&blob)?;
+        }
+        let length = u32::try_from(blob.len())
+            .map_err(|_| Error::limit(format!("a segment of {} bytes, 2^32 - 1 allowed", blob.len())))?;
+        let id = u32::try_from(self.segments.len()).map_err(|_| Error::limit("more than 2^32 segments"))?;
+        let alignment_exponent = node.alignment_exponent();
+        self.pad(alignment_exponent).await?;
+        let offset = self.position;
+        let compression = self.compression.map_or(0, |scheme| scheme as u8);
+        self.segments.push(SegmentSpec { offset, length, alignment_exponent, compression, encryption: 0 });
+        if let Some(checksums) = &mut self.checksums {
+            checksums.push(checksum(&blob));
+        }
+        self.append(blob.into()).await?;
+        Ok((id, length))
+    }
+
+    /// Writes what describes the file, and completes it.
+    pub(super) async fn finish(
+        &mut self,
+        dtype: &DType,
+        layout: &WriteLayout,
+        statistics: &[FieldStats],
+        metadata: &[(std::sync::Arc<str>, Bytes)],
+    ) -> Result<Tail> {
+        self.pad(PART_ALIGNMENT_EXPONENT).await?;
+        let start = self.position;
+        let mut tail = BytesMut::new();
+        let mut part = |bytes: &[u8]| -> Result<PostscriptSegment> {
+            let offset = start + tail.len() as u64;
+            let length = u32::try_from(bytes.len())
+                .map_err(|_| Error::limit(format!("a description of {} bytes", bytes.len())))?;
+            tail.put_slice(bytes);
+            Ok(PostscriptSegment { offset, length, alignment_exponent: PART_ALIGNMENT_EXPONENT })
+        };
+        let (layout, layout_ids) = layout.to_bytes()?;
+        let tables = FooterTables {
+            array_ids: self.ids.table(),
+            layout_ids: layout_ids.into_iter().map(Into::into).collect(),
+            segments: std::mem::take(&mut self.segments),
+        };
+        let (dtype, tables) = (dtype_to_bytes(dtype), tables.to_bytes());
+        let statistics = file_statistics_to_bytes(statistics);
+        let mut metadata = metadata.to_vec();
+        metadata.sort();
+        if let Some(segments) = self.checksums.take() {
+            let checksums = Checksums {
+                description: checksum_of([dtype.as_slice(), &layout, &statistics, &tables]),
+                segments,
+                entries: metadata.iter().map(|(_, value)| checksum(value)).collect(),
+            };
+            metadata.push((CHECKSUMS_KEY.into(), checksums.to_bytes().into()));
+            metadata.sort();
+        }
+        // What opening reads lies last.
+        metadata.sort_by_key(|(key, _)| &**key == ARROW_SCHEMA_KEY);
+        let metadata = metadata.iter().map(|(key, value)| {
+            let entry = PostscriptSegment { alignment_exponent: 0, ..part(value)? };
+            Ok((key.to_string(), entry))
+        });
+        let mut metadata = metadata.collect::<Result<Vec<_>>>()?;
+        metadata.sort_by(|(left, _), (right, _)| left.cmp(right));
+        let postscript = Postscript {
+            dtype: Some(part(&dtype)?),
+            layout: part(&layout)?,
+            statistics: Some(part(&statistics)?),
+            footer: part(&tables)?,
+            metadata,
+        };
+        let postscript = postscript.to_bytes();
+        let length = u16::try_from(postscript.len())
+            .map_err(|_| Error::limit(format!("a postscript of {} bytes", postscript.len())))?;
+        tail.put_slice(&postscript);
+        tail.put_u16_le(VERSION);
+        tail.put_u16_le(length);
+        tail.put_slice(MAGIC);
+        let bytes = tail.freeze();
+        self.append(bytes.clone()).await?;
+        self.sink.finish().await?;
+        Ok(Tail { start, bytes })
+    }
+
+    /// Gives up; nothing of the file remains.
+    pub(super) async fn abort(&mut self) -> Result<()> {
+        self.sink.abort().await
+    }
+}

@@ -1,0 +1,120 @@
+//! Writing files.
+//!
+//! A [`FileWriter`] takes record batches and writes one file to a [`Sink`]; [`write_stream`] and
+//! [`write_reader`] do so for all batches there are.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use arrow::array::{Int64Array, RecordBatch};
+//! # use vortex_core::io::{MemoryFile, MemorySink};
+//! # use vortex_core::write::{FileWriter, WriteOptions};
+//! # use vortex_core::VortexFile;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> vortex_core::Result<()> {
+//! let batch = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1, 2, 3])) as _)])?;
+//! let sink = MemorySink::new(); // or LocalSink::create("x.vortex")?, or ObjectSink::new(store, path)
+//! let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), WriteOptions::new())?;
+//! writer.write(&batch).await?;
+//! writer.write(&batch).await?;
+//! let summary = writer.finish().await?;
+//! assert_eq!(summary.row_count(), 6);
+//!
+//! let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await?;
+//! assert_eq!(file.row_count(), 6);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a file looks like
+//!
+//! ```text
+//! rows  0 ────────── group 0 ────────── │ ────────── group 1 ──────────
+//! a     [ chunk ][ chunk ][ chunk ]       [ chunk ][ chunk ] ...
+//! b     [         chunk           ]       ...
+//!
+//! file  a a a b ... │ a a b ... │ zone maps │ dtype layout statistics footer
+//! ```
+//!
+//! Text that repeats has one dictionary per group instead, with its codes in chunks.
+//!
+//! Rows gather until they fill a group; then every column is cut into chunks and encoded, all
+//! columns at once, as tasks of the runtime. Groups wait for each other until there is enough
+//! to write, so that chunks of a column lie next to each other. All of that is counted, and
+//! [`FileWriter::write`] waits where it would exceed the memory budget.
+
+mod chunk;
+mod columns;
+mod container;
+mod dictionary;
+mod encoder;
+mod options;
+mod pending;
+mod summary;
+mod writer;
+mod zone_table;
+
+use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::datatypes::SchemaRef;
+use futures::{Stream, StreamExt as _};
+
+pub use options::WriteOptions;
+pub use summary::{ColumnSummary, WriteSummary};
+pub use writer::{FileWriter, can_write};
+
+use crate::io::Sink;
+use crate::{Error, Release, Result};
+
+/// Rows that share statistics in zone maps.
+const ZONE_LEN: usize = 8192;
+
+/// Who must be able to read a file, if nothing else is said and its types are as old.
+const DEFAULT_MIN_READER: Release = Release::new(0, 56);
+
+/// Keys of user metadata that the writer itself uses start so.
+const OWN_KEYS: &str = "vortex-core.";
+
+/// Writes all batches of a stream to a file.
+///
+/// # Errors
+/// If the stream fails, or as [`FileWriter`]; nothing remains of the file then.
+pub async fn write_stream<E>(
+    sink: impl Sink,
+    schema: SchemaRef,
+    batches: impl Stream<Item = Result<RecordBatch, E>>,
+    options: WriteOptions,
+) -> Result<WriteSummary>
+where
+    Error: From<E>,
+{
+    let mut writer = FileWriter::try_new(sink, schema, options)?;
+    let mut batches = std::pin::pin!(batches);
+    while let Some(batch) = batches.next().await {
+        writer.write(&batch?).await?;
+    }
+    writer.finish().await
+}
+
+/// Writes all batches of a reader to a file; blocks, on threads of its own.
+///
+/// # Errors
+/// If the reader fails, or as [`FileWriter`]; nothing remains of the file then.
+pub fn write_reader(
+    sink: impl Sink,
+    batches: impl RecordBatchReader + Send,
+    options: WriteOptions,
+) -> Result<WriteSummary> {
+    let failed = |error: std::io::Error| Error::External(error.into());
+    let write = || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().map_err(failed)?;
+        let schema = batches.schema();
+        runtime.block_on(write_stream(sink, schema, futures::stream::iter(batches), options))
+    };
+    // A thread of its own has no runtime yet, whatever the caller has.
+    std::thread::scope(|scope| {
+        let writing = std::thread::Builder::new().name("vortex-write".into()).spawn_scoped(scope, write);
+        match writing.map_err(failed)?.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}

@@ -1,0 +1,68 @@
+//! What became of a written file.
+
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+
+use super::container::Tail;
+use crate::file::{Footer, OpenOptions};
+use crate::{Release, Result};
+
+/// What became of a written file.
+#[derive(Debug)]
+pub struct WriteSummary {
+    pub(super) schema: SchemaRef,
+    pub(super) row_count: u64,
+    pub(super) columns: Vec<ColumnSummary>,
+    pub(super) min_reader: Release,
+    pub(super) tail: Tail,
+}
+
+/// What became of a column.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ColumnSummary {
+    /// Bytes of the values, as they came.
+    pub raw_bytes: u64,
+    /// Bytes of its segments in the file, zone maps included.
+    pub encoded_bytes: u64,
+    /// Number of its segments.
+    pub segment_count: u64,
+}
+
+impl WriteSummary {
+    /// The schema that was written.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Number of rows.
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Size of the file in bytes.
+    pub fn file_size(&self) -> u64 {
+        self.tail.start + self.tail.bytes.len() as u64
+    }
+
+    /// What became of each column, in the order of the schema.
+    pub fn columns(&self) -> &[ColumnSummary] {
+        &self.columns
+    }
+
+    /// The oldest release that reads the file.
+    pub fn min_reader(&self) -> Release {
+        self.min_reader
+    }
+
+    /// The description of the file, as opening it would find it: no read is needed to scan what
+    /// has just been written.
+    ///
+    /// # Errors
+    /// If the file exceeds the limits of these options.
+    pub fn footer(&self, options: &OpenOptions) -> Result<Arc<Footer>> {
+        options.footer(Buffer::from(self.tail.bytes.clone()), self.file_size()).map(Arc::new)
+    }
+}

@@ -1,0 +1,101 @@
+//! Writers of formats other than Vortex.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::csv;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::ipc::writer::{FileWriter, StreamWriter};
+use arrow::json;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+use super::format::Format;
+use crate::failure::{Failure, Outcome};
+
+/// Parquet row groups are buffered until they have about this many bytes, or this many rows.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+const ROW_GROUP_ROWS: usize = 1 << 20;
+
+/// Takes batches, writes a format.
+pub(super) enum Encoder<W: Write + Send> {
+    ArrowFile(Box<FileWriter<W>>),
+    ArrowStream(Box<StreamWriter<W>>),
+    Parquet(Box<ArrowWriter<W>>),
+    Csv(Box<csv::Writer<W>>),
+    Json(Box<json::LineDelimitedWriter<W>>),
+}
+
+impl<W: Write + Send> Encoder<W> {
+    /// Starts writing. A stream cannot be sought in by its reader, so Arrow takes its other form.
+    pub(super) fn open(format: Format, schema: &SchemaRef, out: W, as_stream: bool) -> Outcome<Self> {
+        Ok(match format {
+            Format::Arrow if as_stream => Self::ArrowStream(Box::new(StreamWriter::try_new(out, schema)?)),
+            Format::Arrow => Self::ArrowFile(Box::new(FileWriter::try_new(out, schema)?)),
+            Format::Parquet => {
+                let properties = WriterProperties::builder()
+                    .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+                    .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+                    .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+                    .build();
+                Self::Parquet(Box::new(ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))?))
+            }
+            Format::Csv => {
+                flat_columns_only(schema)?;
+                let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
+                // The header comes with the first batch, and there may be none.
+                writer.write(&RecordBatch::new_empty(Arc::clone(schema)))?;
+                Self::Csv(Box::new(writer))
+            }
+            Format::Json => {
+                let builder = json::WriterBuilder::new().with_explicit_nulls(true);
+                Self::Json(Box::new(builder.build(out)))
+            }
+            Format::Vortex => return Err(Failure::error("Vortex files are not written by this encoder")),
+        })
+    }
+
+    /// Writes a batch.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Outcome {
+        match self {
+            Self::ArrowFile(writer) => writer.write(batch)?,
+            Self::ArrowStream(writer) => writer.write(batch)?,
+            Self::Csv(writer) => writer.write(batch)?,
+            Self::Json(writer) => writer.write(batch)?,
+            Self::Parquet(writer) => writer.write(batch)?,
+        }
+        Ok(())
+    }
+
+    /// Writes what the format has at its end, and all that is buffered.
+    pub(super) fn finish(self) -> Outcome {
+        let mut out = match self {
+            Self::ArrowFile(writer) => writer.into_inner()?,
+            Self::ArrowStream(writer) => writer.into_inner()?,
+            Self::Parquet(writer) => writer.into_inner()?,
+            Self::Csv(writer) => writer.into_inner(),
+            Self::Json(mut writer) => {
+                writer.finish()?;
+                writer.into_inner()
+            }
+        };
+        Ok(out.flush()?)
+    }
+}
+
+fn flat_columns_only(schema: &SchemaRef) -> Outcome {
+    let nested = |data_type: &DataType| match data_type {
+        DataType::Dictionary(_, values) => values.is_nested(),
+        other => other.is_nested(),
+    };
+    match schema.fields().iter().find(|field| nested(field.data_type())) {
+        None => Ok(()),
+        Some(field) => Err(Failure::error(format!(
+            "column `{}` is a {}, which CSV cannot hold; leave it out with --columns, or write JSON",
+            field.name(),
+            field.data_type()
+        ))),
+    }
+}

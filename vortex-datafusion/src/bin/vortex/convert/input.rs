@@ -1,0 +1,293 @@
+//! What is converted: files found at places, and their rows as one stream.
+//!
+//! Vortex files of one schema are scanned by the core, which keeps that schema to the letter. All
+//! else goes through DataFusion: other formats, files that differ, rows that are to be sorted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Column;
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::arrow::ArrowFormat;
+use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::json::JsonFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::object_store::ObjectStoreRegistry as _;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::{Expr, SortExpr};
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{ExecutionPlanProperties as _, execute_stream};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
+use futures::future::ready;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::{ObjectMeta, ObjectStore as _};
+use url::Url;
+use vortex_core::VortexFile;
+use vortex_core::io::ObjectFile;
+
+use super::format::Format;
+use super::sort::SortKey;
+use crate::failure::{Failure, Outcome};
+use crate::stores::Stores;
+
+/// Memory for sorting; what does not fit goes to temporary files.
+const SORT_MEMORY: usize = 1 << 30;
+/// Lines of CSV and JSON that the types of columns are taken from.
+const LINES_FOR_TYPES: usize = 100_000;
+
+/// A file to convert.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    /// What messages call it.
+    pub(super) name: String,
+    /// Its path below the folder that was given; else its name.
+    pub(super) relative: PathBuf,
+    pub(super) format: Format,
+    url: ListingTableUrl,
+    meta: ObjectMeta,
+}
+
+/// Which rows are wanted, and in which order.
+#[derive(Debug, Default)]
+pub(super) struct Wanted<'a> {
+    pub(super) columns: Option<&'a [String]>,
+    pub(super) limit: Option<u64>,
+    pub(super) sort_by: &'a [SortKey],
+}
+
+/// Rows of one or several files.
+pub(super) struct Rows {
+    pub(super) schema: SchemaRef,
+    /// How many there are, if that is known.
+    pub(super) count: Option<u64>,
+    /// The order that they come in, if that is known.
+    pub(super) order: Option<LexOrdering>,
+    pub(super) batches: BoxStream<'static, Outcome<RecordBatch>>,
+}
+
+/// Finds and reads files.
+pub(super) struct Reader {
+    stores: Arc<Stores>,
+    context: SessionContext,
+}
+
+impl Reader {
+    /// A reader; one that sorts reads files at once, one that does not reads row by row.
+    pub(super) fn open(sorts: bool) -> Outcome<Self> {
+        let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
+        let runtime = RuntimeEnvBuilder::new()
+            .with_object_store_registry(Arc::clone(&stores) as _)
+            .with_memory_pool(Arc::new(FairSpillPool::new(SORT_MEMORY)));
+        let mut config = SessionConfig::new();
+        let options = config.options_mut();
+        options.execution.listing_table_ignore_subdirectory = false;
+        options.execution.collect_statistics = true;
+        // Types as they are in the file, with all that is said of them.
+        options.execution.parquet.schema_force_view_types = false;
+        options.execution.parquet.skip_metadata = false;
+        if !sorts {
+            options.execution.target_partitions = 1;
+        }
+        let context = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
+        vortex_datafusion::register(&context)?;
+        Ok(Self { stores, context })
+    }
+
+    /// The files at a place: a path or URL of a file or a folder, or a glob.
+    pub(super) async fn find(&self, place: &str, format: Option<Format>) -> Outcome<Vec<Found>> {
+        let at_place = |error: Failure| Failure::at(place, error);
+        let url = ListingTableUrl::parse(place).map_err(|error| at_place(error.into()))?;
+        let found = async {
+            self.stores.prepare(url.as_ref(), &[]).await?;
+            let store = self.stores.get_store(url.as_ref())?;
+            let Some(glob) = url.get_glob() else {
+                let state = self.context.state();
+                return Ok(url.list_all_files(&state, &store, "").await?.try_collect().await?);
+            };
+            // Folders of partitions are like other folders here; to DataFusion they are no part of a path.
+            let matches = |object: &ObjectMeta| {
+                let below = url.strip_prefix(&object.location);
+                below.is_some_and(|parts| glob.matches(&parts.collect::<Vec<_>>().join("/")))
+            };
+            let listed = store.list(Some(url.prefix())).try_filter(|object| ready(matches(object)));
+            Ok::<Vec<ObjectMeta>, Failure>(listed.try_collect().await?)
+        };
+        let mut objects = found.await.map_err(at_place)?;
+        if objects.is_empty() {
+            return Err(Failure::error(format!("{place}: there is no such file, or the folder is empty")));
+        }
+        objects.sort_by(|left, right| left.location.cmp(&right.location));
+        let is_one = objects.len() == 1 && !url.is_collection();
+        let mut files = Vec::with_capacity(objects.len());
+        for meta in objects {
+            let relative = match url.strip_prefix(&meta.location) {
+                Some(parts) if !is_one => parts.collect::<PathBuf>(),
+                _ => PathBuf::from(meta.location.filename().unwrap_or_default()),
+            };
+            let format = match format.or_else(|| Format::of_path(&relative)) {
+                Some(format) => format,
+                // A folder may hold other files too.
+                None if !is_one => continue,
+                None => return Err(Failure::Usage(format!("{place}: which format? Say it with --from"))),
+            };
+            let name = if is_one { place.to_owned() } else { meta.location.to_string() };
+            let url = one_file(&url, &meta)?;
+            files.push(Found { name, relative, format, url, meta });
+        }
+        if files.is_empty() {
+            return Err(Failure::error(format!(
+                "{place}: no file has an extension that names a known format"
+            )));
+        }
+        Ok(files)
+    }
+
+    /// The rows of files, one file after the other.
+    pub(super) async fn rows(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
+        if wanted.sort_by.is_empty()
+            && files.iter().all(|file| file.format == Format::Vortex)
+            && let Some(rows) = self.scanned(files, wanted).await?
+        {
+            return Ok(rows);
+        }
+        self.queried(files, wanted).await
+    }
+
+    /// Rows of Vortex files by the core; `None` if the files have several schemas.
+    async fn scanned(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
+        let mut schema: Option<SchemaRef> = None;
+        let mut count = 0u64;
+        let mut opened = Vec::with_capacity(files.len());
+        for found in files {
+            let file = self.vortex(found).await.map_err(|error| Failure::at(&found.name, error))?;
+            let own = file.schema().map_err(|error| Failure::at(&found.name, error))?;
+            if *schema.get_or_insert_with(|| Arc::clone(&own)) != own {
+                return Ok(None);
+            }
+            count = count.saturating_add(file.row_count());
+            opened.push((found.name.clone(), file));
+        }
+        let mut left = wanted.limit;
+        let mut scans = Vec::with_capacity(opened.len());
+        let mut projected = None;
+        for (name, file) in opened {
+            let mut scan = file.scan();
+            if let Some(names) = wanted.columns {
+                scan = scan.with_projection(names.iter().map(String::as_str));
+            }
+            if let Some(rows) = left {
+                // Without a filter the number of rows is known beforehand.
+                left = Some(rows.saturating_sub(file.row_count()));
+                scan = scan.with_limit(rows);
+            }
+            if projected.is_none() {
+                let batches = scan.clone().into_stream().map_err(|error| Failure::at(&name, error))?;
+                projected = Some(Arc::clone(batches.schema()));
+            }
+            scans.push((name, scan));
+        }
+        let Some(schema) = projected else { return Ok(None) };
+        // A scan starts when the one before has ended.
+        let batches = stream::iter(scans).map(|(name, scan)| {
+            let batches = scan.into_stream().map_err(|error| Failure::at(&name, error))?;
+            Ok::<_, Failure>(batches.map_err(move |error| Failure::at(&name, error)))
+        });
+        let count = count.min(wanted.limit.unwrap_or(u64::MAX));
+        let batches = batches.try_flatten().boxed();
+        Ok(Some(Rows { schema, count: Some(count), order: None, batches }))
+    }
+
+    async fn vortex(&self, found: &Found) -> Outcome<VortexFile> {
+        let store = self.stores.get_store(found.url.as_ref())?;
+        Ok(VortexFile::open(Arc::new(ObjectFile::new(store, found.meta.clone()))).await?)
+    }
+
+    /// Rows by DataFusion.
+    async fn queried(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
+        let Some(format) = files.first().map(|file| file.format) else {
+            return Err(Failure::error("no file to convert"));
+        };
+        if let Some(other) = files.iter().find(|file| file.format != format) {
+            return Err(Failure::Usage(format!(
+                "{}: is not of the format of {}; files of several formats go into a folder",
+                other.name, files[0].name
+            )));
+        }
+        let options = ListingOptions::new(reader_of(format)).with_file_extension("");
+        let urls = files.iter().map(|file| file.url.clone()).collect();
+        let config = ListingTableConfig::new_with_multi_paths(urls)
+            .with_listing_options(options)
+            .infer_schema(&self.context.state())
+            .await?;
+        let table = ListingTable::try_new(config)?;
+        let mut frame = self.context.read_table(Arc::new(table))?;
+        if !wanted.sort_by.is_empty() {
+            frame = frame.sort(wanted.sort_by.iter().map(sort_expr).collect())?;
+        }
+        if let Some(names) = wanted.columns {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            frame = frame.select_columns(&names)?;
+        }
+        if let Some(rows) = wanted.limit {
+            frame = frame.limit(0, Some(usize::try_from(rows).unwrap_or(usize::MAX)))?;
+        }
+        let plan = frame.create_physical_plan().await?;
+        let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::default()).ok();
+        let count = known.and_then(|known| known.num_rows.get_value().copied()).map(|rows| rows as u64);
+        let order =
+            plan.output_ordering().filter(|_| plan.output_partitioning().partition_count() == 1).cloned();
+        let batches = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
+        let place = if let [file] = files { Some(file.name.clone()) } else { None };
+        let batches = batches.map_err(move |error| match &place {
+            Some(place) => Failure::at(place, error),
+            None => error.into(),
+        });
+        Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
+    }
+}
+
+/// One of the files below a URL, with its name taken literally.
+fn one_file(within: &ListingTableUrl, meta: &ObjectMeta) -> Outcome<ListingTableUrl> {
+    let mut url = Url::parse(within.object_store().as_str()).map_err(Failure::error)?;
+    url.set_path(meta.location.as_ref());
+    Ok(ListingTableUrl::try_new(url, None)?)
+}
+
+fn reader_of(format: Format) -> Arc<dyn FileFormat> {
+    match format {
+        Format::Vortex => Arc::new(vortex_datafusion::VortexFormat::new()),
+        Format::Parquet => {
+            Arc::new(ParquetFormat::default().with_force_view_types(false).with_skip_metadata(false))
+        }
+        Format::Arrow => Arc::new(ArrowFormat),
+        Format::Csv => Arc::new(
+            CsvFormat::default()
+                .with_has_header(true)
+                .with_newlines_in_values(true)
+                .with_schema_infer_max_rec(LINES_FOR_TYPES),
+        ),
+        Format::Json => Arc::new(JsonFormat::default().with_schema_infer_max_rec(LINES_FOR_TYPES)),
+    }
+}
+
+fn sort_expr(key: &SortKey) -> SortExpr {
+    Expr::Column(Column::from_name(&key.column)).sort(!key.descending, key.nulls_first)
+}
+
+/// Whether a path is one of the files.
+pub(super) fn is_among(path: &Path, files: &[Found]) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let url = path.to_str().and_then(|path| ListingTableUrl::parse(path).ok());
+    url.is_some_and(|url| {
+        files
+            .iter()
+            .any(|file| file.url.object_store() == url.object_store() && file.url.prefix() == url.prefix())
+    })
+}

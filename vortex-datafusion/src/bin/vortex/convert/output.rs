@@ -1,0 +1,242 @@
+//! Where rows go: one file, or a row of parts, or standard output.
+//!
+//! ```text
+//! rows ──> Output ──> out.parquet.partial-4711 ── rename ──> out.parquet
+//!              └────> Vortex, by the writer of the core, which does the same
+//! ```
+
+use std::fs::File;
+use std::io::{BufWriter, Stdout, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use bytes::Bytes;
+use vortex_core::io::{LocalSink, Sink};
+use vortex_core::write::{FileWriter, WriteOptions};
+
+use super::encoder::Encoder;
+use super::format::Format;
+use super::partial::Partial;
+use crate::failure::{Failure, Outcome};
+
+/// One output.
+pub(super) enum Output {
+    Vortex(Box<FileWriter>),
+    File { encoder: Encoder<Counting>, partial: Partial, written: Arc<AtomicU64> },
+    Stdout(Encoder<BufWriter<Stdout>>),
+}
+
+impl Output {
+    /// Starts a file at `path`; `-` is standard output.
+    pub(super) fn create(
+        path: &Path,
+        format: Format,
+        schema: &SchemaRef,
+        options: &WriteOptions,
+    ) -> Outcome<Self> {
+        let to_stdout = path == Path::new("-");
+        let create = || {
+            Ok::<_, Failure>(match (format, to_stdout) {
+                (Format::Vortex, false) => {
+                    let sink = LocalSink::create(path)?;
+                    Self::Vortex(Box::new(FileWriter::try_new(
+                        sink,
+                        SchemaRef::clone(schema),
+                        options.clone(),
+                    )?))
+                }
+                (Format::Vortex, true) => Self::Vortex(Box::new(FileWriter::try_new(
+                    StandardOutput,
+                    SchemaRef::clone(schema),
+                    options.clone(),
+                )?)),
+                (_, false) => {
+                    let partial = Partial::create(path)?;
+                    let written = Arc::<AtomicU64>::default();
+                    let out = BufWriter::with_capacity(1 << 20, partial.file()?);
+                    let out = Counting { out, written: Arc::clone(&written) };
+                    Self::File { encoder: Encoder::open(format, schema, out, false)?, partial, written }
+                }
+                (_, true) => {
+                    let out = BufWriter::with_capacity(64 << 10, std::io::stdout());
+                    Self::Stdout(Encoder::open(format, schema, out, true)?)
+                }
+            })
+        };
+        create().map_err(|failure| Failure::at(path.display(), failure))
+    }
+
+    /// Writes a batch.
+    pub(super) async fn write(&mut self, batch: &RecordBatch) -> Outcome {
+        match self {
+            Self::Vortex(writer) => Ok(writer.write(batch).await?),
+            Self::File { encoder, .. } => encoder.write(batch),
+            Self::Stdout(encoder) => encoder.write(batch),
+        }
+    }
+
+    /// Bytes that have been written so far; what is still in memory is not among them.
+    pub(super) fn bytes_written(&self) -> u64 {
+        match self {
+            Self::Vortex(writer) => writer.bytes_written(),
+            Self::File { written, .. } => written.load(Ordering::Relaxed),
+            Self::Stdout(_) => 0,
+        }
+    }
+
+    /// Writes what the format has at its end; a file gets its name.
+    pub(super) async fn finish(self) -> Outcome {
+        match self {
+            Self::Vortex(writer) => {
+                writer.finish().await?;
+                Ok(())
+            }
+            Self::File { encoder, partial, .. } => {
+                encoder.finish()?;
+                partial.complete()
+            }
+            Self::Stdout(encoder) => encoder.finish(),
+        }
+    }
+}
+
+/// A file that counts what is written to it.
+pub(super) struct Counting {
+    out: BufWriter<File>,
+    written: Arc<AtomicU64>,
+}
+
+impl Write for Counting {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let taken = self.out.write(bytes)?;
+        self.written.fetch_add(taken as u64, Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Standard output, which has no name to keep back: what is written is out.
+#[derive(Debug)]
+struct StandardOutput;
+
+impl StandardOutput {
+    fn failed(error: std::io::Error) -> vortex_core::Error {
+        vortex_core::Error::External(Box::new(error))
+    }
+}
+
+#[async_trait]
+impl Sink for StandardOutput {
+    fn name(&self) -> &str {
+        "standard output"
+    }
+
+    async fn write(&mut self, bytes: Bytes) -> vortex_core::Result<()> {
+        std::io::stdout().write_all(&bytes).map_err(Self::failed)
+    }
+
+    async fn finish(&mut self) -> vortex_core::Result<()> {
+        std::io::stdout().flush().map_err(Self::failed)
+    }
+
+    async fn abort(&mut self) -> vortex_core::Result<()> {
+        Ok(())
+    }
+}
+
+/// Files that rows are spread over: one path, or parts of about the same size in a folder.
+pub(super) struct Outputs {
+    target: Target,
+    format: Format,
+    schema: SchemaRef,
+    options: WriteOptions,
+    open: Option<(PathBuf, Output)>,
+    /// Parts that are complete.
+    done: Vec<PathBuf>,
+}
+
+/// Where rows of one stream go.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    One(PathBuf),
+    Parts { folder: PathBuf, bytes: u64 },
+}
+
+impl Outputs {
+    /// Starts writing. A file is there even if no rows come.
+    pub(super) fn create(
+        target: Target,
+        format: Format,
+        schema: &SchemaRef,
+        options: &WriteOptions,
+    ) -> Outcome<Self> {
+        let mut outputs = Self {
+            target,
+            format,
+            schema: SchemaRef::clone(schema),
+            options: options.clone(),
+            open: None,
+            done: Vec::new(),
+        };
+        outputs.start()?;
+        Ok(outputs)
+    }
+
+    fn start(&mut self) -> Outcome {
+        let path = match &self.target {
+            Target::One(path) => path.clone(),
+            Target::Parts { folder, .. } => {
+                let path = folder.join(format!("part-{:05}.{}", self.done.len(), self.format.extension()));
+                if path.exists() {
+                    return Err(Failure::error(format!("{}: is there already", path.display())));
+                }
+                path
+            }
+        };
+        let output = Output::create(&path, self.format, &self.schema, &self.options)?;
+        self.open = Some((path, output));
+        Ok(())
+    }
+
+    pub(super) async fn write(&mut self, batch: &RecordBatch) -> Outcome {
+        if self.open.is_none() {
+            self.start()?;
+        }
+        let Some((path, output)) = &mut self.open else { return Ok(()) };
+        output.write(batch).await.map_err(|failure| Failure::at(path.display(), failure))?;
+        match &self.target {
+            Target::Parts { bytes, .. } if output.bytes_written() >= *bytes => self.complete().await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn complete(&mut self) -> Outcome {
+        let Some((path, output)) = self.open.take() else { return Ok(()) };
+        output.finish().await.map_err(|failure| Failure::at(path.display(), failure))?;
+        self.done.push(path);
+        Ok(())
+    }
+
+    /// Completes the last file.
+    pub(super) async fn finish(mut self) -> Outcome {
+        self.complete().await?;
+        self.done.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Outputs {
+    /// Parts of a whole that never came to be.
+    fn drop(&mut self) {
+        for path in &self.done {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `vortex verify`: is a file what it says it is?
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
+use vortex_core::file::{OpenOptions, Verification, verify};
+
+use crate::failure::{Failure, Outcome};
+use crate::stores::Stores;
+use crate::text::{counted, visible};
+
+/// Arguments of `vortex verify`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The files: paths, or URLs (s3://, gs://, az://, https://).
+    #[arg(required = true)]
+    file: Vec<String>,
+    /// Print problems only.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Verifies the files one after the other; fails if any has a problem.
+pub(crate) async fn run(arguments: Arguments) -> Outcome {
+    let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
+    let mut bad = 0u64;
+    let mut unreadable = Ok(());
+    for place in &arguments.file {
+        match verified(place, &stores).await {
+            Ok(found) => {
+                bad += u64::from(!found.problems.is_empty());
+                print(place, &found, arguments.quiet)?;
+            }
+            Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
+            Err(failure) => unreadable = unreadable.and(Err(failure)),
+        }
+    }
+    match bad {
+        0 => unreadable,
+        bad => Err(Failure::error(format!("{} with problems", counted(bad, "file")))),
+    }
+}
+
+async fn verified(place: &str, stores: &Stores) -> Outcome<Verification> {
+    let source = stores.open(place).await?;
+    verify(source, &OpenOptions::new()).await.map_err(|error| Failure::at(place, error))
+}
+
+fn print(place: &str, found: &Verification, quiet: bool) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    for problem in &found.problems {
+        writeln!(out, "{place}: {}", visible(&problem.to_string()))?;
+    }
+    if found.problems.is_empty() && !quiet {
+        let checksums = match found.checked_segments {
+            0 => "no checksums".to_owned(),
+            segments => format!("checksums of {}", counted(segments as u64, "segment")),
+        };
+        writeln!(
+            out,
+            "{place}: fine; {}, {}, {checksums}, {}",
+            counted(found.row_count, "row"),
+            counted(found.column_count as u64, "column"),
+            counted(found.checked_zones, "zone")
+        )?;
+    }
+    Ok(())
+}

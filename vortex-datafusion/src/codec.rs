@@ -1,0 +1,256 @@
+//! Plans as bytes: scans of and writes to Vortex files, for engines that plan here and run there.
+//!
+//! Hand a [`VortexCodec`] to `datafusion-proto`, or to the engine that uses it:
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use datafusion::prelude::SessionContext;
+//! # use datafusion_proto::bytes::{physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec};
+//! # use vortex_datafusion::codec::VortexCodec;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> datafusion::common::Result<()> {
+//! # let context = SessionContext::new().enable_url_table();
+//! # vortex_datafusion::register(&context)?;
+//! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+//! let plan = context.sql(&format!("SELECT count(*) FROM '{file}' WHERE l_quantity > 49")).await?;
+//! let plan = plan.create_physical_plan().await?;
+//! let bytes = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec)?;
+//! // Elsewhere:
+//! let plan = physical_plan_from_bytes_with_extension_codec(&bytes, &context.task_ctx(), &VortexCodec)?;
+//! # assert_eq!(datafusion::physical_plan::collect(plan, context.task_ctx()).await?.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A message holds what DataFusion says of any scan of files, the filters that the scan took, and
+//! the options. Where it runs, the session there gives its caches and its object stores. Plans of
+//! tables over open files ([`VortexTable`](crate::VortexTable)) have no bytes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::compute::SortOptions;
+use arrow::datatypes::Schema;
+use datafusion_common::{Result, exec_err, internal_datafusion_err, not_impl_err};
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+use datafusion_datasource::file_sink_config::{FileSink as _, FileSinkConfig};
+use datafusion_datasource::sink::DataSinkExec;
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_execution::TaskContext;
+use datafusion_physical_expr::{LexRequirement, PhysicalExpr, PhysicalSortRequirement};
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_proto::physical_plan::from_proto::{
+    parse_protobuf_file_scan_config, parse_table_schema_from_proto,
+};
+use datafusion_proto::physical_plan::to_proto::serialize_file_scan_config;
+use datafusion_proto::physical_plan::{
+    PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
+};
+use datafusion_proto::protobuf;
+use prost::Message as _;
+use vortex_core::file::VortexFile;
+
+use crate::options::VortexOptions;
+use crate::pushdown::Filters;
+use crate::sink::VortexSink;
+use crate::source::VortexSource;
+
+/// What messages begin with; the last byte is the version.
+const MAGIC: &[u8] = b"vortex-datafusion\x01";
+
+/// Encodes and decodes plan nodes over Vortex files; refuses all others.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct VortexCodec;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Node {
+    #[prost(message, optional, tag = "1")]
+    scan: Option<Scan>,
+    #[prost(message, optional, tag = "2")]
+    sink: Option<Sink>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Scan {
+    #[prost(message, optional, tag = "1")]
+    base: Option<protobuf::FileScanExecConf>,
+    #[prost(message, repeated, tag = "2")]
+    accepted: Vec<protobuf::PhysicalExprNode>,
+    #[prost(message, repeated, tag = "3")]
+    pruning: Vec<protobuf::PhysicalExprNode>,
+    #[prost(map = "string, string", tag = "4")]
+    options: HashMap<String, String>,
+    /// The one in `base` has 32 bits.
+    #[prost(uint64, optional, tag = "5")]
+    limit: Option<u64>,
+    #[prost(bool, tag = "6")]
+    preserve_order: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Sink {
+    #[prost(message, optional, tag = "1")]
+    config: Option<protobuf::FileSinkConfig>,
+    #[prost(map = "string, string", tag = "2")]
+    options: HashMap<String, String>,
+    #[prost(message, repeated, tag = "3")]
+    order: Vec<SortKey>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct SortKey {
+    #[prost(message, optional, tag = "1")]
+    expr: Option<protobuf::PhysicalExprNode>,
+    #[prost(bool, optional, tag = "2")]
+    descending: Option<bool>,
+    #[prost(bool, optional, tag = "3")]
+    nulls_first: Option<bool>,
+}
+
+impl PhysicalExtensionCodec for VortexCodec {
+    fn try_decode(
+        &self,
+        bytes: &[u8],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        task: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(message) = bytes.strip_prefix(MAGIC) else {
+            return exec_err!("not a plan node of this version of vortex-datafusion");
+        };
+        let node = Node::decode(message)
+            .map_err(|error| internal_datafusion_err!("damaged plan node of vortex-datafusion: {error}"))?;
+        let context = Decoding { codec: self, task, converter };
+        match (node.scan, node.sink, inputs) {
+            (Some(scan), None, []) => context.scan(&scan),
+            (None, Some(sink), [input]) => context.sink(&sink, input),
+            (_, _, inputs) => exec_err!("a plan node of vortex-datafusion has {} inputs", inputs.len()),
+        }
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        bytes: &mut Vec<u8>,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        let mut message = Node::default();
+        if let Some((config, source)) = node
+            .downcast_ref::<DataSourceExec>()
+            .and_then(|exec| exec.downcast_to_file_source::<VortexSource>())
+        {
+            message.scan = Some(self.scan(config, source, converter)?);
+        } else if let Some((exec, sink)) = node
+            .downcast_ref::<DataSinkExec>()
+            .and_then(|exec| Some((exec, exec.sink().downcast_ref::<VortexSink>()?)))
+        {
+            message.sink = Some(self.sink(exec, sink, converter)?);
+        } else {
+            return not_impl_err!("{} is not a plan node of vortex-datafusion", node.name());
+        }
+        bytes.extend_from_slice(MAGIC);
+        message.encode(bytes).map_err(|error| internal_datafusion_err!("{error}"))
+    }
+}
+
+impl VortexCodec {
+    fn scan(
+        &self,
+        config: &FileScanConfig,
+        source: &VortexSource,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Scan> {
+        let mut files = config.file_groups.iter().flat_map(|group| group.iter());
+        if let Some(file) = files.find(|file| file.extension::<VortexFile>().is_some()) {
+            return not_impl_err!(
+                "{} is an open file of this process, which other processes cannot read",
+                file.object_meta.location
+            );
+        }
+        let encode = |filters: &[Arc<dyn PhysicalExpr>]| {
+            filters.iter().map(|filter| converter.physical_expr_to_proto(filter, self)).collect::<Result<_>>()
+        };
+        Ok(Scan {
+            base: Some(serialize_file_scan_config(config, self, converter)?),
+            accepted: encode(source.filters().accepted())?,
+            pruning: encode(source.filters().pruning())?,
+            options: source.options().to_map(),
+            limit: config.limit.map(|limit| limit as u64),
+            preserve_order: config.preserve_order,
+        })
+    }
+
+    fn sink(
+        &self,
+        exec: &DataSinkExec,
+        sink: &VortexSink,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Sink> {
+        let order = exec.sort_order().iter().flat_map(|order| order.iter()).map(|key| {
+            Ok(SortKey {
+                expr: Some(converter.physical_expr_to_proto(&key.expr, self)?),
+                descending: key.options.map(|options| options.descending),
+                nulls_first: key.options.map(|options| options.nulls_first),
+            })
+        });
+        Ok(Sink {
+            config: Some(sink.config().try_into()?),
+            options: sink.options().to_map(),
+            order: order.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// What decoding a node needs.
+struct Decoding<'a> {
+    codec: &'a VortexCodec,
+    task: &'a TaskContext,
+    converter: &'a dyn PhysicalProtoConverterExtension,
+}
+
+impl Decoding<'_> {
+    fn scan(&self, scan: &Scan) -> Result<Arc<dyn ExecutionPlan>> {
+        let base = scan.base.as_ref().ok_or_else(|| missing("base"))?;
+        let table = parse_table_schema_from_proto(base)?;
+        let filters = |nodes: &[protobuf::PhysicalExprNode]| {
+            nodes.iter().map(|node| self.expr(node, table.table_schema())).collect::<Result<Vec<_>>>()
+        };
+        let filters = Filters::new(filters(&scan.accepted)?, filters(&scan.pruning)?);
+        let caches = &self.task.runtime_env().cache_manager;
+        let source = VortexSource::new(table.clone())
+            .with_options(VortexOptions::from_map(&scan.options)?)
+            .with_filters(filters)
+            .with_footer_cache(caches.get_file_metadata_cache());
+        let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
+        let config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;
+        let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let config = FileScanConfigBuilder::from(config)
+            .with_limit(limit)
+            .with_preserve_order(scan.preserve_order)
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    fn sink(&self, sink: &Sink, input: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let config: FileSinkConfig = sink.config.as_ref().ok_or_else(|| missing("config"))?.try_into()?;
+        let order = sink.order.iter().map(|key| {
+            let expr = key.expr.as_ref().ok_or_else(|| missing("expr"))?;
+            let options = key.descending.zip(key.nulls_first);
+            let options = options.map(|(descending, nulls_first)| SortOptions { descending, nulls_first });
+            Ok(PhysicalSortRequirement::new(self.expr(expr, &input.schema())?, options))
+        });
+        let order = LexRequirement::new(order.collect::<Result<Vec<_>>>()?);
+        let options = VortexOptions::from_map(&sink.options)?;
+        let sink = VortexSink::new(config, options, order.as_ref());
+        Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(sink), order)))
+    }
+
+    fn expr(&self, node: &protobuf::PhysicalExprNode, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
+        let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
+        self.converter.proto_to_physical_expr(node, schema, &context)
+    }
+}
+
+fn missing(field: &str) -> datafusion_common::DataFusionError {
+    internal_datafusion_err!("a plan node of vortex-datafusion lacks `{field}`")
+}

@@ -1,0 +1,125 @@
+//! Table functions that show what files are made of.
+//!
+//! ```sql
+//! SELECT "column", bytes, null_count, min, max FROM vortex_metadata('visits.vortex');
+//! SELECT path, layout, row_count FROM vortex_layouts('visits/');
+//! SELECT segment, "offset", bytes, encodings FROM vortex_segments('s3://bucket/visits.vortex');
+//! SELECT path, first_row, min, max FROM vortex_zones('visits/*.vortex');
+//! ```
+//!
+//! The argument is a file, a folder or a glob, as in `FROM`. Files are opened when the query is
+//! planned for execution, through the stores and the footer cache of the session.
+
+mod rows;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion_common::{Column, Result, ScalarValue, plan_err};
+use datafusion_datasource::ListingTableUrl;
+use datafusion_datasource::memory::MemorySourceConfig;
+use datafusion_expr::{Expr, TableType};
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_session::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use crate::cache::FooterCache;
+use crate::format::EXTENSION;
+use rows::Part;
+
+/// A table function over the description of files.
+pub(crate) struct MetadataFunction(Part);
+
+impl MetadataFunction {
+    /// Every function, by name.
+    pub(crate) fn all() -> [(&'static str, Self); 4] {
+        [
+            ("vortex_metadata", Self(Part::Columns)),
+            ("vortex_layouts", Self(Part::Layouts)),
+            ("vortex_segments", Self(Part::Segments)),
+            ("vortex_zones", Self(Part::Zones)),
+        ]
+    }
+}
+
+impl fmt::Debug for MetadataFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MetadataFunction").field(&self.0).finish()
+    }
+}
+
+impl TableFunctionImpl for MetadataFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let place = match args.exprs() {
+            [Expr::Literal(value, _)] => match value {
+                ScalarValue::Utf8(Some(place))
+                | ScalarValue::LargeUtf8(Some(place))
+                | ScalarValue::Utf8View(Some(place)) => place.clone(),
+                other => return plan_err!("expected the place of a file, not {other}"),
+            },
+            // Names in double quotes are columns to SQL.
+            [Expr::Column(Column { relation: None, name, .. })] => name.clone(),
+            _ => return plan_err!("expected one argument: a file, a folder or a glob"),
+        };
+        Ok(Arc::new(Metadata { url: ListingTableUrl::parse(place)?, part: self.0 }))
+    }
+}
+
+/// The rows of one function for one argument.
+#[derive(Debug)]
+struct Metadata {
+    url: ListingTableUrl,
+    part: Part,
+}
+
+#[async_trait]
+impl TableProvider for Metadata {
+    fn schema(&self) -> SchemaRef {
+        self.part.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let runtime = state.runtime_env();
+        let store = runtime.object_store(&self.url)?;
+        let footers = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());
+        // Of a folder the files with our extension; a file that is named may have any.
+        let extension = if self.url.is_collection() { EXTENSION } else { "" };
+        let mut objects: Vec<_> =
+            self.url.list_all_files(state, &store, extension).await?.try_collect().await?;
+        if objects.is_empty() {
+            return plan_err!("no file at {}", self.url);
+        }
+        objects.sort_by(|left, right| left.location.cmp(&right.location));
+        let concurrency: usize = state.config_options().execution.meta_fetch_concurrency.into();
+        let wants = |at: usize| projection.is_none_or(|wanted| wanted.contains(&at));
+        let batches = futures::stream::iter(objects)
+            .map(|object| {
+                let (store, footers) = (&store, &footers);
+                async move {
+                    let name = object.location.to_string();
+                    let rows = async {
+                        let file = footers.open(store, &object, None).await?;
+                        self.part.rows(&name, &file, &wants).await
+                    };
+                    rows.await.map_err(|error| error.context(format!("reading {name}")))
+                }
+            })
+            .boxed()
+            .buffered(concurrency)
+            .try_collect()
+            .await?;
+        Ok(MemorySourceConfig::try_new_exec(&[batches], self.schema(), projection.cloned())?)
+    }
+}

@@ -1,0 +1,195 @@
+//! In which order the rows of a file are.
+//!
+//! The sink records the order that its input had, in a metadata entry that other readers ignore:
+//!
+//! ```text
+//! asc,nulls_last,5:l_day desc,nulls_first,3:l_n      direction, place of nulls, length and name
+//! ```
+//!
+//! A file without the entry may still prove that one column rises: by its statistics.
+
+use std::sync::Arc;
+
+use arrow::compute::SortOptions;
+use arrow::datatypes::Schema;
+use datafusion_datasource::PartitionedFile;
+use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr};
+use vortex_core::DType;
+use vortex_core::file::Footer;
+use vortex_core::write::WriteOptions;
+
+/// The metadata entry that holds the order of a file's rows.
+pub(crate) const KEY: &str = "vortex-datafusion.order";
+
+/// A column and how it is sorted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SortedColumn {
+    name: String,
+    options: SortOptions,
+}
+
+/// Options that record the order in which rows are written, for readers to rely on. Says nothing if
+/// the first column of the order is not one of `schema`.
+///
+/// # Errors
+/// If the options have no room for another entry of metadata.
+pub fn record_order(
+    options: WriteOptions,
+    order: &LexOrdering,
+    schema: &Schema,
+) -> vortex_core::Result<WriteOptions> {
+    match entry(&order.clone().into(), schema) {
+        Some(entry) => options.with_metadata(KEY, entry),
+        None => Ok(options),
+    }
+}
+
+/// The order that rows have when they meet `requirement`, as the entry of a file with the
+/// columns of `schema`. `None` if nothing of it can be said in terms of these columns.
+pub(crate) fn entry(requirement: &LexRequirement, schema: &Schema) -> Option<String> {
+    let columns = requirement.iter().map_while(|key| {
+        let column = key.expr.downcast_ref::<Column>()?;
+        schema.field_with_name(column.name()).ok()?;
+        Some(SortedColumn { name: column.name().to_owned(), options: key.options? })
+    });
+    let columns: Vec<String> = columns.map(|column| column.to_string()).collect();
+    (!columns.is_empty()).then(|| columns.join(" "))
+}
+
+impl std::fmt::Display for SortedColumn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let direction = if self.options.descending { "desc" } else { "asc" };
+        let nulls = if self.options.nulls_first { "nulls_first" } else { "nulls_last" };
+        write!(f, "{direction},{nulls},{}:{}", self.name.len(), self.name)
+    }
+}
+
+/// Reads an entry up to what makes no sense.
+fn parse(entry: &str) -> Vec<SortedColumn> {
+    let mut columns = Vec::new();
+    let mut rest = entry;
+    while let Some((column, after)) = parse_column(rest) {
+        columns.push(column);
+        rest = after.strip_prefix(' ').unwrap_or("");
+    }
+    columns
+}
+
+fn parse_column(text: &str) -> Option<(SortedColumn, &str)> {
+    let (head, rest) = text.split_once(':')?;
+    let mut parts = head.split(',');
+    let descending = match parts.next()? {
+        "asc" => false,
+        "desc" => true,
+        _ => return None,
+    };
+    let nulls_first = match parts.next()? {
+        "nulls_first" => true,
+        "nulls_last" => false,
+        _ => return None,
+    };
+    let byte_len: usize = parts.next()?.parse().ok()?;
+    let name = rest.get(..byte_len)?.to_owned();
+    let options = SortOptions { descending, nulls_first };
+    Some((SortedColumn { name, options }, rest.get(byte_len..)?))
+}
+
+/// The order of a file's rows, over the columns of a table.
+pub(crate) fn of_file(footer: &Footer, table: &Schema) -> Option<LexOrdering> {
+    let recorded = footer.user_metadata().iter().find(|entry| &*entry.key == KEY);
+    let columns = match recorded.and_then(|entry| entry.value.as_deref()) {
+        Some(bytes) => parse(std::str::from_utf8(bytes).ok()?),
+        None => proven(footer).into_iter().collect(),
+    };
+    let keys = columns.into_iter().map_while(|column| {
+        let (at, field) = table.column_with_name(&column.name)?;
+        let expr = Arc::new(Column::new(field.name(), at));
+        Some(PhysicalSortExpr::new(expr, column.options))
+    });
+    LexOrdering::new(keys)
+}
+
+/// The first column that statistics prove to rise. Floats are left out: statistics do not order
+/// NaN and the zeros as SQL does. So are columns with nulls, which may stand anywhere.
+fn proven(footer: &Footer) -> Option<SortedColumn> {
+    let fields = footer.dtype().as_columns()?;
+    let columns = fields.fields().zip(footer.statistics()?);
+    let mut rising = columns.filter(|((_, dtype), known)| {
+        let rises = known.is_sorted == Some(true) || known.is_strict_sorted == Some(true);
+        let nulls = if dtype.is_nullable() { known.null_count } else { Some(0) };
+        rises && nulls == Some(0) && is_ordered_alike(dtype) && known.is_constant != Some(true)
+    });
+    rising.next().map(|((name, _), _)| SortedColumn {
+        name: name.to_string(),
+        options: SortOptions { descending: false, nulls_first: false },
+    })
+}
+
+/// Whether the format and SQL order values of this type the same way.
+fn is_ordered_alike(dtype: &DType) -> bool {
+    match dtype.storage() {
+        DType::Primitive(ptype, _) => !ptype.is_float(),
+        DType::Bool(_) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => true,
+        _ => false,
+    }
+}
+
+/// The order that all files of a table share: their longest common beginning.
+pub(crate) fn of_table(files: &[PartitionedFile]) -> Option<LexOrdering> {
+    let mut orders = files.iter().map(|file| file.ordering.as_ref());
+    let first = orders.next()??;
+    let mut shared: Vec<PhysicalSortExpr> = first.iter().cloned().collect();
+    for order in orders {
+        let same = order?.iter().zip(&shared).take_while(|(left, right)| left == right).count();
+        shared.truncate(same);
+    }
+    LexOrdering::new(shared)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field};
+    use datafusion_physical_expr::PhysicalSortRequirement;
+
+    use super::*;
+
+    fn schema(names: &[&str]) -> Schema {
+        Schema::new(names.iter().map(|name| Field::new(*name, DataType::Int32, true)).collect::<Vec<_>>())
+    }
+
+    fn requirement(columns: &[(&str, bool, bool)]) -> LexRequirement {
+        let keys = columns.iter().map(|(name, descending, nulls_first)| {
+            let options = SortOptions { descending: *descending, nulls_first: *nulls_first };
+            PhysicalSortRequirement::new(Arc::new(Column::new(name, 7)), Some(options))
+        });
+        LexRequirement::new(keys).unwrap()
+    }
+
+    #[test]
+    fn any_name_survives_being_recorded() {
+        let names = ["a", "b c", "1:2", "", "asc,nulls_first,1:x", "日"];
+        let columns: Vec<_> = names.iter().map(|name| (*name, name.len() % 2 == 0, true)).collect();
+        let read = parse(&entry(&requirement(&columns), &schema(&names)).unwrap());
+        assert_eq!(read.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), names);
+        assert_eq!(read[0].options, SortOptions { descending: false, nulls_first: true });
+        assert_eq!(read[3].options, SortOptions { descending: true, nulls_first: true });
+    }
+
+    #[test]
+    fn an_order_is_recorded_up_to_the_first_column_that_is_not_written() {
+        let both = requirement(&[("a", false, false), ("gone", false, false), ("b", false, false)]);
+        assert_eq!(entry(&both, &schema(&["a", "b"])).unwrap(), "asc,nulls_last,1:a");
+        assert_eq!(entry(&both, &schema(&["b"])), None);
+    }
+
+    #[test]
+    fn nonsense_orders_nothing() {
+        for text in ["", "x", "asc", "asc,nulls_first,9:a", "up,nulls_first,1:a", "asc,nulls_first,-1:a"] {
+            assert_eq!(parse(text), [], "{text}");
+        }
+        assert_eq!(parse("asc,nulls_last,1:a desc").len(), 1);
+        // A length that ends inside a letter.
+        assert_eq!(parse("asc,nulls_last,1:日"), []);
+    }
+}

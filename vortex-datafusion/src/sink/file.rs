@@ -1,0 +1,255 @@
+//! The rows of one file, on their way into it.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{FieldRef, SchemaRef};
+use datafusion_common::{DataFusionError, Result, exec_err};
+use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion_physical_plan::metrics::Time;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::Receiver;
+use vortex_core::io::ObjectSink;
+use vortex_core::write::{FileWriter, WriteOptions};
+
+use crate::convert::datafusion_error;
+use crate::format::EXTENSION;
+
+/// What the files of one statement have in common.
+#[derive(Debug)]
+pub(super) struct Destination {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) schema: SchemaRef,
+    pub(super) options: WriteOptions,
+    /// Bytes after which rows go on in another file.
+    pub(super) full_at: Option<u64>,
+    pub(super) pool: Arc<dyn MemoryPool>,
+    pub(super) elapsed: Time,
+}
+
+/// Rows for one path, and for the files after it when it is full.
+#[derive(Debug)]
+pub(super) struct FileRows {
+    destination: Arc<Destination>,
+    path: Path,
+    writer: FileWriter,
+    rows: u64,
+    reservation: MemoryReservation,
+    /// Files that were full, and are complete.
+    written: Written,
+}
+
+impl FileRows {
+    /// Starts the file at `path`; nothing shows there until it is finished.
+    ///
+    /// # Errors
+    /// If a column cannot be stored.
+    pub(super) fn new(destination: Arc<Destination>, path: Path) -> Result<Self> {
+        let writer = destination.start(&path)?;
+        let reservation = MemoryConsumer::new(format!("VortexSink[{path}]")).register(&destination.pool);
+        let written = Written::new(Arc::clone(&destination));
+        Ok(Self { destination, path, writer, rows: 0, reservation, written })
+    }
+
+    /// Writes the rows that come, up to the end of the file but without it.
+    ///
+    /// # Errors
+    /// If a batch does not fit the schema, storage fails, or memory does not suffice.
+    pub(super) async fn fill(mut self, mut batches: Receiver<RecordBatch>) -> Result<Self> {
+        while let Some(batch) = batches.recv().await {
+            if let Err(error) = self.write(&batch).await {
+                let error = at(&self.path, error);
+                self.abort().await;
+                return Err(error);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Gives up; returns when nothing is left of these rows.
+    pub(super) async fn abort(self) {
+        let Self { path, writer, written, .. } = self;
+        if let Err(error) = writer.abort().await {
+            tracing::warn!(%path, %error, "parts of a failed statement stay behind");
+        }
+        written.remove().await;
+    }
+
+    async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let batch = conformed(batch, &self.destination.schema)?;
+        if let Some(full_at) = self.destination.full_at
+            && self.writer.bytes_written() >= full_at
+        {
+            self.start_next().await?;
+        }
+        {
+            let _timer = self.destination.elapsed.timer();
+            self.writer.write(&batch).await.map_err(datafusion_error)?;
+        }
+        self.rows += batch.num_rows() as u64;
+        self.reserve().await
+    }
+
+    /// Charges what the writer holds to the pool. A pool that refuses is first given back what can
+    /// be written out.
+    async fn reserve(&mut self) -> Result<()> {
+        if self.reservation.try_resize(self.writer.buffered_bytes()).is_ok() {
+            return Ok(());
+        }
+        self.writer.flush().await.map_err(datafusion_error)?;
+        self.reservation.try_resize(self.writer.buffered_bytes())
+    }
+
+    /// Completes the file and goes on in another.
+    async fn start_next(&mut self) -> Result<()> {
+        let path = numbered(&self.path, self.written.totals.files + 1);
+        let writer = self.destination.start(&path)?;
+        let full = std::mem::replace(&mut self.writer, writer);
+        let done_path = std::mem::replace(&mut self.path, path);
+        let rows = std::mem::take(&mut self.rows);
+        self.written.add(complete(full, done_path, rows, &self.destination).await?);
+        Ok(())
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// If storage fails; then nothing is left of these rows.
+    pub(super) async fn finish(self) -> Result<Written> {
+        let Self { destination, path, writer, rows, reservation, mut written } = self;
+        written.add(complete(writer, path, rows, &destination).await?);
+        drop(reservation);
+        Ok(written)
+    }
+}
+
+impl Destination {
+    fn start(&self, path: &Path) -> Result<FileWriter> {
+        let sink = ObjectSink::new(Arc::clone(&self.store), path.clone());
+        FileWriter::try_new(sink, Arc::clone(&self.schema), self.options.clone())
+            .map_err(|error| at(path, datafusion_error(error)))
+    }
+}
+
+/// The error with the file in it; most name it themselves.
+fn at(path: &Path, error: DataFusionError) -> DataFusionError {
+    if error.to_string().contains(path.as_ref()) { error } else { error.context(format!("writing {path}")) }
+}
+
+async fn complete(
+    writer: FileWriter,
+    path: Path,
+    rows: u64,
+    destination: &Arc<Destination>,
+) -> Result<Written> {
+    let summary = {
+        let _timer = destination.elapsed.timer();
+        writer.finish().await.map_err(|error| at(&path, datafusion_error(error)))?
+    };
+    let totals = Totals { rows, bytes: summary.file_size(), files: 1 };
+    Ok(Written { destination: Arc::clone(destination), paths: vec![path], totals })
+}
+
+/// `a/b.vortex` as `a/b-2.vortex`, and that as `a/b-3.vortex`.
+fn numbered(path: &Path, number: usize) -> Path {
+    let name = path.filename().unwrap_or_default();
+    let stem = name.strip_suffix(&format!(".{EXTENSION}")).unwrap_or(name);
+    let stem = stem.strip_suffix(&format!("-{}", number.saturating_sub(1))).unwrap_or(stem);
+    let folder = path.parts().count().saturating_sub(1);
+    Path::from_iter(path.parts().take(folder)).join(format!("{stem}-{number}.{EXTENSION}"))
+}
+
+/// Rows, bytes and files of a statement.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) rows: u64,
+    pub(super) bytes: u64,
+    pub(super) files: usize,
+}
+
+/// Complete files, which go again unless the whole statement succeeds.
+#[derive(Debug)]
+pub(super) struct Written {
+    destination: Arc<Destination>,
+    paths: Vec<Path>,
+    totals: Totals,
+}
+
+impl Written {
+    pub(super) fn new(destination: Arc<Destination>) -> Self {
+        Self { destination, paths: Vec::new(), totals: Totals::default() }
+    }
+
+    pub(super) fn add(&mut self, mut other: Self) {
+        self.paths.append(&mut other.paths);
+        self.totals.rows += other.totals.rows;
+        self.totals.bytes += other.totals.bytes;
+        self.totals.files += other.totals.files;
+    }
+
+    /// Removes the files; returns when they are gone.
+    pub(super) async fn remove(mut self) {
+        let paths = std::mem::take(&mut self.paths);
+        remove(Arc::clone(&self.destination.store), paths).await;
+    }
+
+    /// The statement has succeeded: the files stay.
+    pub(super) fn keep(mut self) -> Totals {
+        self.paths.clear();
+        self.totals
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let paths = std::mem::take(&mut self.paths);
+        let (false, Ok(runtime)) = (paths.is_empty(), Handle::try_current()) else { return };
+        runtime.spawn(remove(Arc::clone(&self.destination.store), paths));
+    }
+}
+
+async fn remove(store: Arc<dyn ObjectStore>, paths: Vec<Path>) {
+    for path in paths {
+        if let Err(error) = store.delete(&path).await {
+            tracing::warn!(%path, %error, "a file of a failed statement stays behind");
+        }
+    }
+}
+
+/// A batch with the schema of the file. Plans differ from it in what they say of nulls, metadata
+/// and the names of list items.
+fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch.clone());
+    }
+    if batch.num_columns() != schema.fields().len() {
+        return exec_err!("{} columns for a file of {}", batch.num_columns(), schema.fields().len());
+    }
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| adapted(column, field));
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns.collect::<Result<_>>()?, &options)?)
+}
+
+fn adapted(column: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
+    if column.data_type() == field.data_type() {
+        return Ok(Arc::clone(column));
+    }
+    cast(column, field.data_type())
+        .map_err(|error| DataFusionError::from(error).context(format!("column `{}`", field.name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_follow_a_full_one_are_numbered() {
+        let first = Path::from("a/x_0.vortex");
+        let second = numbered(&first, 2);
+        assert_eq!(second.as_ref(), "a/x_0-2.vortex");
+        assert_eq!(numbered(&second, 3).as_ref(), "a/x_0-3.vortex");
+    }
+}

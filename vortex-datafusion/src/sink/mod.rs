@@ -1,0 +1,254 @@
+//! Writing: from the rows of a plan to files.
+//!
+//! ```text
+//! rows ── demultiplexer ──┬── a/day=1/x.vortex ── FileRows ── FileWriter ──┐
+//!         (DataFusion)    ├── a/day=2/x.vortex ── FileRows ── FileWriter ──┼── all there? ── finish
+//!                         └── …                                            ┘
+//! ```
+//!
+//! DataFusion decides which rows go to which file; each file has a task and a writer of its own.
+//! A query that fails ends the rows of all files early, which looks like a regular end to them. So no
+//! file is finished before the query is known to have succeeded: a writer that is dropped leaves
+//! nothing behind.
+
+mod file;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion_common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion_common_runtime::{JoinSet, SpawnedTask};
+use datafusion_datasource::display::FileGroupDisplay;
+use datafusion_datasource::file_sink_config::{FileSink, FileSinkConfig};
+use datafusion_datasource::sink::DataSink;
+use datafusion_datasource::write::demux::DemuxedStreamReceiver;
+use datafusion_datasource::write::get_writer_schema;
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::LexRequirement;
+use datafusion_physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricCategory, MetricsSet};
+use datafusion_physical_plan::{DisplayAs, DisplayFormatType};
+use object_store::ObjectStore;
+use vortex_core::write::WriteOptions;
+
+use crate::convert::datafusion_error;
+use crate::options::VortexOptions;
+use crate::ordering;
+use file::{Destination, FileRows, Written};
+
+/// Files that are being finished at once.
+const FINISHING: usize = 8;
+
+/// Writes rows into Vortex files, for a `DataSinkExec`.
+pub struct VortexSink {
+    config: FileSinkConfig,
+    options: VortexOptions,
+    /// The order of rows within each file, as files record it.
+    order: Option<String>,
+    /// The columns of the files.
+    schema: SchemaRef,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl VortexSink {
+    /// A sink for rows that meet `order`.
+    pub fn new(config: FileSinkConfig, options: VortexOptions, order: Option<&LexRequirement>) -> Self {
+        let schema = get_writer_schema(&config);
+        let order = order.and_then(|order| ordering::entry(order, &schema));
+        Self { config, options, order, schema, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    /// How files are written.
+    pub fn options(&self) -> &VortexOptions {
+        &self.options
+    }
+
+    fn write_options(&self) -> Result<WriteOptions> {
+        let options = self.options.write_options();
+        match &self.order {
+            Some(order) => options.with_metadata(ordering::KEY, order.clone()).map_err(datafusion_error),
+            None => Ok(options),
+        }
+    }
+
+    /// Whether rows may go on in another file when one is full.
+    fn may_split(&self) -> bool {
+        let is_file = self.config.table_partition_cols.is_empty()
+            && self
+                .config
+                .table_paths
+                .first()
+                .is_some_and(|path| self.config.file_output_mode.single_file_output(path));
+        !is_file && self.options.target_file_size > 0
+    }
+}
+
+impl fmt::Debug for VortexSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VortexSink")
+            .field("paths", &self.config.table_paths)
+            .field("options", &self.options)
+            .field("order", &self.order)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for VortexSink {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match kind {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                f.write_str("VortexSink(file_groups=")?;
+                FileGroupDisplay(&self.config.file_group).fmt_as(kind, f)?;
+                if let Some(order) = &self.order {
+                    write!(f, ", order=[{order}]")?;
+                }
+                f.write_str(")")
+            }
+            DisplayFormatType::TreeRender => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl FileSink for VortexSink {
+    fn config(&self) -> &FileSinkConfig {
+        &self.config
+    }
+
+    async fn spawn_writer_tasks_and_join(
+        &self,
+        context: &Arc<TaskContext>,
+        demux_task: SpawnedTask<Result<()>>,
+        files: DemuxedStreamReceiver,
+        store: Arc<dyn ObjectStore>,
+    ) -> Result<u64> {
+        let counter = |name: &'static str, category| {
+            MetricBuilder::new(&self.metrics).with_category(category).global_counter(name)
+        };
+        let rows_written = counter("rows_written", MetricCategory::Rows);
+        let bytes_written = counter("bytes_written", MetricCategory::Bytes);
+        let files_written = counter("files_written", MetricCategory::Uncategorized);
+        let elapsed = MetricBuilder::new(&self.metrics).elapsed_compute(0);
+
+        let destination = Arc::new(Destination {
+            store,
+            schema: Arc::clone(&self.schema),
+            options: self.write_options()?,
+            full_at: self.may_split().then_some(self.options.target_file_size),
+            pool: Arc::clone(context.memory_pool()),
+            elapsed,
+        });
+        let filled = fill(&destination, demux_task, files).await?;
+        let totals = finish(&destination, filled).await?.keep();
+        rows_written.add(usize::try_from(totals.rows).unwrap_or(usize::MAX));
+        bytes_written.add(usize::try_from(totals.bytes).unwrap_or(usize::MAX));
+        files_written.add(totals.files);
+        Ok(totals.rows)
+    }
+}
+
+/// Writes the rows of all files, but finishes none. If anything fails, nothing is left.
+async fn fill(
+    destination: &Arc<Destination>,
+    demux_task: SpawnedTask<Result<()>>,
+    mut files: DemuxedStreamReceiver,
+) -> Result<Vec<FileRows>> {
+    let mut filling = JoinSet::new();
+    let mut filled = Vec::new();
+    let mut failure = None;
+    let mut demux_task = Some(demux_task);
+    let mut more_files = true;
+    while more_files || !filling.is_empty() {
+        let failed = tokio::select! {
+            next = files.recv(), if more_files => match next {
+                Some((path, batches)) => match FileRows::new(Arc::clone(destination), path) {
+                    Ok(rows) => {
+                        filling.spawn(rows.fill(batches));
+                        continue;
+                    }
+                    Err(error) => error,
+                },
+                None => {
+                    more_files = false;
+                    continue;
+                }
+            },
+            Some(outcome) = filling.join_next() => match joined(outcome) {
+                Ok(rows) => {
+                    filled.push(rows);
+                    continue;
+                }
+                Err(error) => error,
+            },
+        };
+        failure.get_or_insert(failed);
+        // Without it, the other files soon come to an end.
+        demux_task = None;
+    }
+    if let (None, Some(demux_task)) = (&failure, demux_task) {
+        let outcome = demux_task.join_unwind().await;
+        let outcome = outcome.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)));
+        failure = outcome.and_then(|outcome| outcome).err();
+    }
+    match failure {
+        None => Ok(filled),
+        Some(error) => {
+            for rows in filled {
+                rows.abort().await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Completes all files, or leaves none.
+async fn finish(destination: &Arc<Destination>, filled: Vec<FileRows>) -> Result<Written> {
+    let mut written = Written::new(Arc::clone(destination));
+    let mut finishing = JoinSet::new();
+    let mut waiting = filled.into_iter();
+    let mut failure = None;
+    loop {
+        while failure.is_none()
+            && finishing.len() < FINISHING
+            && let Some(rows) = waiting.next()
+        {
+            finishing.spawn(rows.finish());
+        }
+        match finishing.join_next().await.map(joined) {
+            Some(Ok(file)) => written.add(file),
+            Some(Err(error)) => drop(failure.get_or_insert(error)),
+            None => break,
+        }
+    }
+    let Some(error) = failure else { return Ok(written) };
+    for rows in waiting {
+        rows.abort().await;
+    }
+    written.remove().await;
+    Err(error)
+}
+
+/// What a task returned; a panic in it goes on here.
+fn joined<T>(outcome: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
+    match outcome {
+        Ok(outcome) => outcome,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => Err(exec_datafusion_err!("a task that writes a file was stopped: {error}")),
+    }
+}
+
+#[async_trait]
+impl DataSink for VortexSink {
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        self.config.output_schema()
+    }
+
+    async fn write_all(&self, rows: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
+        FileSink::write_all(self, rows, context).await
+    }
+}

@@ -1,0 +1,152 @@
+//! [`VortexTable`]: a table over files that are already open, from any source.
+//!
+//! Files in object stores need none of this: `STORED AS VORTEX`, or a `ListingTable` on a
+//! [`VortexFormat`](crate::VortexFormat), lists and opens them. This is for sources that only the
+//! application knows: bytes in memory, a cache, an encrypted volume.
+//!
+//! Planned like any other scan of files, so that file groups, filters, statistics and metrics
+//! work the same. Each file travels with the plan as an extension of its `PartitionedFile`.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion_common::{Result, Statistics};
+use datafusion_datasource::file_groups::FileGroup;
+use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_datasource::{PartitionedFile, TableSchema, compute_all_files_statistics};
+use datafusion_execution::object_store::ObjectStoreUrl;
+use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_session::{Session, TableProvider};
+use futures::future::try_join_all;
+use vortex_core::file::VortexFile;
+use vortex_core::io::ReadAt;
+
+use crate::convert::{datafusion_error, schema};
+use crate::options::VortexOptions;
+use crate::ordering;
+use crate::source::VortexSource;
+use crate::statistics::statistics;
+
+/// A table over one or several open files.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use datafusion::prelude::SessionContext;
+/// # use vortex_core::io::{LocalFile, ReadAt};
+/// # use vortex_datafusion::VortexTable;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> datafusion::common::Result<()> {
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+/// let source: Arc<dyn ReadAt> = Arc::new(LocalFile::open(path).expect("a file"));
+/// let context = SessionContext::new();
+/// context.register_table("lineitem", Arc::new(VortexTable::open([source]).await?))?;
+/// let rows = context.sql("SELECT l_comment FROM lineitem WHERE l_quantity > 49").await?.count().await?;
+/// # assert!(rows > 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct VortexTable {
+    files: Vec<PartitionedFile>,
+    schema: SchemaRef,
+    statistics: Statistics,
+    options: Option<VortexOptions>,
+}
+
+impl VortexTable {
+    /// A table over files. Columns are those of all files, by name; a file that lacks one has
+    /// nulls there.
+    ///
+    /// # Errors
+    /// If two files disagree on the type of a column.
+    pub fn try_new(files: impl IntoIterator<Item = VortexFile>) -> Result<Self> {
+        let files: Vec<VortexFile> = files.into_iter().collect();
+        let schemas = files
+            .iter()
+            .map(|file| Ok((file.source().name().to_owned(), file.schema().map_err(datafusion_error)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let schema = Arc::new(schema::with_nullable_fields(&schema::merge(&schemas)?));
+        let files: FileGroup =
+            files.into_iter().map(|file| described(file, &schema)).collect::<Vec<_>>().into();
+        let (groups, statistics) =
+            compute_all_files_statistics(vec![files], Arc::clone(&schema), true, false)?;
+        let files = groups.into_iter().flat_map(FileGroup::into_inner).collect();
+        Ok(Self { files, schema, statistics, options: None })
+    }
+
+    /// Opens the sources, and makes a table over them.
+    ///
+    /// # Errors
+    /// If a source is not a Vortex file, or two disagree on the type of a column.
+    pub async fn open(sources: impl IntoIterator<Item = Arc<dyn ReadAt>>) -> Result<Self> {
+        let files = sources.into_iter().map(|source| async move {
+            let name = source.name().to_owned();
+            VortexFile::open(source).await.map_err(|error| datafusion_error(error.at(name)))
+        });
+        Self::try_new(try_join_all(files).await?)
+    }
+
+    /// How the files are read, whatever the session says.
+    #[must_use]
+    pub fn with_options(mut self, options: VortexOptions) -> Self {
+        self.options = Some(options);
+        self
+    }
+}
+
+/// A file as plans hold it.
+fn described(file: VortexFile, schema: &SchemaRef) -> PartitionedFile {
+    let footer = Arc::clone(file.footer());
+    PartitionedFile::new(file.source().name(), footer.file_size())
+        .with_statistics(Arc::new(statistics(&footer, schema)))
+        .with_ordering(ordering::of_file(&footer, schema))
+        .with_extension(file)
+}
+
+#[async_trait]
+impl TableProvider for VortexTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        // The physical optimizer moves them into the scan, where it is known what they mean.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.statistics.clone())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = match &self.options {
+            Some(options) => options.clone(),
+            None => VortexOptions::from_session(state.config_options()),
+        };
+        let source = VortexSource::new(TableSchema::from(&self.schema)).with_options(options);
+        let ordering = ordering::of_table(&self.files);
+        let groups = FileGroup::new(self.files.clone()).split_files(state.config().target_partitions());
+        // No file comes from this store; a scan wants to know one that is there.
+        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+            .with_file_groups(groups)
+            .with_statistics(self.statistics.clone())
+            .with_output_ordering(ordering.into_iter().collect())
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+}

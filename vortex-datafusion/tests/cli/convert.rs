@@ -1,0 +1,248 @@
+//! `vortex convert`.
+
+use crate::*;
+
+fn read_arrow(path: impl AsRef<Path>) -> Vec<RecordBatch> {
+    FileReader::try_new(File::open(path).unwrap(), None).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn arrow_files_hold_what_is_expected() {
+    let folder = TempDir::new().unwrap();
+    for case in ["tpch_lineitem_1k", "strings", "timestamps", "floats_special", "rows_0"] {
+        let target = folder.path().join(case).with_extension("arrow");
+        ok(&["convert", &golden(&format!("0.91.0/{case}.vortex")), target.to_str().unwrap()]);
+        let expected = read_arrow(golden(&format!("0.91.0/{case}.arrow")));
+        let shown = |batches: &[RecordBatch]| pretty_format_batches(batches).unwrap().to_string();
+        let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+        let converted = read_arrow(&target);
+        assert_eq!(rows(&converted), rows(&expected), "{case}");
+        assert!(rows(&expected) == 0 || shown(&converted) == shown(&expected), "{case}");
+    }
+}
+
+#[test]
+fn other_formats_hold_the_same_rows() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_lineitem_1k.vortex");
+    let sql = "SELECT count(*) AS n, sum(l_orderkey) AS keys, max(l_comment) AS comment,
+        sum(CAST(l_tax AS DECIMAL(15, 2))) AS tax FROM '{}'";
+    let expected = csv(&sql.replace("{}", &source));
+    for extension in ["parquet", "csv", "json"] {
+        let target = folder.path().join("lineitem").with_extension(extension);
+        let target = target.to_str().unwrap();
+        ok(&["convert", &source, target]);
+        assert_eq!(csv(&sql.replace("{}", target)), expected, "{extension}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+}
+
+#[test]
+fn columns_and_rows_can_be_chosen() {
+    let source = golden("0.91.0/tpch_orders.vortex");
+    let arguments =
+        ["convert", "--to", "csv", "--columns", "o_orderstatus,o_orderkey", "--limit", "2", &source, "-"];
+    assert_eq!(ok(&arguments), "o_orderstatus,o_orderkey\nO,1\nO,2\n");
+    let output = run(&["convert", "--columns", "nosuch", &source, "x.csv"]);
+    assert!(complaint(&output, 1).contains("nosuch"));
+    assert!(!Path::new("x.csv").exists());
+}
+
+#[test]
+fn an_empty_file_has_a_header_and_no_rows() {
+    let source = golden("0.91.0/rows_0.vortex");
+    let out = ok(&["convert", "--to", "csv", "--columns", "bool,i8", &source, "-"]);
+    assert_eq!(out, "bool,i8\n");
+}
+
+#[test]
+fn a_failure_leaves_the_old_output_alone() {
+    let folder = TempDir::new().unwrap();
+    let target = folder.path().join("out.csv");
+    fs::write(&target, "old").unwrap();
+    let nested = golden("0.91.0/struct_nested.vortex");
+    let line = complaint(&run(&["convert", &nested, target.to_str().unwrap()]), 1);
+    assert!(line.contains("out.csv") && line.contains("CSV cannot hold"), "{line}");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+}
+
+/// Rows of a file that do not depend on how its format names types.
+fn digest(file: &str) -> String {
+    csv(&format!(
+        "SELECT count(*) AS n, sum(l_orderkey) AS keys, max(l_comment) AS comment, min(CAST(l_shipdate AS DATE)) AS day,
+         sum(CAST(l_tax AS DECIMAL(15, 2))) AS tax FROM '{file}'"
+    ))
+}
+
+fn path(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().unwrap().to_owned()
+}
+
+fn names(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_format_becomes_vortex_and_comes_back() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_lineitem_1k.vortex");
+    let expected = digest(&source);
+    for extension in ["parquet", "arrow", "csv", "jsonl", "vortex"] {
+        let there = path(&folder, &format!("there.{extension}"));
+        let back = path(&folder, &format!("back-{extension}.vortex"));
+        ok(&["convert", &source, &there]);
+        ok(&["convert", &there, &back]);
+        assert_eq!(digest(&back), expected, "{extension}");
+    }
+    assert_eq!(names(&folder).len(), 10);
+}
+
+#[test]
+fn vortex_to_vortex_keeps_the_schema_and_every_row() {
+    let folder = TempDir::new().unwrap();
+    for case in
+        ["strings", "timestamps", "struct_nested", "list_nested", "prims_nullable", "rows_0", "exotic_types"]
+    {
+        let source = golden(&format!("0.91.0/{case}.vortex"));
+        let (copy, before, after) = (
+            path(&folder, &format!("{case}.vortex")),
+            path(&folder, "before.arrow"),
+            path(&folder, "after.arrow"),
+        );
+        ok(&["convert", "--level", "compact", "--checksums", &source, &copy]);
+        ok(&["convert", &source, &before]);
+        ok(&["convert", &copy, &after]);
+        let (before, after) = (read_arrow(&before), read_arrow(&after));
+        let whole = |batches: &[RecordBatch]| {
+            batches.first().map(|first| arrow::compute::concat_batches(&first.schema(), batches).unwrap())
+        };
+        assert_eq!(whole(&before), whole(&after), "{case}");
+    }
+}
+
+#[test]
+fn folders_become_folders_and_files_one_file() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for name in ["in/day=1/a.csv", "in/day=2/a.csv", "in/b.parquet"] {
+        let target = folder.path().join(name);
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        ok(&["convert", "--limit", "100", &source, target.to_str().unwrap()]);
+    }
+    fs::write(folder.path().join("in/README.txt"), "not data").unwrap();
+    let (from, to) = (path(&folder, "in/"), path(&folder, "out/"));
+    ok(&["convert", &from, &to]);
+    assert_eq!(names(&to), ["b.vortex", "day=1", "day=2"]);
+    assert_eq!(names(folder.path().join("out/day=2")), ["a.vortex"]);
+    let sql = format!("SELECT count(*) AS n FROM '{}'", path(&folder, "out/day=1/a.vortex"));
+    assert_eq!(csv(&sql), "n\n100\n");
+
+    let one = path(&folder, "one.vortex");
+    ok(&["convert", &path(&folder, "in/day=*/*.csv"), &one]);
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{one}'")), "n\n200\n");
+    let line = complaint(&run(&["convert", &from, &one]), 2);
+    assert!(line.contains("several formats"), "{line}");
+}
+
+#[test]
+fn rows_are_sorted_and_cut_into_parts() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    let sorted = path(&folder, "sorted.vortex");
+    ok(&["convert", "--sort-by", "o_custkey desc,o_orderkey", &source, &sorted]);
+    let first =
+        |from: &str, order: &str| csv(&format!("SELECT o_custkey, o_orderkey FROM '{from}' {order} LIMIT 3"));
+    assert_eq!(first(&sorted, ""), first(&source, "ORDER BY o_custkey DESC, o_orderkey"));
+    let explain = format!("EXPLAIN FORMAT INDENT SELECT o_custkey FROM '{sorted}' ORDER BY o_custkey DESC");
+    assert!(!ok(&["sql", "-c", &explain]).contains("SortExec"));
+
+    let (parts, whole) = (path(&folder, "parts"), path(&folder, "parts/"));
+    let csv_source = path(&folder, "orders.csv");
+    ok(&["convert", &source, &csv_source]);
+    let copies: Vec<String> = (0..10).map(|at| path(&folder, &format!("copy-{at}.csv"))).collect();
+    for copy in &copies {
+        fs::copy(&csv_source, copy).unwrap();
+    }
+    let mut arguments = vec!["convert", "--target-file-size", "200k", "--to", "csv"];
+    arguments.extend(copies.iter().map(String::as_str));
+    arguments.push(&parts);
+    ok(&arguments);
+    let cut = names(&parts);
+    assert!(cut.len() > 3 && cut[0] == "part-00000.csv", "{cut:?}");
+    let rows = cut.iter().map(|name| fs::read_to_string(folder.path().join("parts").join(name)).unwrap());
+    assert_eq!(rows.map(|text| text.lines().count() - 1).sum::<usize>(), 15_000);
+    let line =
+        complaint(&run(&["convert", "--target-file-size", "200k", "--to", "csv", &csv_source, &whole]), 1);
+    assert!(line.contains("is there already"), "{line}");
+}
+
+#[test]
+fn a_broken_input_leaves_no_output() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    let (input, output) = (path(&folder, "in.csv"), path(&folder, "out.vortex"));
+    ok(&["convert", &source, &input]);
+    let mut text = fs::read_to_string(&input).unwrap();
+    text.push_str("not,a,number\n");
+    fs::write(&input, text).unwrap();
+    let line = complaint(&run(&["convert", &input, &output]), 1);
+    assert!(line.contains("in.csv"), "{line}");
+    assert_eq!(names(&folder), ["in.csv"]);
+    for (arguments, status, told) in [
+        (vec!["convert", &input, "--level", "best", &output], 2, "fast, default or compact"),
+        (vec!["convert", &input, "--min-reader", "old", &output], 2, "not a release"),
+        (vec!["convert", "nosuch.csv", &output], 1, "nosuch.csv"),
+        (vec!["convert", "--sort-by", "nosuch", &source, &output], 1, "nosuch"),
+    ] {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{arguments:?}: {}", stderr(&output));
+    }
+    assert_eq!(names(&folder), ["in.csv"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_conversion_leaves_nothing_under_the_final_name() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    // Enough inputs that there is time to kill.
+    let mut arguments = vec!["convert"];
+    arguments.resize(3000, &source);
+    for signal in ["KILL", "INT"] {
+        let output = path(&folder, &format!("{signal}.vortex"));
+        let mut arguments = arguments.clone();
+        arguments.push(&output);
+        let mut child = vortex(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        while names(&folder).iter().all(|name| !name.contains(signal)) {
+            assert_eq!(child.try_wait().unwrap(), None, "it was done before it could be killed");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        let outcome = child.wait_with_output().unwrap();
+        assert!(!outcome.status.success());
+        assert!(!Path::new(&output).exists(), "{signal}");
+        if signal == "INT" {
+            assert!(stderr(&outcome).contains("interrupted"), "{}", stderr(&outcome));
+            assert!(names(&folder).iter().all(|name| !name.contains(signal)), "{:?}", names(&folder));
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_has_a_status_of_its_own() {
+    let source = golden("0.91.0/tpch_orders.vortex");
+    assert!(complaint(&run(&["convert", &source, "out.unheardof"]), 2).contains("--to"));
+    assert!(
+        complaint(&run(&["convert", "--to", "csv", &source, &source]), 2).contains("input and the output")
+    );
+    for arguments in [vec![], vec!["nosuch"], vec!["convert", "a"], vec!["sql", "--format", "nosuch"]] {
+        assert_eq!(run(&arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}

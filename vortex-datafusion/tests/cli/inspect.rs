@@ -1,0 +1,66 @@
+//! `vortex inspect`.
+
+use crate::*;
+
+#[test]
+fn shows_every_part_of_a_file() {
+    let file = golden("0.91.0/tpch_lineitem_1k.vortex");
+    let out = ok(&["inspect", &file]);
+    assert!(out.starts_with(&format!("{file}: 1,500 rows, 16 columns, 65.7 KiB")), "{out}");
+    for part in ["\nSchema\n", "\nStatistics of the file\n", "\nLayout\n", "\nZones\n", "\nSegments\n"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(
+        out.contains("l_shipmode") && out.contains("vortex.zoned") && out.contains("fastlanes.bitpacked")
+    );
+    let only = ok(&["inspect", "--only", "zones", &file]);
+    assert!(only.contains("\nZones\n  l_orderkey: 1 zone of 8,192 rows\n"), "{only}");
+    assert!(!only.contains("\nLayout\n"));
+}
+
+#[test]
+fn json_holds_the_same_for_programs() {
+    let out = ok(&["inspect", "--json", &golden("0.91.0/tpch_lineitem_1k.vortex")]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["rows"], 1500);
+    assert_eq!(report["columns"].as_array().unwrap().len(), 16);
+    assert_eq!(report["columns"][0]["name"], "l_orderkey");
+    assert_eq!(report["layout"]["layout"], "vortex.struct");
+    assert_eq!(report["statistics"][0]["min"]["value"], "4961");
+    assert_eq!(report["zones"][0]["max"][0], "6467");
+    let segments = report["segments"].as_array().unwrap();
+    let bytes: u64 = segments.iter().map(|segment| segment["bytes"].as_u64().unwrap()).sum();
+    assert!(bytes > 0 && bytes < report["bytes"].as_u64().unwrap());
+    assert_eq!(report["problems"], Value::Array(vec![]));
+}
+
+#[test]
+fn every_golden_file_can_be_inspected() {
+    let files = files_in(&golden(""), |path| !path.contains("/corrupt/"));
+    assert!(files.len() > 50);
+    let mut arguments = vec!["inspect", "--json"];
+    arguments.extend(files.iter().map(String::as_str));
+    let out = ok(&arguments);
+    assert_eq!(out.lines().count(), files.len());
+}
+
+#[test]
+fn a_damaged_file_shows_what_is_left() {
+    let file = golden("corrupt/0.36.0_dict_input.footer_flip.vortex");
+    let output = run(&["inspect", &file]);
+    let line = complaint(&output, 1);
+    assert!(line.starts_with(&format!("vortex: {file}: ")), "{line}");
+    let out = stdout(&output);
+    assert!(out.contains("\n  layout at ") && out.contains(" rows\n"), "{out}");
+    assert!(out.contains("\n! footer at "), "{out}");
+    let output = run(&["inspect", "--json", &file]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!report["problems"][0].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn one_bad_file_does_not_hide_the_others() {
+    let output = run(&["inspect", &golden("nosuch.vortex"), &golden("0.91.0/rows_1.vortex")]);
+    assert!(complaint(&output, 1).contains("nosuch.vortex"));
+    assert!(stdout(&output).contains("rows_1.vortex: 1 row,"));
+}

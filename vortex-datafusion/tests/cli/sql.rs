@@ -1,0 +1,116 @@
+//! `vortex sql`.
+
+use crate::*;
+
+#[test]
+fn a_file_a_folder_and_a_glob_are_tables() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{file}'")), "n\n1500\n");
+    let folder = TempDir::new().unwrap();
+    for name in ["a", "b"] {
+        fs::copy(&file, folder.path().join(name).with_extension("vortex")).unwrap();
+    }
+    let folder = folder.path().display();
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{folder}/'")), "n\n3000\n");
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{folder}/*.vortex'")), "n\n3000\n");
+}
+
+#[test]
+fn commands_share_a_session_and_scripts_come_first() {
+    let script = TempDir::new().unwrap();
+    let script = script.path().join("make.sql");
+    let file = golden("0.91.0/tpch_orders.vortex");
+    let create = format!("CREATE EXTERNAL TABLE orders\nSTORED AS VORTEX\nLOCATION '{file}';");
+    fs::create_dir_all(script.parent().unwrap()).unwrap();
+    fs::write(&script, format!("-- makes a table\n{create}\n")).unwrap();
+    let script = script.to_string_lossy().into_owned();
+    let sql = "SELECT min(o_orderkey) AS low, max(o_orderkey) AS high FROM orders";
+    let out = ok(&["sql", "-q", "--format", "csv", "-f", &script, "-c", sql, "-c", "SELECT 1 AS one"]);
+    assert_eq!(out, "low,high\n1,5988\none\n1\n");
+}
+
+#[test]
+fn options_of_a_table_reach_the_format() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    let create = |options: &str| {
+        format!("CREATE EXTERNAL TABLE t STORED AS VORTEX OPTIONS ({options}) LOCATION '{file}'")
+    };
+    for options in ["predicate_pushdown 'false'", "'vortex.predicate_pushdown' 'false'"] {
+        let explain = "EXPLAIN FORMAT INDENT SELECT o_clerk FROM t WHERE o_orderkey > 7";
+        let out = ok(&["sql", "-c", &create(options), "-c", explain]);
+        assert!(out.contains("FilterExec"), "{options}: {out}");
+    }
+    let output = run(&["sql", "-c", &create("nosuchoption '1'")]);
+    let line = complaint(&output, 1);
+    assert!(line.contains("nosuchoption") && line.contains("predicate_pushdown"), "{line}");
+}
+
+#[test]
+fn results_are_tables_unless_said_otherwise() {
+    let sql = format!("SELECT o_orderkey FROM '{}' ORDER BY 1 LIMIT 2", golden("0.91.0/tpch_orders.vortex"));
+    let table = ok(&["sql", "-q", "-c", &sql]);
+    assert!(table.contains("| o_orderkey |") && table.contains("| 2          |"), "{table}");
+    assert_eq!(
+        ok(&["sql", "-q", "--format", "nd-json", "-c", &sql]),
+        "{\"o_orderkey\":1}\n{\"o_orderkey\":2}\n"
+    );
+    assert_eq!(
+        ok(&["sql", "-q", "--format", "json", "-c", &sql]),
+        "[{\"o_orderkey\":1},{\"o_orderkey\":2}]\n"
+    );
+    assert!(ok(&["sql", "-c", &sql]).contains("2 row(s) fetched"));
+}
+
+#[test]
+fn long_tables_are_cut_and_other_formats_are_not() {
+    let sql = format!("SELECT o_orderkey FROM '{}'", golden("0.91.0/tpch_orders.vortex"));
+    assert!(ok(&["sql", "--maxrows", "5", "-c", &sql]).contains("First 5 displayed"));
+    assert_eq!(ok(&["sql", "-q", "--format", "csv", "--maxrows", "5", "-c", &sql]).lines().count(), 1501);
+}
+
+#[test]
+fn piped_statements_are_a_script() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    let script = format!(
+        "\\pset format csv\nCREATE EXTERNAL TABLE orders STORED AS VORTEX LOCATION '{file}';\n\\d\n\
+         SELECT count(*) AS n\nFROM orders;\n\\q\nSELECT 'not reached';\n"
+    );
+    let output = with_input(&["sql", "-q"], &script);
+    let out = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(out.contains("datafusion,public,orders,BASE TABLE\n") && out.ends_with("n\n1500\n"), "{out}");
+}
+
+#[test]
+fn an_error_ends_a_script_and_names_its_line() {
+    let output = with_input(&["sql", "-q", "-f", "-"], "SELECT 1;\n\nSELECT nosuch;\nSELECT 2;\n");
+    let line = complaint(&output, 1);
+    assert!(line.starts_with("vortex: standard input:3: ") && line.contains("nosuch"), "{line}");
+    assert!(!stdout(&output).contains('2'));
+}
+
+#[test]
+fn errors_name_the_file() {
+    for (name, sql) in [
+        ("nosuch.vortex", "SELECT * FROM '{}'"),
+        ("corrupt/0.45.0_root_i64.cut_half.vortex", "SELECT * FROM '{}'"),
+        ("corrupt/0.45.0_root_i64.cut_half.vortex", "CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{}'"),
+    ] {
+        let output = run(&["sql", "-c", &sql.replace("{}", &golden(name))]);
+        let line = complaint(&output, 1);
+        assert!(line.contains(Path::new(name).file_name().unwrap().to_str().unwrap()), "{line}");
+    }
+}
+
+#[test]
+fn files_over_http_are_read_in_ranges() {
+    let port = serve(golden("0.91.0/tpch_orders.vortex"));
+    let url = format!("http://127.0.0.1:{port}/orders.vortex");
+    let sql = format!("SELECT count(*) AS n, max(o_clerk) AS clerk FROM '{url}' WHERE o_orderkey < 100");
+    let expected = sql.replace(&url, &golden("0.91.0/tpch_orders.vortex"));
+    assert_eq!(csv(&sql), csv(&expected));
+    let create = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{url}'");
+    let out = ok(&["sql", "-q", "--format", "csv", "-c", &create, "-c", "SELECT count(*) AS n FROM t"]);
+    assert_eq!(out, "n\n1500\n");
+    assert!(ok(&["inspect", &url]).contains("1,500 rows"));
+}

@@ -1,0 +1,48 @@
+//! `vortex verify`.
+
+use crate::*;
+
+#[test]
+fn golden_files_are_fine() {
+    let files = files_in(&golden("0.91.0"), |_| true);
+    let mut arguments = vec!["verify"];
+    arguments.extend(files.iter().map(String::as_str));
+    let out = ok(&arguments);
+    assert_eq!(out.lines().filter(|line| line.contains(": fine; ")).count(), files.len(), "{out}");
+}
+
+#[test]
+fn a_changed_bit_is_found_and_placed() {
+    let folder = TempDir::new().unwrap();
+    let copy = folder.path().join("orders.vortex");
+    let copy = copy.to_str().unwrap();
+    ok(&["convert", "--checksums", &golden("0.91.0/tpch_orders.vortex"), copy]);
+    let out = ok(&["verify", copy]);
+    assert!(out.contains("1,500 rows, 9 columns, checksums of "), "{out}");
+    let whole = fs::read(copy).unwrap();
+    let problems_of = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        fs::write(copy, bytes).unwrap();
+        let output = run(&["verify", copy]);
+        (output.status.code() != Some(0)).then(|| {
+            assert!(complaint(&output, 1).contains("1 file with problems"));
+            stdout(&output)
+        })
+    };
+    let found = problems_of(whole.len() / 3).unwrap();
+    assert!(found.starts_with(&format!("{copy}: segment ")) && found.contains("checksum"), "{found}");
+    // In the description at the end; some of its bytes only fill gaps.
+    let at_end = (1..=30).filter_map(|step| problems_of(whole.len() - 50 * step));
+    assert!(at_end.filter(|found| found.starts_with(&format!("{copy}: "))).count() > 15);
+}
+
+#[test]
+fn damaged_files_have_problems_and_missing_ones_are_errors() {
+    let cut = golden("corrupt/0.36.0_dict_input.cut_tail1.vortex");
+    let output = run(&["verify", "--quiet", &cut, &golden("0.91.0/rows_1.vortex")]);
+    complaint(&output, 1);
+    assert!(stdout(&output).lines().all(|line| line.starts_with(&cut)), "{}", stdout(&output));
+    assert!(complaint(&run(&["verify", "nosuch.vortex"]), 1).contains("nosuch.vortex"));
+    assert_eq!(run(&["verify"]).status.code(), Some(2));
+}

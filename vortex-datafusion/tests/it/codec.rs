@@ -1,0 +1,105 @@
+//! Plans as bytes: what comes back plans and answers the same.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
+use datafusion::prelude::SessionContext;
+use datafusion_proto::bytes::{
+    physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
+};
+use vortex_core::io::{LocalFile, ReadAt};
+use vortex_datafusion::VortexTable;
+use vortex_datafusion::codec::VortexCodec;
+
+use crate::files::{file, run, session};
+
+async fn planned(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
+    context.sql(sql).await.unwrap().create_physical_plan().await.unwrap()
+}
+
+fn there_and_back(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    let bytes = physical_plan_to_bytes_with_extension_codec(Arc::clone(plan), &VortexCodec).unwrap();
+    physical_plan_from_bytes_with_extension_codec(&bytes, &session().task_ctx(), &VortexCodec).unwrap()
+}
+
+fn drawn(plan: &Arc<dyn ExecutionPlan>) -> String {
+    displayable(plan.as_ref()).indent(false).to_string()
+}
+
+async fn answer(plan: Arc<dyn ExecutionPlan>) -> String {
+    let batches = collect(plan, session().task_ctx()).await.unwrap();
+    pretty_format_batches(&batches).unwrap().to_string()
+}
+
+#[tokio::test]
+async fn scans_come_back_with_filters_projections_limits_and_options() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    run(&context, "SET vortex.string_type = 'utf8'").await;
+    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{}'", path.display())).await;
+    for sql in [
+        "SELECT l_orderkey, l_comment FROM t WHERE l_quantity > 45 AND l_orderkey % 3 = 1 ORDER BY 1, 2",
+        "SELECT l_orderkey + 1 AS next, 7 AS seven FROM t WHERE l_shipmode IN ('AIR', 'RAIL') ORDER BY 1 LIMIT 20",
+        "SELECT count(*) FROM t WHERE upper(l_shipmode) = 'AIR'",
+        "SELECT count(l_comment) FROM t LIMIT 5",
+    ] {
+        let plan = planned(&context, sql).await;
+        let back = there_and_back(&plan);
+        assert_eq!(drawn(&back), drawn(&plan), "{sql}");
+        assert_eq!(back.schema(), plan.schema());
+        assert_eq!(answer(back).await, answer(plan).await, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn partitioned_tables_come_back() {
+    let Some(path) = file("tpch_orders") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for day in ["1", "2"] {
+        let part = folder.path().join(format!("day={day}"));
+        fs::create_dir(&part).unwrap();
+        fs::copy(&path, part.join("a.vortex")).unwrap();
+    }
+    let context = session();
+    let create = format!(
+        "CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (day) LOCATION '{}/'",
+        folder.path().display()
+    );
+    run(&context, &create).await;
+    let sql = "SELECT day, sum(o_custkey) FROM t WHERE o_orderkey > 10 AND (day = '2' OR o_custkey < 9) GROUP BY 1 ORDER BY 1";
+    let plan = planned(&context, sql).await;
+    assert_eq!(answer(there_and_back(&plan)).await, answer(plan).await);
+}
+
+#[tokio::test]
+async fn writes_come_back() {
+    let Some(path) = file("tpch_orders") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("copy.vortex");
+    let context = session();
+    let copy = format!(
+        "COPY (SELECT * FROM '{}' ORDER BY o_custkey DESC) TO '{}' OPTIONS (level 'fast')",
+        path.display(),
+        target.display()
+    );
+    let plan = planned(&context, &copy).await;
+    let back = there_and_back(&plan);
+    assert_eq!(drawn(&back), drawn(&plan));
+    assert!(answer(back).await.contains("| 1500  |"));
+    let first = format!("SELECT o_custkey FROM '{}' LIMIT 1", target.display());
+    let largest = format!("SELECT max(o_custkey) AS o_custkey FROM '{}'", path.display());
+    assert_eq!(run(&context, &first).await.column(0), run(&context, &largest).await.column(0));
+}
+
+#[tokio::test]
+async fn what_is_only_in_this_process_has_no_bytes() {
+    let Some(path) = file("tpch_orders") else { return };
+    let context = session();
+    let source: Arc<dyn ReadAt> = Arc::new(LocalFile::open(&path).unwrap());
+    context.register_table("t", Arc::new(VortexTable::open([source]).await.unwrap())).unwrap();
+    let plan = planned(&context, "SELECT o_orderkey FROM t").await;
+    let error = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec).unwrap_err().to_string();
+    assert!(error.contains("tpch_orders.vortex"), "{error}");
+}

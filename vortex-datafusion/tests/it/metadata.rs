@@ -1,0 +1,83 @@
+//! Table functions over the description of files.
+
+use arrow::array::AsArray as _;
+use arrow::datatypes::Int64Type;
+
+use crate::files::{file, run, session, show};
+
+#[tokio::test]
+async fn columns_have_sizes_and_statistics() {
+    let Some(path) = file("tpch_orders") else { return };
+    let context = session();
+    let sql = format!(
+        "SELECT min, max, null_count, bytes > 0 AS has_bytes, row_count FROM vortex_metadata('{}')
+         WHERE \"column\" = 'o_orderkey'",
+        path.display()
+    );
+    let shown = show(&context, &sql).await;
+    assert!(shown.contains("| 1   | 5988 | 0          | true      | 1500      |"), "{shown}");
+    let all = format!("SELECT * FROM vortex_metadata('{}')", path.display());
+    assert_eq!(run(&context, &all).await.num_rows(), 9);
+}
+
+#[tokio::test]
+async fn layouts_refer_to_segments_that_are_listed() {
+    let Some(path) = file("tpch_lineitem") else { return };
+    let context = session();
+    let path = path.display();
+    let used = format!(
+        "SELECT count(DISTINCT segment) FROM (SELECT unnest(segments) AS segment FROM vortex_layouts('{path}'))
+         WHERE segment IN (SELECT segment FROM vortex_segments('{path}'))"
+    );
+    let all = format!("SELECT count(*) FROM vortex_segments('{path}') WHERE paths IS NOT NULL");
+    let count = |batch: &arrow::array::RecordBatch| batch.column(0).as_primitive::<Int64Type>().value(0);
+    let (used, all) = (run(&context, &used).await, run(&context, &all).await);
+    assert!(count(&used) > 10);
+    assert_eq!(count(&used), count(&all));
+    let encodings = format!(
+        "SELECT count(*) FROM vortex_segments('{path}') WHERE array_has(encodings, 'fastlanes.bitpacked')"
+    );
+    assert!(count(&run(&context, &encodings).await) > 0);
+    let inside = format!(
+        "SELECT count(*) FROM vortex_layouts('{path}') WHERE path LIKE 'l_orderkey%' AND layout = 'vortex.flat'"
+    );
+    assert!(count(&run(&context, &inside).await) > 0);
+}
+
+#[tokio::test]
+async fn zones_tile_the_rows_and_folders_show_all_their_files() {
+    let Some(path) = file("multichunk_300k").or_else(|| file("tpch_lineitem_1k")) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.vortex", "b.vortex"] {
+        std::fs::copy(&path, folder.path().join(name)).unwrap();
+    }
+    let context = session();
+    let base = folder.path().display();
+    let sql = format!(
+        "SELECT count(DISTINCT file) AS files, count(DISTINCT rows) AS row_counts FROM
+         (SELECT file, path, sum(row_count) AS rows FROM vortex_zones('{base}/') GROUP BY file, path)"
+    );
+    let shown = show(&context, &sql).await;
+    assert!(shown.contains("| 2     | 1          |"), "{shown}");
+    let one =
+        show(&context, &format!("SELECT count(DISTINCT file) AS n FROM vortex_zones('{base}/a.*')")).await;
+    assert!(one.contains("| 1 |"), "{one}");
+}
+
+#[tokio::test]
+async fn what_is_no_vortex_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.vortex");
+    std::fs::write(&path, "not a Vortex file, but long enough to look for a footer").unwrap();
+    let context = session();
+    for (sql, named) in [
+        (format!("SELECT * FROM vortex_zones('{}')", path.display()), "bad.vortex"),
+        (format!("SELECT * FROM vortex_zones('{}')", folder.path().join("nosuch").display()), "nosuch"),
+        ("SELECT * FROM vortex_zones(3)".to_owned(), "file"),
+        ("SELECT * FROM vortex_zones()".to_owned(), "file"),
+    ] {
+        let outcome = async { context.sql(&sql).await?.collect().await };
+        let error = outcome.await.unwrap_err().to_string();
+        assert!(error.contains(named), "{sql}: {error}");
+    }
+}

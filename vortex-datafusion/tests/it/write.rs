@@ -1,0 +1,474 @@
+//! `COPY`, `INSERT INTO`: what is written is what is read, and a failure leaves nothing.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray, Float32Array,
+    Float64Array, Int8Array, Int32Array, Int64Array, LargeStringArray, ListArray, RecordBatch, StringArray,
+    StringViewArray, StructArray, Time64MicrosecondArray, TimestampMillisecondArray, UInt16Array,
+    UInt64Array, UnionArray,
+};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, UnionFields};
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::datasource::MemTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::StreamExt as _;
+use object_store::ObjectStore;
+use url::Url;
+
+use crate::faulty::{Fault, FaultyStore, Traces};
+use crate::files::{plan, run, session, show};
+
+/// A batch with columns of many types, `rows` long.
+fn many_types(rows: i64) -> RecordBatch {
+    let numbers = || 0..rows;
+    let text = |at: i64| format!("text {}", at % 100);
+    let maybe = |at: i64| (at % 7 != 0).then_some(at);
+    let keyed: DictionaryArray<Int32Type> =
+        numbers().map(|at| ["red", "green", "blue"][at as usize % 3]).collect();
+    let point = StructArray::from(vec![
+        (
+            Arc::new(Field::new("x", DataType::Int32, true)),
+            Arc::new(Int32Array::from_iter(numbers().map(|at| maybe(at).map(|at| at as i32)))) as ArrayRef,
+        ),
+        (
+            Arc::new(Field::new("y", DataType::Utf8, true)),
+            Arc::new(StringArray::from_iter(numbers().map(|at| maybe(at).map(text)))) as ArrayRef,
+        ),
+    ]);
+    let list = ListArray::from_iter_primitive::<Int32Type, _, _>(
+        numbers().map(|at| maybe(at).map(|at| (0..at % 4).map(|item| Some(item as i32)))),
+    );
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("flag", Arc::new(numbers().map(|at| maybe(at).map(|at| at % 2 == 0)).collect::<BooleanArray>())),
+        ("tiny", Arc::new(numbers().map(|at| maybe(at).map(|at| (at % 100) as i8)).collect::<Int8Array>())),
+        ("short", Arc::new(UInt16Array::from_iter_values(numbers().map(|at| at as u16)))),
+        ("number", Arc::new(Int64Array::from_iter_values(numbers()))),
+        ("unsigned", Arc::new(UInt64Array::from_iter_values(numbers().map(|at| u64::MAX - at as u64)))),
+        ("single", Arc::new(Float32Array::from_iter_values(numbers().map(|at| at as f32 / 7.0)))),
+        (
+            "double",
+            Arc::new(numbers().map(|at| maybe(at).map(|at| at as f64 / 3.0)).collect::<Float64Array>()),
+        ),
+        ("view", Arc::new(numbers().map(|at| maybe(at).map(text)).collect::<StringViewArray>())),
+        ("string", Arc::new(StringArray::from_iter_values(numbers().map(text)))),
+        ("large", Arc::new(LargeStringArray::from_iter_values(numbers().map(text)))),
+        ("bytes", Arc::new(BinaryArray::from_iter_values(numbers().map(|at| at.to_be_bytes())))),
+        ("keyed", Arc::new(keyed)),
+        ("day", Arc::new(Date32Array::from_iter_values(numbers().map(|at| at as i32)))),
+        ("time", Arc::new(Time64MicrosecondArray::from_iter_values(numbers()))),
+        (
+            "moment",
+            Arc::new(
+                TimestampMillisecondArray::from_iter_values(numbers().map(|at| at * 977))
+                    .with_timezone("UTC"),
+            ),
+        ),
+        (
+            "price",
+            Arc::new(
+                Decimal128Array::from_iter_values(numbers().map(i128::from))
+                    .with_precision_and_scale(12, 2)
+                    .unwrap(),
+            ),
+        ),
+        ("point", Arc::new(point)),
+        ("list", Arc::new(list)),
+    ];
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, column)| Field::new(*name, column.data_type().clone(), column.null_count() > 0))
+        .collect();
+    RecordBatch::try_new(
+        Arc::new(Schema::new(fields)),
+        columns.into_iter().map(|(_, column)| column).collect(),
+    )
+    .unwrap()
+}
+
+/// The files below a folder, hidden ones too, by their paths within.
+fn files_in(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.push(path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn with_source(context: &SessionContext, batches: Vec<RecordBatch>) {
+    let table = MemTable::try_new(batches[0].schema(), vec![batches]).unwrap();
+    context.register_table("source", Arc::new(table)).unwrap();
+}
+
+#[tokio::test]
+async fn a_copied_file_gives_back_its_rows_and_its_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.vortex");
+    let file = file.display();
+    let context = session();
+    let batch = many_types(20_000);
+    with_source(&context, vec![batch.clone()]);
+    let count = show(&context, &format!("COPY source TO '{file}'")).await;
+    assert!(count.contains("| 20000 |"), "{count}");
+    let back = run(&context, &format!("SELECT * FROM '{file}' ORDER BY number")).await;
+    assert_eq!(back.schema(), batch.schema());
+    assert_eq!(back, batch);
+    assert_eq!(files_in(folder.path()), ["all.vortex"]);
+}
+
+#[tokio::test]
+async fn a_file_without_rows_has_its_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("none.vortex");
+    let context = session();
+    with_source(&context, vec![many_types(3)]);
+    run(&context, &format!("COPY (SELECT * FROM source WHERE number < 0) TO '{}'", file.display())).await;
+    let back = run(&context, &format!("SELECT * FROM '{}'", file.display())).await;
+    assert_eq!((back.num_rows(), back.num_columns()), (0, many_types(1).num_columns()));
+}
+
+#[tokio::test]
+async fn rows_are_inserted_into_tables_of_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let create = format!(
+        "CREATE EXTERNAL TABLE t (a BIGINT NOT NULL, b VARCHAR) STORED AS VORTEX LOCATION '{}/'",
+        folder.path().display()
+    );
+    run(&context, &create).await;
+    for start in [0, 10] {
+        let insert = format!("INSERT INTO t SELECT {start} + value, 'x' FROM generate_series(0, 9)");
+        assert!(show(&context, &insert).await.contains("| 10 "));
+    }
+    run(&context, "INSERT INTO t VALUES (100, NULL), (101, 'y')").await;
+    let totals = show(&context, "SELECT count(*), sum(a), count(b) FROM t").await;
+    assert!(["| 22 ", "| 391 ", "| 21 "].iter().all(|total| totals.contains(total)), "{totals}");
+    assert!(files_in(folder.path()).iter().all(|name| name.ends_with(".vortex")));
+    let error = context.sql("INSERT INTO t VALUES ('a', 'b', 'c')").await.unwrap_err().to_string();
+    assert!(error.contains("expected 2"), "{error}");
+    let overwrite = context.sql("INSERT OVERWRITE t SELECT 1, 'x'").await.unwrap();
+    assert!(overwrite.collect().await.unwrap_err().to_string().contains("not overwritten"));
+}
+
+#[tokio::test]
+async fn partition_columns_become_folders_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    with_source(&context, vec![many_types(1000)]);
+    let out = folder.path().join("out");
+    let copy = format!(
+        "COPY (SELECT number, string, tiny % 3 AS kind FROM source WHERE tiny IS NOT NULL)
+         TO '{}/' STORED AS VORTEX PARTITIONED BY (kind)",
+        out.display()
+    );
+    run(&context, &copy).await;
+    let names = files_in(&out);
+    assert_eq!(names.len(), 3);
+    assert!((0..3).all(|kind| names[kind].starts_with(&format!("kind={kind}/"))), "{names:?}");
+    let create = format!(
+        "CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (kind) LOCATION '{}/'",
+        out.display()
+    );
+    run(&context, &create).await;
+    let differing = "SELECT count(*) FROM
+        (SELECT number, string, CAST(kind AS BIGINT) AS kind FROM t
+         EXCEPT SELECT number, string, CAST(tiny % 3 AS BIGINT) FROM source)";
+    assert!(show(&context, differing).await.contains("| 0 "));
+    run(&context, "INSERT INTO t SELECT 5000 + value, 'new', '9' FROM generate_series(1, 5)").await;
+    assert_eq!(files_in(&out).len(), 4);
+    assert!(show(&context, "SELECT count(*) FROM t WHERE kind = '9'").await.contains("| 5 "));
+}
+
+#[tokio::test]
+async fn a_full_file_is_followed_by_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    run(&context, "SET datafusion.execution.minimum_parallel_output_files = 1").await;
+    run(&context, "SET vortex.target_file_size = 100000").await;
+    run(&context, "SET vortex.write_memory = 200000").await;
+    let out = folder.path().display();
+    let rows = "SELECT value AS n, random() AS noise FROM generate_series(1, 100000)";
+    run(&context, &format!("COPY ({rows}) TO '{out}/' STORED AS VORTEX")).await;
+    let names = files_in(folder.path());
+    assert!(names.len() > 3 && names.len() < 50, "{names:?}");
+    let totals = show(&context, &format!("SELECT count(*), sum(n) FROM '{out}/'")).await;
+    assert!(totals.contains("| 100000 ") && totals.contains("| 5000050000 "), "{totals}");
+}
+
+#[tokio::test]
+async fn the_order_of_the_input_is_recorded_and_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sorted.vortex");
+    let file = file.display();
+    let context = session();
+    with_source(&context, vec![many_types(5000)]);
+    let rows = "SELECT string, number, double FROM source ORDER BY string DESC, number";
+    run(&context, &format!("COPY ({rows}) TO '{file}'")).await;
+    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{file}'")).await;
+    run(&context, "SET datafusion.execution.target_partitions = 1").await;
+    let sorted = plan(&context, "SELECT * FROM t ORDER BY string DESC, number").await;
+    assert!(!sorted.contains("SortExec") && sorted.contains("output_ordering=[string@0 DESC"), "{sorted}");
+    let other = plan(&context, "SELECT * FROM t ORDER BY number").await;
+    assert!(other.contains("SortExec"), "{other}");
+    assert_eq!(run(&context, "SELECT * FROM t").await, run(&context, rows).await);
+}
+
+#[tokio::test]
+async fn a_declared_order_is_kept_by_inserts() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let create = format!(
+        "CREATE EXTERNAL TABLE t (a BIGINT, b VARCHAR) STORED AS VORTEX WITH ORDER (a) LOCATION '{}/'",
+        folder.path().display()
+    );
+    run(&context, &create).await;
+    run(&context, "INSERT INTO t VALUES (3, 'c'), (1, 'a'), (2, 'b')").await;
+    let inserted = run(&context, "SELECT a FROM t").await;
+    assert_eq!(inserted.column(0).as_ref(), &Int64Array::from(vec![1, 2, 3]));
+}
+
+#[tokio::test]
+async fn options_come_from_the_statement_before_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let noise: Vec<RecordBatch> = (0..4).map(|_| many_types(20_000)).collect();
+    with_source(&context, noise);
+    let size = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
+    let copy = |name: &str, options: &str| {
+        format!("COPY source TO '{}' {options}", folder.path().join(name).display())
+    };
+    run(&context, "SET vortex.level = 'compact'").await;
+    run(&context, &copy("compact.vortex", "")).await;
+    run(&context, &copy("fast.vortex", "OPTIONS (level 'fast')")).await;
+    run(&context, &copy("old.vortex", "OPTIONS ('vortex.min_reader' '0.36', level 'default')")).await;
+    assert!(size("compact.vortex") <= size("fast.vortex"));
+    for wrong in ["levle 'fast'", "level 'faster'", "min_reader 'yesterday'"] {
+        let error =
+            async { context.sql(&copy("x.vortex", &format!("OPTIONS ({wrong})"))).await?.collect().await };
+        let error = error.await.unwrap_err().to_string();
+        assert!(error.contains("level") || error.contains("min_reader"), "{wrong}: {error}");
+    }
+    assert_eq!(files_in(folder.path()), ["compact.vortex", "fast.vortex", "old.vortex"]);
+}
+
+#[tokio::test]
+async fn analyze_counts_what_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    with_source(&context, vec![many_types(1000)]);
+    let copy = format!("EXPLAIN ANALYZE COPY source TO '{}'", folder.path().join("a.vortex").display());
+    let analyzed = show(&context, &copy).await;
+    for metric in ["rows_written=1.00 K", "files_written=1", "bytes_written="] {
+        assert!(analyzed.contains(metric), "{metric}: {analyzed}");
+    }
+}
+
+/// Rows that come until something goes wrong, or for ever.
+#[derive(Debug)]
+struct Endless {
+    schema: SchemaRef,
+    fails_after: Option<usize>,
+}
+
+impl Endless {
+    fn register(context: &SessionContext, fails_after: Option<usize>) {
+        let batch = Self::batch(0);
+        let stream = Arc::new(Self { schema: batch.schema(), fails_after });
+        let table = StreamingTable::try_new(batch.schema(), vec![stream]).unwrap();
+        context.register_table("source", Arc::new(table)).unwrap();
+    }
+
+    /// Hard to compress, so that files grow.
+    fn batch(at: usize) -> RecordBatch {
+        let mut state = at as u64 + 1;
+        let noise = Int64Array::from_iter_values((0..8192).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state ^ (state >> 31)) as i64
+        }));
+        let kind = Int32Array::from_iter_values((0..8192).map(|row| row % 3));
+        RecordBatch::try_from_iter([("noise", Arc::new(noise) as ArrayRef), ("b", Arc::new(kind))]).unwrap()
+    }
+}
+
+impl PartitionStream for Endless {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let fails_after = self.fails_after;
+        let batches = futures::stream::iter(0..).map(move |at| match fails_after {
+            Some(end) if at >= end => Err(DataFusionError::Execution("the source broke".into())),
+            _ => Ok(Self::batch(at)),
+        });
+        // Somewhere a cancelled query can stop.
+        let batches = batches.then(|batch| async {
+            tokio::task::yield_now().await;
+            batch
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches))
+    }
+}
+
+async fn session_over(store: Arc<FaultyStore>) -> SessionContext {
+    let context = session();
+    context.register_object_store(&Url::parse("faulty://x").unwrap(), store);
+    context
+}
+
+async fn error_of(context: &SessionContext, sql: &str) -> String {
+    let outcome = async { context.sql(sql).await?.collect().await };
+    outcome.await.expect_err("the statement fails").to_string()
+}
+
+async fn objects(store: &FaultyStore) -> Vec<String> {
+    let listed: Vec<_> = store.list(None).collect().await;
+    listed.into_iter().map(|object| object.unwrap().location.to_string()).collect()
+}
+
+async fn leaves_nothing(store: &FaultyStore, traces: &Traces) {
+    assert_eq!(objects(store).await, Vec::<String>::new());
+    assert_eq!(traces.open_uploads.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_named_and_nothing_stays_in_it() {
+    let copies = [
+        "COPY (SELECT * FROM source LIMIT 3000000) TO 'faulty://x/one.vortex'",
+        "COPY (SELECT * FROM source LIMIT 12000000) TO 'faulty://x/many/' STORED AS VORTEX",
+    ];
+    for fault in [Fault::Part(1), Fault::Part(2), Fault::Complete] {
+        for copy in copies {
+            let (store, traces) = FaultyStore::new(fault);
+            let context = session_over(Arc::clone(&store)).await;
+            Endless::register(&context, None);
+            let error = error_of(&context, copy).await;
+            assert!(error.contains("the disk is full") && error.contains(".vortex"), "{fault:?}: {error}");
+            assert!(traces.parts.load(Ordering::SeqCst) > 0, "{fault:?}: nothing was uploaded");
+            leaves_nothing(&store, &traces).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_small_file_that_cannot_be_put_fails_the_statement() {
+    let (store, traces) = FaultyStore::new(Fault::Put);
+    let context = session_over(Arc::clone(&store)).await;
+    Endless::register(&context, None);
+    let error = error_of(&context, "COPY (SELECT * FROM source LIMIT 10) TO 'faulty://x/a.vortex'").await;
+    assert!(error.contains("the disk is full") && error.contains("a.vortex"), "{error}");
+    leaves_nothing(&store, &traces).await;
+}
+
+#[tokio::test]
+async fn files_of_a_statement_go_when_one_of_them_fails() {
+    let (store, traces) = FaultyStore::new(Fault::PutOfOne);
+    let context = session_over(Arc::clone(&store)).await;
+    Endless::register(&context, None);
+    let copy = "COPY (SELECT * FROM source LIMIT 1000) TO 'faulty://x/' STORED AS VORTEX PARTITIONED BY (b)";
+    let error = error_of(&context, copy).await;
+    assert!(error.contains("the disk is full") && error.contains("b=2"), "{error}");
+    leaves_nothing(&store, &traces).await;
+}
+
+#[tokio::test]
+async fn a_query_that_fails_midway_leaves_no_file() {
+    for (target, rest) in
+        [("x/a.vortex", ""), ("x/", "STORED AS VORTEX"), ("x/", "STORED AS VORTEX PARTITIONED BY (b)")]
+    {
+        let (store, traces) = FaultyStore::new(Fault::Nothing);
+        let context = session_over(Arc::clone(&store)).await;
+        Endless::register(&context, Some(20));
+        let error = error_of(&context, &format!("COPY source TO 'faulty://{target}' {rest}")).await;
+        assert!(error.contains("the source broke"), "{error}");
+        leaves_nothing(&store, &traces).await;
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_query_leaves_no_file_and_no_part() {
+    let (store, traces) = FaultyStore::slow(Fault::Nothing, Duration::from_millis(20));
+    let context = session_over(Arc::clone(&store)).await;
+    Endless::register(&context, None);
+    let pool = Arc::clone(&context.runtime_env().memory_pool);
+    let copy = context.sql("COPY source TO 'faulty://x/a.vortex'").await.unwrap();
+    let running = tokio::spawn(copy.collect());
+    while traces.parts.load(Ordering::SeqCst) < 2 {
+        assert!(!running.is_finished(), "the query ended by itself");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    running.abort();
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if traces.open_uploads.load(Ordering::SeqCst) == 0 && pool.reserved() == 0 {
+            break;
+        }
+    }
+    let parts = traces.parts.load(Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(traces.parts.load(Ordering::SeqCst), parts, "it goes on uploading");
+    assert_eq!((pool.reserved(), traces.aborts.load(Ordering::SeqCst)), (0, 1));
+    leaves_nothing(&store, &traces).await;
+}
+
+#[tokio::test]
+async fn writers_charge_the_pool_and_give_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for (limit, fits) in [(1 << 20, false), (512 << 20, true)] {
+        let pool = Arc::new(GreedyMemoryPool::new(limit));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool) as _).build_arc().unwrap();
+        let config = SessionConfig::new().with_target_partitions(2);
+        let context = SessionContext::new_with_config_rt(config, runtime);
+        vortex_datafusion::register(&context).unwrap();
+        Endless::register(&context, None);
+        let target = folder.path().join(format!("{limit}.vortex"));
+        let copy = format!("COPY (SELECT * FROM source LIMIT 2000000) TO '{}'", target.display());
+        let outcome = async { context.sql(&copy).await?.collect().await }.await;
+        match outcome {
+            Ok(_) => assert!(fits),
+            Err(error) => {
+                assert!(!fits, "{error}");
+                assert!(error.to_string().contains("VortexSink["), "{error}");
+            }
+        }
+        assert_eq!(target.exists(), fits);
+        assert_eq!(pool.reserved(), 0);
+    }
+    assert_eq!(files_in(folder.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_stored_is_named_before_anything_is_written() {
+    let (store, traces) = FaultyStore::new(Fault::Nothing);
+    let context = session_over(Arc::clone(&store)).await;
+    let fields = UnionFields::try_new([0], [Field::new("n", DataType::Int64, false)]).unwrap();
+    let union =
+        UnionArray::try_new(fields, vec![0i8; 2].into(), None, vec![Arc::new(Int64Array::from(vec![1, 2]))]);
+    let batch = RecordBatch::try_from_iter([
+        ("fine", Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef),
+        ("odd", Arc::new(union.unwrap())),
+    ]);
+    with_source(&context, vec![batch.unwrap()]);
+    let error = error_of(&context, "COPY source TO 'faulty://x/a.vortex'").await;
+    assert!(error.contains("odd") && error.contains("Union"), "{error}");
+    leaves_nothing(&store, &traces).await;
+}
