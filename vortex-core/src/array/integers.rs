@@ -8,6 +8,7 @@ use super::ArrayRef;
 use crate::dtype::PType;
 use crate::dtype::arrow::{data_type, primitive};
 use crate::kernels::joined::Joined;
+use crate::kernels::rising::positions;
 use crate::{Error, Result, match_integer};
 
 /// Decodes a primitive child into its raw values and its nulls. `N` is any type as wide as the
@@ -75,14 +76,10 @@ pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result
     if decoded.null_count() > 0 {
         return Err(Error::corrupt(format!("{what} have nulls")));
     }
-    let offsets: Vec<usize> = match_integer!(ptype, |T| {
-        let values = decoded.as_primitive::<T>().values();
-        // A negative value turns into a huge one, which the check of the last one refuses.
-        values.iter().map(|value| value.to_usize().unwrap_or(usize::MAX)).collect()
+    let offsets = match_integer!(ptype, |T| {
+        positions::<false, _>(decoded.as_primitive::<T>().values())
     }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
-    if offsets.windows(2).any(|pair| pair[0] > pair[1]) {
-        return Err(Error::corrupt(format!("{what} fall")));
-    }
+    let offsets = offsets.ok_or_else(|| Error::corrupt(format!("{what} fall")))?;
     match offsets.last() {
         Some(last) if *last > end => Err(Error::corrupt(format!("{what} end at {last}, beyond {end}"))),
         _ => Ok(offsets),

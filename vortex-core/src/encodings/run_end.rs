@@ -27,6 +27,7 @@ use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
+use crate::kernels::rising::positions;
 use crate::kernels::runs::{repeat_bits, repeat_runs};
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -156,12 +157,9 @@ impl Runs {
 fn checked(ends: &ArrayRef, covers: u64) -> Result<ScalarBuffer<u64>> {
     let decoded = ends.decode(&data_type(ends.dtype())?)?;
     let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
-        let ends = decoded.as_primitive::<T>().values();
-        // Folded, not searched: that makes vectors.
-        if ends.windows(2).fold(false, |fall, pair| fall | (pair[0] > pair[1])) {
-            return Err(Error::corrupt("run ends fall"));
-        }
-        ends.iter().map(|end| end.as_usize() as u64).collect::<Vec<_>>().into()
+        let ends = positions::<false, _>(decoded.as_primitive::<T>().values());
+        let ends = ends.ok_or_else(|| Error::corrupt("run ends fall"))?;
+        ends.into_iter().map(|end| end as u64).collect::<Vec<_>>().into()
     }, else return Err(Error::corrupt(format!("run ends are {}", ends.dtype()))));
     let last = ends.last().copied().unwrap_or(0);
     if last < covers {

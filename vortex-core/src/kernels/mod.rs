@@ -11,6 +11,7 @@ pub(crate) mod joined;
 pub(crate) mod needle;
 pub(crate) mod onpair;
 pub(crate) mod pack;
+pub(crate) mod rising;
 pub(crate) mod runs;
 pub(crate) mod simd;
 pub(crate) mod views;

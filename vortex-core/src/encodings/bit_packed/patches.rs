@@ -23,6 +23,7 @@ use crate::array::{ArrayRef, Node, decode_raw};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::primitive;
+use crate::kernels::rising::positions;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
@@ -251,17 +252,14 @@ impl Indices {
         let Some(child) = &self.child else { return Ok(Box::default()) };
         let decoded = child.decode(&data_type(child.dtype())?)?;
         match_integer!(child.dtype().ptype()?, |T| {
-            let indices = decoded.as_primitive::<T>().values();
-            // Folded, not searched: that makes vectors.
-            if indices.windows(2).fold(false, |falls, pair| falls | (pair[0] >= pair[1])) {
-                return Err(Error::corrupt("patch indices do not rise"));
-            }
+            let indices = positions::<true, _>(decoded.as_primitive::<T>().values())
+                .ok_or_else(|| Error::corrupt("patch indices do not rise"))?;
             for index in indices.first().into_iter().chain(indices.last()) {
-                if !index.to_usize().is_some_and(|index| self.window.contains(&index)) {
+                if !self.window.contains(index) {
                     return Err(Error::corrupt(format!("patch index {index} is not in {:?}", self.window)));
                 }
             }
-            Ok(indices.iter().map(|index| index.as_usize()).collect())
+            Ok(indices.into())
         }, else Err(Error::corrupt("patch indices are not integers")))
     }
 }

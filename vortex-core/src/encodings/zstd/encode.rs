@@ -14,7 +14,7 @@ pub(crate) struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// FrameWriter of at least `frame_bytes` bytes before compression.
+    /// Frames of at least `frame_bytes` bytes before compression.
     ///
     /// # Errors
     /// If there is no such level of compression.
