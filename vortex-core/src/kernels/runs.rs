@@ -6,24 +6,29 @@ use arrow::buffer::{BooleanBuffer, Buffer};
 use super::Word;
 use super::simd::{Vectorized, vectorized};
 
-/// Values written at once. What reaches beyond a run is overwritten by the next one.
-const STRIDE: usize = 16;
+/// Values written at once, in short runs and in long ones. What reaches beyond a run is overwritten by the next one.
+const SHORT: usize = 8;
+const LONG: usize = 16;
 
 /// `rows` values; run `i` is `values[i]` up to the `i`th end.
 ///
 /// # Panics
 /// If the ends fall or do not end at `rows`.
 pub(crate) fn repeat_runs<T: Copy>(values: &[T], ends: impl Iterator<Item = usize>, rows: usize) -> Vec<T> {
-    vectorized(Repeat { values, ends, rows })
+    if values.len().saturating_mul(SHORT) >= rows {
+        vectorized(Repeat::<SHORT, _, _> { values, ends, rows })
+    } else {
+        vectorized(Repeat::<LONG, _, _> { values, ends, rows })
+    }
 }
 
-struct Repeat<'a, T, E> {
+struct Repeat<'a, const STRIDE: usize, T, E> {
     values: &'a [T],
     ends: E,
     rows: usize,
 }
 
-impl<T: Copy, E: Iterator<Item = usize>> Vectorized for Repeat<'_, T, E> {
+impl<const STRIDE: usize, T: Copy, E: Iterator<Item = usize>> Vectorized for Repeat<'_, STRIDE, T, E> {
     type Output = Vec<T>;
 
     #[inline(always)]
@@ -127,6 +132,11 @@ mod tests {
             expected.resize(end, *value);
         }
         assert_eq!(repeat_runs(&values, ends.into_iter(), 100), expected);
+        let ends = [3usize, 11, 12, 20];
+        assert_eq!(
+            repeat_runs(&[1u8, 2, 3, 4], ends.into_iter(), 20),
+            [1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 4, 4, 4, 4, 4, 4, 4, 4]
+        );
         assert_eq!(repeat_runs::<u8>(&[], std::iter::empty(), 0), Vec::<u8>::new());
     }
 

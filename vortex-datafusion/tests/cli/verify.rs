@@ -12,6 +12,22 @@ fn golden_files_are_fine() {
 }
 
 #[test]
+fn files_in_folders_are_found() {
+    let folder = TempDir::new().unwrap();
+    let below = folder.path().join("a/b");
+    fs::create_dir_all(&below).unwrap();
+    fs::copy(golden("0.91.0/rows_1.vortex"), below.join("one.vortex")).unwrap();
+    fs::write(folder.path().join("notes.txt"), "no table").unwrap();
+    let place = folder.path().to_str().unwrap();
+    let out = ok(&["verify", place]);
+    assert!(out.starts_with(below.join("one.vortex").to_str().unwrap()), "{out}");
+    assert_eq!(out.lines().count(), 1);
+    assert!(ok(&["inspect", place]).contains("one.vortex: 1 row"));
+    fs::remove_file(below.join("one.vortex")).unwrap();
+    assert!(complaint(&run(&["verify", place]), 1).contains("no file below it ends in .vortex"));
+}
+
+#[test]
 fn a_changed_bit_is_found_and_placed() {
     let folder = TempDir::new().unwrap();
     let copy = folder.path().join("orders.vortex");

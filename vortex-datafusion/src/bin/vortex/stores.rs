@@ -15,8 +15,9 @@ use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistr
 use datafusion_cli::object_storage::{
     AwsOptions, get_cos_object_store_builder, get_oss_object_store_builder, get_s3_object_store_builder,
 };
+use futures::TryStreamExt as _;
 use object_store::path::Path as StorePath;
-use object_store::{ObjectStore, ObjectStoreExt as _, parse_url_opts};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
 use url::Url;
 use vortex_core::io::{LocalFile, ObjectFile, ReadAt};
 
@@ -24,6 +25,9 @@ use crate::failure::{Failure, Outcome};
 
 /// Environment variables that configure stores.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
+
+/// What the names of files end in that are looked for in folders.
+const EXTENSION: &str = ".vortex";
 
 /// The object stores of this process, counted for `\object_store_profiling`.
 pub(crate) struct Stores {
@@ -55,6 +59,38 @@ impl Stores {
         Ok(())
     }
 
+    /// The files at places: those that are no folder as they are, and all Vortex files of folders.
+    pub(crate) async fn files(&self, places: &[String]) -> Outcome<Vec<String>> {
+        let mut files = Vec::new();
+        for place in places {
+            match as_url(place) {
+                Some(url) if place.ends_with('/') => {
+                    let found = self.list(&url).await.map_err(|failure| Failure::at(place, failure))?;
+                    some_of(place, found, &mut files)?;
+                }
+                None if Path::new(place).is_dir() => {
+                    let mut found = Vec::new();
+                    walk(Path::new(place), &mut found).map_err(|error| Failure::at(place, error))?;
+                    some_of(place, found, &mut files)?;
+                }
+                _ => files.push(place.clone()),
+            }
+        }
+        Ok(files)
+    }
+
+    async fn list(&self, folder: &Url) -> Outcome<Vec<String>> {
+        self.prepare(folder, &[]).await?;
+        let prefix = StorePath::from_url_path(folder.path()).map_err(object_store::Error::from)?;
+        let listed: Vec<_> = self.get_store(folder)?.list(Some(&prefix)).try_collect().await?;
+        let place = |object: ObjectMeta| {
+            let below: Vec<_> =
+                object.location.prefix_match(&prefix)?.map(|part| part.as_ref().to_owned()).collect();
+            Some(format!("{folder}{}", below.join("/")))
+        };
+        Ok(listed.into_iter().filter_map(place).collect())
+    }
+
     /// Opens one file: a local path, or a URL.
     pub(crate) async fn open(&self, place: &str) -> Outcome<Arc<dyn ReadAt>> {
         let Some(url) = as_url(place) else { return open_local(place.as_ref(), place) };
@@ -72,6 +108,30 @@ impl Stores {
         };
         open.await.map_err(|failure| Failure::at(place, failure))
     }
+}
+
+/// Adds the Vortex files among those found at a place.
+fn some_of(place: &str, mut found: Vec<String>, files: &mut Vec<String>) -> Outcome {
+    found.retain(|file| file.ends_with(EXTENSION));
+    if found.is_empty() {
+        return Err(Failure::error(format!("{place}: no file below it ends in {EXTENSION}")));
+    }
+    found.sort_unstable();
+    files.append(&mut found);
+    Ok(())
+}
+
+/// Finds the files in a folder and the folders below; links to folders are not followed, they may lead in circles.
+fn walk(folder: &Path, files: &mut Vec<String>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            walk(&entry.path(), files)?;
+        } else {
+            files.extend(entry.path().to_str().map(str::to_owned));
+        }
+    }
+    Ok(())
 }
 
 fn open_local(path: &Path, place: &str) -> Outcome<Arc<dyn ReadAt>> {

@@ -13,7 +13,7 @@ use crate::text::{counted, visible};
 /// Arguments of `vortex verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The files: paths, or URLs (s3://, gs://, az://, https://).
+    /// The files, or folders of them: paths, or URLs (s3://, gs://, az://, https://).
     #[arg(required = true)]
     file: Vec<String>,
     /// Print problems only.
@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
     let mut bad = 0u64;
     let mut unreadable = Ok(());
-    for place in &arguments.file {
+    for place in &stores.files(&arguments.file).await? {
         match verified(place, &stores).await {
             Ok(found) => {
                 bad += u64::from(!found.problems.is_empty());

@@ -154,7 +154,11 @@ async fn convert(arguments: &Arguments) -> Outcome {
 
 /// What is to be done; says no before anything is written.
 fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<Job>> {
-    let is_folder = output.is_dir() || output.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR);
+    // Many files go into a folder, unless a format for all of them is given.
+    let has_format = arguments.to.is_some() || Format::of_path(output).is_some();
+    let is_folder = output.is_dir()
+        || output.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR)
+        || (files.len() > 1 && !has_format && output != Path::new("-"));
     let extension = if is_folder { Some(Format::Vortex) } else { Format::of_path(output) };
     let Some(format) = arguments.to.or(extension) else {
         return Err(Failure::Usage(format!(

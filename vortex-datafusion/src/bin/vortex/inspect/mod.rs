@@ -23,7 +23,7 @@ use report::Report;
 /// Arguments of `vortex inspect`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The file: a path, or a URL (s3://, gs://, az://, https://).
+    /// The files, or folders of them: paths, or URLs (s3://, gs://, az://, https://).
     #[arg(required = true)]
     file: Vec<String>,
     /// Print one JSON object per file.
@@ -62,7 +62,7 @@ impl Arguments {
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
     let mut outcome = Ok(());
-    for place in &arguments.file {
+    for place in &stores.files(&arguments.file).await? {
         match inspect(place, &arguments, &stores).await {
             Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
             Err(failure) => outcome = outcome.and(Err(failure)),
