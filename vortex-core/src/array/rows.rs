@@ -30,8 +30,8 @@ use crate::limits::Limits;
 use crate::wire::{ArrayTree, RawNode};
 use crate::{Error, Result};
 
-/// Buffers with no more bytes than this together are loaded whole. Tests pick from all.
-const SMALL: usize = if cfg!(any(test, fuzzing)) { 0 } else { 2 << 10 };
+/// Buffers with fewer bytes than this together are loaded whole. Tests pick from all.
+const SMALL: usize = if cfg!(any(test, fuzzing)) { 1 } else { 2 << 10 };
 
 /// The rows that a node stands for, rising, and how many the array has.
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +106,7 @@ impl<'a> Node<'a> {
         if rows.len() == self.len {
             return self.load();
         }
-        if self.byte_len(self.raw) <= SMALL {
+        if self.byte_len(self.raw) < SMALL {
             return self.take(rows);
         }
         self.enter()?;
@@ -317,8 +317,12 @@ fn copy(
 
 /// Runs everything before it fails for what is not fetched, so that all of that is asked for.
 pub(crate) fn all(steps: impl Iterator<Item = Result<()>>) -> Result<()> {
-    steps.fold(Ok(()), |before, step| match (before, step) {
-        (Err(Error::NotFetched) | Ok(()), Err(error)) => Err(error),
-        (before, _) => before,
-    })
+    let mut missing = Ok(());
+    for step in steps {
+        match step {
+            Err(Error::NotFetched) => missing = Err(Error::NotFetched),
+            step => step?,
+        }
+    }
+    missing
 }

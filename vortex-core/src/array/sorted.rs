@@ -1,11 +1,16 @@
 //! Searching rising integers without decoding all of them.
 
 use arrow::array::{AsArray as _, UInt64Array};
-use arrow::datatypes::ArrowNativeType as _;
+use arrow::datatypes::ArrowNativeType;
 
 use super::ArrayRef;
 use crate::dtype::arrow::data_type;
 use crate::{Error, Result, match_integer};
+
+/// The integer as far as it can be one that is searched for: negative ones come as the largest.
+fn widen(integer: impl ArrowNativeType) -> u64 {
+    integer.to_usize().map_or(u64::MAX, |integer| integer as u64)
+}
 
 /// Of fewer integers per target, all are decoded.
 const FEW: usize = 16;
@@ -29,11 +34,9 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
             let all = decoded.as_primitive::<T>().values();
-            // What does not fit is beyond all targets.
-            let wide = |at: usize| all.get(at).map(|value| u64::try_from(*value).unwrap_or(u64::MAX));
             let place = |target: &u64| {
-                let at = all.partition_point(|value| u64::try_from(*value).unwrap_or(u64::MAX) < *target);
-                found(at, wide(at).as_ref(), target)
+                let at = all.partition_point(|value| widen(*value) < *target);
+                found(at, all.get(at).map(|value| widen(*value)).as_ref(), target)
             };
             Ok(targets.iter().map(place).collect())
         }, else Err(Error::corrupt(format!("a search among {}", sorted.dtype()))));
@@ -61,7 +64,7 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
 fn integers(array: &ArrayRef) -> Result<Vec<u64>> {
     let decoded = array.decode(&data_type(array.dtype())?)?;
     match_integer!(array.dtype().ptype()?, |T| {
-        Ok(decoded.as_primitive::<T>().values().iter().map(|value| value.as_usize() as u64).collect())
+        Ok(decoded.as_primitive::<T>().values().iter().map(|value| widen(*value)).collect())
     }, else Err(Error::corrupt(format!("a search among {}", array.dtype()))))
 }
 

@@ -82,7 +82,7 @@ impl Compressor {
         }
         compress(
             &Context::new(self.level, self.min_reader),
-            &present(array.clone(), &data_type(dtype)?)?,
+            &present(ArrayRef::clone(array), &data_type(dtype)?)?,
             dtype,
         )
     }

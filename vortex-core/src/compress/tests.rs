@@ -27,8 +27,11 @@ const LEVELS: [Level; 3] = [Level::Fast, Level::Default, Level::Compact];
 const READERS: [Release; 5] =
     [Release::OLDEST, Release::new(0, 54), Release::new(0, 76), Release::new(0, 85), Release::NEWEST];
 
-/// What numbers look like. Each gives word `row` of a column.
-const SHAPES: [(&str, fn(&mut dyn FnMut() -> u64, u64) -> u64); 14] = [
+/// Word `row` of a column, of random words.
+type Shape = fn(&mut dyn FnMut() -> u64, u64) -> u64;
+
+/// What numbers look like.
+const SHAPES: [(&str, Shape); 14] = [
     ("random", |next, _| next()),
     ("narrow", |next, _| next() % 300),
     ("far from zero", |next, _| (1 << 40) + 77 + next() % 1000),
@@ -49,9 +52,9 @@ const SHAPES: [(&str, fn(&mut dyn FnMut() -> u64, u64) -> u64); 14] = [
 fn nulls(next: &mut dyn FnMut() -> u64, len: usize, kind: usize) -> Option<NullBuffer> {
     let valid: Box<dyn FnMut(usize) -> bool> = match kind % 5 {
         0 => return None,
-        1 => Box::new(|_| next() % 10 > 0),
+        1 => Box::new(|_| !next().is_multiple_of(10)),
         2 => Box::new(|row| row / 100 % 2 == 1),
-        3 => Box::new(|_| next() % 40 == 0),
+        3 => Box::new(|_| next().is_multiple_of(40)),
         _ => Box::new(|_| false),
     };
     Some(NullBuffer::new((0..len).map(valid).collect::<Vec<bool>>().into()))
@@ -81,7 +84,9 @@ fn numbers<T: ArrowPrimitiveType>(words: &[u64], nulls: Option<NullBuffer>) -> A
     make_array(data.add_buffer(Buffer::from(bytes)).align_buffers(true).build().unwrap())
 }
 
-const NUMBERS: [fn(&[u64], Option<NullBuffer>) -> ArrayRef; 12] = [
+type ToArray = fn(&[u64], Option<NullBuffer>) -> ArrayRef;
+
+const NUMBERS: [ToArray; 12] = [
     numbers::<Int8Type>,
     numbers::<Int16Type>,
     numbers::<Int32Type>,
@@ -154,9 +159,9 @@ proptest! {
                 0 => false,
                 1 => true,
                 2 => row / 300 % 2 == 0,
-                3 => next() % 200 == 0,
-                4 => next() % 200 != 0,
-                _ => next() % 2 == 0,
+                3 => next().is_multiple_of(200),
+                4 => !next().is_multiple_of(200),
+                _ => next().is_multiple_of(2),
             })
             .collect();
         let nulls = nulls(&mut next, len, null);

@@ -136,7 +136,7 @@ mod tests {
         for _ in 0..100 {
             let mut ends: Vec<usize> = (0..20).map(|_| (next() % 400) as usize).collect();
             ends.sort_unstable();
-            let bits: Vec<bool> = (0..20).map(|_| next() % 2 == 0).collect();
+            let bits: Vec<bool> = (0..20).map(|_| next().is_multiple_of(2)).collect();
             let mut expected = Vec::new();
             for (bit, end) in bits.iter().zip(&ends) {
                 expected.resize(*end, *bit);

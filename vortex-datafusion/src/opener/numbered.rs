@@ -65,11 +65,16 @@ impl RowNumbers {
     }
 }
 
+/// What a scan that numbers its rows evaluates itself, over `leaves` and, after them, the number of the row.
+pub(super) struct Numbered {
+    pub(super) leaves: Leaves,
+    pub(super) outputs: Vec<Arc<dyn PhysicalExpr>>,
+    pub(super) filter: Option<Arc<dyn PhysicalExpr>>,
+}
+
 impl Adapted<'_> {
     /// The outputs and the filter over leaves and, after them, the number of the row.
-    pub(super) fn numbered(
-        &self,
-    ) -> Result<(Leaves, Vec<Arc<dyn PhysicalExpr>>, Option<Arc<dyn PhysicalExpr>>)> {
+    pub(super) fn numbered(&self) -> Result<Numbered> {
         let mut leaves = Leaves::default();
         let mut over_leaves = |expr: &Arc<dyn PhysicalExpr>| {
             leaves.rewrite(self.simplify(self.adapt(expr)?)?, &self.translator())
@@ -81,7 +86,7 @@ impl Adapted<'_> {
         let number = leaves.schema().fields().len();
         let outputs = outputs.into_iter().map(|output| with_number(output, number)).collect::<Result<_>>()?;
         let filter = (!filters.is_empty()).then(|| conjunction(filters));
-        Ok((leaves, outputs, filter))
+        Ok(Numbered { leaves, outputs, filter })
     }
 }
 

@@ -206,12 +206,12 @@ async fn a_full_file_is_followed_by_another() {
     run(&context, "SET vortex.target_file_size = 100000").await;
     run(&context, "SET vortex.write_memory = 200000").await;
     let out = folder.path().display();
-    let rows = "SELECT value AS n, random() AS noise FROM generate_series(1, 50000)";
+    let rows = "SELECT value AS n, random() AS noise FROM generate_series(1, 100000)";
     run(&context, &format!("COPY ({rows}) TO '{out}/' STORED AS VORTEX")).await;
     let names = files_in(folder.path());
     assert!(names.len() > 3 && names.len() < 50, "{names:?}");
     let totals = show(&context, &format!("SELECT count(*), sum(n) FROM '{out}/'")).await;
-    assert!(totals.contains("| 50000 ") && totals.contains("| 1250025000 "), "{totals}");
+    assert!(totals.contains("| 100000 ") && totals.contains("| 5000050000 "), "{totals}");
 }
 
 #[tokio::test]
@@ -354,7 +354,7 @@ async fn leaves_nothing(store: &FaultyStore, traces: &Traces) {
 async fn a_store_that_fails_is_named_and_nothing_stays_in_it() {
     let copies = [
         "COPY (SELECT * FROM source LIMIT 3000000) TO 'faulty://x/one.vortex'",
-        "COPY (SELECT * FROM source LIMIT 8000000) TO 'faulty://x/many/' STORED AS VORTEX",
+        "COPY (SELECT * FROM source LIMIT 12000000) TO 'faulty://x/many/' STORED AS VORTEX",
     ];
     for fault in [Fault::Part(1), Fault::Part(2), Fault::Complete] {
         for copy in copies {
