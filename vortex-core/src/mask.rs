@@ -119,6 +119,18 @@ impl Mask {
         }
     }
 
+    /// From the first to the last live row; empty if there is none.
+    pub fn span(&self) -> Range<usize> {
+        match &self.rows {
+            Rows::Uniform if self.is_none() => 0..0,
+            Rows::Uniform => 0..self.len,
+            Rows::Bits(bits) => match bits.set_indices().next() {
+                Some(first) => first..end_of_set(bits, first),
+                None => 0..0,
+            },
+        }
+    }
+
     /// The mask of a part of the rows.
     ///
     /// # Panics
@@ -176,6 +188,20 @@ impl Mask {
     }
 }
 
+/// Where the last set bit ends; the bit at `low` is set.
+fn end_of_set(bits: &BooleanBuffer, mut low: usize) -> usize {
+    let mut high = bits.len();
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if bits.slice(middle, high - middle).count_set_bits() > 0 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,5 +233,10 @@ mod tests {
         assert!(Mask::none(5).and(&Mask::all(5)).is_none());
         assert_eq!(Mask::from_indices(4, [0, 2]).and(&Mask::from_indices(4, [2, 3])).indices(), [2]);
         assert_eq!(Mask::from_indices(8, [2, 3, 6]).runs(), [2..4, 6..7]);
+        for (first, last) in [(0, 0), (0, 99), (7, 8), (63, 64), (99, 99)] {
+            assert_eq!(Mask::from_indices(100, [first, last]).span(), first..last + 1);
+        }
+        assert_eq!((Mask::all(5).span(), Mask::none(5).span()), (0..5, 0..0));
+        assert_eq!(Mask::from_bits(BooleanBuffer::new_unset(9)).span(), 0..0);
     }
 }

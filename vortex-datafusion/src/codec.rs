@@ -32,11 +32,13 @@ use std::sync::Arc;
 use arrow::compute::SortOptions;
 use arrow::datatypes::Schema;
 use datafusion_common::{Result, exec_err, internal_datafusion_err, not_impl_err};
+use datafusion_datasource::TableSchema;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::file_sink_config::{FileSink as _, FileSinkConfig};
 use datafusion_datasource::sink::DataSinkExec;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_execution::TaskContext;
+use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::{LexRequirement, PhysicalExpr, PhysicalSortRequirement};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::from_proto::{
@@ -51,7 +53,7 @@ use prost::Message as _;
 use vortex_core::file::VortexFile;
 
 use crate::options::VortexOptions;
-use crate::pushdown::Filters;
+use crate::pushdown::{BestFirst, Filters};
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 
@@ -85,6 +87,8 @@ struct Scan {
     limit: Option<u64>,
     #[prost(bool, tag = "6")]
     preserve_order: bool,
+    #[prost(message, optional, tag = "7")]
+    best_first: Option<SortKey>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -177,6 +181,20 @@ impl VortexCodec {
             options: source.options().to_map(),
             limit: config.limit.map(|limit| limit as u64),
             preserve_order: config.preserve_order,
+            best_first: source.best_first().map(|best| self.best_first(best, converter)).transpose()?,
+        })
+    }
+
+    fn best_first(
+        &self,
+        best: &BestFirst,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<SortKey> {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(best.column.clone());
+        Ok(SortKey {
+            expr: Some(converter.physical_expr_to_proto(&column, self)?),
+            descending: Some(best.options.descending),
+            nulls_first: Some(best.options.nulls_first),
         })
     }
 
@@ -220,6 +238,8 @@ impl Decoding<'_> {
         let source = VortexSource::new(table.clone())
             .with_options(VortexOptions::from_map(&scan.options)?)
             .with_filters(filters)
+            .with_best_first(self.best_first(scan, &table)?)
+            .with_memory_pool(Arc::clone(&self.task.runtime_env().memory_pool))
             .with_footer_cache(caches.get_file_metadata_cache());
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         let config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;
@@ -234,15 +254,32 @@ impl Decoding<'_> {
     fn sink(&self, sink: &Sink, input: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let config: FileSinkConfig = sink.config.as_ref().ok_or_else(|| missing("config"))?.try_into()?;
         let order = sink.order.iter().map(|key| {
-            let expr = key.expr.as_ref().ok_or_else(|| missing("expr"))?;
-            let options = key.descending.zip(key.nulls_first);
-            let options = options.map(|(descending, nulls_first)| SortOptions { descending, nulls_first });
-            Ok(PhysicalSortRequirement::new(self.expr(expr, &input.schema())?, options))
+            let (expr, options) = self.sort_key(key, &input.schema())?;
+            Ok(PhysicalSortRequirement::new(expr, options))
         });
         let order = LexRequirement::new(order.collect::<Result<Vec<_>>>()?);
         let options = VortexOptions::from_map(&sink.options)?;
         let sink = VortexSink::new(config, options, order.as_ref());
         Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(sink), order)))
+    }
+
+    /// The column whose best rows come first; nothing if this version cannot use what is asked.
+    fn best_first(&self, scan: &Scan, table: &TableSchema) -> Result<Option<BestFirst>> {
+        let Some(key) = &scan.best_first else { return Ok(None) };
+        let (expr, options) = self.sort_key(key, table.table_schema())?;
+        let column = expr.downcast_ref::<Column>().cloned();
+        Ok(column.zip(options).map(|(column, options)| BestFirst { column, options }))
+    }
+
+    fn sort_key(
+        &self,
+        key: &SortKey,
+        schema: &Schema,
+    ) -> Result<(Arc<dyn PhysicalExpr>, Option<SortOptions>)> {
+        let expr = key.expr.as_ref().ok_or_else(|| missing("expr"))?;
+        let options = key.descending.zip(key.nulls_first);
+        let options = options.map(|(descending, nulls_first)| SortOptions { descending, nulls_first });
+        Ok((self.expr(expr, schema)?, options))
     }
 
     fn expr(&self, node: &protobuf::PhysicalExprNode, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {

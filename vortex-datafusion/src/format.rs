@@ -177,7 +177,8 @@ impl FileFormat for VortexFormat {
         };
         let source = source
             .with_options(self.options(state)?)
-            .with_footer_cache(state.runtime_env().cache_manager.get_file_metadata_cache());
+            .with_footer_cache(state.runtime_env().cache_manager.get_file_metadata_cache())
+            .with_memory_pool(Arc::clone(&state.runtime_env().memory_pool));
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
         Ok(DataSourceExec::from_data_source(config))
     }

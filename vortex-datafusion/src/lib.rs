@@ -35,6 +35,7 @@ pub mod codec;
 mod convert;
 mod format;
 mod functions;
+mod memory;
 mod metrics;
 mod opener;
 mod options;

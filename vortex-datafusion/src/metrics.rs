@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion_physical_plan::metrics::{
-    Count, ExecutionPlanMetricsSet, MetricBuilder, MetricCategory, MetricType, PruningMetrics, Time,
+    Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricCategory, MetricType, PruningMetrics, Time,
 };
 use vortex_core::scan::ScanMetrics;
 
@@ -20,8 +20,10 @@ const COUNTERS: &[(&str, &str, MetricType, MetricCategory)] = {
         ("bytes_wasted", "bytes_wasted_gap", Dev, Bytes),
         ("reads", "reads", Summary, Uncategorized),
         ("requests", "requests", Dev, Uncategorized),
+        ("segments_shared", "segments_shared", Dev, Uncategorized),
         ("splits_planned", "splits_planned", Dev, Uncategorized),
         ("splits_pruned", "splits_pruned", Dev, Uncategorized),
+        ("splits_withdrawn", "splits_withdrawn", Dev, Uncategorized),
         ("splits_scanned", "splits_scanned", Dev, Uncategorized),
         ("zones_pruned", "zones_pruned_statistics", Summary, Uncategorized),
         ("zones_pruned_dynamic", "zones_pruned_dynamic_filter", Summary, Uncategorized),
@@ -39,6 +41,9 @@ const TIMES: &[(&str, &str)] = &[
     ("decode_nanos", "decode_time"),
 ];
 
+/// The most that any file of a partition reached: its name in the core and here.
+const PEAK: (&str, &str) = ("peak_bytes", "peak_inflight_bytes");
+
 /// The metrics of one partition of a scan.
 #[derive(Debug, Clone)]
 pub(crate) struct ScanCounters {
@@ -50,6 +55,7 @@ pub(crate) struct ScanCounters {
     pub(crate) predicate_errors: Count,
     counters: Vec<(&'static str, Count)>,
     times: Vec<(&'static str, Time)>,
+    peak: Gauge,
 }
 
 impl ScanCounters {
@@ -69,6 +75,10 @@ impl ScanCounters {
                 .counter("num_predicate_creation_errors", partition),
             counters: counters.collect(),
             times: times.collect(),
+            peak: MetricBuilder::new(set)
+                .with_type(MetricType::Dev)
+                .with_category(MetricCategory::Bytes)
+                .gauge(PEAK.1, partition),
         }
     }
 
@@ -84,6 +94,9 @@ impl ScanCounters {
             }
             if let Some((_, time)) = self.times.iter().find(|(theirs, _)| *theirs == name) {
                 time.add_duration(Duration::from_nanos(value));
+            }
+            if name == PEAK.0 {
+                self.peak.set_max(usize::try_from(value).unwrap_or(usize::MAX));
             }
         }
     }
@@ -123,8 +136,8 @@ mod tests {
 
     #[test]
     fn every_counter_of_the_core_is_shown() {
-        let known: Vec<&str> =
-            COUNTERS.iter().map(|entry| entry.0).chain(TIMES.iter().map(|entry| entry.0)).collect();
+        let counted = COUNTERS.iter().map(|entry| entry.0).chain(TIMES.iter().map(|entry| entry.0));
+        let known: Vec<&str> = counted.chain([PEAK.0]).collect();
         for (name, _) in ScanMetrics::default().snapshot() {
             assert!(known.contains(&name), "{name}");
         }

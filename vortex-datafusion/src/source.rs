@@ -6,26 +6,29 @@ use std::sync::Arc;
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::TreeNodeRecursion;
-use datafusion_datasource::TableSchema;
 use datafusion_datasource::file::FileSource;
 use datafusion_datasource::file_scan_config::FileScanConfig;
 use datafusion_datasource::file_stream::FileOpener;
+use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_execution::cache::cache_manager::FileMetadataCache;
-use datafusion_physical_expr::PhysicalExpr;
+use datafusion_execution::memory_pool::MemoryPool;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::projection::ProjectionExprs;
+use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion_physical_expr_adapter::DefaultPhysicalExprAdapterFactory;
 use datafusion_physical_expr_common::physical_expr::fmt_sql;
-use datafusion_physical_plan::DisplayFormatType;
 use datafusion_physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use object_store::ObjectStore;
+use vortex_core::io::StorageProfile;
 
 use crate::cache::{FooterCache, OpenFiles};
+use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
-use crate::opener::{OpenerState, VortexOpener, wants_row_numbers};
+use crate::opener::{OpenerState, SharedAhead, VortexOpener, wants_row_numbers};
 use crate::options::VortexOptions;
-use crate::pushdown::Filters;
+use crate::pushdown::{BestFirst, Filters, Sorted, sorted};
 
 /// Batches hold this many rows unless the session says otherwise.
 const DEFAULT_BATCH_SIZE: usize = 8192;
@@ -36,9 +39,12 @@ pub struct VortexSource {
     table: TableSchema,
     projection: ProjectionExprs,
     filters: Filters,
+    best_first: Option<BestFirst>,
     options: VortexOptions,
     footers: FooterCache,
+    memory: Option<Arc<dyn MemoryPool>>,
     files: Arc<OpenFiles>,
+    ahead: Arc<SharedAhead>,
     batch_size: usize,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -52,9 +58,12 @@ impl VortexSource {
             projection: ProjectionExprs::from_indices(&all, table.table_schema()),
             table,
             filters: Filters::default(),
+            best_first: None,
             options: VortexOptions::default(),
             footers: FooterCache::default(),
+            memory: None,
             files: Arc::default(),
+            ahead: Arc::default(),
             batch_size: DEFAULT_BATCH_SIZE,
             metrics: ExecutionPlanMetricsSet::new(),
         }
@@ -87,6 +96,26 @@ impl VortexSource {
         self
     }
 
+    /// The column whose best rows are read first.
+    #[cfg(feature = "proto")]
+    pub(crate) fn best_first(&self) -> Option<&BestFirst> {
+        self.best_first.as_ref()
+    }
+
+    /// A source that reads the best rows of a column first.
+    #[cfg(feature = "proto")]
+    pub(crate) fn with_best_first(mut self, best_first: Option<BestFirst>) -> Self {
+        self.best_first = best_first;
+        self
+    }
+
+    /// The pool that is charged for the memory of scans.
+    #[must_use]
+    pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
+        self.memory = Some(pool);
+        self
+    }
+
     /// How files are read.
     pub fn options(&self) -> &VortexOptions {
         &self.options
@@ -112,7 +141,15 @@ impl FileSource for VortexSource {
             Some(factory) => Arc::clone(factory),
             None => Arc::new(DefaultPhysicalExprAdapterFactory),
         };
-        Ok(Arc::new(VortexOpener(Arc::new(OpenerState {
+        // Without a threshold that tightens, the best rows are no use early.
+        let best_first = self.best_first.clone().filter(|_| self.filters.is_dynamic());
+        // Whoever wants few rows may need none of the next file.
+        let few = best_first.is_some() || config.limit.is_some();
+        let ahead = (StorageProfile::of(store.as_ref()).remote && !few).then(|| {
+            let files = config.file_groups.iter().flat_map(|group| group.iter().cloned()).collect();
+            self.ahead.get(|| self.reorder_files(files))
+        });
+        let state = Arc::new(OpenerState {
             table: self.table.clone(),
             output: Arc::new(self.projection.project_schema(self.table.table_schema())?),
             projection: self.projection.clone(),
@@ -124,8 +161,15 @@ impl FileSource for VortexSource {
             files: Arc::clone(&self.files),
             batch_size: self.batch_size,
             limit: config.limit,
+            // Partitions side by side have no order among them that a plan could rely on.
+            ordered: config.preserve_order
+                || !config.output_ordering.is_empty()
+                || config.file_groups.len() == 1,
+            best_first,
+            memory: self.memory.as_ref().map(|pool| Arc::new(ScanMemory::new(pool, partition))),
             metrics: ScanCounters::new(&self.metrics, partition),
-        }))))
+        });
+        Ok(Arc::new(VortexOpener { state, ahead }))
     }
 
     fn table_schema(&self) -> &TableSchema {
@@ -166,6 +210,9 @@ impl FileSource for VortexSource {
                 if self.filters.is_dynamic() {
                     f.write_str(", dynamic_pruning=eligible")?;
                 }
+                if let Some(order) = &self.best_first {
+                    write!(f, ", best_first=[{order}]")?;
+                }
                 Ok(())
             }
             DisplayFormatType::TreeRender => match self.filter() {
@@ -187,6 +234,28 @@ impl FileSource for VortexSource {
             .collect();
         Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)
             .with_updated_node(Arc::new(source)))
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+        known: &EquivalenceProperties,
+    ) -> Result<SortOrderPushdownResult<Arc<dyn FileSource>>> {
+        Ok(match sorted(order, known, &self.projection, &self.table)? {
+            Sorted::Exactly => SortOrderPushdownResult::Exact { inner: Arc::new(self.clone()) },
+            Sorted::BestFirst(best_first) => {
+                let inner = Arc::new(Self { best_first: Some(best_first), ..self.clone() });
+                SortOrderPushdownResult::Inexact { inner }
+            }
+            Sorted::No => SortOrderPushdownResult::Unsupported,
+        })
+    }
+
+    fn reorder_files(&self, files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
+        match &self.best_first {
+            Some(best_first) => best_first.files(files),
+            None => files,
+        }
     }
 
     fn try_pushdown_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn FileSource>>> {

@@ -101,6 +101,11 @@ pub trait DynamicFilter: Debug + Display + Send + Sync {
 
     /// What is known now; `None` while nothing is.
     fn current(&self) -> Option<Expr>;
+
+    /// Whether rows may be checked too, not only statistics.
+    fn checks_rows(&self) -> bool {
+        true
+    }
 }
 
 impl Expr {

@@ -7,6 +7,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::{Schema, SchemaRef};
 
 use super::checksums::Checksums;
+use super::kept::{KeptTail, KeptZoneMaps};
 use super::{SegmentCompression, SegmentId};
 use crate::dtype::DType;
 use crate::dtype::stored::may_be_stored_as;
@@ -58,6 +59,9 @@ impl Segment {
     }
 }
 
+/// Room for decoded zone maps beside a description of any size.
+const MIN_ZONE_MAPS: usize = 64 << 10;
+
 /// A named value that applications keep in a file; opaque to readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserMetadata {
@@ -88,6 +92,8 @@ pub struct Footer {
     described_bytes: usize,
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
+    pub(crate) tail: KeptTail,
+    pub(crate) zone_maps: KeptZoneMaps,
 }
 
 /// Where the description of a file starts, learnt from its last bytes.
@@ -234,6 +240,7 @@ impl Footer {
         let node =
             LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
         let layout = node.load()?;
+        let kept = KeptTail::new(&segments, bytes, start);
         Ok(Self {
             dtype,
             layout,
@@ -249,6 +256,8 @@ impl Footer {
             described_bytes,
             registry: registry.clone(),
             limits: *limits,
+            tail: kept,
+            zone_maps: KeptZoneMaps::new(MIN_ZONE_MAPS + described_bytes * 4),
         })
     }
 
@@ -362,6 +371,8 @@ impl Footer {
             + self.described_bytes * 5
             + self.segments.len() * size_of::<Segment>()
             + self.statistics.as_ref().map_or(0, |stats| stats.len() * size_of::<FieldStats>())
+            + self.tail.len()
+            + self.zone_maps.limit()
     }
 }
 

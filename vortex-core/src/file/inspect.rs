@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::footer::{EOF_LEN, Tail};
 use super::{SegmentId, VortexFile};
 use crate::error::ResultExt as _;
-use crate::io::{MemoryFile, ReadAt, Scheduler};
+use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Limits;
 use crate::scan::ScanMetrics;
@@ -96,7 +96,13 @@ impl VortexFile {
             }
             want.sort_unstable();
             want.dedup();
-            let leases = self.segments().lease(&want, self.footer(), self.source(), &scheduler, &metrics)?;
+            let memory = scheduler.budget().take_anyway(self.segments().missing_bytes(&want, self.footer())?);
+            let ask = |missing: &[(SegmentId, Range<u64>)]| {
+                let ranges = missing.iter().map(|(_, range)| range.clone());
+                let wishes = ranges.map(|range| Wish { range, urgency: Urgency::ZONE_MAPS });
+                scheduler.read(self.source(), wishes.collect(), &metrics)
+            };
+            let leases = self.segments().lease(&want, self.footer(), memory, &metrics, ask)?;
             for lease in &leases {
                 lease.wait().await?;
             }

@@ -12,6 +12,7 @@ pub(crate) mod checksums;
 mod compression;
 mod footer;
 mod inspect;
+mod kept;
 mod open;
 mod segments;
 mod verify;

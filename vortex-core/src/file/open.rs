@@ -19,6 +19,15 @@ use crate::{Error, Result};
 /// The longest postscript and the record behind it always fit into this.
 const MIN_TAIL: u64 = 64 << 10;
 
+/// A description takes about this part of a file, zone tables before it included.
+const TAIL_SHARE: u64 = 512;
+
+/// Bytes to read from the end of a file: all of a small one, of others what the description and
+/// the zone tables usually take.
+fn tail_size(file_size: u64, most: u64) -> u64 {
+    if file_size <= most { file_size } else { (file_size / TAIL_SHARE).min(most) }
+}
+
 /// How to open a file.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
@@ -102,7 +111,8 @@ impl OpenOptions {
         if file_size < EOF_LEN {
             return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
         }
-        let wanted = self.tail_size.unwrap_or(source.profile().tail_read).max(MIN_TAIL);
+        let wanted = self.tail_size.unwrap_or_else(|| tail_size(file_size, source.profile().tail_read));
+        let wanted = wanted.max(MIN_TAIL);
         let mut start = file_size.saturating_sub(wanted) / 64 * 64;
         let mut bytes = Buffer::from(source.read(start..file_size).await?);
         if bytes.len() as u64 != file_size - start {
@@ -126,9 +136,7 @@ impl OpenOptions {
             check_description(&checksums, &tail, &bytes, start)?;
             footer.checksums = Some(checksums);
         }
-        let mut file = VortexFile::from_footer(Arc::clone(source), Arc::new(footer));
-        file.segments = Arc::new(SegmentCache::new(Some((start, bytes))));
-        Ok(file)
+        Ok(VortexFile::from_footer(Arc::clone(source), Arc::new(footer)))
     }
 }
 
@@ -183,7 +191,7 @@ impl VortexFile {
 
     /// A file whose description is known already: no read.
     pub fn from_footer(source: Arc<dyn ReadAt>, footer: Arc<Footer>) -> Self {
-        Self { source, footer, segments: Arc::new(SegmentCache::new(None)) }
+        Self { source, footer, segments: Arc::default() }
     }
 
     /// The description.

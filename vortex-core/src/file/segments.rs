@@ -16,16 +16,14 @@ use crate::Result;
 use crate::array::{ArrayParts, ArrayRef, KeptBytes};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::io::{Pending, ReadAt, Scheduler};
+use crate::io::{Pending, Share};
 use crate::scan::ScanMetrics;
 use crate::wire::ArrayTree;
 
 /// Segments in use, by id.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SegmentCache {
     entries: Mutex<HashMap<SegmentId, Weak<Entry>>>,
-    /// The end of the file, if opening it read that.
-    tail: Option<(u64, Buffer)>,
     trees: TreeCache,
 }
 
@@ -81,11 +79,23 @@ pub(crate) struct Entry {
     array: OnceLock<ArrayRef>,
     /// What a layout derived from the segment and wants to share between splits.
     derived: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// What its bytes take up of the memory of the scan that asked first.
+    _memory: Option<Share>,
 }
 
 impl SegmentCache {
-    pub(super) fn new(tail: Option<(u64, Buffer)>) -> Self {
-        Self { entries: Mutex::new(HashMap::new()), tail, trees: TreeCache::default() }
+    /// Bytes of those segments that nobody holds and that must be read.
+    pub(crate) fn missing_bytes(&self, ids: &[SegmentId], footer: &Footer) -> Result<u64> {
+        let entries = self.entries.lock();
+        let mut bytes = 0u64;
+        for id in ids {
+            let range = footer.segment(*id)?.range();
+            let held = entries.get(id).is_some_and(|entry| entry.strong_count() > 0);
+            if !held && footer.tail.get(&range).is_none() {
+                bytes = bytes.saturating_add(range.end - range.start);
+            }
+        }
+        Ok(bytes)
     }
 
     /// Trees of arrays that were read piece by piece.
@@ -93,43 +103,45 @@ impl SegmentCache {
         &self.trees
     }
 
-    /// Leases segments; those that nobody holds yet are asked for in one go.
+    /// Leases segments. Those that nobody holds yet are asked for in one go, and take up parts
+    /// of `memory` until nobody holds them any more.
     pub(crate) fn lease(
         &self,
         ids: &[SegmentId],
         footer: &Footer,
-        source: &Arc<dyn ReadAt>,
-        scheduler: &Scheduler,
-        metrics: &Arc<ScanMetrics>,
+        mut memory: Share,
+        metrics: &ScanMetrics,
+        ask: impl FnOnce(&[(SegmentId, Range<u64>)]) -> Vec<Pending>,
     ) -> Result<Vec<Lease>> {
         let mut leases: Vec<Option<Lease>> = ids.iter().map(|_| None).collect();
         let mut missing: Vec<usize> = Vec::new();
-        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut ranges: Vec<(SegmentId, Range<u64>)> = Vec::new();
         let mut entries = self.entries.lock();
         for (at, id) in ids.iter().enumerate() {
             if let Some(held) = entries.get(id).and_then(Weak::upgrade) {
                 leases[at] = Some(held);
+                ScanMetrics::add(&metrics.segments_shared, 1);
                 continue;
             }
             let range = footer.segment(*id)?.range();
-            match self.in_tail(&range) {
+            match footer.tail.get(&range) {
                 Some(bytes) => {
-                    let entry = Arc::new(Entry::new(*id, &range, Pending::ready(bytes)));
+                    let entry = Arc::new(Entry::new(*id, &range, Pending::ready(bytes), None));
                     entries.insert(*id, Arc::downgrade(&entry));
                     leases[at] = Some(entry);
                 }
                 None => {
                     missing.push(at);
-                    ranges.push(range);
+                    ranges.push((*id, range));
                 }
             }
         }
         if !missing.is_empty() {
             // Under the lock, so that another scan joins these reads instead of repeating them.
-            let pending = scheduler.read(source, &ranges, metrics);
-            for ((at, range), pending) in missing.into_iter().zip(&ranges).zip(pending) {
-                let entry = Arc::new(Entry::new(ids[at], range, pending));
-                entries.insert(ids[at], Arc::downgrade(&entry));
+            for ((at, (id, range)), pending) in missing.into_iter().zip(&ranges).zip(ask(&ranges)) {
+                let memory = memory.split(range.end - range.start);
+                let entry = Arc::new(Entry::new(*id, range, pending, Some(memory)));
+                entries.insert(*id, Arc::downgrade(&entry));
                 leases[at] = Some(entry);
             }
         }
@@ -138,20 +150,20 @@ impl SegmentCache {
         }
         Ok(leases.into_iter().flatten().collect())
     }
-
-    fn in_tail(&self, range: &Range<u64>) -> Option<Buffer> {
-        let (start, bytes) = self.tail.as_ref()?;
-        let at = usize::try_from(range.start.checked_sub(*start)?).ok()?;
-        let len = usize::try_from(range.end - range.start).ok()?;
-        (at.checked_add(len)? <= bytes.len()).then(|| bytes.slice_with_length(at, len))
-    }
 }
 
 impl Entry {
-    fn new(id: SegmentId, range: &Range<u64>, pending: Pending) -> Self {
-        // A segment has less than 2^32 bytes.
-        let len = (range.end - range.start) as usize;
-        Self { id, len, pending, parts: OnceLock::new(), array: OnceLock::new(), derived: OnceLock::new() }
+    fn new(id: SegmentId, range: &Range<u64>, pending: Pending, memory: Option<Share>) -> Self {
+        Self {
+            id,
+            // A segment has less than 2^32 bytes.
+            len: (range.end - range.start) as usize,
+            pending,
+            parts: OnceLock::new(),
+            array: OnceLock::new(),
+            derived: OnceLock::new(),
+            _memory: memory,
+        }
     }
 
     /// Bytes of the segment.

@@ -5,8 +5,9 @@ use std::ops::Range;
 use super::StorageProfile;
 
 /// Unwanted bytes may be at most this share of a read, in percent. A small read is free to
-/// waste more: its cost is the round trip.
+/// waste more, up to a part of the gap: its cost is the round trip.
 const MAX_WASTE_PERCENT: u64 = 40;
+const FREE_WASTE: u64 = 4;
 
 /// Reads start at a multiple of this, so that alignments in the file hold in memory.
 const ALIGNMENT: u64 = 64;
@@ -36,7 +37,8 @@ pub(super) fn coalesce(wanted: &[Range<u64>], profile: &StorageProfile) -> Vec<R
             let len = end - read.range.start;
             let wasted = read.wasted + gap;
             let close = gap <= profile.coalesce_gap && len <= profile.max_read.max(range.end - range.start);
-            let thrifty = wasted * 100 <= len * MAX_WASTE_PERCENT || wasted <= profile.coalesce_gap;
+            let thrifty =
+                wasted * 100 <= len * MAX_WASTE_PERCENT || wasted <= profile.coalesce_gap / FREE_WASTE;
             if range.start < read.range.end || (close && thrifty) {
                 *read =
                     Read { range: read.range.start..end, serves: std::mem::take(&mut read.serves), wasted };
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     const PROFILE: StorageProfile =
-        StorageProfile { coalesce_gap: 100, max_read: 1000, concurrency: 1, tail_read: 0 };
+        StorageProfile { coalesce_gap: 100, max_read: 1000, ..StorageProfile::REMOTE };
 
     fn ranges(wanted: &[Range<u64>]) -> Vec<Range<u64>> {
         coalesce(wanted, &PROFILE).into_iter().map(|read| read.range).collect()

@@ -119,6 +119,34 @@ fn fill_at(file: &File, bytes: &mut [u8], position: u64) -> std::io::Result<()> 
     Ok(())
 }
 
+/// Reads `range` of an open file if that takes no waiting: the operating system has it in memory.
+#[cfg(target_os = "linux")]
+pub(super) fn read_at_hand(file: &File, range: &Range<u64>) -> Option<Bytes> {
+    use std::io::IoSliceMut;
+
+    use rustix::io::{ReadWriteFlags, preadv2};
+
+    let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
+    let mut buffer = Recycled::of_len(len);
+    let mut filled = 0;
+    while filled < len {
+        let rest = &mut buffer.as_mut()[filled..];
+        let at = range.start + filled as u64;
+        match preadv2(file, &mut [IoSliceMut::new(rest)], at, ReadWriteFlags::NOWAIT) {
+            // Not in memory, at the end of the file, or not supported here.
+            Ok(0) | Err(_) => return None,
+            Ok(read) => filled += read,
+        }
+    }
+    Some(buffer.into_bytes())
+}
+
+/// Elsewhere nobody says what is in memory.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn read_at_hand(_file: &File, _range: &Range<u64>) -> Option<Bytes> {
+    None
+}
+
 /// Runs a blocking read where it does not hold up other tasks.
 pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>) -> Result<Bytes> {
     let task = {
@@ -146,6 +174,13 @@ impl ReadAt for LocalFile {
         match &self.access {
             Access::Descriptor(file) => read_blocking(Arc::clone(file), &self.name, range).await,
             Access::Map(bytes) => super::MemoryFile::new(bytes.clone()).read(range).await,
+        }
+    }
+
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        match &self.access {
+            Access::Descriptor(file) => read_at_hand(file, range),
+            Access::Map(bytes) => super::MemoryFile::new(bytes.clone()).at_hand(range),
         }
     }
 

@@ -32,11 +32,13 @@ impl ReadAt for MemoryFile {
     }
 
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let within = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-        match within {
-            Some((start, end)) if start <= end && end <= self.bytes.len() => Ok(self.bytes.slice(start..end)),
-            _ => Err(Error::read("memory", range, format!("only {} bytes", self.bytes.len()))),
-        }
+        let missing = || Error::read("memory", range.clone(), format!("only {} bytes", self.bytes.len()));
+        self.at_hand(&range).ok_or_else(missing)
+    }
+
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        let (start, end) = (usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?);
+        (start <= end && end <= self.bytes.len()).then(|| self.bytes.slice(start..end))
     }
 
     fn profile(&self) -> StorageProfile {

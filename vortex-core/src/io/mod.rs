@@ -6,27 +6,35 @@
 //!
 //! A file is written to a [`Sink`]; [`LocalSink`], [`MemorySink`] and [`ObjectSink`] are.
 
+mod budget;
 mod coalesce;
+mod delivery;
 mod local;
 mod memory;
 mod object_store;
+mod pace;
 mod recycled;
 mod scheduler;
 mod sink;
+mod urgency;
+mod waiting;
 
 use std::fmt::Debug;
 use std::ops::Range;
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
+pub use budget::MemoryPool;
+pub(crate) use budget::{Budget, Share};
 use bytes::Bytes;
-
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 pub use local::LocalFile;
 pub use memory::MemoryFile;
 pub use object_store::ObjectFile;
-pub(crate) use scheduler::Share;
-pub use scheduler::{Pending, Scheduler};
+pub use scheduler::{Pending, Scheduler, Wish};
 pub use sink::{LocalSink, MemorySink, ObjectSink, Sink};
+pub use urgency::Urgency;
 
 use crate::Result;
 
@@ -48,6 +56,26 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     /// # Errors
     /// If storage fails, or has fewer bytes.
     async fn read(&self, range: Range<u64>) -> Result<Bytes>;
+
+    /// The same bytes in pieces, in order, each as it arrives. One piece by default.
+    ///
+    /// # Errors
+    /// If storage fails before the first byte; what fails later fails its piece.
+    async fn stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let bytes = self.read(range).await?;
+        Ok(futures::stream::once(async move { Ok(bytes) }).boxed())
+    }
+
+    /// The bytes of `range` if getting them takes no waiting at all.
+    fn at_hand(&self, _range: &Range<u64>) -> Option<Bytes> {
+        None
+    }
+
+    /// The storage behind. Sources of the same one share what is learnt of its pace, and a limit
+    /// of reads in flight.
+    fn store(&self) -> &str {
+        "local"
+    }
 
     /// The bytes of many ranges, each within the length. By default all are read at once; a
     /// source for which a small read costs little does better.
@@ -74,18 +102,36 @@ pub struct StorageProfile {
     pub max_read: u64,
     /// Most reads in flight at once.
     pub concurrency: usize,
-    /// Bytes to read from the end of a file when opening it.
+    /// Most bytes to read from the end of a file when opening it; fewer of a small one.
     pub tail_read: u64,
+    /// Whether it is far away: a request costs more than many bytes, and may bring nothing for
+    /// long.
+    pub remote: bool,
 }
 
 impl StorageProfile {
+    /// How reads of an object store are best cut.
+    pub fn of(store: &dyn ::object_store::ObjectStore) -> Self {
+        if store.to_string().starts_with("LocalFileSystem") { Self::LOCAL } else { Self::REMOTE }
+    }
+
     /// Bytes in memory: no reason to join anything.
     pub const MEMORY: Self =
-        Self { coalesce_gap: 0, max_read: u64::MAX, concurrency: 64, tail_read: 64 << 10 };
+        Self { coalesce_gap: 0, max_read: u64::MAX, concurrency: 64, tail_read: 64 << 10, remote: false };
     /// A local disk.
-    pub const LOCAL: Self =
-        Self { coalesce_gap: 16 << 10, max_read: 4 << 20, concurrency: 32, tail_read: 64 << 10 };
+    pub const LOCAL: Self = Self {
+        coalesce_gap: 16 << 10,
+        max_read: 4 << 20,
+        concurrency: 32,
+        tail_read: 64 << 10,
+        remote: false,
+    };
     /// An object store.
-    pub const REMOTE: Self =
-        Self { coalesce_gap: 1 << 20, max_read: 16 << 20, concurrency: 64, tail_read: 512 << 10 };
+    pub const REMOTE: Self = Self {
+        coalesce_gap: 1 << 20,
+        max_read: 8 << 20,
+        concurrency: 16,
+        tail_read: 512 << 10,
+        remote: true,
+    };
 }

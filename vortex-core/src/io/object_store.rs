@@ -6,9 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use object_store::{GetOptions, GetRange, GetResultPayload, ObjectMeta, ObjectStore};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
 
-use super::local::read_blocking;
+use super::local::{read_at_hand, read_blocking};
 use super::{ReadAt, StorageProfile};
 use crate::{Error, Result};
 
@@ -22,14 +24,49 @@ pub struct ObjectFile {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
     descriptor: OnceLock<Arc<File>>,
-    local: bool,
+    /// What the store calls itself.
+    name: Box<str>,
+    profile: StorageProfile,
+}
+
+/// What came of asking the store.
+enum Answer {
+    /// An open file to read from.
+    Local(Arc<File>),
+    Remote(GetResult),
 }
 
 impl ObjectFile {
     /// The object that a listing or a head request described.
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
-        let local = store.to_string().starts_with("LocalFileSystem");
-        Self { store, meta, descriptor: OnceLock::new(), local }
+        let (name, profile) = (store.to_string().into_boxed_str(), StorageProfile::of(store.as_ref()));
+        Self { store, meta, descriptor: OnceLock::new(), name, profile }
+    }
+
+    async fn get(&self, range: &Range<u64>) -> Result<Answer> {
+        if let Some(file) = self.descriptor.get() {
+            return Ok(Answer::Local(Arc::clone(file)));
+        }
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: self.meta.e_tag.clone(),
+            version: self.meta.version.clone(),
+            ..GetOptions::default()
+        };
+        let result = self
+            .store
+            .get_opts(&self.meta.location, options)
+            .await
+            .map_err(|error| self.failed(range, error))?;
+        if result.range != *range {
+            let message = format!("the store returned bytes {}..{}", result.range.start, result.range.end);
+            return Err(Error::read(self.name(), range.clone(), message));
+        }
+        if let GetResultPayload::File(file, _) = result.payload {
+            // A second reader may have been as fast; either descriptor will do.
+            return Ok(Answer::Local(Arc::clone(self.descriptor.get_or_init(|| Arc::new(file)))));
+        }
+        Ok(Answer::Remote(result))
     }
 
     fn failed(&self, range: &Range<u64>, error: object_store::Error) -> Error {
@@ -51,25 +88,10 @@ impl ReadAt for ObjectFile {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        if let Some(file) = self.descriptor.get() {
-            return read_blocking(Arc::clone(file), self.name(), range).await;
-        }
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(range.clone())),
-            if_match: self.meta.e_tag.clone(),
-            version: self.meta.version.clone(),
-            ..GetOptions::default()
+        let result = match self.get(&range).await? {
+            Answer::Local(file) => return read_blocking(file, self.name(), range).await,
+            Answer::Remote(result) => result,
         };
-        let result = self
-            .store
-            .get_opts(&self.meta.location, options)
-            .await
-            .map_err(|error| self.failed(&range, error))?;
-        if let GetResultPayload::File(file, _) = result.payload {
-            // A second reader may have been as fast; either descriptor will do.
-            let file = Arc::clone(self.descriptor.get_or_init(|| Arc::new(file)));
-            return read_blocking(file, self.name(), range).await;
-        }
         let bytes = result.bytes().await.map_err(|error| self.failed(&range, error))?;
         let expected = range.end - range.start;
         if bytes.len() as u64 != expected {
@@ -79,11 +101,50 @@ impl ReadAt for ObjectFile {
         Ok(bytes)
     }
 
-    fn profile(&self) -> StorageProfile {
-        if self.local || self.descriptor.get().is_some() {
-            StorageProfile::LOCAL
-        } else {
-            StorageProfile::REMOTE
+    async fn stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+        if range.is_empty() {
+            return Ok(futures::stream::once(async { Ok(Bytes::new()) }).boxed());
+        }
+        match self.get(&range).await? {
+            Answer::Local(file) => {
+                let bytes = read_blocking(file, self.name(), range).await?;
+                Ok(futures::stream::once(async move { Ok(bytes) }).boxed())
+            }
+            Answer::Remote(result) => {
+                let location = self.meta.location.clone();
+                let pieces = result.into_stream();
+                Ok(pieces
+                    .map(move |piece| piece.map_err(|error| Error::read(&location, range.clone(), error)))
+                    .boxed())
+            }
         }
     }
+
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        read_at_hand(self.descriptor.get()?, range)
+    }
+
+    fn store(&self) -> &str {
+        &self.name
+    }
+
+    fn profile(&self) -> StorageProfile {
+        // Stores with other names may serve local files too.
+        if self.descriptor.get().is_some() { StorageProfile::LOCAL } else { self.profile }
+    }
+}
+
+/// Whether the store said that it is asked too much.
+pub(super) fn is_throttled(error: &Error) -> bool {
+    let Error::Read { source, .. } = error.root() else { return false };
+    let Some(object_store::Error::Generic { source, .. }) = source.downcast_ref() else { return false };
+    let mut cause: Option<&dyn std::error::Error> = Some(source.as_ref());
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if ["503", "429", "SlowDown", "Too Many Requests"].iter().any(|sign| text.contains(sign)) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }

@@ -1,33 +1,54 @@
 //! Turns wanted byte ranges into few concurrent reads, under a budget of bytes.
 //!
-//! A scan asks for everything a phase of some splits needs in one call; ranges that lie close
-//! become one read, and each range is delivered the moment its read ends. Reads are tasks owned
-//! by those who wait for them: when the last one loses interest, the read is withdrawn.
+//! ```text
+//! scans ── requests ──► waiting ──► next read, when one of the slots is free ──► storage
+//!   ▲                                                                              │
+//!   └───────────────── each request, the moment its bytes are there ◄─────────────┘
+//! ```
+//!
+//! Requests wait in one queue per store. Whenever a read may start, the most urgent request goes,
+//! together with all that is wanted by then and lies close. A request is withdrawn by dropping
+//! its [`Pending`]: it leaves the queue, and a read that nobody waits for any longer is aborted.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use arrow::buffer::Buffer;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
-use tokio::sync::{Semaphore, oneshot};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
-use super::coalesce::{Read, coalesce};
-use super::{ReadAt, StorageProfile};
+use super::budget::{Budget, Share};
+use super::delivery::{deliver, hand_over};
+use super::pace::{Pace, Patience};
+use super::waiting::{Read, Request, Waiting};
+use super::{ReadAt, Urgency};
 use crate::scan::ScanMetrics;
 use crate::{Error, Result};
 
 /// Bytes that may be in flight or fetched and not yet decoded, if nothing else is said.
 const DEFAULT_BUDGET: u64 = 256 << 20;
 
-/// Most reads in flight over all sources.
-const MAX_READS: usize = 256;
+/// A remote read that brings nothing for this long has failed.
+const DEFAULT_STALL: Duration = Duration::from_secs(60);
+
+/// A range that someone wants, and how much.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// The bytes.
+    pub range: Range<u64>,
+    /// How urgently.
+    pub urgency: Urgency,
+}
 
 /// Issues reads for all scans that share it; one per process unless a caller makes more.
 #[derive(Debug)]
 pub struct Scheduler {
     budget: Arc<Budget>,
-    reads: Arc<Semaphore>,
+    stall: Duration,
+    queues: Mutex<Vec<Arc<Queue>>>,
 }
 
 impl Scheduler {
@@ -35,10 +56,12 @@ impl Scheduler {
     /// split per scan is always admitted, so that a small budget slows scans down and never
     /// stops them.
     pub fn new(budget: u64) -> Arc<Self> {
-        Arc::new(Self {
-            budget: Arc::new(Budget { limit: budget, used: AtomicU64::new(0), peak: AtomicU64::new(0) }),
-            reads: Arc::new(Semaphore::new(MAX_READS)),
-        })
+        Self::with_stall(budget, DEFAULT_STALL)
+    }
+
+    /// A scheduler that gives up on remote reads which bring nothing for as long as `stall`.
+    pub fn with_stall(budget: u64, stall: Duration) -> Arc<Self> {
+        Arc::new(Self { budget: Budget::new(budget), stall, queues: Mutex::default() })
     }
 
     /// The scheduler of this process.
@@ -49,38 +72,40 @@ impl Scheduler {
 
     /// Bytes in flight or fetched and not yet given back.
     pub fn bytes_in_use(&self) -> u64 {
-        self.budget.used.load(Ordering::Relaxed)
+        self.budget.used()
     }
 
     /// The most bytes that were in use at once.
     pub fn peak_bytes(&self) -> u64 {
-        self.budget.peak.load(Ordering::Relaxed)
+        self.budget.peak()
     }
 
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// Starts reading ranges of one source; one pending result per range, in order.
+    /// Asks for ranges of one source; one pending result per range, in order.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub fn read(
         &self,
         source: &Arc<dyn ReadAt>,
-        wanted: &[Range<u64>],
+        wanted: Vec<Wish>,
         metrics: &Arc<ScanMetrics>,
     ) -> Vec<Pending> {
-        let profile = source.profile();
-        let mut pending: Vec<Option<Pending>> = wanted.iter().map(|_| None).collect();
-        metrics.requests.fetch_add(wanted.len() as u64, Ordering::Relaxed);
-        for read in coalesce(wanted, &profile) {
-            metrics.reads.fetch_add(1, Ordering::Relaxed);
-            metrics.bytes_read.fetch_add(read.range.end - read.range.start, Ordering::Relaxed);
-            metrics.bytes_wasted.fetch_add(read.wasted, Ordering::Relaxed);
-            self.spawn(source, read, wanted, &profile, &mut pending);
-        }
-        pending.into_iter().map(|one| one.expect("coalescing serves every range")).collect()
+        ScanMetrics::add(&metrics.requests, wanted.len() as u64);
+        let Some(urgency) = wanted.iter().map(|wish| wish.urgency).min() else { return Vec::new() };
+        let (requests, pending) = wanted
+            .into_iter()
+            .map(|Wish { range, urgency }| {
+                let (answer, receiver) = oneshot::channel();
+                let pending = Pending::of(receiver, source, range.clone());
+                (Request { range, urgency, answer, metrics: Arc::clone(metrics) }, pending)
+            })
+            .unzip();
+        self.queue(source.store()).push(source, requests, urgency);
+        pending
     }
 
     /// Reads many small ranges of one source, which lie apart, and waits for them. The share of
@@ -93,13 +118,12 @@ impl Scheduler {
         source: &Arc<dyn ReadAt>,
         ranges: &[Range<u64>],
         metrics: &ScanMetrics,
-    ) -> Result<(Vec<Buffer>, Option<Share>)> {
+    ) -> Result<(Vec<Buffer>, Share)> {
         let byte_len = ranges.iter().map(|range| range.end - range.start).sum();
-        metrics.requests.fetch_add(ranges.len() as u64, Ordering::Relaxed);
-        metrics.reads.fetch_add(ranges.len() as u64, Ordering::Relaxed);
-        metrics.bytes_read.fetch_add(byte_len, Ordering::Relaxed);
-        let share = self.budget.take(byte_len, true);
-        let _permit = self.reads.acquire().await;
+        ScanMetrics::add(&metrics.requests, ranges.len() as u64);
+        ScanMetrics::add(&metrics.reads, ranges.len() as u64);
+        ScanMetrics::add(&metrics.bytes_read, byte_len);
+        let share = self.budget.take_anyway(byte_len);
         let pieces = source.read_many(ranges).await?;
         let wrong =
             pieces.iter().zip(ranges).find(|(bytes, range)| bytes.len() as u64 != range.end - range.start);
@@ -114,79 +138,158 @@ impl Scheduler {
         }
     }
 
-    fn spawn(
-        &self,
-        source: &Arc<dyn ReadAt>,
-        read: Read,
-        wanted: &[Range<u64>],
-        _profile: &StorageProfile,
-        pending: &mut [Option<Pending>],
-    ) {
-        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
-        for at in read.serves {
-            let (sender, receiver) = oneshot::channel();
-            senders.push((wanted[at].clone(), sender));
-            receivers.push((at, receiver));
+    /// The queue of a store. Runtimes have their own, so that one which is not being polled
+    /// holds up nobody else.
+    fn queue(&self, store: &str) -> Arc<Queue> {
+        let runtime = Handle::current();
+        let mut queues = self.queues.lock();
+        if let Some(queue) =
+            queues.iter().find(|queue| *queue.store == *store && queue.runtime.id() == runtime.id())
+        {
+            return Arc::clone(queue);
         }
-        let (task_source, reads, range) = (Arc::clone(source), Arc::clone(&self.reads), read.range.clone());
-        let task = tokio::spawn(async move {
-            let _permit = reads.acquire_owned().await;
-            let outcome = task_source.read(range.clone()).await.map(Buffer::from);
-            for (wanted, sender) in senders {
-                let part = match &outcome {
-                    Ok(bytes) => part_of(bytes, &range, &wanted, task_source.name()),
-                    Err(error) => Err(shared_error(error, task_source.name(), &range)),
-                };
-                // Nobody waits for a part that was withdrawn.
-                let _ = sender.send(part);
-            }
+        // Other runtimes may have ended; a queue costs little to make again.
+        queues.retain(|queue| queue.runtime.id() == runtime.id() || !queue.is_idle());
+        let queue = Arc::new(Queue {
+            store: store.into(),
+            runtime,
+            stall: self.stall,
+            state: Mutex::new(State { allowed: f64::INFINITY, ..State::default() }),
         });
-        let task = Arc::new(AbortOnDrop(task.abort_handle()));
-        for (at, receiver) in receivers {
-            let (name, range) = (source.name().to_owned(), wanted[at].clone());
-            let task = Arc::clone(&task);
-            let future = async move {
-                let _task = task;
-                match receiver.await {
-                    Ok(outcome) => outcome.map_err(Arc::new),
-                    Err(_) => Err(Arc::new(Error::read(name, range, "the read was aborted"))),
+        queues.push(Arc::clone(&queue));
+        queue
+    }
+}
+
+/// What one store is asked for.
+#[derive(Debug)]
+pub(super) struct Queue {
+    store: Box<str>,
+    runtime: Handle,
+    pub(super) stall: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Waiting,
+    in_flight: usize,
+    /// Reads allowed in flight while the store asks to slow down.
+    allowed: f64,
+    pace: Pace,
+    /// Someone is about to dispatch what waits.
+    announced: bool,
+    /// Someone is dispatching.
+    dispatching: bool,
+}
+
+impl Queue {
+    fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.in_flight == 0 && state.waiting.is_empty()
+    }
+
+    fn push(self: &Arc<Self>, source: &Arc<dyn ReadAt>, requests: Vec<Request>, urgency: Urgency) {
+        let patience = {
+            let mut state = self.state.lock();
+            state.waiting.push(source, requests);
+            // From afar, a moment of patience lets neighbours share a read.
+            if source.profile().remote && urgency.comes_in_crowds() {
+                if std::mem::replace(&mut state.announced, true) {
+                    return;
                 }
-            };
-            pending[at] = Some(Pending { future: future.boxed().shared() });
+                Some(state.pace.patience())
+            } else {
+                None
+            }
+        };
+        match patience {
+            None => self.dispatch(),
+            Some(patience) => drop(self.runtime.spawn(Arc::clone(self).dispatch_soon(patience))),
         }
     }
-}
 
-/// The wanted part of what was read.
-fn part_of(bytes: &Buffer, read: &Range<u64>, wanted: &Range<u64>, name: &str) -> Result<Buffer> {
-    if bytes.len() as u64 != read.end - read.start {
-        let message = format!("got {} bytes", bytes.len());
-        return Err(Error::read(name, read.clone(), message));
+    /// Dispatches once no more requests come, or after a while.
+    async fn dispatch_soon(self: Arc<Self>, patience: Patience) {
+        let start = Instant::now();
+        let mut seen = 0;
+        loop {
+            tokio::time::sleep(patience.step).await;
+            let mut state = self.state.lock();
+            let waiting = state.waiting.len();
+            if waiting <= seen || start.elapsed() >= patience.most {
+                state.announced = false;
+                break;
+            }
+            seen = waiting;
+        }
+        self.dispatch();
     }
-    // Both fit: the read was made around the wanted range and is in memory.
-    let start = (wanted.start - read.start) as usize;
-    let len = (wanted.end - wanted.start) as usize;
-    Ok(bytes.slice_with_length(start, len))
-}
 
-/// The same error for each of several waiters.
-fn shared_error(error: &Error, name: &str, range: &Range<u64>) -> Error {
-    match error {
-        Error::Read { source, .. } => Error::read(name, range.clone(), source.to_string()),
-        other => Error::read(name, range.clone(), other.to_string()),
+    /// Starts reads while there are slots and requests.
+    fn dispatch(self: &Arc<Self>) {
+        if std::mem::replace(&mut self.state.lock().dispatching, true) {
+            return;
+        }
+        while let Some(read) = self.next_read() {
+            let slot = Slot(Arc::clone(self));
+            match read.source.at_hand(&read.range) {
+                Some(bytes) => hand_over(read, &bytes),
+                // Outside the lock: a runtime that is shutting down drops the task at once.
+                None => drop(self.runtime.spawn(deliver(read, slot))),
+            }
+        }
+    }
+
+    fn next_read(&self) -> Option<Read> {
+        let mut state = self.state.lock();
+        let State { waiting, pace, in_flight, allowed, .. } = &mut *state;
+        let free = |profile: super::StorageProfile| {
+            *in_flight < profile.concurrency && (*in_flight as f64) < allowed.max(1.0)
+        };
+        let read = waiting.next_if(free, |profile| pace.adapt(profile));
+        match &read {
+            Some(_) => state.in_flight += 1,
+            None => state.dispatching = false,
+        }
+        read
     }
 }
 
+/// The right to one read in flight.
 #[derive(Debug)]
-struct AbortOnDrop(tokio::task::AbortHandle);
+pub(super) struct Slot(Arc<Queue>);
 
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
+impl Slot {
+    /// How long a read may bring nothing.
+    pub(super) fn stall(&self) -> Duration {
+        self.0.stall
+    }
+
+    /// Notes how a read went.
+    pub(super) fn note(&self, first_byte: Duration, rest: Duration, bytes: u64) {
+        let mut state = self.0.state.lock();
+        state.pace.note(first_byte, rest, bytes);
+        // One more for each round of reads that went well.
+        state.allowed += 1.0 / state.allowed.max(1.0);
+    }
+
+    /// The store asks to slow down: half as many reads from now on.
+    pub(super) fn slow_down(&self) {
+        let mut state = self.0.state.lock();
+        let now = state.allowed.min(state.in_flight as f64);
+        state.allowed = (now / 2.0).max(1.0);
     }
 }
 
-/// Bytes on their way. Clones share the outcome.
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.state.lock().in_flight -= 1;
+        self.0.dispatch();
+    }
+}
+
+/// Bytes on their way. Clones share the outcome; dropping all of them withdraws the request.
 #[derive(Debug, Clone)]
 pub struct Pending {
     future: Shared<BoxFuture<'static, Result<Buffer, Arc<Error>>>>,
@@ -196,6 +299,17 @@ impl Pending {
     /// Bytes that are there already.
     pub fn ready(bytes: Buffer) -> Self {
         Self { future: futures::future::ready(Ok(bytes)).boxed().shared() }
+    }
+
+    fn of(answer: oneshot::Receiver<Result<Buffer>>, source: &Arc<dyn ReadAt>, range: Range<u64>) -> Self {
+        let source = Arc::clone(source);
+        let future = async move {
+            match answer.await {
+                Ok(outcome) => outcome.map_err(Arc::new),
+                Err(_) => Err(Arc::new(Error::read(source.name(), range, "the read was aborted"))),
+            }
+        };
+        Self { future: future.boxed().shared() }
     }
 
     /// Waits for the bytes.
@@ -219,57 +333,22 @@ fn shared_or_same(error: &Arc<Error>) -> Error {
     }
 }
 
-/// A count of bytes in use against a limit.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    limit: u64,
-    used: AtomicU64,
-    peak: AtomicU64,
-}
-
-impl Budget {
-    /// Takes `bytes` if they fit, or in any case if `force`.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64, force: bool) -> Option<Share> {
-        let mut used = self.used.load(Ordering::Relaxed);
-        loop {
-            let next = used.saturating_add(bytes);
-            if next > self.limit && !force {
-                return None;
-            }
-            match self.used.compare_exchange_weak(used, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => {
-                    self.peak.fetch_max(next, Ordering::Relaxed);
-                    return Some(Share { budget: Arc::clone(self), bytes: next - used });
-                }
-                Err(current) => used = current,
-            }
-        }
-    }
-}
-
-/// Bytes taken from a budget, given back on drop.
-#[derive(Debug)]
-pub(crate) struct Share {
-    budget: Arc<Budget>,
-    bytes: u64,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
-    use crate::io::MemoryFile;
+    use crate::io::{MemoryFile, StorageProfile};
+
+    fn wishes<const N: usize>(ranges: [Range<u64>; N]) -> Vec<Wish> {
+        ranges.map(|range| Wish { range, urgency: Urgency::filter(0) }).to_vec()
+    }
 
     #[tokio::test]
     async fn each_range_gets_its_own_bytes() {
         let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new((0..=255u8).collect::<Vec<_>>()));
         let metrics = Arc::new(ScanMetrics::default());
-        let pending = Scheduler::new(1 << 20).read(&source, &[200..210, 3..5, 5..8], &metrics);
+        let pending = Scheduler::new(1 << 20).read(&source, wishes([200..210, 3..5, 5..8]), &metrics);
         assert_eq!(pending[0].wait().await.unwrap().as_slice(), (200..210).collect::<Vec<u8>>());
         assert_eq!(pending[1].wait().await.unwrap().as_slice(), [3, 4]);
         assert_eq!(pending[2].wait().await.unwrap().as_slice(), [5, 6, 7]);
@@ -280,22 +359,56 @@ mod tests {
     async fn a_failed_read_fails_all_it_serves_and_names_the_file() {
         let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(vec![0u8; 16]));
         let metrics = Arc::new(ScanMetrics::default());
-        let pending = Scheduler::new(1 << 20).read(&source, &[8..20, 12..24], &metrics);
+        let pending = Scheduler::new(1 << 20).read(&source, wishes([8..20, 12..24]), &metrics);
         for one in pending {
             let message = one.wait().await.unwrap_err().to_string();
             assert!(message.contains("memory"), "{message}");
         }
     }
 
+    /// A file whose bytes take a moment to come.
+    #[derive(Debug)]
+    struct Slow;
+
+    #[async_trait::async_trait]
+    impl ReadAt for Slow {
+        fn name(&self) -> &str {
+            "slow"
+        }
+
+        async fn len(&self) -> Result<u64> {
+            Ok(16)
+        }
+
+        async fn read(&self, range: Range<u64>) -> Result<bytes::Bytes> {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Ok(vec![0; (range.end - range.start) as usize].into())
+        }
+
+        fn profile(&self) -> StorageProfile {
+            StorageProfile::LOCAL
+        }
+    }
+
     #[test]
-    fn a_share_goes_back_when_dropped() {
-        let scheduler = Scheduler::new(100);
-        let first = scheduler.budget().take(80, false).unwrap();
-        assert!(scheduler.budget().take(30, false).is_none());
-        let forced = scheduler.budget().take(30, true).unwrap();
-        assert_eq!(scheduler.bytes_in_use(), 110);
-        drop((first, forced));
-        assert_eq!(scheduler.bytes_in_use(), 0);
-        assert_eq!(scheduler.peak_bytes(), 110);
+    fn a_request_of_a_runtime_that_ended_fails() {
+        let scheduler = Scheduler::new(1 << 20);
+        let source: Arc<dyn ReadAt> = Arc::new(Slow);
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let first = runtime();
+        let pending = {
+            let _entered = first.enter();
+            scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default())
+        };
+        drop(first);
+        let second = runtime();
+        second.block_on(async {
+            for one in &pending {
+                assert!(one.wait().await.is_err());
+            }
+            // Another runtime is not held up.
+            let again = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
+            assert_eq!(again[1].wait().await.unwrap().len(), 8);
+        });
     }
 }

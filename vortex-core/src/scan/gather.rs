@@ -18,14 +18,15 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
+use super::at_work::Owned;
 use super::plan::Plan;
-use super::task::{byte_len, lease, spawn_future};
+use super::task::{Decoded, byte_len, lease, missing_bytes, wanted};
 use super::{RowAccess, ScanMetrics};
 use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
 use crate::array::{ArrowRef, decode_as};
 use crate::error::ResultExt as _;
-use crate::io::StorageProfile;
+use crate::io::Urgency;
 use crate::layout::{PieceSet, SegmentSet};
 use crate::{Error, Result};
 
@@ -52,9 +53,7 @@ pub(super) fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
         RowAccess::Single => true,
         RowAccess::Segments => false,
         RowAccess::Cheapest => {
-            let gap = plan.file.source().profile().coalesce_gap;
-            gap <= StorageProfile::LOCAL.coalesce_gap
-                && values.saturating_mul(BYTES_PER_VALUE) < segment_bytes
+            !plan.file.source().profile().remote && values.saturating_mul(BYTES_PER_VALUE) < segment_bytes
         }
     }
 }
@@ -69,23 +68,22 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
     if !pays(plan, rows.len() as u64, footer.file_size()) {
         return Ok(VecDeque::new());
     }
-    let (have, mut want) = (SegmentSet::new(footer), Vec::new());
-    for column in &plan.projection {
-        column.request(&(*first..last + 1), &have, &mut want)?;
-    }
-    if !pays(plan, rows.len() as u64, byte_len(footer, want)?) {
+    let want = wanted(&SegmentSet::new(footer), |have, want| {
+        plan.projection.iter().try_for_each(|column| column.request(&(*first..last + 1), have, want))
+    })?;
+    if !pays(plan, rows.len() as u64, byte_len(footer, &want)?) {
         return Ok(VecDeque::new());
     }
     Ok(rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)).map(Arc::from).collect())
 }
 
 /// Fetches rows, counted from the start of the file and rising.
-pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Vec<RecordBatch>> {
+pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Decoded> {
     let mut batches = Vec::new();
     for rows in rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)) {
         batches.push(gather_batch(&plan, rows.into()).await?);
     }
-    Ok(batches)
+    Ok(Decoded { batches, leases: Vec::new() })
 }
 
 async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch> {
@@ -94,7 +92,7 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     let per_task = count.div_ceil(cpus * TASKS_PER_CPU).max(1);
     let tasks = (0..count).step_by(per_task).map(|first| {
         let columns = first..(first + per_task).min(count);
-        spawn_future(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows)))
+        Owned::spawn(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows)))
     });
     let columns: Vec<Vec<ArrowRef>> =
         futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
@@ -145,7 +143,8 @@ fn fetch_columns(
                 ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }),
             );
             if !whole.is_empty() {
-                let leases = lease(&plan, &whole)?;
+                let memory = plan.memory.take_anyway(missing_bytes(&plan, &whole)?);
+                let leases = lease(&plan, &whole, |_| Urgency::projection(0), memory)?;
                 for lease in &leases {
                     lease.wait().await?;
                 }

@@ -30,10 +30,16 @@ metrics! {
     bytes_read,
     /// Bytes read that nobody asked for.
     bytes_wasted,
+    /// Segments that were at hand already.
+    segments_shared,
+    /// Most bytes of segments that the scan held or had in flight at once.
+    peak_bytes,
     /// Splits the scan consists of.
     splits_planned,
     /// Splits skipped, by statistics.
     splits_pruned,
+    /// Splits given up after they were asked for, by filters that tightened meanwhile.
+    splits_withdrawn,
     /// Splits read.
     splits_scanned,
     /// Zones skipped by static filters.
@@ -59,6 +65,10 @@ metrics! {
 impl ScanMetrics {
     pub(crate) fn add(counter: &AtomicU64, value: u64) {
         counter.fetch_add(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn raise(counter: &AtomicU64, value: u64) {
+        counter.fetch_max(value, Ordering::Relaxed);
     }
 
     pub(crate) fn add_since(counter: &AtomicU64, start: Instant) {

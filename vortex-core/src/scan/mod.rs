@@ -6,7 +6,10 @@
 //! still needed of the projected columns, and decodes the live rows. Fetching runs ahead of
 //! decoding as far as a budget of bytes allows.
 
+mod at_work;
 mod column;
+mod cursor;
+mod filter;
 mod gather;
 mod metrics;
 mod plan;
@@ -19,6 +22,7 @@ mod zone_maps;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 
 pub use metrics::ScanMetrics;
@@ -28,7 +32,7 @@ pub use stream::BatchStream;
 use crate::Result;
 use crate::expr::{Expr, FieldPath};
 use crate::file::VortexFile;
-use crate::io::Scheduler;
+use crate::io::{MemoryPool, Scheduler};
 
 /// Rows per batch, if nothing else is said.
 const DEFAULT_BATCH_SIZE: usize = 8192;
@@ -76,7 +80,10 @@ pub struct ScanBuilder {
     limit: Option<u64>,
     batch_size: usize,
     ordered: bool,
+    best_first: Option<(FieldPath, SortOptions)>,
+    prune: bool,
     scheduler: Option<Arc<Scheduler>>,
+    memory_pool: Option<Arc<dyn MemoryPool>>,
     metrics: Arc<ScanMetrics>,
 }
 
@@ -93,7 +100,10 @@ impl ScanBuilder {
             limit: None,
             batch_size: DEFAULT_BATCH_SIZE,
             ordered: true,
+            best_first: None,
+            prune: true,
             scheduler: None,
+            memory_pool: None,
             metrics: Arc::default(),
         }
     }
@@ -164,6 +174,30 @@ impl ScanBuilder {
     #[must_use]
     pub fn with_ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
+        self
+    }
+
+    /// Reads those rows first that, by statistics, come first in the order of this column. Rows
+    /// come in no order then, but whoever looks for the first of them finds them early, and
+    /// with a [dynamic filter](Expr::Dynamic) the rest is not read.
+    #[must_use]
+    pub fn with_best_first(mut self, path: impl Into<FieldPath>, options: SortOptions) -> Self {
+        self.best_first = Some((path.into(), options));
+        self
+    }
+
+    /// Whether rows are skipped by statistics (the default).
+    #[must_use]
+    pub fn with_pruning(mut self, prune: bool) -> Self {
+        self.prune = prune;
+        self
+    }
+
+    /// Who else is charged for the memory of the scan. While that pool refuses, the scan goes on
+    /// with one split at a time.
+    #[must_use]
+    pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
+        self.memory_pool = Some(pool);
         self
     }
 

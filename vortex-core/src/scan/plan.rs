@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::column::Column;
@@ -12,7 +13,7 @@ use crate::dtype::arrow::field;
 use crate::dtype::stored::carrier;
 use crate::expr::{Expr, FieldPath};
 use crate::file::{Footer, VortexFile};
-use crate::io::Scheduler;
+use crate::io::{Budget, Scheduler};
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -25,7 +26,12 @@ const MIN_SPLIT_ROWS: u64 = 8 << 10;
 /// Decoded bytes above which splits are cut shorter than zones.
 const MAX_SPLIT_BYTES: u64 = 256 << 20;
 /// Most ranges that the splits of a scan are shown as.
-const MAX_LISTED_SPLITS: u64 = 1 << 16;
+pub(super) const MAX_LISTED_SPLITS: u64 = 1 << 16;
+
+/// Bytes of segments that one scan may hold or have in flight. From afar, much is asked for
+/// ahead, so that few large reads bring it.
+const MEMORY_LOCAL: u64 = 32 << 20;
+const MEMORY_REMOTE: u64 = 128 << 20;
 
 /// A scan, resolved against its file.
 #[derive(Debug)]
@@ -45,8 +51,21 @@ pub(super) struct Plan {
     pub(super) limit: Option<u64>,
     pub(super) batch_size: usize,
     pub(super) ordered: bool,
+    /// The column whose best rows are wanted first.
+    pub(super) best_first: Option<BestFirst>,
+    /// Whether statistics may skip rows.
+    pub(super) prune: bool,
     pub(super) scheduler: Arc<Scheduler>,
+    /// What this scan may hold in memory.
+    pub(super) memory: Arc<Budget>,
     pub(super) metrics: Arc<ScanMetrics>,
+}
+
+/// An order in which splits are best read.
+#[derive(Debug)]
+pub(super) struct BestFirst {
+    pub(super) column: Column,
+    pub(super) options: SortOptions,
 }
 
 /// One part of a filter.
@@ -109,6 +128,17 @@ impl Plan {
                 return Err(Error::invalid(format!("row indices must rise and stay below {row_count}")));
             }
         }
+        let best_first = match &scan.best_first {
+            Some((path, options)) => {
+                Some(BestFirst { column: Column::resolve(footer, path)?, options: *options })
+            }
+            None => None,
+        };
+        let scheduler = scan.scheduler.clone().unwrap_or_else(Scheduler::shared);
+        let remote = scan.file.source().profile().remote;
+        let memory = scheduler
+            .budget()
+            .part(if remote { MEMORY_REMOTE } else { MEMORY_LOCAL }, scan.memory_pool.clone());
         let split_step = split_step(projection.iter().chain(filter_columns.values()));
         Ok(Self {
             file: scan.file.clone(),
@@ -122,8 +152,12 @@ impl Plan {
             row_access: scan.row_access,
             limit: scan.limit,
             batch_size: scan.batch_size,
-            ordered: scan.ordered,
-            scheduler: scan.scheduler.clone().unwrap_or_else(Scheduler::shared),
+            // Best first is no order of rows.
+            ordered: scan.ordered && best_first.is_none(),
+            best_first,
+            prune: scan.prune,
+            scheduler,
+            memory,
             metrics: Arc::clone(&scan.metrics),
         })
     }
@@ -234,7 +268,7 @@ pub(super) fn dynamic_columns(expr: &Expr) -> Vec<FieldPath> {
     }
 }
 
-fn check_predicates(expr: &Expr, columns: &HashMap<FieldPath, Column>) -> Result<()> {
+pub(super) fn check_predicates(expr: &Expr, columns: &HashMap<FieldPath, Column>) -> Result<()> {
     match expr {
         Expr::Field(path, predicate) => match columns.get(path) {
             Some(column) => predicate.check(&column.dtype).map_err(|e| e.at(format!("column `{path}`"))),

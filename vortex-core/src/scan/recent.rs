@@ -8,6 +8,9 @@ use std::collections::HashMap;
 
 use crate::file::{Lease, SegmentId};
 
+/// So few are not worth forgetting by parts.
+const FEW_BYTES: usize = 1 << 20;
+
 /// Segments used lately, at most about `limit` bytes of them.
 #[derive(Debug)]
 pub(super) struct Recent {
@@ -36,16 +39,32 @@ impl Recent {
             }
         }
         if self.bytes > self.limit {
-            self.forget();
+            // A quarter more than needed, so that this is done rarely.
+            self.forget_until(self.limit / 4 * 3);
         }
     }
 
-    /// Forgets the oldest until a quarter of the limit is free, so that this is done rarely.
-    fn forget(&mut self) {
+    /// Bytes kept, whether others hold them too or not.
+    pub(super) fn byte_len(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Forgets the oldest quarter; false if there is nothing to forget.
+    pub(super) fn forget_some(&mut self) -> bool {
+        let any = !self.used.is_empty();
+        match self.bytes > FEW_BYTES {
+            true => self.forget_until(self.bytes / 4 * 3),
+            false => self.clear(),
+        }
+        any
+    }
+
+    /// Forgets the oldest until at most so many bytes are left.
+    fn forget_until(&mut self, bytes: usize) {
         let mut by_age: Vec<(u64, SegmentId)> = self.used.iter().map(|(id, (_, at))| (*at, *id)).collect();
         by_age.sort_unstable();
         for (_, id) in by_age {
-            if self.bytes <= self.limit / 4 * 3 {
+            if self.bytes <= bytes {
                 break;
             }
             if let Some((lease, _)) = self.used.remove(&id) {
@@ -58,5 +77,18 @@ impl Recent {
     pub(super) fn clear(&mut self) {
         self.used.clear();
         self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_forget_is_said() {
+        let mut recent = Recent::new(10);
+        assert!(!recent.forget_some());
+        recent.keep(Vec::new());
+        assert_eq!(recent.byte_len(), 0);
     }
 }

@@ -1,6 +1,17 @@
-//! The loop of a scan: admit splits in order, hand out batches as they are decoded.
+//! The loop of a scan: admit splits, filter them, decode them, hand out batches.
+//!
+//! ```text
+//! cursor ── admit ──► filtering ──► filtered ──► decoding ──► ready ──► batches
+//!           asks for                waits for    a few at
+//!           filter columns          its turn     a time
+//! ```
+//!
+//! Many splits are admitted ahead of decoding, as far as memory allows, so that what they need
+//! comes in few large reads. Filtering and decoding are tasks that go on by themselves; the
+//! loop only moves splits from one to the other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,30 +19,39 @@ use std::task::{Context, Poll};
 use arrow::array::RecordBatch;
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
-use futures::future::BoxFuture;
-use futures::stream::{BoxStream, FuturesOrdered, FuturesUnordered};
-use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
 
+use super::at_work::AtWork;
+use super::cursor::Cursor;
+use super::filter::Payoffs;
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::{Outcome, Task, first_request, lease};
+use super::task::{Admitted, Decoded, Filtered, first_request, lease, missing_bytes, wanted};
 use super::zone_maps::ZoneMaps;
 use super::{ScanMetrics, gather};
 use crate::Result;
 use crate::array::row_bytes::reserved_bytes;
 use crate::error::ResultExt as _;
-use crate::expr::Expr;
 use crate::file::SegmentId;
-use crate::io::Share;
+use crate::io::{Share, Urgency};
 use crate::layout::SegmentSet;
 
-/// Splits that may be at work at once: enough to hide the latency of storage.
-const MAX_SPLITS_LOCAL: usize = 4;
-const MAX_SPLITS_REMOTE: usize = 16;
+/// Splits that may be admitted and not yet decoded.
+const MAX_ADMITTED_LOCAL: usize = 4;
+const MAX_ADMITTED_REMOTE: usize = 256;
 
-/// Bytes of segments kept for later splits, per scan: reading them again costs more from afar.
+/// Splits that may wait for their last bytes, be decoded, or wait to be handed out.
+const MAX_DECODING_LOCAL: usize = 4;
+const MAX_DECODING_REMOTE: usize = 8;
+
+/// Bytes of segments kept for later splits, per scan, while nothing else needs the memory: reading
+/// them again costs more from afar.
 const RECENT_BYTES_LOCAL: usize = 16 << 20;
-const RECENT_BYTES_REMOTE: usize = 64 << 20;
+const RECENT_BYTES_REMOTE: usize = 96 << 20;
+
+/// Splits after which half of what is known about the filter is forgotten.
+const REMEMBERED: u64 = 32;
 
 /// Batches of rows larger than this together are handed out as they are.
 const MAX_COALESCED_BYTES: u64 = 1 << 30;
@@ -74,43 +94,20 @@ impl std::fmt::Debug for BatchStream {
     }
 }
 
-/// Splits at work, in the order their outcomes are wanted.
-enum AtWork {
-    Ordered(FuturesOrdered<BoxFuture<'static, Result<Outcome>>>),
-    Unordered(FuturesUnordered<BoxFuture<'static, Result<Outcome>>>),
-}
-
-impl AtWork {
-    fn len(&self) -> usize {
-        match self {
-            AtWork::Ordered(futures) => futures.len(),
-            AtWork::Unordered(futures) => futures.len(),
-        }
-    }
-
-    fn push(&mut self, future: BoxFuture<'static, Result<Outcome>>) {
-        match self {
-            AtWork::Ordered(futures) => futures.push_back(future),
-            AtWork::Unordered(futures) => futures.push(future),
-        }
-    }
-
-    async fn next(&mut self) -> Option<Result<Outcome>> {
-        match self {
-            AtWork::Ordered(futures) => futures.next().await,
-            AtWork::Unordered(futures) => futures.next().await,
-        }
-    }
-}
-
 /// A running scan.
 struct Scan {
     plan: Arc<Plan>,
-    /// The first row of the splits not yet put to work.
-    next_row: u64,
-    zone_maps: Option<ZoneMaps>,
-    at_work: AtWork,
-    max_at_work: usize,
+    payoffs: Arc<Payoffs>,
+    /// Where the scan is, once zone maps are read.
+    position: Option<(Cursor, ZoneMaps)>,
+    /// Number of splits admitted so far.
+    admitted: u64,
+    filtering: AtWork<Filtered>,
+    filtered: VecDeque<Filtered>,
+    decoding: AtWork<Decoded>,
+    limits: AtOnce,
+    /// Whether the rows wanted may be found long before the end.
+    stops_early: bool,
     ready: VecDeque<RecordBatch>,
     /// Joins small batches of selective scans.
     coalescer: Option<BatchCoalescer>,
@@ -120,34 +117,54 @@ struct Scan {
     /// Rows to be fetched by themselves, in place of splits.
     single_rows: VecDeque<Arc<[u64]>>,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
-    filtered: u64,
+    checked: u64,
     passed: u64,
+}
+
+/// How many splits may be at work.
+struct AtOnce {
+    admitted: usize,
+    /// While it is uncertain how many splits are needed, fewer; more with each that is done.
+    allowed: usize,
+    decoding: usize,
+}
+
+/// What happened to a split.
+enum Progress {
+    Filtered(Filtered),
+    Decoded(Decoded),
+    /// No split is at work.
+    Idle,
 }
 
 impl Scan {
     fn new(plan: Plan) -> Result<Self> {
         ScanMetrics::add(&plan.metrics.splits_planned, plan.count_splits(&plan.rows));
         let selective = !plan.conjuncts.is_empty() || plan.picks_rows();
-        let remote =
-            plan.file.source().profile().coalesce_gap > crate::io::StorageProfile::LOCAL.coalesce_gap;
+        let remote = plan.file.source().profile().remote;
         let row_bytes = plan.schema.fields().iter().map(|field| reserved_bytes(field.data_type(), 1));
         let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
         let coalesces = selective && !plan.schema.fields().is_empty() && reserved <= MAX_COALESCED_BYTES;
+        let admitted = if remote { MAX_ADMITTED_REMOTE } else { MAX_ADMITTED_LOCAL };
+        let stops_early = plan.best_first.is_some() || (plan.limit.is_some() && !plan.conjuncts.is_empty());
         let rows_left = plan.limit.unwrap_or(u64::MAX);
         let single_rows = gather::parts(&plan, rows_left)?;
         if !single_rows.is_empty() {
             ScanMetrics::add(&plan.metrics.splits_scanned, plan.count_splits(&plan.rows));
         }
         Ok(Self {
-            next_row: if single_rows.is_empty() { plan.rows.start } else { plan.rows.end },
-            single_rows,
-            zone_maps: None,
-            at_work: if plan.ordered {
-                AtWork::Ordered(FuturesOrdered::new())
-            } else {
-                AtWork::Unordered(FuturesUnordered::new())
+            payoffs: Arc::new(Payoffs::new(&plan)),
+            position: None,
+            admitted: 0,
+            filtering: AtWork::new(plan.ordered),
+            filtered: VecDeque::new(),
+            decoding: AtWork::new(plan.ordered),
+            limits: AtOnce {
+                admitted,
+                allowed: if stops_early { 1 } else { admitted },
+                decoding: if remote { MAX_DECODING_REMOTE } else { MAX_DECODING_LOCAL },
             },
-            max_at_work: if remote { MAX_SPLITS_REMOTE } else { MAX_SPLITS_LOCAL },
+            stops_early,
             ready: VecDeque::new(),
             coalescer: coalesces.then(|| {
                 BatchCoalescer::new(Arc::clone(&plan.schema), plan.batch_size)
@@ -155,7 +172,8 @@ impl Scan {
             }),
             recent: Recent::new(if remote { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
             rows_left,
-            filtered: 0,
+            single_rows,
+            checked: 0,
             passed: 0,
             plan: Arc::new(plan),
         })
@@ -163,31 +181,63 @@ impl Scan {
 
     /// The next batch, or `None` at the end.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        if self.zone_maps.is_none() {
-            self.zone_maps = Some(ZoneMaps::read(&self.plan).await?);
+        if self.position.is_none() {
+            let zone_maps = ZoneMaps::read(&self.plan).await?;
+            let cursor = match self.single_rows.is_empty() {
+                true => Cursor::new(&self.plan, &zone_maps),
+                false => Cursor::at_end(&self.plan),
+            };
+            self.position = Some((cursor, zone_maps));
         }
         loop {
             if self.rows_left == 0 {
                 self.stop();
                 return Ok(None);
             }
+            // Whoever wants few rows may want no more after these.
+            if self.stops_early
+                && let Some(batch) = self.ready.pop_front()
+            {
+                return Ok(Some(self.hand_out(batch)));
+            }
+            self.tighten()?;
+            self.admit()?;
+            self.decode()?;
             if let Some(batch) = self.ready.pop_front() {
                 return Ok(Some(self.hand_out(batch)));
             }
-            self.admit()?;
-            match self.at_work.next().await.transpose()? {
-                Some(outcome) => self.finish(outcome)?,
-                None => {
+            match self.progress().await? {
+                Progress::Filtered(split) => self.keep_filtered(split),
+                Progress::Decoded(split) => self.keep_decoded(split)?,
+                Progress::Idle => {
                     if let Some(coalescer) = &mut self.coalescer {
                         coalescer.finish_buffered_batch()?;
                         self.ready.extend(std::iter::from_fn(|| coalescer.next_completed_batch()));
                     }
-                    if self.ready.is_empty() {
-                        return Ok(None);
+                    match self.ready.pop_front() {
+                        Some(batch) => return Ok(Some(self.hand_out(batch))),
+                        None => return Ok(None),
                     }
                 }
             }
         }
+    }
+
+    /// Waits until a split at work gets on.
+    async fn progress(&mut self) -> Result<Progress> {
+        poll_fn(|context| {
+            if let Poll::Ready(Some(split)) = self.filtering.poll_next(context) {
+                return Poll::Ready(split.map(Progress::Filtered));
+            }
+            if let Poll::Ready(Some(split)) = self.decoding.poll_next(context) {
+                return Poll::Ready(split.map(Progress::Decoded));
+            }
+            if self.filtering.is_empty() && self.decoding.is_empty() && self.filtered.is_empty() {
+                return Poll::Ready(Ok(Progress::Idle));
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     fn hand_out(&mut self, batch: RecordBatch) -> RecordBatch {
@@ -200,22 +250,43 @@ impl Scan {
 
     /// Drops all work; nothing more is wanted.
     fn stop(&mut self) {
-        self.next_row = self.plan.rows.end;
+        if let Some((cursor, _)) = &mut self.position {
+            *cursor = Cursor::at_end(&self.plan);
+        }
         self.single_rows.clear();
         self.ready.clear();
         self.recent.clear();
-        self.at_work = AtWork::Unordered(FuturesUnordered::new());
+        self.filtered.clear();
+        self.filtering = AtWork::new(false);
+        self.decoding = AtWork::new(false);
     }
 
-    fn finish(&mut self, outcome: Outcome) -> Result<()> {
-        self.filtered += u64::from(outcome.filtered);
-        self.passed += u64::from(outcome.filtered && !outcome.batches.is_empty());
-        self.recent.keep(outcome.leases);
+    fn keep_filtered(&mut self, split: Filtered) {
+        self.checked += u64::from(split.checked);
+        if self.checked >= REMEMBERED {
+            (self.checked, self.passed) = (self.checked / 2, self.passed / 2);
+        }
+        if split.split.live.is_none() {
+            self.recent.keep(split.leases);
+            self.allow_more();
+            return;
+        }
+        self.passed += u64::from(split.checked);
+        self.filtered.push_back(split);
+    }
+
+    fn keep_decoded(&mut self, split: Decoded) -> Result<()> {
+        self.recent.keep(split.leases);
+        self.allow_more();
         match &mut self.coalescer {
-            None => self.ready.extend(outcome.batches),
+            None => self.ready.extend(split.batches),
             Some(coalescer) => {
-                for batch in outcome.batches {
+                for batch in split.batches {
                     coalescer.push_batch(batch)?;
+                }
+                // Whoever looks for the first rows can tighten the filter with what there is.
+                if self.plan.best_first.is_some() {
+                    coalescer.finish_buffered_batch()?;
                 }
                 self.ready.extend(std::iter::from_fn(|| coalescer.next_completed_batch()));
             }
@@ -223,94 +294,166 @@ impl Scan {
         Ok(())
     }
 
+    fn allow_more(&mut self) {
+        self.limits.allowed = (self.limits.allowed * 2).min(self.limits.admitted);
+    }
+
     /// Whether almost every split has rows that pass: then what is projected is asked for at
     /// once with what is filtered, which costs no bytes and saves a round trip.
     fn filter_rarely_empties(&self) -> bool {
-        self.filtered >= 2 && self.passed * 4 >= self.filtered * 3
+        // Where few rows are wanted, the filter is going to tighten.
+        !self.stops_early && self.checked >= 2 && self.passed * 4 >= self.checked * 3
     }
 
-    /// Puts splits to work, in order, as far as their number and the budget allow. What they
-    /// all need first is asked for in one go, so that neighbours share reads.
-    fn admit(&mut self) -> Result<()> {
-        // Several at a time, so that chunks that are neighbours in the file share a read.
-        if self.at_work.len() > self.max_at_work / 2 {
-            return Ok(());
+    /// Gives up splits that filters rule out which tightened meanwhile.
+    fn tighten(&mut self) -> Result<()> {
+        let Some((_, zone_maps)) = &mut self.position else { return Ok(()) };
+        if zone_maps.refresh(&self.plan)? {
+            let before = self.filtered.len();
+            self.filtered.retain(|split| !zone_maps.prune(&split.split).is_none());
+            let withdrawn = before - self.filtered.len();
+            ScanMetrics::add(&self.plan.metrics.splits_withdrawn, withdrawn as u64);
         }
-        while self.at_work.len() < self.max_at_work
+        Ok(())
+    }
+
+    /// Starts decoding splits whose rows are known.
+    fn decode(&mut self) -> Result<()> {
+        while self.decoding.len() < self.limits.decoding
             && let Some(rows) = self.single_rows.pop_front()
         {
-            let batches = gather::gather(Arc::clone(&self.plan), rows);
-            let outcome = batches.map_ok(|batches| Outcome { batches, filtered: false, leases: Vec::new() });
-            self.at_work.push(outcome.boxed());
+            self.decoding.start(gather::gather(Arc::clone(&self.plan), rows));
         }
-        let eager = self.filter_rarely_empties();
-        let zone_maps = self.zone_maps.as_mut().expect("zone maps are read before splits are admitted");
-        zone_maps.refresh(&self.plan)?;
-        let mut admitted: Vec<(Task, Vec<SegmentId>, Share)> = Vec::new();
-        let mut planned_rows = 0u64;
-        while self.at_work.len() + admitted.len() < self.max_at_work {
-            // Rows that are ruled out are skipped in one leap, however many they are.
-            let possible = self.plan.split_start(zone_maps.first_possible(self.next_row));
-            let ruled_out = self.next_row..possible.max(self.next_row).min(self.plan.rows.end);
-            ScanMetrics::add(&self.plan.metrics.splits_pruned, self.plan.count_splits(&ruled_out));
-            ScanMetrics::add(&self.plan.metrics.rows_pruned, self.plan.count_rows(&ruled_out));
-            let Some(mut split) = self.plan.split_from(ruled_out.end) else {
-                self.next_row = self.plan.rows.end;
-                break;
-            };
-            self.next_row = split.rows.end;
-            let live = zone_maps.prune(&split);
-            let pruned = (split.live.true_count() - live.true_count()) as u64;
-            ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
-            if live.is_none() {
-                ScanMetrics::add(&self.plan.metrics.splits_pruned, 1);
-                continue;
+        while self.decoding.len() < self.limits.decoding
+            && let Some(split) = self.filtered.front_mut()
+        {
+            if !split.asked {
+                // Nobody else is going to give memory back.
+                if !self.decoding.is_empty() {
+                    break;
+                }
+                split.ask_anyway()?;
             }
-            split.live = live;
-            let mut conjuncts = zone_maps.open_conjuncts(&split);
-            // Dynamic filters prune whole zones; whoever made them checks the rows.
-            conjuncts.retain(|at| !matches!(self.plan.conjuncts[*at].expr, Expr::Dynamic(_)));
+            if let Some(split) = self.filtered.pop_front() {
+                self.decoding.start(split.decode());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is time to admit splits: several at a time, so that what is close in the file
+    /// shares a read.
+    fn has_room(&self) -> bool {
+        let at_work = self.at_work();
+        let used = self.plan.memory.used().saturating_sub(self.recent.byte_len());
+        at_work == 0 || (at_work <= self.limits.allowed / 2 && used <= self.plan.memory.limit() / 2)
+    }
+
+    fn at_work(&self) -> usize {
+        self.filtering.len() + self.filtered.len() + self.decoding.len()
+    }
+
+    /// Puts splits to work as far as their number and memory allow. What they all need first is
+    /// asked for in one go.
+    fn admit(&mut self) -> Result<()> {
+        if !self.has_room() {
+            return Ok(());
+        }
+        let Some((mut cursor, zone_maps)) = self.position.take() else { return Ok(()) };
+        let eager = self.filter_rarely_empties();
+        let mut batch = Admission::default();
+        let (mut planned_rows, mut full) = (0u64, false);
+        while self.at_work() + batch.splits.len() < self.limits.allowed {
+            let Some(mut split) = cursor.next(&self.plan, &zone_maps) else { break };
+            let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
             // Without a filter the limit says how many rows are needed at all.
-            if conjuncts.is_empty() && self.plan.conjuncts.is_empty() {
+            if self.plan.conjuncts.is_empty() {
                 let left = self.rows_left.saturating_sub(planned_rows);
                 split.live = split.live.limit(usize::try_from(left).unwrap_or(usize::MAX));
                 planned_rows += split.live.true_count() as u64;
             }
-            let footer = self.plan.file.footer();
-            let have = SegmentSet::new(footer);
-            let mut want = Vec::new();
-            first_request(&self.plan, &split, &conjuncts, eager, &have, &mut want)?;
-            want.sort_unstable();
-            want.dedup();
-            let bytes = want.iter().map(|id| footer.segment(*id).map(|s| u64::from(s.length)));
-            let bytes = bytes.sum::<Result<u64>>()?;
-            let first = self.at_work.len() + admitted.len() == 0;
-            let Some(share) = self.plan.scheduler.budget().take(bytes, first) else {
-                self.next_row = split.rows.start;
-                break;
+            let want = wanted(&SegmentSet::new(self.plan.file.footer()), |have, want| {
+                first_request(&self.plan, &split, &checks, eager, have, want)
+            })?;
+            let must = self.at_work() + batch.splits.len() == 0;
+            let urgency = match checks.is_empty() {
+                true => Urgency::projection(self.admitted),
+                false => Urgency::filter(self.admitted),
             };
-            ScanMetrics::add(&self.plan.metrics.splits_scanned, 1);
-            let task = Task { plan: Arc::clone(&self.plan), split, conjuncts, eager, leases: Vec::new() };
-            admitted.push((task, want, share));
+            while !batch.reserve(&self.plan, &want, urgency, must)? {
+                // What may be needed again makes room for what is needed now.
+                if !self.recent.forget_some() {
+                    cursor.put_back(&split);
+                    full = true;
+                    break;
+                }
+            }
+            if full {
+                break;
+            }
+            let (plan, payoffs) = (Arc::clone(&self.plan), Arc::clone(&self.payoffs));
+            let number = self.admitted;
+            let split = Admitted { plan, payoffs, split, number, checks, eager, leases: Vec::new() };
+            batch.splits.push((split, want));
+            self.admitted += 1;
             if self.plan.conjuncts.is_empty() && planned_rows >= self.rows_left {
-                self.next_row = self.plan.rows.end;
+                cursor = Cursor::at_end(&self.plan);
             }
         }
-        let mut all: Vec<SegmentId> = admitted.iter().flat_map(|(_, want, _)| want.iter().copied()).collect();
-        all.sort_unstable();
-        all.dedup();
-        let leases = lease(&self.plan, &all)?;
-        for (mut task, want, share) in admitted {
-            task.leases = want
-                .iter()
-                .filter_map(|id| all.binary_search(id).ok().and_then(|at| leases.get(at).cloned()))
-                .collect();
-            let run = async move {
-                let _share = share;
-                task.run().await
-            };
-            self.at_work.push(run.boxed());
+        self.position = Some((cursor, zone_maps));
+        for split in batch.lease(&self.plan)? {
+            // The order of splits is kept where that matters: those filtered go first.
+            if split.checks.is_empty() && self.filtering.is_empty() {
+                self.filtered.push_back(split.into_filtered());
+            } else {
+                self.filtering.start(split.filter());
+            }
         }
         Ok(())
+    }
+}
+
+/// Splits admitted together.
+#[derive(Default)]
+struct Admission {
+    splits: Vec<(Admitted, Vec<SegmentId>)>,
+    /// The segments they need first, with what the first to need them makes of it.
+    urgencies: BTreeMap<SegmentId, Urgency>,
+    memory: Option<Share>,
+}
+
+impl Admission {
+    /// Reserves memory for what a split needs first; whether there is enough. Half of the memory
+    /// is left for what splits need once their filter is evaluated.
+    fn reserve(&mut self, plan: &Plan, want: &[SegmentId], urgency: Urgency, must: bool) -> Result<bool> {
+        let new: Vec<SegmentId> =
+            want.iter().copied().filter(|id| !self.urgencies.contains_key(id)).collect();
+        let bytes = missing_bytes(plan, &new)?;
+        let share = match must {
+            true => Some(plan.memory.take_anyway(bytes)),
+            false if plan.memory.has_half_for(bytes) => plan.memory.take(bytes),
+            false => None,
+        };
+        let Some(share) = share else { return Ok(false) };
+        match &mut self.memory {
+            Some(memory) => memory.join(share),
+            None => self.memory = Some(share),
+        }
+        self.urgencies.extend(new.into_iter().map(|id| (id, urgency)));
+        Ok(true)
+    }
+
+    /// Asks for what the splits need first.
+    fn lease(self, plan: &Plan) -> Result<Vec<Admitted>> {
+        let Some(memory) = self.memory else { return Ok(Vec::new()) };
+        let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
+        let leases = lease(plan, &ids, |id| self.urgencies[&id], memory)?;
+        ScanMetrics::add(&plan.metrics.splits_scanned, self.splits.len() as u64);
+        let admitted = self.splits.into_iter().map(|(mut split, want)| {
+            let held = |id| ids.binary_search(id).ok().and_then(|at| leases.get(at).cloned());
+            split.leases = want.iter().filter_map(held).collect();
+            split
+        });
+        Ok(admitted.collect())
     }
 }

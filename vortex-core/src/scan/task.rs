@@ -1,6 +1,11 @@
-//! The work of one split: fetch, filter, fetch, decode.
+//! The work on one split: fetch, filter, fetch, decode.
+//!
+//! ```text
+//! admitted ──► filter columns there ──► filtered ──► other columns asked for, if memory allows
+//!                                                                     │
+//!                              batches ◄── decoded ◄── all there ◄────┘
+//! ```
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,51 +13,107 @@ use std::time::Instant;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 
 use super::column::Column;
+use super::filter::{Check, Payoffs};
 use super::plan::{Plan, Split};
 use super::{ScanMetrics, gather};
+use crate::Result;
 use crate::array::bytes::let_go;
-use crate::array::{ArrayRef, decode_as};
+use crate::array::decode_as;
 use crate::error::ResultExt as _;
-use crate::expr::{self, FieldPath};
 use crate::file::{Footer, Lease, SegmentId};
+use crate::io::{Share, Urgency, Wish};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
-use crate::{Error, Result};
+
+/// A split that has been admitted: what it needs first has been asked for.
+pub(super) struct Admitted {
+    pub(super) plan: Arc<Plan>,
+    pub(super) payoffs: Arc<Payoffs>,
+    pub(super) split: Split,
+    /// Counts splits in the order in which they are wanted.
+    pub(super) number: u64,
+    /// Parts of the filter to evaluate.
+    pub(super) checks: Vec<Check>,
+    /// Whether projected columns are asked for together with those of the filter.
+    pub(super) eager: bool,
+    pub(super) leases: Vec<Lease>,
+}
+
+/// A split whose live rows are known.
+pub(super) struct Filtered {
+    plan: Arc<Plan>,
+    pub(super) split: Split,
+    number: u64,
+    /// Whether a filter was evaluated.
+    pub(super) checked: bool,
+    /// Whether the projected columns have been asked for, or need not be.
+    pub(super) asked: bool,
+    /// Whether live rows are so few that they are fetched by themselves.
+    single_rows: bool,
+    /// Segments it uses, for splits that follow soon and may use them too.
+    pub(super) leases: Vec<Lease>,
+}
 
 /// What became of a split.
-pub(super) struct Outcome {
+pub(super) struct Decoded {
     /// The live rows; at most the batch size each.
     pub(super) batches: Vec<RecordBatch>,
-    /// Whether a filter was evaluated.
-    pub(super) filtered: bool,
-    /// Segments it used, for splits that follow soon and may use them too.
+    /// Segments it used.
     pub(super) leases: Vec<Lease>,
 }
 
 /// Fetches what `request` asks for, again and again until it asks for nothing more.
 pub(super) async fn fetch(
     plan: &Plan,
+    urgency: Urgency,
     have: &mut SegmentSet<'_>,
     mut request: impl FnMut(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
 ) -> Result<()> {
     loop {
-        let mut want = Vec::new();
-        request(have, &mut want)?;
+        let want = wanted(have, &mut request)?;
         if want.is_empty() {
             return Ok(());
         }
-        want.sort_unstable();
-        want.dedup();
-        let leases = lease(plan, &want)?;
+        let memory = plan.memory.take_anyway(missing_bytes(plan, &want)?);
+        let leases = lease(plan, &want, |_| urgency, memory)?;
         have.add(leases.iter().cloned());
         wait(plan, &leases).await?;
     }
 }
 
-/// Leases segments, asking storage for those that nobody holds.
-pub(super) fn lease(plan: &Plan, ids: &[SegmentId]) -> Result<Vec<Lease>> {
+/// What `request` asks for, each segment once.
+pub(super) fn wanted(
+    have: &SegmentSet<'_>,
+    request: impl FnOnce(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
+) -> Result<Vec<SegmentId>> {
+    let mut want = Vec::new();
+    request(have, &mut want)?;
+    want.sort_unstable();
+    want.dedup();
+    Ok(want)
+}
+
+/// Bytes of those segments that nobody holds.
+pub(super) fn missing_bytes(plan: &Plan, ids: &[SegmentId]) -> Result<u64> {
+    plan.file.segments().missing_bytes(ids, plan.file.footer())
+}
+
+/// Leases segments, asking storage for those that nobody holds; they take up `memory`.
+pub(super) fn lease(
+    plan: &Plan,
+    ids: &[SegmentId],
+    urgency: impl Fn(SegmentId) -> Urgency,
+    memory: Share,
+) -> Result<Vec<Lease>> {
     let file = &plan.file;
-    file.segments().lease(ids, file.footer(), file.source(), &plan.scheduler, &plan.metrics)
+    let ask = |missing: &[(SegmentId, Range<u64>)]| {
+        let wish =
+            |(id, range): &(SegmentId, Range<u64>)| Wish { range: range.clone(), urgency: urgency(*id) };
+        plan.scheduler.read(file.source(), missing.iter().map(wish).collect(), &plan.metrics)
+    };
+    let leases = file.segments().lease(ids, file.footer(), memory, &plan.metrics, ask)?;
+    ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
+    Ok(leases)
 }
 
 async fn wait(plan: &Plan, leases: &[Lease]) -> Result<()> {
@@ -67,22 +128,8 @@ async fn wait(plan: &Plan, leases: &[Lease]) -> Result<()> {
     Ok(())
 }
 
-/// Work for a split that has been admitted.
-pub(super) struct Task {
-    pub(super) plan: Arc<Plan>,
-    pub(super) split: Split,
-    /// Positions of the parts of the filter to evaluate.
-    pub(super) conjuncts: Vec<usize>,
-    /// Whether to fetch projected columns together with those of the filter.
-    pub(super) eager: bool,
-    /// Segments that were asked for when the split was admitted.
-    pub(super) leases: Vec<Lease>,
-}
-
-/// Bytes of segments, each counted once.
-pub(super) fn byte_len(footer: &Footer, mut segments: Vec<SegmentId>) -> Result<u64> {
-    segments.sort_unstable();
-    segments.dedup();
+/// Bytes of segments.
+pub(super) fn byte_len(footer: &Footer, segments: &[SegmentId]) -> Result<u64> {
     segments.iter().map(|id| footer.segment(*id).map(|segment| u64::from(segment.length))).sum()
 }
 
@@ -90,168 +137,132 @@ pub(super) fn byte_len(footer: &Footer, mut segments: Vec<SegmentId>) -> Result<
 pub(super) fn first_request(
     plan: &Plan,
     split: &Split,
-    conjuncts: &[usize],
+    checks: &[Check],
     eager: bool,
     have: &SegmentSet<'_>,
     want: &mut Vec<SegmentId>,
 ) -> Result<()> {
-    if eager || conjuncts.is_empty() {
-        request_projection(plan, &live_range(&split.rows, &split.live), have, want)?;
+    if eager || checks.is_empty() {
+        request_projection(plan, split, have, want)?;
     }
-    for path in filter_paths(plan, conjuncts) {
+    for path in checks.iter().flat_map(|check| &check.columns) {
         plan.filter_columns[path].request(&split.rows, have, want)?;
     }
     Ok(())
 }
 
+/// What decoding the live rows of a split needs.
 fn request_projection(
     plan: &Plan,
-    rows: &Range<u64>,
+    split: &Split,
     have: &SegmentSet<'_>,
     want: &mut Vec<SegmentId>,
 ) -> Result<()> {
-    plan.projection.iter().try_for_each(|column| column.request(rows, have, want))
-}
-
-fn filter_paths<'a>(plan: &'a Plan, conjuncts: &'a [usize]) -> impl Iterator<Item = &'a FieldPath> {
-    conjuncts.iter().flat_map(|at| &plan.conjuncts[*at].columns)
+    let rows = live_range(split);
+    plan.projection.iter().try_for_each(|column| column.request(&rows, have, want))
 }
 
 /// From the first to the last live row.
-fn live_range(rows: &Range<u64>, live: &Mask) -> Range<u64> {
-    if live.is_all() {
-        return rows.clone();
-    }
-    let runs = live.runs();
-    match (runs.first(), runs.last()) {
-        (Some(first), Some(last)) => rows.start + first.start as u64..rows.start + last.end as u64,
-        _ => rows.start..rows.start,
-    }
+fn live_range(Split { rows, live }: &Split) -> Range<u64> {
+    let span = live.span();
+    rows.start + span.start as u64..rows.start + span.end as u64
 }
 
-impl Task {
-    /// Runs the task to its end. Bytes are awaited here; evaluating and decoding run as tasks
-    /// of their own.
-    pub(super) async fn run(self) -> Result<Outcome> {
-        let Task { plan, mut split, conjuncts, eager, leases } = self;
-        let filtered = !conjuncts.is_empty();
+impl Admitted {
+    /// A split without a filter to evaluate: nothing stands between asking and decoding.
+    pub(super) fn into_filtered(self) -> Filtered {
+        Filtered {
+            plan: self.plan,
+            split: self.split,
+            number: self.number,
+            checked: false,
+            asked: true,
+            single_rows: false,
+            leases: self.leases,
+        }
+    }
+
+    /// Evaluates the filter once its columns are there, and asks for the other columns of live
+    /// rows as far as memory allows.
+    pub(super) async fn filter(self) -> Result<Filtered> {
+        let Admitted { plan, payoffs, mut split, number, checks, eager, leases } = self;
+        if checks.is_empty() {
+            let admitted = Admitted { plan, payoffs, split, number, checks, eager, leases };
+            return Ok(admitted.into_filtered());
+        }
         let footer = Arc::clone(plan.file.footer());
-        let mut held = leases;
-        {
-            let mut have = SegmentSet::new(&footer);
-            have.add(held.iter().cloned());
-            wait(&plan, &held).await?;
-            fetch(&plan, &mut have, |have, want| first_request(&plan, &split, &conjuncts, eager, have, want))
-                .await?;
-            held = have.leases().cloned().collect();
-        }
-        if !conjuncts.is_empty() {
-            split = filter_rows(Arc::clone(&plan), split, conjuncts, held.clone()).await?;
-            if split.live.is_none() {
-                return Ok(Outcome { batches: Vec::new(), filtered, leases: held });
-            }
-            let rows = live_range(&split.rows, &split.live);
-            let mut have = SegmentSet::new(&footer);
-            have.add(held.iter().cloned());
-            let mut missing = Vec::new();
-            request_projection(&plan, &rows, &have, &mut missing)?;
-            if gather::pays(&plan, split.live.true_count() as u64, byte_len(&footer, missing)?) {
-                let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
-                let batches = gather::gather(Arc::clone(&plan), rows.collect()).await?;
-                return Ok(Outcome { batches, filtered, leases: held });
-            }
-            fetch(&plan, &mut have, |have, want| request_projection(&plan, &rows, have, want)).await?;
-            held = have.leases().cloned().collect();
-        }
-        let segments = held.clone();
-        let batches = spawn(move || {
-            let start = Instant::now();
-            let mut have = SegmentSet::new(plan.file.footer());
-            have.add(segments);
-            let batches = decode(&plan, &split, &have);
-            ScanMetrics::add_since(&plan.metrics.decode_nanos, start);
-            batches
-        })
-        .await?;
-        Ok(Outcome { batches, filtered, leases: held })
-    }
-}
+        let mut have = SegmentSet::new(&footer);
+        wait(&plan, &leases).await?;
+        have.add(leases);
+        let first = |have: &SegmentSet<'_>, want: &mut Vec<SegmentId>| {
+            first_request(&plan, &split, &checks, eager, have, want)
+        };
+        fetch(&plan, Urgency::filter(number), &mut have, first).await?;
 
-/// The split with the rows that pass the filter.
-async fn filter_rows(
-    plan: Arc<Plan>,
-    split: Split,
-    conjuncts: Vec<usize>,
-    held: Vec<Lease>,
-) -> Result<Split> {
-    spawn(move || {
         let start = Instant::now();
-        let mut have = SegmentSet::new(plan.file.footer());
-        have.add(held);
-        let live = filter(&plan, &split, &conjuncts, &have)?;
+        let live = payoffs.filter(&plan, &split, &checks, &have)?;
         let rejected = split.live.true_count() - live.true_count();
         ScanMetrics::add(&plan.metrics.rows_filtered, rejected as u64);
         ScanMetrics::add_since(&plan.metrics.filter_nanos, start);
-        Ok(Split { live, ..split })
-    })
-    .await
-}
+        split.live = live;
 
-/// Runs CPU work as a task of its own, which ends with its owner.
-async fn spawn<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    spawn_future(async move { work() }).await
-}
-
-/// Runs work that waits as a task of its own, which ends with its owner.
-pub(super) async fn spawn_future<T: Send + 'static>(
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(work);
-    match tasks.join_next().await {
-        Some(Ok(outcome)) => outcome,
-        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        _ => Err(Error::External("the runtime is shutting down".into())),
-    }
-}
-
-/// Evaluates parts of the filter one after the other, each only on rows still live.
-fn filter(plan: &Plan, split: &Split, conjuncts: &[usize], have: &SegmentSet<'_>) -> Result<Mask> {
-    let mut live = split.live.clone();
-    let mut arrays: HashMap<FieldPath, ArrayRef> = HashMap::new();
-    for at in conjuncts {
-        let conjunct = &plan.conjuncts[*at];
-        // Few live rows are gathered first; many are evaluated where they are.
-        let narrow = !live.is_all() && live.density() < NARROW_DENSITY;
-        let rows = if narrow { live.true_count() } else { live.len() };
-        let mut column = |path: &FieldPath| -> Result<ArrayRef> {
-            let array = match arrays.get(path) {
-                Some(array) => Arc::clone(array),
-                None => {
-                    let array = plan.filter_columns[path].read(&split.rows, have)?;
-                    arrays.insert(path.clone(), Arc::clone(&array));
-                    array
-                }
-            };
-            if narrow { array.filter(&live) } else { Ok(array) }
-        };
-        let place = || conjunct.expr.to_string();
-        let outcome = Mask::from_predicate(&expr::evaluate(&conjunct.expr, rows, &mut column).at(place)?);
-        live = if narrow { live.refine(&outcome) } else { live.and(&outcome) };
-        if live.is_none() {
-            break;
+        let (mut asked, mut single_rows) = (false, false);
+        if !split.live.is_none() {
+            let want = wanted(&have, |have, want| request_projection(&plan, &split, have, want))?;
+            single_rows = gather::pays(&plan, split.live.true_count() as u64, byte_len(&footer, &want)?);
+            if single_rows {
+                asked = true;
+            } else if let Some(memory) = plan.memory.take(missing_bytes(&plan, &want)?) {
+                have.add(lease(&plan, &want, |_| Urgency::projection(number), memory)?);
+                asked = true;
+            }
         }
+        let leases = have.leases().cloned().collect();
+        Ok(Filtered { plan, split, number, checked: true, asked, single_rows, leases })
     }
-    Ok(live)
 }
 
-/// Below this share of live rows, gathering them first is cheaper than evaluating all.
-const NARROW_DENSITY: f64 = 0.3;
+impl Filtered {
+    /// Asks for the projected columns although there is no memory to spare.
+    pub(super) fn ask_anyway(&mut self) -> Result<()> {
+        let footer = Arc::clone(self.plan.file.footer());
+        let mut have = SegmentSet::new(&footer);
+        have.add(self.leases.iter().cloned());
+        let want = wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))?;
+        let memory = self.plan.memory.take_anyway(missing_bytes(&self.plan, &want)?);
+        let urgency = Urgency::projection(self.number);
+        self.leases.extend(lease(&self.plan, &want, |_| urgency, memory)?);
+        self.asked = true;
+        Ok(())
+    }
+
+    /// Decodes the live rows once their columns are there.
+    pub(super) async fn decode(self) -> Result<Decoded> {
+        let Filtered { plan, split, number, single_rows, leases, .. } = self;
+        if single_rows {
+            let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
+            let rows: Arc<[u64]> = rows.collect();
+            return Ok(Decoded { leases, ..gather::gather(plan, rows).await? });
+        }
+        let footer = Arc::clone(plan.file.footer());
+        let mut have = SegmentSet::new(&footer);
+        wait(&plan, &leases).await?;
+        have.add(leases);
+        fetch(&plan, Urgency::projection(number), &mut have, |have, want| {
+            request_projection(&plan, &split, have, want)
+        })
+        .await?;
+        let start = Instant::now();
+        let batches = decode(&plan, &split, &have)?;
+        ScanMetrics::add_since(&plan.metrics.decode_nanos, start);
+        Ok(Decoded { batches, leases: have.leases().cloned().collect() })
+    }
+}
 
 /// Decodes the live rows of the projected columns.
 fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<RecordBatch>> {
-    let rows = live_range(&split.rows, &split.live);
-    let live = {
+    let rows = live_range(split);
+    let live: Mask = {
         let start = (rows.start - split.rows.start) as usize;
         split.live.slice(start..start + (rows.end - rows.start) as usize)
     };

@@ -12,6 +12,7 @@ use super::plan::{Plan, Split};
 use super::task::fetch;
 use crate::Result;
 use crate::expr::{Expr, FieldPath};
+use crate::io::Urgency;
 use crate::layout::{SegmentSet, ZoneMap};
 use crate::mask::Mask;
 use crate::pruning::{self, Blocks};
@@ -24,39 +25,65 @@ pub(super) struct ZoneMaps {
     verdicts: Vec<Option<(Blocks, pruning::Verdict)>>,
     /// Generation of the dynamic filters at the last look.
     generation: Option<u64>,
+    /// Of the column whose best rows are wanted first.
+    best_first: Option<Arc<ZoneMap>>,
 }
 
 impl ZoneMaps {
     /// Reads the zone tables of the filter's columns, all in one go, and judges the filter.
     pub(super) async fn read(plan: &Plan) -> Result<Self> {
+        let mut zone_maps = Self::default();
+        if plan.prune {
+            zone_maps.load(plan).await?;
+        }
+        for conjunct in &plan.conjuncts {
+            let verdict = if plan.prune { zone_maps.judge(&conjunct.expr, plan)? } else { None };
+            zone_maps.verdicts.push(verdict);
+        }
+        let (pruned, matched) = zone_maps.count(plan);
+        ScanMetrics::add(&plan.metrics.zones_pruned, pruned);
+        ScanMetrics::add(&plan.metrics.zones_fully_matched, matched);
+        Ok(zone_maps)
+    }
+
+    async fn load(&mut self, plan: &Plan) -> Result<()> {
         let footer = plan.file.footer();
-        let mut maps = HashMap::new();
-        let with_zones: Vec<_> =
-            plan.filter_columns.values().filter_map(|column| Some((column, column.zones()?))).collect();
-        if !with_zones.is_empty() {
+        let best_first = plan.best_first.as_ref().map(|order| &order.column);
+        let mut unknown = Vec::new();
+        for column in plan.filter_columns.values().chain(best_first) {
+            let Some(zones) = column.zones() else { continue };
+            match footer.zone_maps.get(&column.path) {
+                Some(map) => drop(self.maps.insert(column.path.clone(), map)),
+                None => unknown.push((column, zones)),
+            }
+        }
+        if !unknown.is_empty() {
             let mut have = SegmentSet::new(footer);
-            fetch(plan, &mut have, |have, want| {
-                with_zones.iter().try_for_each(|(_, zones)| zones.request(have, want))
+            fetch(plan, Urgency::ZONE_MAPS, &mut have, |have, want| {
+                unknown.iter().try_for_each(|(_, zones)| zones.request(have, want))
             })
             .await?;
             let start = Instant::now();
-            for (column, zones) in with_zones {
+            for (column, zones) in unknown {
                 // Statistics only help: a table that cannot be read prunes nothing.
                 match zones.read(&have) {
                     Ok(map) => {
-                        maps.insert(column.path.clone(), Arc::new(map));
+                        let map = Arc::new(map);
+                        footer.zone_maps.keep(&column.path, &map);
+                        self.maps.insert(column.path.clone(), map);
                     }
                     Err(error) => tracing::debug!(column = %column.path, %error, "zone map ignored"),
                 }
             }
             ScanMetrics::add_since(&plan.metrics.filter_nanos, start);
         }
-        let mut zone_maps = Self { maps, verdicts: Vec::new(), generation: None };
-        for conjunct in &plan.conjuncts {
-            zone_maps.verdicts.push(zone_maps.judge(&conjunct.expr, plan)?);
-        }
-        zone_maps.count(plan);
-        Ok(zone_maps)
+        self.best_first = best_first.and_then(|column| self.maps.get(&column.path).cloned());
+        Ok(())
+    }
+
+    /// Statistics of the column whose best rows are wanted first.
+    pub(super) fn best_first(&self) -> Option<&ZoneMap> {
+        self.best_first.as_deref()
     }
 
     /// What is known of a filter without reading rows; `None` if nothing.
@@ -93,35 +120,38 @@ impl ZoneMaps {
         Ok(Some((blocks, pruning::evaluate(expr, blocks, &map_of)?)))
     }
 
-    fn count(&self, plan: &Plan) {
+    /// Zones that are pruned, and zones that match as a whole, over all parts of the filter.
+    fn count(&self, plan: &Plan) -> (u64, u64) {
         let (mut pruned, mut matched) = (0, 0);
         for (blocks, verdict) in self.verdicts.iter().flatten() {
             let within = blocks.overlapping(&plan.rows);
             pruned += within.clone().filter(|block| !verdict.may.value(*block)).count();
             matched += within.filter(|block| verdict.all.value(*block)).count();
         }
-        ScanMetrics::add(&plan.metrics.zones_pruned, pruned as u64);
-        ScanMetrics::add(&plan.metrics.zones_fully_matched, matched as u64);
+        (pruned as u64, matched as u64)
     }
 
-    /// Judges filters that have tightened since the last look again.
-    pub(super) fn refresh(&mut self, plan: &Plan) -> Result<()> {
+    /// Judges filters that have tightened since the last look again; whether there were any.
+    pub(super) fn refresh(&mut self, plan: &Plan) -> Result<bool> {
         let mut generation = None;
         for conjunct in &plan.conjuncts {
             if let Expr::Dynamic(filter) = &conjunct.expr {
                 generation = Some(generation.unwrap_or(0u64).wrapping_add(filter.generation()));
             }
         }
-        if generation.is_none() || generation == self.generation {
-            return Ok(());
+        if !plan.prune || generation.is_none() || generation == self.generation {
+            return Ok(false);
         }
         self.generation = generation;
+        let (before, _) = self.count(plan);
         for (at, conjunct) in plan.conjuncts.iter().enumerate() {
             if let Expr::Dynamic(_) = &conjunct.expr {
                 self.verdicts[at] = self.judge(&conjunct.expr, plan)?;
             }
         }
-        Ok(())
+        let (after, _) = self.count(plan);
+        ScanMetrics::add(&plan.metrics.zones_pruned_dynamic, after.saturating_sub(before));
+        Ok(true)
     }
 
     /// The first row at or after `row` in a block that may match; where the rows end if there

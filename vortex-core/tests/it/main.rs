@@ -2,7 +2,9 @@
 
 mod allocations;
 mod anatomy;
+mod best_first;
 mod compare;
+mod faults;
 mod files;
 mod ipc;
 mod mutations;

@@ -27,6 +27,8 @@ pub(crate) struct TighteningFilter {
     columns: Vec<FieldPath>,
     schema: SchemaRef,
     dtype: DType,
+    /// Whether rows may be checked too.
+    rows: bool,
     latest: Mutex<Option<(u64, Option<Expr>)>>,
 }
 
@@ -39,7 +41,12 @@ impl TighteningFilter {
         let mut leaves = Leaves::default();
         leaves.rewrite(Arc::clone(&expr), &Translator::new(&schema, &dtype))?;
         let columns = leaves.paths().to_vec();
-        Ok(Self { expr, columns, schema, dtype, latest: Mutex::default() })
+        Ok(Self { expr, columns, schema, dtype, rows: false, latest: Mutex::default() })
+    }
+
+    /// Whether rows may be checked too, not only statistics.
+    pub(crate) fn with_rows(self, rows: bool) -> Self {
+        Self { rows, ..self }
     }
 
     fn translate(&self) -> Option<Expr> {
@@ -71,6 +78,10 @@ impl DynamicFilter for TighteningFilter {
                 filter
             }
         }
+    }
+
+    fn checks_rows(&self) -> bool {
+        self.rows
     }
 }
 

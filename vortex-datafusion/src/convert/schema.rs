@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use datafusion_common::{Result, plan_err};
+use datafusion_common::{HashMap, Result, plan_err};
 use vortex_core::DType;
 use vortex_core::dtype::arrow::{data_type, presents};
 
@@ -27,10 +27,12 @@ pub(crate) fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
     let Some((_, first)) = files.first() else { return Ok(Schema::empty()) };
     // Position, file that had it first, number of files that have it.
     let mut columns: Vec<(FieldRef, &str, usize)> = Vec::new();
+    let mut positions: HashMap<&str, usize> = HashMap::new();
     for (name, schema) in files {
         for field in schema.fields() {
-            let known = columns.iter_mut().find(|(column, ..)| column.name() == field.name());
+            let known = positions.get(field.name().as_str()).and_then(|at| columns.get_mut(*at));
             let Some((column, from, count)) = known else {
+                positions.insert(field.name(), columns.len());
                 columns.push((Arc::clone(field), name, 1));
                 continue;
             };
@@ -168,6 +170,9 @@ fn plain_field(field: &FieldRef) -> FieldRef {
 /// # Errors
 /// If a stored type has no Arrow form.
 pub(crate) fn physical(root: &DType, file: &SchemaRef, table: &Schema) -> Result<SchemaRef> {
+    // Names may repeat; the first one counts.
+    let wanted: HashMap<&str, &FieldRef> =
+        table.fields().iter().rev().map(|field| (field.name().as_str(), field)).collect();
     let fields = file
         .fields()
         .iter()
@@ -177,8 +182,8 @@ pub(crate) fn physical(root: &DType, file: &SchemaRef, table: &Schema) -> Result
                 Some(fields) => fields.dtypes().get(at),
                 None => Some(root),
             };
-            match (table.fields().find(field.name()), dtype) {
-                (Some((_, wanted)), Some(dtype)) => adopt(dtype, field, wanted),
+            match (wanted.get(field.name().as_str()), dtype) {
+                (Some(wanted), Some(dtype)) => adopt(dtype, field, wanted),
                 _ => Ok(Arc::clone(field)),
             }
         })

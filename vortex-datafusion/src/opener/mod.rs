@@ -14,6 +14,7 @@
 //!
 //! All of it is per file: two files of a table may differ in columns and types.
 
+mod ahead;
 mod numbered;
 mod prune;
 mod split;
@@ -22,12 +23,14 @@ mod stream;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use ahead::{Ahead, SharedAhead};
+use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_datasource::file_stream::{FileOpenFuture, FileOpener};
 use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::Literal;
+use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion_physical_expr::utils::{conjunction, split_conjunction};
@@ -40,7 +43,7 @@ use numbered::{Numbered, RowNumbers};
 use object_store::ObjectStore;
 use prune::{FileConstants, file_pruner};
 use stream::{FileBatches, Projector};
-use vortex_core::expr::Expr;
+use vortex_core::expr::{Expr, FieldPath};
 use vortex_core::file::VortexFile;
 use vortex_core::scan::ScanBuilder;
 
@@ -49,16 +52,20 @@ use crate::convert::{
     Leaves, PhysicalPredicate, TighteningFilter, Translator, datafusion_error, fuse_bounds, is_dynamic,
     is_fallible, schema,
 };
+use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
 use crate::options::VortexOptions;
-use crate::pushdown::Filters;
+use crate::pushdown::{BestFirst, Filters};
 
 /// Batches of one file.
 type Batches = BoxStream<'static, Result<arrow::array::RecordBatch>>;
 
 /// Opens files for one partition of a scan.
-#[derive(Clone)]
-pub(crate) struct VortexOpener(pub(crate) Arc<OpenerState>);
+pub(crate) struct VortexOpener {
+    pub(crate) state: Arc<OpenerState>,
+    /// Files opened before their turn, if that pays.
+    pub(crate) ahead: Option<Arc<Ahead>>,
+}
 
 /// What all files of a partition have in common.
 pub(crate) struct OpenerState {
@@ -74,15 +81,23 @@ pub(crate) struct OpenerState {
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) batch_size: usize,
     pub(crate) limit: Option<usize>,
+    /// Whether rows must come in the order of the file.
+    pub(crate) ordered: bool,
+    pub(crate) best_first: Option<BestFirst>,
+    pub(crate) memory: Option<Arc<ScanMemory>>,
     pub(crate) metrics: ScanCounters,
 }
 
 impl FileOpener for VortexOpener {
     fn open(&self, file: PartitionedFile) -> Result<FileOpenFuture> {
-        let state = Arc::clone(&self.0);
+        let (state, ahead) = (Arc::clone(&self.state), self.ahead.clone());
         Ok(Box::pin(async move {
             let path = file.object_meta.location.clone();
-            state.open(file).await.map_err(|error| error.context(format!("opening {path}")))
+            let opened = match ahead {
+                Some(ahead) => ahead.open(state, file).await,
+                None => state.open(file).await,
+            };
+            opened.map_err(|error| error.context(format!("opening {path}")))
         }))
     }
 }
@@ -130,7 +145,15 @@ impl OpenerState {
             .with_schema(leaves.schema())
             .with_filter(filter)
             .with_batch_size(self.batch_size)
+            .with_ordered(self.ordered)
+            .with_pruning(self.options.prune)
             .with_metrics(Arc::clone(metrics.scan()));
+        if let Some((path, options)) = adapted.best_first() {
+            scan = scan.with_best_first(path, options);
+        }
+        if let Some(memory) = &self.memory {
+            scan = scan.with_memory_pool(Arc::clone(memory) as _);
+        }
         if let Some(limit) = self.limit {
             scan = scan.with_limit(limit as u64);
         }
@@ -162,6 +185,9 @@ impl OpenerState {
             .with_schema(leaves.schema())
             .with_batch_size(self.batch_size)
             .with_metrics(Arc::clone(metrics.scan()));
+        if let Some(memory) = &self.memory {
+            scan = scan.with_memory_pool(Arc::clone(memory) as _);
+        }
         let mut first = 0;
         if let Some(rows) = range_of(file, &scan)? {
             if rows.is_empty() {
@@ -303,8 +329,19 @@ impl<'a> Adapted<'a> {
             self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?)?;
         }
         let dtype = self.file.footer().dtype().clone();
+        let rows = self.scan.options.predicate_pushdown && is_dynamic(&adapted);
         let filter = TighteningFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
+        let filter = filter.with_rows(rows);
         Some(Expr::Dynamic(Arc::new(filter)))
+    }
+
+    /// The column whose best rows are wanted first, if this file has it as it is.
+    fn best_first(&self) -> Option<(FieldPath, SortOptions)> {
+        let wanted = self.scan.best_first.as_ref()?;
+        let column: Arc<dyn PhysicalExpr> = Arc::new(wanted.column.clone());
+        let adapted = self.simplify(self.adapt(&column).ok()?).ok()?;
+        let column = adapted.downcast_ref::<Column>()?;
+        Some((FieldPath::from(column.name()), wanted.options))
     }
 
     /// What to decode, and what to compute from it.

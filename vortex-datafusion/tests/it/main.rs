@@ -2,6 +2,7 @@
 
 #[cfg(feature = "proto")]
 mod codec;
+mod distant;
 mod faulty;
 mod files;
 mod metadata;

@@ -76,6 +76,16 @@ impl ZoneMap {
         })
     }
 
+    /// About how many bytes this takes in memory.
+    pub(crate) fn memory_size(&self) -> usize {
+        let bounds = [&self.min, &self.max].into_iter().flatten().map(|bound| bound.get_array_memory_size());
+        let counts = [&self.null_count, &self.nan_count]
+            .into_iter()
+            .flatten()
+            .map(|count| count.get_array_memory_size());
+        size_of::<Self>() + bounds.chain(counts).sum::<usize>()
+    }
+
     /// Rows of zone `zone`.
     pub fn rows_of(&self, zone: usize) -> u64 {
         let start = (zone as u64).saturating_mul(self.zone_len);

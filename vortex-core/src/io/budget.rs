@@ -1,0 +1,209 @@
+//! Bytes in use against a limit, charged to whoever else wants to know.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A pool of memory beside the reader's own limits: that of a query engine.
+pub trait MemoryPool: Debug + Send + Sync {
+    /// Takes bytes, unless the pool refuses.
+    fn try_grow(&self, bytes: u64) -> bool;
+
+    /// Gives bytes back.
+    fn shrink(&self, bytes: u64);
+}
+
+/// A count of bytes in use against a limit. What is taken counts for the parent too.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: u64,
+    used: AtomicU64,
+    peak: AtomicU64,
+    parent: Option<Arc<Budget>>,
+    pool: Option<Arc<dyn MemoryPool>>,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicU64::new(0), peak: AtomicU64::new(0), parent: None, pool: None })
+    }
+
+    /// A part of this budget with a limit of its own, charged to `pool` as well.
+    pub(crate) fn part(self: &Arc<Self>, limit: u64, pool: Option<Arc<dyn MemoryPool>>) -> Arc<Self> {
+        let parent = Some(Arc::clone(self));
+        Arc::new(Self { limit, used: AtomicU64::new(0), peak: AtomicU64::new(0), parent, pool })
+    }
+
+    /// The most bytes that should be in use.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that were in use at once.
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Takes `bytes` if they fit everywhere.
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
+        if !self.grow(bytes, false) {
+            return None;
+        }
+        if let Some(pool) = &self.pool
+            && !pool.try_grow(bytes)
+        {
+            self.shrink(bytes);
+            return None;
+        }
+        let pooled = if self.pool.is_some() { bytes } else { 0 };
+        Some(Share { budget: Arc::clone(self), bytes, pooled })
+    }
+
+    /// Takes `bytes` whether they fit or not: work that must go on. A pool that refuses them is
+    /// not charged.
+    pub(crate) fn take_anyway(self: &Arc<Self>, bytes: u64) -> Share {
+        self.grow(bytes, true);
+        let pooled = match &self.pool {
+            Some(pool) if pool.try_grow(bytes) => bytes,
+            _ => 0,
+        };
+        Share { budget: Arc::clone(self), bytes, pooled }
+    }
+
+    /// Whether half of the limit holds what is in use and `bytes` more.
+    pub(crate) fn has_half_for(&self, bytes: u64) -> bool {
+        self.used().saturating_add(bytes) <= self.limit / 2
+    }
+
+    fn grow(&self, bytes: u64, anyway: bool) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|next| anyway || *next <= self.limit);
+        let Ok(before) = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) else {
+            return false;
+        };
+        if let Some(parent) = &self.parent
+            && !parent.grow(bytes, anyway)
+        {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        self.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        true
+    }
+
+    fn shrink(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(parent) = &self.parent {
+            parent.shrink(bytes);
+        }
+    }
+}
+
+/// Bytes taken from a budget, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    bytes: u64,
+    pooled: u64,
+}
+
+impl Share {
+    /// Adds a share of the same budget to this one.
+    pub(crate) fn join(&mut self, mut other: Share) {
+        self.bytes += std::mem::take(&mut other.bytes);
+        self.pooled += std::mem::take(&mut other.pooled);
+    }
+
+    /// Moves `bytes` into a share of their own; beyond what is here they are taken anyway.
+    pub(crate) fn split(&mut self, bytes: u64) -> Share {
+        if bytes > self.bytes {
+            return self.budget.take_anyway(bytes);
+        }
+        let pooled = bytes.min(self.pooled);
+        self.bytes -= bytes;
+        self.pooled -= pooled;
+        Share { budget: Arc::clone(&self.budget), bytes, pooled }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.shrink(self.bytes);
+        if let Some(pool) = &self.budget.pool {
+            pool.shrink(self.pooled);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool of a fixed size.
+    #[derive(Debug)]
+    struct Small(AtomicU64);
+
+    impl MemoryPool for Small {
+        fn try_grow(&self, bytes: u64) -> bool {
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+        }
+
+        fn shrink(&self, bytes: u64) {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_share_goes_back_when_dropped() {
+        let budget = Budget::new(100);
+        let first = budget.take(80).unwrap();
+        assert!(budget.take(30).is_none());
+        let more = budget.take_anyway(30);
+        assert_eq!(budget.used(), 110);
+        drop((first, more));
+        assert_eq!((budget.used(), budget.peak()), (0, 110));
+    }
+
+    #[test]
+    fn a_part_counts_for_the_whole_and_for_the_pool() {
+        let whole = Budget::new(100);
+        let pool = Arc::new(Small(AtomicU64::new(50)));
+        let part = whole.part(60, Some(Arc::clone(&pool) as _));
+        let other = whole.part(1000, None);
+        let held = other.take(70).unwrap();
+        assert!(part.take(40).is_none(), "the whole has only 30 left");
+        drop(held);
+        let held = part.take(40).unwrap();
+        assert_eq!((whole.used(), pool.0.load(Ordering::Relaxed)), (40, 10));
+        assert!(part.take(15).is_none(), "the pool has only 10 left");
+        let forced = part.take_anyway(15);
+        assert_eq!((whole.used(), pool.0.load(Ordering::Relaxed)), (55, 10));
+        drop((held, forced));
+        assert_eq!((whole.used(), part.used(), pool.0.load(Ordering::Relaxed)), (0, 0, 50));
+    }
+
+    #[test]
+    fn a_share_is_split_without_changing_the_sum() {
+        let budget = Budget::new(100);
+        let mut all = budget.take(80).unwrap();
+        let part = all.split(50);
+        assert_eq!(budget.used(), 80);
+        drop(all);
+        assert_eq!(budget.used(), 50);
+        drop(part);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn sums_never_overflow() {
+        let budget = Budget::new(u64::MAX);
+        let most = budget.take(u64::MAX).unwrap();
+        assert!(budget.take(1).is_none());
+        drop(most);
+        assert_eq!(budget.used(), 0);
+    }
+}

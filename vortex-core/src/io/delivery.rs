@@ -1,0 +1,233 @@
+//! One read of storage: pieces come in, and each request is answered once its bytes are there.
+//!
+//! A read that nobody waits for any longer ends. One that the store refuses because it is asked
+//! too much goes on later, from where it was, with fewer reads beside it.
+
+use std::future::{Future, poll_fn};
+use std::ops::Range;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use arrow::buffer::{Buffer, MutableBuffer};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::future::{Either, select};
+use tokio::sync::oneshot;
+
+use super::object_store::is_throttled;
+use super::scheduler::Slot;
+use super::waiting::Read;
+use crate::scan::ScanMetrics;
+use crate::{Error, Result};
+
+/// How often a read is tried that the store is too busy for, and the first pause before.
+const MAX_ATTEMPTS: u32 = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Answers the requests of a read whose bytes are there already.
+pub(super) fn hand_over(read: Read, bytes: &Bytes) {
+    let start = read.range.start;
+    count(&read);
+    for request in read.serves {
+        Part::new(request.range, request.answer).take(start, bytes, true);
+    }
+}
+
+fn count(read: &Read) {
+    if let Some(first) = read.serves.first() {
+        ScanMetrics::add(&first.metrics.reads, 1);
+        ScanMetrics::add(&first.metrics.bytes_read, read.range.end - read.range.start);
+        ScanMetrics::add(&first.metrics.bytes_wasted, read.wasted);
+    }
+}
+
+/// Makes a read and answers its requests.
+pub(super) async fn deliver(read: Read, slot: Slot) {
+    count(&read);
+    let Read { source, range, serves, .. } = read;
+    let mut parts: Vec<Part> =
+        serves.into_iter().map(|request| Part::new(request.range, request.answer)).collect();
+    let stall = source.profile().remote.then(|| slot.stall());
+    let mut at = range.start;
+    for attempt in 1.. {
+        let started = Instant::now();
+        let mut first_byte = None;
+        let step = async {
+            let mut pieces = unless_stalled(stall, source.stream(at..range.end)).await??;
+            first_byte = Some(started.elapsed());
+            Ok::<_, Error>(pieces.next().await.map(|piece| (piece, pieces)))
+        };
+        let mut outcome = match unless_abandoned(&mut parts, step).await {
+            Some(outcome) => outcome,
+            None => return,
+        };
+        let failure = loop {
+            match outcome {
+                Ok(Some((Ok(piece), mut pieces))) => {
+                    let end = at.saturating_add(piece.len() as u64);
+                    if end > range.end {
+                        let message = format!("{} bytes more than asked for", end - range.end);
+                        break Some(Error::read(source.name(), range.clone(), message));
+                    }
+                    let whole = at == range.start && end == range.end;
+                    parts.iter_mut().for_each(|part| part.take(at, &piece, whole));
+                    at = end;
+                    if at >= range.end {
+                        break None;
+                    }
+                    let step = async {
+                        let piece = unless_stalled(stall, pieces.next()).await?;
+                        Ok(piece.map(|piece| (piece, pieces)))
+                    };
+                    outcome = match unless_abandoned(&mut parts, step).await {
+                        Some(outcome) => outcome,
+                        None => return,
+                    };
+                }
+                Ok(Some((Err(error), _))) | Err(error) => break Some(error),
+                Ok(None) => {
+                    let message = format!("the bytes end at {at}");
+                    break Some(Error::read(source.name(), range.clone(), message));
+                }
+            }
+        };
+        match failure {
+            None => {
+                let first_byte = first_byte.unwrap_or_default();
+                let rest = started.elapsed().saturating_sub(first_byte);
+                return slot.note(first_byte, rest, range.end - range.start);
+            }
+            Some(error) if attempt < MAX_ATTEMPTS && is_throttled(&error) => {
+                slot.slow_down();
+                let pause = tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt - 1));
+                if unless_abandoned(&mut parts, pause).await.is_none() {
+                    return;
+                }
+            }
+            Some(error) => {
+                for part in parts {
+                    part.fail(shared(&error, source.name(), &range));
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// The same error for each of several waiters.
+fn shared(error: &Error, name: &str, range: &Range<u64>) -> Error {
+    match error.root() {
+        Error::Read { source, .. } => Error::read(name, range.clone(), source.to_string()),
+        other => Error::read(name, range.clone(), other.to_string()),
+    }
+}
+
+/// What `work` comes to, unless it takes longer than `limit`.
+async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T> {
+    let Some(limit) = limit else { return Ok(work.await) };
+    let stalled = || Error::External(format!("nothing came for {} s", limit.as_secs_f64()).into());
+    tokio::time::timeout(limit, work).await.map_err(|_| stalled())
+}
+
+/// What `work` comes to, or nothing once nobody waits for any part.
+async fn unless_abandoned<T>(parts: &mut [Part], work: impl Future<Output = T>) -> Option<T> {
+    let abandoned = poll_fn(|context| {
+        for part in parts.iter_mut() {
+            if let Some(answer) = &mut part.answer
+                && answer.poll_closed(context).is_pending()
+            {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    });
+    match select(pin!(work), abandoned).await {
+        Either::Left((outcome, _)) => Some(outcome),
+        Either::Right(_) => None,
+    }
+}
+
+/// A request while its bytes come in.
+struct Part {
+    range: Range<u64>,
+    /// What is there, if it came in several pieces.
+    bytes: Option<MutableBuffer>,
+    /// Where the answer goes; nothing once it is given.
+    answer: Option<oneshot::Sender<Result<Buffer>>>,
+}
+
+impl Part {
+    fn new(range: Range<u64>, answer: oneshot::Sender<Result<Buffer>>) -> Self {
+        Self { range, bytes: None, answer: Some(answer) }
+    }
+
+    /// Takes its part of a piece that starts at `at`. A piece that is the `whole` read starts as
+    /// the file does, aligned, and is shared; others are copied.
+    fn take(&mut self, at: u64, piece: &Bytes, whole: bool) {
+        if self.answer.is_none() {
+            return;
+        }
+        let (start, end) = (self.range.start.max(at), self.range.end.min(at + piece.len() as u64));
+        if start > end {
+            return;
+        }
+        // Both lie within the piece, which is in memory.
+        let (from, to) = ((start - at) as usize, (end - at) as usize);
+        if whole {
+            return self.answer(Ok(Buffer::from(piece.clone()).slice_with_length(from, to - from)));
+        }
+        let len = (self.range.end - self.range.start) as usize;
+        let bytes = self.bytes.get_or_insert_with(|| MutableBuffer::with_capacity(len));
+        bytes.extend_from_slice(&piece[from..to]);
+        if bytes.len() == len {
+            let bytes = self.bytes.take().unwrap_or_default();
+            self.answer(Ok(bytes.into()));
+        }
+    }
+
+    fn answer(&mut self, outcome: Result<Buffer>) {
+        if let Some(answer) = self.answer.take() {
+            // Nobody waits for a request that was withdrawn.
+            let _ = answer.send(outcome);
+        }
+    }
+
+    fn fail(mut self, error: Error) {
+        self.answer(Err(error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a request of `range` gets from a read of `0..len` that comes in pieces of `step`.
+    fn pieces(range: Range<u64>, len: u8, step: usize) -> Vec<u8> {
+        let (answer, mut receiver) = oneshot::channel();
+        let mut part = Part::new(range, answer);
+        let bytes = Bytes::from((0..len).collect::<Vec<_>>());
+        for at in (0..bytes.len()).step_by(step) {
+            let piece = bytes.slice(at..bytes.len().min(at + step));
+            part.take(at as u64, &piece, piece.len() == bytes.len());
+        }
+        receiver.try_recv().unwrap().unwrap().as_slice().to_vec()
+    }
+
+    #[test]
+    fn a_request_is_put_together_from_pieces_of_any_size() {
+        for step in 1..=11 {
+            assert_eq!(pieces(3..8, 10, step), [3, 4, 5, 6, 7], "pieces of {step}");
+            assert_eq!(pieces(0..10, 10, step), (0..10).collect::<Vec<u8>>(), "pieces of {step}");
+            assert_eq!(pieces(4..4, 10, step), [0u8; 0], "pieces of {step}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_answered_with_its_last_byte_not_with_the_read() {
+        let (answer, mut receiver) = oneshot::channel();
+        let mut part = Part::new(1..3, answer);
+        part.take(0, &Bytes::from_static(&[0, 1, 2, 3]), false);
+        assert_eq!(receiver.try_recv().unwrap().unwrap().as_slice(), [1, 2]);
+    }
+}

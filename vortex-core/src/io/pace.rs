@@ -1,0 +1,87 @@
+//! How far away a store is, learnt from the reads it answers.
+//!
+//! The gap worth reading is what a stream delivers in the time that another request would wait
+//! for its first byte: latency times bandwidth.
+
+use std::time::Duration;
+
+use super::StorageProfile;
+
+/// Weight of the latest measurement.
+const WEIGHT: f64 = 0.125;
+/// Reads of fewer bytes say nothing about bandwidth.
+const MIN_MEASURED: u64 = 256 << 10;
+
+/// Latency and bandwidth, as averages that forget.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Seconds to the first byte.
+    latency: Option<f64>,
+    /// Bytes per second of one stream.
+    bandwidth: Option<f64>,
+}
+
+impl Pace {
+    /// Notes a read: the time to its first byte, and from there to its last of `bytes`.
+    pub(super) fn note(&mut self, first_byte: Duration, rest: Duration, bytes: u64) {
+        blend(&mut self.latency, first_byte.as_secs_f64());
+        if bytes >= MIN_MEASURED && rest > Duration::ZERO {
+            blend(&mut self.bandwidth, bytes as f64 / rest.as_secs_f64());
+        }
+    }
+
+    /// The profile with the gap that pays at this pace, within a factor of the declared one.
+    pub(super) fn adapt(&self, profile: StorageProfile) -> StorageProfile {
+        let (Some(latency), Some(bandwidth)) = (self.latency, self.bandwidth) else { return profile };
+        let declared = profile.coalesce_gap;
+        // A float becomes the nearest integer there is.
+        let pays = (latency * bandwidth) as u64;
+        StorageProfile { coalesce_gap: pays.clamp(declared / 8, declared.saturating_mul(2)), ..profile }
+    }
+
+    /// How long requests are worth collecting before the first of them is sent.
+    pub(super) fn patience(&self) -> Patience {
+        let latency = Duration::from_secs_f64(self.latency.unwrap_or(0.0));
+        let bound = |wait: Duration, most| wait.clamp(Duration::from_millis(1), Duration::from_millis(most));
+        Patience { step: bound(latency / 8, 4), most: bound(latency / 2, 20) }
+    }
+}
+
+/// How long to wait for requests that may share a read: while more come within each step, up to
+/// half of what the read takes to begin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) step: Duration,
+    pub(super) most: Duration,
+}
+
+fn blend(average: &mut Option<f64>, value: f64) {
+    *average = Some(average.map_or(value, |before| before + WEIGHT * (value - before)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(first_byte: u64, bytes: u64, rest: u64) -> Pace {
+        let mut pace = Pace::default();
+        pace.note(Duration::from_millis(first_byte), Duration::from_millis(rest), bytes);
+        pace
+    }
+
+    #[test]
+    fn the_gap_is_what_a_stream_delivers_within_one_latency() {
+        let profile = StorageProfile::REMOTE;
+        assert_eq!(Pace::default().adapt(profile), profile);
+        assert_eq!(after(10, 5_000_000, 100).adapt(profile).coalesce_gap, 500_000);
+    }
+
+    #[test]
+    fn one_strange_answer_changes_little() {
+        let mut pace = after(10, 5_000_000, 100);
+        pace.note(Duration::from_secs(5), Duration::from_secs(1), 1 << 20);
+        let gap = pace.adapt(StorageProfile::REMOTE).coalesce_gap;
+        assert!(gap <= 2 * StorageProfile::REMOTE.coalesce_gap, "{gap}");
+        assert!(pace.patience().most <= Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,153 @@
+//! Requests that no read serves yet, and which read to make next.
+//!
+//! ```text
+//! wanted by urgency     1. zone maps   2. filter   3. projection
+//! by position           [--a--][-b-]   gap   [---c---]              [-d-]
+//! next read             the one that serves the most urgent request, with all
+//!                       that is wanted now and lies close
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use tokio::sync::oneshot;
+
+use super::coalesce::coalesce;
+use super::{ReadAt, StorageProfile, Urgency};
+use crate::Result;
+use crate::scan::ScanMetrics;
+
+/// A wish for a range of a file. It is withdrawn when the receiver is dropped.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) range: Range<u64>,
+    pub(super) urgency: Urgency,
+    pub(super) answer: oneshot::Sender<Result<Buffer>>,
+    pub(super) metrics: Arc<ScanMetrics>,
+}
+
+/// A read to make, and the requests it serves.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) source: Arc<dyn ReadAt>,
+    pub(super) range: Range<u64>,
+    pub(super) wasted: u64,
+    pub(super) serves: Vec<Request>,
+}
+
+/// Requests, by file.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    files: Vec<(Arc<dyn ReadAt>, Vec<Request>)>,
+}
+
+impl Waiting {
+    pub(super) fn push(&mut self, source: &Arc<dyn ReadAt>, requests: Vec<Request>) {
+        match self.files.iter_mut().find(|(file, _)| Arc::ptr_eq(file, source)) {
+            Some((_, waiting)) => waiting.extend(requests),
+            None => self.files.push((Arc::clone(source), requests)),
+        }
+    }
+
+    /// Number of requests.
+    pub(super) fn len(&self) -> usize {
+        self.files.iter().map(|(_, waiting)| waiting.len()).sum()
+    }
+
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Takes out the read that serves the most urgent request, if its file's store is `free`.
+    pub(super) fn next_if(
+        &mut self,
+        free: impl Fn(StorageProfile) -> bool,
+        adapt: impl Fn(StorageProfile) -> StorageProfile,
+    ) -> Option<Read> {
+        for (_, waiting) in &mut self.files {
+            waiting.retain(|request| !request.answer.is_closed());
+        }
+        self.files.retain(|(_, waiting)| !waiting.is_empty());
+        let most_urgent = |waiting: &[Request]| waiting.iter().map(|request| request.urgency).min();
+        let (at, urgency) = self
+            .files
+            .iter()
+            .enumerate()
+            .filter_map(|(at, (_, waiting))| Some((at, most_urgent(waiting)?)))
+            .min_by_key(|(_, urgency)| *urgency)?;
+        let (source, waiting) = &mut self.files[at];
+        if !free(source.profile()) {
+            return None;
+        }
+        let wanted: Vec<Range<u64>> = waiting.iter().map(|request| request.range.clone()).collect();
+        let reads = coalesce(&wanted, &adapt(source.profile()));
+        let read = reads
+            .into_iter()
+            .find(|read| read.serves.iter().any(|at| waiting[*at].urgency == urgency))
+            .expect("every request is served by a read");
+        let (range, wasted) = (read.range, read.wasted);
+        let mut serves = read.serves;
+        // From the end, so that positions stay true.
+        serves.sort_unstable_by(|a, b| b.cmp(a));
+        let mut served: Vec<Request> = serves.into_iter().map(|at| waiting.swap_remove(at)).collect();
+        served.sort_by_key(|request| (request.range.start, request.range.end));
+        let source = Arc::clone(source);
+        if waiting.is_empty() {
+            self.files.swap_remove(at);
+        }
+        Some(Read { source, range, wasted, serves: served })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::MemoryFile;
+
+    type Answer = oneshot::Receiver<Result<Buffer>>;
+
+    fn request(range: Range<u64>, urgency: Urgency) -> (Request, Answer) {
+        let (answer, receiver) = oneshot::channel();
+        (Request { range, urgency, answer, metrics: Arc::default() }, receiver)
+    }
+
+    fn file() -> Arc<dyn ReadAt> {
+        Arc::new(MemoryFile::new(vec![0u8; 10]))
+    }
+
+    fn remote(_: StorageProfile) -> StorageProfile {
+        StorageProfile::REMOTE
+    }
+
+    #[test]
+    fn the_most_urgent_request_goes_first_and_takes_its_neighbours_along() {
+        let far = 100 << 20;
+        let (a, _a) = request(0..10, Urgency::projection(0));
+        let (b, _b) = request(far..far + 10, Urgency::filter(7));
+        let (c, _c) = request(far + 20..far + 30, Urgency::projection(9));
+        let (d, _d) = request(0..64, Urgency::filter(8));
+        let mut waiting = Waiting::default();
+        let (first, second) = (file(), file());
+        waiting.push(&first, vec![a, b, c]);
+        waiting.push(&second, vec![d]);
+        let ranges: Vec<_> = std::iter::from_fn(|| waiting.next_if(|_| true, remote))
+            .map(|read| (read.range, read.serves.len()))
+            .collect();
+        assert_eq!(ranges, [(far..far + 30, 2), (0..64, 1), (0..10, 1)]);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_withdrawn_request_is_not_read() {
+        let (a, kept) = request(0..10, Urgency::filter(0));
+        let (b, dropped) = request(10..20, Urgency::filter(0));
+        let mut waiting = Waiting::default();
+        waiting.push(&file(), vec![a, b]);
+        drop(dropped);
+        assert_eq!(waiting.next_if(|_| true, remote).unwrap().range, 0..10);
+        assert!(waiting.next_if(|_| true, remote).is_none());
+        drop(kept);
+    }
+}

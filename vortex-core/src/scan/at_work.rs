@@ -1,0 +1,78 @@
+//! Work that runs as tasks of its own, in the order its outcomes are wanted.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::StreamExt as _;
+use futures::stream::{FuturesOrdered, FuturesUnordered};
+use tokio::task::JoinHandle;
+
+use crate::{Error, Result};
+
+/// Tasks at work. Dropping them ends them.
+pub(super) enum AtWork<T> {
+    Ordered(FuturesOrdered<Owned<T>>),
+    Unordered(FuturesUnordered<Owned<T>>),
+}
+
+impl<T: Send + 'static> AtWork<T> {
+    pub(super) fn new(ordered: bool) -> Self {
+        if ordered { Self::Ordered(FuturesOrdered::new()) } else { Self::Unordered(FuturesUnordered::new()) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            AtWork::Ordered(tasks) => tasks.len(),
+            AtWork::Unordered(tasks) => tasks.len(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Starts work, which goes on whether it is polled or not.
+    pub(super) fn start(&mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
+        let task = Owned::spawn(work);
+        match self {
+            AtWork::Ordered(tasks) => tasks.push_back(task),
+            AtWork::Unordered(tasks) => tasks.push(task),
+        }
+    }
+
+    /// The next outcome; nothing if no work is left.
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
+        match self {
+            AtWork::Ordered(tasks) => tasks.poll_next_unpin(context),
+            AtWork::Unordered(tasks) => tasks.poll_next_unpin(context),
+        }
+    }
+}
+
+/// A task that ends with its owner.
+pub(super) struct Owned<T>(JoinHandle<Result<T>>);
+
+impl<T: Send + 'static> Owned<T> {
+    pub(super) fn spawn(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
+
+impl<T> Future for Owned<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        Poll::Ready(match ready!(Pin::new(&mut self.0).poll(context)) {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(Error::External("the runtime is shutting down".into())),
+        })
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,119 @@
+//! Files opened before their turn.
+//!
+//! ```text
+//! queue     [ a ][ b ][ c ][ d ][ e ] ...
+//!             │    └────┴─ footer, zone maps and first batch of these are on their way
+//!             └─ being read
+//! ```
+//!
+//! DataFusion opens a file when it is done with the one before; far away, each then costs round
+//! trips during which nothing else happens. So whoever opens a file starts those behind it in the
+//! queue, a few bytes ahead, and whoever comes to one of them takes over what is there.
+
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use datafusion_common::{DataFusionError, HashMap, HashSet, Result};
+use datafusion_common_runtime::SpawnedTask;
+use datafusion_datasource::PartitionedFile;
+use futures::StreamExt as _;
+use object_store::path::Path;
+use parking_lot::Mutex;
+
+use super::{Batches, OpenerState};
+
+/// Files ahead, together, have at most this many bytes; one is always ahead.
+const BYTES_AHEAD: u64 = 8 << 20;
+const FILES_AHEAD: usize = 32;
+
+/// The files of one execution of a scan, and those of them that were started early.
+pub(crate) struct Ahead {
+    /// In the order in which they will be opened.
+    files: Vec<PartitionedFile>,
+    positions: HashMap<Key, usize>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    begun: HashSet<Key>,
+    started: HashMap<Key, SpawnedTask<Result<Batches>>>,
+}
+
+/// One file, or one range of it.
+type Key = (Path, Option<Range<i64>>);
+
+fn key(file: &PartitionedFile) -> Key {
+    let range = file.range.as_ref().map(|range| range.start..range.end);
+    (file.object_meta.location.clone(), range)
+}
+
+/// Where the partitions of a scan find what one of them has started.
+#[derive(Debug, Default)]
+pub(crate) struct SharedAhead(Mutex<Weak<Ahead>>);
+
+impl SharedAhead {
+    /// What is shared by all partitions that are at work.
+    pub(crate) fn get(&self, files: impl FnOnce() -> Vec<PartitionedFile>) -> Arc<Ahead> {
+        let mut shared = self.0.lock();
+        if let Some(ahead) = shared.upgrade() {
+            return ahead;
+        }
+        let ahead = Arc::new(Ahead::new(files()));
+        *shared = Arc::downgrade(&ahead);
+        ahead
+    }
+}
+
+impl Ahead {
+    fn new(files: Vec<PartitionedFile>) -> Self {
+        let positions = files.iter().enumerate().map(|(at, file)| (key(file), at)).collect();
+        Self { files, positions, state: Mutex::default() }
+    }
+
+    /// Opens a file, or takes over what was started of it, and starts files behind it.
+    pub(crate) async fn open(
+        self: Arc<Self>,
+        state: Arc<OpenerState>,
+        file: PartitionedFile,
+    ) -> Result<Batches> {
+        let started = {
+            let mut now = self.state.lock();
+            now.begun.insert(key(&file));
+            now.started.remove(&key(&file))
+        };
+        self.start_behind(&state, &file);
+        drop(self);
+        match started {
+            None => state.open(file).await,
+            Some(task) => task.await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?,
+        }
+    }
+
+    fn start_behind(&self, state: &Arc<OpenerState>, file: &PartitionedFile) {
+        let Some(at) = self.positions.get(&key(file)) else { return };
+        let mut now = self.state.lock();
+        let mut bytes = 0u64;
+        for file in self.files.iter().skip(at + 1).take(FILES_AHEAD) {
+            let len = match &file.range {
+                Some(range) => u64::try_from(range.end.saturating_sub(range.start)).unwrap_or(0),
+                None => file.object_meta.size,
+            };
+            bytes = bytes.saturating_add(len);
+            if now.begun.insert(key(file)) {
+                let place = key(file);
+                let (state, file) = (Arc::clone(state), file.clone());
+                let start = async move {
+                    let mut batches = state.open(file).await?;
+                    // Whoever takes over goes on from here.
+                    let first = batches.next().await;
+                    Ok(futures::stream::iter(first).chain(batches).boxed())
+                };
+                now.started.insert(place, SpawnedTask::spawn(start));
+            }
+            if bytes >= BYTES_AHEAD {
+                break;
+            }
+        }
+    }
+}

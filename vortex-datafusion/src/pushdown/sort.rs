@@ -1,0 +1,144 @@
+//! Order: which files, and which parts of them, hold the rows that a query wants first.
+//!
+//! A query that sorts and takes a few rows is fastest when it meets those rows early: its
+//! threshold then rules out, by statistics, most of what has not been read. The order is a hint;
+//! the sort above stays, unless files are declared to be sorted.
+
+use std::cmp::Ordering;
+
+use arrow::compute::SortOptions;
+use datafusion_common::{Result, ScalarValue};
+use datafusion_datasource::{PartitionedFile, TableSchema};
+use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::projection::ProjectionExprs;
+use datafusion_physical_expr::{EquivalenceProperties, PhysicalSortExpr};
+
+/// What a scan can do for a requested order.
+#[derive(Debug)]
+pub(crate) enum Sorted {
+    /// Rows come in that order anyway.
+    Exactly,
+    /// The best rows can be read first.
+    BestFirst(BestFirst),
+    /// Nothing.
+    No,
+}
+
+/// The column whose best rows are wanted first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BestFirst {
+    pub(crate) column: Column,
+    pub(crate) options: SortOptions,
+}
+
+/// What to do for `order`, given over the output of a scan that yields `projection` of `table`.
+///
+/// # Errors
+/// If the order cannot be compared with what is known of the output.
+pub(crate) fn sorted(
+    order: &[PhysicalSortExpr],
+    known: &EquivalenceProperties,
+    projection: &ProjectionExprs,
+    table: &TableSchema,
+) -> Result<Sorted> {
+    let Some(first) = order.first() else { return Ok(Sorted::No) };
+    if known.ordering_satisfy(order.iter().cloned())? {
+        return Ok(Sorted::Exactly);
+    }
+    // A sort that finds a beginning of its order done already is better left alone.
+    for len in 1..order.len() {
+        if known.ordering_satisfy(order[..len].iter().cloned())? {
+            return Ok(Sorted::No);
+        }
+    }
+    let outputs: &[_] = projection.as_ref();
+    let column = first
+        .expr
+        .downcast_ref::<Column>()
+        .and_then(|output| outputs.get(output.index())?.expr.downcast_ref::<Column>())
+        .filter(|column| column.index() < table.file_schema().fields().len());
+    Ok(match column {
+        Some(column) => Sorted::BestFirst(BestFirst { column: column.clone(), options: first.options }),
+        None => Sorted::No,
+    })
+}
+
+impl BestFirst {
+    /// The files with the best rows first; those without statistics last.
+    pub(crate) fn files(&self, mut files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
+        files.sort_by(|left, right| match (self.best(left), self.best(right)) {
+            (Some(left), Some(right)) => {
+                let order = left.partial_cmp(&right).unwrap_or(Ordering::Equal);
+                if self.options.descending { order.reverse() } else { order }
+            }
+            (left, right) => right.is_some().cmp(&left.is_some()),
+        });
+        files
+    }
+
+    fn best(&self, file: &PartitionedFile) -> Option<ScalarValue> {
+        let column = file.statistics.as_ref()?.column_statistics.get(self.column.index())?;
+        let bound = if self.options.descending { &column.max_value } else { &column.min_value };
+        bound.get_value().filter(|value| !value.is_null()).cloned()
+    }
+}
+
+impl std::fmt::Display for BestFirst {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.column, if self.options.descending { "DESC" } else { "ASC" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion_common::stats::Precision;
+    use datafusion_common::{ColumnStatistics, Statistics};
+
+    use super::*;
+
+    fn file(name: &str, range: Option<(i32, i32)>) -> PartitionedFile {
+        let mut file = PartitionedFile::new(name, 1);
+        file.statistics = range.map(|(min, max)| {
+            let column = ColumnStatistics {
+                min_value: Precision::Exact(ScalarValue::Int32(Some(min))),
+                max_value: Precision::Inexact(ScalarValue::Int32(Some(max))),
+                ..ColumnStatistics::default()
+            };
+            Arc::new(Statistics { column_statistics: vec![column], ..Statistics::default() })
+        });
+        file
+    }
+
+    fn names(descending: bool) -> Vec<String> {
+        let options = SortOptions { descending, nulls_first: false };
+        let files = vec![file("none", None), file("low", Some((0, 5))), file("wide", Some((1, 9)))];
+        let best = BestFirst { column: Column::new("a", 0), options };
+        best.files(files).into_iter().map(|file| file.object_meta.location.to_string()).collect()
+    }
+
+    #[test]
+    fn files_with_the_best_rows_come_first() {
+        assert_eq!(names(false), ["low", "wide", "none"]);
+        assert_eq!(names(true), ["wide", "low", "none"]);
+    }
+
+    #[test]
+    fn an_order_is_followed_through_the_projection() {
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("a", DataType::Int32, true),
+            Field::new("b", DataType::Int32, true),
+        ]));
+        let table = TableSchema::builder(Arc::clone(&schema)).build();
+        let projection = ProjectionExprs::from_indices(&[1], &schema);
+        let output = Arc::new(projection.project_schema(&schema).unwrap());
+        let order = [PhysicalSortExpr::new_default(Arc::new(Column::new("b", 0)))];
+        let known = EquivalenceProperties::new(output);
+        match sorted(&order, &known, &projection, &table).unwrap() {
+            Sorted::BestFirst(best) => assert_eq!(best.column, Column::new("b", 1)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
