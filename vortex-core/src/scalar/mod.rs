@@ -1,0 +1,270 @@
+//! One typed value: in metadata, in statistics, in predicates.
+
+mod rows;
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{self, ArrayRef as ArrowRef};
+use arrow::datatypes::{DataType, i256};
+use half::f16;
+
+use crate::dtype::{DType, PType};
+use crate::{Error, Result};
+
+/// A value without its type. Integers are widened; the dtype tells what they are.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it all")]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    UInt(u64),
+    F16(f16),
+    F32(f32),
+    F64(f64),
+    /// The unscaled value.
+    Decimal(i256),
+    Utf8(Arc<str>),
+    Binary(Arc<[u8]>),
+    /// Elements of a list, fields of a struct, or entries of a map.
+    List(Arc<[Value]>),
+    /// A self-describing value.
+    Variant(Arc<Scalar>),
+    /// A union value: its type id and the value.
+    Union(u8, Arc<Value>),
+}
+
+/// One value of a [`DType`]. An extension value is held as its storage value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scalar {
+    dtype: DType,
+    value: Value,
+}
+
+impl Scalar {
+    /// A value of a type.
+    ///
+    /// # Errors
+    /// If the value does not fit the type, or is null and the type is not nullable.
+    pub fn try_new(dtype: DType, value: Value) -> Result<Self> {
+        if !fits(&dtype, &value) {
+            return Err(Error::corrupt(format!("{value:?} is not a value of type {dtype}")));
+        }
+        Ok(Self { dtype, value })
+    }
+
+    /// The null of a type, which becomes nullable.
+    pub fn null(dtype: &DType) -> Self {
+        Self { dtype: dtype.with_nullable(true), value: Value::Null }
+    }
+
+    /// The type.
+    pub fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    /// The value.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Whether this is null.
+    pub fn is_null(&self) -> bool {
+        self.value == Value::Null
+    }
+
+    /// The same value as the storage type of its extension type, if it has one.
+    #[must_use]
+    pub fn to_storage(&self) -> Scalar {
+        Self { dtype: self.dtype.storage().clone(), value: self.value.clone() }
+    }
+
+    /// The same value under another type.
+    ///
+    /// # Errors
+    /// If it does not fit there.
+    pub fn with_dtype(&self, dtype: &DType) -> Result<Scalar> {
+        let value = match (&self.value, dtype.storage()) {
+            (Value::Int(v), DType::Primitive(ptype, _)) if ptype.is_unsigned() => {
+                Value::UInt(u64::try_from(*v).map_err(|_| Error::invalid(format!("{v} is not a {ptype}")))?)
+            }
+            (Value::UInt(v), DType::Primitive(ptype, _)) if ptype.is_signed() => {
+                Value::Int(i64::try_from(*v).map_err(|_| Error::invalid(format!("{v} is not a {ptype}")))?)
+            }
+            (value, _) => value.clone(),
+        };
+        Self::try_new(dtype.clone(), value)
+    }
+
+    /// The integer, whatever its signedness.
+    pub fn as_i128(&self) -> Option<i128> {
+        match self.value {
+            Value::Int(v) => Some(v.into()),
+            Value::UInt(v) => Some(v.into()),
+            _ => None,
+        }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.value {
+            Value::Utf8(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a string or byte string.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match &self.value {
+            Value::Utf8(text) => Some(text.as_bytes()),
+            Value::Binary(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Order of two values of the same type: floats by total order, as Arrow compares.
+    /// `None` if either is null, or for types without order.
+    pub fn compare(&self, other: &Scalar) -> Option<Ordering> {
+        compare_values(&self.value, &other.value)
+    }
+
+    /// An Arrow array of `len` rows that all hold this value, in the type `to`.
+    ///
+    /// # Errors
+    /// If `to` cannot present the value.
+    pub fn to_arrow(&self, to: &DataType, len: usize) -> Result<ArrowRef> {
+        rows::expand(&self.value, &self.dtype, to, len)
+    }
+
+    /// The value in row `at` of an Arrow array that presents `dtype`.
+    ///
+    /// # Errors
+    /// If the array has another type.
+    pub fn from_arrow(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Scalar> {
+        let value = rows::extract(array, at, dtype)?;
+        let dtype = if value == Value::Null { dtype.with_nullable(true) } else { dtype.clone() };
+        Scalar::try_new(dtype, value)
+    }
+}
+
+fn fits(dtype: &DType, value: &Value) -> bool {
+    match (dtype.storage(), value) {
+        (dtype, Value::Null) => dtype.is_nullable(),
+        (DType::Bool(_), Value::Bool(_))
+        | (DType::Primitive(PType::F16, _), Value::F16(_))
+        | (DType::Primitive(PType::F32, _), Value::F32(_))
+        | (DType::Primitive(PType::F64, _), Value::F64(_))
+        | (DType::Decimal(..), Value::Decimal(_))
+        | (DType::Utf8(_), Value::Utf8(_))
+        | (DType::Binary(_), Value::Binary(_))
+        | (DType::Variant(_), Value::Variant(_)) => true,
+        (DType::Primitive(ptype, _), Value::Int(v)) if ptype.is_signed() => {
+            let bits = ptype.bit_width() as u32;
+            bits == 64 || (*v >= -(1i64 << (bits - 1)) && *v < (1i64 << (bits - 1)))
+        }
+        (DType::Primitive(ptype, _), Value::UInt(v)) if ptype.is_unsigned() => {
+            let bits = ptype.bit_width() as u32;
+            bits == 64 || *v < (1u64 << bits)
+        }
+        (DType::List(element, _), Value::List(values)) => values.iter().all(|v| fits(element, v)),
+        (DType::FixedSizeList(element, size, _), Value::List(values)) => {
+            values.len() == *size as usize && values.iter().all(|v| fits(element, v))
+        }
+        (DType::Struct(fields, _), Value::List(values)) => {
+            values.len() == fields.len() && fields.dtypes().iter().zip(values.iter()).all(|(d, v)| fits(d, v))
+        }
+        (DType::Map(map, _), Value::List(values)) => {
+            let entry = map.entry();
+            values.iter().all(|v| fits(&entry, v))
+        }
+        (DType::Union(union, _), Value::Union(id, value)) => union
+            .type_ids
+            .iter()
+            .position(|candidate| candidate == id)
+            .is_some_and(|at| fits(&union.variants.dtypes()[at], value)),
+        _ => false,
+    }
+}
+
+/// Order of two values of one type, as [`Scalar::compare`].
+pub(crate) fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
+    Some(match (left, right) {
+        (Value::Bool(l), Value::Bool(r)) => l.cmp(r),
+        (Value::Int(l), Value::Int(r)) => l.cmp(r),
+        (Value::UInt(l), Value::UInt(r)) => l.cmp(r),
+        (Value::Int(l), Value::UInt(r)) => i128::from(*l).cmp(&i128::from(*r)),
+        (Value::UInt(l), Value::Int(r)) => i128::from(*l).cmp(&i128::from(*r)),
+        (Value::F16(l), Value::F16(r)) => l.total_cmp(r),
+        (Value::F32(l), Value::F32(r)) => l.total_cmp(r),
+        (Value::F64(l), Value::F64(r)) => l.total_cmp(r),
+        (Value::Decimal(l), Value::Decimal(r)) => l.cmp(r),
+        (Value::Utf8(l), Value::Utf8(r)) => l.cmp(r),
+        (Value::Binary(l), Value::Binary(r)) => l.cmp(r),
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display(&self.value, &self.dtype, f)
+    }
+}
+
+fn display(value: &Value, dtype: &DType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match value {
+        Value::Null => f.write_str("null"),
+        Value::Bool(v) => write!(f, "{v}"),
+        Value::Int(v) => write!(f, "{v}"),
+        Value::UInt(v) => write!(f, "{v}"),
+        Value::F16(v) => write!(f, "{v}"),
+        Value::F32(v) => write!(f, "{v}"),
+        Value::F64(v) => write!(f, "{v}"),
+        Value::Decimal(v) => match dtype.storage() {
+            DType::Decimal(decimal, _) if decimal.scale() != 0 => {
+                write!(f, "{v}e{}", -i16::from(decimal.scale()))
+            }
+            _ => write!(f, "{v}"),
+        },
+        Value::Utf8(v) => write!(f, "{v:?}"),
+        Value::Binary(v) => v.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        Value::List(values) => {
+            f.write_str("[")?;
+            for (at, value) in values.iter().enumerate() {
+                if at > 0 {
+                    f.write_str(", ")?;
+                }
+                display(value, dtype, f)?;
+            }
+            f.write_str("]")
+        }
+        Value::Variant(inner) => write!(f, "{inner}"),
+        Value::Union(id, inner) => {
+            write!(f, "{id}:")?;
+            display(inner, dtype, f)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_out_of_range_does_not_fit() {
+        let i8 = DType::Primitive(PType::I8, false);
+        assert!(Scalar::try_new(i8.clone(), Value::Int(-128)).is_ok());
+        assert!(Scalar::try_new(i8.clone(), Value::Int(128)).is_err());
+        assert!(Scalar::try_new(i8, Value::Null).is_err());
+        assert!(Scalar::try_new(DType::Primitive(PType::U64, true), Value::UInt(u64::MAX)).is_ok());
+    }
+
+    #[test]
+    fn floats_compare_by_total_order() {
+        let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
+        assert_eq!(float(-0.0).compare(&float(0.0)), Some(Ordering::Less));
+        assert_eq!(float(f64::NAN).compare(&float(f64::INFINITY)), Some(Ordering::Greater));
+    }
+}
