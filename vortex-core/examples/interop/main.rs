@@ -21,8 +21,14 @@ use vortex_core::{Level, Release, VortexFile};
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Who must read the files.
-const PROFILES: [Release; 5] =
-    [Release::OLDEST, Release::new(0, 54), Release::new(0, 76), Release::new(0, 85), Release::NEWEST];
+const PROFILES: [Release; 6] = [
+    Release::OLDEST,
+    Release::new(0, 54),
+    Release::new(0, 59),
+    Release::new(0, 76),
+    Release::new(0, 85),
+    Release::NEWEST,
+];
 
 /// Golden datasets: the newest of each name.
 const GOLDEN: [&str; 3] = ["0.91.0", "0.87.0", "0.75.0"];

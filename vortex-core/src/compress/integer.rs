@@ -7,6 +7,7 @@ use super::runs::Runs;
 use super::sample::Sample;
 use super::scheme::{Context, Kind, Scheme};
 use super::sparse::Sparse;
+use super::zstd::Zstd;
 use crate::Result;
 use crate::encodings::{bit_packed, frame_of_reference, sequence};
 use crate::kernels::{BLOCK, Word};
@@ -16,8 +17,8 @@ use crate::wire::WriteNode;
 const EXCEPTION_ROW: usize = 4;
 
 /// The schemes of integers.
-pub(super) fn schemes<W: Word>() -> Schemes<W, 6> {
-    [&Sequence, &Packed, &Dictionary, &Runs, &Sparse, &Pco]
+pub(super) fn schemes<W: Word>() -> Schemes<W, 7> {
+    [&Sequence, &Packed, &Dictionary, &Runs, &Sparse, &Pco, &Zstd]
 }
 
 /// Integers at equal distances.
