@@ -96,8 +96,13 @@ def filters(table):
         floats = pa.types.is_floating(column.type)
         if floats and pc.any(pc.is_nan(column)).as_py():
             continue
-        for at in (0, table.num_rows // 3, table.num_rows - 1):
-            value = column[at].as_py()
+        rows = (0, table.num_rows // 3, table.num_rows - 1)
+        values = [column[at].as_py() for at in rows]
+        if not pa.types.is_boolean(column.type):
+            order = pc.sort_indices(column)
+            valid = len(column) - column.null_count
+            values += [column[order[at]].as_py() for at in (0, valid // 2, max(valid, 1) - 1)]
+        for value in dict.fromkeys(values):
             # Zeros of both signs are equal to some; bindings take no integers of 64 bits.
             odd = value is None or (floats and value == 0) or (isinstance(value, int) and value >= 1 << 63)
             if not odd:

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array as _, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
-    GenericListArray, IntervalDayTimeArray, IntervalMonthDayNanoArray, LargeBinaryArray, LargeListArray,
-    MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, make_array,
+    GenericListArray, GenericListViewArray, IntervalDayTimeArray, IntervalMonthDayNanoArray,
+    LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{
-    ArrowNativeType as _, DataType, Fields, Int32Type, Int64Type, IntervalDayTime, IntervalDayTimeType,
-    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    ArrowNativeType as _, DataType, FieldRef, Fields, Int32Type, Int64Type, IntervalDayTime,
+    IntervalDayTimeType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
 
 use super::{EncodedArray, present};
@@ -48,6 +48,18 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         }
         (DataType::List(_), DataType::List(_)) => list(array.as_list::<i32>(), to)?,
         (DataType::LargeList(_), DataType::LargeList(_)) => list(array.as_list::<i64>(), to)?,
+        (DataType::LargeList(_), DataType::List(item)) => {
+            // Arrow's cast loses the rows of lists of size zero among the items.
+            let lists = array.as_list::<i64>();
+            let offsets = lists.value_offsets();
+            let (first, last) = (offsets[0], offsets[lists.len()]);
+            i32::try_from(last - first).map_err(Error::limit)?;
+            // None exceeds the last, which fits.
+            let offsets = offsets.iter().map(|offset| (offset - first) as i32).collect();
+            let values = lists.values().slice(first.as_usize(), (last - first).as_usize());
+            let (values, nulls) = (restore(&values, item.data_type())?, lists.nulls().cloned());
+            Arc::new(GenericListArray::try_new(Arc::clone(item), OffsetBuffer::new(offsets), values, nulls)?)
+        }
         (DataType::LargeList(_), DataType::FixedSizeList(..)) => fixed_size_list(array.as_list(), to)?,
         (
             DataType::ListView(_) | DataType::LargeListView(_),
@@ -95,17 +107,15 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     Ok(match (from, to) {
         (DataType::Dictionary(..), _) => {
             let dictionary = array.as_any_dictionary();
-            carry(&take(dictionary.values(), dictionary.keys(), None)?, to)?
+            take(&carry(dictionary.values(), to)?, dictionary.keys(), None)?
         }
         (DataType::RunEndEncoded(_, values), _) => carry(&cast(array, values.data_type())?, to)?,
         (DataType::Duration(_), DataType::Int64)
         | (DataType::Interval(IntervalUnit::YearMonth), DataType::Int32) => renamed(array, to)?,
         (DataType::Interval(unit), DataType::Struct(fields)) => interval_parts(array, *unit, fields)?,
         (DataType::FixedSizeBinary(_), DataType::LargeBinary) => byte_strings(array.as_fixed_size_binary())?,
-        (DataType::ListView(item), _) => carry(&cast(array, &DataType::List(Arc::clone(item)))?, to)?,
-        (DataType::LargeListView(item), _) => {
-            carry(&cast(array, &DataType::LargeList(Arc::clone(item)))?, to)?
-        }
+        (DataType::ListView(item), _) => carry(&lists(array.as_list_view::<i32>(), item)?, to)?,
+        (DataType::LargeListView(item), _) => carry(&lists(array.as_list_view::<i64>(), item)?, to)?,
         (DataType::List(_), DataType::List(item)) => {
             let (_, offsets, values, nulls) = array.as_list::<i32>().clone().into_parts();
             let values = carry(&values, item.data_type())?;
@@ -152,6 +162,24 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         }
         _ => present(Arc::clone(array), to)?,
     })
+}
+
+/// Lists over the items as they are, if these lie one list behind the other; else over copies.
+fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+    let (starts, lengths) = (views.value_offsets(), views.value_sizes());
+    let filled = || starts.iter().zip(lengths).filter(|(_, len)| **len > O::zero());
+    let mut end = filled().next().map_or(O::zero(), |(start, _)| *start);
+    let mut offsets = Vec::with_capacity(views.len() + 1);
+    offsets.push(end);
+    for (start, len) in starts.iter().zip(lengths) {
+        if *len > O::zero() && *start != end {
+            return Ok(cast(views, &GenericListArray::<O>::DATA_TYPE_CONSTRUCTOR(Arc::clone(item)))?);
+        }
+        end += *len;
+        offsets.push(end);
+    }
+    let (offsets, nulls) = (OffsetBuffer::new(offsets.into()), views.nulls().cloned());
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, Arc::clone(views.values()), nulls)?))
 }
 
 /// Whether a field that is not nullable may have nulls, since a struct around it has.

@@ -2,6 +2,7 @@
 
 use super::numbers::{Numbers, bits, compress_helpers, compress_words};
 use super::scheme::{Context, Kind, Scheme};
+use super::zstd;
 use crate::Result;
 use crate::encodings::dict;
 use crate::kernels::Word;
@@ -31,14 +32,23 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
         }
         let whole = bits(numbers.span());
         let code = bits(distinct.saturating_sub(1) as u64);
-        // Most dictionaries cannot beat packing: save the search.
-        if code >= whole && !numbers.ptype.is_float() {
+        // Codes of a byte are what Zstandard is at its best with.
+        let as_bytes = W::BITS > 8 && distinct <= zstd::MAX_BYTE_CODES && cx.allows(Kind::ZstdNumbers);
+        // Most dictionaries cannot beat packing otherwise: save the search.
+        if code >= whole && !numbers.ptype.is_float() && !as_bytes {
             return None;
         }
         let run = bits(numbers.len() as u64) + code;
-        let codes =
-            (code * numbers.len()).min(if cx.allows(Kind::Runs) { run * numbers.runs } else { usize::MAX });
-        Some(codes.div_ceil(8) + distinct * whole.min(W::BITS).div_ceil(8) + numbers.null_bytes() + 64)
+        let mut codes = (code * numbers.len()).div_ceil(8);
+        if cx.allows(Kind::Runs) {
+            codes = codes.min((run * numbers.runs).div_ceil(8));
+        }
+        if as_bytes
+            && let Some(bytes) = zstd::code_bytes(numbers.len(), |row| numbers.rank(numbers.values[row]), cx)
+        {
+            codes = codes.min(bytes as usize);
+        }
+        Some(codes + distinct * whole.min(W::BITS).div_ceil(8) + numbers.null_bytes() + 64)
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {

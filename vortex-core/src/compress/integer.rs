@@ -7,6 +7,7 @@ use super::runs::Runs;
 use super::sample::Sample;
 use super::scheme::{Context, Kind, Scheme};
 use super::sparse::Sparse;
+use super::zstd::Zstd;
 use crate::Result;
 use crate::encodings::{bit_packed, frame_of_reference, sequence};
 use crate::kernels::{BLOCK, Word};
@@ -15,12 +16,9 @@ use crate::wire::WriteNode;
 /// Bytes of the row of an exception, beside its value.
 const EXCEPTION_ROW: usize = 4;
 
-/// Shares of the sample that may lie below the reference, as parts of it.
-const BELOW: [usize; 3] = [512, 64, 16];
-
 /// The schemes of integers.
-pub(super) fn schemes<W: Word>() -> Schemes<W, 6> {
-    [&Sequence, &Packed, &Dictionary, &Runs, &Sparse, &Pco]
+pub(super) fn schemes<W: Word>() -> Schemes<W, 7> {
+    [&Sequence, &Packed, &Dictionary, &Runs, &Sparse, &Pco, &Zstd]
 }
 
 /// Integers at equal distances.
@@ -58,13 +56,14 @@ fn step_of<W: Word>(numbers: &Numbers<W>, step: W) -> i64 {
     }
 }
 
-/// Differences from a reference in few bits, and patches for what does not fit.
+/// Differences from the smallest in few bits, and patches for what does not fit.
+///
+/// The reference is the smallest, even where a greater one would leave out a few rows far below and
+/// save bits: release 0.91 compares what is packed as unsigned, and finds such rows on the wrong side.
 struct Packed;
 
 /// How to pack.
 struct Frame {
-    /// The rank of the reference.
-    reference: u64,
     width: usize,
     bytes: f64,
 }
@@ -75,24 +74,16 @@ impl Frame {
         let rows = sample.rows().next_multiple_of(BLOCK) as f64;
         let exception = sample.scale() * (EXCEPTION_ROW + bits / 8) as f64;
         let whole = bit_count(span);
-        let mask = u64::MAX >> (u64::BITS as usize - bits);
-        let mut best = Frame { reference: 0, width: whole, bytes: rows * whole as f64 / 8.0 };
-        let starts = BELOW.iter().map(|part| sample.sorted[sample.sorted.len() / part]);
-        let mut last = None;
-        for start in std::iter::once(0).chain(starts) {
-            if last.replace(start) == Some(start) {
-                continue;
+        let mut best = Frame { width: whole, bytes: rows * whole as f64 / 8.0 };
+        let mut by_width = [0usize; 65];
+        sample.sorted.iter().for_each(|rank| by_width[bit_count(*rank)] += 1);
+        let mut exceptions = 0usize;
+        for width in (0..=bits).rev() {
+            let bytes = rows * width as f64 / 8.0 + exceptions as f64 * exception;
+            if bytes < best.bytes * 0.98 && width < whole {
+                best = Frame { width, bytes };
             }
-            let mut by_width = [0usize; 65];
-            sample.sorted.iter().for_each(|rank| by_width[bit_count(rank.wrapping_sub(start) & mask)] += 1);
-            let mut exceptions = 0usize;
-            for width in (0..=bits).rev() {
-                let bytes = rows * width as f64 / 8.0 + exceptions as f64 * exception;
-                if bytes < best.bytes * 0.98 && width < whole {
-                    best = Frame { reference: start, width, bytes };
-                }
-                exceptions += by_width[width];
-            }
+            exceptions += by_width[width];
         }
         best
     }
@@ -115,12 +106,10 @@ impl<W: Word> Scheme<Numbers<W>> for Packed {
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
         let frame = Frame::best(numbers.sample(), numbers.span(), W::BITS);
-        let mut reference = numbers.min.plus(W::narrow(frame.reference));
         // Zero costs nothing to add, if that needs no wider values.
         let is_natural = !numbers.ptype.is_signed() || !is_negative(numbers.min);
-        if is_natural && frame.reference == 0 && bit_count(numbers.max.as_u64()) <= frame.width {
-            reference = W::ZERO;
-        }
+        let from_zero = is_natural && bit_count(numbers.max.as_u64()) <= frame.width;
+        let reference = if from_zero { W::ZERO } else { numbers.min };
         let validity = numbers.validity(cx)?;
         let packed =
             bit_packed::encode(&numbers.values, reference, frame.width, numbers.nulls.as_ref(), validity);

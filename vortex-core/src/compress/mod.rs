@@ -33,11 +33,12 @@ mod temporal;
 #[cfg(test)]
 mod tests;
 mod text_dictionary;
+mod zstd;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
 
 use self::scheme::Context;
-use crate::array::{canonical::canonical, present};
+use crate::array::{canonical::canonical, restore::restore};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::constant;
@@ -80,11 +81,7 @@ impl Compressor {
         if u32::try_from(rows).is_err() {
             return Err(Error::limit(format!("{rows} rows in one chunk")));
         }
-        compress(
-            &Context::new(self.level, self.min_reader),
-            &present(ArrayRef::clone(array), &data_type(dtype)?)?,
-            dtype,
-        )
+        compress(&Context::new(self.level, self.min_reader), &restore(array, &data_type(dtype)?)?, dtype)
     }
 }
 

@@ -12,8 +12,8 @@ fn level(cx: &Context) -> usize {
     if cx.level() == Level::Compact { 9 } else { 4 }
 }
 
-/// Rows that are compressed to see how well it goes.
-const TRIED: usize = 8192;
+/// Rows that are compressed to see how well it goes: at least so many, or an eighth, at most so many.
+const TRIED: (usize, usize) = (1024, 8192);
 
 /// Fewer rows do not pay for the description of a chunk.
 const MIN_ROWS: usize = 256;
@@ -35,7 +35,7 @@ impl<W: Word> Scheme<Numbers<W>> for Pco {
             return Some(0);
         }
         // Neighbours tell how well it goes, rows far apart would not.
-        let tried = numbers.len().min(TRIED);
+        let tried = (numbers.len() / 8).clamp(TRIED.0, TRIED.1).min(numbers.len());
         let start = (numbers.len() - tried) / 2;
         let values = numbers.values.slice(start, tried).into_inner();
         let node = pco::encode(numbers.ptype, &values, level(cx), None, None).ok()?;

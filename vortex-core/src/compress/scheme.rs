@@ -47,6 +47,8 @@ pub(super) enum Kind {
     Joined,
     Pco,
     Zstd,
+    /// Zstandard over numbers.
+    ZstdNumbers,
     /// Values beside their validity.
     Masked,
     DateTimeParts,
@@ -57,7 +59,7 @@ impl Kind {
     fn first_reader(self) -> Release {
         match self {
             Self::Sequence => Release::new(0, 40),
-            Self::Zstd | Self::Masked => Release::new(0, 54),
+            Self::Zstd | Self::ZstdNumbers | Self::Masked => Release::new(0, 54),
             // Earlier ones know another version of the pco format.
             Self::Pco => Release::new(0, 59),
             Self::OnPair => Release::new(0, 85),
@@ -76,6 +78,7 @@ impl Kind {
             Self::Fsst => (0.05, 0.0),
             Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => (0.1, 0.0),
             Self::Zstd => (0.25, 0.25),
+            Self::ZstdNumbers => (0.2, 0.15),
             Self::Pco => (0.25, 0.5),
         }
     }
@@ -83,7 +86,7 @@ impl Kind {
     /// Whether a level has it.
     fn is_of(self, level: Level) -> bool {
         match self {
-            Self::Pco | Self::Zstd | Self::OnPair => level != Level::Fast,
+            Self::Pco | Self::Zstd | Self::ZstdNumbers | Self::OnPair => level != Level::Fast,
             _ => true,
         }
     }

@@ -28,7 +28,11 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
     fn estimate(&self, numbers: &Numbers<W>, _: &Context) -> Option<usize> {
         let kept = match fill(numbers)? {
             Fill::Null => numbers.len() - numbers.nulls.as_ref()?.null_count(),
-            Fill::Value(_) => ((1.0 - numbers.sample().top().1) * numbers.len() as f64) as usize,
+            Fill::Value(_) => {
+                let share = 1.0 - numbers.sample().top().1;
+                (share * numbers.len() as f64) as usize
+                    + numbers.nulls.as_ref().map_or(0, |nulls| nulls.null_count())
+            }
         };
         Some(kept * (size_of::<u16>() + size_of::<W>()) + 64)
     }
@@ -37,9 +41,10 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
         let Some(fill) = fill(numbers) else { return Ok(None) };
         let rows: Vec<u32> = match (&fill, &numbers.nulls) {
             (Fill::Null, Some(nulls)) => nulls.valid_indices().map(|row| row as u32).collect(),
-            (Fill::Value(top), _) => {
+            (Fill::Value(top), nulls) => {
+                let valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
                 let rows = numbers.values.iter().enumerate();
-                rows.filter(|(_, value)| *value != top).map(|(row, _)| row as u32).collect()
+                rows.filter(|(row, value)| *value != top || !valid(*row)).map(|(row, _)| row as u32).collect()
             }
             (Fill::Null, None) => return Ok(None),
         };
@@ -47,9 +52,16 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
             return Ok(None);
         }
         let values: Vec<W> = rows.iter().map(|row| numbers.values[*row as usize]).collect();
+        let nulls = match fill {
+            Fill::Null => None,
+            Fill::Value(_) => numbers
+                .nulls
+                .as_ref()
+                .map(|nulls| rows.iter().map(|row| nulls.is_valid(*row as usize)).collect()),
+        };
         let (below, count) = (cx.below(Kind::Sparse, &[Kind::Runs]), rows.len());
         let (ptype, indices) = compress_helpers(&below.below(Kind::Dictionary, &[]), rows, None)?;
-        let values = compress_words(&below, numbers.ptype, values.into(), None)?;
+        let values = compress_words(&below, numbers.ptype, values.into(), nulls.as_ref())?;
         let fill = match fill {
             Fill::Null => Value::Null,
             Fill::Value(top) => numbers.value(top),
@@ -64,10 +76,7 @@ fn fill<W: Word>(numbers: &Numbers<W>) -> Option<Fill<W>> {
     if null_share >= MIN_SHARE {
         return Some(Fill::Null);
     }
-    // Release 0.91 filters wrongly where null rows lie beside a value that is left out.
-    if null_share > 0.0 {
-        return None;
-    }
     let (rank, share) = numbers.sample().top();
-    (share >= MIN_SHARE).then(|| Fill::Value(numbers.min.plus(W::narrow(rank))))
+    (share >= MIN_SHARE && null_share < 1.0 - MIN_SHARE)
+        .then(|| Fill::Value(numbers.min.plus(W::narrow(rank))))
 }

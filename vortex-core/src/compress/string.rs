@@ -8,6 +8,7 @@ use arrow::buffer::NullBuffer;
 use super::numbers::{compress_helpers, compress_words};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Scheme, choose};
+use super::zstd::level;
 use super::{boolean, text_dictionary::TextDictionary};
 use crate::array::canonical;
 use crate::dtype::{DType, PType};
@@ -22,6 +23,9 @@ const FIRST_CODES_BUFFER: Release = Release::new(0, 59);
 
 /// Bytes that tables of symbols are trained on.
 const TRAINED_BYTES: usize = 64 << 10;
+
+/// Fewer bytes do not pay for training, if something else serves them well.
+const MIN_FSST_BYTES: usize = 64 << 10;
 
 /// Bytes that are compressed to see how well it goes.
 const TRIED_BYTES: usize = 64 << 10;
@@ -171,8 +175,10 @@ impl Scheme<Strings<'_>> for Fsst {
         Kind::Fsst
     }
 
-    fn estimate(&self, strings: &Strings<'_>, _: &Context) -> Option<usize> {
-        if strings.byte_len == 0 {
+    fn estimate(&self, strings: &Strings<'_>, cx: &Context) -> Option<usize> {
+        // Finding symbols takes as long for few bytes as for many; few, Zstandard does better with.
+        let is_short = strings.byte_len < MIN_FSST_BYTES && cx.allows(Kind::Zstd);
+        if strings.byte_len == 0 || is_short {
             return None;
         }
         let tried = strings.sample(TRIED_BYTES);
@@ -326,13 +332,10 @@ impl Scheme<Strings<'_>> for Joined {
 /// Frames of Zstandard.
 struct Zstd;
 
-impl Zstd {
-    fn frames(cx: &Context) -> Result<zstd::FrameWriter> {
-        match cx.level() {
-            Level::Compact => zstd::FrameWriter::try_new(9, COMPACT_FRAME_BYTES),
-            _ => zstd::FrameWriter::try_new(3, FRAME_BYTES),
-        }
-    }
+/// Empty frames for strings.
+fn frames(cx: &Context) -> zstd::FrameWriter {
+    let frame_bytes = if cx.level() == Level::Compact { COMPACT_FRAME_BYTES } else { FRAME_BYTES };
+    zstd::FrameWriter::new(level(cx), frame_bytes)
 }
 
 impl Scheme<Strings<'_>> for Zstd {
@@ -346,12 +349,13 @@ impl Scheme<Strings<'_>> for Zstd {
         }
         // Neighbours tell how well it goes, rows far apart would not.
         let start = strings.len() / 3;
+        let enough = (strings.byte_len / 4).clamp(TRIED_BYTES / 8, TRIED_BYTES);
         let mut bytes = 0;
-        let mut frames = Self::frames(cx).ok()?;
+        let mut frames = frames(cx);
         for row in &strings.rows[start..] {
             frames.push(row).ok()?;
             bytes += row.len();
-            if bytes >= TRIED_BYTES {
+            if bytes >= enough {
                 break;
             }
         }
@@ -360,7 +364,7 @@ impl Scheme<Strings<'_>> for Zstd {
     }
 
     fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
-        let mut frames = Self::frames(cx)?;
+        let mut frames = frames(cx);
         for (row, value) in strings.rows.iter().enumerate() {
             if strings.nulls.is_none_or(|nulls| nulls.is_valid(row)) {
                 frames.push(value)?;

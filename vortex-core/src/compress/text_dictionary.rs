@@ -8,6 +8,7 @@ use arrow::array::BinaryViewArray;
 use super::numbers::compress_helpers;
 use super::scheme::{Context, Kind, Scheme};
 use super::string::{self, Strings};
+use super::zstd;
 use crate::Result;
 use crate::dtype::DType;
 use crate::encodings::dict;
@@ -27,14 +28,21 @@ impl Scheme<Strings<'_>> for TextDictionary {
         Kind::Dictionary
     }
 
-    fn estimate(&self, strings: &Strings<'_>, _: &Context) -> Option<usize> {
+    fn estimate(&self, strings: &Strings<'_>, cx: &Context) -> Option<usize> {
         let distinct = strings.distinct();
         if distinct > MAX_VALUES || distinct > strings.len() * 3 / 4 {
             return None;
         }
         let code = (usize::BITS - distinct.saturating_sub(1).leading_zeros()) as usize;
         let value = strings.byte_len() / strings.len() * BITS_PER_BYTE / 8 + 2;
-        Some(code * strings.len() / 8 + distinct * value + 64)
+        let mut codes = code * strings.len() / 8;
+        if distinct <= zstd::MAX_BYTE_CODES
+            && cx.allows(Kind::ZstdNumbers)
+            && let Some(bytes) = zstd::code_bytes(strings.rows().len(), |row| hash(strings.rows()[row]), cx)
+        {
+            codes = codes.min(bytes as usize);
+        }
+        Some(codes + distinct * value + 64)
     }
 
     fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {

@@ -206,7 +206,12 @@ fn without_dictionaries(data_type: &DataType) -> DataType {
         Arc::new(field.as_ref().clone().with_data_type(plain))
     };
     match data_type {
-        DataType::Dictionary(_, values) => without_dictionaries(values),
+        // Rows of one value share its bytes.
+        DataType::Dictionary(_, values) => match values.as_ref() {
+            DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+            DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+            other => without_dictionaries(other),
+        },
         DataType::RunEndEncoded(_, values) => without_dictionaries(values.data_type()),
         DataType::List(item) | DataType::ListView(item) => DataType::List(field(item)),
         DataType::LargeList(item) | DataType::LargeListView(item) => DataType::LargeList(field(item)),

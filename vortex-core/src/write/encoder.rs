@@ -1,6 +1,7 @@
 //! Chunks on their way through the compressor: tasks of the runtime, a few chunks each.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::task::JoinSet;
 
@@ -56,8 +57,12 @@ impl Encoder {
         !self.tasks.is_empty()
     }
 
-    /// Puts the chunks of a group to work.
-    pub(super) fn start(&mut self, jobs: Vec<Job>) {
+    /// Puts the chunks of a group to work. Few bytes are encoded on the spot: waking another thread
+    /// would take about as long.
+    ///
+    /// # Errors
+    /// If a chunk could not be encoded on the spot.
+    pub(super) fn start(&mut self, jobs: Vec<Job>) -> Result<()> {
         let group = self.first_group + self.groups.len();
         let mut tasks: Vec<Vec<Job>> = Vec::new();
         let mut bytes = TASK_BYTES;
@@ -72,14 +77,19 @@ impl Encoder {
                 task.push(job);
             }
         }
+        if let [jobs] = tasks.as_slice() {
+            let encoded = catch_unwind(AssertUnwindSafe(|| run(jobs, &self.compressor)));
+            let panicked = || Error::External("encoding panicked".into());
+            self.groups.push_back(Group { left: 1, encoded: vec![None] });
+            self.ended(group, 0, encoded.map_err(|_| panicked())??);
+            return Ok(());
+        }
         self.groups.push_back(Group { left: tasks.len(), encoded: tasks.iter().map(|_| None).collect() });
         for (at, jobs) in tasks.into_iter().enumerate() {
             let compressor = self.compressor.clone();
-            self.tasks.spawn(async move {
-                let encoded = jobs.into_iter().map(|job| job.run(&compressor)).collect();
-                ((group, at), encoded)
-            });
+            self.tasks.spawn(async move { ((group, at), run(&jobs, &compressor)) });
         }
+        Ok(())
     }
 
     /// Waits for a task to end.
@@ -95,7 +105,11 @@ impl Encoder {
             }
             Some(Err(error)) => return Err(Error::External(error.into())),
         };
-        let encoded = encoded?;
+        self.ended(group, at, encoded?);
+        Ok(())
+    }
+
+    fn ended(&mut self, group: usize, at: usize, encoded: Vec<Encoded>) {
         for chunk in &encoded {
             self.raw_bytes -= chunk.raw_bytes;
             self.encoded_bytes += chunk.encoded_bytes;
@@ -103,7 +117,6 @@ impl Encoder {
         let group = &mut self.groups[group - self.first_group];
         group.encoded[at] = Some(encoded);
         group.left -= 1;
-        Ok(())
     }
 
     /// Takes the chunks of the oldest group, in the order of its jobs, if all are encoded.
@@ -114,4 +127,8 @@ impl Encoder {
         self.encoded_bytes -= chunks.iter().map(|chunk| chunk.encoded_bytes).sum::<usize>();
         Some(chunks)
     }
+}
+
+fn run(jobs: &[Job], compressor: &Compressor) -> Result<Vec<Encoded>> {
+    jobs.iter().map(|job| job.run(compressor)).collect()
 }

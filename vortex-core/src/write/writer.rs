@@ -1,7 +1,6 @@
 //! The writer of one file.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use arrow::array::{Array as _, RecordBatch, new_empty_array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -11,8 +10,9 @@ use super::columns::Columns;
 use super::container::Container;
 use super::dictionary::{Dictionary, is_text};
 use super::encoder::Encoder;
+use super::narrow_keys::NarrowKeys;
 use super::pending::{Pending, Pieces, value_bytes};
-use super::zone_table::{ZoneTable, shows_bounds};
+use super::zone_table::{ZoneTable, Zones, shows_bounds};
 use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary, ZONE_LEN};
 use crate::array::restore::{carry, restore};
 use crate::compress::Compressor;
@@ -23,7 +23,7 @@ use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::Sink;
 use crate::layout::dict_metadata;
 use crate::stats::FieldStats;
-use crate::stats::compute::{Summary, Zone};
+use crate::stats::compute::Summary;
 use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
 
@@ -46,6 +46,7 @@ pub struct FileWriter {
     options: WriteOptions,
     min_reader: Release,
     compressor: Compressor,
+    narrow_keys: NarrowKeys,
     pending: Pending,
     encoder: Encoder,
     /// Encoded chunks per leaf, until there are enough to write them next to each other.
@@ -67,7 +68,7 @@ pub struct FileWriter {
 struct Written {
     chunks: Vec<WriteLayout>,
     /// Zones that are complete.
-    zones: Vec<Zone>,
+    zones: Zones,
     /// The zone that is not.
     open: Option<Summary>,
     /// All rows of the complete zones.
@@ -85,20 +86,22 @@ impl Written {
     }
 
     /// Adds summaries of the rows that follow.
-    fn add_zones(&mut self, zones: Vec<Summary>) {
+    fn add_zones(&mut self, zones: Vec<Summary>, dtype: &DType) -> Result<()> {
         for zone in zones {
             let zone = join(self.open.take(), zone);
             if zone.rows == ZONE_LEN as u64 {
-                self.close(zone);
+                self.close(zone, dtype)?;
             } else {
                 self.open = Some(zone);
             }
         }
+        Ok(())
     }
 
-    fn close(&mut self, zone: Summary) {
-        self.zones.push(zone.to_zone());
+    fn close(&mut self, zone: Summary, dtype: &DType) -> Result<()> {
+        self.zones.push(zone.to_zone(), dtype)?;
         self.whole = Some(join(self.whole.take(), zone));
+        Ok(())
     }
 }
 
@@ -182,6 +185,7 @@ impl FileWriter {
         let compressor = Compressor::new(options.level, min_reader);
         let leaf_count = columns.leaves.len();
         Ok(Self {
+            narrow_keys: NarrowKeys::new(&schema),
             pending: Pending::new(leaf_count),
             encoder: Encoder::new(compressor.clone()),
             waiting: (0..leaf_count).map(|_| Vec::new()).collect(),
@@ -239,6 +243,7 @@ impl FileWriter {
         self.check_sound()?;
         self.check_batch(batch)?;
         self.is_broken = true;
+        self.narrow_keys.see(batch)?;
         for start in (0..batch.num_rows()).step_by(INTAKE_ROWS) {
             let rows = INTAKE_ROWS.min(batch.num_rows() - start);
             let batch = batch.slice(start, rows);
@@ -310,13 +315,14 @@ impl FileWriter {
         self.flush().await?;
         let (layout, statistics) = (self.write_zone_maps().await?, self.statistics());
         let mut metadata = self.options.metadata.clone();
+        let schema = self.narrow_keys.widened(&self.schema);
         // Readers would show the types that decoding prefers.
-        if crate::dtype::arrow::schema(&self.dtype)? != self.schema {
-            metadata.push((ARROW_SCHEMA_KEY.into(), arrow_schema_to_bytes(&self.schema)?.into()));
+        if crate::dtype::arrow::schema(&self.dtype)? != schema {
+            metadata.push((ARROW_SCHEMA_KEY.into(), arrow_schema_to_bytes(&schema)?.into()));
         }
         let tail = self.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;
         Ok(WriteSummary {
-            schema: Arc::clone(&self.schema),
+            schema,
             row_count: self.row_count,
             columns: self.column_summaries(),
             min_reader: self.min_reader,
@@ -368,9 +374,9 @@ impl FileWriter {
         })
     }
 
-    /// Bytes that make a group: a quarter of the budget gathers, while the rest is at work.
+    /// Bytes that make a group: a third of the budget gathers, while the group before is at work.
     fn group_bytes(&self) -> usize {
-        (self.options.memory_budget / 4).max(self.leaves.len() * MIN_COLUMN_BYTES)
+        (self.options.memory_budget / 3).max(self.leaves.len() * MIN_COLUMN_BYTES)
     }
 
     /// Puts the next `rows` pending rows to work, once there is memory for them.
@@ -388,8 +394,10 @@ impl FileWriter {
             self.collect();
             self.write_if_enough().await?;
         }
-        self.encoder.start(jobs);
-        Ok(())
+        self.encoder.start(jobs)?;
+        // Few bytes are encoded already.
+        self.collect();
+        self.write_if_enough().await
     }
 
     /// Cuts the rows of a group into chunks of one leaf.
@@ -477,7 +485,7 @@ impl FileWriter {
         }
         let leaf = &mut self.leaves[at];
         leaf.chunks.extend(layouts);
-        leaf.add_zones(zones);
+        leaf.add_zones(zones, &self.columns.leaves[at].dtype)?;
         leaf.rows += rows as u64;
         leaf.summary.raw_bytes += raw_bytes as u64;
         Ok(())
@@ -496,7 +504,7 @@ impl FileWriter {
         for (at, leaf) in self.columns.leaves.iter().enumerate() {
             let written = &mut self.leaves[at];
             if let Some(last) = written.open.take() {
-                written.close(last);
+                written.close(last, &leaf.dtype)?;
             }
             let data = chunked(self.row_count, std::mem::take(&mut written.chunks));
             // The statistics of the file say of a single zone what a zone map would.
@@ -505,7 +513,8 @@ impl FileWriter {
                 continue;
             }
             let place = || format!("zone map of column `{}`", leaf.path);
-            let table = ZoneTable::new(&written.zones, &leaf.dtype, self.min_reader, &self.compressor);
+            let zones = std::mem::take(&mut written.zones);
+            let table = ZoneTable::new(zones, &leaf.dtype, self.min_reader, &self.compressor);
             let table = table.at(place)?;
             let (segment, length) = self.container.segment(&table.table).await.at(place)?;
             written.summary.encoded_bytes += u64::from(length);

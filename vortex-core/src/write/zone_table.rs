@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, BinaryViewArray, BooleanArray, Decimal128Array, Decimal256Array,
-    PrimitiveArray, StringViewArray, StructArray, UInt64Array, make_array,
+    Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryViewArray, BooleanArray, Decimal128Array,
+    Decimal256Array, NullArray, PrimitiveArray, StringViewArray, StructArray, UInt64Array, make_array,
 };
 use arrow::buffer::NullBuffer;
+use arrow::compute::concat;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -29,6 +30,9 @@ const ZONED_SINCE: Release = Release::new(0, 84);
 /// The first release that reads half-precision scalars as the format has them today.
 const HALF_SINCE: Release = Release::new(0, 44);
 
+/// Zones that are kept as they came, before they are packed.
+const FRESH_ZONES: usize = 128;
+
 /// The zone map of a column.
 #[derive(Debug)]
 pub(super) struct ZoneTable {
@@ -37,6 +41,90 @@ pub(super) struct ZoneTable {
     pub(super) metadata: Vec<u8>,
     pub(super) table: WriteNode,
     pub(super) zone_count: u64,
+}
+
+/// Zones of a column, packed so that many rows do not take much memory.
+#[derive(Debug, Default)]
+pub(super) struct Zones {
+    fresh: Vec<Zone>,
+    packed: Vec<Packed>,
+    count: usize,
+}
+
+/// What some zones say.
+#[derive(Debug)]
+struct Packed {
+    null_counts: ArrowRef,
+    nan_counts: ArrowRef,
+    min: Bounds,
+    max: Bounds,
+}
+
+/// A bound per zone.
+#[derive(Debug)]
+struct Bounds {
+    values: ArrowRef,
+    /// Where a bound is something else than a value of the zone.
+    truncated: ArrowRef,
+    /// Where there are values, but no bound.
+    unknown: ArrowRef,
+    /// Where there are values.
+    present: ArrowRef,
+}
+
+impl Zones {
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Appends a zone of a column of this type.
+    ///
+    /// # Errors
+    /// If the type has no Arrow type.
+    pub(super) fn push(&mut self, zone: Zone, dtype: &DType) -> Result<()> {
+        self.fresh.push(zone);
+        self.count += 1;
+        if self.fresh.len() < FRESH_ZONES { Ok(()) } else { self.pack(dtype) }
+    }
+
+    fn pack(&mut self, dtype: &DType) -> Result<()> {
+        let zones = std::mem::take(&mut self.fresh);
+        let count = |of: fn(&Zone) -> u64| -> ArrowRef {
+            Arc::new(UInt64Array::from_iter_values(zones.iter().map(of)))
+        };
+        let bounds = |of: fn(&Zone) -> &Extreme| Bounds::new(zones.iter().map(of), dtype);
+        self.packed.push(Packed {
+            null_counts: count(|zone| zone.null_count),
+            nan_counts: count(|zone| zone.nan_count),
+            min: bounds(|zone| &zone.min)?,
+            max: bounds(|zone| &zone.max)?,
+        });
+        Ok(())
+    }
+
+    fn join(&self, of: impl Fn(&Packed) -> &ArrowRef) -> Result<ArrowRef> {
+        let parts: Vec<_> = self.packed.iter().map(|packed| of(packed).as_ref()).collect();
+        Ok(concat(&parts)?)
+    }
+}
+
+impl Bounds {
+    fn new<'a>(extremes: impl Iterator<Item = &'a Extreme> + Clone, dtype: &DType) -> Result<Self> {
+        let flags = |of: fn(&Extreme) -> bool| -> ArrowRef {
+            Arc::new(extremes.clone().map(|extreme| Some(of(extreme))).collect::<BooleanArray>())
+        };
+        let values = if has_bounds(dtype) {
+            values(extremes.clone().map(Extreme::bound), dtype)?
+        } else {
+            Arc::new(NullArray::new(extremes.clone().count()))
+        };
+        Ok(Self {
+            values,
+            truncated: flags(|extreme| matches!(extreme, Extreme::Bound { exact: false, .. })),
+            unknown: flags(|extreme| *extreme == Extreme::Unbounded),
+            present: flags(|extreme| *extreme != Extreme::Nothing),
+        })
+    }
 }
 
 /// Whether bounds of this type are shown to readers of `min_reader`.
@@ -51,46 +139,46 @@ impl ZoneTable {
     /// # Errors
     /// If the compressor refuses the type.
     pub(super) fn new(
-        zones: &[Zone],
+        mut zones: Zones,
         dtype: &DType,
         min_reader: Release,
         compressor: &Compressor,
     ) -> Result<Self> {
+        if !zones.fresh.is_empty() || zones.packed.is_empty() {
+            zones.pack(dtype)?;
+        }
         let zoned = min_reader >= ZONED_SINCE;
         let mut columns: Vec<(Kind, ArrowRef, DType)> = Vec::new();
         let mut add = |kind, array: ArrowRef, dtype| columns.push((kind, array, dtype));
-        let count = |of: fn(&Zone) -> u64| -> ArrowRef {
-            Arc::new(UInt64Array::from_iter_values(zones.iter().map(of)))
-        };
-        let counts = DType::Primitive(PType::U64, true);
         if shows_bounds(dtype, min_reader) {
-            let bounds = |of: fn(&Zone) -> &Extreme| -> Result<ArrowRef> {
-                values(zones.iter().map(|zone| of(zone).bound()), dtype)
-            };
-            let (min, max) = (bounds(|zone| &zone.min)?, bounds(|zone| &zone.max)?);
+            let (min, max) = (zones.join(|of| &of.min.values)?, zones.join(|of| &of.max.values)?);
             let bound = dtype.with_nullable(true);
             if min.null_count() + max.null_count() < 2 * zones.len() {
                 let text = matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_));
                 if zoned && text {
-                    let unknown = zones.iter().map(|zone| zone.max == Extreme::Unbounded).collect::<Vec<_>>();
-                    let nothing = zones.iter().map(|zone| zone.max != Extreme::Nothing);
-                    let (array, dtype) = bounded(max, unknown, nothing.collect(), &bound)?;
+                    let unknown = zones.join(|of| &of.max.unknown)?;
+                    let present = zones.join(|of| &of.max.present)?;
+                    let present = NullBuffer::new(present.as_boolean().values().clone());
+                    let (array, dtype) = bounded(max, unknown, present, &bound)?;
                     add(Kind::BoundedMax, array, dtype);
                     add(Kind::BoundedMin, min, bound);
                 } else {
                     add(Kind::Max, max, bound.clone());
                     if !zoned {
-                        add(Kind::Flag, truncated(zones, |zone| &zone.max), DType::Bool(false));
+                        add(Kind::Flag, zones.join(|of| &of.max.truncated)?, DType::Bool(false));
                     }
                     add(Kind::Min, min, bound);
                     if !zoned {
-                        add(Kind::Flag, truncated(zones, |zone| &zone.min), DType::Bool(false));
+                        add(Kind::Flag, zones.join(|of| &of.min.truncated)?, DType::Bool(false));
                     }
                 }
             }
         }
-        let nulls = (Kind::NullCount, count(|zone| zone.null_count));
-        let nans = is_float(dtype).then(|| (Kind::NanCount, count(|zone| zone.nan_count)));
+        let nulls = (Kind::NullCount, zones.join(|of| &of.null_counts)?);
+        let nans = match is_float(dtype) {
+            true => Some((Kind::NanCount, zones.join(|of| &of.nan_counts)?)),
+            false => None,
+        };
         // Columns follow their names in one form, numbers of statistics in the other.
         let counted = if zoned {
             nans.into_iter().chain([nulls]).collect::<Vec<_>>()
@@ -98,7 +186,7 @@ impl ZoneTable {
             [nulls].into_iter().chain(nans).collect()
         };
         for (kind, array) in counted {
-            add(kind, array, counts.clone());
+            add(kind, array, DType::Primitive(PType::U64, true));
         }
         let kinds: Vec<Kind> = columns.iter().map(|(kind, ..)| *kind).collect();
         let table = columns.iter().map(|(_, array, dtype)| compressor.compress(array, dtype));
@@ -113,24 +201,17 @@ impl ZoneTable {
     }
 }
 
-/// Whether each bound is something else than a value of the zone.
-fn truncated(zones: &[Zone], of: fn(&Zone) -> &Extreme) -> ArrowRef {
-    let inexact = |extreme: &Extreme| matches!(extreme, Extreme::Bound { exact: false, .. });
-    Arc::new(zones.iter().map(|zone| Some(inexact(of(zone)))).collect::<BooleanArray>())
-}
-
 /// `struct{bound, unknown}`: null where there is no value at all.
 fn bounded(
     bound: ArrowRef,
-    unknown: Vec<bool>,
-    has_values: Vec<bool>,
+    unknown: ArrowRef,
+    has_values: NullBuffer,
     dtype: &DType,
 ) -> Result<(ArrowRef, DType)> {
     let fields = [("bound".into(), dtype.clone()), ("unknown".into(), DType::Bool(false))];
     let fields = StructType::new(fields);
     let arrow = fields.fields().map(|(name, dtype)| field(name, dtype)).collect::<Result<Vec<_>>>()?;
-    let columns: Vec<ArrowRef> = vec![bound, Arc::new(BooleanArray::from(unknown))];
-    let array = StructArray::try_new(arrow.into(), columns, Some(NullBuffer::from(has_values)))?;
+    let array = StructArray::try_new(arrow.into(), vec![bound, unknown], Some(has_values))?;
     Ok((Arc::new(array), DType::Struct(Arc::new(fields), true)))
 }
 
@@ -185,7 +266,8 @@ fn values<'a>(values: impl Iterator<Item = Option<&'a Value>>, dtype: &DType) ->
                     Value::Utf8(v) => Some(v.as_ref()),
                     _ => None,
                 })
-                .collect::<StringViewArray>(),
+                .collect::<StringViewArray>()
+                .gc(),
         ),
         _ => Arc::new(
             values
@@ -193,7 +275,8 @@ fn values<'a>(values: impl Iterator<Item = Option<&'a Value>>, dtype: &DType) ->
                     Value::Binary(v) => Some(v.as_ref()),
                     _ => None,
                 })
-                .collect::<BinaryViewArray>(),
+                .collect::<BinaryViewArray>()
+                .gc(),
         ),
     };
     if *array.data_type() == to {

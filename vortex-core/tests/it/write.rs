@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use crate::random::{Random, any_type, array, plain_types};
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
-    StructArray,
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch,
+    StringArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow::compute::{cast, concat_batches, filter_record_batch};
+use arrow::datatypes::{DataType, Field, Fields, Int8Type, Schema, SchemaRef};
 use futures::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
+use proptest::prelude::*;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, Predicate};
 use vortex_core::file::{OpenOptions, SegmentCompression, verify};
 use vortex_core::io::{LocalFile, LocalSink, MemoryFile, MemorySink, ObjectFile, ObjectSink, ReadAt};
 use vortex_core::scalar::Value;
 use vortex_core::write::{FileWriter, WriteOptions, write_reader};
-use vortex_core::{DType, PType, Release, Scalar, VortexFile};
+use vortex_core::{DType, Level, PType, Release, Scalar, VortexFile};
 
 /// A table of `rows` rows: rising, null now and then, floats, text, a struct and a list.
 fn table(rows: usize) -> RecordBatch {
@@ -65,9 +66,10 @@ async fn written(batch: &RecordBatch, options: WriteOptions) -> VortexFile {
     let sink = MemorySink::new();
     let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), options).unwrap();
     for start in (0..batch.num_rows()).step_by(5000) {
-        writer.write(&batch.slice(start, 5000.min(batch.num_rows() - start))).await.unwrap();
+        let written = writer.write(&batch.slice(start, 5000.min(batch.num_rows() - start))).await;
+        written.unwrap_or_else(|error| panic!("{error}: {:?}", batch.schema()));
     }
-    let summary = writer.finish().await.unwrap();
+    let summary = writer.finish().await.unwrap_or_else(|error| panic!("{error}: {:?}", batch.schema()));
     let bytes = sink.bytes().unwrap();
     assert_eq!(summary.file_size(), bytes.len() as u64);
     assert_eq!(summary.row_count(), batch.num_rows() as u64);
@@ -129,7 +131,7 @@ async fn every_sink_holds_the_same_file() {
     let local = LocalSink::create(&path).unwrap();
     let mut writer = FileWriter::try_new(local, batch.schema(), WriteOptions::new()).unwrap();
     writer.write(&batch).await.unwrap();
-    let summary = writer.finish().await.unwrap();
+    let summary = writer.finish().await.unwrap_or_else(|error| panic!("{error}: {:?}", batch.schema()));
     let sink = ObjectSink::new(Arc::clone(&store), object.clone()).with_part_bytes(64 << 10);
     let mut writer = FileWriter::try_new(sink, batch.schema(), WriteOptions::new()).unwrap();
     writer.write(&batch).await.unwrap();
@@ -204,21 +206,57 @@ async fn every_type_comes_back_with_its_schema() {
     }
 }
 
-#[tokio::test]
-async fn random_nested_columns_come_back() {
-    for seed in 0..60 {
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// What is nested in what, and all values, follow from the seed.
+    #[test]
+    fn random_nested_columns_come_back(
+        seed in any::<u64>(),
+        depth in 0usize..4,
+        rows in prop_oneof![Just(0), Just(1), 2usize..100, Just(9000)],
+        cut in 0usize..100,
+        release in prop_oneof![Just(Release::new(0, 56)), Just(Release::new(0, 76)), Just(Release::NEWEST)],
+        level in prop_oneof![Just(Level::Fast), Just(Level::Default), Just(Level::Compact)],
+    ) {
         let mut random = Random(seed);
-        let rows = [0, 1, 50, 9000][random.below(4)];
         let mut fields = Vec::new();
         let mut columns = Vec::new();
         for at in 0..3 {
-            let data_type = any_type(&mut random, 3);
+            let data_type = any_type(&mut random, depth);
             let nullable = at == 0 || data_type == DataType::Null;
-            columns.push(array(&mut random, &data_type, rows, nullable));
+            // Rows before the slice, and what they refer to, are not written.
+            let column = array(&mut random, &data_type, rows + cut, nullable);
+            columns.push(column.slice(cut, rows));
             fields.push(Field::new(format!("c{at}"), data_type, nullable));
         }
-        round_trip(Schema::new(fields), columns, WriteOptions::new().with_memory_budget(1 << 18)).await;
+        let options = WriteOptions::new().with_memory_budget(1 << 18).with_level(level).with_min_reader(release);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(round_trip(Schema::new(fields), columns, options));
     }
+}
+
+#[tokio::test]
+async fn dictionaries_that_do_not_fit_into_one_come_back_with_wider_keys() {
+    let batch = |start: usize| {
+        let words = (start..start + 100).map(|at| format!("word {at}"));
+        let keys = (0..100i8).map(|key| (key % 7 > 0).then_some(key)).collect();
+        let words: ArrayRef = Arc::new(StringArray::from_iter_values(words));
+        let column = DictionaryArray::<Int8Type>::try_new(keys, words).unwrap();
+        RecordBatch::try_from_iter_with_nullable([("a", Arc::new(column) as ArrayRef, true)]).unwrap()
+    };
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), batch(0).schema(), WriteOptions::new()).unwrap();
+    for start in [0, 1000, 2000] {
+        writer.write(&batch(start)).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+    let wide = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    assert_eq!(*file.schema().unwrap().field(0).data_type(), wide);
+    let found = read(&file, &file.schema().unwrap(), None).await;
+    let text = |array: &ArrayRef| cast(array, &DataType::Utf8).unwrap();
+    assert_eq!(&text(&found.column(0).slice(100, 100)), &text(batch(1000).column(0)));
 }
 
 /// Text of some hundred values, in more rows than one chunk has, and text that never repeats.
@@ -252,7 +290,7 @@ async fn memory_stays_within_the_budget_however_much_is_written() {
     let options = WriteOptions::new().with_memory_budget(budget);
     let mut writer = FileWriter::try_new(MemorySink::new(), batch.schema(), options).unwrap();
     let mut most = 0;
-    for _ in 0..100 {
+    for _ in 0..300 {
         writer.write(&batch).await.unwrap();
         most = most.max(writer.buffered_bytes());
     }
@@ -260,7 +298,7 @@ async fn memory_stays_within_the_budget_however_much_is_written() {
     assert!(most <= budget, "{most}");
     writer.flush().await.unwrap();
     assert_eq!(writer.buffered_bytes(), 0);
-    assert_eq!(writer.finish().await.unwrap().row_count(), 819_200);
+    assert_eq!(writer.finish().await.unwrap().row_count(), 2_457_600);
 }
 
 #[tokio::test]

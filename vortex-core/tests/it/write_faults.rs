@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arrow::array::{Int64Array, RecordBatch};
+use crate::random::Random;
+use arrow::array::{Array as _, ArrayData, Int32Array, Int64Array, RecordBatch, make_array};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -21,7 +24,8 @@ use vortex_core::{Error, Result};
 
 /// Rows that hardly compress, 400 KB.
 fn batch() -> RecordBatch {
-    let values = (0..50_000i64).map(|at| at.wrapping_mul(0x1e37_79b9_7f4a_7c15).rotate_left(17) ^ at);
+    let mut random = Random(7);
+    let values = (0..50_000).map(|_| random.next().cast_signed());
     RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter_values(values)) as _)]).unwrap()
 }
 
@@ -97,6 +101,89 @@ async fn a_writer_dropped_midway_leaves_no_file() {
     assert!(writer.bytes_written() > 0);
     drop(writer);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A list whose items are null though they must not be.
+#[expect(unsafe_code, reason = "nothing else makes an array that contradicts its type")]
+fn poisoned() -> RecordBatch {
+    let item = Arc::new(Field::new("item", DataType::Int32, false));
+    let items = Int32Array::from(vec![Some(1), None, Some(3)]);
+    let data = ArrayData::builder(DataType::List(item)).len(1).add_buffer(Buffer::from_slice_ref([0i32, 3]));
+    // SAFETY: lengths and offsets are those of the items; that some are null is no matter of memory.
+    let data = unsafe { data.add_child_data(items.to_data()).build_unchecked() };
+    RecordBatch::try_from_iter([
+        ("sound", Arc::new(Int64Array::from(vec![7])) as _),
+        ("bad", make_array(data)),
+    ])
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_poisoned_column_is_named_and_no_file_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = LocalSink::create(folder.path().join("x.vortex")).unwrap();
+    let batches = futures::stream::iter([Ok::<_, Error>(poisoned())]);
+    let error = write_stream(sink, poisoned().schema(), batches, WriteOptions::new()).await.unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("column `bad`") && error.contains("null"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// Where the child process below writes to.
+const KILLED: &str = "VORTEX_TEST_WRITES_UNTIL_KILLED";
+
+#[test]
+fn a_killed_process_leaves_no_file_under_the_final_name() {
+    if let Some(folder) = std::env::var_os(KILLED) {
+        return write_forever(&std::path::PathBuf::from(folder));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "write_faults::a_killed_process_leaves_no_file_under_the_final_name"])
+        .env(KILLED, folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut child = Killed(child);
+    let is_writing = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        entries.flatten().any(|entry| entry.metadata().is_ok_and(|file| file.len() > 1 << 20))
+    };
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !is_writing() {
+        assert!(std::time::Instant::now() < deadline, "the child writes nothing");
+        assert!(child.0.try_wait().unwrap().is_none(), "the child ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(child);
+    assert!(!folder.path().join("x.vortex").exists());
+    // The same name can be written again.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let sink = LocalSink::create(folder.path().join("x.vortex")).unwrap();
+        let rows = futures::stream::iter([Ok::<_, Error>(batch())]);
+        write_stream(sink, batch().schema(), rows, WriteOptions::new()).await.unwrap();
+    });
+    assert!(folder.path().join("x.vortex").exists());
+}
+
+/// A process that ends with its owner.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).unwrap();
+    }
+}
+
+fn write_forever(folder: &std::path::Path) {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let sink = LocalSink::create(folder.join("x.vortex")).unwrap();
+        let mut writer = FileWriter::try_new(sink, batch().schema(), small_groups()).unwrap();
+        loop {
+            writer.write(&batch()).await.unwrap();
+        }
+    });
 }
 
 /// A store that fails a part of a multipart upload, and counts uploads that are open.

@@ -1,12 +1,18 @@
-//! Compressing strings into frames.
+//! Compressing strings and numbers into frames.
+
+use std::cell::RefCell;
+
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use zstd::bulk::Compressor;
 
 use super::{FrameMetadata, ID, Metadata};
+use crate::kernels::Word;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// Rows of strings as frames.
 pub(crate) struct FrameWriter {
-    compressor: zstd::bulk::Compressor<'static>,
+    level: i32,
     payload: Vec<u8>,
     frames: Vec<(Vec<u8>, FrameMetadata)>,
     frame_bytes: usize,
@@ -15,12 +21,8 @@ pub(crate) struct FrameWriter {
 
 impl FrameWriter {
     /// Frames of at least `frame_bytes` bytes before compression.
-    ///
-    /// # Errors
-    /// If there is no such level of compression.
-    pub(crate) fn try_new(level: i32, frame_bytes: usize) -> Result<Self> {
-        let compressor = zstd::bulk::Compressor::new(level).map_err(|error| Error::External(error.into()))?;
-        Ok(Self { compressor, payload: Vec::new(), frames: Vec::new(), frame_bytes, values: 0 })
+    pub(crate) fn new(level: i32, frame_bytes: usize) -> Self {
+        Self { level, payload: Vec::new(), frames: Vec::new(), frame_bytes, values: 0 }
     }
 
     /// Adds a valid value.
@@ -36,8 +38,7 @@ impl FrameWriter {
     }
 
     fn end_frame(&mut self) -> Result<()> {
-        let failed = |error: std::io::Error| Error::External(error.into());
-        let frame = self.compressor.compress(&self.payload).map_err(failed)?;
+        let frame = compress(&self.payload, self.level)?;
         let uncompressed_size = self.payload.len() as u64;
         self.frames.push((frame, FrameMetadata { uncompressed_size, value_count: self.values }));
         self.payload.clear();
@@ -53,9 +54,62 @@ impl FrameWriter {
         if self.values > 0 {
             self.end_frame()?;
         }
-        let (frames, metadata): (Vec<_>, Vec<_>) = self.frames.into_iter().unzip();
-        let node = WriteNode::new(ID).message(&Metadata { dictionary_size: 0, frames: metadata });
-        let node = frames.into_iter().fold(node, |node, frame| node.buffer(frame.into(), 1));
-        Ok(node.children(validity))
+        Ok(node(self.frames, validity))
     }
+}
+
+/// Numbers as frames of about `frame_bytes` bytes before compression. Those of null rows are
+/// left out.
+///
+/// # Errors
+/// If compression fails, as it does at levels that do not exist.
+pub(crate) fn encode_numbers<W: Word>(
+    values: &ScalarBuffer<W>,
+    nulls: Option<&NullBuffer>,
+    level: i32,
+    frame_bytes: usize,
+    validity: Option<WriteNode>,
+) -> Result<WriteNode> {
+    let valid: ScalarBuffer<W> = match nulls {
+        Some(nulls) => nulls.valid_indices().map(|row| values[row]).collect(),
+        None => values.clone(),
+    };
+    let step = (frame_bytes / size_of::<W>()).max(1);
+    let frames = (0..valid.len()).step_by(step).map(|at| {
+        let values = valid.slice(at, step.min(valid.len() - at));
+        let frame = compress(values.inner(), level)?;
+        let (uncompressed_size, value_count) = (values.inner().len() as u64, values.len() as u64);
+        Ok((frame, FrameMetadata { uncompressed_size, value_count }))
+    });
+    Ok(node(frames.collect::<Result<_>>()?, validity))
+}
+
+/// Bytes of numbers as one frame.
+///
+/// # Errors
+/// If compression fails, as it does at levels that do not exist.
+pub(crate) fn byte_len<W: Word>(values: &[W], level: i32) -> Result<usize> {
+    let values: ScalarBuffer<W> = values.iter().copied().collect();
+    Ok(compress(values.inner(), level)?.len())
+}
+
+fn node(frames: Vec<(Vec<u8>, FrameMetadata)>, validity: Option<WriteNode>) -> WriteNode {
+    let (frames, metadata): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
+    let node = WriteNode::new(ID).message(&Metadata { dictionary_size: 0, frames: metadata });
+    frames.into_iter().fold(node, |node, frame| node.buffer(frame.into(), 1)).children(validity)
+}
+
+fn compress(bytes: &[u8], level: i32) -> Result<Vec<u8>> {
+    thread_local! {
+        /// One context per thread: making one takes longer than compressing a few kilobytes.
+        static CONTEXT: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
+    }
+    let failed = |error: std::io::Error| Error::External(error.into());
+    CONTEXT.with_borrow_mut(|context| {
+        if context.as_ref().is_none_or(|(of, _)| *of != level) {
+            *context = Some((level, Compressor::new(level).map_err(failed)?));
+        }
+        let (_, compressor) = context.as_mut().expect("was made above");
+        compressor.compress(bytes).map_err(failed)
+    })
 }

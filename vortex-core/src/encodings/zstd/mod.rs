@@ -35,7 +35,7 @@ use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result, match_ptype};
 
-pub(crate) use encode::FrameWriter;
+pub(crate) use encode::{FrameWriter, byte_len, encode_numbers};
 
 /// The `vortex.zstd` encoding.
 #[derive(Debug)]

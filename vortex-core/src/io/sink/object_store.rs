@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// Bytes of a part. Stores take 10,000 parts at most: 160 GiB.
 const PART_BYTES: usize = 16 << 20;
 /// Parts on their way at once.
-const PARTS_IN_FLIGHT: usize = 4;
+const PARTS_IN_FLIGHT: usize = 2;
 
 /// An object of an object store, which shows up when it is complete. Needs a tokio runtime; an
 /// upload that is dropped midway is aborted there.

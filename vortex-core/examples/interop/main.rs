@@ -1,18 +1,17 @@
 //! Writes datasets for every profile of readers, for the interop test in `interop/`.
 //!
-//! `interop OUT` reads the golden files of this crate and makes a table of its own; each becomes
+//! `interop OUT` reads the golden files of this crate and makes tables of its own; each becomes
 //! `OUT/<profile>/<dataset>.vortex`, with what it must read as in a `.arrow` file beside.
 //! Columns that a profile cannot hold are left out of both.
+
+mod tables;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch,
-    RecordBatchOptions, StringArray, TimestampMicrosecondArray, UInt8Array, UInt64Array,
-};
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, FieldRef, Schema};
 use arrow::ipc::reader::FileReader;
 use arrow::ipc::writer::FileWriter as ArrowWriter;
 use vortex_core::io::{LocalFile, LocalSink};
@@ -22,8 +21,14 @@ use vortex_core::{Level, Release, VortexFile};
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Who must read the files.
-const PROFILES: [Release; 5] =
-    [Release::OLDEST, Release::new(0, 54), Release::new(0, 76), Release::new(0, 85), Release::NEWEST];
+const PROFILES: [Release; 6] = [
+    Release::OLDEST,
+    Release::new(0, 54),
+    Release::new(0, 59),
+    Release::new(0, 76),
+    Release::new(0, 85),
+    Release::NEWEST,
+];
 
 /// Golden datasets: the newest of each name.
 const GOLDEN: [&str; 3] = ["0.91.0", "0.87.0", "0.75.0"];
@@ -37,13 +42,16 @@ async fn main() -> Outcome<()> {
         for (name, batches) in golden().await? {
             write(&folder, &name, batches, profile).await?;
         }
-        for level in [Level::Fast, Level::Default, Level::Compact] {
-            let name = format!("random-{level:?}").to_lowercase();
-            let table = random();
+        for (name, table) in
+            [("plain", tables::plain()), ("numbers", tables::numbers()), ("nested", tables::nested())]
+        {
             // Batches of odd lengths, so that chunks and zones do not follow them.
             let starts = (0..table.num_rows()).step_by(7001);
-            let batches = starts.map(|at| table.slice(at, 7001.min(table.num_rows() - at)));
-            write_at(&folder, &name, batches.collect(), profile, level).await?;
+            let batches: Vec<_> = starts.map(|at| table.slice(at, 7001.min(table.num_rows() - at))).collect();
+            for level in [Level::Fast, Level::Default, Level::Compact] {
+                let name = format!("random-{name}-{level:?}").to_lowercase();
+                write_at(&folder, &name, batches.clone(), profile, level).await?;
+            }
         }
     }
     Ok(())
@@ -130,62 +138,4 @@ fn without_views(field: &FieldRef) -> FieldRef {
         other => other.clone(),
     };
     Arc::new(field.as_ref().clone().with_data_type(data_type))
-}
-
-/// A table of several zones, most of whose columns differ from zone to zone.
-fn random() -> RecordBatch {
-    const ROWS: usize = 50_000;
-    let mut state = 7u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
-    let noise: Vec<u64> = (0..ROWS).map(|_| next()).collect();
-    let valid = |at: usize| !noise[at].is_multiple_of(11);
-    let rows = 0..ROWS as i64;
-    let words = ["alpha", "beta", "gamma", "delta", "a longer value that does not fit into a view"];
-    let text = |at: usize| format!("{:06}-{}", at / 3, words[noise[at] as usize % 5]);
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        ("rising", Arc::new(Int64Array::from_iter_values(rows.clone()))),
-        ("close", Arc::new(Int32Array::from_iter_values(rows.clone().map(|at| (at / 100) as i32 - 250)))),
-        ("small", Arc::new(UInt8Array::from_iter_values(noise.iter().map(|n| (n % 200) as u8)))),
-        ("large", Arc::new(UInt64Array::from_iter_values(noise.iter().map(|n| u64::MAX - n)))),
-        (
-            "gaps",
-            Arc::new(Int64Array::from_iter((0..ROWS).map(|at| valid(at).then_some(noise[at] as i64 - 77)))),
-        ),
-        ("float", Arc::new(Float64Array::from_iter_values(rows.clone().map(|at| at as f64 / 100.0)))),
-        (
-            "nan",
-            Arc::new(Float64Array::from_iter((0..ROWS).map(|at| match at % 9000 {
-                5 => Some(f64::NAN),
-                6 => None,
-                _ => Some(-(at as f64) / 3.0),
-            }))),
-        ),
-        ("text", Arc::new(StringArray::from_iter((0..ROWS).map(|at| valid(at).then(|| text(at)))))),
-        ("word", Arc::new(StringArray::from_iter_values(noise.iter().map(|n| words[*n as usize % 5])))),
-        ("flag", Arc::new(BooleanArray::from_iter(noise.iter().map(|n| Some(n % 17 == 0))))),
-        ("date", Arc::new(Date32Array::from_iter_values(rows.clone().map(|at| (at / 50) as i32)))),
-        (
-            "time",
-            Arc::new(TimestampMicrosecondArray::from_iter_values(rows.clone().map(|at| at * 1_000_037))),
-        ),
-        (
-            "price",
-            Arc::new(
-                Decimal128Array::from_iter_values(noise.iter().map(|n| i128::from(n % 1_000_000)))
-                    .with_precision_and_scale(12, 2)
-                    .expect("six digits are within twelve"),
-            ),
-        ),
-        ("constant", Arc::new(Int32Array::from_iter_values(rows.clone().map(|_| 42)))),
-        ("nothing", Arc::new(Int32Array::from_iter(rows.map(|_| None)))),
-    ];
-    let fields = columns
-        .iter()
-        .map(|(name, array)| Field::new(*name, array.data_type().clone(), array.null_count() > 0));
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    RecordBatch::try_new(schema, columns.into_iter().map(|(_, array)| array).collect())
-        .expect("columns were made for the schema")
 }
