@@ -192,11 +192,11 @@ pub(super) fn compress_words<W: Word>(
         return uniform(cx, &numbers);
     }
     let plain = || Ok(primitive::encode(numbers.values.clone(), numbers.validity(cx)?));
-    let size = (numbers.len(), numbers.plain_bytes() + numbers.null_bytes());
+    let plain_bytes = numbers.plain_bytes() + numbers.null_bytes();
     if ptype.is_float() {
-        choose(&float::schemes(), &numbers, cx, size, plain)
+        choose(&float::schemes(), &numbers, cx, plain_bytes, plain)
     } else {
-        choose(&integer::schemes(), &numbers, cx, size, plain)
+        choose(&integer::schemes(), &numbers, cx, plain_bytes, plain)
     }
 }
 

@@ -143,7 +143,7 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     let long: usize = strings.rows.iter().map(|row| row.len()).filter(|len| *len > 12).sum();
     let plain_bytes = strings.len() * VIEW + long + strings.nulls.map_or(0, |nulls| nulls.len() / 8);
     let plain = || Ok(canonical::views(array, strings.validity(cx)?));
-    choose(&schemes(), &strings, cx, (strings.len(), plain_bytes), plain)
+    choose(&schemes(), &strings, cx, plain_bytes, plain)
 }
 
 /// The schemes of strings.
