@@ -109,16 +109,16 @@ fn number(shape: &str, row: usize, noise: u64, (least, most): (i128, i128)) -> O
         "one_null" if noise % 89 == 5 => return None,
         "one" | "one_null" if rare => anywhere,
         "one" | "one_null" => middle,
-        "mostly_null" if noise % 31 > 0 => return None,
+        "mostly_null" if !noise.is_multiple_of(31) => return None,
         "mostly_null" => anywhere,
-        "few" if noise % 41 == 0 => return None,
+        "few" if noise.is_multiple_of(41) => return None,
         "few" => middle - i128::from(noise % 5).pow(2),
         "runs" if (row / 50) % 9 == 2 => return None,
         "runs" => middle + (row as i128 / 50).pow(2) % 23,
         "rising" => least + (row as i128) % (most - least),
-        "equal_null" if noise % 3 == 0 => return None,
+        "equal_null" if noise.is_multiple_of(3) => return None,
         "equal_null" => middle,
-        _ => middle + (row as i128 / 8192) * 3 + i128::from(noise % 4 == 0),
+        _ => middle + (row as i128 / 8192) * 3 + i128::from(noise.is_multiple_of(4)),
     })
 }
 
@@ -162,8 +162,9 @@ pub(crate) fn nested() -> RecordBatch {
     let noise = noise(13, 8 * ROWS);
     let field =
         |array: &ArrayRef| Arc::new(Field::new("item", array.data_type().clone(), array.null_count() > 0));
-    let valid =
-        |rows: usize, seed: u64| NullBuffer::from_iter((0..rows).map(|at| (noise[at] + seed) % 10 > 0));
+    let valid = |rows: usize, seed: u64| {
+        NullBuffer::from_iter((0..rows).map(|at| !(noise[at] + seed).is_multiple_of(10)))
+    };
     // Lists of up to four items; garbage lies under null ones.
     let list = |rows: usize, seed: u64, items: &dyn Fn(usize) -> ArrayRef| -> ArrayRef {
         let offsets =
@@ -173,14 +174,13 @@ pub(crate) fn nested() -> RecordBatch {
     };
     let ints = |rows: usize| -> ArrayRef {
         Arc::new(Int32Array::from_iter(
-            (0..rows).map(|at| (noise[at] % 7 > 0).then_some(noise[at] as i32 % 1000 - 300)),
+            (0..rows).map(|at| (!noise[at].is_multiple_of(7)).then_some(noise[at] as i32 % 1000 - 300)),
         ))
     };
     let texts = |rows: usize| -> ArrayRef {
-        Arc::new(StringArray::from_iter(
-            (0..rows)
-                .map(|at| (noise[at] % 9 > 0).then(|| format!("text number {} of a few", noise[at] % 500))),
-        ))
+        Arc::new(StringArray::from_iter((0..rows).map(|at| {
+            (!noise[at].is_multiple_of(9)).then(|| format!("text number {} of a few", noise[at] % 500))
+        })))
     };
     let structs = |rows: usize, nulls: Option<NullBuffer>| -> ArrayRef {
         let columns = [("number", ints(rows)), ("text", texts(rows)), ("list", list(rows, 3, &ints))];
@@ -216,14 +216,15 @@ pub(crate) fn nested() -> RecordBatch {
         (
             "bytes",
             Arc::new(BinaryArray::from_iter((0..ROWS).map(|at| {
-                (noise[at] % 5 > 0).then(|| noise[at].to_le_bytes()[..noise[at] as usize % 8].to_vec())
+                (!noise[at].is_multiple_of(5))
+                    .then(|| noise[at].to_le_bytes()[..noise[at] as usize % 8].to_vec())
             }))),
         ),
         (
             "wide",
             Arc::new(
                 Decimal128Array::from_iter(
-                    (0..ROWS).map(|at| (noise[at] % 8 > 0).then(|| i128::from(noise[at]).pow(3))),
+                    (0..ROWS).map(|at| (!noise[at].is_multiple_of(8)).then(|| i128::from(noise[at]).pow(3))),
                 )
                 .with_precision_and_scale(38, 6)
                 .expect("three times 31 bits are within 38 digits"),
@@ -231,10 +232,9 @@ pub(crate) fn nested() -> RecordBatch {
         ),
         (
             "nanos",
-            Arc::new(TimestampNanosecondArray::from_iter(
-                (0..ROWS)
-                    .map(|at| (noise[at] % 6 > 0).then_some(1_600_000_000_000_000_000 + noise[at] as i64)),
-            )),
+            Arc::new(TimestampNanosecondArray::from_iter((0..ROWS).map(|at| {
+                (!noise[at].is_multiple_of(6)).then_some(1_600_000_000_000_000_000 + noise[at] as i64)
+            }))),
         ),
     ];
     table(columns.into_iter().map(|(name, array)| (name.to_owned(), array)).collect())

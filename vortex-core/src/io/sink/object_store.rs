@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use super::Sink;
 use crate::{Error, Result};
 
-/// Bytes of a part. Stores take 10,000 parts at most: 160 GiB.
-const PART_BYTES: usize = 16 << 20;
+/// Bytes of a part. Stores take 10,000 parts at most: 78 GiB.
+const PART_BYTES: usize = 8 << 20;
 /// Parts on their way at once.
 const PARTS_IN_FLIGHT: usize = 2;
 
