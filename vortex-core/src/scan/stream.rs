@@ -412,7 +412,7 @@ impl Scan {
                 true => Urgency::projection(self.admitted),
                 false => Urgency::filter(self.admitted),
             };
-            while !batch.reserve(&self.plan, &want, urgency, must)? {
+            while !batch.reserve(&self.plan, &want, urgency, must, self.recent.byte_len())? {
                 // What may be needed again makes room for what is needed now.
                 if !self.recent.forget_some() {
                     cursor.put_back(&split);
@@ -456,14 +456,23 @@ struct Admission {
 
 impl Admission {
     /// Reserves memory for what a split needs first; whether there is enough. Half of the memory
-    /// is left for what splits need once their filter is evaluated.
-    fn reserve(&mut self, plan: &Plan, want: &[SegmentId], urgency: Urgency, must: bool) -> Result<bool> {
+    /// is left for what splits need once their filter is evaluated; `idle` bytes are held for
+    /// splits like this one.
+    fn reserve(
+        &mut self,
+        plan: &Plan,
+        want: &[SegmentId],
+        urgency: Urgency,
+        must: bool,
+        idle: u64,
+    ) -> Result<bool> {
         let new: Vec<SegmentId> =
             want.iter().copied().filter(|id| !self.urgencies.contains_key(id)).collect();
         let bytes = missing_bytes(plan, &new)?;
+        let used = plan.memory.used().saturating_sub(idle);
         let share = match must {
             true => Some(plan.memory.take_anyway(bytes)),
-            false if plan.memory.has_half_for(bytes) => plan.memory.take(bytes),
+            false if used.saturating_add(bytes) <= plan.memory.limit() / 2 => plan.memory.take(bytes),
             false => None,
         };
         let Some(share) = share else { return Ok(false) };
