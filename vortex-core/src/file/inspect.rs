@@ -100,7 +100,7 @@ impl VortexFile {
             let ask = |missing: &[(SegmentId, Range<u64>)]| {
                 let ranges = missing.iter().map(|(_, range)| range.clone());
                 let wishes = ranges.map(|range| Wish { range, urgency: Urgency::ZONE_MAPS });
-                scheduler.read(self.source(), wishes.collect(), &metrics)
+                scheduler.request(self.source(), wishes.collect(), &metrics)
             };
             let leases = self.segments().lease(&want, self.footer(), memory, &metrics, ask)?;
             for lease in &leases {

@@ -16,7 +16,7 @@ use crate::Result;
 use crate::array::{ArrayParts, ArrayRef, KeptBytes};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::io::{Pending, Share};
+use crate::io::{Pending, Share, Unsent};
 use crate::scan::ScanMetrics;
 use crate::wire::ArrayTree;
 
@@ -111,7 +111,7 @@ impl SegmentCache {
         footer: &Footer,
         mut memory: Share,
         metrics: &ScanMetrics,
-        ask: impl FnOnce(&[(SegmentId, Range<u64>)]) -> Vec<Pending>,
+        ask: impl FnOnce(&[(SegmentId, Range<u64>)]) -> (Vec<Pending>, Unsent),
     ) -> Result<Vec<Lease>> {
         let mut leases: Vec<Option<Lease>> = ids.iter().map(|_| None).collect();
         let mut missing: Vec<usize> = Vec::new();
@@ -136,9 +136,12 @@ impl SegmentCache {
                 }
             }
         }
+        let mut unsent = None;
         if !missing.is_empty() {
             // Under the lock, so that another scan joins these reads instead of repeating them.
-            for ((at, (id, range)), pending) in missing.into_iter().zip(&ranges).zip(ask(&ranges)) {
+            let (pending, requests) = ask(&ranges);
+            unsent = Some(requests);
+            for ((at, (id, range)), pending) in missing.into_iter().zip(&ranges).zip(pending) {
                 let memory = memory.split(range.end - range.start);
                 let entry = Arc::new(Entry::new(*id, range, pending, Some(memory)));
                 entries.insert(*id, Arc::downgrade(&entry));
@@ -147,6 +150,10 @@ impl SegmentCache {
         }
         if entries.len() > 1024 {
             entries.retain(|_, entry| entry.strong_count() > 0);
+        }
+        drop(entries);
+        if let Some(requests) = unsent {
+            requests.send();
         }
         Ok(leases.into_iter().flatten().collect())
     }

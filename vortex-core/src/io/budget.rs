@@ -75,11 +75,6 @@ impl Budget {
         Share { budget: Arc::clone(self), bytes, pooled }
     }
 
-    /// Whether half of the limit holds what is in use and `bytes` more.
-    pub(crate) fn has_half_for(&self, bytes: u64) -> bool {
-        self.used().saturating_add(bytes) <= self.limit / 2
-    }
-
     fn grow(&self, bytes: u64, anyway: bool) -> bool {
         let fits = |used: u64| used.checked_add(bytes).filter(|next| anyway || *next <= self.limit);
         let Ok(before) = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) else {

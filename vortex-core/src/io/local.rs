@@ -160,6 +160,24 @@ pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>
     }
 }
 
+/// Runs many small blocking reads where they do not hold up other tasks.
+pub(super) async fn read_many_blocking(
+    file: &Arc<File>,
+    name: &str,
+    ranges: &[Range<u64>],
+) -> Result<Vec<Buffer>> {
+    let parts = ranges.chunks(READS_PER_TASK).map(|ranges| {
+        let (file, name, ranges) = (Arc::clone(file), name.to_owned(), ranges.to_vec());
+        tokio::task::spawn_blocking(move || read_pieces(&file, &name, &ranges))
+    });
+    let parts = futures::future::join_all(parts).await;
+    let mut pieces = Vec::with_capacity(ranges.len());
+    for (part, ranges) in parts.into_iter().zip(ranges.chunks(READS_PER_TASK)) {
+        pieces.append(&mut part.map_err(|error| Error::read(name, ranges[0].clone(), error))??);
+    }
+    Ok(pieces)
+}
+
 #[async_trait]
 impl ReadAt for LocalFile {
     fn name(&self) -> &str {
@@ -189,16 +207,7 @@ impl ReadAt for LocalFile {
             Access::Descriptor(file) => file,
             Access::Map(bytes) => return super::MemoryFile::new(bytes.clone()).read_many(ranges).await,
         };
-        let parts = ranges.chunks(READS_PER_TASK).map(|ranges| {
-            let (file, name, ranges) = (Arc::clone(file), Arc::clone(&self.name), ranges.to_vec());
-            tokio::task::spawn_blocking(move || read_pieces(&file, &name, &ranges))
-        });
-        let parts = futures::future::join_all(parts).await;
-        let mut pieces = Vec::with_capacity(ranges.len());
-        for (part, ranges) in parts.into_iter().zip(ranges.chunks(READS_PER_TASK)) {
-            pieces.append(&mut part.map_err(|error| Error::read(&self.name, ranges[0].clone(), error))??);
-        }
-        Ok(pieces)
+        read_many_blocking(file, &self.name, ranges).await
     }
 
     fn profile(&self) -> StorageProfile {

@@ -32,6 +32,7 @@ use futures::stream::BoxStream;
 pub use local::LocalFile;
 pub use memory::MemoryFile;
 pub use object_store::ObjectFile;
+pub(crate) use scheduler::Unsent;
 pub use scheduler::{Pending, Scheduler, Wish};
 pub use sink::{LocalSink, MemorySink, ObjectSink, Sink};
 pub use urgency::Urgency;

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
 
-use super::local::{read_at_hand, read_blocking};
+use super::local::{read_at_hand, read_blocking, read_many_blocking};
 use super::{ReadAt, StorageProfile};
 use crate::{Error, Result};
 
@@ -118,6 +119,14 @@ impl ReadAt for ObjectFile {
                     .boxed())
             }
         }
+    }
+
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+        if let Some(file) = self.descriptor.get() {
+            return read_many_blocking(file, self.name(), ranges).await;
+        }
+        let reads = ranges.iter().map(|range| self.read(range.clone()));
+        Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())
     }
 
     fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {

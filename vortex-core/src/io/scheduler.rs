@@ -94,8 +94,20 @@ impl Scheduler {
         wanted: Vec<Wish>,
         metrics: &Arc<ScanMetrics>,
     ) -> Vec<Pending> {
+        let (pending, unsent) = self.request(source, wanted, metrics);
+        unsent.send();
+        pending
+    }
+
+    /// As [`read`](Self::read), but nothing is asked for before it is sent: sending may take a
+    /// while, if bytes are at hand.
+    pub(crate) fn request(
+        &self,
+        source: &Arc<dyn ReadAt>,
+        wanted: Vec<Wish>,
+        metrics: &Arc<ScanMetrics>,
+    ) -> (Vec<Pending>, Unsent) {
         ScanMetrics::add(&metrics.requests, wanted.len() as u64);
-        let Some(urgency) = wanted.iter().map(|wish| wish.urgency).min() else { return Vec::new() };
         let (requests, pending) = wanted
             .into_iter()
             .map(|Wish { range, urgency }| {
@@ -104,8 +116,7 @@ impl Scheduler {
                 (Request { range, urgency, answer, metrics: Arc::clone(metrics) }, pending)
             })
             .unzip();
-        self.queue(source.store()).push(source, requests, urgency);
-        pending
+        (pending, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
     }
 
     /// Reads many small ranges of one source, which lie apart, and waits for them. The share of
@@ -158,6 +169,24 @@ impl Scheduler {
         });
         queues.push(Arc::clone(&queue));
         queue
+    }
+}
+
+/// Requests on their way to the queue of their store.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    queue: Arc<Queue>,
+    source: Arc<dyn ReadAt>,
+    requests: Vec<Request>,
+}
+
+impl Unsent {
+    /// Puts the requests into the queue.
+    pub(crate) fn send(self) {
+        if let Some(urgency) = self.requests.iter().map(|request| request.urgency).min() {
+            self.queue.push(&self.source, self.requests, urgency);
+        }
     }
 }
 

@@ -11,6 +11,9 @@ use crate::file::{Footer, SegmentId};
 use crate::layout::{LayoutRef, PieceSet, SegmentSet, Zones};
 use crate::{Error, Result};
 
+/// Bytes that a file may say a row has: as many as leave splits some rows, if that is not true.
+const MAX_SAID: u64 = 512 << 10;
+
 /// A column: the deepest layout of its own, and the fields to take from the arrays there.
 #[derive(Debug, Clone)]
 pub(super) struct Column {
@@ -19,6 +22,8 @@ pub(super) struct Column {
     layout: LayoutRef,
     /// Fields inside structs that are stored as one array.
     within: Vec<usize>,
+    /// Which field of the root it is, if it is one.
+    root_field: Option<usize>,
 }
 
 impl Column {
@@ -27,6 +32,7 @@ impl Column {
         let mut layout = Arc::clone(footer.layout());
         let mut dtype = footer.dtype().clone();
         let mut within = Vec::new();
+        let mut root_field = None;
         // A root without columns shows as one column called `value`.
         let is_value = path.names().first().is_some_and(|name| &**name == "value");
         let skip = usize::from(dtype.as_columns().is_none() && is_value);
@@ -41,13 +47,14 @@ impl Column {
             let nullable = dtype.is_nullable();
             let field = fields.dtypes()[at].clone();
             dtype = if nullable { field.with_nullable(true) } else { field };
+            root_field = (path.names().len() == 1).then_some(at);
             let apart = if within.is_empty() { layout.field(at)? } else { None };
             match apart {
                 Some(field) => layout = field,
                 None => within.push(at),
             }
         }
-        Ok(Self { path: path.clone(), dtype, layout, within })
+        Ok(Self { path: path.clone(), dtype, layout, within, root_field })
     }
 
     /// Root field `at`, whatever other fields are called.
@@ -57,10 +64,20 @@ impl Column {
         let name = fields.names().get(at).ok_or_else(not_there)?;
         let dtype = fields.dtypes()[at].clone();
         let path = FieldPath::new([Arc::clone(name)]);
-        Ok(match footer.layout().field(at)? {
-            Some(layout) => Self { path, dtype, layout, within: Vec::new() },
-            None => Self { path, dtype, layout: Arc::clone(footer.layout()), within: vec![at] },
-        })
+        let (layout, within) = match footer.layout().field(at)? {
+            Some(layout) => (layout, Vec::new()),
+            None => (Arc::clone(footer.layout()), vec![at]),
+        };
+        Ok(Self { path, dtype, layout, within, root_field: Some(at) })
+    }
+
+    /// About how many bytes a decoded row takes: what the file says, or else what is usual.
+    pub(super) fn row_bytes(&self, footer: &Footer) -> u64 {
+        let said = || {
+            let stats = footer.statistics()?.get(self.root_field?)?;
+            stats.uncompressed_size?.checked_div(footer.row_count())
+        };
+        said().unwrap_or(0).min(MAX_SAID).max(self.dtype.row_bytes_hint() as u64)
     }
 
     /// Statistics per zone, if the column has them.

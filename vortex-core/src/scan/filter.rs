@@ -130,6 +130,19 @@ impl Payoffs {
         checks
     }
 
+    /// The live rows of a split that filters let pass which may have tightened since.
+    pub(super) fn recheck(
+        &self,
+        plan: &Plan,
+        split: &Split,
+        checks: &[Check],
+        have: &SegmentSet<'_>,
+    ) -> Result<Mask> {
+        let dynamic = |check: &&Check| matches!(plan.conjuncts[check.at].expr, Expr::Dynamic(_));
+        let checks: Vec<Check> = checks.iter().filter(dynamic).cloned().collect();
+        self.filter(plan, split, &checks, have)
+    }
+
     /// The rows of a split that pass all checks.
     pub(super) fn filter(
         &self,

@@ -7,6 +7,7 @@
 //! decoding as far as a budget of bytes allows.
 
 mod at_work;
+mod best_first;
 mod column;
 mod cursor;
 mod filter;

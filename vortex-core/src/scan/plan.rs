@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
+use super::best_first::BestFirst;
 use super::column::Column;
 use super::{RowAccess, ScanBuilder, ScanMetrics};
 use crate::dtype::arrow::field;
@@ -24,13 +24,13 @@ const MAX_SPLIT_ROWS: u64 = 128 << 10;
 /// Splits are cut at multiples of this, the usual length of zones.
 const MIN_SPLIT_ROWS: u64 = 8 << 10;
 /// Decoded bytes above which splits are cut shorter than zones.
-const MAX_SPLIT_BYTES: u64 = 256 << 20;
+const MAX_SPLIT_BYTES: u64 = 32 << 20;
 /// Most ranges that the splits of a scan are shown as.
 pub(super) const MAX_LISTED_SPLITS: u64 = 1 << 16;
 
 /// Bytes of segments that one scan may hold or have in flight. From afar, much is asked for
 /// ahead, so that few large reads bring it.
-const MEMORY_LOCAL: u64 = 32 << 20;
+const MEMORY_LOCAL: u64 = 64 << 20;
 const MEMORY_REMOTE: u64 = 128 << 20;
 
 /// A scan, resolved against its file.
@@ -48,10 +48,12 @@ pub(super) struct Plan {
     pub(super) row_access: RowAccess,
     /// Rows per split; splits end at its multiples.
     split_step: u64,
+    /// About how many bytes the rows of a split take when decoded.
+    pub(super) split_bytes: u64,
     pub(super) limit: Option<u64>,
     pub(super) batch_size: usize,
     pub(super) ordered: bool,
-    /// The column whose best rows are wanted first.
+    /// The order whose first rows are wanted first.
     pub(super) best_first: Option<BestFirst>,
     /// Whether statistics may skip rows.
     pub(super) prune: bool,
@@ -59,13 +61,6 @@ pub(super) struct Plan {
     /// What this scan may hold in memory.
     pub(super) memory: Arc<Budget>,
     pub(super) metrics: Arc<ScanMetrics>,
-}
-
-/// An order in which splits are best read.
-#[derive(Debug)]
-pub(super) struct BestFirst {
-    pub(super) column: Column,
-    pub(super) options: SortOptions,
 }
 
 /// One part of a filter.
@@ -129,9 +124,7 @@ impl Plan {
             }
         }
         let best_first = match &scan.best_first {
-            Some((path, options)) => {
-                Some(BestFirst { column: Column::resolve(footer, path)?, options: *options })
-            }
+            Some((path, options)) => BestFirst::new(Column::resolve(footer, path)?, *options),
             None => None,
         };
         let scheduler = scan.scheduler.clone().unwrap_or_else(Scheduler::shared);
@@ -139,11 +132,12 @@ impl Plan {
         let memory = scheduler
             .budget()
             .part(if remote { MEMORY_REMOTE } else { MEMORY_LOCAL }, scan.memory_pool.clone());
-        let split_step = split_step(projection.iter().chain(filter_columns.values()));
+        let (split_step, split_bytes) = split_step(projection.iter().chain(filter_columns.values()), footer);
         Ok(Self {
             file: scan.file.clone(),
             schema,
             split_step,
+            split_bytes,
             projection,
             conjuncts,
             filter_columns,
@@ -237,18 +231,17 @@ fn split_end(start: u64, step: u64, rows_end: u64) -> u64 {
     (start / step + 1).saturating_mul(step).min(rows_end)
 }
 
-/// Rows per split: by decoded bytes, at multiples of the zone length, so that splits end where
-/// chunks usually do. Only rows of tens of kilobytes make splits shorter than a zone.
-fn split_step<'a>(columns: impl Iterator<Item = &'a Column>) -> u64 {
-    let row_bytes =
-        columns.fold(0u64, |sum, column| sum.saturating_add(column.dtype.row_bytes_hint() as u64)).max(1);
+/// Rows per split, and their decoded bytes: at multiples of the zone length, so that splits end
+/// where chunks usually do. Only rows of kilobytes make splits shorter than a zone.
+fn split_step<'a>(columns: impl Iterator<Item = &'a Column>, footer: &Footer) -> (u64, u64) {
+    let row_bytes = columns.fold(0u64, |sum, column| sum.saturating_add(column.row_bytes(footer))).max(1);
     let target = (SPLIT_BYTES / row_bytes).clamp(MIN_SPLIT_ROWS, MAX_SPLIT_ROWS);
     // A power of two times the zone length divides the chunk lengths of usual writers.
     let mut step = MIN_SPLIT_ROWS << (target / MIN_SPLIT_ROWS).ilog2();
     while step > 1 && step.saturating_mul(row_bytes) > MAX_SPLIT_BYTES {
         step /= 2;
     }
-    step
+    (step, step.saturating_mul(row_bytes))
 }
 
 /// All columns of the root, by position, since names may repeat.

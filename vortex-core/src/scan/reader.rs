@@ -29,7 +29,7 @@ impl BatchReader {
         let plan = Plan::new(&scan)?;
         let schema = std::sync::Arc::clone(&plan.schema);
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
+            .enable_all()
             .build()
             .map_err(|error| Error::External(error.into()))?;
         let (sender, batches) = sync_channel(BATCHES_AHEAD);

@@ -2,7 +2,8 @@
 //!
 //! A chunk often serves many splits, but not all of them read it: a filter may leave no row in
 //! one. What was fetched for one split stays for a while, up to a number of bytes; what was not
-//! used for longest goes first.
+//! used for longest goes first. What the latest split used stays in any case: the next one most
+//! likely uses it, and would read it again.
 
 use std::collections::HashMap;
 
@@ -51,17 +52,15 @@ impl Recent {
 
     /// Forgets the oldest quarter; false if there is nothing to forget.
     pub(super) fn forget_some(&mut self) -> bool {
-        let any = !self.used.is_empty();
-        match self.bytes > FEW_BYTES {
-            true => self.forget_until(self.bytes / 4 * 3),
-            false => self.clear(),
-        }
-        any
+        let before = self.used.len();
+        self.forget_until(if self.bytes > FEW_BYTES { self.bytes / 4 * 3 } else { 0 });
+        self.used.len() < before
     }
 
-    /// Forgets the oldest until at most so many bytes are left.
+    /// Forgets the oldest until at most so many bytes are left, or only those used last.
     fn forget_until(&mut self, bytes: usize) {
-        let mut by_age: Vec<(u64, SegmentId)> = self.used.iter().map(|(id, (_, at))| (*at, *id)).collect();
+        let older = self.used.iter().filter(|(_, (_, at))| *at < self.clock);
+        let mut by_age: Vec<(u64, SegmentId)> = older.map(|(id, (_, at))| (*at, *id)).collect();
         by_age.sort_unstable();
         for (_, id) in by_age {
             if self.bytes <= bytes {

@@ -41,9 +41,10 @@ use crate::layout::SegmentSet;
 const MAX_ADMITTED_LOCAL: usize = 4;
 const MAX_ADMITTED_REMOTE: usize = 256;
 
-/// Splits that may wait for their last bytes, be decoded, or wait to be handed out.
-const MAX_DECODING_LOCAL: usize = 4;
-const MAX_DECODING_REMOTE: usize = 8;
+/// Splits that may wait for their last bytes, be decoded, or wait to be handed out; and about how
+/// many bytes they may take when decoded, if more than two do.
+const MAX_DECODING: usize = 8;
+const MAX_DECODING_BYTES: u64 = 32 << 20;
 
 /// Bytes of segments kept for later splits, per scan, while nothing else needs the memory: reading
 /// them again costs more from afar.
@@ -116,6 +117,7 @@ struct Scan {
     rows_left: u64,
     /// Rows to be fetched by themselves, in place of splits.
     single_rows: VecDeque<Arc<[u64]>>,
+    decoded_any: bool,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
     checked: u64,
     passed: u64,
@@ -126,7 +128,9 @@ struct AtOnce {
     admitted: usize,
     /// While it is uncertain how many splits are needed, fewer; more with each that is done.
     allowed: usize,
+    /// Of those being decoded; more with each that is done, too.
     decoding: usize,
+    most_decoding: usize,
 }
 
 /// What happened to a split.
@@ -145,7 +149,9 @@ impl Scan {
         let row_bytes = plan.schema.fields().iter().map(|field| reserved_bytes(field.data_type(), 1));
         let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
         let coalesces = selective && !plan.schema.fields().is_empty() && reserved <= MAX_COALESCED_BYTES;
-        let admitted = if remote { MAX_ADMITTED_REMOTE } else { MAX_ADMITTED_LOCAL };
+        let far_ahead = remote || plan.best_first.is_some();
+        let admitted = if far_ahead { MAX_ADMITTED_REMOTE } else { MAX_ADMITTED_LOCAL };
+        let decoding = (MAX_DECODING_BYTES / plan.split_bytes.max(1)).clamp(2, MAX_DECODING as u64) as usize;
         let stops_early = plan.best_first.is_some() || (plan.limit.is_some() && !plan.conjuncts.is_empty());
         let rows_left = plan.limit.unwrap_or(u64::MAX);
         let single_rows = gather::parts(&plan, rows_left)?;
@@ -162,7 +168,8 @@ impl Scan {
             limits: AtOnce {
                 admitted,
                 allowed: if stops_early { 1 } else { admitted },
-                decoding: if remote { MAX_DECODING_REMOTE } else { MAX_DECODING_LOCAL },
+                decoding: if plan.best_first.is_some() { 1 } else { decoding },
+                most_decoding: decoding,
             },
             stops_early,
             ready: VecDeque::new(),
@@ -173,6 +180,7 @@ impl Scan {
             recent: Recent::new(if remote { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
             rows_left,
             single_rows,
+            decoded_any: false,
             checked: 0,
             passed: 0,
             plan: Arc::new(plan),
@@ -262,7 +270,8 @@ impl Scan {
     }
 
     fn keep_filtered(&mut self, split: Filtered) {
-        self.checked += u64::from(split.checked);
+        let checked = u64::from(!split.checks.is_empty());
+        self.checked += checked;
         if self.checked >= REMEMBERED {
             (self.checked, self.passed) = (self.checked / 2, self.passed / 2);
         }
@@ -271,13 +280,25 @@ impl Scan {
             self.allow_more();
             return;
         }
-        self.passed += u64::from(split.checked);
-        self.filtered.push_back(split);
+        self.passed += checked;
+        match self.plan.best_first {
+            Some(_) => {
+                let at = self.filtered.partition_point(|other| other.best <= split.best);
+                self.filtered.insert(at, split);
+            }
+            None => self.filtered.push_back(split),
+        }
     }
 
     fn keep_decoded(&mut self, split: Decoded) -> Result<()> {
         self.recent.keep(split.leases);
         self.allow_more();
+        self.limits.decoding = (self.limits.decoding * 2).min(self.limits.most_decoding);
+        self.decoded_any = true;
+        if self.plan.best_first.is_some() {
+            // The filter is about to tighten: now it is cheap to look at all there is.
+            self.limits.allowed = self.limits.admitted;
+        }
         match &mut self.coalescer {
             None => self.ready.extend(split.batches),
             Some(coalescer) => {
@@ -324,6 +345,11 @@ impl Scan {
         {
             self.decoding.start(gather::gather(Arc::clone(&self.plan), rows));
         }
+        // The best rows are decoded first, once it is known where they are; some at once, so that
+        // there is something to compare with.
+        if self.plan.best_first.is_some() && self.decoded_any && !self.filtering.is_empty() {
+            return Ok(());
+        }
         while self.decoding.len() < self.limits.decoding
             && let Some(split) = self.filtered.front_mut()
         {
@@ -364,6 +390,12 @@ impl Scan {
         let mut batch = Admission::default();
         let (mut planned_rows, mut full) = (0u64, false);
         while self.at_work() + batch.splits.len() < self.limits.allowed {
+            if let Some(best) = self.filtered.front()
+                && self.plan.best_first.is_some()
+                && !cursor.may_hold_better(&self.plan, &best.best)
+            {
+                break;
+            }
             let Some(mut split) = cursor.next(&self.plan, &zone_maps) else { break };
             let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
             // Without a filter the limit says how many rows are needed at all.
@@ -380,7 +412,7 @@ impl Scan {
                 true => Urgency::projection(self.admitted),
                 false => Urgency::filter(self.admitted),
             };
-            while !batch.reserve(&self.plan, &want, urgency, must)? {
+            while !batch.reserve(&self.plan, &want, urgency, must, self.recent.byte_len())? {
                 // What may be needed again makes room for what is needed now.
                 if !self.recent.forget_some() {
                     cursor.put_back(&split);
@@ -403,10 +435,10 @@ impl Scan {
         self.position = Some((cursor, zone_maps));
         for split in batch.lease(&self.plan)? {
             // The order of splits is kept where that matters: those filtered go first.
-            if split.checks.is_empty() && self.filtering.is_empty() {
-                self.filtered.push_back(split.into_filtered());
-            } else {
+            if split.needs_filter() || !self.filtering.is_empty() {
                 self.filtering.start(split.filter());
+            } else {
+                self.filtered.push_back(split.into_filtered());
             }
         }
         Ok(())
@@ -424,14 +456,23 @@ struct Admission {
 
 impl Admission {
     /// Reserves memory for what a split needs first; whether there is enough. Half of the memory
-    /// is left for what splits need once their filter is evaluated.
-    fn reserve(&mut self, plan: &Plan, want: &[SegmentId], urgency: Urgency, must: bool) -> Result<bool> {
+    /// is left for what splits need once their filter is evaluated; `idle` bytes are held for
+    /// splits like this one.
+    fn reserve(
+        &mut self,
+        plan: &Plan,
+        want: &[SegmentId],
+        urgency: Urgency,
+        must: bool,
+        idle: u64,
+    ) -> Result<bool> {
         let new: Vec<SegmentId> =
             want.iter().copied().filter(|id| !self.urgencies.contains_key(id)).collect();
         let bytes = missing_bytes(plan, &new)?;
+        let used = plan.memory.used().saturating_sub(idle);
         let share = match must {
             true => Some(plan.memory.take_anyway(bytes)),
-            false if plan.memory.has_half_for(bytes) => plan.memory.take(bytes),
+            false if used.saturating_add(bytes) <= plan.memory.limit() / 2 => plan.memory.take(bytes),
             false => None,
         };
         let Some(share) = share else { return Ok(false) };

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 
+use super::best_first::Place;
 use super::column::Column;
 use super::filter::{Check, Payoffs};
 use super::plan::{Plan, Split};
@@ -42,11 +43,14 @@ pub(super) struct Admitted {
 /// A split whose live rows are known.
 pub(super) struct Filtered {
     plan: Arc<Plan>,
+    payoffs: Arc<Payoffs>,
     pub(super) split: Split,
     number: u64,
-    /// Whether a filter was evaluated.
-    pub(super) checked: bool,
-    /// Whether the projected columns have been asked for, or need not be.
+    /// Parts of the filter that were evaluated.
+    pub(super) checks: Vec<Check>,
+    /// The place of its best row, where that is wanted.
+    pub(super) best: Place,
+    /// Whether the projected columns have been asked for, or will be by decoding.
     pub(super) asked: bool,
     /// Whether live rows are so few that they are fetched by themselves.
     single_rows: bool,
@@ -109,7 +113,7 @@ pub(super) fn lease(
     let ask = |missing: &[(SegmentId, Range<u64>)]| {
         let wish =
             |(id, range): &(SegmentId, Range<u64>)| Wish { range: range.clone(), urgency: urgency(*id) };
-        plan.scheduler.read(file.source(), missing.iter().map(wish).collect(), &plan.metrics)
+        plan.scheduler.request(file.source(), missing.iter().map(wish).collect(), &plan.metrics)
     };
     let leases = file.segments().lease(ids, file.footer(), memory, &plan.metrics, ask)?;
     ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
@@ -142,8 +146,10 @@ pub(super) fn first_request(
     have: &SegmentSet<'_>,
     want: &mut Vec<SegmentId>,
 ) -> Result<()> {
-    if eager || checks.is_empty() {
-        request_projection(plan, split, have, want)?;
+    match &plan.best_first {
+        Some(order) => order.column.request(&split.rows, have, want)?,
+        None if eager || checks.is_empty() => request_projection(plan, split, have, want)?,
+        None => {}
     }
     for path in checks.iter().flat_map(|check| &check.columns) {
         plan.filter_columns[path].request(&split.rows, have, want)?;
@@ -168,14 +174,27 @@ fn live_range(Split { rows, live }: &Split) -> Range<u64> {
     rows.start + span.start as u64..rows.start + span.end as u64
 }
 
+/// Whether the live rows of a split are fetched by themselves.
+fn single_rows(plan: &Plan, split: &Split, want: &[SegmentId]) -> Result<bool> {
+    let byte_len = byte_len(plan.file.footer(), want)?;
+    Ok(gather::pays(plan, split.live.true_count() as u64, byte_len))
+}
+
 impl Admitted {
+    /// Whether something stands between asking and decoding.
+    pub(super) fn needs_filter(&self) -> bool {
+        !self.checks.is_empty() || self.plan.best_first.is_some()
+    }
+
     /// A split without a filter to evaluate: nothing stands between asking and decoding.
     pub(super) fn into_filtered(self) -> Filtered {
         Filtered {
             plan: self.plan,
+            payoffs: self.payoffs,
             split: self.split,
             number: self.number,
-            checked: false,
+            checks: Vec::new(),
+            best: None,
             asked: true,
             single_rows: false,
             leases: self.leases,
@@ -185,11 +204,10 @@ impl Admitted {
     /// Evaluates the filter once its columns are there, and asks for the other columns of live
     /// rows as far as memory allows.
     pub(super) async fn filter(self) -> Result<Filtered> {
-        let Admitted { plan, payoffs, mut split, number, checks, eager, leases } = self;
-        if checks.is_empty() {
-            let admitted = Admitted { plan, payoffs, split, number, checks, eager, leases };
-            return Ok(admitted.into_filtered());
+        if !self.needs_filter() {
+            return Ok(self.into_filtered());
         }
+        let Admitted { plan, payoffs, mut split, number, checks, eager, leases } = self;
         let footer = Arc::clone(plan.file.footer());
         let mut have = SegmentSet::new(&footer);
         wait(&plan, &leases).await?;
@@ -206,19 +224,22 @@ impl Admitted {
         ScanMetrics::add_since(&plan.metrics.filter_nanos, start);
         split.live = live;
 
-        let (mut asked, mut single_rows) = (false, false);
-        if !split.live.is_none() {
+        let best = match &plan.best_first {
+            Some(order) => order.best_of(&split, &have)?,
+            None => None,
+        };
+        let (mut asked, mut single_rows) = (plan.best_first.is_some(), false);
+        if !split.live.is_none() && !asked {
             let want = wanted(&have, |have, want| request_projection(&plan, &split, have, want))?;
-            single_rows = gather::pays(&plan, split.live.true_count() as u64, byte_len(&footer, &want)?);
-            if single_rows {
-                asked = true;
-            } else if let Some(memory) = plan.memory.take(missing_bytes(&plan, &want)?) {
+            single_rows = self::single_rows(&plan, &split, &want)?;
+            asked = single_rows;
+            if !asked && let Some(memory) = plan.memory.take(missing_bytes(&plan, &want)?) {
                 have.add(lease(&plan, &want, |_| Urgency::projection(number), memory)?);
                 asked = true;
             }
         }
         let leases = have.leases().cloned().collect();
-        Ok(Filtered { plan, split, number, checked: true, asked, single_rows, leases })
+        Ok(Filtered { plan, payoffs, split, number, checks, best, asked, single_rows, leases })
     }
 }
 
@@ -238,7 +259,18 @@ impl Filtered {
 
     /// Decodes the live rows once their columns are there.
     pub(super) async fn decode(self) -> Result<Decoded> {
-        let Filtered { plan, split, number, single_rows, leases, .. } = self;
+        let Filtered { plan, payoffs, mut split, number, checks, mut single_rows, leases, .. } = self;
+        if plan.best_first.is_some() {
+            // The filter may have tightened while this split waited for its turn.
+            let mut have = SegmentSet::new(plan.file.footer());
+            have.add(leases.iter().cloned());
+            split.live = payoffs.recheck(&plan, &split, &checks, &have)?;
+            if split.live.is_none() {
+                return Ok(Decoded { batches: Vec::new(), leases });
+            }
+            let want = wanted(&have, |have, want| request_projection(&plan, &split, have, want))?;
+            single_rows = self::single_rows(&plan, &split, &want)?;
+        }
         if single_rows {
             let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
             let rows: Arc<[u64]> = rows.collect();

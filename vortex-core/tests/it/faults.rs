@@ -53,7 +53,7 @@ const FAULTS: [Fault; 6] =
 struct Faulty {
     inner: InMemory,
     plan: Mutex<Box<dyn FnMut() -> Option<Fault> + Send>>,
-    latency: Duration,
+    latency: Mutex<Duration>,
     reads: AtomicUsize,
     bytes: AtomicU64,
     in_flight: AtomicUsize,
@@ -91,7 +91,8 @@ impl ObjectStore for Faulty {
         let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_in_flight.fetch_max(now, Ordering::SeqCst);
         let _in_flight = InFlight(&self.in_flight);
-        tokio::time::sleep(self.latency).await;
+        let latency = *self.latency.lock();
+        tokio::time::sleep(latency).await;
         let fault = (self.plan.lock())();
         match fault {
             Some(Fault::Fails) => return Err(generic("the network is down")),
@@ -154,11 +155,11 @@ fn contents() -> Vec<u8> {
 }
 
 /// An object in a store without faults so far, and the file in it, opened with little of its data.
-async fn opened(latency: Duration) -> (Arc<Faulty>, VortexFile) {
+async fn opened() -> (Arc<Faulty>, VortexFile) {
     let store = Arc::new(Faulty {
         inner: InMemory::new(),
         plan: Mutex::new(Box::new(|| None)),
-        latency,
+        latency: Mutex::new(Duration::ZERO),
         reads: AtomicUsize::new(0),
         bytes: AtomicU64::new(0),
         in_flight: AtomicUsize::new(0),
@@ -211,7 +212,7 @@ async fn settled(scheduler: &Scheduler, store: &Faulty) {
 
 #[tokio::test]
 async fn any_mixture_of_faults_ends_in_the_right_answer_or_an_error_with_file_and_range() {
-    let (store, file) = opened(Duration::ZERO).await;
+    let (store, file) = opened().await;
     let expected = collect(some_rows(&file)).await.unwrap();
     let (mut right, mut failed) = (0, 0);
     for seed in 0..60 {
@@ -240,7 +241,7 @@ async fn any_mixture_of_faults_ends_in_the_right_answer_or_an_error_with_file_an
 
 #[tokio::test]
 async fn a_store_that_is_busy_for_a_while_only_takes_longer() {
-    let (store, file) = opened(Duration::ZERO).await;
+    let (store, file) = opened().await;
     let expected = collect(some_rows(&file)).await.unwrap();
     let mut left = 3;
     *store.plan.lock() = Box::new(move || {
@@ -252,7 +253,7 @@ async fn a_store_that_is_busy_for_a_while_only_takes_longer() {
 
 #[tokio::test]
 async fn a_store_that_is_always_busy_is_given_up() {
-    let (store, file) = opened(Duration::ZERO).await;
+    let (store, file) = opened().await;
     *store.plan.lock() = Box::new(|| Some(Fault::Busy));
     let message = collect(some_rows(&file)).await.unwrap_err().to_string();
     assert!(message.contains("503") && message.contains(OBJECT), "{message}");
@@ -260,7 +261,7 @@ async fn a_store_that_is_always_busy_is_given_up() {
 
 #[tokio::test]
 async fn a_read_that_stalls_fails_in_the_time_declared() {
-    let (store, file) = opened(Duration::ZERO).await;
+    let (store, file) = opened().await;
     *store.plan.lock() = Box::new(|| Some(Fault::Stalls));
     let scheduler = Scheduler::with_stall(1 << 30, Duration::from_millis(50));
     let scan = collect(some_rows(&file).with_scheduler(Arc::clone(&scheduler)));
@@ -272,7 +273,7 @@ async fn a_read_that_stalls_fails_in_the_time_declared() {
 
 #[tokio::test]
 async fn an_object_that_changes_between_reads_is_an_error_and_not_a_mixture() {
-    let (store, file) = opened(Duration::ZERO).await;
+    let (store, file) = opened().await;
     store.put(&Path::from(OBJECT), PutPayload::from(contents())).await.unwrap();
     let message = collect(file.scan()).await.unwrap_err().to_string();
     assert!(message.contains(OBJECT) && message.contains("match"), "{message}");
@@ -280,7 +281,7 @@ async fn an_object_that_changes_between_reads_is_an_error_and_not_a_mixture() {
 
 #[tokio::test]
 async fn an_object_that_became_shorter_is_an_error() {
-    let (store, file) = opened(Duration::ZERO).await;
+    let (store, file) = opened().await;
     let path = Path::from(OBJECT);
     store.put(&path, PutPayload::from(contents()[..1000].to_vec())).await.unwrap();
     let meta = ObjectMeta { size: contents().len() as u64, ..store.inner.head(&path).await.unwrap() };
@@ -292,7 +293,8 @@ async fn an_object_that_became_shorter_is_an_error() {
 
 #[tokio::test]
 async fn a_dropped_scan_leaves_no_read_in_flight_and_its_budget_empty() {
-    let (store, file) = opened(Duration::from_secs(60)).await;
+    let (store, file) = opened().await;
+    *store.latency.lock() = Duration::from_secs(60);
     let scheduler = Scheduler::new(1 << 30);
     let mut stream = some_rows(&file).with_scheduler(Arc::clone(&scheduler)).into_stream().unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(50), stream.next()).await.is_err());
@@ -306,7 +308,7 @@ async fn a_dropped_scan_leaves_no_read_in_flight_and_its_budget_empty() {
 
 #[tokio::test]
 async fn a_scan_takes_few_reads_and_counts_them() {
-    let (store, file) = opened(Duration::ZERO).await;
+    let (store, file) = opened().await;
     let metrics = Arc::new(ScanMetrics::default());
     collect(file.scan().with_metrics(Arc::clone(&metrics))).await.unwrap();
     let bytes = metrics.bytes_read.load(Ordering::Relaxed);
@@ -324,7 +326,7 @@ async fn a_scan_takes_few_reads_and_counts_them() {
 
 #[tokio::test]
 async fn a_limit_stops_reading() {
-    let (_, file) = opened(Duration::ZERO).await;
+    let (_, file) = opened().await;
     let metrics = Arc::new(ScanMetrics::default());
     let never = Scalar::try_new(DType::Primitive(PType::I64, false), Value::Int(0)).unwrap();
     let filter = Expr::compare("l_orderkey", CompareOp::Gt, never);
@@ -336,7 +338,7 @@ async fn a_limit_stops_reading() {
 /// Unused ranges must not be asked for: what a test reads, it has wished for.
 #[tokio::test]
 async fn an_empty_projection_reads_nothing() {
-    let (store, file) = opened(Duration::ZERO).await;
+    let (store, file) = opened().await;
     let none: [&str; 0] = [];
     let rows: Vec<_> = file.scan().with_projection(none).into_stream().unwrap().try_collect().await.unwrap();
     assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, file.row_count());

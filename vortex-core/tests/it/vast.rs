@@ -4,10 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
 use futures::TryStreamExt as _;
 use vortex_core::VortexFile;
-use vortex_core::io::MemoryFile;
+use vortex_core::io::{MemoryFile, MemorySink};
 use vortex_core::scan::ScanBuilder;
+use vortex_core::write::{FileWriter, WriteOptions};
 
 use crate::anatomy::{Anatomy, What};
 
@@ -47,4 +50,30 @@ async fn splits_of_vast_files_are_joined_and_still_cover_all_rows() {
     assert_eq!((splits[0].start, splits[splits.len() - 1].end), (5, ROWS - 5));
     assert!(splits.windows(2).all(|pair| pair[0].end == pair[1].start));
     assert!(vast().await.with_row_range(9..9).splits().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn rows_of_kilobytes_come_a_few_at_a_time() {
+    // Ten texts of 100,000 bytes, each many times: 2 GB from a small file.
+    let texts: Vec<String> = ('a'..='j').map(|letter| letter.to_string().repeat(100_000)).collect();
+    let sink = MemorySink::new();
+    let schema = Arc::new(Schema::new(vec![Field::new("text", DataType::Utf8, false)]));
+    let mut writer = FileWriter::try_new(sink.clone(), Arc::clone(&schema), WriteOptions::new()).unwrap();
+    let rows = StringArray::from_iter_values((0..100).map(|row| &texts[row % 10]));
+    let batch = RecordBatch::try_new(schema, vec![Arc::new(rows)]).unwrap();
+    for _ in 0..200 {
+        writer.write(&batch).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    let bytes = sink.bytes().unwrap();
+    assert!(bytes.len() < 40 << 20, "{} bytes", bytes.len());
+    let file = VortexFile::open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
+    let (mut rows, mut largest) = (0, 0);
+    let mut stream = file.scan().with_schema(batch.schema()).into_stream().unwrap();
+    while let Some(batch) = stream.try_next().await.unwrap() {
+        rows += batch.num_rows();
+        largest = largest.max(batch.get_array_memory_size());
+    }
+    assert_eq!(rows, 20_000);
+    assert!(largest <= 64 << 20, "a batch of {largest} bytes");
 }

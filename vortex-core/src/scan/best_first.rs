@@ -1,0 +1,115 @@
+//! Looking for the first rows of an order: which splits to read first, and which to decode.
+//!
+//! ```text
+//! best row of a split    filtered: it is 88, it is 61     unread, by statistics: at most 90, 70, 64
+//! next                   filter the one that may hold 90, then decode the best that there is
+//! ```
+//!
+//! Filtering is cheap, decoding is not: a split is decoded once no other can hold a better row.
+//! Its rows then tighten the filter of whoever looks for them, and most others never are. The
+//! order is a hint; rows come in no order, and none is left out.
+
+use arrow::array::{Array as _, ArrayRef as ArrowRef};
+use arrow::compute::{SortOptions, sort_to_indices, take};
+use arrow::row::{OwnedRow, RowConverter, SortField};
+
+use super::column::Column;
+use super::plan::{MAX_LISTED_SPLITS, Plan, Split};
+use crate::Result;
+use crate::array::decode_as;
+use crate::dtype::arrow::data_type;
+use crate::layout::{SegmentSet, ZoneMap};
+
+/// So few columns are read out of order at little cost, unless they are far away: chunks are
+/// longer than splits.
+const FEW_COLUMNS: usize = 8;
+
+/// The place of a row in the order; what is less comes first. Where nothing is known, the row
+/// may come before all others.
+pub(super) type Place = Option<OwnedRow>;
+
+/// The order in which rows are wanted.
+#[derive(Debug)]
+pub(super) struct BestFirst {
+    pub(super) column: Column,
+    options: SortOptions,
+    places: RowConverter,
+}
+
+/// A split that nobody has read, by its first row.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) start: u64,
+    /// Its best row comes here at best.
+    pub(super) bound: Place,
+}
+
+impl BestFirst {
+    /// The order of a column; `None` if its type has none.
+    pub(super) fn new(column: Column, options: SortOptions) -> Option<Self> {
+        let field = SortField::new_with_options(data_type(&column.dtype).ok()?, options);
+        let places = RowConverter::new(vec![field]).ok()?;
+        Some(Self { column, options, places })
+    }
+
+    /// The place of the best of some rows of a split.
+    pub(super) fn best_of(&self, split: &Split, have: &SegmentSet<'_>) -> Result<Place> {
+        if split.live.is_none() {
+            return Ok(None);
+        }
+        let rows = self.column.read(&split.rows, have)?.filter(&split.live)?;
+        let rows = decode_as(rows.as_ref(), &data_type(&self.column.dtype)?)?;
+        let first = sort_to_indices(&rows, Some(self.options), Some(1))?;
+        Ok(self.places_of(&take(&rows, &first, None)?)?.pop())
+    }
+
+    fn places_of(&self, rows: &ArrowRef) -> Result<Vec<OwnedRow>> {
+        let rows = self.places.convert_columns(std::slice::from_ref(rows))?;
+        Ok(rows.iter().map(|row| row.owned()).collect())
+    }
+
+    /// The best that each zone may hold; nothing if statistics do not say.
+    fn bounds(&self, map: &ZoneMap) -> Option<Vec<Place>> {
+        let bounds = if self.options.descending { map.max.as_ref()? } else { map.min.as_ref()? };
+        let places = self.places_of(bounds).ok()?;
+        let known = |zone: usize| {
+            let nulls_first = self.options.nulls_first && map.nulls_of(zone).is_some_and(|nulls| nulls > 0);
+            bounds.is_valid(zone) && !nulls_first
+        };
+        Some(places.into_iter().enumerate().map(|(zone, place)| known(zone).then_some(place)).collect())
+    }
+
+    /// All splits, best last; nothing if statistics do not say, or if splits differ too little to
+    /// be worth reading in another order than that of the file.
+    pub(super) fn splits(&self, plan: &Plan, map: &ZoneMap) -> Option<Vec<Unread>> {
+        if plan.picks_rows() || plan.count_splits(&plan.rows) > MAX_LISTED_SPLITS || map.zone_len == 0 {
+            return None;
+        }
+        let bounds = self.bounds(map)?;
+        let zones = |rows: &std::ops::Range<u64>| {
+            let first = usize::try_from(rows.start / map.zone_len).ok()?;
+            let end = usize::try_from(rows.end.div_ceil(map.zone_len)).ok()?;
+            bounds
+                .get(first..end.min(bounds.len()))
+                .filter(|zones| !zones.is_empty())
+                .map(|zones| (first, zones))
+        };
+        let (first, within) = zones(&plan.rows)?;
+        let best = (0..within.len()).min_by_key(|zone| &within[*zone])?;
+        // Once the best zone is read, those that start behind its last row are ruled out.
+        let worst = if self.options.descending { map.min.as_ref()? } else { map.max.as_ref()? };
+        let last = self.places_of(&worst.slice(first + best, 1)).ok()?.pop();
+        let ruled_out = within.iter().filter(|bound| **bound > last).count();
+        let few = plan.projection.len() <= FEW_COLUMNS && !plan.file.source().profile().remote;
+        if ruled_out * 2 < within.len() && !few {
+            return None;
+        }
+        let unread = |rows: &std::ops::Range<u64>| {
+            let bound = zones(rows).and_then(|(_, bounds)| bounds.iter().min().cloned()).flatten();
+            Unread { start: rows.start, bound }
+        };
+        let mut splits: Vec<Unread> = plan.split_rows().iter().map(unread).collect();
+        splits.sort_by(|a, b| (&b.bound, b.start).cmp(&(&a.bound, a.start)));
+        Some(splits)
+    }
+}
