@@ -61,6 +61,10 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
             Arc::new(GenericListArray::try_new(Arc::clone(item), OffsetBuffer::new(offsets), values, nulls)?)
         }
         (DataType::LargeList(_), DataType::FixedSizeList(..)) => fixed_size_list(array.as_list(), to)?,
+        (DataType::ListView(_), DataType::ListView(item)) => list_views(array.as_list_view::<i32>(), item)?,
+        (DataType::LargeListView(_), DataType::LargeListView(item)) => {
+            list_views(array.as_list_view::<i64>(), item)?
+        }
         (
             DataType::ListView(_) | DataType::LargeListView(_),
             DataType::ListView(item) | DataType::LargeListView(item),
@@ -162,6 +166,13 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         }
         _ => present(Arc::clone(array), to)?,
     })
+}
+
+/// The same views over restored items.
+fn list_views<O: OffsetSizeTrait>(array: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+    let (_, offsets, sizes, values, nulls) = array.clone().into_parts();
+    let values = restore(&values, item.data_type())?;
+    Ok(Arc::new(GenericListViewArray::try_new(Arc::clone(item), offsets, sizes, values, nulls)?))
 }
 
 /// Lists over the items as they are, if these lie one list behind the other; else over copies.
