@@ -34,6 +34,7 @@ mod cache;
 pub mod codec;
 mod convert;
 mod format;
+#[cfg(feature = "session")]
 mod functions;
 mod memory;
 mod metrics;

@@ -105,7 +105,7 @@ pub(super) enum Buffers<'a> {
 }
 
 /// One serialized node with the dtype and length its parent gives it. It stands for all of its
-/// rows, or for [some of them](super::rows).
+/// rows, or for some of them.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     pub(super) raw: &'a RawNode,
