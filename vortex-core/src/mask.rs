@@ -19,6 +19,24 @@ enum Rows {
     Bits(BooleanBuffer),
 }
 
+/// Live rows counted up to each word of 64 rows.
+#[derive(Debug)]
+pub(crate) struct Ranks {
+    words: Vec<u64>,
+    before: Vec<usize>,
+    total: usize,
+}
+
+impl Ranks {
+    /// Number of live rows below `row`.
+    pub(crate) fn below(&self, row: usize) -> usize {
+        match (self.words.get(row / 64), self.before.get(row / 64)) {
+            (Some(word), Some(before)) => before + (word & !(u64::MAX << (row % 64))).count_ones() as usize,
+            _ => self.total,
+        }
+    }
+}
+
 impl Mask {
     /// All `len` rows are live.
     pub fn all(len: usize) -> Self {
@@ -117,6 +135,18 @@ impl Mask {
             Rows::Uniform if self.is_none() => Vec::new(),
             Rows::Uniform => std::iter::once(0..self.len).collect(),
         }
+    }
+
+    /// The live rows counted, for many questions of how many come before a row.
+    pub(crate) fn ranks(&self) -> Ranks {
+        let bits = self.to_bits();
+        let words: Vec<u64> = bits.bit_chunks().iter_padded().collect();
+        let before = words.iter().scan(0, |total, word| {
+            let before = *total;
+            *total += word.count_ones() as usize;
+            Some(before)
+        });
+        Ranks { before: before.collect(), words, total: self.true_count }
     }
 
     /// From the first to the last live row; empty if there is none.
@@ -219,6 +249,18 @@ mod tests {
         assert_eq!(outer.refine(&inner).indices(), [1, 5]);
         assert_eq!(outer.refine(&Mask::none(3)).true_count(), 0);
         assert_eq!(Mask::all(3).refine(&inner).indices(), [0, 2]);
+    }
+
+    #[test]
+    fn ranks_count_the_live_rows_before_each() {
+        let sparse = Mask::from_indices(200, (0..200).step_by(3)).slice(1..190);
+        for mask in [sparse, Mask::all(64), Mask::none(65), Mask::all(0)] {
+            let ranks = mask.ranks();
+            let indices = mask.indices();
+            for row in 0..=mask.len() {
+                assert_eq!(ranks.below(row), indices.iter().filter(|index| **index < row).count());
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion_common::parsers::CompressionTypeVariant;
 use datafusion_common::{GetExt, Result, Statistics, not_impl_err};
@@ -21,7 +21,7 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::Session;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStore};
-use vortex_core::file::VortexFile;
+use vortex_core::file::{Footer, VortexFile};
 
 use crate::cache::FooterCache;
 use crate::convert::{datafusion_error, schema};
@@ -80,6 +80,10 @@ impl<'a> Footers<'a> {
             .open(self.store, object, hint)
             .await
             .map_err(|error| error.context(format!("reading the footer of {}", object.location)))
+    }
+
+    fn order(&self, footer: &Footer, table: &Schema) -> Option<LexOrdering> {
+        ordering::of_file(footer, table, self.options.order_from_statistics)
     }
 }
 
@@ -150,8 +154,8 @@ impl FileFormat for VortexFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Option<LexOrdering>> {
-        let file = Footers::new(self, state, store)?.open(object).await?;
-        Ok(ordering::of_file(file.footer(), &table_schema))
+        let footers = Footers::new(self, state, store)?;
+        Ok(footers.order(footers.open(object).await?.footer(), &table_schema))
     }
 
     async fn infer_stats_and_ordering(
@@ -161,8 +165,9 @@ impl FileFormat for VortexFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<FileMeta> {
-        let file = Footers::new(self, state, store)?.open(object).await?;
-        let order = ordering::of_file(file.footer(), &table_schema);
+        let footers = Footers::new(self, state, store)?;
+        let file = footers.open(object).await?;
+        let order = footers.order(file.footer(), &table_schema);
         Ok(FileMeta::new(statistics(file.footer(), &table_schema)).with_ordering(order))
     }
 

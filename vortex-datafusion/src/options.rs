@@ -30,6 +30,10 @@ pub struct VortexOptions {
     /// Strings and byte strings as Arrow views unless files say otherwise (`view`), or never as
     /// views (`utf8`), where the schema of a table is inferred.
     pub string_type: StringType,
+    /// Declare the order that a file's statistics prove, besides orders recorded when files were
+    /// written. Plans that group by the sorted column then hold little in memory, and need no sort
+    /// for `ORDER BY`; but DataFusion also merges streams to keep an order that nothing needs.
+    pub order_from_statistics: bool,
     /// What writing spends time on.
     pub level: Level,
     /// The oldest release of the reference implementation that must read what is written; `None`
@@ -62,6 +66,7 @@ impl Default for VortexOptions {
             prune: true,
             footer_read_size: 0,
             string_type: StringType::View,
+            order_from_statistics: false,
             level: Level::Default,
             min_reader: None,
             checksums: false,
@@ -101,6 +106,7 @@ const ENTRIES: &[Entry] = &[
     entry!(prune, "Skip files and parts of files by statistics"),
     entry!(footer_read_size, "Bytes to read from the end of a file when opening it; 0 chooses by storage"),
     entry!(string_type, "Arrow type of inferred string columns: view or utf8"),
+    entry!(order_from_statistics, "Declare the order that statistics prove, besides recorded orders"),
     Entry {
         name: "level",
         description: "What writing spends time on: fast, default or compact",

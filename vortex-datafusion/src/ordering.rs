@@ -6,7 +6,8 @@
 //! asc,nulls_last,5:l_day desc,nulls_first,3:l_n      direction, place of nulls, length and name
 //! ```
 //!
-//! A file without the entry may still prove that one column rises: by its statistics.
+//! A file without the entry may still prove that one column rises: by its statistics. That is
+//! declared only if asked for: a plan that knows an order keeps it, at the price of merges.
 
 use std::sync::Arc;
 
@@ -95,12 +96,14 @@ fn parse_column(text: &str) -> Option<(SortedColumn, &str)> {
     Some((SortedColumn { name, options }, rest.get(byte_len..)?))
 }
 
-/// The order of a file's rows, over the columns of a table.
-pub(crate) fn of_file(footer: &Footer, table: &Schema) -> Option<LexOrdering> {
+/// The order of a file's rows, over the columns of a table: as recorded, or as statistics prove
+/// if they are to be asked.
+pub(crate) fn of_file(footer: &Footer, table: &Schema, ask_statistics: bool) -> Option<LexOrdering> {
     let recorded = footer.user_metadata().iter().find(|entry| &*entry.key == KEY);
     let columns = match recorded.and_then(|entry| entry.value.as_deref()) {
         Some(bytes) => parse(std::str::from_utf8(bytes).ok()?),
-        None => proven(footer).into_iter().collect(),
+        None if ask_statistics => proven(footer).into_iter().collect(),
+        None => return None,
     };
     let keys = columns.into_iter().map_while(|column| {
         let (at, field) = table.column_with_name(&column.name)?;

@@ -22,13 +22,23 @@ pub(crate) fn statistics(footer: &Footer, table: &Schema) -> Statistics {
         None => ColumnStatistics { null_count: count(Some(rows)), ..ColumnStatistics::new_unknown() },
     });
     let columns: Vec<_> = columns.collect();
-    let bytes =
-        columns.iter().try_fold(0usize, |sum, column| sum.checked_add(*column.byte_size.get_value()?));
     Statistics {
         num_rows: count(Some(rows)),
-        total_byte_size: bytes.map_or(Precision::Absent, Precision::Inexact),
+        total_byte_size: total_bytes(table, &columns),
         column_statistics: columns,
     }
+}
+
+/// The size of all columns, if each is as wide in every row. A projection with strings keeps the
+/// size of the whole table (`Statistics::calculate_total_byte_size` of DataFusion 55), and joins
+/// then build on the side with fewer columns instead of fewer rows; without sizes they count rows.
+fn total_bytes(table: &Schema, columns: &[ColumnStatistics]) -> Precision<usize> {
+    if !table.fields().iter().all(|field| field.data_type().primitive_width().is_some()) {
+        return Precision::Absent;
+    }
+    let mut sizes = columns.iter().map(|column| column.byte_size.get_value());
+    let total = sizes.try_fold(0usize, |total, size| total.checked_add(*size?));
+    total.map_or(Precision::Absent, Precision::Inexact)
 }
 
 /// Type and statistics of the column called `name`; `None` if the file lacks it.
@@ -198,6 +208,17 @@ mod tests {
         assert_eq!(stats.sum_value, Precision::Exact(ScalarValue::Int64(Some(7))));
         known.null_count = Some(10);
         assert_eq!(of(i32, &known, DataType::Int32, 10).sum_value, Precision::Absent);
+    }
+
+    #[test]
+    fn a_table_with_strings_has_no_size_that_a_projection_would_keep() {
+        let sized = ColumnStatistics { byte_size: Precision::Inexact(40), ..ColumnStatistics::new_unknown() };
+        let number = Field::new("n", DataType::Int32, true);
+        let text = Field::new("t", DataType::Utf8View, true);
+        let numbers = Schema::new(vec![number.clone(), number.clone()]);
+        assert_eq!(total_bytes(&numbers, &[sized.clone(), sized.clone()]), Precision::Inexact(80));
+        let mixed = Schema::new(vec![number, text]);
+        assert_eq!(total_bytes(&mixed, &[sized.clone(), sized]), Precision::Absent);
     }
 
     #[test]

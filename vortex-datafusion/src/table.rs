@@ -102,8 +102,14 @@ fn described(file: VortexFile, schema: &SchemaRef) -> PartitionedFile {
     let footer = Arc::clone(file.footer());
     PartitionedFile::new(file.source().name(), footer.file_size())
         .with_statistics(Arc::new(statistics(&footer, schema)))
-        .with_ordering(ordering::of_file(&footer, schema))
         .with_extension(file)
+}
+
+/// A file with the order that its rows are in.
+fn ordered(file: &PartitionedFile, schema: &SchemaRef, options: &VortexOptions) -> PartitionedFile {
+    let open = file.extension::<VortexFile>();
+    let order = open.and_then(|open| ordering::of_file(open.footer(), schema, options.order_from_statistics));
+    file.clone().with_ordering(order)
 }
 
 #[async_trait]
@@ -136,9 +142,10 @@ impl TableProvider for VortexTable {
             Some(options) => options.clone(),
             None => VortexOptions::from_session(state.config_options()),
         };
+        let files: Vec<_> = self.files.iter().map(|file| ordered(file, &self.schema, &options)).collect();
         let source = VortexSource::new(TableSchema::from(&self.schema)).with_options(options);
-        let ordering = ordering::of_table(&self.files);
-        let groups = FileGroup::new(self.files.clone()).split_files(state.config().target_partitions());
+        let ordering = ordering::of_table(&files);
+        let groups = FileGroup::new(files).split_files(state.config().target_partitions());
         // No file comes from this store; a scan wants to know one that is there.
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
             .with_file_groups(groups)

@@ -97,7 +97,7 @@ impl EncodedArray for Decoded {
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.check_reserved(indices.len())?;
         self.check_copies(indices)?;
-        Ok(self.with(arrow::compute::take(&self.array, indices, None)?))
+        Ok(self.with(super::take(&self.array, indices)?))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -17,6 +17,7 @@ pub(crate) mod restore;
 pub(crate) mod row_bytes;
 mod rows;
 pub(crate) mod sorted;
+mod taking;
 pub(crate) mod valid_rows;
 pub(crate) mod validity;
 
@@ -34,6 +35,7 @@ pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets
 pub use node::{ArrayParts, Node};
 pub use restore::decode_as;
 pub(crate) use rows::{KeptBytes, TreeRows, all};
+pub(crate) use taking::take;
 pub use validity::Validity;
 
 use crate::Result;

@@ -11,13 +11,13 @@ use arrow::array::{
     LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
-use arrow::compute::{cast, take};
+use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowNativeType as _, DataType, FieldRef, Fields, Int32Type, Int64Type, IntervalDayTime,
     IntervalDayTimeType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
 };
 
-use super::{EncodedArray, present};
+use super::{EncodedArray, present, take};
 use crate::dtype::stored::carrier;
 use crate::{Error, Result};
 
@@ -111,7 +111,7 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     Ok(match (from, to) {
         (DataType::Dictionary(..), _) => {
             let dictionary = array.as_any_dictionary();
-            take(&carry(dictionary.values(), to)?, dictionary.keys(), None)?
+            take(&carry(dictionary.values(), to)?, dictionary.keys())?
         }
         (DataType::RunEndEncoded(_, values), _) => carry(&cast(array, values.data_type())?, to)?,
         (DataType::Duration(_), DataType::Int64)
@@ -258,7 +258,7 @@ fn fixed_size_list(array: &LargeListArray, to: &DataType) -> Result<ArrowRef> {
             }
         }
         let indices = PrimitiveArray::<Int64Type>::from(indices);
-        let values = take(array.values(), &indices, None)?;
+        let values = take(array.values(), &indices)?;
         if carried.is_nullable() { values } else { without_nulls(values)? }
     };
     let values = restore(&values, item.data_type())?;

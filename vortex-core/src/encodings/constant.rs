@@ -243,6 +243,13 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_size_zero_is_repeated_as_often_as_any_other_value() {
+        let lists = DType::FixedSizeList(Arc::new(DType::Primitive(PType::I32, false)), 0, false);
+        let array = of(lists.clone(), Value::List([].into()), 100);
+        assert_eq!(array.decode(&data_type(&lists).unwrap()).unwrap().len(), 100);
+    }
+
+    #[test]
     fn rows_are_picked_by_count() {
         for (dtype, value) in samples() {
             let to = data_type(&dtype).unwrap();

@@ -149,7 +149,7 @@ impl EncodedArray for DecimalArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
-        Ok(self.with(arrow::compute::take(&self.values, indices, None)?, validity))
+        Ok(self.with(crate::array::take(&self.values, indices)?, validity))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

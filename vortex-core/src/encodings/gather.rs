@@ -25,7 +25,7 @@ pub(super) fn gather(values: &ArrowRef, indices: &UInt32Array, limits: &Limits) 
     if i32::try_from(bytes).is_err() && has_narrow_offsets(values.data_type()) {
         return Err(Error::limit(format!("{bytes} bytes of repeated values")));
     }
-    Ok(arrow::compute::take(values, indices, None)?)
+    crate::array::take(values, indices)
 }
 
 /// Whether offsets into the values are 32 bits wide.

@@ -289,7 +289,7 @@ impl ListViewArray {
         let average = bytes.up_to(elements.len()) / (elements.len() as u64).max(1);
         self.limits.decoded_bytes(total, usize::try_from(average).unwrap_or(usize::MAX))?;
         let indices = UInt64Array::from_iter_values(views.ranges().flatten().map(|at| at as u64));
-        Ok(arrow::compute::take(elements, &indices, None)?)
+        crate::array::take(elements, &indices)
     }
 
     fn arrow_view<O: OffsetSizeTrait>(&self, field: &FieldRef, validity: &Validity) -> Result<ArrowRef> {

@@ -187,7 +187,7 @@ struct Window<'a> {
 
 impl Window<'_> {
     /// Where each run ends, in rows of the slice.
-    fn ends(&self) -> impl Iterator<Item = usize> + Clone + '_ {
+    fn ends(&self) -> impl ExactSizeIterator<Item = usize> + Clone + '_ {
         let (offset, len) = (self.offset, self.len as u64);
         // What is cut to `len` fits its type.
         self.ends.iter().map(move |end| (end - offset).min(len) as usize)
@@ -302,27 +302,21 @@ impl EncodedArray for RunEndArray {
 }
 
 /// Ends of the runs after a filter, without those that keep no row, and which runs are left.
-fn shorten(ends: impl Iterator<Item = usize> + Clone, mask: &Mask) -> (Vec<u64>, Mask) {
-    let mut shortened = Vec::new();
-    let mut kept = BooleanBufferBuilder::new(ends.size_hint().0);
-    let live = mask.runs();
-    let mut live = live.iter().peekable();
-    let (mut start, mut total) = (0, 0);
+fn shorten(ends: impl ExactSizeIterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
+    let ranks = mask.ranks();
+    let runs = ends.len();
+    let mut shortened = vec![0; runs];
+    let mut kept = BooleanBufferBuilder::new(runs);
+    let (mut left, mut total) = (0, 0);
     for end in ends {
-        let before = total;
-        while let Some(range) = live.peek() {
-            total += range.end.min(end).saturating_sub(range.start.max(start)) as u64;
-            if range.end > end {
-                break;
-            }
-            live.next();
-        }
-        kept.append(total > before);
-        if total > before {
-            shortened.push(total);
-        }
-        start = end;
+        let rank = ranks.below(end) as u64;
+        // A run without rows is written over by the next.
+        shortened[left] = rank;
+        left += usize::from(rank > total);
+        kept.append(rank > total);
+        total = rank;
     }
+    shortened.truncate(left);
     (shortened, Mask::from_bits(kept.finish()))
 }
 

@@ -259,7 +259,7 @@ fn repeat(one: &ArrowRef, len: usize) -> Result<ArrowRef> {
             };
             match views {
                 Some(views) => Ok(views),
-                None => Ok(arrow::compute::take(one, &UInt32Array::from_value(0, len), None)?),
+                None => crate::array::take(one, &UInt32Array::from_value(0, len)),
             }
         }
     }

@@ -10,13 +10,13 @@
 //! order is a hint; rows come in no order, and none is left out.
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef};
-use arrow::compute::{SortOptions, sort_to_indices, take};
+use arrow::compute::{SortOptions, sort_to_indices};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 
 use super::column::Column;
 use super::plan::{MAX_LISTED_SPLITS, Plan, Split};
 use crate::Result;
-use crate::array::decode_as;
+use crate::array::{decode_as, take};
 use crate::dtype::arrow::data_type;
 use crate::layout::{SegmentSet, ZoneMap};
 
@@ -60,7 +60,7 @@ impl BestFirst {
         let rows = self.column.read(&split.rows, have)?.filter(&split.live)?;
         let rows = decode_as(rows.as_ref(), &data_type(&self.column.dtype)?)?;
         let first = sort_to_indices(&rows, Some(self.options), Some(1))?;
-        Ok(self.places_of(&take(&rows, &first, None)?)?.pop())
+        Ok(self.places_of(&take(&rows, &first)?)?.pop())
     }
 
     fn places_of(&self, rows: &ArrowRef) -> Result<Vec<OwnedRow>> {

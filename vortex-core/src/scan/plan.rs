@@ -19,8 +19,9 @@ use crate::{Error, Result};
 
 /// Decoded bytes that a split aims at.
 const SPLIT_BYTES: u64 = 8 << 20;
-/// Rows that a split has at most: enough to keep the costs per split small.
-const MAX_SPLIT_ROWS: u64 = 128 << 10;
+/// Rows that a split has at most: enough to keep the costs per split small, and no more than the
+/// chunks of usual writers have, whose decoded rows then need not be put together.
+const MAX_SPLIT_ROWS: u64 = 64 << 10;
 /// Splits are cut at multiples of this, the usual length of zones.
 const MIN_SPLIT_ROWS: u64 = 8 << 10;
 /// Decoded bytes above which splits are cut shorter than zones.

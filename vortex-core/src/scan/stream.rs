@@ -303,6 +303,10 @@ impl Scan {
             None => self.ready.extend(split.batches),
             Some(coalescer) => {
                 for batch in split.batches {
+                    // A small remainder before it would have every large batch copied from here on.
+                    if batch.num_rows() > self.plan.batch_size / 2 {
+                        coalescer.finish_buffered_batch()?;
+                    }
                     coalescer.push_batch(batch)?;
                 }
                 // Whoever looks for the first rows can tighten the filter with what there is.
@@ -326,12 +330,15 @@ impl Scan {
         !self.stops_early && self.checked >= 2 && self.passed * 4 >= self.checked * 3
     }
 
-    /// Gives up splits that filters rule out which tightened meanwhile.
+    /// Gives up rows, and splits without any left, that filters rule out which tightened meanwhile.
     fn tighten(&mut self) -> Result<()> {
         let Some((_, zone_maps)) = &mut self.position else { return Ok(()) };
         if zone_maps.refresh(&self.plan)? {
             let before = self.filtered.len();
-            self.filtered.retain(|split| !zone_maps.prune(&split.split).is_none());
+            self.filtered.retain_mut(|split| {
+                split.split.live = zone_maps.prune(&split.split);
+                !split.split.live.is_none()
+            });
             let withdrawn = before - self.filtered.len();
             ScanMetrics::add(&self.plan.metrics.splits_withdrawn, withdrawn as u64);
         }
@@ -348,6 +355,10 @@ impl Scan {
         // The best rows are decoded first, once it is known where they are; some at once, so that
         // there is something to compare with.
         if self.plan.best_first.is_some() && self.decoded_any && !self.filtering.is_empty() {
+            return Ok(());
+        }
+        // The filter tightens with every batch: more is decoded once all of them are handed out.
+        if self.plan.best_first.is_some() && !self.ready.is_empty() {
             return Ok(());
         }
         while self.decoding.len() < self.limits.decoding

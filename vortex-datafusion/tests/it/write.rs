@@ -215,6 +215,24 @@ async fn a_full_file_is_followed_by_another() {
 }
 
 #[tokio::test]
+async fn an_order_that_only_statistics_prove_is_declared_if_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rising.vortex");
+    let file = file.display();
+    let context = session();
+    run(&context, "SET datafusion.execution.target_partitions = 1").await;
+    // Nothing says in which order a VALUES list comes.
+    run(&context, &format!("COPY (VALUES (1), (2), (3)) TO '{file}'")).await;
+    for (asked, declared) in [(false, false), (true, true)] {
+        run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
+        let create = format!("CREATE OR REPLACE EXTERNAL TABLE t{asked} STORED AS VORTEX LOCATION '{file}'");
+        run(&context, &create).await;
+        let plan = plan(&context, &format!("SELECT * FROM t{asked} ORDER BY column1")).await;
+        assert_eq!(!plan.contains("SortExec") && plan.contains("output_ordering"), declared, "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn the_order_of_the_input_is_recorded_and_given_back() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sorted.vortex");

@@ -67,7 +67,9 @@ impl Blocks {
         Ok(match self {
             Self::Even { packed, width } => BlocksView::Even { words: packed.typed_data(), width: *width },
             Self::Uneven { packed, bounds, first } => {
-                BlocksView::Uneven { words: packed.typed_data(), bounds: &bounds.get()?[*first..] }
+                // Only bounds that fit the bytes make them whole words.
+                let bounds = &bounds.get()?[*first..];
+                BlocksView::Uneven { words: packed.typed_data(), bounds }
             }
         })
     }

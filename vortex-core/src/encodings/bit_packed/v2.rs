@@ -165,6 +165,15 @@ pub(in crate::encodings) mod tests {
     }
 
     #[test]
+    fn bytes_that_are_no_whole_words_are_corrupt() {
+        let (_, values, offsets) = blocks::<u64>(&[2, 5], 0, 0);
+        let metadata = Metadata { offset: 0, block_offsets_ptype: PType::U32 as i32, patches: None };
+        let tree = Tree::new(ID).message(&metadata).buffer(vec![7u8; 897]).child(Tree::primitive(&offsets));
+        let array = tree.load(&DType::Primitive(PType::U64, false), values.len()).unwrap();
+        assert!(array.decode(&arrow::datatypes::DataType::UInt64).is_err());
+    }
+
+    #[test]
     fn block_offsets_that_are_no_widths_are_corrupt() {
         let (tree, values, _) = blocks::<u16>(&[2, 5], 0, 0);
         for offsets in [[0u32, 256, 895], [0, 255, 896], [0, 1024, 896], [0, 256, 1024], [1, 256, 896]] {
