@@ -47,6 +47,7 @@ mod columns;
 mod container;
 mod dictionary;
 mod encoder;
+mod intake;
 mod narrow_keys;
 mod options;
 mod pending;

@@ -10,6 +10,7 @@ use super::columns::Columns;
 use super::container::Container;
 use super::dictionary::{Dictionary, is_text};
 use super::encoder::Encoder;
+use super::intake::{Intake, check_lengths};
 use super::narrow_keys::NarrowKeys;
 use super::pending::{Pending, Pieces, value_bytes};
 use super::zone_table::{ZoneTable, Zones, shows_bounds};
@@ -29,8 +30,6 @@ use crate::{Error, Release, Result};
 
 /// Bytes of each column that are encoded together at least, whatever the budget.
 const MIN_COLUMN_BYTES: usize = 64 << 10;
-/// Rows that a batch is taken in by, at most.
-const INTAKE_ROWS: usize = 64 << 10;
 
 /// Writes one file, batch by batch.
 ///
@@ -244,9 +243,8 @@ impl FileWriter {
         self.check_batch(batch)?;
         self.is_broken = true;
         self.narrow_keys.see(batch)?;
-        for start in (0..batch.num_rows()).step_by(INTAKE_ROWS) {
-            let rows = INTAKE_ROWS.min(batch.num_rows() - start);
-            let batch = batch.slice(start, rows);
+        for batch in Intake::new(batch) {
+            let rows = batch.num_rows();
             for (nulls, column) in self.null_counts.iter_mut().zip(batch.columns()) {
                 *nulls += column.logical_null_count() as u64;
             }
@@ -357,6 +355,7 @@ impl FileWriter {
             if !field.is_nullable() && column.logical_null_count() > 0 {
                 return refused(format!("{} nulls where the schema has none", column.logical_null_count()));
             }
+            check_lengths(column).at(|| format!("column `{}`", field.name()))?;
         }
         Ok(())
     }
@@ -388,8 +387,9 @@ impl FileWriter {
         let jobs: Vec<Job> =
             leaves.flat_map(|(at, pieces)| self.jobs(at, pieces, rows, zone_offset)).collect();
         let bytes: usize = jobs.iter().map(|job| job.bytes).sum();
+        // While this group is at work, the next one gathers.
         let room = self.options.memory_budget.saturating_sub(self.group_bytes() + bytes);
-        while self.encoder.is_busy() && self.encoder.buffered_bytes() + self.waiting_bytes > room {
+        while self.encoder.is_busy() && self.buffered_bytes() - self.pending.bytes() > room {
             self.encoder.wait().await?;
             self.collect();
             self.write_if_enough().await?;
