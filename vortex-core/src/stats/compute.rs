@@ -361,6 +361,11 @@ impl Summary {
         }
     }
 
+    /// The sum of integers, booleans or unscaled decimals, if there are values and it is known.
+    pub(crate) fn total(&self) -> Option<i128> {
+        self.sum
+    }
+
     /// The sum in the type that sums of `dtype` have, if it has one and it fits.
     pub(crate) fn sum(&self, dtype: &DType) -> Option<Scalar> {
         sum_scalar(self.sum?, dtype)
@@ -415,7 +420,7 @@ fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
 }
 
 /// The values of a primitive array, whatever Arrow calls its type.
-fn values_of<T: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<T> {
+pub(crate) fn values_of<T: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<T> {
     let data = array.to_data();
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
