@@ -132,14 +132,14 @@ impl Aggregate {
         }
     }
 
-    /// What the same rows come to where every value is another one, in the same order.
-    pub(crate) fn map(self, value: impl Fn(&Value) -> Option<Value>) -> Option<Self> {
+    /// What the same rows come to where every value is another one of `dtype`, in the same order.
+    pub(crate) fn map(self, dtype: &DType, value: impl Fn(&Value) -> Option<Value>) -> Option<Self> {
         let map = |extreme: &Option<Value>| match extreme {
             Some(extreme) => value(extreme).map(Some),
             None => Some(None),
         };
         let (min, max) = (map(&self.min)?, map(&self.max)?);
-        Some(Self { min, max, ..self })
+        Some(Self { min, max, sum: self.sum.filter(|_| has_sum(dtype)), ..self })
     }
 }
 

@@ -240,7 +240,7 @@ impl EncodedArray for DecimalBytePartsArray {
 
     fn aggregate(&self) -> Result<Aggregate> {
         if self.lower.is_empty() {
-            let found = self.first.aggregate()?.map(|value| match value {
+            let found = self.first.aggregate()?.map(&self.dtype, |value| match value {
                 Value::Int(value) => {
                     let value = Value::Decimal(i256::from_i128((*value).into()));
                     // Decoding has its own answer to more digits than the type has.

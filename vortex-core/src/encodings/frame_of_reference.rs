@@ -225,7 +225,7 @@ impl ForArray {
         let found = self.encoded.aggregate()?;
         let values = i128::from(found.row_count - found.null_count);
         let sum = found.sum.and_then(|sum| values.checked_mul(reference)?.checked_add(sum));
-        let moved = found.map(|value| {
+        let moved = found.map(&self.dtype, |value| {
             let encoded = match value {
                 Value::Int(value) => i128::from(*value),
                 Value::UInt(value) => i128::from(*value),

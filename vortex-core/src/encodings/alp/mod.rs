@@ -424,14 +424,14 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     fn aggregate(&self) -> Result<Aggregate> {
         // Integers below patches are anything. All others are in the order of their values.
         if self.patches.is_none() {
-            let found = self.encoded.aggregate()?.map(|value| match value {
+            let found = self.encoded.aggregate()?.map(&self.dtype, |value| match value {
                 Value::Int(integer) if F::INTEGERS.contains(integer) => {
                     Some(F::decode(*integer, self.scale).into_value())
                 }
                 _ => None,
             });
             if let Some(found) = found {
-                return Ok(Aggregate { sum: None, ..found });
+                return Ok(found);
             }
         }
         Aggregate::of(self.decode_natural()?.arrow(), &self.dtype)
