@@ -4,6 +4,7 @@
 //! its bytes with the segment it came from, and answers what it can without decoding. Decoding
 //! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
+mod aggregate;
 #[cfg(test)]
 pub(crate) mod build;
 pub(crate) mod bytes;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
+pub use aggregate::Aggregate;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
 pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at};
@@ -54,8 +56,8 @@ pub type ArrayRef = Arc<dyn EncodedArray>;
 /// checked while decoding. Whatever the bytes are, methods end in `Ok` or `Err`, never in a
 /// panic, and what they return is valid Arrow.
 ///
-/// `slice`, `filter`, `take` and `matches` must return exactly what the same operation on the
-/// decoded array returns; their defaults do just that.
+/// `slice`, `filter`, `take`, `matches` and `aggregate` must return exactly what the same operation
+/// on the decoded array returns; their defaults do just that.
 pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// The id of the encoding, as in the file.
     fn encoding(&self) -> &str;
@@ -128,6 +130,14 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// If the bytes contradict the format, or the predicate does not fit the type.
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         predicate.evaluate(&self.decode(&data_type(self.dtype())?)?)
+    }
+
+    /// Counts, extremes and sum of all rows.
+    ///
+    /// # Errors
+    /// If the bytes contradict the format.
+    fn aggregate(&self) -> Result<Aggregate> {
+        Aggregate::of(self.decode_natural()?.arrow(), self.dtype())
     }
 
     /// Decodes into the preferred Arrow type, as an array again.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use arrow::array::{
     Array as _, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
     GenericListArray, GenericListViewArray, IntervalDayTimeArray, IntervalMonthDayNanoArray,
-    LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, make_array,
+    LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, UInt64Array,
+    make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    ArrowNativeType as _, DataType, FieldRef, Fields, Int32Type, Int64Type, IntervalDayTime,
-    IntervalDayTimeType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    ArrowNativeType as _, DataType, FieldRef, Fields, Int16Type, Int32Type, Int64Type, IntervalDayTime,
+    IntervalDayTimeType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, RunEndIndexType,
 };
 
 use super::{EncodedArray, present, take};
@@ -113,7 +114,11 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
             let dictionary = array.as_any_dictionary();
             take(&carry(dictionary.values(), to)?, dictionary.keys())?
         }
-        (DataType::RunEndEncoded(_, values), _) => carry(&cast(array, values.data_type())?, to)?,
+        (DataType::RunEndEncoded(ends, _), _) => match ends.data_type() {
+            DataType::Int16 => carry_runs::<Int16Type>(array, to)?,
+            DataType::Int32 => carry_runs::<Int32Type>(array, to)?,
+            _ => carry_runs::<Int64Type>(array, to)?,
+        },
         (DataType::Duration(_), DataType::Int64)
         | (DataType::Interval(IntervalUnit::YearMonth), DataType::Int32) => renamed(array, to)?,
         (DataType::Interval(unit), DataType::Struct(fields)) => interval_parts(array, *unit, fields)?,
@@ -166,6 +171,19 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         }
         _ => present(Arc::clone(array), to)?,
     })
+}
+
+/// Rows of runs, in which text is not repeated but shown by views.
+fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    let other = || Error::invalid(format!("runs of another kind than {}", array.data_type()));
+    let runs = array.as_run_opt::<R>().ok_or_else(other)?;
+    let ends = runs.run_ends();
+    let mut rows = Vec::with_capacity(runs.len());
+    for (run, end) in ends.values().iter().enumerate().skip(ends.get_start_physical_index()) {
+        let end = end.as_usize().saturating_sub(ends.offset()).min(runs.len());
+        rows.resize(end.max(rows.len()), run as u64);
+    }
+    Ok(take(&carry(runs.values(), to)?, &UInt64Array::from(rows), None)?)
 }
 
 /// The same views over restored items.

@@ -205,14 +205,15 @@ fn without_dictionaries(data_type: &DataType) -> DataType {
         let plain = without_dictionaries(field.data_type());
         Arc::new(field.as_ref().clone().with_data_type(plain))
     };
+    // Rows of one value share its bytes.
+    let shared = |values: &DataType| match values {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        other => without_dictionaries(other),
+    };
     match data_type {
-        // Rows of one value share its bytes.
-        DataType::Dictionary(_, values) => match values.as_ref() {
-            DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
-            DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
-            other => without_dictionaries(other),
-        },
-        DataType::RunEndEncoded(_, values) => without_dictionaries(values.data_type()),
+        DataType::Dictionary(_, values) => shared(values),
+        DataType::RunEndEncoded(_, values) => shared(values.data_type()),
         DataType::List(item) | DataType::ListView(item) => DataType::List(field(item)),
         DataType::LargeList(item) | DataType::LargeListView(item) => DataType::LargeList(field(item)),
         DataType::FixedSizeList(item, size) => DataType::FixedSizeList(field(item), *size),

@@ -16,7 +16,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::row_bytes::reserved_bytes;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_offsets, present};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_offsets, present};
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::limits::Limits;
@@ -205,6 +205,11 @@ impl EncodedArray for ChunkedArray {
             back[at] = sorted_at as u64;
         }
         sorted.decode_natural()?.take(&back.into())
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        let nothing = Aggregate::empty(&self.dtype);
+        self.chunks.iter().try_fold(nothing, |before, chunk| Ok(before.merge(chunk.aggregate()?)))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

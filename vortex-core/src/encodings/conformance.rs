@@ -58,6 +58,9 @@ fn check_operations(array: &ArrayRef, expected: &ArrowRef) {
             same(&array.take(&indices).unwrap(), &plain.take(&indices).unwrap(), "take");
         }
     }
+    let (actual, wanted) = (array.aggregate().unwrap(), plain.aggregate().unwrap());
+    // As text, zeros of both signs differ.
+    assert_eq!(format!("{actual:?}"), format!("{wanted:?}"), "aggregate of {}", array.encoding());
     for predicate in predicates(array.dtype(), expected) {
         let (actual, wanted) = (array.matches(&predicate).unwrap(), plain.matches(&predicate).unwrap());
         let (actual, wanted): (Vec<_>, Vec<_>) = (actual.iter().collect(), wanted.iter().collect());

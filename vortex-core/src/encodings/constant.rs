@@ -10,7 +10,7 @@ use arrow::array::{BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::limits::Limits;
@@ -145,6 +145,10 @@ impl EncodedArray for ConstantArray {
             Some(outcome) => BooleanArray::from(vec![outcome; self.len]),
             None => BooleanArray::new_null(self.len),
         })
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        Ok(Aggregate::of_value(&self.value, self.len as u64))
     }
 
     fn field(&self, at: usize) -> Result<ArrayRef> {

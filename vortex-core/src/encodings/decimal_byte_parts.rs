@@ -21,7 +21,7 @@ use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 use super::Encoding;
 use super::asked::{Asked, uniform};
 use super::decimal::{ask_integers, from_unscaled};
-use crate::array::{ArrayRef, EncodedArray, Node, Validity, present};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, Node, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -236,6 +236,23 @@ impl EncodedArray for DecimalBytePartsArray {
             Asked::Nothing(outcome) => Ok(uniform(outcome, &self.validity()?, self.len())),
             Asked::Values => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
         }
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        if self.lower.is_empty() {
+            let found = self.first.aggregate()?.map(&self.dtype, |value| match value {
+                Value::Int(value) => {
+                    let value = Value::Decimal(i256::from_i128((*value).into()));
+                    // Decoding has its own answer to more digits than the type has.
+                    Scalar::try_new(self.dtype.clone(), value).ok().map(|value| value.value().clone())
+                }
+                _ => None,
+            });
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Aggregate::of(self.decode_natural()?.arrow(), &self.dtype)
     }
 
     fn as_constant(&self) -> Option<Scalar> {

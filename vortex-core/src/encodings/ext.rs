@@ -11,7 +11,7 @@ use arrow::array::{Array as _, AsArray as _, BooleanArray, FixedSizeBinaryArray,
 use arrow::datatypes::{DataType, UInt8Type};
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Extension, Meaning};
 use crate::expr::Predicate;
@@ -109,6 +109,13 @@ impl EncodedArray for ExtArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         Ok(self.with(self.storage.take(indices)?))
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        match self.extension.meaning() {
+            Meaning::Uuid => Aggregate::of(self.decode_natural()?.arrow(), &self.dtype),
+            _ => Ok(Aggregate { sum: None, ..self.storage.aggregate()? }),
+        }
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

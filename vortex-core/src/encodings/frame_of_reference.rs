@@ -24,7 +24,7 @@ use arrow::datatypes::{ArrowNativeType as _, DataType};
 use super::Encoding;
 use super::bit_packed::{BitPackedArray, tests_of};
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present,
+    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate, range};
@@ -216,6 +216,31 @@ impl ForArray {
         Ok(Some(intervals.outcome(bits, packed.validity()?.to_nulls(self.len()))))
     }
 
+    /// What encoded values come to, moved by the reference, unless the ring tears them apart.
+    fn shifted_aggregate(&self) -> Result<Option<Aggregate>> {
+        let References::One(bits) = self.references else { return Ok(None) };
+        let Some((min, max)) = range(self.ptype) else { return Ok(None) };
+        let ring = max - min + 1;
+        let reference = (i128::from(bits) - min).rem_euclid(ring) + min;
+        let found = self.encoded.aggregate()?;
+        let values = i128::from(found.row_count - found.null_count);
+        let sum = found.sum.and_then(|sum| values.checked_mul(reference)?.checked_add(sum));
+        let moved = found.map(&self.dtype, |value| {
+            let encoded = match value {
+                Value::Int(value) => i128::from(*value),
+                Value::UInt(value) => i128::from(*value),
+                _ => return None,
+            };
+            let value = encoded + reference;
+            match (min..=max).contains(&value) {
+                true if self.ptype.is_signed() => i64::try_from(value).ok().map(Value::Int),
+                true => u64::try_from(value).ok().map(Value::UInt),
+                false => None,
+            }
+        });
+        Ok(moved.map(|moved| Aggregate { sum, ..moved }))
+    }
+
     /// The interval in the domain of the encoded values, where the ring does not tear it apart
     /// into both ends.
     fn shifted(&self, interval: Interval) -> Option<Interval> {
@@ -298,6 +323,13 @@ impl EncodedArray for ForArray {
                 let rows = indices.values().iter().map(|row| row.as_usize());
                 match_word!(self.ptype, |W| self.add_selected::<W>(encoded, rows))
             }
+        }
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        match self.shifted_aggregate()? {
+            Some(found) => Ok(found),
+            None => Aggregate::of(self.decode_natural()?.arrow(), &self.dtype),
         }
     }
 

@@ -7,7 +7,7 @@ use arrow::array::{BooleanArray, NullArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::limits::Limits;
@@ -86,6 +86,10 @@ impl EncodedArray for NullRows {
     }
 
     // A bit per row is the first thing about these rows that takes memory.
+    fn aggregate(&self) -> Result<Aggregate> {
+        Ok(Aggregate::of_value(&Scalar::null(&DType::Null), self.len as u64))
+    }
+
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         self.limits.decoded_bytes(self.len, 1)?;
         predicate.evaluate(&self.decode(&DataType::Null)?)

@@ -23,7 +23,7 @@ use arrow::datatypes::{ArrowNativeType, DataType, i256};
 use super::Encoding;
 use super::gather::gather;
 use crate::array::sorted::search;
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -285,6 +285,15 @@ impl EncodedArray for RunEndArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.pick(indices.values().iter().copied())
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        let window = self.window()?;
+        let mut start = 0;
+        let lengths = window.ends().map(|end| (end - std::mem::replace(&mut start, end)) as u64);
+        let lengths: Vec<u64> = lengths.collect();
+        let values = self.values(&window)?.decode_natural()?;
+        Aggregate::weighted(values.arrow(), self.dtype(), &lengths)
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

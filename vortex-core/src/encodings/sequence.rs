@@ -13,14 +13,16 @@ use arrow::array::{BooleanArray, BooleanBufferBuilder, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, present};
+use crate::array::{
+    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, present,
+};
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Predicate, range};
 use crate::kernels::runs::count_up;
 use crate::kernels::{Word, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
-use crate::scalar::Value;
+use crate::scalar::{Scalar, Value};
 use crate::wire::proto::{ScalarValue, scalar_value::Kind};
 use crate::wire::{WriteNode, value_to_proto};
 use crate::{Error, Result};
@@ -96,6 +98,15 @@ impl SequenceArray {
         Ok(Arc::new(Decoded::new(self.dtype.clone(), self.values(rows)?)))
     }
 
+    /// One of the values.
+    fn scalar(&self, value: i128) -> Result<Scalar> {
+        let value = match self.ptype.is_signed() {
+            true => Value::Int(i64::try_from(value).map_err(Error::limit)?),
+            false => Value::UInt(u64::try_from(value).map_err(Error::limit)?),
+        };
+        Scalar::try_new(self.dtype.clone(), value)
+    }
+
     /// The rows whose values lie in `low..=high`.
     fn rows_within(&self, low: i128, high: i128) -> Range<usize> {
         let ceil = |value: i128, by: i128| -(-value).div_euclid(by);
@@ -156,6 +167,15 @@ impl EncodedArray for SequenceArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.decoded(indices.values().iter().map(|row| *row as usize))
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        let Some(before_last) = self.len.checked_sub(1) else { return Ok(Aggregate::empty(&self.dtype)) };
+        let (rows, last) = (self.len as i128, self.base + self.step * before_last as i128);
+        let end = |value| Ok::<_, Error>(Aggregate::of_value(&self.scalar(value)?, 1));
+        let sum = rows.checked_mul(self.base + last).map(|twice| twice / 2);
+        let ends = end(self.base)?.merge(end(last)?);
+        Ok(Aggregate { row_count: self.len as u64, sum, ..ends })
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -21,7 +21,7 @@ use super::Encoding;
 use super::bit_packed::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use super::constant::ConstantArray;
 use super::gather::gather;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::runs::repeat_runs;
@@ -216,6 +216,12 @@ impl EncodedArray for SparseArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         Ok(self.with(self.patches.take(indices)?, indices.len()))
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        let located = self.patches.locate()?;
+        let filled = Aggregate::of_value(&self.fill, (self.len - located.len()) as u64);
+        Ok(located.values.aggregate()?.merge(filled))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

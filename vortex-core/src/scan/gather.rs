@@ -81,7 +81,11 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
 pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Decoded> {
     let mut batches = Vec::new();
     for rows in rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)) {
-        batches.push(gather_batch(&plan, rows.into()).await?);
+        let batch = gather_batch(&plan, rows.into()).await?;
+        match &plan.totals {
+            Some(totals) => totals.add_batch(&plan.projection, &batch)?,
+            None => batches.push(batch),
+        }
     }
     Ok(Decoded { batches, leases: Vec::new() })
 }

@@ -6,6 +6,7 @@
 //! still needed of the projected columns, and decodes the live rows. Fetching runs ahead of
 //! decoding as far as a budget of bytes allows.
 
+mod aggregate;
 mod at_work;
 mod best_first;
 mod column;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 
+pub use aggregate::Aggregates;
 pub use metrics::ScanMetrics;
 pub use reader::BatchReader;
 pub use stream::BatchStream;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
+use super::aggregate::Totals;
 use super::best_first::BestFirst;
 use super::column::Column;
 use super::{RowAccess, ScanBuilder, ScanMetrics};
@@ -62,6 +63,8 @@ pub(super) struct Plan {
     /// What this scan may hold in memory.
     pub(super) memory: Arc<Budget>,
     pub(super) metrics: Arc<ScanMetrics>,
+    /// What live rows are added to instead of being handed out.
+    pub(super) totals: Option<Arc<Totals>>,
 }
 
 /// One part of a filter.
@@ -154,6 +157,7 @@ impl Plan {
             scheduler,
             memory,
             metrics: Arc::clone(&scan.metrics),
+            totals: None,
         })
     }
 

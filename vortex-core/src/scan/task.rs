@@ -299,6 +299,13 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         split.live.slice(start..start + (rows.end - rows.start) as usize)
     };
     let len = live.true_count();
+    if let Some(totals) = &plan.totals {
+        totals.add(&plan.projection, len, |column| {
+            let array = column.read(&rows, have)?;
+            if live.is_all() { Ok(array) } else { array.filter(&live) }
+        })?;
+        return Ok(Vec::new());
+    }
     let mut columns = Vec::with_capacity(plan.projection.len());
     for (column, field) in plan.projection.iter().zip(plan.schema.fields()) {
         let decode = |column: &Column| {

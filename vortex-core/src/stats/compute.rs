@@ -15,93 +15,11 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, i256};
 use half::f16;
 
+use super::extreme::{Extreme, Order};
+use super::text_bounds::{MAX_BOUND_BYTES, cut, round_up};
 use super::{FieldStats, Precision, is_float, sum_dtype};
 use crate::dtype::{DType, Meaning, PType};
-use crate::scalar::{Scalar, Value, compare_values};
-
-/// Most bytes of a string that a bound keeps.
-pub(crate) const MAX_BOUND_BYTES: usize = 64;
-
-/// The least or the greatest value of some rows.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) enum Extreme {
-    /// There is no value: all rows are null or NaN.
-    #[default]
-    Nothing,
-    /// This value, or a bound for it if it is not exact.
-    Bound { value: Value, exact: bool },
-    /// There are values, but no bound that could be stored.
-    Unbounded,
-}
-
-impl Extreme {
-    fn exact(value: Value) -> Self {
-        Extreme::Bound { value, exact: true }
-    }
-
-    /// The bound, if there is one.
-    pub(crate) fn bound(&self) -> Option<&Value> {
-        match self {
-            Extreme::Bound { value, .. } => Some(value),
-            _ => None,
-        }
-    }
-
-    /// The more extreme of two; `wins` orders their values.
-    fn merge(self, other: Self, wins: Ordering) -> Self {
-        match (self, other) {
-            (Extreme::Nothing, any) | (any, Extreme::Nothing) => any,
-            (Extreme::Unbounded, _) | (_, Extreme::Unbounded) => Extreme::Unbounded,
-            (Extreme::Bound { value: a, exact }, Extreme::Bound { value: b, exact: other }) => {
-                match compare_values(&a, &b) {
-                    // Of two equal bounds, an exact one is reached.
-                    Some(Ordering::Equal) => Extreme::Bound { value: a, exact: exact || other },
-                    Some(order) if order == wins => Extreme::Bound { value: a, exact },
-                    Some(_) => Extreme::Bound { value: b, exact: other },
-                    None => Extreme::Unbounded,
-                }
-            }
-        }
-    }
-
-    fn precision(&self, dtype: &DType) -> Precision<Scalar> {
-        let Extreme::Bound { value, exact } = self else { return Precision::Absent };
-        match Scalar::try_new(dtype.clone(), value.clone()) {
-            Ok(value) if *exact => Precision::Exact(value),
-            Ok(value) => Precision::Inexact(value),
-            Err(_) => Precision::Absent,
-        }
-    }
-}
-
-/// How values follow each other.
-#[derive(Debug, Clone, PartialEq)]
-enum Order {
-    /// Nobody knows.
-    Unknown,
-    /// They do not rise.
-    Broken,
-    /// They rise from the first to the last, strictly or not.
-    Rising { strictly: bool, first: Value, last: Value },
-}
-
-impl Order {
-    fn merge(self, next: Self) -> Self {
-        match (self, next) {
-            (Order::Unknown, _) | (_, Order::Unknown) => Order::Unknown,
-            (Order::Broken, _) | (_, Order::Broken) => Order::Broken,
-            (
-                Order::Rising { strictly: a, first, last: before },
-                Order::Rising { strictly: b, first: after, last },
-            ) => match compare_values(&before, &after) {
-                Some(Ordering::Less) => Order::Rising { strictly: a && b, first, last },
-                Some(Ordering::Equal) => Order::Rising { strictly: false, first, last },
-                Some(Ordering::Greater) => Order::Broken,
-                None => Order::Unknown,
-            },
-        }
-    }
-}
+use crate::scalar::{Scalar, Value};
 
 /// What is known of consecutive rows of one column.
 #[derive(Debug, Clone)]
@@ -361,6 +279,11 @@ impl Summary {
         }
     }
 
+    /// The sum of integers, booleans or unscaled decimals, if there are values and it is known.
+    pub(crate) fn total(&self) -> Option<i128> {
+        self.sum
+    }
+
     /// The sum in the type that sums of `dtype` have, if it has one and it fits.
     pub(crate) fn sum(&self, dtype: &DType) -> Option<Scalar> {
         sum_scalar(self.sum?, dtype)
@@ -415,7 +338,7 @@ fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
 }
 
 /// The values of a primitive array, whatever Arrow calls its type.
-fn values_of<T: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<T> {
+pub(crate) fn values_of<T: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<T> {
     let data = array.to_data();
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
@@ -428,42 +351,6 @@ fn valid_runs<'a, T>(
     match nulls.filter(|nulls| nulls.null_count() > 0) {
         None => Box::new(std::iter::once(values)),
         Some(nulls) => Box::new(nulls.valid_slices().map(|(start, end)| &values[start..end])),
-    }
-}
-
-/// At most the first [`MAX_BOUND_BYTES`]; of text, whole characters.
-fn cut(bytes: &[u8], is_text: bool) -> &[u8] {
-    if bytes.len() <= MAX_BOUND_BYTES {
-        return bytes;
-    }
-    let continues = |at: usize| bytes[at] & 0xc0 == 0x80;
-    let end = if is_text { (0..=MAX_BOUND_BYTES).rev().find(|at| !continues(*at)) } else { None };
-    &bytes[..end.unwrap_or(MAX_BOUND_BYTES)]
-}
-
-/// The least bytes, or text, of at most this length above everything that starts with `prefix`.
-fn round_up(prefix: &[u8], is_text: bool) -> Option<Vec<u8>> {
-    if is_text {
-        let text = std::str::from_utf8(prefix).ok()?;
-        // The last character that has a successor as long as itself; what follows it is dropped.
-        return text.char_indices().rev().find_map(|(at, character)| {
-            let next = successor(character).filter(|next| next.len_utf8() == character.len_utf8())?;
-            let mut bound = text[..at].to_owned();
-            bound.push(next);
-            Some(bound.into_bytes())
-        });
-    }
-    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
-    let mut bound = prefix[..=last].to_vec();
-    bound[last] += 1;
-    Some(bound)
-}
-
-/// The next character by code point.
-fn successor(character: char) -> Option<char> {
-    match character {
-        '\u{d7ff}' => Some('\u{e000}'),
-        other => char::from_u32(u32::from(other) + 1),
     }
 }
 
@@ -550,13 +437,6 @@ mod tests {
         let mixed = "a\u{7f}".to_owned() + &"\u{10ffff}".repeat(20);
         let found = stats(StringArray::from(vec![mixed.as_str()]), &utf8);
         assert_eq!(found.max.value().unwrap().as_str(), Some("b"));
-    }
-
-    #[test]
-    fn bytes_round_up_without_growing() {
-        assert_eq!(round_up(&[1, 255, 255], false), Some(vec![2]));
-        assert_eq!(round_up(&[255; 64], false), None);
-        assert_eq!(round_up("a\u{d7ff}".as_bytes(), true), Some("a\u{e000}".as_bytes().to_vec()));
     }
 
     #[test]

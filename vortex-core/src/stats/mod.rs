@@ -1,6 +1,8 @@
 //! What is known of a column without reading it.
 
 pub(crate) mod compute;
+pub(crate) mod extreme;
+pub(crate) mod text_bounds;
 
 use crate::dtype::{DType, DecimalType, PType};
 use crate::limits::Limits;

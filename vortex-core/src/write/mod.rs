@@ -47,11 +47,14 @@ mod columns;
 mod container;
 mod dictionary;
 mod encoder;
+mod intake;
 mod narrow_keys;
 mod options;
 mod pending;
+mod storable;
 mod summary;
 mod writer;
+mod written;
 mod zone_table;
 
 use arrow::array::{RecordBatch, RecordBatchReader};
@@ -59,8 +62,9 @@ use arrow::datatypes::SchemaRef;
 use futures::{Stream, StreamExt as _};
 
 pub use options::WriteOptions;
+pub use storable::can_write;
 pub use summary::{ColumnSummary, WriteSummary};
-pub use writer::{FileWriter, can_write};
+pub use writer::FileWriter;
 
 use crate::io::Sink;
 use crate::{Error, Release, Result};

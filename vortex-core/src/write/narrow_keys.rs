@@ -1,32 +1,34 @@
-//! Dictionary columns whose keys are too narrow for the values of the whole file.
+//! Dictionaries whose keys are too narrow for the values of the whole file.
 //!
 //! Every batch may come with a dictionary of its own. Readers cut rows into other batches, where
 //! values of several dictionaries meet; keys of 8 or 16 bits may not tell all of them apart. The
-//! schema that the file keeps then has keys of 32 bits. Only columns of the root are looked at.
+//! schema that the file keeps then has keys of 32 bits.
+//!
+//! Types, arrays and widened types are walked in one order, so that dictionaries within structs,
+//! lists and maps are told apart by their number.
 
 use std::collections::HashSet;
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, RecordBatch};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef as ArrowRef, AsArray as _, RecordBatch};
+use arrow::datatypes::{DataType, FieldRef, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 
 use crate::Result;
 
-/// The columns with narrow keys, and what values they have had.
+/// The dictionaries with narrow keys, and what values they have had.
 #[derive(Debug)]
 pub(super) struct NarrowKeys {
-    columns: Vec<Column>,
-    hasher: std::hash::RandomState,
+    dictionaries: Vec<Dictionary>,
+    hasher: RandomState,
 }
 
 #[derive(Debug)]
-struct Column {
-    at: usize,
+struct Dictionary {
     /// Values that keys tell apart.
     capacity: usize,
-    /// The dictionary seen last: most batches share one.
+    /// The values seen last: most batches share them.
     last: Option<ArrowRef>,
     /// Hashes of the values, until there are too many of them.
     values: HashSet<u64>,
@@ -34,11 +36,13 @@ struct Column {
 
 impl NarrowKeys {
     pub(super) fn new(schema: &Schema) -> Self {
-        let columns = schema.fields().iter().enumerate().filter_map(|(at, field)| {
-            let capacity = capacity(field.data_type())?;
-            Some(Column { at, capacity, last: None, values: HashSet::new() })
-        });
-        Self { columns: columns.collect(), hasher: std::hash::RandomState::new() }
+        let mut dictionaries = Vec::new();
+        for field in schema.fields() {
+            walk_type(field.data_type(), &mut |capacity| {
+                dictionaries.push(Dictionary { capacity, last: None, values: HashSet::new() });
+            });
+        }
+        Self { dictionaries, hasher: RandomState::new() }
     }
 
     /// Takes note of the values of a batch.
@@ -46,45 +50,55 @@ impl NarrowKeys {
     /// # Errors
     /// If values cannot be told apart, which Arrow can for all types of dictionaries it makes.
     pub(super) fn see(&mut self, batch: &RecordBatch) -> Result<()> {
-        for column in &mut self.columns {
-            let dictionary = batch.column(column.at).as_any_dictionary();
-            let values = dictionary.values();
-            let is_known = column.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, values));
-            if column.values.len() > column.capacity || is_known {
-                continue;
-            }
-            column.last = Some(Arc::clone(values));
-            let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
-            let rows = converter.convert_columns(&[Arc::clone(values)])?;
-            for (row, key) in rows.iter().zip(0..) {
-                if values.is_valid(key) {
-                    column.values.insert(self.hasher.hash_one(row.as_ref()));
-                }
-            }
+        if self.dictionaries.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let mut dictionaries = self.dictionaries.iter_mut();
+        let hasher = &self.hasher;
+        batch.columns().iter().try_for_each(|column| {
+            walk_array(column, &mut |values| match dictionaries.next() {
+                Some(dictionary) => dictionary.see(values, hasher),
+                None => Ok(()),
+            })
+        })
     }
 
     /// The schema in which the file can be read whatever batches it is cut into.
     pub(super) fn widened(&self, schema: &SchemaRef) -> SchemaRef {
-        let too_narrow = |at| self.columns.iter().any(|c| c.at == at && c.values.len() > c.capacity);
-        let fields = schema.fields().iter().enumerate().map(|(at, field)| match field.data_type() {
-            DataType::Dictionary(keys, values) if too_narrow(at) => {
-                let keys = if keys.is_signed_integer() { DataType::Int32 } else { DataType::UInt32 };
-                let wide = DataType::Dictionary(Box::new(keys), values.clone());
-                Arc::new(field.as_ref().clone().with_data_type(wide))
-            }
-            _ => Arc::clone(field),
-        });
-        let fields: Vec<_> = fields.collect();
+        let mut dictionaries = self.dictionaries.iter();
+        let mut is_too_narrow = || dictionaries.next().is_some_and(Dictionary::is_full);
+        let fields: Vec<_> =
+            schema.fields().iter().map(|field| widened_field(field, &mut is_too_narrow)).collect();
         Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
     }
 }
 
+impl Dictionary {
+    /// Whether there are more values than keys tell apart.
+    fn is_full(&self) -> bool {
+        self.values.len() > self.capacity
+    }
+
+    fn see(&mut self, values: &ArrowRef, hasher: &RandomState) -> Result<()> {
+        let is_known = self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, values));
+        if is_known || self.is_full() {
+            return Ok(());
+        }
+        self.last = Some(Arc::clone(values));
+        let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
+        let rows = converter.convert_columns(&[Arc::clone(values)])?;
+        for (at, row) in rows.iter().enumerate() {
+            if values.is_valid(at) {
+                self.values.insert(hasher.hash_one(row.as_ref()));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// How many values narrow keys tell apart.
-fn capacity(data_type: &DataType) -> Option<usize> {
-    let DataType::Dictionary(keys, _) = data_type else { return None };
-    match keys.as_ref() {
+fn capacity(keys: &DataType) -> Option<usize> {
+    match keys {
         DataType::Int8 => Some(1 << 7),
         DataType::UInt8 => Some(1 << 8),
         DataType::Int16 => Some(1 << 15),
@@ -93,32 +107,144 @@ fn capacity(data_type: &DataType) -> Option<usize> {
     }
 }
 
+/// The capacity of each dictionary with narrow keys.
+fn walk_type(data_type: &DataType, found: &mut dyn FnMut(usize)) {
+    match data_type {
+        DataType::Dictionary(keys, _) => {
+            if let Some(capacity) = capacity(keys) {
+                found(capacity);
+            }
+        }
+        DataType::Struct(fields) => fields.iter().for_each(|field| walk_type(field.data_type(), found)),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => walk_type(item.data_type(), found),
+        _ => {}
+    }
+}
+
+/// The values of each dictionary with narrow keys.
+fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&ArrowRef) -> Result<()>) -> Result<()> {
+    match array.data_type() {
+        DataType::Dictionary(keys, _) if capacity(keys).is_some() => {
+            found(array.as_any_dictionary().values())
+        }
+        DataType::Struct(_) => {
+            array.as_struct().columns().iter().try_for_each(|column| walk_array(column, found))
+        }
+        DataType::List(_) => walk_array(array.as_list::<i32>().values(), found),
+        DataType::LargeList(_) => walk_array(array.as_list::<i64>().values(), found),
+        DataType::ListView(_) => walk_array(array.as_list_view::<i32>().values(), found),
+        DataType::LargeListView(_) => walk_array(array.as_list_view::<i64>().values(), found),
+        DataType::FixedSizeList(..) => walk_array(array.as_fixed_size_list().values(), found),
+        DataType::Map(..) => walk_array(array.as_map().entries(), found),
+        DataType::RunEndEncoded(ends, _) => match ends.data_type() {
+            DataType::Int16 => walk_runs::<Int16Type>(array, found),
+            DataType::Int32 => walk_runs::<Int32Type>(array, found),
+            _ => walk_runs::<Int64Type>(array, found),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn walk_runs<R: arrow::datatypes::RunEndIndexType>(
+    array: &dyn Array,
+    found: &mut dyn FnMut(&ArrowRef) -> Result<()>,
+) -> Result<()> {
+    array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), found))
+}
+
+/// The type with wide keys in the dictionaries that are too narrow.
+fn widened(data_type: &DataType, is_too_narrow: &mut dyn FnMut() -> bool) -> DataType {
+    match data_type {
+        DataType::Dictionary(keys, values) if capacity(keys).is_some() && is_too_narrow() => {
+            let wide = if keys.is_signed_integer() { DataType::Int32 } else { DataType::UInt32 };
+            DataType::Dictionary(Box::new(wide), values.clone())
+        }
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(|field| widened_field(field, is_too_narrow)).collect())
+        }
+        DataType::List(item) => DataType::List(widened_field(item, is_too_narrow)),
+        DataType::LargeList(item) => DataType::LargeList(widened_field(item, is_too_narrow)),
+        DataType::ListView(item) => DataType::ListView(widened_field(item, is_too_narrow)),
+        DataType::LargeListView(item) => DataType::LargeListView(widened_field(item, is_too_narrow)),
+        DataType::FixedSizeList(item, len) => {
+            DataType::FixedSizeList(widened_field(item, is_too_narrow), *len)
+        }
+        DataType::Map(entries, sorted) => DataType::Map(widened_field(entries, is_too_narrow), *sorted),
+        DataType::RunEndEncoded(ends, values) => {
+            DataType::RunEndEncoded(Arc::clone(ends), widened_field(values, is_too_narrow))
+        }
+        other => other.clone(),
+    }
+}
+
+fn widened_field(field: &FieldRef, is_too_narrow: &mut dyn FnMut() -> bool) -> FieldRef {
+    let wide = widened(field.data_type(), is_too_narrow);
+    if wide == *field.data_type() {
+        return Arc::clone(field);
+    }
+    Arc::new(field.as_ref().clone().with_data_type(wide))
+}
+
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DictionaryArray, StringArray};
-    use arrow::datatypes::Int8Type;
+    use arrow::array::{DictionaryArray, ListArray, StringArray, StructArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::{Field, Int8Type};
 
     use super::*;
 
-    fn batch(values: std::ops::Range<usize>) -> RecordBatch {
+    fn words(values: std::ops::Range<usize>) -> ArrowRef {
         let words: StringArray = values.clone().map(|at| Some(format!("word {at}"))).collect();
         let keys = values.clone().map(|at| i8::try_from(at - values.start).ok()).collect();
-        let column = DictionaryArray::<Int8Type>::try_new(keys, Arc::new(words)).unwrap();
-        RecordBatch::try_from_iter([("a", Arc::new(column) as ArrowRef)]).unwrap()
+        Arc::new(DictionaryArray::<Int8Type>::try_new(keys, Arc::new(words)).unwrap())
+    }
+
+    fn batch(column: ArrowRef) -> RecordBatch {
+        RecordBatch::try_from_iter([("a", column)]).unwrap()
+    }
+
+    fn wide() -> DataType {
+        DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
     }
 
     #[test]
     fn keys_get_wider_once_they_cannot_tell_the_values_apart() {
-        let schema = batch(0..1).schema();
+        let schema = batch(words(0..1)).schema();
         let mut keys = NarrowKeys::new(&schema);
         for range in [0..100, 50..128, 0..100] {
-            keys.see(&batch(range)).unwrap();
+            keys.see(&batch(words(range))).unwrap();
         }
         assert_eq!(keys.widened(&schema), schema);
-        keys.see(&batch(120..129)).unwrap();
-        let DataType::Dictionary(wide, _) = keys.widened(&schema).field(0).data_type().clone() else {
-            panic!("still a dictionary")
+        keys.see(&batch(words(120..129))).unwrap();
+        assert_eq!(keys.widened(&schema).field(0).data_type(), &wide());
+    }
+
+    #[test]
+    fn only_the_dictionary_that_is_too_narrow_gets_wider_wherever_it_lies() {
+        let nested = |few: std::ops::Range<usize>, many: std::ops::Range<usize>| {
+            let item = Arc::new(Field::new("item", words(0..1).data_type().clone(), true));
+            let lists = OffsetBuffer::from_lengths([many.len()]);
+            let lists = ListArray::new(item, lists, words(many), None);
+            let columns = vec![
+                (Arc::new(Field::new("few", words(0..1).data_type().clone(), true)), words(few)),
+                (Arc::new(Field::new("many", lists.data_type().clone(), true)), Arc::new(lists) as ArrowRef),
+            ];
+            batch(Arc::new(StructArray::from(columns)))
         };
-        assert_eq!(*wide, DataType::Int32);
+        let schema = nested(0..1, 0..1).schema();
+        let mut keys = NarrowKeys::new(&schema);
+        for start in [0, 100] {
+            keys.see(&nested(0..1, start..start + 100)).unwrap();
+        }
+        let schema = keys.widened(&schema);
+        let DataType::Struct(fields) = schema.field(0).data_type() else { panic!("still a struct") };
+        assert_eq!(fields[0].data_type(), words(0..1).data_type());
+        assert_eq!(fields[1].data_type(), &DataType::new_list(wide(), true));
     }
 }

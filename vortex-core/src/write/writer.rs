@@ -1,36 +1,34 @@
 //! The writer of one file.
 
-use std::collections::HashSet;
-
-use arrow::array::{Array as _, RecordBatch, new_empty_array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array as _, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
 
 use super::chunk::{Body, Encoded, Job, Sharing, chunk_rows};
 use super::columns::Columns;
 use super::container::Container;
 use super::dictionary::{Dictionary, is_text};
 use super::encoder::Encoder;
+use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
 use super::pending::{Pending, Pieces, value_bytes};
-use super::zone_table::{ZoneTable, Zones, shows_bounds};
+use super::storable::{carriers, check_batch};
+use super::written::{Written, chunked};
+use super::zone_table::{ZoneTable, shows_bounds};
 use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary, ZONE_LEN};
-use crate::array::restore::{carry, restore};
+use crate::array::restore::carry;
 use crate::compress::Compressor;
-use crate::dtype::stored::{carrier, first_reader, plain_carrier, stored_schema};
-use crate::dtype::{DType, StructType};
+use crate::dtype::DType;
+use crate::dtype::stored::{first_reader, stored_schema};
 use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::Sink;
 use crate::layout::dict_metadata;
 use crate::stats::FieldStats;
-use crate::stats::compute::Summary;
 use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
 
 /// Bytes of each column that are encoded together at least, whatever the budget.
 const MIN_COLUMN_BYTES: usize = 64 << 10;
-/// Rows that a batch is taken in by, at most.
-const INTAKE_ROWS: usize = 64 << 10;
 
 /// Writes one file, batch by batch.
 ///
@@ -61,107 +59,6 @@ pub struct FileWriter {
     encoded_rows: u64,
     /// Whether a call failed or was dropped midway.
     is_broken: bool,
-}
-
-/// What has been written of a leaf.
-#[derive(Debug, Default)]
-struct Written {
-    chunks: Vec<WriteLayout>,
-    /// Zones that are complete.
-    zones: Zones,
-    /// The zone that is not.
-    open: Option<Summary>,
-    /// All rows of the complete zones.
-    whole: Option<Summary>,
-    rows: u64,
-    /// Whether chunks shared a dictionary when that was last tried.
-    dictionary: Option<bool>,
-    summary: ColumnSummary,
-}
-
-impl Written {
-    /// Encoded bytes per row so far.
-    fn encoded_row_bytes(&self) -> Option<f64> {
-        (self.rows > 0).then(|| self.summary.encoded_bytes as f64 / self.rows as f64)
-    }
-
-    /// Adds summaries of the rows that follow.
-    fn add_zones(&mut self, zones: Vec<Summary>, dtype: &DType) -> Result<()> {
-        for zone in zones {
-            let zone = join(self.open.take(), zone);
-            if zone.rows == ZONE_LEN as u64 {
-                self.close(zone, dtype)?;
-            } else {
-                self.open = Some(zone);
-            }
-        }
-        Ok(())
-    }
-
-    fn close(&mut self, zone: Summary, dtype: &DType) -> Result<()> {
-        self.zones.push(zone.to_zone(), dtype)?;
-        self.whole = Some(join(self.whole.take(), zone));
-        Ok(())
-    }
-}
-
-fn join(before: Option<Summary>, next: Summary) -> Summary {
-    match before {
-        Some(before) => before.merge(next),
-        None => next,
-    }
-}
-
-/// Chunks of a column, or the one there is.
-fn chunked(row_count: u64, chunks: Vec<WriteLayout>) -> WriteLayout {
-    match <[WriteLayout; 1]>::try_from(chunks) {
-        Ok([chunk]) => chunk,
-        Err(chunks) => WriteLayout::new("vortex.chunked", row_count, chunks),
-    }
-}
-
-/// Whether a column can be written for `min_reader` and all later releases.
-///
-/// # Errors
-/// If not; the error names the column and says why.
-pub fn can_write(field: &Field, min_reader: Release) -> Result<()> {
-    let schema = Schema::new(vec![field.clone()]);
-    let dtype = stored_schema(&schema, min_reader)?;
-    dtype.as_columns().map_or(Ok(()), |fields| carriers(&schema, fields).map(drop))
-}
-
-/// The types in which columns are taken in, if all can be stored and read back.
-fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
-    check_names(fields, "")?;
-    let columns = schema.fields().iter().zip(fields.dtypes());
-    let carriers = columns.map(|(field, dtype)| {
-        check_readable(field.data_type(), dtype).at(|| format!("column `{}`", field.name()))
-    });
-    carriers.collect()
-}
-
-/// The type in which a column is taken in, if what is read back can be shown as `data_type`.
-fn check_readable(data_type: &DataType, dtype: &DType) -> Result<DataType> {
-    let unreadable = || Error::unsupported("type to write", data_type);
-    let read = carrier(dtype, data_type).ok_or_else(unreadable)?;
-    restore(&new_empty_array(&read), data_type)?;
-    let taken = plain_carrier(dtype, data_type).ok_or_else(unreadable)?;
-    carry(&new_empty_array(data_type), &taken)?;
-    Ok(taken)
-}
-
-/// Structs are stored field by field, and fields found by name.
-fn check_names(fields: &StructType, within: &str) -> Result<()> {
-    let mut names = HashSet::new();
-    for (name, dtype) in fields.fields() {
-        if !names.insert(name) {
-            return Err(Error::invalid(format!("column `{within}{name}` is there twice")));
-        }
-        if let DType::Struct(inner, _) = dtype {
-            check_names(inner, &format!("{within}{name}."))?;
-        }
-    }
-    Ok(())
 }
 
 impl FileWriter {
@@ -241,12 +138,11 @@ impl FileWriter {
     /// was and can go on. If encoding or storage fails: the file is lost, and later calls fail.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check_sound()?;
-        self.check_batch(batch)?;
+        check_batch(batch, &self.schema)?;
         self.is_broken = true;
         self.narrow_keys.see(batch)?;
-        for start in (0..batch.num_rows()).step_by(INTAKE_ROWS) {
-            let rows = INTAKE_ROWS.min(batch.num_rows() - start);
-            let batch = batch.slice(start, rows);
+        for batch in Intake::new(batch) {
+            let rows = batch.num_rows();
             for (nulls, column) in self.null_counts.iter_mut().zip(batch.columns()) {
                 *nulls += column.logical_null_count() as u64;
             }
@@ -337,30 +233,6 @@ impl FileWriter {
         Ok(())
     }
 
-    fn check_batch(&self, batch: &RecordBatch) -> Result<()> {
-        if batch.num_columns() != self.schema.fields().len() {
-            return Err(Error::invalid(format!(
-                "a batch of {} columns for a file of {}",
-                batch.num_columns(),
-                self.schema.fields().len()
-            )));
-        }
-        for (column, field) in batch.columns().iter().zip(self.schema.fields()) {
-            let refused = |what: String| Err(Error::invalid(what).at(format!("column `{}`", field.name())));
-            if column.data_type() != field.data_type() {
-                return refused(format!(
-                    "an array of type {}, expected {}",
-                    column.data_type(),
-                    field.data_type()
-                ));
-            }
-            if !field.is_nullable() && column.logical_null_count() > 0 {
-                return refused(format!("{} nulls where the schema has none", column.logical_null_count()));
-            }
-        }
-        Ok(())
-    }
-
     /// How many of the pending rows make a group, if there are enough: a power of two zones, so
     /// that chunks line up from group to group; less than a zone if already that is too much.
     fn group_rows(&self) -> Option<usize> {
@@ -388,8 +260,9 @@ impl FileWriter {
         let jobs: Vec<Job> =
             leaves.flat_map(|(at, pieces)| self.jobs(at, pieces, rows, zone_offset)).collect();
         let bytes: usize = jobs.iter().map(|job| job.bytes).sum();
+        // While this group is at work, the next one gathers.
         let room = self.options.memory_budget.saturating_sub(self.group_bytes() + bytes);
-        while self.encoder.is_busy() && self.encoder.buffered_bytes() + self.waiting_bytes > room {
+        while self.encoder.is_busy() && self.buffered_bytes() - self.pending.bytes() > room {
             self.encoder.wait().await?;
             self.collect();
             self.write_if_enough().await?;

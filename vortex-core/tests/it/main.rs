@@ -13,3 +13,5 @@ mod scan;
 mod vast;
 mod write;
 mod write_faults;
+mod write_memory;
+mod write_shapes;

@@ -12,6 +12,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
+use vortex_core::array::Aggregate;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
 use vortex_core::io::{LocalFile, MemoryFile, ReadAt, Scheduler, StorageProfile};
 use vortex_core::scalar::Value;
@@ -287,4 +288,40 @@ fn errors_name_the_file_and_the_place() {
     std::fs::write(&broken, &bytes).unwrap();
     let message = compare::open(&broken).unwrap_err().to_string();
     assert!(message.contains("before 0.36"), "{message}");
+}
+
+#[tokio::test]
+async fn aggregates_are_those_of_the_rows() {
+    let folder = golden("0.91.0");
+    let goldens = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = goldens.filter(|path| path.extension().is_some_and(|extension| extension == "vortex"));
+    for path in files.chain([lineitem()]) {
+        let file = open(&path).await;
+        let Some(fields) = file.footer().dtype().as_columns() else { continue };
+        let rows = file.row_count();
+        let some: Vec<u64> = (0..rows).step_by(97).collect();
+        let not_null = fields.names().first().map_or(Expr::Literal(Some(true)), |name| {
+            Expr::Field(FieldPath::new([Arc::clone(name)]), Predicate::IsNotNull)
+        });
+        for scan in [
+            file.scan(),
+            file.scan().with_row_range(rows / 3..rows),
+            file.scan().with_row_indices(some),
+            file.scan().with_filter(not_null.clone()).with_row_range(0..rows / 2),
+            file.scan().with_filter(Expr::Literal(Some(false))),
+        ] {
+            let found = scan.clone().aggregate().await.unwrap();
+            let batch = collect(scan).await;
+            assert_eq!(found.row_count, batch.num_rows() as u64, "{}", path.display());
+            for ((dtype, column), found) in fields.dtypes().iter().zip(batch.columns()).zip(found.columns) {
+                let wanted = Aggregate::of(column, dtype).unwrap();
+                assert_eq!(format!("{found:?}"), format!("{wanted:?}"), "{}", path.display());
+            }
+        }
+    }
+    let file = open(&lineitem()).await;
+    let nothing: [&str; 0] = [];
+    let counted = file.scan().with_projection(nothing).aggregate().await.unwrap();
+    assert_eq!((counted.row_count, counted.columns.len()), (file.row_count(), 0));
+    assert!(file.scan().with_limit(1).aggregate().await.is_err());
 }

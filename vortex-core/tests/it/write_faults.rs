@@ -167,6 +167,38 @@ fn a_killed_process_leaves_no_file_under_the_final_name() {
     assert!(folder.path().join("x.vortex").exists());
 }
 
+/// Where the child process below writes to.
+#[cfg(unix)]
+const LIMITED: &str = "VORTEX_TEST_WRITES_UNTIL_REFUSED";
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_the_system_stops_from_growing_leaves_nothing() {
+    const TEST: &str = "write_faults::a_file_that_the_system_stops_from_growing_leaves_nothing";
+    if let Some(folder) = std::env::var_os(LIMITED) {
+        let folder = std::path::PathBuf::from(folder);
+        return tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let sink = LocalSink::create(folder.join("x.vortex")).unwrap();
+            let rows = futures::stream::iter((0..100).map(|_| Ok::<_, Error>(batch())));
+            let written = write_stream(sink, batch().schema(), rows, small_groups()).await;
+            println!("refused: {}", written.unwrap_err());
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Files of 2 MB at most, and no signal when that is reached.
+    let output = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 4000; exec \"$0\" --exact --nocapture \"$1\""])
+        .arg(std::env::current_exe().unwrap())
+        .arg(TEST)
+        .env(LIMITED, folder.path())
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let refused = output.lines().find_map(|line| line.split_once("refused: ")).map(|(_, error)| error);
+    assert!(refused.is_some_and(|error| error.contains("x.vortex")), "{output}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 /// A process that ends with its owner.
 struct Killed(std::process::Child);
 

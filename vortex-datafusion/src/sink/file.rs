@@ -22,6 +22,8 @@ use crate::format::EXTENSION;
 #[derive(Debug)]
 pub(super) struct Destination {
     pub(super) store: Arc<dyn ObjectStore>,
+    /// Bytes of the parts in which files go to the store, if they need not be those of a bucket.
+    pub(super) part_bytes: Option<usize>,
     pub(super) schema: SchemaRef,
     pub(super) options: WriteOptions,
     /// Bytes after which rows go on in another file.
@@ -128,7 +130,10 @@ impl FileRows {
 
 impl Destination {
     fn start(&self, path: &Path) -> Result<FileWriter> {
-        let sink = ObjectSink::new(Arc::clone(&self.store), path.clone());
+        let mut sink = ObjectSink::new(Arc::clone(&self.store), path.clone());
+        if let Some(bytes) = self.part_bytes {
+            sink = sink.with_part_bytes(bytes);
+        }
         FileWriter::try_new(sink, Arc::clone(&self.schema), self.options.clone())
             .map_err(|error| at(path, datafusion_error(error)))
     }

@@ -40,6 +40,9 @@ use file::{Destination, FileRows, Written};
 /// Files that are being finished at once.
 const FINISHING: usize = 8;
 
+/// Bytes that are written to a local disk at once. Buckets want more, which takes memory.
+const LOCAL_PART_BYTES: usize = 1 << 20;
+
 /// Writes rows into Vortex files, for a `DataSinkExec`.
 pub struct VortexSink {
     config: FileSinkConfig,
@@ -131,8 +134,10 @@ impl FileSink for VortexSink {
         let files_written = counter("files_written", MetricCategory::Uncategorized);
         let elapsed = MetricBuilder::new(&self.metrics).elapsed_compute(0);
 
+        let is_local = self.config.object_store_url.as_str().starts_with("file:");
         let destination = Arc::new(Destination {
             store,
+            part_bytes: is_local.then_some(LOCAL_PART_BYTES),
             schema: Arc::clone(&self.schema),
             options: self.write_options()?,
             full_at: self.may_split().then_some(self.options.target_file_size),

@@ -49,6 +49,33 @@ fn columns_and_rows_can_be_chosen() {
 }
 
 #[test]
+fn columns_and_rows_of_parquet_files_can_be_chosen() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for name in ["a.parquet", "b.parquet"] {
+        ok(&["convert", "--limit", "3", &source, &path(&folder, name)]);
+    }
+    let (a, b) = (path(&folder, "a.parquet"), path(&folder, "b.parquet"));
+    let columns = ["--columns", "o_orderstatus,o_custkey,o_orderkey"];
+    let rows = |source: &[&str], limit: &str| {
+        let arguments =
+            [&["convert", "--to", "csv", "--limit", limit], &columns[..], source, &["-"]].concat();
+        ok(&arguments)
+    };
+    let all = rows(&[&source], "3");
+    assert_eq!(rows(&[&a], "3"), all);
+    let both = all.clone() + all.split_inclusive('\n').nth(1).unwrap();
+    assert_eq!(rows(&[&a, &b], "4"), both);
+    let output = run(&["convert", "--columns", "nosuch", &a, "x.csv"]);
+    assert!(complaint(&output, 1).contains("nosuch"));
+    let bytes = fs::read(&a).unwrap();
+    fs::write(&b, &bytes[..bytes.len() - 20]).unwrap();
+    let output = run(&["convert", &a, &b, &path(&folder, "x.csv")]);
+    assert!(complaint(&output, 1).contains("b.parquet"));
+    assert_eq!(names(&folder), ["a.parquet", "b.parquet"]);
+}
+
+#[test]
 fn an_empty_file_has_a_header_and_no_rows() {
     let source = golden("0.91.0/rows_0.vortex");
     let out = ok(&["convert", "--to", "csv", "--columns", "bool,i8", &source, "-"]);
@@ -204,6 +231,25 @@ fn a_broken_input_leaves_no_output() {
         assert!(stderr(&output).contains(told), "{arguments:?}: {}", stderr(&output));
     }
     assert_eq!(names(&folder), ["in.csv"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_disk_that_is_full_leaves_no_output() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for name in ["out.vortex", "out.parquet", "out.csv", "out.arrow"] {
+        let output = path(&folder, name);
+        // Files of 512 bytes at most, and no signal when that is reached.
+        let outcome = std::process::Command::new("sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" convert \"$1\" \"$2\""])
+            .args([env!("CARGO_BIN_EXE_vortex"), &source, &output])
+            .output()
+            .unwrap();
+        let line = complaint(&outcome, 1);
+        assert!(line.contains(name), "{line}");
+        assert!(names(&folder).is_empty(), "{:?}", names(&folder));
+    }
 }
 
 #[cfg(unix)]

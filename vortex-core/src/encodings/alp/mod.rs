@@ -28,7 +28,7 @@ use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 use super::Encoding;
 use super::asked::{Asked, uniform};
 use super::bit_packed::patches::{Patches, PatchesMessage};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
@@ -116,6 +116,8 @@ trait Float: ArrowNativeType + fmt::Debug {
 
     fn of(constant: &Scalar) -> Option<Self>;
 
+    fn into_value(self) -> Value;
+
     /// Total order.
     fn order(self, other: Self) -> Ordering;
 }
@@ -152,6 +154,10 @@ impl Float for f32 {
             Value::F32(value) => Some(*value),
             _ => None,
         }
+    }
+
+    fn into_value(self) -> Value {
+        Value::F32(self)
     }
 
     fn order(self, other: f32) -> Ordering {
@@ -202,6 +208,10 @@ impl Float for f64 {
             Value::F64(value) => Some(*value),
             _ => None,
         }
+    }
+
+    fn into_value(self) -> Value {
+        Value::F64(self)
     }
 
     fn order(self, other: f64) -> Ordering {
@@ -409,6 +419,22 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         let patches = self.patches.as_ref().map(|patches| patches.take(indices)).transpose()?;
         Ok(self.with(self.encoded.take(indices)?, patches.flatten()))
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        // Integers below patches are anything. All others are in the order of their values.
+        if self.patches.is_none() {
+            let found = self.encoded.aggregate()?.map(&self.dtype, |value| match value {
+                Value::Int(integer) if F::INTEGERS.contains(integer) => {
+                    Some(F::decode(*integer, self.scale).into_value())
+                }
+                _ => None,
+            });
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Aggregate::of(self.decode_natural()?.arrow(), &self.dtype)
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -27,7 +27,7 @@ use arrow::datatypes::DataType;
 use self::keys::{AnyKeys, Keys};
 pub(crate) use self::values::SharedValues;
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, present};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, present};
 use crate::dtype::arrow::{data_type, ptype_of};
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, Predicate};
@@ -242,6 +242,26 @@ impl EncodedArray for DictArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         Ok(self.with_codes(self.codes.take(indices)?))
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        let value_count = self.values.array.len();
+        if value_count == 0 || value_count > self.len() {
+            return Aggregate::of(self.decode_natural()?.arrow(), &self.dtype);
+        }
+        let keys = self.keys()?;
+        let mut rows = vec![0u64; value_count];
+        match &keys.nulls {
+            None => keys.indices().into_iter().for_each(|key| rows[key] += 1),
+            Some(nulls) => {
+                let indices = keys.indices();
+                nulls.valid_indices().for_each(|row| rows[indices[row]] += 1);
+            }
+        }
+        let values = self.values.decoded(&data_type(self.values.array.dtype())?)?;
+        let nulls = keys.nulls.as_ref().map_or(0, |nulls| nulls.null_count() as u64);
+        let nulls = Aggregate::of_value(&Scalar::null(&self.dtype), nulls);
+        Ok(Aggregate::weighted(&values, &self.dtype, &rows)?.merge(nulls))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use super::Sink;
 use crate::{Error, Result};
@@ -127,14 +127,21 @@ impl ObjectSink {
     /// Waits for a part on its way.
     async fn part_arrived(&mut self) -> Result<()> {
         match self.upload.parts.join_next().await {
-            Some(Ok(Ok(()))) | None => Ok(()),
-            Some(Ok(Err(error))) => Err(self.failed(error)),
-            Some(Err(error)) => Err(self.failed(error)),
+            Some(arrived) => self.arrived(arrived),
+            None => Ok(()),
         }
+    }
+
+    fn arrived(&self, part: std::result::Result<object_store::Result<()>, JoinError>) -> Result<()> {
+        part.map_err(|error| self.failed(error))?.map_err(|error| self.failed(error))
     }
 
     async fn append(&mut self, mut bytes: Bytes) -> Result<()> {
         self.check_open()?;
+        // Parts that have arrived take no memory any more, and those that failed are told of soon.
+        while let Some(arrived) = self.upload.parts.try_join_next() {
+            self.arrived(arrived)?;
+        }
         while self.growing_bytes + bytes.len() > self.part_bytes {
             let head = bytes.split_to(self.part_bytes - self.growing_bytes);
             self.growing.push(head);

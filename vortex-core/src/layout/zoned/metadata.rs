@@ -3,7 +3,7 @@
 use prost::Message as _;
 
 use super::{AggregateSpec, NanOptions, ZonedMetadata};
-use crate::stats::compute::MAX_BOUND_BYTES;
+use crate::stats::text_bounds::MAX_BOUND_BYTES;
 
 /// A column of a zone table to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

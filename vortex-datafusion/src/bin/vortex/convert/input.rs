@@ -1,7 +1,8 @@
 //! What is converted: files found at places, and their rows as one stream.
 //!
-//! Vortex files of one schema are scanned by the core, which keeps that schema to the letter. All
-//! else goes through DataFusion: other formats, files that differ, rows that are to be sorted.
+//! Vortex files of one schema are scanned by the core, which keeps that schema to the letter, and
+//! Parquet files on local disks are read page by page. All else goes through DataFusion: other
+//! formats, files that differ, rows that are to be sorted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,12 +28,14 @@ use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistr
 use futures::future::ready;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::local::LocalFileSystem;
 use object_store::{ObjectMeta, ObjectStore as _};
 use url::Url;
 use vortex_core::VortexFile;
 use vortex_core::io::ObjectFile;
 
 use super::format::Format;
+use super::parquet;
 use super::sort::SortKey;
 use crate::failure::{Failure, Outcome};
 use crate::stores::Stores;
@@ -52,6 +55,14 @@ pub(super) struct Found {
     pub(super) format: Format,
     url: ListingTableUrl,
     meta: ObjectMeta,
+}
+
+impl Found {
+    /// The path of a Parquet file on a local disk.
+    fn local_parquet(&self) -> Option<PathBuf> {
+        let is_local = self.format == Format::Parquet && self.url.scheme() == "file";
+        is_local.then(|| LocalFileSystem::new().path_to_filesystem(&self.meta.location).ok())?
+    }
 }
 
 /// Which rows are wanted, and in which order.
@@ -154,6 +165,13 @@ impl Reader {
         if wanted.sort_by.is_empty()
             && files.iter().all(|file| file.format == Format::Vortex)
             && let Some(rows) = self.scanned(files, wanted).await?
+        {
+            return Ok(rows);
+        }
+        let local: Option<Vec<_>> = files.iter().map(|file| Some((file, file.local_parquet()?))).collect();
+        if wanted.sort_by.is_empty()
+            && let Some(local) = local
+            && let Some(rows) = parquet::paged(&local, wanted)?
         {
             return Ok(rows);
         }

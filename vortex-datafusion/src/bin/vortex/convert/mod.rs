@@ -15,6 +15,7 @@ mod encoder;
 mod format;
 mod input;
 mod output;
+mod parquet;
 mod partial;
 mod sort;
 

@@ -1,0 +1,91 @@
+//! What the rows of a scan come to: counts, extremes and sums, without making batches of them.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema};
+use futures::TryStreamExt as _;
+use parking_lot::Mutex;
+
+use super::column::Column;
+use super::plan::Plan;
+use super::{BatchStream, ScanBuilder};
+use crate::array::{Aggregate, ArrayRef};
+use crate::dtype::arrow::data_type;
+use crate::error::ResultExt as _;
+use crate::{Error, Result};
+
+/// What the rows of a scan come to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Aggregates {
+    /// Number of rows.
+    pub row_count: u64,
+    /// One per projected column.
+    pub columns: Vec<Aggregate>,
+}
+
+/// Aggregates that splits add to, in whatever order they are done.
+#[derive(Debug)]
+pub(super) struct Totals(Mutex<Aggregates>);
+
+impl Totals {
+    fn new(projection: &[Column]) -> Self {
+        let columns = projection.iter().map(|column| Aggregate::empty(&column.dtype)).collect();
+        Self(Mutex::new(Aggregates { row_count: 0, columns }))
+    }
+
+    /// Adds rows of all columns, which `column` gives.
+    pub(super) fn add(
+        &self,
+        projection: &[Column],
+        rows: usize,
+        column: impl Fn(&Column) -> Result<ArrayRef>,
+    ) -> Result<()> {
+        let found = projection.iter().map(|of| {
+            let found = column(of).and_then(|array| array.aggregate());
+            found.at(|| format!("column `{}`", of.path))
+        });
+        self.merge(rows, found.collect::<Result<_>>()?);
+        Ok(())
+    }
+
+    /// Adds decoded rows.
+    pub(super) fn add_batch(&self, projection: &[Column], batch: &RecordBatch) -> Result<()> {
+        let columns = projection.iter().zip(batch.columns());
+        let found = columns.map(|(of, column)| Aggregate::of(column, &of.dtype));
+        self.merge(batch.num_rows(), found.collect::<Result<_>>()?);
+        Ok(())
+    }
+
+    fn merge(&self, rows: usize, found: Vec<Aggregate>) {
+        let mut totals = self.0.lock();
+        totals.row_count += rows as u64;
+        let before = std::mem::take(&mut totals.columns);
+        totals.columns = before.into_iter().zip(found).map(|(before, found)| before.merge(found)).collect();
+    }
+}
+
+impl ScanBuilder {
+    /// Counts rows, and finds nulls, extremes and sums of the projected columns, on encoded data
+    /// where that shows them. All rows are looked at: the statistics that a file
+    /// [keeps](crate::file::Footer::statistics) of itself are not asked.
+    ///
+    /// # Errors
+    /// If columns and filter do not fit the file, there is a limit, or reading fails.
+    pub async fn aggregate(self) -> Result<Aggregates> {
+        if self.limit.is_some() {
+            return Err(Error::invalid("some rows of many cannot be aggregated: there is a limit"));
+        }
+        let mut plan = Plan::new(&Self { schema: None, best_first: None, ordered: false, ..self })?;
+        let fields = plan.projection.iter().map(|column| {
+            Ok(Field::new(column.path.to_string(), data_type(&column.dtype)?, column.dtype.is_nullable()))
+        });
+        plan.schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
+        let totals = Arc::new(Totals::new(&plan.projection));
+        plan.totals = Some(Arc::clone(&totals));
+        let rest: Vec<RecordBatch> = BatchStream::start(plan)?.try_collect().await?;
+        debug_assert!(rest.is_empty(), "rows are counted, not handed out");
+        let totals = totals.0.lock();
+        Ok(totals.clone())
+    }
+}

@@ -1,0 +1,209 @@
+//! How much of a batch is taken in at once, and what is not.
+//!
+//! Arrow says much in few bytes: list views that show the same items over and over, long runs,
+//! dictionaries of wide values. Taken in, every row has bytes of its own, so there are only as
+//! many rows at a time as those bytes allow.
+
+use arrow::array::{
+    Array, ArrayRef as ArrowRef, AsArray as _, GenericListArray, MapArray, OffsetSizeTrait, RecordBatch,
+    StructArray,
+};
+use arrow::datatypes::{ArrowNativeType as _, DataType};
+
+use crate::{Error, Result};
+
+/// Rows that a batch is taken in by, at most.
+const MAX_ROWS: usize = 64 << 10;
+/// Bytes that rows may grow to when they are taken in, if there is more than one.
+const MAX_BYTES: u64 = 8 << 20;
+/// Bytes that a text or byte string may have.
+const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
+
+/// Cuts a batch into rows that are taken in together.
+#[derive(Debug)]
+pub(super) struct Intake<'a> {
+    batch: &'a RecordBatch,
+    /// Columns whose rows may share bytes.
+    sharing: Vec<&'a ArrowRef>,
+    start: usize,
+    step: usize,
+}
+
+impl<'a> Intake<'a> {
+    pub(super) fn new(batch: &'a RecordBatch) -> Self {
+        let sharing = batch.columns().iter().filter(|column| may_share(column.data_type())).collect();
+        Self { batch, sharing, start: 0, step: MAX_ROWS }
+    }
+}
+
+impl Iterator for Intake<'_> {
+    type Item = RecordBatch;
+
+    fn next(&mut self) -> Option<RecordBatch> {
+        let left = self.batch.num_rows() - self.start;
+        if left == 0 {
+            return None;
+        }
+        let bytes = |rows: usize| -> u64 {
+            let columns = self.sharing.iter().map(|column| own_bytes(&column.slice(self.start, rows)));
+            columns.fold(0, u64::saturating_add)
+        };
+        let mut rows = self.step.saturating_mul(2).min(MAX_ROWS).min(left);
+        while rows > 1 && bytes(rows) > MAX_BYTES {
+            rows /= 2;
+        }
+        let taken = self.batch.slice(self.start, rows);
+        self.start += rows;
+        self.step = rows;
+        Some(taken)
+    }
+}
+
+/// Whether rows of a type may share bytes that they do not share once they are taken in.
+fn may_share(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::ListView(_)
+        | DataType::LargeListView(_)
+        | DataType::Dictionary(..)
+        | DataType::RunEndEncoded(..) => true,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => may_share(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| may_share(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Bytes that rows have of their own once they are taken in, about. The bytes of views stay shared.
+fn own_bytes(array: &dyn Array) -> u64 {
+    let rows = array.len() as u64;
+    let repeated = |values: &dyn Array, times: u64| match values.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
+            times.saturating_mul(16)
+        }
+        _ => own_bytes(values).div_ceil(values.len().max(1) as u64).saturating_mul(times),
+    };
+    match array.data_type() {
+        DataType::Dictionary(..) => repeated(array.as_any_dictionary().values(), rows),
+        DataType::RunEndEncoded(..) => {
+            let data = array.to_data();
+            let values = data.child_data().get(1).cloned().map(arrow::array::make_array);
+            values.map_or(0, |values| repeated(&values, rows))
+        }
+        DataType::ListView(_) => {
+            let views = array.as_list_view::<i32>();
+            repeated(views.values(), views.value_sizes().iter().map(|len| len.as_usize() as u64).sum())
+        }
+        DataType::LargeListView(_) => {
+            let views = array.as_list_view::<i64>();
+            let sizes = views.value_sizes().iter().map(|len| len.as_usize() as u64);
+            repeated(views.values(), sizes.fold(0, u64::saturating_add))
+        }
+        DataType::List(_) => own_bytes(&items(array.as_list::<i32>())),
+        DataType::LargeList(_) => own_bytes(&items(array.as_list::<i64>())),
+        DataType::Map(..) => own_bytes(&entries(array.as_map())),
+        DataType::FixedSizeList(..) => own_bytes(array.as_fixed_size_list().values()),
+        DataType::Struct(_) => {
+            let columns = array.as_struct().columns().iter().map(|column| own_bytes(column));
+            columns.fold(0, u64::saturating_add)
+        }
+        DataType::Utf8 => spanned(array.as_string::<i32>().value_offsets()) + rows * 4,
+        DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) + rows * 4,
+        DataType::LargeUtf8 => spanned(array.as_string::<i64>().value_offsets()) + rows * 8,
+        DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) + rows * 8,
+        DataType::Utf8View | DataType::BinaryView => rows * 16,
+        DataType::FixedSizeBinary(width) => rows.saturating_mul(u64::from(width.unsigned_abs())),
+        other => rows * other.primitive_width().unwrap_or(1) as u64,
+    }
+}
+
+/// The items that lists show.
+fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrowRef {
+    let first = lists.value_offsets()[0].as_usize();
+    lists.values().slice(first, lists.value_offsets()[lists.len()].as_usize() - first)
+}
+
+/// The entries that maps show.
+fn entries(maps: &MapArray) -> StructArray {
+    let first = maps.value_offsets()[0].as_usize();
+    maps.entries().slice(first, maps.value_offsets()[maps.len()].as_usize() - first)
+}
+
+fn spanned<O: OffsetSizeTrait>(offsets: &[O]) -> u64 {
+    offsets.last().zip(offsets.first()).map_or(0, |(last, first)| (last.as_usize() - first.as_usize()) as u64)
+}
+
+/// Refuses values that no reader could show.
+///
+/// # Errors
+/// If a text or byte string has 2 GiB or more.
+pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
+    match array.data_type() {
+        DataType::LargeUtf8 => check_offsets(array.as_string::<i64>().value_offsets()),
+        DataType::LargeBinary => check_offsets(array.as_binary::<i64>().value_offsets()),
+        DataType::Dictionary(..) => check_lengths(array.as_any_dictionary().values()),
+        DataType::Struct(_) => {
+            array.as_struct().columns().iter().try_for_each(|column| check_lengths(column))
+        }
+        DataType::List(_) => check_lengths(&items(array.as_list::<i32>())),
+        DataType::LargeList(_) => check_lengths(&items(array.as_list::<i64>())),
+        DataType::ListView(_) => check_lengths(array.as_list_view::<i32>().values()),
+        DataType::LargeListView(_) => check_lengths(array.as_list_view::<i64>().values()),
+        DataType::FixedSizeList(..) => check_lengths(array.as_fixed_size_list().values()),
+        DataType::Map(..) => check_lengths(&entries(array.as_map())),
+        DataType::RunEndEncoded(..) => {
+            let data = array.to_data();
+            data.child_data()
+                .iter()
+                .try_for_each(|child| check_lengths(&arrow::array::make_array(child.clone())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_offsets(offsets: &[i64]) -> Result<()> {
+    if offsets.last().zip(offsets.first()).is_none_or(|(last, first)| last - first <= MAX_VALUE_BYTES) {
+        return Ok(());
+    }
+    let longest = offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+    if longest > MAX_VALUE_BYTES {
+        return Err(Error::limit(format!("a value of {longest} bytes, {MAX_VALUE_BYTES} allowed")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{DictionaryArray, Int32Array, Int64Array, ListViewArray, StringArray};
+    use arrow::datatypes::{Field, Int32Type};
+
+    use super::*;
+
+    fn taken(column: ArrowRef) -> Vec<usize> {
+        let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        Intake::new(&batch).map(|rows| rows.num_rows()).collect()
+    }
+
+    #[test]
+    fn rows_that_share_many_bytes_are_taken_in_one_by_one() {
+        let item = Arc::new(Field::new("item", DataType::Int64, false));
+        let items: ArrowRef = Arc::new(Int64Array::from_value(7, 1 << 20));
+        let views = |rows: usize, len: i32| -> ArrowRef {
+            let (starts, lengths) = (vec![0; rows].into(), vec![len; rows].into());
+            Arc::new(ListViewArray::new(Arc::clone(&item), starts, lengths, Arc::clone(&items), None))
+        };
+        assert_eq!(taken(views(5, 1 << 20)), [1; 5]);
+        assert_eq!(taken(views(64, 1 << 18)), [4; 16]);
+        assert_eq!(taken(views(100_000, 2)), [65_536, 34_464]);
+    }
+
+    #[test]
+    fn text_of_a_dictionary_stays_shared() {
+        let long = StringArray::from(vec!["x".repeat(1 << 20)]);
+        let keys = Int32Array::from_value(0, 50_000);
+        assert_eq!(taken(Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(long)))), [50_000]);
+    }
+}

@@ -1,0 +1,83 @@
+//! What can be stored, checked before anything is: schemas, then each batch.
+
+use std::collections::HashSet;
+
+use arrow::array::{Array as _, RecordBatch, new_empty_array};
+use arrow::datatypes::{DataType, Field, Schema};
+
+use super::intake::check_lengths;
+use crate::array::restore::{carry, restore};
+use crate::dtype::stored::{carrier, plain_carrier, stored_schema};
+use crate::dtype::{DType, StructType};
+use crate::error::ResultExt as _;
+use crate::{Error, Release, Result};
+
+/// Whether a column can be written for `min_reader` and all later releases.
+///
+/// # Errors
+/// If not; the error names the column and says why.
+pub fn can_write(field: &Field, min_reader: Release) -> Result<()> {
+    let schema = Schema::new(vec![field.clone()]);
+    let dtype = stored_schema(&schema, min_reader)?;
+    dtype.as_columns().map_or(Ok(()), |fields| carriers(&schema, fields).map(drop))
+}
+
+/// The types in which columns are taken in, if all can be stored and read back.
+pub(super) fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
+    check_names(fields, "")?;
+    let columns = schema.fields().iter().zip(fields.dtypes());
+    let carriers = columns.map(|(field, dtype)| {
+        check_readable(field.data_type(), dtype).at(|| format!("column `{}`", field.name()))
+    });
+    carriers.collect()
+}
+
+/// The type in which a column is taken in, if what is read back can be shown as `data_type`.
+fn check_readable(data_type: &DataType, dtype: &DType) -> Result<DataType> {
+    let unreadable = || Error::unsupported("type to write", data_type);
+    let read = carrier(dtype, data_type).ok_or_else(unreadable)?;
+    restore(&new_empty_array(&read), data_type)?;
+    let taken = plain_carrier(dtype, data_type).ok_or_else(unreadable)?;
+    carry(&new_empty_array(data_type), &taken)?;
+    Ok(taken)
+}
+
+/// Structs are stored field by field, and fields found by name.
+fn check_names(fields: &StructType, within: &str) -> Result<()> {
+    let mut names = HashSet::new();
+    for (name, dtype) in fields.fields() {
+        if !names.insert(name) {
+            return Err(Error::invalid(format!("column `{within}{name}` is there twice")));
+        }
+        if let DType::Struct(inner, _) = dtype {
+            check_names(inner, &format!("{within}{name}."))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether rows have the schema of the file, and values that can be stored.
+pub(super) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
+    if batch.num_columns() != schema.fields().len() {
+        return Err(Error::invalid(format!(
+            "a batch of {} columns for a file of {}",
+            batch.num_columns(),
+            schema.fields().len()
+        )));
+    }
+    for (column, field) in batch.columns().iter().zip(schema.fields()) {
+        let refused = |what: String| Err(Error::invalid(what).at(format!("column `{}`", field.name())));
+        if column.data_type() != field.data_type() {
+            return refused(format!(
+                "an array of type {}, expected {}",
+                column.data_type(),
+                field.data_type()
+            ));
+        }
+        if !field.is_nullable() && column.logical_null_count() > 0 {
+            return refused(format!("{} nulls where the schema has none", column.logical_null_count()));
+        }
+        check_lengths(column).at(|| format!("column `{}`", field.name()))?;
+    }
+    Ok(())
+}

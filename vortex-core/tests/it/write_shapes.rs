@@ -1,0 +1,196 @@
+//! Arrays as Arrow allows them, not as most programs make them: they come back as they were, or are
+//! refused before anything is written.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, DictionaryArray, Int32Array, Int64Array, LargeBinaryArray,
+    LargeListViewArray, ListArray, ListViewArray, RecordBatch, RunArray, StringArray, StringViewArray,
+    StringViewBuilder, StructArray,
+};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef};
+use futures::TryStreamExt as _;
+use vortex_core::VortexFile;
+use vortex_core::file::{OpenOptions, verify};
+use vortex_core::io::{LocalSink, MemoryFile, MemorySink};
+use vortex_core::write::{FileWriter, WriteOptions};
+
+use crate::random::Random;
+
+fn batch(column: ArrayRef) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable([("a", column, true)]).unwrap()
+}
+
+/// What comes back of batches, which must be a sound file.
+async fn round_trip(batches: &[RecordBatch]) -> RecordBatch {
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), batches[0].schema(), WriteOptions::new()).unwrap();
+    for batch in batches {
+        writer.write(batch).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    let source = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
+    let sound = verify(Arc::clone(&source) as _, &OpenOptions::new()).await.unwrap();
+    assert_eq!(sound.problems, []);
+    let file = VortexFile::open(source).await.unwrap();
+    let schema: SchemaRef = file.schema().unwrap();
+    let found: Vec<_> = file.scan().into_stream().unwrap().try_collect().await.unwrap();
+    concat_batches(&schema, &found).unwrap()
+}
+
+/// The column comes back with its type, whatever part of it is written.
+async fn comes_back(column: ArrayRef) {
+    for (start, len) in [(0, column.len()), (1, column.len() - 1), (2, column.len() - 3), (1, 0)] {
+        let part = batch(column.slice(start, len));
+        let found = round_trip(std::slice::from_ref(&part)).await;
+        assert_eq!(found.schema(), part.schema());
+        assert_eq!(&plain(found.column(0)), &plain(part.column(0)), "{start}, {len}");
+    }
+}
+
+/// Values without how they are held, which readers choose.
+fn plain(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Dictionary(_, values) => plain(&cast(array, values).unwrap()),
+        DataType::RunEndEncoded(_, values) => plain(&cast(array, values.data_type()).unwrap()),
+        DataType::ListView(item) => plain(&cast(array, &DataType::List(Arc::clone(item))).unwrap()),
+        DataType::LargeListView(item) => plain(&cast(array, &DataType::LargeList(Arc::clone(item))).unwrap()),
+        _ => Arc::clone(array),
+    }
+}
+
+#[tokio::test]
+async fn list_views_may_overlap_run_backwards_and_hide_garbage_under_nulls() {
+    let item = Arc::new(Field::new("item", DataType::Int32, true));
+    let items: ArrayRef = Arc::new(Int32Array::from_iter((0..100).map(|at| (at % 9 > 0).then_some(at))));
+    let starts = vec![90, 0, 5, 5, 3, 100, 7, 0];
+    let lengths = vec![10, 100, 5, 5, 0, 0, 93, 1];
+    let nulls = NullBuffer::from(vec![true, true, false, true, true, true, false, true]);
+    let views =
+        ListViewArray::new(item, starts.into(), lengths.into(), Arc::clone(&items), Some(nulls.clone()));
+    comes_back(Arc::new(views)).await;
+
+    let item = Arc::new(Field::new("item", DataType::Int32, true));
+    let starts: Vec<i64> = vec![0, 50, 10, 10, 99, 0, 60, 20];
+    let lengths: Vec<i64> = vec![100, 50, 1, 0, 1, 100, 2, 3];
+    let views = LargeListViewArray::new(item, starts.into(), lengths.into(), items, Some(nulls));
+    comes_back(Arc::new(views)).await;
+}
+
+#[tokio::test]
+async fn a_small_list_view_of_many_items_is_written_piece_by_piece() {
+    // 60 rows of 4 MB each, all of the same million of items.
+    let item = Arc::new(Field::new("item", DataType::Int32, false));
+    let mut random = Random(1);
+    let items: ArrayRef = Arc::new(Int32Array::from_iter_values((0..1 << 20).map(|_| random.next() as i32)));
+    let (starts, lengths) = (vec![0; 60], vec![1 << 20; 60]);
+    let views =
+        ListViewArray::new(Arc::clone(&item), starts.into(), lengths.into(), Arc::clone(&items), None);
+    let views = batch(Arc::new(views));
+    let options = WriteOptions::new().with_memory_budget(16 << 20);
+    let mut writer = FileWriter::try_new(MemorySink::new(), views.schema(), options).unwrap();
+    writer.write(&views).await.unwrap();
+    assert!(writer.bytes_written() > 0, "all of it waits in memory");
+    assert!(writer.buffered_bytes() < 24 << 20, "{}", writer.buffered_bytes());
+    assert_eq!(writer.finish().await.unwrap().row_count(), 60);
+}
+
+#[tokio::test]
+async fn dictionaries_may_have_values_that_are_null_equal_or_of_no_row() {
+    let words = StringArray::from(vec![Some("unused"), None, Some("b"), Some("b"), Some("c")]);
+    let keys = Int32Array::from(vec![Some(1), Some(2), None, Some(3), Some(4), Some(2), Some(1)]);
+    comes_back(Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(words)))).await;
+    let numbers = Int64Array::from(vec![Some(7), None]);
+    let keys = arrow::array::Int8Array::from(vec![Some(1), None, Some(1), None, Some(0)]);
+    comes_back(Arc::new(DictionaryArray::<Int8Type>::new(keys, Arc::new(numbers)))).await;
+}
+
+#[tokio::test]
+async fn runs_come_back_as_runs() {
+    let ends = |ends: Vec<i32>| Int32Array::from(ends);
+    let words = StringArray::from(vec![Some("a"), None, Some(""), Some("a longer text than views hold")]);
+    comes_back(Arc::new(RunArray::<Int32Type>::try_new(&ends(vec![2, 3, 10, 11]), &words).unwrap())).await;
+    let numbers = Int64Array::from(vec![1, 2]);
+    let ends = arrow::array::Int16Array::from(vec![1, 300]);
+    comes_back(Arc::new(RunArray::<Int16Type>::try_new(&ends, &numbers).unwrap())).await;
+}
+
+#[tokio::test]
+async fn a_long_run_of_a_long_text_takes_no_memory() {
+    let text = "0123456789abcdef".repeat(1 << 12);
+    let ends = Int64Array::from(vec![50_000, 50_001]);
+    let words = StringArray::from(vec![text.as_str(), "end"]);
+    let runs = batch(Arc::new(RunArray::<Int64Type>::try_new(&ends, &words).unwrap()));
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), runs.schema(), WriteOptions::new()).unwrap();
+    writer.write(&runs).await.unwrap();
+    assert_eq!(writer.finish().await.unwrap().row_count(), 50_001);
+    let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+    let rows = file.scan().with_row_indices([0, 49_999, 50_000]).into_stream().unwrap();
+    let found: Vec<_> = rows.try_collect().await.unwrap();
+    let found = plain(concat_batches(&file.schema().unwrap(), &found).unwrap().column(0));
+    let found = found.as_string::<i32>();
+    assert_eq!((found.value(0), found.value(1), found.value(2)), (text.as_str(), text.as_str(), "end"));
+}
+
+#[tokio::test]
+async fn views_may_have_a_buffer_for_every_row() {
+    let mut builder = StringViewBuilder::new();
+    for row in 0..10_000u32 {
+        let text = format!("text number {row} of ten thousand");
+        let block = builder.append_block(Buffer::from(text.as_bytes()));
+        builder.try_append_view(block, 0, text.len() as u32).unwrap();
+    }
+    let views: StringViewArray = builder.finish();
+    assert_eq!(views.data_buffers().len(), 10_000);
+    comes_back(Arc::new(views)).await;
+}
+
+#[tokio::test]
+async fn narrow_keys_within_structs_and_lists_get_wider_where_they_must() {
+    let nested = |start: usize| {
+        let words: StringArray = (start..start + 100).map(|at| Some(format!("word {at}"))).collect();
+        let keys = (0..100i8).map(Some).collect();
+        let words: ArrayRef = Arc::new(DictionaryArray::<Int8Type>::try_new(keys, Arc::new(words)).unwrap());
+        let item = Arc::new(Field::new("item", words.data_type().clone(), true));
+        let lists = ListArray::new(item, OffsetBuffer::from_lengths([60, 40]), Arc::clone(&words), None);
+        let field = Arc::new(Field::new("lists", lists.data_type().clone(), true));
+        let structs = StructArray::from(vec![(field, Arc::new(lists) as ArrayRef)]);
+        batch(Arc::new(structs))
+    };
+    let batches = [nested(0), nested(100), nested(200)];
+    let found = round_trip(&batches).await;
+    let words = |batch: &RecordBatch| {
+        let lists = ArrayRef::clone(batch.column(0).as_struct().column(0));
+        plain(lists.as_list::<i32>().values())
+    };
+    let written = batches.iter().map(words).collect::<Vec<_>>();
+    let written: Vec<_> = written.iter().map(AsRef::as_ref).collect();
+    assert_eq!(&words(&found), &arrow::compute::concat(&written).unwrap());
+    let DataType::Struct(fields) = found.schema().field(0).data_type().clone() else { panic!("a struct") };
+    let DataType::List(item) = fields[0].data_type() else { panic!("a list") };
+    let wide = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    assert_eq!(item.data_type(), &wide);
+}
+
+#[tokio::test]
+async fn a_value_of_more_than_2_gib_is_refused_before_anything_is_written() {
+    // Zeros that no one touches take no memory.
+    let bytes = Buffer::from_vec(vec![0u8; 3 << 30]);
+    let long = LargeBinaryArray::new(OffsetBuffer::new(vec![0, 10, 3 << 30].into()), bytes, None);
+    let item = Arc::new(Field::new("item", DataType::LargeBinary, false));
+    let lists = ListArray::new(item, OffsetBuffer::from_lengths([2]), Arc::new(long.clone()), None);
+    for column in [Arc::new(long) as ArrayRef, Arc::new(lists)] {
+        let folder = tempfile::tempdir().unwrap();
+        let sink = LocalSink::create(folder.path().join("x.vortex")).unwrap();
+        let batch = batch(column);
+        let mut writer = FileWriter::try_new(sink, batch.schema(), WriteOptions::new()).unwrap();
+        let error = writer.write(&batch).await.unwrap_err().to_string();
+        assert!(error.contains("column `a`") && error.contains("2147483647"), "{error}");
+        // The writer can go on without it.
+        writer.write(&batch.slice(0, 0)).await.unwrap();
+        assert_eq!(writer.finish().await.unwrap().row_count(), 0);
+    }
+}

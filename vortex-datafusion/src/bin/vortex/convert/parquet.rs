@@ -1,0 +1,108 @@
+//! Rows of Parquet files on local disks, read page by page.
+//!
+//! DataFusion fetches the chunks of all columns of a row group before it decodes the first row:
+//! more than a hundred megabytes for a table of a hundred columns. A conversion goes through each
+//! column once, from front to back, and needs a page of each at a time.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+
+use super::input::{Found, Rows, Wanted};
+use crate::failure::{Failure, Outcome};
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8192;
+
+/// A file whose description has been read.
+struct Opened {
+    name: String,
+    file: File,
+    metadata: ArrowReaderMetadata,
+    /// Rows to read of it.
+    limit: usize,
+}
+
+/// Rows of files one after the other; `None` if that takes DataFusion: files elsewhere, of several
+/// schemas or with an order of their own, or a column that is not there.
+pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
+    let mut schema: Option<SchemaRef> = None;
+    let mut left = wanted.limit.unwrap_or(u64::MAX);
+    let mut count = 0;
+    let mut opened = Vec::with_capacity(files.len());
+    for (found, path) in files {
+        let at_file = |error: Failure| Failure::at(&found.name, error);
+        let file = File::open(path).map_err(|error| at_file(error.into()))?;
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+            .map_err(|error| at_file(error.into()))?;
+        let description = metadata.metadata();
+        let is_sorted = description
+            .row_groups()
+            .iter()
+            .any(|group| group.sorting_columns().is_some_and(|order| !order.is_empty()));
+        let own = metadata.schema();
+        if is_sorted || *schema.get_or_insert_with(|| Arc::clone(own)) != *own {
+            return Ok(None);
+        }
+        let rows = u64::try_from(description.file_metadata().num_rows()).unwrap_or(0).min(left);
+        left -= rows;
+        count += rows;
+        let limit = usize::try_from(rows).unwrap_or(usize::MAX);
+        opened.push(Opened { name: found.name.clone(), file, metadata, limit });
+    }
+    let Some(schema) = schema else { return Ok(None) };
+    let columns = match wanted.columns {
+        None => None,
+        Some(names) => match names.iter().map(|name| schema.index_of(name)).collect::<Result<Vec<_>, _>>() {
+            Ok(columns) => Some(columns),
+            Err(_) => return Ok(None),
+        },
+    };
+    let projected = match &columns {
+        None => schema,
+        Some(columns) => Arc::new(schema.project(columns)?),
+    };
+    // A file is read when the one before has ended.
+    let batches = stream::iter(opened).map(move |opened| {
+        let name = opened.name.clone();
+        let at_file = move |error: Failure| Failure::at(&name, error);
+        let batches = read(opened, columns.as_deref()).map_err(|error| at_file(error.into()))?;
+        Ok::<_, Failure>(stream::iter(batches).map_err(at_file))
+    });
+    let batches = batches.try_flatten().boxed();
+    Ok(Some(Rows { schema: projected, count: Some(count), order: None, batches }))
+}
+
+/// The rows of a file: of these columns, in this order.
+fn read(
+    opened: Opened,
+    columns: Option<&[usize]>,
+) -> Result<impl Iterator<Item = Outcome<RecordBatch>> + Send + use<>, ParquetError> {
+    let Opened { file, metadata, limit, .. } = opened;
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
+    let mask = match columns {
+        None => ProjectionMask::all(),
+        Some(columns) => ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied()),
+    };
+    let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).with_limit(limit).build()?;
+    // Each column comes once, in the order of the file.
+    let order = columns.map(|columns| {
+        let mut read = columns.to_vec();
+        read.sort_unstable();
+        read.dedup();
+        columns.iter().map(|column| read.partition_point(|other| other < column)).collect::<Vec<_>>()
+    });
+    Ok(reader.map(move |batch| match &order {
+        None => Ok(batch?),
+        Some(order) => Ok(batch?.project(order)?),
+    }))
+}
