@@ -20,7 +20,7 @@ use crate::{Error, Result};
 const MIN_TAIL: u64 = 64 << 10;
 
 /// A description takes about this part of a file, zone tables before it included.
-const TAIL_SHARE: u64 = 512;
+const TAIL_SHARE: u64 = 256;
 
 /// Bytes to read from the end of a file: all of a small one, of others what the description and
 /// the zone tables usually take.

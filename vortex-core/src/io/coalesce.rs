@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use super::StorageProfile;
 
-/// Unwanted bytes may be at most this share of a read, in percent. A small read is free to
-/// waste more, up to a part of the gap: its cost is the round trip.
-const MAX_WASTE_PERCENT: u64 = 40;
+/// Unwanted bytes may be this share of a read, in percent: the first of these, and more only
+/// where there would be more reads than may be in flight.
+const WASTE_PERCENT: [u64; 3] = [50, 60, 70];
+/// A small read is free to waste more, up to a part of the gap: its cost is the round trip.
 const FREE_WASTE: u64 = 4;
 
 /// Reads start at a multiple of this, so that alignments in the file hold in memory.
@@ -24,21 +25,33 @@ pub(super) struct Read {
 }
 
 /// Joins wanted ranges that lie close. Only what is wanted now is considered: a neighbour that
-/// nobody has asked for is never read except as a gap.
-pub(super) fn coalesce(wanted: &[Range<u64>], profile: &StorageProfile) -> Vec<Read> {
+/// nobody has asked for is never read except as a gap. Where more reads than `slots` would come
+/// of it, gaps are read that waste more, as long as each takes less time than another read.
+pub(super) fn coalesce(wanted: &[Range<u64>], profile: &StorageProfile, slots: usize) -> Vec<Read> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| (wanted[*at].start, wanted[*at].end));
+    let mut reads = Vec::new();
+    for percent in WASTE_PERCENT {
+        reads = join(wanted, &order, profile, percent);
+        if reads.len() <= slots {
+            break;
+        }
+    }
+    reads
+}
+
+/// Joins ranges, which rise in this order, with at most about `percent` of waste.
+fn join(wanted: &[Range<u64>], order: &[usize], profile: &StorageProfile, percent: u64) -> Vec<Read> {
     let mut reads: Vec<Read> = Vec::new();
     for at in order {
-        let range = &wanted[at];
+        let (at, range) = (*at, &wanted[*at]);
         if let Some(read) = reads.last_mut() {
             let end = read.range.end.max(range.end);
             let gap = range.start.saturating_sub(read.range.end);
             let len = end - read.range.start;
             let wasted = read.wasted + gap;
             let close = gap <= profile.coalesce_gap && len <= profile.max_read.max(range.end - range.start);
-            let thrifty =
-                wasted * 100 <= len * MAX_WASTE_PERCENT || wasted <= profile.coalesce_gap / FREE_WASTE;
+            let thrifty = wasted * 100 <= len * percent || wasted <= profile.coalesce_gap / FREE_WASTE;
             if range.start < read.range.end || (close && thrifty) {
                 *read =
                     Read { range: read.range.start..end, serves: std::mem::take(&mut read.serves), wasted };
@@ -60,7 +73,7 @@ mod tests {
         StorageProfile { coalesce_gap: 100, max_read: 1000, ..StorageProfile::REMOTE };
 
     fn ranges(wanted: &[Range<u64>]) -> Vec<Range<u64>> {
-        coalesce(wanted, &PROFILE).into_iter().map(|read| read.range).collect()
+        coalesce(wanted, &PROFILE, 8).into_iter().map(|read| read.range).collect()
     }
 
     #[test]
@@ -79,9 +92,16 @@ mod tests {
     }
 
     #[test]
+    fn more_is_wasted_only_where_reads_would_have_to_wait() {
+        let wanted: Vec<_> = (0..10u64).map(|at| at * 64 * 2..at * 64 * 2 + 10).collect();
+        let reads = |slots| coalesce(&wanted, &StorageProfile { coalesce_gap: 118, ..PROFILE }, slots).len();
+        assert_eq!((reads(10), reads(9), reads(1)), (10, 2, 2), "a read is never longer than allowed");
+    }
+
+    #[test]
     fn every_wanted_range_is_served_once() {
         let wanted: Vec<_> = (0..50u64).map(|at| at * 97..at * 97 + 60).collect();
-        let mut served: Vec<_> = coalesce(&wanted, &PROFILE)
+        let mut served: Vec<_> = coalesce(&wanted, &PROFILE, 8)
             .iter()
             .flat_map(|read| {
                 for at in &read.serves {

@@ -128,11 +128,6 @@ impl StorageProfile {
         remote: false,
     };
     /// An object store.
-    pub const REMOTE: Self = Self {
-        coalesce_gap: 1 << 20,
-        max_read: 8 << 20,
-        concurrency: 16,
-        tail_read: 512 << 10,
-        remote: true,
-    };
+    pub const REMOTE: Self =
+        Self { coalesce_gap: 3 << 19, max_read: 8 << 20, concurrency: 64, tail_read: 1 << 20, remote: true };
 }

@@ -30,13 +30,13 @@ impl Pace {
         }
     }
 
-    /// The profile with the gap that pays at this pace, within a factor of the declared one.
+    /// The profile with the gap that pays at this pace, at most the declared one.
     pub(super) fn adapt(&self, profile: StorageProfile) -> StorageProfile {
         let (Some(latency), Some(bandwidth)) = (self.latency, self.bandwidth) else { return profile };
         let declared = profile.coalesce_gap;
         // A float becomes the nearest integer there is.
         let pays = (latency * bandwidth) as u64;
-        StorageProfile { coalesce_gap: pays.clamp(declared / 8, declared.saturating_mul(2)), ..profile }
+        StorageProfile { coalesce_gap: pays.clamp(declared / 8, declared), ..profile }
     }
 
     /// How long requests are worth collecting before the first of them is sent.

@@ -113,7 +113,8 @@ impl Scheduler {
             .map(|Wish { range, urgency }| {
                 let (answer, receiver) = oneshot::channel();
                 let pending = Pending::of(receiver, source, range.clone());
-                (Request { range, urgency, answer, metrics: Arc::clone(metrics) }, pending)
+                let metrics = Arc::clone(metrics);
+                (Request { range, urgency, answer, metrics, is_ripe: true }, pending)
             })
             .unzip();
         (pending, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
@@ -218,19 +219,17 @@ impl Queue {
         state.in_flight == 0 && state.waiting.is_empty()
     }
 
-    fn push(self: &Arc<Self>, source: &Arc<dyn ReadAt>, requests: Vec<Request>, urgency: Urgency) {
+    fn push(self: &Arc<Self>, source: &Arc<dyn ReadAt>, mut requests: Vec<Request>, urgency: Urgency) {
+        // From afar, a moment of patience lets neighbours share a read.
+        let waits = source.profile().remote && urgency.comes_in_crowds();
+        requests.iter_mut().for_each(|request| request.is_ripe = !waits);
         let patience = {
             let mut state = self.state.lock();
             state.waiting.push(source, requests);
-            // From afar, a moment of patience lets neighbours share a read.
-            if source.profile().remote && urgency.comes_in_crowds() {
-                if std::mem::replace(&mut state.announced, true) {
-                    return;
-                }
-                Some(state.pace.patience())
-            } else {
-                None
+            if waits && std::mem::replace(&mut state.announced, true) {
+                return;
             }
+            waits.then(|| state.pace.patience())
         };
         match patience {
             None => self.dispatch(),
@@ -248,6 +247,7 @@ impl Queue {
             let waiting = state.waiting.len();
             if waiting <= seen || start.elapsed() >= patience.most {
                 state.announced = false;
+                state.waiting.ripen();
                 break;
             }
             seen = waiting;
@@ -274,9 +274,10 @@ impl Queue {
         let mut state = self.state.lock();
         let State { waiting, pace, in_flight, allowed, .. } = &mut *state;
         let free = |profile: super::StorageProfile| {
-            *in_flight < profile.concurrency && (*in_flight as f64) < allowed.max(1.0)
+            let slots = (profile.concurrency as f64).min(allowed.max(1.0)) as usize;
+            slots.saturating_sub(*in_flight)
         };
-        let read = waiting.next_if(free, |profile| pace.adapt(profile));
+        let read = waiting.next(free, |profile| pace.adapt(profile));
         match &read {
             Some(_) => state.in_flight += 1,
             None => state.dispatching = false,

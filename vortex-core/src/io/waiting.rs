@@ -6,6 +6,10 @@
 //! next read             the one that serves the most urgent request, with all
 //!                       that is wanted now and lies close
 //! ```
+//!
+//! Requests that are likely to have neighbours in a moment are not ripe: they wait for them, but
+//! go along with a read that passes by. While more reads are due than may be in flight, larger
+//! gaps are read than would be worth it otherwise, since another read would have to wait.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +29,8 @@ pub(super) struct Request {
     pub(super) urgency: Urgency,
     pub(super) answer: oneshot::Sender<Result<Buffer>>,
     pub(super) metrics: Arc<ScanMetrics>,
+    /// Whether it is time to read it.
+    pub(super) is_ripe: bool,
 }
 
 /// A read to make, and the requests it serves.
@@ -60,17 +66,27 @@ impl Waiting {
         self.files.is_empty()
     }
 
-    /// Takes out the read that serves the most urgent request, if its file's store is `free`.
-    pub(super) fn next_if(
+    /// All that waits by now is due.
+    pub(super) fn ripen(&mut self) {
+        for (_, waiting) in &mut self.files {
+            waiting.iter_mut().for_each(|request| request.is_ripe = true);
+        }
+    }
+
+    /// Takes out the read that serves the most urgent request, if its file's store has slots
+    /// `free`.
+    pub(super) fn next(
         &mut self,
-        free: impl Fn(StorageProfile) -> bool,
+        free: impl Fn(StorageProfile) -> usize,
         adapt: impl Fn(StorageProfile) -> StorageProfile,
     ) -> Option<Read> {
         for (_, waiting) in &mut self.files {
             waiting.retain(|request| !request.answer.is_closed());
         }
         self.files.retain(|(_, waiting)| !waiting.is_empty());
-        let most_urgent = |waiting: &[Request]| waiting.iter().map(|request| request.urgency).min();
+        let most_urgent = |waiting: &[Request]| {
+            waiting.iter().filter(|request| request.is_ripe).map(|request| request.urgency).min()
+        };
         let (at, urgency) = self
             .files
             .iter()
@@ -78,14 +94,17 @@ impl Waiting {
             .filter_map(|(at, (_, waiting))| Some((at, most_urgent(waiting)?)))
             .min_by_key(|(_, urgency)| *urgency)?;
         let (source, waiting) = &mut self.files[at];
-        if !free(source.profile()) {
+        let free = free(source.profile());
+        if free == 0 {
             return None;
         }
         let wanted: Vec<Range<u64>> = waiting.iter().map(|request| request.range.clone()).collect();
-        let reads = coalesce(&wanted, &adapt(source.profile()));
+        let profile = adapt(source.profile());
+        let reads = coalesce(&wanted, &profile, free.max(profile.concurrency / 2));
+        let is_due = |at: &usize| waiting[*at].is_ripe && waiting[*at].urgency == urgency;
         let read = reads
             .into_iter()
-            .find(|read| read.serves.iter().any(|at| waiting[*at].urgency == urgency))
+            .find(|read| read.serves.iter().any(is_due))
             .expect("every request is served by a read");
         let (range, wasted) = (read.range, read.wasted);
         let mut serves = read.serves;
@@ -110,7 +129,7 @@ mod tests {
 
     fn request(range: Range<u64>, urgency: Urgency) -> (Request, Answer) {
         let (answer, receiver) = oneshot::channel();
-        (Request { range, urgency, answer, metrics: Arc::default() }, receiver)
+        (Request { range, urgency, answer, metrics: Arc::default(), is_ripe: true }, receiver)
     }
 
     fn file() -> Arc<dyn ReadAt> {
@@ -132,7 +151,7 @@ mod tests {
         let (first, second) = (file(), file());
         waiting.push(&first, vec![a, b, c]);
         waiting.push(&second, vec![d]);
-        let ranges: Vec<_> = std::iter::from_fn(|| waiting.next_if(|_| true, remote))
+        let ranges: Vec<_> = std::iter::from_fn(|| waiting.next(|_| 8, remote))
             .map(|read| (read.range, read.serves.len()))
             .collect();
         assert_eq!(ranges, [(far..far + 30, 2), (0..64, 1), (0..10, 1)]);
@@ -146,8 +165,8 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.push(&file(), vec![a, b]);
         drop(dropped);
-        assert_eq!(waiting.next_if(|_| true, remote).unwrap().range, 0..10);
-        assert!(waiting.next_if(|_| true, remote).is_none());
+        assert_eq!(waiting.next(|_| 8, remote).unwrap().range, 0..10);
+        assert!(waiting.next(|_| 8, remote).is_none());
         drop(kept);
     }
 }

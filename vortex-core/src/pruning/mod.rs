@@ -5,11 +5,13 @@
 //! drops one that passes.
 
 mod bounds;
+mod share;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::BooleanBuffer;
+pub(crate) use share::expected_share;
 
 use crate::Result;
 use crate::expr::{Expr, FieldPath, Predicate};

@@ -49,7 +49,7 @@ pub(super) struct Plan {
     indices: Option<Arc<[u64]>>,
     pub(super) row_access: RowAccess,
     /// Rows per split; splits end at its multiples.
-    split_step: u64,
+    pub(super) split_step: u64,
     /// About how many bytes the rows of a split take when decoded.
     pub(super) split_bytes: u64,
     pub(super) limit: Option<u64>,

@@ -46,6 +46,14 @@ const MAX_ADMITTED_REMOTE: usize = 256;
 const MAX_DECODING: usize = 8;
 const MAX_DECODING_BYTES: u64 = 32 << 20;
 
+/// Far away, so many splits are decoded first where the best rows are wanted: as many as the best
+/// ten rows or so are likely to lie in.
+const FIRST_BEST: usize = 6;
+
+/// Of a split that surely has rows that pass, so many are expected: it may be several times less
+/// than statistics say.
+const ROWS_EXPECTED: f64 = 8.0;
+
 /// Bytes of segments kept for later splits, per scan, while nothing else needs the memory: reading
 /// them again costs more from afar.
 const RECENT_BYTES_LOCAL: usize = 16 << 20;
@@ -117,7 +125,11 @@ struct Scan {
     rows_left: u64,
     /// Rows to be fetched by themselves, in place of splits.
     single_rows: VecDeque<Arc<[u64]>>,
-    decoded_any: bool,
+    /// Whether no split is decoded before those at work are filtered.
+    filters_first: bool,
+    /// Whether statistics say that every split is likely to have rows that pass.
+    passes_expected: bool,
+    remote: bool,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
     checked: u64,
     passed: u64,
@@ -180,7 +192,9 @@ impl Scan {
             recent: Recent::new(if remote { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
             rows_left,
             single_rows,
-            decoded_any: false,
+            filters_first: false,
+            passes_expected: false,
+            remote,
             checked: 0,
             passed: 0,
             plan: Arc::new(plan),
@@ -195,6 +209,18 @@ impl Scan {
                 true => Cursor::new(&self.plan, &zone_maps),
                 false => Cursor::at_end(&self.plan),
             };
+            // Far away, where any split may hold the best rows, all are filtered before some are
+            // decoded together: each round of reads costs more than what they waste.
+            if self.plan.best_first.is_some() && self.remote && matches!(cursor, Cursor::InOrder(_)) {
+                self.limits.allowed = self.limits.admitted;
+                self.limits.decoding = FIRST_BEST;
+                self.filters_first = true;
+            }
+            if self.remote
+                && let Some(share) = zone_maps.expected_share(&self.plan)
+            {
+                self.passes_expected = share * self.plan.split_step as f64 >= ROWS_EXPECTED;
+            }
             self.position = Some((cursor, zone_maps));
         }
         loop {
@@ -294,8 +320,8 @@ impl Scan {
         self.recent.keep(split.leases);
         self.allow_more();
         self.limits.decoding = (self.limits.decoding * 2).min(self.limits.most_decoding);
-        self.decoded_any = true;
         if self.plan.best_first.is_some() {
+            self.filters_first = true;
             // The filter is about to tighten: now it is cheap to look at all there is.
             self.limits.allowed = self.limits.admitted;
         }
@@ -324,10 +350,17 @@ impl Scan {
     }
 
     /// Whether almost every split has rows that pass: then what is projected is asked for at
-    /// once with what is filtered, which costs no bytes and saves a round trip.
+    /// once with what is filtered, which costs no bytes and saves a round trip. Far away much is
+    /// asked for before the first split is filtered; statistics tell what to expect.
     fn filter_rarely_empties(&self) -> bool {
         // Where few rows are wanted, the filter is going to tighten.
-        !self.stops_early && self.checked >= 2 && self.passed * 4 >= self.checked * 3
+        if self.stops_early {
+            return false;
+        }
+        match self.checked < 2 {
+            true => self.passes_expected,
+            false => self.passed * 4 >= self.checked * 3,
+        }
     }
 
     /// Gives up rows, and splits without any left, that filters rule out which tightened meanwhile.
@@ -354,7 +387,7 @@ impl Scan {
         }
         // The best rows are decoded first, once it is known where they are; some at once, so that
         // there is something to compare with.
-        if self.plan.best_first.is_some() && self.decoded_any && !self.filtering.is_empty() {
+        if self.filters_first && !self.filtering.is_empty() {
             return Ok(());
         }
         // The filter tightens with every batch: more is decoded once all of them are handed out.

@@ -81,6 +81,12 @@ impl ZoneMaps {
         Ok(())
     }
 
+    /// About the share of rows that pass the filter, where statistics tell.
+    pub(super) fn expected_share(&self, plan: &Plan) -> Option<f64> {
+        let share = |expr| pruning::expected_share(expr, &|path| self.maps.get(path).cloned());
+        plan.conjuncts.iter().try_fold(1.0, |all, conjunct| Some(all * share(&conjunct.expr)?))
+    }
+
     /// Statistics of the column whose best rows are wanted first.
     pub(super) fn best_first(&self) -> Option<&ZoneMap> {
         self.best_first.as_deref()

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -15,15 +16,28 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use parking_lot::Mutex;
 use vortex_datafusion::register;
 
 use crate::files::{run, show};
 
-/// Counts reads.
+/// Counts reads, which take a while if told to.
 #[derive(Debug)]
 struct Counting {
     inner: InMemory,
+    latency: Mutex<Duration>,
     reads: AtomicUsize,
+    bytes: AtomicU64,
+    in_flight: AtomicUsize,
+}
+
+/// A read that has begun and not ended.
+struct InFlight<'a>(&'a AtomicUsize);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl fmt::Display for Counting {
@@ -35,8 +49,17 @@ impl fmt::Display for Counting {
 #[async_trait]
 impl ObjectStore for Counting {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.reads.fetch_add(usize::from(!options.head), Ordering::SeqCst);
-        self.inner.get_opts(location, options).await
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        let _in_flight = InFlight(&self.in_flight);
+        let latency = *self.latency.lock();
+        tokio::time::sleep(latency).await;
+        let head = options.head;
+        let result = self.inner.get_opts(location, options).await?;
+        if !head {
+            self.reads.fetch_add(1, Ordering::SeqCst);
+            self.bytes.fetch_add(result.range.end - result.range.start, Ordering::SeqCst);
+        }
+        Ok(result)
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -72,7 +95,13 @@ impl ObjectStore for Counting {
 async fn session(copies: usize, memory: Option<usize>) -> (Arc<Counting>, SessionContext) {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex");
     let bytes = std::fs::read(file).expect("the example is there");
-    let store = Arc::new(Counting { inner: InMemory::new(), reads: AtomicUsize::new(0) });
+    let store = Arc::new(Counting {
+        inner: InMemory::new(),
+        latency: Mutex::new(Duration::ZERO),
+        reads: AtomicUsize::new(0),
+        bytes: AtomicU64::new(0),
+        in_flight: AtomicUsize::new(0),
+    });
     for copy in 0..copies {
         let path = Path::from(format!("lines/{copy:03}.vortex"));
         store.put(&path, PutPayload::from(bytes.clone())).await.expect("room in memory");
@@ -133,5 +162,76 @@ async fn what_a_scan_did_is_shown() {
     let plan = show(&context, sql).await;
     for name in ["reads=", "bytes_scanned=", "io_wait_time=", "decode_time=", "predicate_eval_time="] {
         assert!(plan.contains(name), "{name} in {plan}");
+    }
+}
+
+/// Writes a table as one file of some megabytes: a key that rises, a number and a text in no order.
+async fn write_large(context: &SessionContext) {
+    let rows = "SELECT value AS key, value * value % 1000003 AS mixed, \
+                       'text ' || (value * value % 99991 * value % 1000003) AS text \
+                FROM generate_series(1, 500000)";
+    run(context, &format!("COPY ({rows}) TO 'counting://store/large.vortex'")).await;
+    run(context, "CREATE EXTERNAL TABLE large STORED AS VORTEX LOCATION 'counting://store/large.vortex'")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_ask_for_few_reads_and_no_more_bytes_than_they_need() {
+    let (store, context) = session(1, None).await;
+    write_large(&context).await;
+    let size = store.inner.head(&Path::from("large.vortex")).await.unwrap().size;
+    // The footer is known from creating the table, and the zone tables with it. All columns of the
+    // table lie within what is worth reading as a gap.
+    let cases = [
+        // Statistics answer, or rule all rows out.
+        ("SELECT count(*), max(key), sum(mixed) FROM large", 0, 0),
+        ("SELECT key FROM large WHERE key = 600000", 0, 0),
+        // A chunk of keys tells the row; then a chunk of texts.
+        ("SELECT text FROM large WHERE key = 400000", 2, 420_000),
+        // Either partition looks at its last keys; one chunk of each other column follows.
+        ("SELECT * FROM large ORDER BY key DESC LIMIT 10", 3, size * 3 / 4),
+        // The numbers of either partition; then chunks of keys and texts for the rows found.
+        ("SELECT key, text FROM large WHERE mixed = 12345", 4, size * 2 / 5),
+        // Every byte of two columns, once; either partition may be the first to ask.
+        ("SELECT sum(mixed * 2), max(text || 'x') FROM large", 2, size),
+        // The first chunks of all columns.
+        ("SELECT * FROM large LIMIT 10", 1, size * 4 / 5),
+    ];
+    let mut wrong = Vec::new();
+    for (sql, reads, bytes) in cases {
+        store.reads.store(0, Ordering::SeqCst);
+        store.bytes.store(0, Ordering::SeqCst);
+        run(&context, sql).await;
+        let found = (store.reads.load(Ordering::SeqCst), store.bytes.load(Ordering::SeqCst));
+        if found.0 > reads || found.1 > bytes {
+            wrong.push(format!("{found:?} instead of {:?}: {sql}", (reads, bytes)));
+        }
+    }
+    assert!(wrong.is_empty(), "of {size} bytes:\n{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_is_dropped_leaves_no_request_and_no_memory() {
+    let (store, context) = session(1, Some(64 << 20)).await;
+    write_large(&context).await;
+    let statements = [
+        "SELECT max(text) FROM large WHERE mixed > 5",
+        "SELECT * FROM large ORDER BY mixed LIMIT 10",
+        "SELECT sum(mixed * 2), max(text || 'x') FROM large",
+    ];
+    for sql in statements {
+        let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        *store.latency.lock() = Duration::from_secs(60);
+        let query = datafusion::physical_plan::collect(plan, context.task_ctx());
+        assert!(tokio::time::timeout(Duration::from_millis(100), query).await.is_err(), "{sql}");
+        *store.latency.lock() = Duration::ZERO;
+        let settled = async {
+            while store.in_flight.load(Ordering::SeqCst) > 0
+                || context.runtime_env().memory_pool.reserved() > 0
+            {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), settled).await.unwrap_or_else(|_| panic!("{sql}"));
     }
 }
