@@ -183,7 +183,7 @@ fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<Arr
         let end = end.as_usize().saturating_sub(ends.offset()).min(runs.len());
         rows.resize(end.max(rows.len()), run as u64);
     }
-    Ok(take(&carry(runs.values(), to)?, &UInt64Array::from(rows), None)?)
+    take(&carry(runs.values(), to)?, &UInt64Array::from(rows))
 }
 
 /// The same views over restored items.
