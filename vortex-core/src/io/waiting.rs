@@ -159,6 +159,21 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_not_ripe_makes_no_read_but_goes_along_with_one() {
+        let (mut a, _a) = request(0..64, Urgency::filter(0));
+        let (mut b, _b) = request(64 << 20..(64 << 20) + 64, Urgency::filter(1));
+        let (c, _c) = request(128..192, Urgency::projection(2));
+        (a.is_ripe, b.is_ripe) = (false, false);
+        let mut waiting = Waiting::default();
+        waiting.push(&file(), vec![a, b, c]);
+        let read = waiting.next(|_| 8, remote).unwrap();
+        assert_eq!((read.range, read.serves.len()), (0..192, 2));
+        assert!(waiting.next(|_| 8, remote).is_none());
+        waiting.ripen();
+        assert_eq!(waiting.next(|_| 8, remote).unwrap().range.start, 64 << 20);
+    }
+
+    #[test]
     fn a_withdrawn_request_is_not_read() {
         let (a, kept) = request(0..10, Urgency::filter(0));
         let (b, dropped) = request(10..20, Urgency::filter(0));

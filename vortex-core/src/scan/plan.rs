@@ -32,7 +32,7 @@ pub(super) const MAX_LISTED_SPLITS: u64 = 1 << 16;
 
 /// Bytes of segments that one scan may hold or have in flight. From afar, much is asked for
 /// ahead, so that few large reads bring it.
-const MEMORY_LOCAL: u64 = 64 << 20;
+const MEMORY_LOCAL: u64 = 32 << 20;
 const MEMORY_REMOTE: u64 = 128 << 20;
 
 /// A scan, resolved against its file.

@@ -44,7 +44,7 @@ const MAX_ADMITTED_REMOTE: usize = 256;
 /// Splits that may wait for their last bytes, be decoded, or wait to be handed out; and about how
 /// many bytes they may take when decoded, if more than two do.
 const MAX_DECODING: usize = 8;
-const MAX_DECODING_BYTES: u64 = 32 << 20;
+const MAX_DECODING_BYTES: u64 = 16 << 20;
 
 /// Far away, so many splits are decoded first where the best rows are wanted: as many as the best
 /// ten rows or so are likely to lie in.
@@ -56,7 +56,7 @@ const ROWS_EXPECTED: f64 = 8.0;
 
 /// Bytes of segments kept for later splits, per scan, while nothing else needs the memory: reading
 /// them again costs more from afar.
-const RECENT_BYTES_LOCAL: usize = 16 << 20;
+const RECENT_BYTES_LOCAL: usize = 4 << 20;
 const RECENT_BYTES_REMOTE: usize = 96 << 20;
 
 /// Splits after which half of what is known about the filter is forgotten.

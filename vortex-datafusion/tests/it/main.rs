@@ -11,4 +11,5 @@ mod partitions;
 mod plans;
 mod pushdown;
 mod tables;
+mod tight_memory;
 mod write;
