@@ -56,6 +56,8 @@ impl Memory {
             .args(["--scale-factor", &self.scale.tpch.to_string()])
             .arg("--data")
             .arg(&self.data)
+            // Pages of 2 MiB count as a whole where a few bytes are used.
+            .env("MIMALLOC_ALLOW_THP", "0")
             .output()?;
         if !output.status.success() {
             return Err(exec_datafusion_err!("{}", String::from_utf8_lossy(&output.stderr)));
