@@ -27,7 +27,7 @@ async fn expanding() -> (TempDir, String) {
     let context = SessionContext::new();
     register(&context).expect("the format registers");
     let rows =
-        "SELECT value AS n, repeat('abcdefg', 300) || value % 10 AS text FROM generate_series(1, 150000)";
+        "SELECT value AS n, repeat('abcdefg', 300) || (value % 10) AS text FROM generate_series(1, 150000)";
     run(&context, &format!("COPY ({rows}) TO '{path}'")).await;
     let size = std::fs::metadata(&path).unwrap().len();
     assert!(size * 500 < 150_000 * 2101, "{size} bytes");
