@@ -8,7 +8,7 @@ use crate::file::SegmentCompression;
 use crate::{Error, Level, Release, Result};
 
 /// Memory that a writer uses, if nothing else is said.
-const MEMORY_BUDGET: usize = 96 << 20;
+const MEMORY_BUDGET: usize = 64 << 20;
 /// Entries of user metadata that a file may have.
 const MAX_ENTRIES: usize = 16;
 /// Bytes that the key of an entry may have.

@@ -246,10 +246,9 @@ impl FileWriter {
         })
     }
 
-    /// Bytes that make a group: not quite a quarter of the budget gathers, while the group before
-    /// is at work, and the other half waits to be written.
+    /// Bytes that make a group: a third of the budget gathers, while the group before is at work.
     fn group_bytes(&self) -> usize {
-        (self.options.memory_budget / 9 * 2).max(self.leaves.len() * MIN_COLUMN_BYTES)
+        (self.options.memory_budget / 3).max(self.leaves.len() * MIN_COLUMN_BYTES)
     }
 
     /// Puts the next `rows` pending rows to work, once there is memory for them.
@@ -317,9 +316,8 @@ impl FileWriter {
         }
     }
 
-    /// Writes once much is waiting: whoever reads a column makes a read for each time.
     async fn write_if_enough(&mut self) -> Result<()> {
-        if self.waiting_bytes >= self.options.memory_budget / 2 {
+        if self.waiting_bytes >= self.options.memory_budget / 4 {
             self.write_waiting().await?;
         }
         Ok(())
