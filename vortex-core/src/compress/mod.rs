@@ -38,6 +38,7 @@ mod zstd;
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
 
 use self::scheme::Context;
+pub(crate) use self::text_dictionary::hash as text_hash;
 use crate::array::{canonical::canonical, restore::restore};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};

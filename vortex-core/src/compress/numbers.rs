@@ -6,7 +6,7 @@ use arrow::array::{Array as _, ArrayRef};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 
 use super::sample::{self, Sample};
-use super::scheme::{Context, Kind, Scheme, choose};
+use super::scheme::{Context, Kind, Plain, Scheme, choose};
 use super::{boolean, float, integer, value_of};
 use crate::dtype::PType;
 use crate::encodings::{constant, masked, primitive};
@@ -192,11 +192,11 @@ pub(super) fn compress_words<W: Word>(
         return uniform(cx, &numbers);
     }
     let plain = || Ok(primitive::encode(numbers.values.clone(), numbers.validity(cx)?));
-    let plain_bytes = numbers.plain_bytes() + numbers.null_bytes();
+    let decoded = Plain { rows: numbers.len(), bytes: numbers.plain_bytes() + numbers.null_bytes() };
     if ptype.is_float() {
-        choose(&float::schemes(), &numbers, cx, plain_bytes, plain)
+        choose(&float::schemes(), &numbers, cx, decoded, plain)
     } else {
-        choose(&integer::schemes(), &numbers, cx, plain_bytes, plain)
+        choose(&integer::schemes(), &numbers, cx, decoded, plain)
     }
 }
 

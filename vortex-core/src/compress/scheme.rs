@@ -67,21 +67,21 @@ impl Kind {
         }
     }
 
-    /// What decoding costs, in bytes that are as bad: shares of the bytes that are encoded, and of
-    /// those that come out. Those of Zstandard and pco are such that large tables, TPC-H's lineitem
-    /// and a hit log of 105 columns, take no more bytes than as Parquet with Zstandard; half of
-    /// these shares make the hit log 6 % smaller, and a fifth slower to read.
-    fn decode_cost(self) -> (f64, f64) {
+    /// What decoding costs. Zstandard and pco cost so much that they are left where they save most:
+    /// large tables, TPC-H's lineitem and a hit log of 105 columns, take some less bytes than as
+    /// Parquet with Zstandard. A third of these costs make the hit log 12 % smaller, and half as slow
+    /// again to read.
+    fn decode_cost(self) -> Cost {
         match self {
-            Self::Sequence => (-0.5, 0.0),
-            Self::Packed | Self::Sparse | Self::Joined | Self::Masked => (0.0, 0.0),
-            Self::Alp => (0.02, 0.0),
-            Self::Dictionary => (0.03, 0.0),
-            Self::Fsst => (0.05, 0.0),
-            Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => (0.1, 0.0),
-            Self::Zstd => (0.0, 0.15),
-            Self::ZstdNumbers => (0.0, 0.3),
-            Self::Pco => (0.1, 0.2),
+            Self::Sequence => Cost { encoded: -0.5, ..FREE },
+            Self::Packed | Self::Sparse | Self::Joined | Self::Masked => FREE,
+            Self::Alp => Cost { encoded: 0.02, ..FREE },
+            Self::Dictionary => Cost { encoded: 0.03, ..FREE },
+            Self::Fsst => Cost { encoded: 0.05, ..FREE },
+            Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => Cost { encoded: 0.1, ..FREE },
+            Self::Zstd => Cost { decoded: 0.2, ..FREE },
+            Self::ZstdNumbers => Cost { decoded: 0.45, ..FREE },
+            Self::Pco => Cost { encoded: 0.1, rows: 1.4, ..FREE },
         }
     }
 
@@ -96,6 +96,24 @@ impl Kind {
     fn bit(self) -> u32 {
         1 << self as u32
     }
+}
+
+/// What decoding costs, in bytes that are as bad: per byte that is encoded, per byte that comes out,
+/// and per row.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    encoded: f64,
+    decoded: f64,
+    rows: f64,
+}
+
+const FREE: Cost = Cost { encoded: 0.0, decoded: 0.0, rows: 0.0 };
+
+/// What a column is once it is decoded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plain {
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
 }
 
 /// What the choice depends on besides the column.
@@ -157,9 +175,9 @@ impl Context {
     }
 
     /// What bytes of this kind count for if they decode to `plain_bytes`, decoding considered.
-    pub(super) fn cost(&self, kind: Kind, bytes: usize, plain_bytes: usize) -> f64 {
-        let (encoded, decoded) = kind.decode_cost();
-        let extra = bytes as f64 * encoded + plain_bytes as f64 * decoded;
+    pub(super) fn cost(&self, kind: Kind, bytes: usize, plain: Plain) -> f64 {
+        let Cost { encoded, decoded, rows } = kind.decode_cost();
+        let extra = bytes as f64 * encoded + plain.bytes as f64 * decoded + plain.rows as f64 * rows;
         bytes as f64 + if self.level == Level::Compact { extra / 10.0 } else { extra }
     }
 }
@@ -181,14 +199,14 @@ pub(super) fn choose<C: ?Sized>(
     schemes: &[&dyn Scheme<C>],
     column: &C,
     cx: &Context,
-    plain_bytes: usize,
+    decoded: Plain,
     plain: impl FnOnce() -> Result<WriteNode>,
 ) -> Result<WriteNode> {
-    let worth = plain_bytes - plain_bytes / LEAST_SAVING;
+    let worth = decoded.bytes - decoded.bytes / LEAST_SAVING;
     let allowed = schemes.iter().filter(|scheme| cx.allows(scheme.kind()));
     let estimates = allowed.filter_map(|scheme| {
         let bytes = scheme.estimate(column, cx)?;
-        Some((cx.cost(scheme.kind(), bytes, plain_bytes), bytes, *scheme))
+        Some((cx.cost(scheme.kind(), bytes, decoded), bytes, *scheme))
     });
     let mut estimates: Vec<_> = estimates.filter(|(score, ..)| *score < worth as f64).collect();
     estimates.sort_by(|left, right| left.0.total_cmp(&right.0));
@@ -201,7 +219,7 @@ pub(super) fn choose<C: ?Sized>(
         }
         let Some(node) = scheme.encode(column, cx)? else { continue };
         let encoded = node.byte_len();
-        let found = cx.cost(scheme.kind(), encoded, plain_bytes);
+        let found = cx.cost(scheme.kind(), encoded, decoded);
         let as_expected = encoded as f64 <= bytes as f64 * SURPRISE;
         if best.as_ref().is_none_or(|(best, _)| found < *best) {
             best = Some((found, node));

@@ -7,7 +7,7 @@ use arrow::buffer::NullBuffer;
 
 use super::numbers::{compress_helpers, compress_words};
 use super::sample::{self, Sample};
-use super::scheme::{Context, Kind, Scheme, choose};
+use super::scheme::{Context, Kind, Plain, Scheme, choose};
 use super::zstd::level;
 use super::{boolean, text_dictionary::TextDictionary};
 use crate::array::canonical;
@@ -55,6 +55,7 @@ pub(super) struct Strings<'a> {
     rows: Vec<&'a [u8]>,
     byte_len: usize,
     symbols: OnceCell<::fsst::Compressor>,
+    tokens: OnceCell<Option<::onpair::Parser>>,
     distinct: OnceCell<usize>,
 }
 
@@ -109,6 +110,15 @@ impl<'a> Strings<'a> {
         self.symbols.get_or_init(|| ::fsst::Compressor::train(&self.sample(TRAINED_BYTES)))
     }
 
+    fn tokens(&self) -> Option<&::onpair::Parser> {
+        let train = || {
+            let max_dict_bits = ::onpair::MaxDictBits::new(TOKEN_BITS).ok()?;
+            let config = ::onpair::Config { max_dict_bits, ..::onpair::DEFAULT_CONFIG };
+            Some(::onpair::Parser::train_rows(&Rows(&self.sample(ONPAIR_TRAINED_BYTES)), config))
+        };
+        self.tokens.get_or_init(train).as_ref()
+    }
+
     /// Bytes of integers that tell rows apart: lengths, and offsets into codes.
     fn row_bytes(&self, code_bytes: usize) -> usize {
         let longest = self.rows.iter().map(|row| row.len()).max().unwrap_or_default();
@@ -132,8 +142,8 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     };
     let byte_len = rows.iter().map(|row| row.len()).sum();
     let is_text = matches!(dtype, DType::Utf8(_));
-    let (symbols, distinct) = (OnceCell::new(), OnceCell::new());
-    let strings = Strings { nulls, is_text, rows, byte_len, symbols, distinct };
+    let (symbols, tokens, distinct) = Default::default();
+    let strings = Strings { nulls, is_text, rows, byte_len, symbols, tokens, distinct };
     if strings.rows.is_empty() {
         return Ok(canonical::views(array, None));
     }
@@ -142,8 +152,9 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     }
     let long: usize = strings.rows.iter().map(|row| row.len()).filter(|len| *len > 12).sum();
     let plain_bytes = strings.len() * VIEW + long + strings.nulls.map_or(0, |nulls| nulls.len() / 8);
+    let decoded = Plain { rows: strings.len(), bytes: plain_bytes };
     let plain = || Ok(canonical::views(array, strings.validity(cx)?));
-    choose(&schemes(), &strings, cx, plain_bytes, plain)
+    choose(&schemes(), &strings, cx, decoded, plain)
 }
 
 /// The schemes of strings.
@@ -223,15 +234,6 @@ fn lengths(rows: &[&[u8]]) -> Result<Vec<u32>> {
 /// Codes for frequent pieces of up to sixteen bytes.
 struct OnPair;
 
-impl OnPair {
-    /// Tokens that some rows are made of.
-    fn train(rows: &[&[u8]], bits: u8) -> Option<::onpair::Parser> {
-        let max_dict_bits = ::onpair::MaxDictBits::new(bits).ok()?;
-        let config = ::onpair::Config { max_dict_bits, ..::onpair::DEFAULT_CONFIG };
-        Some(::onpair::Parser::train_rows(&Rows(rows), config))
-    }
-}
-
 /// Rows as the onpair crate takes them.
 struct Rows<'a>(&'a [&'a [u8]]);
 
@@ -258,12 +260,10 @@ impl Scheme<Strings<'_>> for OnPair {
         if strings.byte_len < MIN_ONPAIR_BYTES {
             return None;
         }
-        let tried = strings.sample(2 * TRIED_BYTES);
-        // What it was trained on would look better than it is.
-        let (trained, tried) = tried.split_at(tried.len() / 2);
-        let parser = Self::train(trained, TOKEN_BITS)?;
+        let parser = strings.tokens()?;
+        let tried = strings.sample(TRIED_BYTES);
         let bytes: usize = tried.iter().map(|row| row.len()).sum();
-        let column = parser.parse_rows::<_, u32>(&Rows(tried));
+        let column = parser.parse_rows::<_, u32>(&Rows(&tried));
         let codes = column.codes.len() as f64 * strings.byte_len as f64 / bytes.max(1) as f64;
         let tokens = parser.dict.bytes().len() + 2 * parser.dict.num_tokens();
         let code_bytes = (codes * f64::from(TOKEN_BITS) / 8.0) as usize;
@@ -274,15 +274,13 @@ impl Scheme<Strings<'_>> for OnPair {
         if u32::try_from(strings.byte_len).is_err() {
             return Ok(None);
         }
-        let Some(parser) = Self::train(&strings.sample(ONPAIR_TRAINED_BYTES), TOKEN_BITS) else {
-            return Ok(None);
-        };
+        let Some(parser) = strings.tokens() else { return Ok(None) };
         let (mut codes, mut offsets) = (Vec::new(), Vec::<u32>::new());
         parser.parse_rows_into(&Rows(&strings.rows), &mut codes, &mut offsets);
         let below = cx.below(Kind::OnPair, &[]);
         let no_dictionary = below.below(Kind::Dictionary, &[]);
         let count = parser.dict.num_tokens() as u32;
-        let (bytes, token_offsets) = parser.dict.into_raw();
+        let (bytes, token_offsets) = parser.dict.clone().into_raw();
         let tokens = onpair::EncodedTokens {
             bytes,
             offsets: compress_helpers(&no_dictionary, token_offsets, None)?,

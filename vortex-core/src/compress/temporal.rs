@@ -5,7 +5,7 @@ use arrow::buffer::ScalarBuffer;
 
 use super::numbers::{bits, compress_narrowed};
 use super::sample::{self, Sample};
-use super::scheme::{Context, Kind};
+use super::scheme::{Context, Kind, Plain};
 use crate::array::canonical::storage;
 use crate::dtype::{Extension, Meaning};
 use crate::encodings::{datetime_parts, ext};
@@ -31,10 +31,9 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) ->
     let Meaning::Timestamp(unit, _) = extension.meaning() else { return Ok(whole) };
     let Some(ticks) = unit.ticks_per_second().filter(|ticks| *ticks > 1) else { return Ok(whole) };
     let bytes = whole.byte_len();
+    let decoded = Plain { rows: array.len(), bytes: array.len() * size_of::<i64>() };
     match parts(cx, &stored, ticks, bytes)? {
-        Some(parts) if cx.cost(Kind::DateTimeParts, parts.byte_len(), array.len()) < bytes as f64 => {
-            Ok(parts)
-        }
+        Some(parts) if cx.cost(Kind::DateTimeParts, parts.byte_len(), decoded) < bytes as f64 => Ok(parts),
         _ => Ok(whole),
     }
 }
@@ -52,7 +51,8 @@ fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: usize) -> Result<Op
     let is_negative = sampled.iter().any(|parts| parts.iter().any(|part| *part < 0));
     let bits: f64 = (0..3).map(|part| part_bits(sampled.iter().map(|parts| parts[part]), values.len())).sum();
     let expected = (bits * values.len() as f64 / 8.0) as usize;
-    if cx.cost(Kind::DateTimeParts, expected, values.len()) >= whole as f64
+    let decoded = Plain { rows: values.len(), bytes: values.len() * size_of::<i64>() };
+    if cx.cost(Kind::DateTimeParts, expected, decoded) >= whole as f64
         || is_negative && cx.reader() < FIRST_NEGATIVE
     {
         return Ok(None);

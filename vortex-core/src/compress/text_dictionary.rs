@@ -88,7 +88,7 @@ fn distinct<'a>(strings: &Strings<'a>) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
 }
 
 /// A number that tells strings apart, mostly.
-pub(super) fn hash(bytes: &[u8]) -> u64 {
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = Folded::default();
     hasher.write(bytes);
     hasher.finish()

@@ -1,7 +1,7 @@
 //! Numbers by Zstandard: it finds what repeats at a distance, which nothing else here does.
 
 use super::numbers::Numbers;
-use super::scheme::{Context, Kind, Scheme};
+use super::scheme::{Context, Kind, Plain, Scheme};
 use crate::encodings::zstd;
 use crate::kernels::Word;
 use crate::wire::WriteNode;
@@ -72,7 +72,11 @@ pub(super) fn code_bytes(rows: usize, of: impl Fn(usize) -> u64, cx: &Context) -
     // That some values share a byte does not matter much.
     let codes: Vec<u8> = (start..start + tried).map(|row| fold(of(row))).collect();
     let bytes = zstd::byte_len(&codes, QUICK).ok()?;
-    Some(cx.cost(Kind::ZstdNumbers, (bytes as f64 * rows as f64 / tried as f64) as usize, rows))
+    Some(cx.cost(
+        Kind::ZstdNumbers,
+        (bytes as f64 * rows as f64 / tried as f64) as usize,
+        Plain { rows, bytes: rows },
+    ))
 }
 
 /// A byte that tells a number from most others.

@@ -1,13 +1,14 @@
-//! A chunk of one column: its statistics per zone, and its encoded form.
+//! Rows of one column on their way into chunks: statistics per zone, and the encoded form.
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef};
+use tokio::sync::oneshot;
 
 use super::ZONE_LEN;
-use super::dictionary::Dictionary;
+use super::dictionary::{Text, TextColumn};
 use super::pending::join;
 use crate::Result;
 use crate::compress::Compressor;
-use crate::dtype::DType;
+use crate::dtype::{DType, PType};
 use crate::error::ResultExt as _;
 use crate::stats::compute::Summary;
 use crate::wire::WriteNode;
@@ -19,12 +20,7 @@ const MAX_CHUNK_BYTES: usize = 8 << 20;
 /// Most rows of a chunk: as many as readers decode at once.
 const MAX_CHUNK_ROWS: usize = 128 << 10;
 
-/// Most rows of a chunk that encodes to next to nothing.
-const MAX_SMALL_CHUNK_ROWS: usize = 4 * MAX_CHUNK_ROWS;
-/// Encoded bytes below which a chunk is next to nothing.
-const MIN_ENCODED_BYTES: f64 = 32.0 * 1024.0;
-
-/// Rows of one column to encode: a chunk, or all chunks of a group that may share a dictionary.
+/// Rows of one column to encode: a chunk, or several of text.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) leaf: usize,
@@ -37,89 +33,110 @@ pub(super) struct Job {
     /// Rows per chunk.
     pub(super) step: usize,
     pub(super) bytes: usize,
-    /// Rows of the zone that the first row lies in which come before it; `None` if nobody asks
-    /// for statistics.
-    pub(super) zone_offset: Option<usize>,
-    pub(super) dictionary: Sharing,
+    /// Which row of the file the first is.
+    pub(super) first_row: u64,
+    /// Whether anybody asks for statistics.
+    pub(super) has_zones: bool,
+    /// Of a column of text.
+    pub(super) turn: Option<Turn>,
 }
 
-/// Whether the chunks of a group share a dictionary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sharing {
-    /// They do not.
-    Never,
-    /// If that takes less bytes.
-    IfSmaller,
-    /// It did before: if there are not too many values.
-    Again,
+/// The turn of a job that encodes text: after the one before it, before the next.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) before: oneshot::Receiver<Text>,
+    pub(super) next: oneshot::Sender<Text>,
+    /// Whether nothing may be left for later rows.
+    pub(super) is_last: bool,
+    pub(super) max_value_bytes: usize,
 }
 
 /// Encoded rows.
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) leaf: usize,
-    pub(super) rows: usize,
-    /// Rows per chunk.
-    pub(super) step: usize,
     /// Bytes of the values it was made from.
     pub(super) raw_bytes: usize,
     /// Bytes that it takes in memory and, about, in the file.
     pub(super) encoded_bytes: usize,
-    pub(super) body: Body,
+    pub(super) parts: Vec<Part>,
+    /// Bytes kept for later rows of the column.
+    pub(super) held_bytes: usize,
     /// Of the zones it lies in; the first and the last may go on in its neighbours.
     pub(super) zones: Vec<Summary>,
 }
 
-/// What encoding came to.
+/// What becomes a segment.
 #[derive(Debug)]
-pub(super) enum Body {
-    Chunks(Vec<WriteNode>),
-    Dictionary(Dictionary),
+pub(super) enum Part {
+    /// So many rows.
+    Chunk(WriteNode, usize),
+    /// The codes of so many rows.
+    Codes(WriteNode, usize),
+    /// The values of all codes that come before, and after other values.
+    Values { node: WriteNode, count: u64, codes_ptype: PType },
+}
+
+impl Part {
+    pub(super) fn buffer_bytes(&self) -> usize {
+        match self {
+            Self::Chunk(node, _) | Self::Codes(node, _) | Self::Values { node, .. } => node.buffer_bytes(),
+        }
+    }
 }
 
 impl Job {
-    pub(super) fn run(&self, compressor: &Compressor) -> Result<Encoded> {
-        self.encode(compressor).at(|| format!("column `{}`", self.path))
+    /// Encodes the rows, in turn; `None` if the job before failed.
+    ///
+    /// # Errors
+    /// If they cannot be encoded.
+    pub(super) async fn run(mut self, compressor: &Compressor) -> Result<Option<Encoded>> {
+        let Some(turn) = self.turn.take() else {
+            return self.encode(compressor, None).map(Some).at(|| format!("column `{}`", self.path));
+        };
+        let Ok(mut text) = turn.before.await else { return Ok(None) };
+        let column = TextColumn { dtype: &self.dtype, compressor, max_value_bytes: turn.max_value_bytes };
+        let encoded = self.encode(compressor, Some((&mut text, column, turn.is_last)));
+        let encoded = encoded.at(|| format!("column `{}`", self.path))?;
+        // Nobody waits for it after the last.
+        let _ = turn.next.send(text);
+        Ok(Some(encoded))
     }
 
-    fn encode(&self, compressor: &Compressor) -> Result<Encoded> {
+    fn encode(
+        &self,
+        compressor: &Compressor,
+        text: Option<(&mut Text, TextColumn<'_>, bool)>,
+    ) -> Result<Encoded> {
         let starts = (0..self.len).step_by(self.step);
         let chunks = starts.map(|at| join(&self.pieces, self.start + at, self.step.min(self.len - at)));
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
         let mut zones = Vec::new();
-        if let Some(mut offset) = self.zone_offset {
+        if self.has_zones {
+            let mut offset = (self.first_row % ZONE_LEN as u64) as usize;
             for chunk in &chunks {
                 zones.extend(summarize(chunk, &self.dtype, offset));
-                offset += chunk.len();
+                offset = (offset + chunk.len()) % ZONE_LEN;
             }
         }
-        let body = self.body(&chunks, compressor)?;
-        let encoded_bytes = match &body {
-            Body::Chunks(chunks) => chunks.iter().map(WriteNode::buffer_bytes).sum(),
-            Body::Dictionary(dictionary) => dictionary.buffer_bytes(),
+        let (parts, held_bytes) = match text {
+            Some((text, column, is_last)) => {
+                let parts = text.encode(column, &chunks, self.first_row, is_last)?;
+                (parts, text.held_bytes())
+            }
+            None => {
+                let encode =
+                    |chunk: &ArrowRef| Ok(Part::Chunk(compressor.compress(chunk, &self.dtype)?, chunk.len()));
+                (chunks.iter().map(encode).collect::<Result<_>>()?, 0)
+            }
         };
         Ok(Encoded {
             leaf: self.leaf,
-            rows: self.len,
-            step: self.step,
             raw_bytes: self.bytes,
-            encoded_bytes,
-            body,
+            encoded_bytes: parts.iter().map(Part::buffer_bytes).sum(),
+            parts,
+            held_bytes,
             zones,
-        })
-    }
-
-    fn body(&self, chunks: &[ArrowRef], compressor: &Compressor) -> Result<Body> {
-        let shared = match self.dictionary {
-            Sharing::Never => None,
-            sharing => Dictionary::try_new(chunks, &self.dtype, compressor, sharing == Sharing::IfSmaller)?,
-        };
-        Ok(match shared {
-            Some(dictionary) => Body::Dictionary(dictionary),
-            None => {
-                let chunks = chunks.iter().map(|chunk| compressor.compress(chunk, &self.dtype));
-                Body::Chunks(chunks.collect::<Result<_>>()?)
-            }
         })
     }
 }
@@ -137,16 +154,11 @@ fn summarize(array: &ArrowRef, dtype: &DType, offset: usize) -> Vec<Summary> {
 }
 
 /// Rows per chunk for a column of `rows` rows that take `bytes`: a power of two zones, or a
-/// power of two rows if already one zone is too much. `encoded` is what a row took in earlier
-/// chunks: where that is next to nothing, chunks are longer.
-pub(super) fn chunk_rows(rows: usize, bytes: usize, encoded: Option<f64>) -> usize {
+/// power of two rows if already one zone is too much.
+pub(super) fn chunk_rows(rows: usize, bytes: usize) -> usize {
     let row_bytes = (bytes / rows.max(1)).max(1);
     let mut chunk = ZONE_LEN;
     while chunk < MAX_CHUNK_ROWS && chunk * row_bytes < CHUNK_BYTES {
-        chunk *= 2;
-    }
-    let is_small = |chunk: usize| encoded.is_some_and(|bytes| bytes * (chunk as f64) < MIN_ENCODED_BYTES);
-    while is_small(chunk) && chunk < MAX_SMALL_CHUNK_ROWS && chunk * row_bytes * 2 <= MAX_CHUNK_BYTES {
         chunk *= 2;
     }
     while chunk > 1 && chunk.saturating_mul(row_bytes) > MAX_CHUNK_BYTES {
@@ -166,14 +178,12 @@ mod tests {
 
     #[test]
     fn chunks_are_powers_of_two_of_about_a_mebibyte() {
-        assert_eq!(chunk_rows(1 << 20, 8 << 20, None), 128 << 10);
-        assert_eq!(chunk_rows(1 << 20, 1 << 17, None), 128 << 10, "bits");
-        assert_eq!(chunk_rows(1 << 20, 32 << 20, None), 32 << 10);
-        assert_eq!(chunk_rows(1 << 20, 1 << 30, None), ZONE_LEN);
-        assert_eq!(chunk_rows(10, 100 << 20, None), 1, "10 MiB each");
-        assert_eq!(chunk_rows(1000, 10 << 20, None), 512, "10 KiB each");
-        assert_eq!(chunk_rows(1 << 20, 8 << 20, Some(0.01)), 512 << 10, "next to nothing");
-        assert_eq!(chunk_rows(1 << 20, 8 << 20, Some(1.0)), 128 << 10);
+        assert_eq!(chunk_rows(1 << 20, 8 << 20), 128 << 10);
+        assert_eq!(chunk_rows(1 << 20, 1 << 17), 128 << 10, "bits");
+        assert_eq!(chunk_rows(1 << 20, 32 << 20), 32 << 10);
+        assert_eq!(chunk_rows(1 << 20, 1 << 30), ZONE_LEN);
+        assert_eq!(chunk_rows(10, 100 << 20), 1, "10 MiB each");
+        assert_eq!(chunk_rows(1000, 10 << 20), 512, "10 KiB each");
     }
 
     #[test]

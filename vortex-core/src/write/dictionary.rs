@@ -1,97 +1,318 @@
-//! One dictionary for all chunks of a group.
+//! One dictionary for many chunks of a column.
 //!
-//! Text that repeats is stored once for many rows: a `vortex.dict` layout of the values, and of
-//! codes in chunks. Predicates are then evaluated once per value of the group. Whether that
-//! takes less bytes than encoding each chunk by itself is tried out on the first chunk of a
-//! column, and remembered.
+//! Text that repeats is stored once for as many rows as a dictionary holds: a `vortex.dict`
+//! layout of the values, and of codes in chunks. Predicates are then evaluated once per value.
+//! Whether that takes less bytes than encoding each chunk by itself is tried out on the first
+//! rows of a column.
+//!
+//! ```text
+//! rows of a column   New ──► Shared ──► full: values are written, another begins ──► ...
+//!                     │        └──────► full, but few rows repeated ──► Apart
+//!                     └──► Apart
+//! ```
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::mem::{size_of, take};
 
 use arrow::array::{
     Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryViewArray, BinaryViewBuilder, StringViewBuilder,
     UInt8Array, UInt16Array,
 };
 use arrow::datatypes::DataType;
+use hashbrown::HashTable;
 
+use super::chunk::Part;
 use crate::Result;
 use crate::array::present;
-use crate::compress::Compressor;
+use crate::compress::{Compressor, text_hash};
 use crate::dtype::{DType, PType};
-use crate::wire::WriteNode;
 
-/// Values that a dictionary has at most.
-const MAX_VALUES: usize = 1 << 16;
-/// Bytes that they have at most together.
-const MAX_VALUE_BYTES: usize = 1 << 20;
-/// Rows per value that the first chunk must have, for a dictionary to be worth trying.
-const MIN_ROWS_PER_VALUE: usize = 4;
+/// Values of a dictionary with codes of one byte, and of one with codes of two.
+const MAX_NARROW: usize = 1 << 8;
+const MAX_WIDE: usize = 1 << 16;
+/// As many values as leave room for more in a dictionary with codes of one byte.
+const SURELY_NARROW: usize = 192;
+/// Rows per two values that a dictionary must have, to be worth going on with.
+const MIN_ROWS_PER_TWO_VALUES: usize = 3;
 /// Bytes that the layout takes more than chunks by themselves, about.
 const OVERHEAD: usize = 256;
+/// Rows per chunk of codes.
+const CODE_ROWS: usize = 64 << 10;
 
-/// A dictionary and the codes of each chunk.
-#[derive(Debug)]
+/// How a column of text goes on, from one job to the next.
+#[derive(Debug, Default)]
+pub(super) enum Text {
+    /// No rows yet.
+    #[default]
+    New,
+    /// With a dictionary.
+    Shared(Dictionary),
+    /// Each chunk by itself.
+    Apart,
+}
+
+/// What all rows of a column have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TextColumn<'a> {
+    pub(super) dtype: &'a DType,
+    pub(super) compressor: &'a Compressor,
+    /// Bytes of the values of a dictionary, at most.
+    pub(super) max_value_bytes: usize,
+}
+
+impl Text {
+    /// Bytes held until later rows come.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Shared(dictionary) => dictionary.held_bytes(),
+            Self::New | Self::Apart => 0,
+        }
+    }
+
+    /// Encodes further rows, in chunks, of which the first is row `start` of the column. After the
+    /// `last`, nothing is left for later.
+    ///
+    /// # Errors
+    /// If rows cannot be encoded.
+    pub(super) fn encode(
+        &mut self,
+        column: TextColumn<'_>,
+        chunks: &[ArrowRef],
+        start: u64,
+        last: bool,
+    ) -> Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        if let (Self::New, Some(first)) = (&self, chunks.first()) {
+            let is_shared = (chunks.len() > 1 || !last) && Dictionary::pays(column, chunks, first, last)?;
+            *self = if is_shared { Self::Shared(Dictionary::at(start)) } else { Self::Apart };
+        }
+        for chunk in chunks {
+            self.append(column, chunk, &mut parts)?;
+        }
+        if let (Self::Shared(dictionary), true) = (&mut *self, last) {
+            let next = start + chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+            std::mem::replace(dictionary, Dictionary::at(next)).close(column, &mut parts)?;
+        }
+        Ok(parts)
+    }
+
+    fn append(&mut self, column: TextColumn<'_>, chunk: &ArrowRef, parts: &mut Vec<Part>) -> Result<()> {
+        let mut done = 0;
+        if let Self::Shared(dictionary) = self {
+            let views = binary_views(chunk)?;
+            loop {
+                done += dictionary.push(column, &views.slice(done, views.len() - done), parts)?;
+                if done == views.len() {
+                    return Ok(());
+                }
+                let next = dictionary.successor();
+                let full = std::mem::replace(dictionary, next);
+                let repeats = full.repeats();
+                full.close(column, parts)?;
+                if !repeats {
+                    break;
+                }
+            }
+            *self = Self::Apart;
+        }
+        let rest = chunk.slice(done, chunk.len() - done);
+        parts.push(Part::Chunk(column.compressor.compress(&rest, column.dtype)?, rest.len()));
+        Ok(())
+    }
+}
+
+/// Distinct values in order of appearance, and the codes of rows that are not encoded yet.
+#[derive(Debug, Default)]
 pub(super) struct Dictionary {
-    pub(super) values: WriteNode,
-    pub(super) value_count: usize,
-    pub(super) codes: Vec<WriteNode>,
-    pub(super) codes_ptype: PType,
+    /// Values one behind the other, and where each ends.
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    /// The value that is null.
+    null: Option<u16>,
+    by_hash: HashTable<u16>,
+    codes: Vec<u16>,
+    /// Of the column, the first of `codes`.
+    first_row: u64,
+    /// Rows coded in all.
+    rows: usize,
+    /// The type of the codes, once some are encoded.
+    codes_ptype: Option<PType>,
 }
 
 impl Dictionary {
-    /// Bytes of all buffers.
-    pub(super) fn buffer_bytes(&self) -> usize {
-        self.values.buffer_bytes() + self.codes.iter().map(WriteNode::buffer_bytes).sum::<usize>()
+    fn at(first_row: u64) -> Self {
+        Self { first_row, ..Self::default() }
     }
 
-    /// Encodes the chunks of a column of text with one dictionary; `None` if they have too many
-    /// values, or if `compare` says to look and each chunk by itself takes less.
-    pub(super) fn try_new(
-        chunks: &[ArrowRef],
-        dtype: &DType,
-        compressor: &Compressor,
-        compare: bool,
-    ) -> Result<Option<Self>> {
-        let views = chunks.iter().map(binary_views).collect::<Result<Vec<_>>>()?;
-        let Some((values, codes)) = codes(&views) else { return Ok(None) };
-        let narrow = values.len() <= usize::from(u8::MAX) + 1;
-        let codes_ptype = if narrow { PType::U8 } else { PType::U16 };
-        let codes_dtype = DType::Primitive(codes_ptype, false);
-        let codes = codes.into_iter().map(|codes| {
-            let codes: ArrowRef = if narrow {
-                // There are at most 256 values.
-                Arc::new(UInt8Array::from_iter_values(codes.into_iter().map(|code| code as u8)))
-            } else {
-                Arc::new(UInt16Array::from(codes))
-            };
-            compressor.compress(&codes, &codes_dtype)
-        });
-        let codes = codes.collect::<Result<Vec<_>>>()?;
-        let value_count = values.len();
-        let values = compressor.compress(&value_array(&values, dtype), dtype)?;
-        let dictionary = Self { values, value_count, codes, codes_ptype };
-        if compare && let (Some(first), rows) = (chunks.first(), views.iter().map(|v| v.len()).sum::<usize>())
-        {
-            let by_itself = compressor.compress(first, dtype)?.buffer_bytes();
-            let all = by_itself.saturating_mul(rows) / first.len().max(1);
-            // Evaluating predicates once for many chunks is worth some bytes.
-            if dictionary.buffer_bytes() + OVERHEAD > all + all / 50 {
-                return Ok(None);
+    /// An empty one for the rows that follow. What was too much for codes of one byte gets two.
+    fn successor(&self) -> Self {
+        let codes_ptype = self.codes_ptype.map(|_| PType::U16);
+        Self { codes_ptype, ..Self::at(self.first_row + self.codes.len() as u64) }
+    }
+
+    /// Whether the first rows of a column take less bytes with a dictionary than by themselves.
+    fn pays(column: TextColumn<'_>, chunks: &[ArrowRef], first: &ArrowRef, last: bool) -> Result<bool> {
+        let mut tried = Self { codes_ptype: Some(PType::U16), ..Self::default() };
+        let mut parts = Vec::new();
+        for chunk in chunks {
+            let views = binary_views(chunk)?;
+            if tried.push(column, &views, &mut parts)? < views.len() || !tried.repeats() {
+                return Ok(false);
             }
         }
-        Ok(Some(dictionary))
+        let rows = tried.rows;
+        tried.close(column, &mut parts)?;
+        let bytes = parts.iter().map(|part| match part {
+            // Later rows will share the values.
+            Part::Values { node, .. } if !last => node.buffer_bytes() / 2,
+            part => part.buffer_bytes(),
+        });
+        let bytes = bytes.sum::<usize>() + OVERHEAD;
+        let by_itself = column.compressor.compress(first, column.dtype)?.buffer_bytes();
+        let all = by_itself.saturating_mul(rows) / first.len().max(1);
+        // Evaluating predicates once for many chunks is worth some bytes.
+        Ok(bytes <= all + all / 20)
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn repeats(&self) -> bool {
+        self.len() * MIN_ROWS_PER_TWO_VALUES <= self.rows * 2
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.ends.capacity() * size_of::<u32>()
+            + (self.codes.capacity() + self.by_hash.capacity()) * size_of::<u16>()
+    }
+
+    fn value(&self, code: u16) -> Option<&[u8]> {
+        (self.null != Some(code)).then(|| value(&self.bytes, &self.ends, code))
+    }
+
+    /// Codes rows until the dictionary is full; tells how many.
+    fn push(
+        &mut self,
+        column: TextColumn<'_>,
+        views: &BinaryViewArray,
+        parts: &mut Vec<Part>,
+    ) -> Result<usize> {
+        let mut last: Option<(Option<&[u8]>, u16)> = None;
+        for (at, text) in views.iter().enumerate() {
+            let code = match last {
+                Some((before, code)) if before == text => code,
+                _ => match self.code(text, column.max_value_bytes) {
+                    Some(code) => code,
+                    None => return Ok(at),
+                },
+            };
+            last = Some((text, code));
+            self.codes.push(code);
+            self.rows += 1;
+            if (self.first_row + self.codes.len() as u64).is_multiple_of(CODE_ROWS as u64) {
+                self.encode_codes(column, parts)?;
+            }
+        }
+        Ok(views.len())
+    }
+
+    /// The code of a value, which may be new; `None` if that is one too many.
+    fn code(&mut self, text: Option<&[u8]>, max_value_bytes: usize) -> Option<u16> {
+        let Some(text) = text else {
+            if self.null.is_none() {
+                self.null = Some(self.add(&[], max_value_bytes)?);
+            }
+            return self.null;
+        };
+        let hash = text_hash(text);
+        if let Some(code) = self.by_hash.find(hash, |code| self.value(*code) == Some(text)) {
+            return Some(*code);
+        }
+        let code = self.add(text, max_value_bytes)?;
+        let (bytes, ends) = (&self.bytes, &self.ends);
+        self.by_hash.insert_unique(hash, code, |code| text_hash(value(bytes, ends, *code)));
+        Some(code)
+    }
+
+    fn add(&mut self, text: &[u8], max_value_bytes: usize) -> Option<u16> {
+        let most = if self.codes_ptype == Some(PType::U8) { MAX_NARROW } else { MAX_WIDE };
+        let is_full = self.bytes.len() + text.len() > max_value_bytes && !self.ends.is_empty();
+        if self.len() == most || is_full {
+            return None;
+        }
+        self.bytes.extend_from_slice(text);
+        self.ends.push(u32::try_from(self.bytes.len()).ok()?);
+        // There are at most 2^16.
+        Some((self.len() - 1) as u16)
+    }
+
+    /// Encodes the codes that are not yet.
+    fn encode_codes(&mut self, column: TextColumn<'_>, parts: &mut Vec<Part>) -> Result<()> {
+        let narrow = || if self.ends.len() <= SURELY_NARROW { PType::U8 } else { PType::U16 };
+        let ptype = *self.codes_ptype.get_or_insert_with(narrow);
+        let codes = take(&mut self.codes);
+        let rows = codes.len();
+        self.first_row += rows as u64;
+        let codes: ArrowRef = if ptype == PType::U8 {
+            // There are at most 256 values.
+            std::sync::Arc::new(UInt8Array::from_iter_values(codes.into_iter().map(|code| code as u8)))
+        } else {
+            std::sync::Arc::new(UInt16Array::from(codes))
+        };
+        let node = column.compressor.compress(&codes, &DType::Primitive(ptype, false))?;
+        parts.push(Part::Codes(node, rows));
+        Ok(())
+    }
+
+    /// Encodes the codes that are left, and the values.
+    fn close(mut self, column: TextColumn<'_>, parts: &mut Vec<Part>) -> Result<()> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        if !self.codes.is_empty() {
+            self.encode_codes(column, parts)?;
+        }
+        let count = self.len() as u64;
+        let values = self.value_array(column.dtype);
+        let node = column.compressor.compress(&values, column.dtype)?;
+        let codes_ptype = self.codes_ptype.unwrap_or(PType::U16);
+        parts.push(Part::Values { node, count, codes_ptype });
+        Ok(())
+    }
+
+    fn value_array(&self, dtype: &DType) -> ArrowRef {
+        // Codes of values are below 2^16.
+        let values = (0..self.len()).map(|code| self.value(code as u16));
+        if let DType::Utf8(_) = dtype.storage() {
+            let mut builder = StringViewBuilder::with_capacity(self.len());
+            // Text that came in as text.
+            values.for_each(|value| {
+                builder.append_option(value.map(|bytes| std::str::from_utf8(bytes).unwrap_or_default()));
+            });
+            return std::sync::Arc::new(builder.finish());
+        }
+        let mut builder = BinaryViewBuilder::with_capacity(self.len());
+        values.for_each(|value| builder.append_option(value));
+        std::sync::Arc::new(builder.finish())
     }
 }
 
-/// Whether values of a type may go into a dictionary of a group.
+fn value<'a>(bytes: &'a [u8], ends: &[u32], code: u16) -> &'a [u8] {
+    let code = usize::from(code);
+    let start = if code == 0 { 0 } else { ends[code - 1] as usize };
+    &bytes[start..ends[code] as usize]
+}
+
+/// Whether values of a type may go into a dictionary for many chunks.
 pub(super) fn is_text(dtype: &DType) -> bool {
     matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_))
 }
 
 fn binary_views(chunk: &ArrowRef) -> Result<BinaryViewArray> {
     let views = match chunk.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => present(Arc::clone(chunk), &DataType::Utf8View)?,
-        _ => Arc::clone(chunk),
+        DataType::Utf8 | DataType::LargeUtf8 => present(ArrowRef::clone(chunk), &DataType::Utf8View)?,
+        _ => ArrowRef::clone(chunk),
     };
     match views.data_type() {
         DataType::Utf8View => Ok(views.as_string_view().clone().to_binary_view()),
@@ -99,93 +320,103 @@ fn binary_views(chunk: &ArrowRef) -> Result<BinaryViewArray> {
     }
 }
 
-/// The values in order of appearance, null among them, and the code of every row per chunk.
-type Coded<'a> = (Vec<Option<&'a [u8]>>, Vec<Vec<u16>>);
-
-fn codes(chunks: &[BinaryViewArray]) -> Option<Coded<'_>> {
-    let mut numbers: HashMap<Option<&[u8]>, u16> = HashMap::new();
-    let mut values = Vec::new();
-    let mut value_bytes = 0;
-    let mut all = Vec::with_capacity(chunks.len());
-    for chunk in chunks {
-        let mut codes = Vec::with_capacity(chunk.len());
-        let mut last: Option<(Option<&[u8]>, u16)> = None;
-        for value in chunk.iter() {
-            let code = match last {
-                Some((before, code)) if before == value => code,
-                _ => match numbers.get(&value) {
-                    Some(code) => *code,
-                    None => {
-                        value_bytes += value.map_or(0, <[u8]>::len);
-                        if values.len() == MAX_VALUES || value_bytes > MAX_VALUE_BYTES {
-                            return None;
-                        }
-                        // Below 2^16, since there are no more values than that.
-                        let code = values.len() as u16;
-                        numbers.insert(value, code);
-                        values.push(value);
-                        code
-                    }
-                },
-            };
-            last = Some((value, code));
-            codes.push(code);
-        }
-        all.push(codes);
-        if all.len() == 1 && values.len() * MIN_ROWS_PER_VALUE > chunk.len() {
-            return None;
-        }
-    }
-    Some((values, all))
-}
-
-fn value_array(values: &[Option<&[u8]>], dtype: &DType) -> ArrowRef {
-    if let DType::Utf8(_) = dtype.storage() {
-        let mut builder = StringViewBuilder::with_capacity(values.len());
-        for value in values {
-            // Text that came in as text.
-            builder.append_option(value.map(|bytes| std::str::from_utf8(bytes).unwrap_or_default()));
-        }
-        return Arc::new(builder.finish());
-    }
-    let mut builder = BinaryViewBuilder::with_capacity(values.len());
-    values.iter().for_each(|value| builder.append_option(*value));
-    Arc::new(builder.finish())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::array::StringArray;
 
     use super::*;
     use crate::{Level, Release};
 
-    fn dictionary(chunks: &[ArrowRef], compare: bool) -> Option<Dictionary> {
+    /// What parts are, in short: rows of chunks, of codes, and how many values.
+    fn told(parts: &[Part]) -> Vec<(&'static str, usize)> {
+        let tell = |part: &Part| match part {
+            Part::Chunk(_, rows) => ("chunk", *rows),
+            Part::Codes(_, rows) => ("codes", *rows),
+            Part::Values { count, codes_ptype: PType::U8, .. } => ("values by a byte", *count as usize),
+            Part::Values { count, .. } => ("values", *count as usize),
+        };
+        parts.iter().map(tell).collect()
+    }
+
+    fn encode(text: &mut Text, chunks: &[ArrowRef], start: u64, last: bool) -> Vec<(&'static str, usize)> {
         let compressor = Compressor::new(Level::Default, Release::NEWEST);
-        Dictionary::try_new(chunks, &DType::Utf8(true), &compressor, compare).unwrap()
+        let dtype = DType::Utf8(true);
+        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_value_bytes: 64 << 10 };
+        told(&text.encode(column, chunks, start, last).unwrap())
+    }
+
+    fn text(value: usize) -> String {
+        format!("value {value:06}")
+    }
+
+    /// `rows` rows of `values` values in turn.
+    fn in_turn(rows: usize, values: usize) -> ArrowRef {
+        Arc::new(StringArray::from_iter_values((0..rows).map(|row| text(row % values))))
+    }
+
+    /// `rows` rows of `values` values in no order, which no other encoding could make use of.
+    fn mixed(rows: usize, values: usize) -> ArrowRef {
+        let mut random = 7u32;
+        Arc::new(StringArray::from_iter_values((0..rows).map(|_| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            text((random >> 12) as usize % values)
+        })))
     }
 
     #[test]
     fn values_are_numbered_in_order_of_appearance_and_null_is_one() {
-        let chunk: ArrowRef = Arc::new(StringArray::from(vec![Some("b"), None, Some("a"), Some("b")]));
-        let views = [binary_views(&chunk).unwrap(), binary_views(&chunk.slice(1, 1)).unwrap()];
-        assert!(codes(&views).is_none(), "hardly a row repeats");
-        let long: ArrowRef =
-            Arc::new(StringArray::from(vec![Some("b"), None, None, None, None, None, None, None]));
-        let views = [binary_views(&long).unwrap(), binary_views(&chunk).unwrap()];
-        let (values, codes) = codes(&views).unwrap();
-        assert_eq!(values, [Some(&b"b"[..]), None, Some(b"a")]);
-        assert_eq!(codes[1], [0, 1, 2, 0]);
+        let chunk: ArrowRef =
+            Arc::new(StringArray::from(vec![Some("b"), None, Some("a"), Some(""), Some("b")]));
+        let compressor = Compressor::new(Level::Default, Release::NEWEST);
+        let dtype = DType::Utf8(true);
+        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_value_bytes: 100 };
+        let mut dictionary = Dictionary::default();
+        dictionary.push(column, &binary_views(&chunk).unwrap(), &mut Vec::new()).unwrap();
+        assert_eq!(dictionary.codes, [0, 1, 2, 3, 0]);
+        let values: Vec<_> = (0..4).map(|code| dictionary.value(code)).collect();
+        assert_eq!(values, [Some(&b"b"[..]), None, Some(b"a"), Some(b"")]);
     }
 
     #[test]
-    fn many_values_have_no_dictionary() {
-        let chunk: ArrowRef =
-            Arc::new(StringArray::from_iter_values((0..300_000).map(|at| (at / 4).to_string())));
-        assert!(dictionary(&[Arc::clone(&chunk)], false).is_none());
-        let few: ArrowRef =
-            Arc::new(StringArray::from_iter_values((0..30_000).map(|at| format!("some value {}", at % 300))));
-        let found = dictionary(&[Arc::clone(&few), few], true).unwrap();
-        assert_eq!((found.value_count, found.codes_ptype, found.codes.len()), (300, PType::U16, 2));
+    fn jobs_share_a_dictionary_until_the_last() {
+        let mut text = Text::New;
+        let rows = mixed(50_000, 300);
+        assert_eq!(encode(&mut text, &[Arc::clone(&rows)], 0, false), []);
+        assert_eq!(encode(&mut text, &[Arc::clone(&rows)], 50_000, false), [("codes", CODE_ROWS)]);
+        let rest = [("codes", CODE_ROWS), ("codes", 150_000 - 2 * CODE_ROWS), ("values", 300)];
+        assert_eq!(encode(&mut text, &[rows], 100_000, true), rest);
+        assert_eq!(encode(&mut text, &[], 150_000, true), []);
+    }
+
+    #[test]
+    fn few_values_have_codes_of_a_byte_until_there_are_too_many() {
+        let mut text = Text::New;
+        let first = encode(&mut text, &[mixed(CODE_ROWS, 100)], 0, false);
+        assert_eq!(first, [("codes", CODE_ROWS)]);
+        let second = encode(&mut text, &[in_turn(CODE_ROWS, 1000)], CODE_ROWS as u64, true);
+        let all = [("codes", 256), ("values by a byte", 256), ("codes", CODE_ROWS - 256), ("values", 1000)];
+        assert_eq!(second, all);
+    }
+
+    #[test]
+    fn text_that_stops_repeating_goes_on_by_itself() {
+        let mut text = Text::New;
+        assert_eq!(encode(&mut text, &[mixed(20_000, 100)], 0, false), []);
+        // 64 KiB of values are 5,461 of 12 bytes.
+        let parts = encode(&mut text, &[in_turn(50_000, 50_000)], 20_000, false);
+        assert_eq!(parts[..2], [("codes", 25_461), ("values", 5461)], "which repeat enough");
+        assert_eq!(parts[2..], [("codes", 5461), ("values", 5461), ("chunk", 50_000 - 2 * 5461)]);
+        assert!(matches!(text, Text::Apart));
+        assert_eq!(encode(&mut text, &[in_turn(10, 1)], 70_000, true), [("chunk", 10)]);
+    }
+
+    #[test]
+    fn text_that_hardly_repeats_and_one_chunk_alone_have_no_dictionary() {
+        let mut text = Text::New;
+        assert_eq!(encode(&mut text, &[in_turn(9000, 8000)], 0, false), [("chunk", 9000)]);
+        let mut text = Text::New;
+        assert_eq!(encode(&mut text, &[in_turn(9000, 30)], 0, true), [("chunk", 9000)]);
     }
 }

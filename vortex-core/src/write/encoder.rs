@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll, Waker};
 
 use tokio::task::JoinSet;
 
@@ -16,7 +17,7 @@ const TASK_BYTES: usize = 512 << 10;
 #[derive(Debug)]
 pub(super) struct Encoder {
     compressor: Compressor,
-    tasks: JoinSet<(TaskId, Result<Vec<Encoded>>)>,
+    tasks: JoinSet<(TaskId, Ended)>,
     /// Groups at work, the oldest first.
     groups: VecDeque<Group>,
     /// Groups that are through already.
@@ -27,6 +28,9 @@ pub(super) struct Encoder {
 
 /// Which task of which group.
 type TaskId = (usize, usize);
+
+/// How a task ends: `None` if a job that it waited for failed.
+type Ended = Result<Option<Vec<Encoded>>>;
 
 #[derive(Debug, Default)]
 struct Group {
@@ -65,29 +69,37 @@ impl Encoder {
     pub(super) fn start(&mut self, jobs: Vec<Job>) -> Result<()> {
         let group = self.first_group + self.groups.len();
         let mut tasks: Vec<Vec<Job>> = Vec::new();
-        let mut bytes = TASK_BYTES;
+        let (mut bytes, mut all_bytes) = (TASK_BYTES, 0);
         for job in jobs {
             if bytes >= TASK_BYTES {
                 tasks.push(Vec::new());
                 bytes = 0;
             }
             bytes += job.bytes;
-            self.raw_bytes += job.bytes;
+            all_bytes += job.bytes;
             if let Some(task) = tasks.last_mut() {
                 task.push(job);
             }
         }
-        if let [jobs] = tasks.as_slice() {
-            let encoded = catch_unwind(AssertUnwindSafe(|| run(jobs, &self.compressor)));
-            let panicked = || Error::External("encoding panicked".into());
-            self.groups.push_back(Group { left: 1, encoded: vec![None] });
-            self.ended(group, 0, encoded.map_err(|_| panicked())??);
-            return Ok(());
-        }
+        self.raw_bytes += all_bytes;
         self.groups.push_back(Group { left: tasks.len(), encoded: tasks.iter().map(|_| None).collect() });
         for (at, jobs) in tasks.into_iter().enumerate() {
-            let compressor = self.compressor.clone();
-            self.tasks.spawn(async move { ((group, at), run(&jobs, &compressor)) });
+            let mut task = Box::pin(run(jobs, self.compressor.clone()));
+            if all_bytes < TASK_BYTES {
+                let mut context = Context::from_waker(Waker::noop());
+                let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
+                match polled.map_err(|_| Error::External("encoding panicked".into()))? {
+                    Poll::Ready(ended) => {
+                        if let Some(encoded) = ended? {
+                            self.ended(group, at, encoded);
+                        }
+                        continue;
+                    }
+                    // It is not its turn.
+                    Poll::Pending => {}
+                }
+            }
+            self.tasks.spawn(async move { ((group, at), task.await) });
         }
         Ok(())
     }
@@ -97,15 +109,20 @@ impl Encoder {
     /// # Errors
     /// If a chunk could not be encoded, or the runtime shuts down.
     pub(super) async fn wait(&mut self) -> Result<()> {
-        let ((group, at), encoded) = match self.tasks.join_next().await {
-            None => return Ok(()),
-            Some(Ok(ended)) => ended,
-            Some(Err(error)) if error.is_panic() => {
-                return Err(Error::External(format!("encoding panicked: {error}").into()));
+        while let Some(ended) = self.tasks.join_next().await {
+            let ((group, at), ended) = match ended {
+                Ok(ended) => ended,
+                Err(error) if error.is_panic() => {
+                    return Err(Error::External(format!("encoding panicked: {error}").into()));
+                }
+                Err(error) => return Err(Error::External(error.into())),
+            };
+            if let Some(encoded) = ended? {
+                self.ended(group, at, encoded);
+                break;
             }
-            Some(Err(error)) => return Err(Error::External(error.into())),
-        };
-        self.ended(group, at, encoded?);
+            // The task that failed is told soon.
+        }
         Ok(())
     }
 
@@ -129,6 +146,13 @@ impl Encoder {
     }
 }
 
-fn run(jobs: &[Job], compressor: &Compressor) -> Result<Vec<Encoded>> {
-    jobs.iter().map(|job| job.run(compressor)).collect()
+async fn run(jobs: Vec<Job>, compressor: Compressor) -> Ended {
+    let mut encoded = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        match job.run(&compressor).await? {
+            Some(done) => encoded.push(done),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(encoded))
 }

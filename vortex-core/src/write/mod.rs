@@ -28,19 +28,20 @@
 //! # What a file looks like
 //!
 //! ```text
-//! rows  0 ────────── group 0 ────────── │ ────────── group 1 ──────────
-//! a     [ chunk ][ chunk ][ chunk ]       [ chunk ][ chunk ] ...
-//! b     [         chunk           ]       ...
+//! rows  0 ────────────────────────────────────────────────────────────
+//! a     [  chunk  ][  chunk  ][  chunk  ][  chunk  ][  chunk  ] ...
+//! b     [        chunk       ][        chunk       ] ...
+//! text  [   codes   ][   codes   ] values [   codes   ][ codes ] values
 //!
-//! file  a a a b ... │ a a b ... │ zone maps │ dtype layout statistics footer
+//! file  a a a b text ... │ a a b text ... │ zone maps │ dtype layout statistics footer
 //! ```
 //!
-//! Text that repeats has one dictionary per group instead, with its codes in chunks.
-//!
-//! Rows gather until they fill a group; then every column is cut into chunks and encoded, all
-//! columns at once, as tasks of the runtime. Groups wait for each other until there is enough
-//! to write, so that chunks of a column lie next to each other. All of that is counted, and
-//! [`FileWriter::write`] waits where it would exceed the memory budget.
+//! Rows gather, column by column, until they fill a chunk; if memory does not suffice for that,
+//! the columns that have most of it go first. Chunks are encoded as tasks of the runtime, many
+//! columns at once. Text that repeats is cut off the same way, but its codes and its dictionary
+//! go on from chunk to chunk, until the dictionary is full. What is encoded waits until there is
+//! enough to write, so that chunks of a column lie next to each other. All of that is counted,
+//! and [`FileWriter::write`] waits where it would exceed the memory budget.
 
 mod chunk;
 mod columns;
@@ -82,7 +83,7 @@ const ZONE_LEN: usize = 8192;
 /// | 2 M rows of 105 columns | 282.3 | 213.2 | 205.4 | 205.4 | 205.4 | 205.4 |
 ///
 /// Writing takes as long from 0.54 on, and a quarter less before, where less is tried.
-const DEFAULT_MIN_READER: Release = Release::new(0, 59);
+const DEFAULT_MIN_READER: Release = Release::new(0, 85);
 
 /// Keys of user metadata that the writer itself uses start so.
 const OWN_KEYS: &str = "vortex-core.";

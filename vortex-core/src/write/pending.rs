@@ -1,31 +1,46 @@
 //! Rows that have been written but not yet encoded.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _};
 use arrow::datatypes::DataType;
 
+use super::ZONE_LEN;
+use super::chunk::chunk_rows;
 use crate::Result;
 
 /// Rows as they came, column by column.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Per leaf, the arrays of the batches; the n-th of each have the same number of rows.
-    pieces: Vec<VecDeque<ArrowRef>>,
-    rows: usize,
+    leaves: Vec<Waiting>,
     bytes: usize,
 }
 
-/// The rows of one leaf that are cut off together.
-pub(super) type Pieces = Vec<ArrowRef>;
+/// Rows of one leaf.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Arrays, and the bytes of each.
+    pieces: VecDeque<(ArrowRef, usize)>,
+    rows: usize,
+    bytes: usize,
+    /// Which row of the file the first is.
+    first_row: u64,
+}
+
+/// Rows of one leaf that are cut off together.
+#[derive(Debug)]
+pub(super) struct Cut {
+    pub(super) leaf: usize,
+    pub(super) pieces: Vec<ArrowRef>,
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+    pub(super) first_row: u64,
+}
 
 impl Pending {
     pub(super) fn new(leaves: usize) -> Self {
-        Self { pieces: vec![VecDeque::new(); leaves], rows: 0, bytes: 0 }
-    }
-
-    pub(super) fn rows(&self) -> usize {
-        self.rows
+        Self { leaves: (0..leaves).map(|_| Waiting::default()).collect(), bytes: 0 }
     }
 
     /// Bytes of the values.
@@ -34,38 +49,104 @@ impl Pending {
     }
 
     /// Appends rows: one array per leaf.
-    pub(super) fn push(&mut self, rows: usize, leaves: Vec<ArrowRef>) {
-        self.rows += rows;
-        for (pieces, array) in self.pieces.iter_mut().zip(leaves) {
+    pub(super) fn push(&mut self, leaves: Vec<ArrowRef>) {
+        for (leaf, array) in self.leaves.iter_mut().zip(leaves) {
             let array = let_go(array);
-            self.bytes += value_bytes(&array);
-            pieces.push_back(array);
+            let bytes = value_bytes(&array);
+            leaf.rows += array.len();
+            leaf.bytes += bytes;
+            self.bytes += bytes;
+            leaf.pieces.push_back((array, bytes));
         }
     }
 
+    /// Cuts off what is to be encoded now: of each leaf the chunks that are full and, if more than
+    /// `limit` bytes would stay, what there is of the leaves that have most, whole zones first.
+    pub(super) fn cut_due(&mut self, limit: usize) -> Vec<Cut> {
+        let full = |leaf: &Waiting| leaf.rows / leaf.chunk_rows() * leaf.chunk_rows();
+        let mut rows: Vec<usize> = self.leaves.iter().map(full).collect();
+        if self.bytes <= limit && rows.iter().all(|rows| *rows == 0) {
+            return Vec::new();
+        }
+        let left = |leaf: &Waiting, rows: usize| leaf.bytes - leaf.bytes_of(rows);
+        let mut stay: usize = self.leaves.iter().zip(&rows).map(|(leaf, rows)| left(leaf, *rows)).sum();
+        if stay > limit {
+            let mut most: Vec<usize> = (0..rows.len()).collect();
+            let order = |at: &usize| {
+                let (leaf, rows) = (&self.leaves[*at], rows[*at]);
+                (leaf.rows - rows < ZONE_LEN, Reverse(left(leaf, rows)))
+            };
+            most.sort_by_key(order);
+            for at in most {
+                // Some more, lest the next rows cut off a few at a time.
+                if stay <= limit / 4 * 3 {
+                    break;
+                }
+                let leaf = &self.leaves[at];
+                let before = left(leaf, rows[at]);
+                rows[at] += whole_zones(leaf.rows - rows[at]);
+                stay -= before - left(leaf, rows[at]);
+            }
+        }
+        let cut = rows.into_iter().enumerate().filter(|(_, rows)| *rows > 0);
+        cut.map(|(at, rows)| self.cut(at, rows)).collect()
+    }
+
+    /// Cuts off all rows of all leaves.
+    pub(super) fn cut_all(&mut self) -> Vec<Cut> {
+        (0..self.leaves.len()).map(|at| self.cut(at, self.leaves[at].rows)).collect()
+    }
+
+    fn cut(&mut self, at: usize, rows: usize) -> Cut {
+        let leaf = &mut self.leaves[at];
+        let before = leaf.bytes;
+        let (first_row, pieces) = (leaf.first_row, leaf.cut(rows));
+        let bytes = before - leaf.bytes;
+        self.bytes -= bytes;
+        Cut { leaf: at, pieces, rows, bytes, first_row }
+    }
+}
+
+impl Waiting {
+    fn chunk_rows(&self) -> usize {
+        chunk_rows(self.rows, self.bytes)
+    }
+
+    /// Bytes of so many rows, about.
+    fn bytes_of(&self, rows: usize) -> usize {
+        (self.bytes as u128 * rows as u128 / self.rows.max(1) as u128) as usize
+    }
+
     /// Cuts off the first `rows` rows.
-    pub(super) fn cut(&mut self, rows: usize) -> Vec<Pieces> {
-        let cut = self.pieces.iter_mut().map(|pieces| cut(pieces, rows)).collect();
+    fn cut(&mut self, mut rows: usize) -> Vec<ArrowRef> {
         self.rows -= rows;
-        self.bytes = self.pieces.iter().flatten().map(value_bytes).sum();
+        self.first_row += rows as u64;
+        let mut cut = Vec::new();
+        while rows > 0
+            && let Some((piece, bytes)) = self.pieces.pop_front()
+        {
+            self.bytes -= bytes;
+            if piece.len() > rows {
+                let rest = piece.slice(rows, piece.len() - rows);
+                let bytes = value_bytes(&rest);
+                self.bytes += bytes;
+                self.pieces.push_front((rest, bytes));
+                cut.push(piece.slice(0, rows));
+                return cut;
+            }
+            rows -= piece.len();
+            cut.push(piece);
+        }
         cut
     }
 }
 
-fn cut(pieces: &mut VecDeque<ArrowRef>, mut rows: usize) -> Pieces {
-    let mut cut = Vec::new();
-    while rows > 0
-        && let Some(piece) = pieces.pop_front()
-    {
-        if piece.len() > rows {
-            pieces.push_front(piece.slice(rows, piece.len() - rows));
-            cut.push(piece.slice(0, rows));
-            return cut;
-        }
-        rows -= piece.len();
-        cut.push(piece);
+/// As many of `rows` as are a power of two zones, so that chunks line up; all if they are no zone.
+fn whole_zones(rows: usize) -> usize {
+    match rows / ZONE_LEN {
+        0 => rows,
+        zones => ZONE_LEN << zones.ilog2(),
     }
-    cut
 }
 
 /// The rows `start..start + len` of pieces, in one array.
@@ -177,21 +258,49 @@ mod tests {
         Arc::new(Int32Array::from_iter_values(values))
     }
 
+    fn rows_of(cuts: &[Cut]) -> Vec<(usize, u64, usize)> {
+        cuts.iter().map(|cut| (cut.leaf, cut.first_row, cut.rows)).collect()
+    }
+
     #[test]
     fn rows_are_cut_off_wherever_batches_end() {
         let mut pending = Pending::new(1);
         for range in [0..5, 5..5, 5..8, 8..20] {
-            pending.push(range.len(), vec![ints(range)]);
+            pending.push(vec![ints(range)]);
         }
-        assert_eq!((pending.rows(), pending.bytes()), (20, 80));
-        let cut = pending.cut(9);
-        assert_eq!((pending.rows(), pending.bytes()), (11, 44));
-        let cut = &cut[0];
-        assert_eq!(&join(cut, 0, 9).unwrap(), &ints(0..9));
-        assert_eq!(&join(cut, 4, 3).unwrap(), &ints(4..7));
-        assert_eq!(&join(cut, 5, 4).unwrap(), &ints(5..9));
-        assert_eq!(&join(&pending.cut(11)[0], 0, 11).unwrap(), &ints(9..20));
-        assert_eq!(pending.rows(), 0);
+        assert_eq!(pending.bytes(), 80);
+        let cut = pending.cut(0, 9);
+        assert_eq!((cut.bytes, pending.bytes()), (36, 44));
+        assert_eq!(&join(&cut.pieces, 0, 9).unwrap(), &ints(0..9));
+        assert_eq!(&join(&cut.pieces, 4, 3).unwrap(), &ints(4..7));
+        assert_eq!(&join(&cut.pieces, 5, 4).unwrap(), &ints(5..9));
+        let rest = pending.cut_all();
+        assert_eq!((rows_of(&rest), pending.bytes()), (vec![(0, 9, 11)], 0));
+        assert_eq!(&join(&rest[0].pieces, 0, 11).unwrap(), &ints(9..20));
+    }
+
+    #[test]
+    fn full_chunks_are_due_and_narrow_columns_have_longer_ones() {
+        let mut pending = Pending::new(2);
+        let wide = || Arc::new(arrow::array::Decimal128Array::from(vec![7; 40_000])) as ArrowRef;
+        pending.push(vec![ints(0..40_000), wide()]);
+        assert_eq!(rows_of(&pending.cut_due(usize::MAX)), []);
+        pending.push(vec![ints(0..40_000), wide()]);
+        assert_eq!(rows_of(&pending.cut_due(usize::MAX)), [(1, 0, 64 << 10)]);
+        pending.push(vec![ints(0..60_000), wide().slice(0, 1)]);
+        assert_eq!(rows_of(&pending.cut_due(usize::MAX)), [(0, 0, 128 << 10)]);
+    }
+
+    #[test]
+    fn the_columns_with_most_bytes_go_first_if_there_are_too_many() {
+        let mut pending = Pending::new(3);
+        let wide = |rows| Arc::new(arrow::array::Decimal128Array::from(vec![7; rows])) as ArrowRef;
+        pending.push(vec![ints(0..20_000), wide(20_000), ints(0..20_000)]);
+        assert_eq!(pending.bytes(), 480_000);
+        let due = pending.cut_due(400_000);
+        assert_eq!(rows_of(&due), [(1, 0, 16 << 10)], "whole zones");
+        assert_eq!(pending.bytes(), 480_000 - (16 << 14));
+        assert_eq!(rows_of(&pending.cut_due(1000)).len(), 3);
     }
 
     #[test]
@@ -199,9 +308,9 @@ mod tests {
         let long = "long enough to lie in a buffer ".repeat(100);
         let many = StringViewArray::from(vec![long.as_str(); 100]);
         let mut pending = Pending::new(1);
-        pending.push(1, vec![Arc::new(many.slice(7, 1))]);
+        pending.push(vec![Arc::new(many.slice(7, 1))]);
         assert_eq!(pending.bytes(), 3100 + 16);
-        let kept = pending.cut(1).remove(0).remove(0);
+        let kept = pending.cut(0, 1).pieces.remove(0);
         let held: usize = kept.as_string_view().data_buffers().iter().map(|buffer| buffer.len()).sum();
         assert_eq!(held, 3100);
     }

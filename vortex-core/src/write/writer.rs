@@ -2,19 +2,20 @@
 
 use arrow::array::{Array as _, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
+use tokio::sync::oneshot;
 
-use super::chunk::{Body, Encoded, Job, Sharing, chunk_rows};
+use super::chunk::{Encoded, Job, Part, Turn, chunk_rows};
 use super::columns::Columns;
 use super::container::Container;
-use super::dictionary::{Dictionary, is_text};
+use super::dictionary::{Text, is_text};
 use super::encoder::Encoder;
 use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
-use super::pending::{Pending, Pieces, value_bytes};
+use super::pending::{Cut, Pending};
 use super::storable::{carriers, check_batch};
 use super::written::{Written, chunked};
 use super::zone_table::{ZoneTable, shows_bounds};
-use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary, ZONE_LEN};
+use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary};
 use crate::array::restore::carry;
 use crate::compress::Compressor;
 use crate::dtype::DType;
@@ -22,13 +23,14 @@ use crate::dtype::stored::{first_reader, stored_schema};
 use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::Sink;
-use crate::layout::dict_metadata;
 use crate::stats::FieldStats;
 use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
 
 /// Bytes of each column that are encoded together at least, whatever the budget.
 const MIN_COLUMN_BYTES: usize = 64 << 10;
+/// Bytes of the values of a dictionary, at most.
+const MAX_DICTIONARY_BYTES: usize = 1 << 20;
 
 /// Writes one file, batch by batch.
 ///
@@ -55,8 +57,8 @@ pub struct FileWriter {
     /// Nulls of each root field.
     null_counts: Vec<u64>,
     row_count: u64,
-    /// Rows before those that are pending.
-    encoded_rows: u64,
+    /// Where the next rows of each column of text get to know how it goes on.
+    texts: Vec<Option<oneshot::Receiver<Text>>>,
     /// Whether a call failed or was dropped midway.
     is_broken: bool,
 }
@@ -91,7 +93,7 @@ impl FileWriter {
             leaves: (0..leaf_count).map(|_| Written::default()).collect(),
             null_counts: vec![0; fields.len()],
             row_count: 0,
-            encoded_rows: 0,
+            texts: columns.leaves.iter().map(|leaf| is_text(&leaf.dtype).then(new_text)).collect(),
             is_broken: false,
             schema,
             carriers,
@@ -123,6 +125,7 @@ impl FileWriter {
         self.pending.bytes()
             + self.encoder.buffered_bytes()
             + self.waiting_bytes
+            + self.leaves.iter().map(|leaf| leaf.held_bytes).sum::<usize>()
             + self.container.sink().buffered_bytes()
     }
 
@@ -148,10 +151,11 @@ impl FileWriter {
             }
             let columns = batch.columns().iter().zip(&self.carriers).map(|(column, to)| carry(column, to));
             let columns = columns.collect::<Result<Vec<_>>>()?;
-            self.pending.push(rows, self.columns.take_apart(&columns));
+            self.pending.push(self.columns.take_apart(&columns));
             self.row_count += rows as u64;
-            while let Some(rows) = self.group_rows() {
-                self.start_group(rows).await?;
+            let due = self.pending.cut_due(self.pending_limit());
+            if !due.is_empty() {
+                self.start(due, false).await?;
             }
         }
         self.is_broken = false;
@@ -166,9 +170,8 @@ impl FileWriter {
     pub async fn flush(&mut self) -> Result<()> {
         self.check_sound()?;
         self.is_broken = true;
-        if self.pending.rows() > 0 {
-            self.start_group(self.pending.rows()).await?;
-        }
+        let rest = self.pending.cut_all();
+        self.start(rest, true).await?;
         while self.encoder.is_busy() {
             self.encoder.wait().await?;
         }
@@ -233,35 +236,17 @@ impl FileWriter {
         Ok(())
     }
 
-    /// How many of the pending rows make a group, if there are enough: a power of two zones, so
-    /// that chunks line up from group to group; less than a zone if already that is too much.
-    fn group_rows(&self) -> Option<usize> {
-        let (rows, bytes) = (self.pending.rows(), self.pending.bytes());
-        if bytes < self.group_bytes() || rows == 0 {
-            return None;
-        }
-        Some(match rows / ZONE_LEN {
-            0 => rows,
-            zones => ZONE_LEN << zones.ilog2(),
-        })
-    }
-
-    /// Bytes that make a group: a third of the budget gathers, while the group before is at work.
-    fn group_bytes(&self) -> usize {
+    /// Bytes of rows that gather: a third of the budget, while others are at work.
+    fn pending_limit(&self) -> usize {
         (self.options.memory_budget / 3).max(self.leaves.len() * MIN_COLUMN_BYTES)
     }
 
-    /// Puts the next `rows` pending rows to work, once there is memory for them.
-    async fn start_group(&mut self, rows: usize) -> Result<()> {
-        let zone_offset = (self.encoded_rows % ZONE_LEN as u64) as usize;
-        let cut = self.pending.cut(rows);
-        self.encoded_rows += rows as u64;
-        let leaves = cut.into_iter().enumerate();
-        let jobs: Vec<Job> =
-            leaves.flat_map(|(at, pieces)| self.jobs(at, pieces, rows, zone_offset)).collect();
-        let bytes: usize = jobs.iter().map(|job| job.bytes).sum();
-        // While this group is at work, the next one gathers.
-        let room = self.options.memory_budget.saturating_sub(self.group_bytes() + bytes);
+    /// Puts rows to work, once there is memory for them. After the last, nothing is left for later.
+    async fn start(&mut self, cuts: Vec<Cut>, are_last: bool) -> Result<()> {
+        let bytes: usize = cuts.iter().map(|cut| cut.bytes).sum();
+        let jobs: Vec<Job> = cuts.into_iter().flat_map(|cut| self.jobs(cut, are_last)).collect();
+        // While these are at work, the next gather.
+        let room = self.options.memory_budget.saturating_sub(self.pending_limit() + bytes);
         while self.encoder.is_busy() && self.buffered_bytes() - self.pending.bytes() > room {
             self.encoder.wait().await?;
             self.collect();
@@ -273,43 +258,40 @@ impl FileWriter {
         self.write_if_enough().await
     }
 
-    /// Cuts the rows of a group into chunks of one leaf.
-    fn jobs(&self, at: usize, pieces: Pieces, rows: usize, zone_offset: usize) -> Vec<Job> {
-        let (leaf, written) = (&self.columns.leaves[at], &self.leaves[at]);
-        let bytes: usize = pieces.iter().map(value_bytes).sum();
-        let step = chunk_rows(rows, bytes, written.encoded_row_bytes());
-        let dictionary = match written.dictionary {
-            _ if step >= rows || !is_text(&leaf.dtype) => Sharing::Never,
-            None => Sharing::IfSmaller,
-            Some(true) => Sharing::Again,
-            Some(false) => Sharing::Never,
+    /// Cuts rows of a leaf into chunks. Those of text are encoded one after the other.
+    fn jobs(&mut self, cut: Cut, is_last: bool) -> Vec<Job> {
+        let leaf = &self.columns.leaves[cut.leaf];
+        let step = chunk_rows(cut.rows, cut.bytes);
+        let job = |start: usize, len: usize, turn| Job {
+            leaf: cut.leaf,
+            dtype: leaf.dtype.clone(),
+            path: leaf.path.clone(),
+            pieces: cut.pieces.clone(),
+            start,
+            len,
+            step,
+            bytes: (cut.bytes as u128 * len as u128 / cut.rows.max(1) as u128) as usize,
+            first_row: cut.first_row + start as u64,
+            has_zones: leaf.is_visible,
+            turn,
         };
-        let len_of_job = if dictionary == Sharing::Never { step } else { rows };
-        let job = |start| {
-            let len = len_of_job.min(rows - start);
-            Job {
-                leaf: at,
-                dtype: leaf.dtype.clone(),
-                path: leaf.path.clone(),
-                pieces: pieces.clone(),
-                start,
-                len,
-                step,
-                bytes: (bytes as u128 * len as u128 / rows as u128) as usize,
-                zone_offset: leaf.is_visible.then_some((zone_offset + start) % ZONE_LEN),
-                dictionary,
-            }
+        let Some(before) = self.texts[cut.leaf].take() else {
+            let starts = (0..cut.rows).step_by(step);
+            return starts.map(|start| job(start, step.min(cut.rows - start), None)).collect();
         };
-        (0..rows).step_by(len_of_job).map(job).collect()
+        let (next, after) = oneshot::channel();
+        self.texts[cut.leaf] = Some(after);
+        let texts = self.texts.iter().flatten().count();
+        let max_value_bytes =
+            (self.options.memory_budget / 2 / texts).clamp(MIN_COLUMN_BYTES, MAX_DICTIONARY_BYTES);
+        vec![job(0, cut.rows, Some(Turn { before, next, is_last, max_value_bytes }))]
     }
 
     /// Takes the groups that are encoded.
     fn collect(&mut self) {
         while let Some(chunks) = self.encoder.take_group() {
             for chunk in chunks {
-                if chunk.rows > chunk.step {
-                    self.leaves[chunk.leaf].dictionary = Some(matches!(chunk.body, Body::Dictionary(_)));
-                }
+                self.leaves[chunk.leaf].held_bytes = chunk.held_bytes;
                 self.waiting_bytes += chunk.encoded_bytes;
                 self.waiting[chunk.leaf].push(chunk);
             }
@@ -337,30 +319,26 @@ impl FileWriter {
     }
 
     async fn write_encoded(&mut self, encoded: Encoded) -> Result<()> {
-        let Encoded { leaf: at, rows, step, raw_bytes, body, zones, .. } = encoded;
-        let (chunks, shared) = match body {
-            Body::Chunks(chunks) => (chunks, None),
-            Body::Dictionary(dictionary) => {
-                let Dictionary { values, value_count, codes, codes_ptype } = dictionary;
-                (codes, Some((values, value_count as u64, codes_ptype)))
+        let at = encoded.leaf;
+        for part in encoded.parts {
+            match part {
+                Part::Chunk(node, rows) => {
+                    let segment = self.write_segment(at, &node).await?;
+                    self.leaves[at].chunks.push(WriteLayout::flat(rows as u64, segment));
+                }
+                Part::Codes(node, rows) => {
+                    let segment = self.write_segment(at, &node).await?;
+                    self.leaves[at].codes.push(rows as u64, WriteLayout::flat(rows as u64, segment));
+                }
+                Part::Values { node, count, codes_ptype } => {
+                    let segment = self.write_segment(at, &node).await?;
+                    self.leaves[at].end_dictionary(WriteLayout::flat(count, segment), codes_ptype);
+                }
             }
-        };
-        let mut layouts = Vec::with_capacity(chunks.len());
-        for (start, chunk) in (0..rows).step_by(step).zip(&chunks) {
-            let segment = self.write_segment(at, chunk).await?;
-            layouts.push(WriteLayout::flat(step.min(rows - start) as u64, segment));
-        }
-        if let Some((values, value_count, codes_ptype)) = shared {
-            let segment = self.write_segment(at, &values).await?;
-            let children = vec![WriteLayout::flat(value_count, segment), chunked(rows as u64, layouts)];
-            let layout = WriteLayout::new("vortex.dict", rows as u64, children);
-            layouts = vec![layout.metadata(dict_metadata(codes_ptype))];
         }
         let leaf = &mut self.leaves[at];
-        leaf.chunks.extend(layouts);
-        leaf.add_zones(zones, &self.columns.leaves[at].dtype)?;
-        leaf.rows += rows as u64;
-        leaf.summary.raw_bytes += raw_bytes as u64;
+        leaf.add_zones(encoded.zones, &self.columns.leaves[at].dtype)?;
+        leaf.summary.raw_bytes += encoded.raw_bytes as u64;
         Ok(())
     }
 
@@ -430,4 +408,12 @@ impl FileWriter {
         }
         columns
     }
+}
+
+/// How a column of text starts.
+fn new_text() -> oneshot::Receiver<Text> {
+    let (next, text) = oneshot::channel();
+    // The receiver is here.
+    let _ = next.send(Text::New);
+    text
 }

@@ -3,7 +3,8 @@
 use super::zone_table::Zones;
 use super::{ColumnSummary, ZONE_LEN};
 use crate::Result;
-use crate::dtype::DType;
+use crate::dtype::{DType, PType};
+use crate::layout::dict_metadata;
 use crate::stats::compute::Summary;
 use crate::wire::WriteLayout;
 
@@ -17,16 +18,33 @@ pub(super) struct Written {
     pub(super) open: Option<Summary>,
     /// All rows of the complete zones.
     pub(super) whole: Option<Summary>,
-    pub(super) rows: u64,
-    /// Whether chunks shared a dictionary when that was last tried.
-    pub(super) dictionary: Option<bool>,
+    /// Chunks of codes whose values are not written yet.
+    pub(super) codes: Codes,
+    /// Bytes kept in memory for later rows.
+    pub(super) held_bytes: usize,
     pub(super) summary: ColumnSummary,
 }
 
+/// Chunks of codes, and their rows.
+#[derive(Debug, Default)]
+pub(super) struct Codes {
+    rows: u64,
+    chunks: Vec<WriteLayout>,
+}
+
+impl Codes {
+    pub(super) fn push(&mut self, rows: u64, chunk: WriteLayout) {
+        self.rows += rows;
+        self.chunks.push(chunk);
+    }
+}
+
 impl Written {
-    /// Encoded bytes per row so far.
-    pub(super) fn encoded_row_bytes(&self) -> Option<f64> {
-        (self.rows > 0).then(|| self.summary.encoded_bytes as f64 / self.rows as f64)
+    /// Adds the values of the codes that came before.
+    pub(super) fn end_dictionary(&mut self, values: WriteLayout, codes_ptype: PType) {
+        let Codes { rows, chunks } = std::mem::take(&mut self.codes);
+        let layout = WriteLayout::new("vortex.dict", rows, vec![values, chunked(rows, chunks)]);
+        self.chunks.push(layout.metadata(dict_metadata(codes_ptype)));
     }
 
     /// Adds summaries of the rows that follow.

@@ -1,0 +1,46 @@
+//! What reading each column alone takes: `columns ROUNDS FILE...`, files side by side.
+//!
+//! Prints for each file the least milliseconds of a full scan of the column on one thread.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::TryStreamExt as _;
+use vortex_core::VortexFile;
+use vortex_core::io::LocalFile;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let rounds: usize = args.next().ok_or("columns ROUNDS FILE...")?.parse()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(async {
+        let mut files = Vec::new();
+        for path in args {
+            files.push(VortexFile::open(Arc::new(LocalFile::open(&path)?)).await?);
+        }
+        let Some(first) = files.first() else { return Ok(()) };
+        let schema = first.schema()?;
+        let mut totals = vec![0.0; files.len()];
+        for field in schema.fields() {
+            let mut line = format!("{:>24}", field.name());
+            for (file, total) in files.iter().zip(&mut totals) {
+                let mut least = f64::INFINITY;
+                for _ in 0..rounds {
+                    let start = Instant::now();
+                    let scan = file.scan().with_projection([field.name().as_str()]);
+                    let mut batches = scan.into_stream()?;
+                    while batches.try_next().await?.is_some() {}
+                    least = least.min(start.elapsed().as_secs_f64() * 1e3);
+                }
+                *total += least;
+                line += &format!(" {least:>9.2}");
+            }
+            println!("{line}");
+        }
+        print!("{:>24}", "all");
+        totals.iter().for_each(|total| print!(" {total:>9.2}"));
+        println!();
+        Ok(())
+    })
+}
