@@ -27,20 +27,22 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) ->
     if node.id() == "vortex.constant" {
         return Ok(node);
     }
+    let is_pco = node.id() == "vortex.pco";
     let whole = ext::encode(node);
     let Meaning::Timestamp(unit, _) = extension.meaning() else { return Ok(whole) };
     let Some(ticks) = unit.ticks_per_second().filter(|ticks| *ticks > 1) else { return Ok(whole) };
     let bytes = whole.byte_len();
     let decoded = Plain { rows: array.len(), bytes: array.len() * size_of::<i64>() };
-    match parts(cx, &stored, ticks, bytes)? {
-        Some(parts) if cx.cost(Kind::DateTimeParts, parts.byte_len(), decoded) < bytes as f64 => Ok(parts),
+    let cost = if is_pco { cx.cost(Kind::Pco, bytes, decoded) } else { bytes as f64 };
+    match parts(cx, &stored, ticks, cost)? {
+        Some(parts) if cx.cost(Kind::DateTimeParts, parts.byte_len(), decoded) < cost => Ok(parts),
         _ => Ok(whole),
     }
 }
 
-/// Timestamps cut into days, seconds and ticks, if a sample tells that this takes less than
-/// `whole` bytes.
-fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: usize) -> Result<Option<WriteNode>> {
+/// Timestamps cut into days, seconds and ticks, if a sample tells that this costs less than
+/// `whole`.
+fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: f64) -> Result<Option<WriteNode>> {
     let data = stored.to_data();
     let values = ScalarBuffer::<i64>::new(data.buffers()[0].clone(), data.offset(), data.len());
     let cut = |value: i64| {
@@ -52,8 +54,7 @@ fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: usize) -> Result<Op
     let bits: f64 = (0..3).map(|part| part_bits(sampled.iter().map(|parts| parts[part]), values.len())).sum();
     let expected = (bits * values.len() as f64 / 8.0) as usize;
     let decoded = Plain { rows: values.len(), bytes: values.len() * size_of::<i64>() };
-    if cx.cost(Kind::DateTimeParts, expected, decoded) >= whole as f64
-        || is_negative && cx.reader() < FIRST_NEGATIVE
+    if cx.cost(Kind::DateTimeParts, expected, decoded) >= whole || is_negative && cx.reader() < FIRST_NEGATIVE
     {
         return Ok(None);
     }
