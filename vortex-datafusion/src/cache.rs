@@ -13,9 +13,10 @@ use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use vortex_core::file::{Footer, OpenOptions, VortexFile};
-use vortex_core::io::{ObjectFile, ReadAt};
+use vortex_core::io::{BlockCache, ObjectFile, ReadAt};
 
 use crate::convert::datafusion_error;
+use crate::options::VortexOptions;
 
 /// Forgotten scans are cleared from the table of open files when it has this many entries.
 const SWEEP_AT: usize = 64;
@@ -24,16 +25,48 @@ const SWEEP_AT: usize = 64;
 #[derive(Clone, Default)]
 pub(crate) struct FooterCache {
     footers: Option<Arc<FileMetadataCache>>,
+    reading: Reading,
+}
+
+/// How files are read, once it is known where what is fetched of them may be kept.
+#[derive(Debug, Clone, Default)]
+struct Reading {
+    /// Bytes to read from the end of a file.
+    tail: Option<u64>,
+    blocks: Option<Arc<BlockCache>>,
+    block_len: u64,
+    preload: u64,
+    hedge: u32,
 }
 
 impl FooterCache {
     /// A cache that keeps footers in `footers`.
     pub(crate) fn new(footers: Arc<FileMetadataCache>) -> Self {
-        Self { footers: Some(footers) }
+        Self { footers: Some(footers), reading: Reading::default() }
+    }
+
+    /// Reads files as `options` say. What is fetched of remote ones may be kept in `segments`.
+    pub(crate) fn with_options(
+        mut self,
+        options: &VortexOptions,
+        segments: Option<&Arc<BlockCache>>,
+    ) -> Self {
+        let blocks = segments.filter(|_| options.segment_cache > 0);
+        if let Some(blocks) = blocks {
+            blocks.set_limit(options.segment_cache);
+        }
+        self.reading = Reading {
+            tail: (options.footer_read_size > 0).then_some(options.footer_read_size),
+            blocks: blocks.cloned(),
+            block_len: options.segment_cache_block_size,
+            preload: options.segment_cache_preload,
+            hedge: options.hedge,
+        };
+        self
     }
 
     /// The file in the version that `meta` describes. `hint` is how many bytes to read from the
-    /// end if its footer is not known.
+    /// end if its footer is not known, where options do not say.
     ///
     /// # Errors
     /// If storage fails, or this is not a Vortex file.
@@ -43,12 +76,19 @@ impl FooterCache {
         meta: &ObjectMeta,
         hint: Option<u64>,
     ) -> Result<VortexFile> {
-        let source: Arc<dyn ReadAt> = Arc::new(ObjectFile::new(Arc::clone(store), meta.clone()));
+        let Reading { tail, blocks, block_len, preload, hedge } = &self.reading;
+        let object = ObjectFile::new(Arc::clone(store), meta.clone()).with_hedge(*hedge);
+        let blocks = blocks.as_ref().filter(|_| object.profile().remote);
+        let is_preloaded = blocks.is_some() && meta.size <= *preload;
+        let source: Arc<dyn ReadAt> = match blocks {
+            Some(blocks) => Arc::new(object.cached(Arc::clone(blocks), *block_len)),
+            None => Arc::new(object),
+        };
         if let Some(footer) = self.get(meta) {
             return Ok(VortexFile::from_footer(source, footer));
         }
         let mut options = OpenOptions::new().with_file_size(meta.size);
-        if let Some(bytes) = hint {
+        if let Some(bytes) = is_preloaded.then_some(meta.size).or(hint).or(*tail) {
             options = options.with_tail_size(bytes);
         }
         let file = options.open(source).await.map_err(datafusion_error)?;

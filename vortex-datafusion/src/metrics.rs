@@ -21,6 +21,8 @@ const COUNTERS: &[(&str, &str, MetricType, MetricCategory)] = {
         ("reads", "reads", Summary, Uncategorized),
         ("requests", "requests", Dev, Uncategorized),
         ("segments_shared", "segments_shared", Dev, Uncategorized),
+        ("cache_hits", "cache_hits", Summary, Uncategorized),
+        ("reads_hedged", "reads_hedged", Dev, Uncategorized),
         ("splits_planned", "splits_planned", Dev, Uncategorized),
         ("splits_pruned", "splits_pruned", Dev, Uncategorized),
         ("splits_withdrawn", "splits_withdrawn", Dev, Uncategorized),

@@ -7,6 +7,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_common::Result;
 use datafusion_session::TableFunction;
+use vortex_core::io::BlockCache;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::functions::MetadataFunction;
@@ -36,7 +37,11 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
+/// What scans share in a session: its settings, and a cache that is empty until they give it room.
 fn add_options(config: &mut SessionConfig) {
+    if config.get_extension::<BlockCache>().is_none() {
+        config.set_extension(BlockCache::new(0));
+    }
     let extensions = &mut config.options_mut().extensions;
     if extensions.get::<VortexOptions>().is_none() {
         extensions.insert(VortexOptions::default());

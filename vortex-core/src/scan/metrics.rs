@@ -32,6 +32,10 @@ metrics! {
     bytes_wasted,
     /// Segments that were at hand already.
     segments_shared,
+    /// Segments that an earlier scan has left in a cache of bytes.
+    cache_hits,
+    /// Reads that took so long that they were asked for a second time.
+    reads_hedged,
     /// Most bytes of segments that the scan held or had in flight at once.
     peak_bytes,
     /// Splits the scan consists of.

@@ -6,6 +6,7 @@ mod best_first;
 mod compare;
 mod faults;
 mod files;
+mod hedge;
 mod ipc;
 mod mutations;
 mod random;

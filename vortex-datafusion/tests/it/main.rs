@@ -2,6 +2,7 @@
 
 #[cfg(feature = "proto")]
 mod codec;
+mod counting;
 mod distant;
 mod faulty;
 mod files;
@@ -10,6 +11,7 @@ mod open_files;
 mod partitions;
 mod plans;
 mod pushdown;
+mod segment_cache;
 mod tables;
 mod tight_memory;
 mod write;
