@@ -6,6 +6,7 @@ mod counting;
 mod distant;
 mod faulty;
 mod files;
+mod globs;
 mod metadata;
 mod open_files;
 mod partitions;
