@@ -25,6 +25,7 @@ const COUNTERS: &[(&str, &str, MetricType, MetricCategory)] = {
         ("reads_hedged", "reads_hedged", Dev, Uncategorized),
         ("splits_planned", "splits_planned", Dev, Uncategorized),
         ("splits_pruned", "splits_pruned", Dev, Uncategorized),
+        ("splits_pruned_dynamic", "splits_pruned_dynamic_filter", Dev, Uncategorized),
         ("splits_withdrawn", "splits_withdrawn", Dev, Uncategorized),
         ("splits_scanned", "splits_scanned", Dev, Uncategorized),
         ("zones_pruned", "zones_pruned_statistics", Summary, Uncategorized),

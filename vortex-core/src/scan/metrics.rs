@@ -40,8 +40,10 @@ metrics! {
     peak_bytes,
     /// Splits the scan consists of.
     splits_planned,
-    /// Splits skipped, by statistics.
+    /// Splits skipped, by statistics and what was known of the filter from the start.
     splits_pruned,
+    /// Splits skipped, by filters that tightened while scanning.
+    splits_pruned_dynamic,
     /// Splits given up after they were asked for, by filters that tightened meanwhile.
     splits_withdrawn,
     /// Splits read.

@@ -8,6 +8,7 @@ mod faulty;
 mod files;
 mod globs;
 mod metadata;
+mod metrics;
 mod open_files;
 mod partitions;
 mod plans;
