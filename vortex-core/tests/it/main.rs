@@ -9,6 +9,7 @@ mod files;
 mod hedge;
 mod ipc;
 mod mutations;
+mod order;
 mod random;
 mod scan;
 mod vast;

@@ -383,3 +383,19 @@ async fn a_small_object_is_put_in_one_request() {
     assert_eq!(store.started.load(Ordering::SeqCst), 0);
     assert_eq!(store.list(None).next().await.unwrap().unwrap().size, summary.file_size());
 }
+
+#[tokio::test]
+async fn an_object_of_more_parts_than_stores_take_is_refused() {
+    let store = Faulty::new(usize::MAX);
+    let mut sink = ObjectSink::new(Arc::clone(&store) as _, Path::from("x.vortex")).with_part_bytes(1);
+    sink.write(vec![0; 10_001].into()).await.unwrap();
+    let error = sink.finish().await.unwrap_err().to_string();
+    assert!(error.contains("10000 parts") && error.contains("x.vortex"), "{error}");
+    assert!(store.settles().await, "the upload is left open");
+    assert_eq!(store.list(None).count().await, 0);
+
+    let mut sink = ObjectSink::new(Arc::clone(&store) as _, Path::from("x.vortex")).with_part_bytes(1);
+    sink.write(vec![0; 10_000].into()).await.unwrap();
+    sink.finish().await.unwrap();
+    assert_eq!(store.list(None).next().await.unwrap().unwrap().size, 10_000);
+}

@@ -170,6 +170,29 @@ async fn segments_of_a_cache_are_hits_and_no_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_scan_that_may_not_prune_reads_all_and_answers_the_same() {
+    let (_, pruned) = session().await;
+    let (_, whole) = session().await;
+    run(&whole, "SET vortex.prune = false").await;
+    for sql in [
+        "SELECT text FROM large WHERE key = 400000",
+        "SELECT count(text), sum(mixed * 2) FROM large WHERE key > 250000 AND mixed < 1000",
+        "SELECT text FROM large WHERE key > 900000",
+        "SELECT key, text FROM large ORDER BY key DESC LIMIT 10",
+        "SELECT key FROM large WHERE key IN (7, 300000) OR text = 'text 0' ORDER BY key",
+    ] {
+        assert_eq!(show(&whole, sql).await, show(&pruned, sql).await, "{sql}");
+        let found = Found::of(&whole, sql).await;
+        let [planned, by_statistics, by_filter, scanned, withdrawn] = found.get(SPLITS);
+        assert_eq!([by_statistics, by_filter, scanned, withdrawn], [0, 0, planned, 0], "{sql}");
+        let zones = ["zones_pruned_statistics", "zones_pruned_dynamic_filter", "zones_fully_matched"];
+        assert_eq!(found.get(zones), [0, 0, 0], "{sql}");
+        assert_eq!(found.get(["rows_pruned_statistics"]), [0], "{sql}");
+        assert_eq!(found.0.get("files_ranges_pruned_statistics"), Some(&0), "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn explain_analyze_shows_them_all() {
     let (_, context) = session().await;
     let plan = show(&context, "EXPLAIN ANALYZE SELECT text FROM large WHERE mixed < 7").await;
