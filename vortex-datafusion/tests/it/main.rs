@@ -7,6 +7,7 @@ mod distant;
 mod faulty;
 mod files;
 mod globs;
+mod many_files;
 mod metadata;
 mod metrics;
 mod open_files;
