@@ -1,6 +1,5 @@
 //! How much is asked of a store that is far away.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
@@ -15,7 +14,7 @@ async fn a_small_file_is_read_once_whatever_is_asked_of_it() {
     let (store, context) = session(20, None).await;
     run(&context, "SELECT sum(l_quantity), min(l_comment) FROM lines WHERE l_shipmode <> 'AIR'").await;
     run(&context, "SELECT count(*), max(l_orderkey) FROM lines").await;
-    assert_eq!(store.reads.load(Ordering::SeqCst), 20);
+    assert_eq!(store.reads.get(), 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,14 +108,12 @@ async fn a_query_that_is_dropped_leaves_no_request_and_no_memory() {
     ];
     for sql in statements {
         let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-        *store.latency.lock() = Duration::from_secs(60);
+        store.set_latency(Duration::from_secs(60));
         let query = datafusion::physical_plan::collect(plan, context.task_ctx());
         assert!(tokio::time::timeout(Duration::from_millis(100), query).await.is_err(), "{sql}");
-        *store.latency.lock() = Duration::ZERO;
+        store.set_latency(Duration::ZERO);
         let settled = async {
-            while store.in_flight.load(Ordering::SeqCst) > 0
-                || context.runtime_env().memory_pool.reserved() > 0
-            {
+            while store.in_flight.get() > 0 || context.runtime_env().memory_pool.reserved() > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };

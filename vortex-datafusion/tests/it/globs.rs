@@ -1,15 +1,14 @@
 //! Globs in URLs of object stores.
 
-use std::sync::Arc;
-
 use arrow::array::AsArray as _;
 use arrow::datatypes::Int64Type;
 use datafusion::prelude::SessionContext;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};
+use test_store::TestStore;
 use vortex_datafusion::enable_url_tables;
 
-use crate::counting::{Counting, example, over};
+use crate::counting::{example, over};
 use crate::files::{run, show};
 
 /// Rows of each object, which all are the example file.
@@ -17,7 +16,7 @@ const ROWS: i64 = 8300;
 
 /// A session that takes URLs as tables, over a store with these objects.
 async fn session(objects: &[&str]) -> SessionContext {
-    let store = Arc::new(Counting::default());
+    let store = TestStore::new();
     for object in objects {
         store.put(&Path::from(*object), PutPayload::from(example())).await.unwrap();
     }

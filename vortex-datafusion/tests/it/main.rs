@@ -4,7 +4,6 @@
 mod codec;
 mod counting;
 mod distant;
-mod faulty;
 mod files;
 mod globs;
 mod many_files;

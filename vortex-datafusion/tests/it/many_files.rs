@@ -1,18 +1,17 @@
 //! Tables of more files than DataFusion's cache of metadata has room for once they are parsed.
 
-use std::sync::Arc;
-
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};
+use test_store::TestStore;
 
-use crate::counting::{Counting, over};
+use crate::counting::over;
 use crate::files::{run, show};
 
-const FILES: usize = 10_000;
+const FILES: u64 = 10_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_of_many_small_files_is_read_once() {
-    let store = Arc::new(Counting::default());
+    let store = TestStore::new();
     let writer = over(&store, None);
     let rows = "SELECT value AS id, value % 7 AS g, 'text ' || (value * value) AS text \
                 FROM generate_series(1, 100)";
@@ -27,7 +26,7 @@ async fn each_of_many_small_files_is_read_once() {
     run(&one, "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/one.vortex'").await;
     store.take();
     run(&context, "CREATE EXTERNAL TABLE many STORED AS VORTEX LOCATION 'counting://store/many/'").await;
-    assert_eq!(store.take(), (FILES, (FILES * bytes.len()) as u64));
+    assert_eq!(store.take(), (FILES, FILES * bytes.len() as u64));
     let counts = "SELECT count(*) AS n, min(id) AS least, max(id) AS greatest FROM";
     let groups =
         |count: &str, from: &str| format!("SELECT g, {count} AS n FROM {from} GROUP BY g ORDER BY g");

@@ -10,8 +10,9 @@ use datafusion::prelude::SessionContext;
 use datafusion_datasource::source::DataSourceExec;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
+use test_store::TestStore;
 
-use crate::counting::{Counting, over};
+use crate::counting::over;
 use crate::distant::write_large;
 use crate::files::{run, show};
 
@@ -21,12 +22,12 @@ const ZONE: usize = 8192;
 const ZONES: usize = ROWS.div_ceil(ZONE);
 
 /// A session with one partition over `large`, whose footer is known.
-async fn session() -> (Arc<Counting>, SessionContext) {
-    let store = Arc::new(Counting::default());
+async fn session() -> (Arc<TestStore>, SessionContext) {
+    let store = TestStore::new();
     let context = over(&store, None);
     run(&context, "SET datafusion.execution.target_partitions = 1").await;
     write_large(&context).await;
-    *store.latency.lock() = Duration::from_millis(5);
+    store.set_latency(Duration::from_millis(5));
     store.take();
     (store, context)
 }
@@ -76,9 +77,13 @@ async fn reads_and_bytes_are_those_that_the_store_has_seen() {
         store.take();
         let found = Found::of(&context, sql).await;
         let (reads, bytes) = store.take();
-        assert_eq!(found.get(["reads", "bytes_scanned"]), [reads, bytes as usize], "{sql}");
+        assert_eq!(
+            found.get(["reads", "bytes_scanned"]),
+            [reads, bytes].map(|count| count as usize),
+            "{sql}"
+        );
         let [requests, wasted] = found.get(["requests", "bytes_wasted_gap"]);
-        assert!(requests >= reads && wasted <= bytes as usize && bytes <= size, "{sql}: {found:?}");
+        assert!(requests as u64 >= reads && wasted <= bytes as usize && bytes <= size, "{sql}: {found:?}");
         let [wait, peak] = found.get(["io_wait_time", "peak_inflight_bytes"]);
         if reads > 0 {
             assert!(wait >= 5_000_000, "{sql}: {wait} ns");
@@ -161,7 +166,7 @@ async fn segments_of_a_cache_are_hits_and_no_reads() {
     let sql = "SELECT sum(mixed * 2), max(text || 'x') FROM large";
     let first = Found::of(&context, sql).await;
     let [reads, hits] = first.get(["reads", "cache_hits"]);
-    assert_eq!((reads, hits), (store.take().0, 0));
+    assert_eq!((reads as u64, hits), (store.take().0, 0));
     let second = Found::of(&context, sql).await;
     let [reads, bytes, requests, hits] = second.get(["reads", "bytes_scanned", "requests", "cache_hits"]);
     assert_eq!((reads, bytes, hits), (0, 0, requests));

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use datafusion::prelude::SessionContext;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};
+use test_store::TestStore;
 use vortex_core::io::BlockCache;
 
-use crate::counting::{Counting, example, over};
+use crate::counting::{example, over};
 use crate::distant::write_large;
 use crate::files::{run, show};
 
 const SUM: &str = "SELECT sum(mixed * 2), max(text || 'x') FROM large";
 
 /// A session with settings, over a file of some megabytes.
-async fn session(settings: &[(&str, u64)]) -> (Arc<Counting>, SessionContext) {
-    let store = Arc::new(Counting::default());
+async fn session(settings: &[(&str, u64)]) -> (Arc<TestStore>, SessionContext) {
+    let store = TestStore::new();
     let context = over(&store, None);
     set(&context, settings).await;
     write_large(&context).await;
@@ -134,7 +135,7 @@ async fn scans_at_the_same_time_get_the_same_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_may_do_without() {
-    let store = Arc::new(Counting::default());
+    let store = TestStore::new();
     let path = Path::from("lines.vortex");
     store.put(&path, PutPayload::from(example())).await.unwrap();
     let context = over(&store, None);
