@@ -34,7 +34,9 @@ pub struct VortexOptions {
     /// together; 0 for none. What is said last counts; what is kept already is dropped when less
     /// is said, but not by 0.
     ///
-    /// The session's memory pool is not charged, as it is not for DataFusion's own caches.
+    /// The session's memory pool is not charged, as it is not for DataFusion's own caches. Needs a
+    /// session where Vortex is registered, or one with a [`BlockCache`](vortex_core::io::BlockCache)
+    /// among the extensions of its configuration.
     pub segment_cache: u64,
     /// Bytes of the blocks that the segment cache keeps; reads fetch whole blocks.
     pub segment_cache_block_size: u64,

@@ -120,9 +120,9 @@ pub struct StorageProfile {
     /// Whether it is far away: a request costs more than many bytes, and may bring nothing for
     /// long.
     pub remote: bool,
-    /// A read that keeps nothing coming for this many times what latency and bandwidth, as
-    /// measured, predict for all of it is asked for again, and the first answer counts; 0 for
-    /// never.
+    /// A read that has not ended after this many times what latency and bandwidth, as measured,
+    /// predict is asked for a second time from where it stands, and whichever stream brings the
+    /// next piece goes on; 0 for never. At most one read of 20 is.
     pub hedge: u32,
 }
 

@@ -51,7 +51,7 @@ impl ObjectFile {
     }
 
     /// Reads that take `factor` times as long as is usual are asked for a second time; 0 for
-    /// never.
+    /// never. See [`StorageProfile::hedge`].
     #[must_use]
     pub fn with_hedge(mut self, factor: u32) -> Self {
         self.profile.hedge = factor;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,7 +32,7 @@ struct Scripted {
     script: Mutex<Vec<Manner>>,
     asked: Mutex<Vec<Range<u64>>>,
     in_flight: Arc<AtomicUsize>,
-    hedge: u32,
+    hedge: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -91,21 +91,25 @@ impl ReadAt for Scripted {
 
     fn profile(&self) -> StorageProfile {
         let mut profile = StorageProfile::REMOTE;
-        profile.hedge = self.hedge;
+        profile.hedge = self.hedge.load(Ordering::SeqCst);
         profile
     }
 }
 
 /// A scheduler that knows the pace of the file's store.
 async fn measured(hedge: u32) -> (Arc<Scheduler>, Arc<Scripted>) {
-    let file =
-        Scripted { script: Mutex::default(), asked: Mutex::default(), in_flight: Arc::default(), hedge };
-    let file = Arc::new(file);
-    let scheduler = Scheduler::with_stall(1 << 30, Duration::from_millis(500));
+    let file = Arc::new(Scripted {
+        script: Mutex::default(),
+        asked: Mutex::default(),
+        in_flight: Arc::default(),
+        hedge: AtomicU32::new(0),
+    });
+    let scheduler = Scheduler::with_stall(1 << 30, Duration::from_secs(2));
     for at in 0..25 {
         read(&scheduler, &file, at, &Arc::default()).wait().await.unwrap();
     }
     file.asked.lock().clear();
+    file.hedge.store(hedge, Ordering::SeqCst);
     (scheduler, file)
 }
 

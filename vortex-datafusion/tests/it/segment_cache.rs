@@ -59,10 +59,10 @@ async fn what_one_query_has_fetched_the_next_does_not_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_kept_unless_asked_for() {
     let (store, context) = session(&[]).await;
-    run(&context, SUM).await;
-    let first = store.take();
-    run(&context, SUM).await;
-    assert_eq!(store.take(), first);
+    for _ in 0..2 {
+        run(&context, SUM).await;
+        assert!(store.take().1 > 1 << 20);
+    }
     assert_eq!(cache(&context).bytes_in_use(), 0);
 }
 
