@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
+use arrow::buffer::Buffer;
 use datafusion_common::{HashMap, Result};
 use datafusion_execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadata, FileMetadataCache};
 use object_store::path::Path;
@@ -13,27 +14,66 @@ use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use vortex_core::file::{Footer, OpenOptions, VortexFile};
-use vortex_core::io::{ObjectFile, ReadAt};
+use vortex_core::io::{BlockCache, ObjectFile, ReadAt};
 
 use crate::convert::datafusion_error;
+use crate::options::VortexOptions;
 
 /// Forgotten scans are cleared from the table of open files when it has this many entries.
 const SWEEP_AT: usize = 64;
+
+/// Footers that are parsed take about this part of the cache of footers at most, if their files
+/// are small; those behind them are kept as the bytes of their file.
+const PARSED_SHARE: usize = 3;
+/// Files of more bytes are always kept parsed.
+const MOST_STORED: usize = 64 << 10;
 
 /// Opens files, remembering their footers.
 #[derive(Clone, Default)]
 pub(crate) struct FooterCache {
     footers: Option<Arc<FileMetadataCache>>,
+    reading: Reading,
+}
+
+/// How files are read, once it is known where what is fetched of them may be kept.
+#[derive(Debug, Clone, Default)]
+struct Reading {
+    /// Bytes to read from the end of a file.
+    tail: Option<u64>,
+    blocks: Option<Arc<BlockCache>>,
+    block_len: u64,
+    preload: u64,
+    hedge: u32,
 }
 
 impl FooterCache {
     /// A cache that keeps footers in `footers`.
     pub(crate) fn new(footers: Arc<FileMetadataCache>) -> Self {
-        Self { footers: Some(footers) }
+        Self { footers: Some(footers), reading: Reading::default() }
+    }
+
+    /// Reads files as `options` say. What is fetched of remote ones may be kept in `segments`.
+    pub(crate) fn with_options(
+        mut self,
+        options: &VortexOptions,
+        segments: Option<&Arc<BlockCache>>,
+    ) -> Self {
+        let blocks = segments.filter(|_| options.segment_cache > 0);
+        if let Some(blocks) = blocks {
+            blocks.set_limit(options.segment_cache);
+        }
+        self.reading = Reading {
+            tail: (options.footer_read_size > 0).then_some(options.footer_read_size),
+            blocks: blocks.cloned(),
+            block_len: options.segment_cache_block_size,
+            preload: options.segment_cache_preload,
+            hedge: options.hedge,
+        };
+        self
     }
 
     /// The file in the version that `meta` describes. `hint` is how many bytes to read from the
-    /// end if its footer is not known.
+    /// end if its footer is not known, where options do not say.
     ///
     /// # Errors
     /// If storage fails, or this is not a Vortex file.
@@ -43,12 +83,19 @@ impl FooterCache {
         meta: &ObjectMeta,
         hint: Option<u64>,
     ) -> Result<VortexFile> {
-        let source: Arc<dyn ReadAt> = Arc::new(ObjectFile::new(Arc::clone(store), meta.clone()));
+        let Reading { tail, blocks, block_len, preload, hedge } = &self.reading;
+        let object = ObjectFile::new(Arc::clone(store), meta.clone()).with_hedge(*hedge);
+        let blocks = blocks.as_ref().filter(|_| object.profile().remote);
+        let is_preloaded = blocks.is_some() && meta.size <= *preload;
+        let source: Arc<dyn ReadAt> = match blocks {
+            Some(blocks) => Arc::new(object.cached(Arc::clone(blocks), *block_len)),
+            None => Arc::new(object),
+        };
         if let Some(footer) = self.get(meta) {
             return Ok(VortexFile::from_footer(source, footer));
         }
         let mut options = OpenOptions::new().with_file_size(meta.size);
-        if let Some(bytes) = hint {
+        if let Some(bytes) = is_preloaded.then_some(meta.size).or(hint).or(*tail) {
             options = options.with_tail_size(bytes);
         }
         let file = options.open(source).await.map_err(datafusion_error)?;
@@ -59,14 +106,22 @@ impl FooterCache {
     fn get(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         let entry = self.footers.as_ref()?.get(&meta.location)?;
         let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
-        same_version(&entry.meta, meta).then(|| Arc::clone(&known.footer))
+        same_version(&entry.meta, meta).then(|| known.footer()).flatten()
     }
 
+    /// Keeps a footer; as the bytes of its file, if that is small and there are so many that all of
+    /// them take too much room.
     fn put(&self, meta: &ObjectMeta, footer: Arc<Footer>) {
-        if let Some(footers) = &self.footers {
-            let footer = Arc::new(CachedFooter { footer });
-            footers.put(&meta.location, CachedFileMetadataEntry::new(meta.clone(), footer));
-        }
+        let Some(footers) = &self.footers else { return };
+        let like_it = footer.memory_size().saturating_mul(footers.len() + 1);
+        let whole = footer.whole_file().filter(|file| file.len() <= MOST_STORED);
+        let footer = match whole {
+            Some(file) if like_it > footers.cache_limit() / PARSED_SHARE => {
+                CachedFooter::Stored { file, info: info(&footer) }
+            }
+            _ => CachedFooter::Parsed(footer),
+        };
+        footers.put(&meta.location, CachedFileMetadataEntry::new(meta.clone(), Arc::new(footer)));
     }
 }
 
@@ -83,8 +138,31 @@ fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
 }
 
 /// A footer as DataFusion's cache holds it.
-struct CachedFooter {
-    footer: Arc<Footer>,
+enum CachedFooter {
+    Parsed(Arc<Footer>),
+    /// The bytes of a small file, to be parsed whenever they are asked for: slower, but a part of
+    /// the size.
+    Stored {
+        file: Buffer,
+        info: Info,
+    },
+}
+
+/// Rows, columns and segments.
+type Info = [u64; 3];
+
+fn info(footer: &Footer) -> Info {
+    let columns = footer.dtype().as_struct().map_or(1, |fields| fields.len());
+    [footer.row_count(), columns as u64, footer.segments().len() as u64]
+}
+
+impl CachedFooter {
+    fn footer(&self) -> Option<Arc<Footer>> {
+        match self {
+            CachedFooter::Parsed(footer) => Some(Arc::clone(footer)),
+            CachedFooter::Stored { file, .. } => OpenOptions::new().parse(file.clone()).ok().map(Arc::new),
+        }
+    }
 }
 
 impl FileMetadata for CachedFooter {
@@ -93,16 +171,19 @@ impl FileMetadata for CachedFooter {
     }
 
     fn memory_size(&self) -> usize {
-        self.footer.memory_size()
+        match self {
+            CachedFooter::Parsed(footer) => footer.memory_size(),
+            CachedFooter::Stored { file, .. } => size_of::<Self>() + file.len(),
+        }
     }
 
     fn extra_info(&self) -> HashMap<String, String> {
-        let columns = self.footer.dtype().as_struct().map_or(1, |fields| fields.len());
-        HashMap::from([
-            ("row_count".to_owned(), self.footer.row_count().to_string()),
-            ("columns".to_owned(), columns.to_string()),
-            ("segments".to_owned(), self.footer.segments().len().to_string()),
-        ])
+        let values = match self {
+            CachedFooter::Parsed(footer) => info(footer),
+            CachedFooter::Stored { info, .. } => *info,
+        };
+        let names = ["row_count", "columns", "segments"];
+        names.into_iter().zip(values).map(|(name, value)| (name.to_owned(), value.to_string())).collect()
     }
 }
 

@@ -240,7 +240,8 @@ impl Decoding<'_> {
             .with_filters(filters)
             .with_best_first(self.best_first(scan, &table)?)
             .with_memory_pool(Arc::clone(&self.task.runtime_env().memory_pool))
-            .with_footer_cache(caches.get_file_metadata_cache());
+            .with_footer_cache(caches.get_file_metadata_cache())
+            .with_segment_cache(self.task.session_config().get_extension());
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         let config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));

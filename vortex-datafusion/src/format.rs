@@ -22,6 +22,7 @@ use datafusion_session::Session;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{Footer, VortexFile};
+use vortex_core::io::BlockCache;
 
 use crate::cache::FooterCache;
 use crate::convert::{datafusion_error, schema};
@@ -70,14 +71,15 @@ struct Footers<'a> {
 
 impl<'a> Footers<'a> {
     fn new(format: &VortexFormat, state: &dyn Session, store: &'a Arc<dyn ObjectStore>) -> Result<Self> {
-        let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
-        Ok(Self { cache: FooterCache::new(cache), store, options: format.options(state)? })
+        let options = format.options(state)?;
+        let cache = FooterCache::new(state.runtime_env().cache_manager.get_file_metadata_cache());
+        let segments = state.config().get_extension::<BlockCache>();
+        Ok(Self { cache: cache.with_options(&options, segments.as_ref()), store, options })
     }
 
     async fn open(&self, object: &ObjectMeta) -> Result<VortexFile> {
-        let hint = (self.options.footer_read_size > 0).then_some(self.options.footer_read_size);
         self.cache
-            .open(self.store, object, hint)
+            .open(self.store, object, None)
             .await
             .map_err(|error| error.context(format!("reading the footer of {}", object.location)))
     }
@@ -183,6 +185,7 @@ impl FileFormat for VortexFormat {
         let source = source
             .with_options(self.options(state)?)
             .with_footer_cache(state.runtime_env().cache_manager.get_file_metadata_cache())
+            .with_segment_cache(state.config().get_extension())
             .with_memory_pool(Arc::clone(&state.runtime_env().memory_pool));
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
         Ok(DataSourceExec::from_data_source(config))

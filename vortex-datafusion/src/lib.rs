@@ -36,6 +36,8 @@ mod convert;
 mod format;
 #[cfg(feature = "session")]
 mod functions;
+#[cfg(feature = "session")]
+mod globs;
 mod memory;
 mod metrics;
 mod opener;
@@ -50,6 +52,8 @@ mod statistics;
 mod table;
 
 pub use format::{VortexFormat, VortexFormatFactory};
+#[cfg(feature = "session")]
+pub use globs::{enable_url_tables, listing_url};
 pub use options::{StringType, VortexOptions};
 pub use ordering::record_order;
 #[cfg(feature = "session")]

@@ -30,6 +30,23 @@ pub struct VortexOptions {
     /// Strings and byte strings as Arrow views unless files say otherwise (`view`), or never as
     /// views (`utf8`), where the schema of a table is inferred.
     pub string_type: StringType,
+    /// Bytes of remote files that are kept in memory once fetched, for all tables of the session
+    /// together; 0 for none. What is said last counts; what is kept already is dropped when less
+    /// is said, but not by 0.
+    ///
+    /// The session's memory pool is not charged, as it is not for DataFusion's own caches. Needs a
+    /// session where Vortex is registered, or one with a [`BlockCache`](vortex_core::io::BlockCache)
+    /// among the extensions of its configuration.
+    pub segment_cache: u64,
+    /// Bytes of the blocks that the segment cache keeps; reads fetch whole blocks.
+    pub segment_cache_block_size: u64,
+    /// With a segment cache: remote files up to this size are read as a whole when they are
+    /// opened.
+    pub segment_cache_preload: u64,
+    /// A remote read that takes this many times as long as latency and bandwidth, as measured,
+    /// predict is asked for a second time, and the first answer counts. At most one read of 20
+    /// is; 0 for none.
+    pub hedge: u32,
     /// Declare the order that a file's statistics prove, besides orders recorded when files were
     /// written. Plans that group by the sorted column then hold little in memory, and need no sort
     /// for `ORDER BY`; but DataFusion also merges streams to keep an order that nothing needs.
@@ -66,6 +83,10 @@ impl Default for VortexOptions {
             prune: true,
             footer_read_size: 0,
             string_type: StringType::View,
+            segment_cache: 0,
+            segment_cache_block_size: 256 << 10,
+            segment_cache_preload: 0,
+            hedge: 0,
             order_from_statistics: false,
             level: Level::Default,
             min_reader: None,
@@ -106,6 +127,10 @@ const ENTRIES: &[Entry] = &[
     entry!(prune, "Skip files and parts of files by statistics"),
     entry!(footer_read_size, "Bytes to read from the end of a file when opening it; 0 chooses by storage"),
     entry!(string_type, "Arrow type of inferred string columns: view or utf8"),
+    entry!(segment_cache, "Bytes of remote files kept in memory, by all tables of the session; 0 for none"),
+    entry!(segment_cache_block_size, "Bytes of the blocks that the segment cache keeps"),
+    entry!(segment_cache_preload, "With a segment cache: read remote files up to this size as a whole"),
+    entry!(hedge, "Ask again for remote reads that take this many times as long as predicted; 0 for never"),
     entry!(order_from_statistics, "Declare the order that statistics prove, besides recorded orders"),
     Entry {
         name: "level",

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::datasource::provider::DefaultTableFactory;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_common::Result;
 use datafusion_session::TableFunction;
+use vortex_core::io::BlockCache;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::functions::MetadataFunction;
+use crate::globs::VortexTableFactory;
 use crate::options::VortexOptions;
 
 /// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in
@@ -17,7 +18,8 @@ use crate::options::VortexOptions;
 /// made of (`vortex_metadata`, `vortex_layouts`, `vortex_segments`, `vortex_zones`).
 ///
 /// Registering again keeps the settings of the session. Paths in `FROM` also need
-/// [`SessionContext::enable_url_table`].
+/// [`SessionContext::enable_url_table`], or [`enable_url_tables`](crate::enable_url_tables) for globs
+/// in URLs as well.
 ///
 /// # Errors
 /// If the session refuses the format.
@@ -27,7 +29,7 @@ pub fn register(context: &SessionContext) -> Result<()> {
 
 fn register_state(state: &mut SessionState) -> Result<()> {
     state.register_file_format(Arc::new(VortexFormatFactory::new()), true)?;
-    state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(DefaultTableFactory::new()));
+    state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
     state.register_table_options_extension(VortexOptions::default());
     for (name, function) in MetadataFunction::all() {
         state.register_udtf(name, Arc::new(function));
@@ -36,7 +38,11 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
+/// What scans share in a session: its settings, and a cache that is empty until they give it room.
 fn add_options(config: &mut SessionConfig) {
+    if config.get_extension::<BlockCache>().is_none() {
+        config.set_extension(BlockCache::new(0));
+    }
     let extensions = &mut config.options_mut().extensions;
     if extensions.get::<VortexOptions>().is_none() {
         extensions.insert(VortexOptions::default());
@@ -56,7 +62,7 @@ impl VortexSessionExt for SessionStateBuilder {
         let factory = Arc::new(VortexFormatFactory::new());
         self.file_formats().get_or_insert_default().push(factory);
         let tables = self.table_factories().get_or_insert_default();
-        tables.insert(EXTENSION.to_uppercase(), Arc::new(DefaultTableFactory::new()));
+        tables.insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
         self.table_options().get_or_insert_default().extensions.insert(VortexOptions::default());
         let functions = self.table_functions().get_or_insert_default();
         for (name, function) in MetadataFunction::all() {

@@ -21,7 +21,7 @@ use datafusion_physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use object_store::ObjectStore;
-use vortex_core::io::StorageProfile;
+use vortex_core::io::{BlockCache, StorageProfile};
 
 use crate::cache::{FooterCache, OpenFiles};
 use crate::memory::ScanMemory;
@@ -42,6 +42,7 @@ pub struct VortexSource {
     best_first: Option<BestFirst>,
     options: VortexOptions,
     footers: FooterCache,
+    segments: Option<Arc<BlockCache>>,
     memory: Option<Arc<dyn MemoryPool>>,
     files: Arc<OpenFiles>,
     ahead: Arc<SharedAhead>,
@@ -61,6 +62,7 @@ impl VortexSource {
             best_first: None,
             options: VortexOptions::default(),
             footers: FooterCache::default(),
+            segments: None,
             memory: None,
             files: Arc::default(),
             ahead: Arc::default(),
@@ -80,6 +82,13 @@ impl VortexSource {
     #[must_use]
     pub fn with_footer_cache(mut self, footers: Arc<FileMetadataCache>) -> Self {
         self.footers = FooterCache::new(footers);
+        self
+    }
+
+    /// Where fetched bytes of remote files are kept, if the options say so.
+    #[must_use]
+    pub fn with_segment_cache(mut self, segments: Option<Arc<BlockCache>>) -> Self {
+        self.segments = segments;
         self
     }
 
@@ -157,7 +166,7 @@ impl FileSource for VortexSource {
             options: self.options.clone(),
             adapters,
             store,
-            footers: self.footers.clone(),
+            footers: self.footers.clone().with_options(&self.options, self.segments.as_ref()),
             files: Arc::clone(&self.files),
             batch_size: self.batch_size,
             limit: config.limit,

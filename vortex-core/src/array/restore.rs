@@ -54,7 +54,13 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
             let lists = array.as_list::<i64>();
             let offsets = lists.value_offsets();
             let (first, last) = (offsets[0], offsets[lists.len()]);
-            i32::try_from(last - first).map_err(Error::limit)?;
+            let items = last - first;
+            if i32::try_from(items).is_err() {
+                return Err(Error::limit(format!(
+                    "lists of {items} items in one chunk, {} allowed",
+                    i32::MAX
+                )));
+            }
             // None exceeds the last, which fits.
             let offsets = offsets.iter().map(|offset| (offset - first) as i32).collect();
             let values = lists.values().slice(first.as_usize(), (last - first).as_usize());

@@ -62,6 +62,9 @@ impl Segment {
 /// Room for decoded zone maps beside a description of any size.
 const MIN_ZONE_MAPS: usize = 64 << 10;
 
+/// Decoded zone maps take at most so many times what their file does.
+const ZONE_MAPS_SHARE: u64 = 2;
+
 /// A named value that applications keep in a file; opaque to readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserMetadata {
@@ -241,6 +244,7 @@ impl Footer {
             LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
         let layout = node.load()?;
         let kept = KeptTail::new(&segments, bytes, start);
+        let room = usize::try_from(tail.file_size.saturating_mul(ZONE_MAPS_SHARE)).unwrap_or(usize::MAX);
         Ok(Self {
             dtype,
             layout,
@@ -257,7 +261,7 @@ impl Footer {
             registry: registry.clone(),
             limits: *limits,
             tail: kept,
-            zone_maps: KeptZoneMaps::new(MIN_ZONE_MAPS + described_bytes * 4),
+            zone_maps: KeptZoneMaps::new(room.min(MIN_ZONE_MAPS + described_bytes * 4)),
         })
     }
 
@@ -360,6 +364,11 @@ impl Footer {
     /// Ids of the layouts the file uses.
     pub fn layout_ids(&self) -> &[Arc<str>] {
         &self.layout_ids
+    }
+
+    /// The whole file, where it is so small that opening it read all of it.
+    pub fn whole_file(&self) -> Option<Buffer> {
+        self.tail.get(&(0..self.file_size))
     }
 
     /// About how many bytes this takes in memory, for caches: the tables as they are parsed,

@@ -96,6 +96,15 @@ impl OpenOptions {
         self.read(&source).await.at(|| source.name().to_owned())
     }
 
+    /// The description of a file that is in memory as a whole.
+    ///
+    /// # Errors
+    /// If the bytes are not a Vortex file this build can read.
+    pub fn parse(&self, file: Buffer) -> Result<Footer> {
+        let file_size = file.len() as u64;
+        self.footer(file, file_size)
+    }
+
     /// The description of a file of `file_size` bytes, which ends in `tail`.
     pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
         let start = file_size - tail.len() as u64;

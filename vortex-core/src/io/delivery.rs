@@ -1,20 +1,26 @@
 //! One read of storage: pieces come in, and each request is answered once its bytes are there.
 //!
 //! A read that nobody waits for any longer ends. One that the store refuses because it is asked
-//! too much goes on later, from where it was, with fewer reads beside it.
+//! too much goes on later, from where it was, with fewer reads beside it. One that takes far
+//! longer than others did is hedged, if the source says so: what is missing is asked for a second
+//! time, and whichever stream brings the next piece goes on.
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::buffer::{Buffer, MutableBuffer};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::{Either, select};
+use futures::stream::BoxStream;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
+use super::ReadAt;
 use super::object_store::is_throttled;
 use super::scheduler::Slot;
 use super::waiting::Read;
@@ -27,8 +33,20 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers the requests of a read whose bytes are there already.
 pub(super) fn hand_over(read: Read, bytes: &Bytes) {
-    let start = read.range.start;
     count(&read);
+    answer(read, bytes);
+}
+
+/// Answers the requests of a read that someone else has made meanwhile.
+pub(super) fn hand_over_cached(read: Read, bytes: &Bytes) {
+    for request in &read.serves {
+        ScanMetrics::add(&request.metrics.cache_hits, 1);
+    }
+    answer(read, bytes);
+}
+
+fn answer(read: Read, bytes: &Bytes) {
+    let start = read.range.start;
     for request in read.serves {
         Part::new(request.range, request.answer).take(start, bytes, true);
     }
@@ -45,26 +63,36 @@ fn count(read: &Read) {
 /// Makes a read and answers its requests.
 pub(super) async fn deliver(read: Read, slot: Slot) {
     count(&read);
+    let metrics = read.serves.first().map(|request| Arc::clone(&request.metrics)).unwrap_or_default();
     let Read { source, range, serves, .. } = read;
     let mut parts: Vec<Part> =
         serves.into_iter().map(|request| Part::new(request.range, request.answer)).collect();
-    let stall = source.profile().remote.then(|| slot.stall());
+    let profile = source.profile();
+    let stall = profile.remote.then(|| slot.stall());
     let mut at = range.start;
     for attempt in 1.. {
         let started = Instant::now();
-        let mut first_byte = None;
-        let step = async {
-            let mut pieces = unless_stalled(stall, source.stream(at..range.end)).await??;
-            first_byte = Some(started.elapsed());
-            Ok::<_, Error>(pieces.next().await.map(|piece| (piece, pieces)))
-        };
-        let mut outcome = match unless_abandoned(&mut parts, step).await {
-            Some(outcome) => outcome,
-            None => return,
-        };
+        let overdue = slot.overdue(profile.hedge, range.end - at).map(|patience| started + patience);
+        let mut hedge = Hedge::Not;
+        let (mut opened, mut open) = (None, None);
         let failure = loop {
-            match outcome {
-                Ok(Some((Ok(piece), mut pieces))) => {
+            let due = overdue.filter(|_| hedge == Hedge::Not);
+            let again = || {
+                hedge = if slot.may_hedge() { Hedge::Asked } else { Hedge::Refused };
+                (hedge == Hedge::Asked).then(|| {
+                    ScanMetrics::add(&metrics.reads, 1);
+                    ScanMetrics::add(&metrics.reads_hedged, 1);
+                    next_piece(&source, at..range.end, None)
+                })
+            };
+            let step = hedged(next_piece(&source, at..range.end, open.take()), due, again);
+            let arrived = match unless_abandoned(&mut parts, unless_stalled(stall, step)).await {
+                Some(outcome) => outcome.flatten(),
+                None => return,
+            };
+            match arrived {
+                Ok(Some(Arrived { piece, rest, opened_at })) => {
+                    opened = opened.or(opened_at);
                     let end = at.saturating_add(piece.len() as u64);
                     if end > range.end {
                         let message = format!("{} bytes more than asked for", end - range.end);
@@ -76,16 +104,9 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
                     if at >= range.end {
                         break None;
                     }
-                    let step = async {
-                        let piece = unless_stalled(stall, pieces.next()).await?;
-                        Ok(piece.map(|piece| (piece, pieces)))
-                    };
-                    outcome = match unless_abandoned(&mut parts, step).await {
-                        Some(outcome) => outcome,
-                        None => return,
-                    };
+                    open = Some(rest);
                 }
-                Ok(Some((Err(error), _))) | Err(error) => break Some(error),
+                Err(error) => break Some(error),
                 Ok(None) => {
                     let message = format!("the bytes end at {at}");
                     break Some(Error::read(source.name(), range.clone(), message));
@@ -93,8 +114,10 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
             }
         };
         match failure {
+            // How long it would have taken is not known.
+            None if hedge == Hedge::Asked => return,
             None => {
-                let first_byte = first_byte.unwrap_or_default();
+                let first_byte = opened.map_or(Duration::ZERO, |opened| opened.duration_since(started));
                 let rest = started.elapsed().saturating_sub(first_byte);
                 return slot.note(first_byte, rest, range.end - range.start);
             }
@@ -112,6 +135,59 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
                 return;
             }
         }
+    }
+}
+
+/// Whether a read was asked for a second time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hedge {
+    Not,
+    Asked,
+    /// Too many others were.
+    Refused,
+}
+
+type Pieces = BoxStream<'static, Result<Bytes>>;
+
+/// A piece, and the stream that brings those behind it.
+struct Arrived {
+    piece: Bytes,
+    rest: Pieces,
+    /// When the stream began, if it did with this piece.
+    opened_at: Option<Instant>,
+}
+
+/// The next piece of an open stream, or the first of a new one.
+async fn next_piece(
+    source: &Arc<dyn ReadAt>,
+    range: Range<u64>,
+    open: Option<Pieces>,
+) -> Result<Option<Arrived>> {
+    let (mut rest, opened_at) = match open {
+        Some(open) => (open, None),
+        None => (source.stream(range).await?, Some(Instant::now())),
+    };
+    let piece = rest.next().await.transpose()?;
+    Ok(piece.map(|piece| Arrived { piece, rest, opened_at }))
+}
+
+/// What `work` comes to, or from `due` on what the same work comes to that is begun `again`:
+/// whichever is there first, unless it failed. The other is dropped.
+async fn hedged<T, W: Future<Output = Result<T>>>(
+    work: impl Future<Output = Result<T>>,
+    due: Option<Instant>,
+    again: impl FnOnce() -> Option<W>,
+) -> Result<T> {
+    let Some(due) = due else { return work.await };
+    let mut work = pin!(work);
+    if let Ok(outcome) = tokio::time::timeout_at(due, &mut work).await {
+        return outcome;
+    }
+    let Some(second) = again() else { return work.await };
+    match select(work, pin!(second)).await {
+        Either::Left((Ok(outcome), _)) | Either::Right((Ok(outcome), _)) => Ok(outcome),
+        Either::Left((Err(_), second)) => second.await,
+        Either::Right((Err(_), work)) => work.await,
     }
 }
 

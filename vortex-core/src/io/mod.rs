@@ -2,11 +2,12 @@
 //!
 //! A source implements [`ReadAt`]; [`LocalFile`], [`MemoryFile`] and [`ObjectFile`] do. The
 //! [`Scheduler`] turns the segments that scans want into few reads, and keeps their bytes under
-//! a budget.
+//! a budget. A [`CachedFile`] keeps what is read of another source in a [`BlockCache`].
 //!
 //! A file is written to a [`Sink`]; [`LocalSink`], [`MemorySink`] and [`ObjectSink`] are.
 
 mod budget;
+mod cache;
 mod coalesce;
 mod delivery;
 mod local;
@@ -27,6 +28,7 @@ use async_trait::async_trait;
 pub use budget::MemoryPool;
 pub(crate) use budget::{Budget, Share};
 use bytes::Bytes;
+pub use cache::{BlockCache, CachedFile};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 pub use local::LocalFile;
@@ -72,6 +74,16 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
         None
     }
 
+    /// The bytes of `range` if they were kept from an earlier read, so that none is needed.
+    fn cached(&self, _range: &Range<u64>) -> Option<Bytes> {
+        None
+    }
+
+    /// What to read instead of `range`: more, if all of it will be kept.
+    fn widened(&self, range: Range<u64>) -> Range<u64> {
+        range
+    }
+
     /// The storage behind. Sources of the same one share what is learnt of its pace, and a limit
     /// of reads in flight.
     fn store(&self) -> &str {
@@ -108,6 +120,10 @@ pub struct StorageProfile {
     /// Whether it is far away: a request costs more than many bytes, and may bring nothing for
     /// long.
     pub remote: bool,
+    /// A read that has not ended after this many times what latency and bandwidth, as measured,
+    /// predict is asked for a second time from where it stands, and whichever stream brings the
+    /// next piece goes on; 0 for never. At most one read of 20 is.
+    pub hedge: u32,
 }
 
 impl StorageProfile {
@@ -117,8 +133,14 @@ impl StorageProfile {
     }
 
     /// Bytes in memory: no reason to join anything.
-    pub const MEMORY: Self =
-        Self { coalesce_gap: 0, max_read: u64::MAX, concurrency: 64, tail_read: 64 << 10, remote: false };
+    pub const MEMORY: Self = Self {
+        coalesce_gap: 0,
+        max_read: u64::MAX,
+        concurrency: 64,
+        tail_read: 64 << 10,
+        remote: false,
+        hedge: 0,
+    };
     /// A local disk.
     pub const LOCAL: Self = Self {
         coalesce_gap: 16 << 10,
@@ -126,8 +148,15 @@ impl StorageProfile {
         concurrency: 32,
         tail_read: 64 << 10,
         remote: false,
+        hedge: 0,
     };
     /// An object store.
-    pub const REMOTE: Self =
-        Self { coalesce_gap: 3 << 19, max_read: 8 << 20, concurrency: 64, tail_read: 1 << 20, remote: true };
+    pub const REMOTE: Self = Self {
+        coalesce_gap: 3 << 19,
+        max_read: 8 << 20,
+        concurrency: 64,
+        tail_read: 1 << 20,
+        remote: true,
+        hedge: 0,
+    };
 }

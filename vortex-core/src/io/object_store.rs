@@ -12,7 +12,7 @@ use futures::stream::BoxStream;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
 
 use super::local::{read_at_hand, read_blocking, read_many_blocking};
-use super::{ReadAt, StorageProfile};
+use super::{BlockCache, CachedFile, ReadAt, StorageProfile};
 use crate::{Error, Result};
 
 /// An object of an object store, in one version: reads ask for the e-tag that was listed, so
@@ -30,6 +30,12 @@ pub struct ObjectFile {
     profile: StorageProfile,
 }
 
+/// What names an object and its version, whichever table it belongs to.
+fn version_of(store: &str, meta: &ObjectMeta) -> String {
+    let ObjectMeta { location, last_modified, e_tag, version, .. } = meta;
+    format!("{store} {location} {last_modified} {e_tag:?} {version:?}")
+}
+
 /// What came of asking the store.
 enum Answer {
     /// An open file to read from.
@@ -42,6 +48,20 @@ impl ObjectFile {
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
         let (name, profile) = (store.to_string().into_boxed_str(), StorageProfile::of(store.as_ref()));
         Self { store, meta, descriptor: OnceLock::new(), name, profile }
+    }
+
+    /// Reads that take `factor` times as long as is usual are asked for a second time; 0 for
+    /// never. See [`StorageProfile::hedge`].
+    #[must_use]
+    pub fn with_hedge(mut self, factor: u32) -> Self {
+        self.profile.hedge = factor;
+        self
+    }
+
+    /// The same object, with what is read of it kept in blocks of about `block_len` bytes.
+    pub fn cached(self, cache: Arc<BlockCache>, block_len: u64) -> CachedFile {
+        let (version, size) = (version_of(&self.name, &self.meta), self.meta.size);
+        CachedFile::new(Arc::new(self), &version, size, cache, block_len)
     }
 
     async fn get(&self, range: &Range<u64>) -> Result<Answer> {

@@ -39,6 +39,16 @@ impl Pace {
         StorageProfile { coalesce_gap: pays.clamp(declared / 8, declared), ..profile }
     }
 
+    /// How long a read of so many bytes takes, if that can be told.
+    pub(super) fn expected(&self, bytes: u64) -> Option<Duration> {
+        let streaming = match self.bandwidth {
+            Some(bandwidth) => bytes as f64 / bandwidth,
+            None if bytes < MIN_MEASURED => 0.0,
+            None => return None,
+        };
+        Duration::try_from_secs_f64(self.latency? + streaming).ok()
+    }
+
     /// How long requests are worth collecting before the first of them is sent.
     pub(super) fn patience(&self) -> Patience {
         let latency = Duration::from_secs_f64(self.latency.unwrap_or(0.0));
@@ -74,6 +84,15 @@ mod tests {
         let profile = StorageProfile::REMOTE;
         assert_eq!(Pace::default().adapt(profile), profile);
         assert_eq!(after(10, 5_000_000, 100).adapt(profile).coalesce_gap, 500_000);
+    }
+
+    #[test]
+    fn a_read_takes_its_latency_and_the_time_of_its_bytes() {
+        let pace = after(10, 5_000_000, 100);
+        assert_eq!(pace.expected(5_000_000), Some(Duration::from_millis(110)));
+        assert_eq!(Pace::default().expected(1), None);
+        assert_eq!(after(10, 1000, 1).expected(1000), Some(Duration::from_millis(10)));
+        assert_eq!(after(10, 1000, 1).expected(1 << 20), None);
     }
 
     #[test]

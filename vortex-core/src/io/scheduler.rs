@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::budget::{Budget, Share};
-use super::delivery::{deliver, hand_over};
+use super::delivery::{deliver, hand_over, hand_over_cached};
 use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting};
 use super::{ReadAt, Urgency};
@@ -33,6 +33,12 @@ const DEFAULT_BUDGET: u64 = 256 << 20;
 
 /// A remote read that brings nothing for this long has failed.
 const DEFAULT_STALL: Duration = Duration::from_secs(60);
+
+/// No read is asked for a second time sooner.
+const LEAST_HEDGE: Duration = Duration::from_millis(5);
+
+/// At most one of so many reads is asked for a second time.
+const READS_PER_HEDGE: u64 = 20;
 
 /// A range that someone wants, and how much.
 #[derive(Debug, Clone)]
@@ -108,15 +114,19 @@ impl Scheduler {
         metrics: &Arc<ScanMetrics>,
     ) -> (Vec<Pending>, Unsent) {
         ScanMetrics::add(&metrics.requests, wanted.len() as u64);
-        let (requests, pending) = wanted
-            .into_iter()
-            .map(|Wish { range, urgency }| {
-                let (answer, receiver) = oneshot::channel();
-                let pending = Pending::of(receiver, source, range.clone());
-                let metrics = Arc::clone(metrics);
-                (Request { range, urgency, answer, metrics, is_ripe: true }, pending)
-            })
-            .unzip();
+        let mut requests = Vec::with_capacity(wanted.len());
+        let mut pending = Vec::with_capacity(wanted.len());
+        for Wish { range, urgency } in wanted {
+            if let Some(bytes) = source.cached(&range) {
+                ScanMetrics::add(&metrics.cache_hits, 1);
+                pending.push(Pending::ready(bytes.into()));
+                continue;
+            }
+            let (answer, receiver) = oneshot::channel();
+            pending.push(Pending::of(receiver, source, range.clone()));
+            let metrics = Arc::clone(metrics);
+            requests.push(Request { range, urgency, answer, metrics, is_ripe: true });
+        }
         (pending, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
     }
 
@@ -211,6 +221,9 @@ struct State {
     announced: bool,
     /// Someone is dispatching.
     dispatching: bool,
+    /// Reads that ended well, and reads asked for a second time.
+    reads: u64,
+    hedged: u64,
 }
 
 impl Queue {
@@ -262,10 +275,13 @@ impl Queue {
         }
         while let Some(read) = self.next_read() {
             let slot = Slot(Arc::clone(self));
-            match read.source.at_hand(&read.range) {
-                Some(bytes) => hand_over(read, &bytes),
+            if let Some(bytes) = read.source.cached(&read.range) {
+                hand_over_cached(read, &bytes);
+            } else if let Some(bytes) = read.source.at_hand(&read.range) {
+                hand_over(read, &bytes);
+            } else {
                 // Outside the lock: a runtime that is shutting down drops the task at once.
-                None => drop(self.runtime.spawn(deliver(read, slot))),
+                drop(self.runtime.spawn(deliver(read, slot)));
             }
         }
     }
@@ -300,8 +316,27 @@ impl Slot {
     pub(super) fn note(&self, first_byte: Duration, rest: Duration, bytes: u64) {
         let mut state = self.0.state.lock();
         state.pace.note(first_byte, rest, bytes);
+        state.reads += 1;
         // One more for each round of reads that went well.
         state.allowed += 1.0 / state.allowed.max(1.0);
+    }
+
+    /// How long a read may take before it is worth asking for again: `factor` times what it takes
+    /// at the pace measured.
+    pub(super) fn overdue(&self, factor: u32, bytes: u64) -> Option<Duration> {
+        if factor == 0 {
+            return None;
+        }
+        let expected = self.0.state.lock().pace.expected(bytes)?;
+        Some(expected.saturating_mul(factor).max(LEAST_HEDGE))
+    }
+
+    /// Whether another read may be asked for a second time; it is counted if so.
+    pub(super) fn may_hedge(&self) -> bool {
+        let mut state = self.0.state.lock();
+        let may = state.hedged * READS_PER_HEDGE <= state.reads;
+        state.hedged += u64::from(may);
+        may
     }
 
     /// The store asks to slow down: half as many reads from now on.

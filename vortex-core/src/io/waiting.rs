@@ -106,7 +106,7 @@ impl Waiting {
             .into_iter()
             .find(|read| read.serves.iter().any(is_due))
             .expect("every request is served by a read");
-        let (range, wasted) = (read.range, read.wasted);
+        let (range, wasted) = (source.widened(read.range), read.wasted);
         let mut serves = read.serves;
         // From the end, so that positions stay true.
         serves.sort_unstable_by(|a, b| b.cmp(a));

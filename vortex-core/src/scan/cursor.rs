@@ -6,6 +6,8 @@
 //! best first, descending     0           1        2
 //! ```
 
+use std::ops::Range;
+
 use super::ScanMetrics;
 use super::best_first::{Place, Unread};
 use super::plan::{Plan, Split};
@@ -43,7 +45,7 @@ impl Cursor {
                     // Rows that are ruled out are skipped in one leap, however many they are.
                     let possible = plan.split_start(zone_maps.first_possible(*row));
                     let ruled_out = *row..possible.max(*row).min(plan.rows.end);
-                    ScanMetrics::add(&plan.metrics.splits_pruned, plan.count_splits(&ruled_out));
+                    count_splits(plan, zone_maps, &ruled_out);
                     ScanMetrics::add(&plan.metrics.rows_pruned, plan.count_rows(&ruled_out));
                     let split = plan.split_from(ruled_out.end);
                     *row = split.as_ref().map_or(plan.rows.end, |split| split.rows.end);
@@ -55,7 +57,7 @@ impl Cursor {
             let pruned = split.live.true_count() - live.true_count();
             ScanMetrics::add(&plan.metrics.rows_pruned, pruned as u64);
             if live.is_none() {
-                ScanMetrics::add(&plan.metrics.splits_pruned, 1);
+                count_splits(plan, zone_maps, &split.rows);
                 continue;
             }
             split.live = live;
@@ -78,4 +80,11 @@ impl Cursor {
             Cursor::BestFirst(splits) => splits.last().is_some_and(|split| split.bound < *place),
         }
     }
+}
+
+/// Counts splits that are skipped.
+fn count_splits(plan: &Plan, zone_maps: &ZoneMaps, rows: &Range<u64>) {
+    let (from_start, tightened) = zone_maps.count_ruled_out(plan, rows);
+    ScanMetrics::add(&plan.metrics.splits_pruned, from_start);
+    ScanMetrics::add(&plan.metrics.splits_pruned_dynamic, tightened);
 }

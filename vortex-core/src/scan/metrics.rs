@@ -32,12 +32,18 @@ metrics! {
     bytes_wasted,
     /// Segments that were at hand already.
     segments_shared,
+    /// Segments that an earlier scan has left in a cache of bytes.
+    cache_hits,
+    /// Reads that took so long that they were asked for a second time.
+    reads_hedged,
     /// Most bytes of segments that the scan held or had in flight at once.
     peak_bytes,
     /// Splits the scan consists of.
     splits_planned,
-    /// Splits skipped, by statistics.
+    /// Splits skipped, by statistics and what was known of the filter from the start.
     splits_pruned,
+    /// Splits skipped, by filters that tightened while scanning.
+    splits_pruned_dynamic,
     /// Splits given up after they were asked for, by filters that tightened meanwhile.
     splits_withdrawn,
     /// Splits read.

@@ -17,12 +17,17 @@ use crate::layout::{SegmentSet, ZoneMap};
 use crate::mask::Mask;
 use crate::pruning::{self, Blocks};
 
+/// Splits that are told apart by what ruled them out; a file may claim any number.
+const MAX_COUNTED: u64 = 1 << 16;
+
 /// The zone maps of a scan, and the verdict on each part of its filter.
 #[derive(Debug, Default)]
 pub(super) struct ZoneMaps {
     maps: HashMap<FieldPath, Arc<ZoneMap>>,
     /// Per conjunct: blocks, where rows may match, where all do.
     verdicts: Vec<Option<(Blocks, pruning::Verdict)>>,
+    /// The verdicts before any filter tightened, once one has.
+    first_verdicts: Option<Vec<Option<(Blocks, pruning::Verdict)>>>,
     /// Generation of the dynamic filters at the last look.
     generation: Option<u64>,
     /// Of the column whose best rows are wanted first.
@@ -150,6 +155,7 @@ impl ZoneMaps {
         }
         self.generation = generation;
         let (before, _) = self.count(plan);
+        self.first_verdicts.get_or_insert_with(|| self.verdicts.clone());
         for (at, conjunct) in plan.conjuncts.iter().enumerate() {
             if let Expr::Dynamic(_) = &conjunct.expr {
                 self.verdicts[at] = self.judge(&conjunct.expr, plan)?;
@@ -162,16 +168,25 @@ impl ZoneMaps {
 
     /// The first row at or after `row` in a block that may match; where the rows end if there
     /// is none.
-    pub(super) fn first_possible(&self, mut row: u64) -> u64 {
-        loop {
-            let before = row;
-            for (blocks, verdict) in self.verdicts.iter().flatten() {
-                row = blocks.first_set(&verdict.may, row);
-            }
-            if row == before {
-                return row;
-            }
+    pub(super) fn first_possible(&self, row: u64) -> u64 {
+        first_possible(&self.verdicts, row)
+    }
+
+    /// Splits in rows of whom none may match: those known from the start, and those that took a
+    /// filter which tightened.
+    pub(super) fn count_ruled_out(&self, plan: &Plan, rows: &Range<u64>) -> (u64, u64) {
+        let all = plan.count_splits(rows);
+        let Some(verdicts) = &self.first_verdicts else { return (all, 0) };
+        if all > MAX_COUNTED {
+            return (0, all);
         }
+        let (mut row, mut from_start) = (rows.start, 0);
+        while row < rows.end {
+            let possible = plan.split_start(first_possible(verdicts, row)).clamp(row, rows.end);
+            from_start += plan.count_splits(&(row..possible));
+            row = (possible / plan.split_step).saturating_add(1).saturating_mul(plan.split_step);
+        }
+        (from_start, all.saturating_sub(from_start))
     }
 
     /// The rows of a split that may match.
@@ -197,6 +212,19 @@ impl ZoneMaps {
             None => false,
         };
         (0..self.verdicts.len()).filter(|at| !certain(at)).collect()
+    }
+}
+
+/// The first row at or after `row` in a block that may match.
+fn first_possible(verdicts: &[Option<(Blocks, pruning::Verdict)>], mut row: u64) -> u64 {
+    loop {
+        let before = row;
+        for (blocks, verdict) in verdicts.iter().flatten() {
+            row = blocks.first_set(&verdict.may, row);
+        }
+        if row == before {
+            return row;
+        }
     }
 }
 

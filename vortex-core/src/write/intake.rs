@@ -19,6 +19,9 @@ const MAX_BYTES: u64 = 8 << 20;
 /// Bytes that a text or byte string may have.
 const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
 
+/// Bytes that a row may have of its own: what a segment holds.
+const MAX_ROW_BYTES: u64 = u32::MAX as u64;
+
 /// Cuts a batch into rows that are taken in together.
 #[derive(Debug)]
 pub(super) struct Intake<'a> {
@@ -160,6 +163,23 @@ pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses rows that share so many bytes that no file holds them.
+///
+/// # Errors
+/// If a row takes 4 GiB or more once its bytes are its own.
+pub(super) fn check_rows(array: &dyn Array) -> Result<()> {
+    if !may_share(array.data_type()) || own_bytes(array) <= MAX_ROW_BYTES {
+        return Ok(());
+    }
+    for row in 0..array.len() {
+        let bytes = own_bytes(&array.slice(row, 1));
+        if bytes > MAX_ROW_BYTES {
+            return Err(Error::limit(format!("row {row} has {bytes} bytes, {MAX_ROW_BYTES} allowed")));
+        }
+    }
+    Ok(())
 }
 
 fn check_offsets(offsets: &[i64]) -> Result<()> {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use arrow::array::{Array as _, RecordBatch, new_empty_array};
 use arrow::datatypes::{DataType, Field, Schema};
 
-use super::intake::check_lengths;
+use super::intake::{check_lengths, check_rows};
 use crate::array::restore::{carry, restore};
 use crate::dtype::stored::{carrier, plain_carrier, stored_schema};
 use crate::dtype::{DType, StructType};
@@ -77,7 +77,9 @@ pub(super) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
         if !field.is_nullable() && column.logical_null_count() > 0 {
             return refused(format!("{} nulls where the schema has none", column.logical_null_count()));
         }
-        check_lengths(column).at(|| format!("column `{}`", field.name()))?;
+        check_lengths(column)
+            .and_then(|()| check_rows(column))
+            .at(|| format!("column `{}`", field.name()))?;
     }
     Ok(())
 }

@@ -1,23 +1,15 @@
 //! What scans do when storage fails, stalls, lies, or asks for patience.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use async_trait::async_trait;
-use bytes::Bytes;
-use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
-use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
-};
-use parking_lot::Mutex;
+use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
+use test_store::{ReadFault as Fault, TestStore};
 use vortex_core::expr::{CompareOp, Expr};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::{ObjectFile, Scheduler};
@@ -27,127 +19,8 @@ use vortex_core::{DType, Error, PType, Scalar, VortexFile};
 
 const OBJECT: &str = "folder/lineitem.vortex";
 
-/// What may go wrong with a read.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Fault {
-    /// No answer but an error.
-    Fails,
-    /// An error after half of the bytes.
-    Breaks,
-    /// Bytes end early.
-    Short,
-    /// More bytes than asked for.
-    Long,
-    /// Other bytes than asked for, honestly labelled.
-    Elsewhere,
-    /// The store is too busy.
-    Busy,
-    /// Nothing comes, ever.
-    Stalls,
-}
-
 const FAULTS: [Fault; 6] =
     [Fault::Fails, Fault::Breaks, Fault::Short, Fault::Long, Fault::Elsewhere, Fault::Busy];
-
-/// A store whose reads go wrong as `plan` says.
-struct Faulty {
-    inner: InMemory,
-    plan: Mutex<Box<dyn FnMut() -> Option<Fault> + Send>>,
-    latency: Mutex<Duration>,
-    reads: AtomicUsize,
-    bytes: AtomicU64,
-    in_flight: AtomicUsize,
-    most_in_flight: AtomicUsize,
-}
-
-impl fmt::Debug for Faulty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Faulty")
-    }
-}
-
-impl fmt::Display for Faulty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Faulty")
-    }
-}
-
-struct InFlight<'a>(&'a AtomicUsize);
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-fn generic(message: &str) -> object_store::Error {
-    object_store::Error::Generic { store: "Faulty", source: message.into() }
-}
-
-#[async_trait]
-impl ObjectStore for Faulty {
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_in_flight.fetch_max(now, Ordering::SeqCst);
-        let _in_flight = InFlight(&self.in_flight);
-        let latency = *self.latency.lock();
-        tokio::time::sleep(latency).await;
-        let fault = (self.plan.lock())();
-        match fault {
-            Some(Fault::Fails) => return Err(generic("the network is down")),
-            Some(Fault::Busy) => return Err(generic("503 Service Unavailable: SlowDown")),
-            Some(Fault::Stalls) => std::future::pending().await,
-            _ => {}
-        }
-        let result = self.inner.get_opts(location, options).await?;
-        let (meta, mut range, attributes) =
-            (result.meta.clone(), result.range.clone(), result.attributes.clone());
-        let bytes = result.bytes().await?;
-        self.bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst);
-        let half = bytes.len() / 2;
-        let pieces: Vec<Result<Bytes>> = match fault {
-            Some(Fault::Breaks) => vec![Ok(bytes.slice(..half)), Err(generic("connection reset"))],
-            Some(Fault::Short) => vec![Ok(bytes.slice(..half))],
-            Some(Fault::Long) => vec![Ok(bytes.clone()), Ok(Bytes::from_static(b"more"))],
-            Some(Fault::Elsewhere) => {
-                range.start += 1;
-                vec![Ok(bytes)]
-            }
-            _ => vec![Ok(bytes.slice(..half)), Ok(bytes.slice(half..))],
-        };
-        let payload = GetResultPayload::Stream(futures::stream::iter(pieces).boxed());
-        Ok(GetResult { payload, meta, range, attributes })
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        self.inner.put_opts(location, payload, opts).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        opts: PutMultipartOptions,
-    ) -> Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, opts).await
-    }
-
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
 
 fn contents() -> Vec<u8> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex");
@@ -155,24 +28,14 @@ fn contents() -> Vec<u8> {
 }
 
 /// An object in a store without faults so far, and the file in it, opened with little of its data.
-async fn opened() -> (Arc<Faulty>, VortexFile) {
-    let store = Arc::new(Faulty {
-        inner: InMemory::new(),
-        plan: Mutex::new(Box::new(|| None)),
-        latency: Mutex::new(Duration::ZERO),
-        reads: AtomicUsize::new(0),
-        bytes: AtomicU64::new(0),
-        in_flight: AtomicUsize::new(0),
-        most_in_flight: AtomicUsize::new(0),
-    });
+async fn opened() -> (Arc<TestStore>, VortexFile) {
+    let store = TestStore::new();
     let path = Path::from(OBJECT);
     store.put(&path, PutPayload::from(contents())).await.unwrap();
     let meta = store.inner.head(&path).await.unwrap();
     let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
     let file = OpenOptions::new().with_tail_size(1).open(source).await.unwrap();
-    store.reads.store(0, Ordering::SeqCst);
-    store.bytes.store(0, Ordering::SeqCst);
-    store.most_in_flight.store(0, Ordering::SeqCst);
+    store.take();
     (store, file)
 }
 
@@ -200,9 +63,9 @@ fn numbers(seed: u64) -> impl FnMut() -> u64 + Send {
     }
 }
 
-async fn settled(scheduler: &Scheduler, store: &Faulty) {
+async fn settled(scheduler: &Scheduler, store: &TestStore) {
     for _ in 0..100 {
-        if scheduler.bytes_in_use() == 0 && store.in_flight.load(Ordering::SeqCst) == 0 {
+        if scheduler.bytes_in_use() == 0 && store.in_flight.get() == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -217,7 +80,7 @@ async fn any_mixture_of_faults_ends_in_the_right_answer_or_an_error_with_file_an
     let (mut right, mut failed) = (0, 0);
     for seed in 0..60 {
         let mut number = numbers(seed + 1);
-        *store.plan.lock() = Box::new(move || {
+        store.fail_reads(move || {
             let fault = FAULTS[(number() % FAULTS.len() as u64) as usize];
             number().is_multiple_of(4).then_some(fault)
         });
@@ -244,7 +107,7 @@ async fn a_store_that_is_busy_for_a_while_only_takes_longer() {
     let (store, file) = opened().await;
     let expected = collect(some_rows(&file)).await.unwrap();
     let mut left = 3;
-    *store.plan.lock() = Box::new(move || {
+    store.fail_reads(move || {
         left -= i32::from(left > 0);
         (left > 0).then_some(Fault::Busy)
     });
@@ -254,7 +117,7 @@ async fn a_store_that_is_busy_for_a_while_only_takes_longer() {
 #[tokio::test]
 async fn a_store_that_is_always_busy_is_given_up() {
     let (store, file) = opened().await;
-    *store.plan.lock() = Box::new(|| Some(Fault::Busy));
+    store.fail_reads(|| Some(Fault::Busy));
     let message = collect(some_rows(&file)).await.unwrap_err().to_string();
     assert!(message.contains("503") && message.contains(OBJECT), "{message}");
 }
@@ -262,7 +125,7 @@ async fn a_store_that_is_always_busy_is_given_up() {
 #[tokio::test]
 async fn a_read_that_stalls_fails_in_the_time_declared() {
     let (store, file) = opened().await;
-    *store.plan.lock() = Box::new(|| Some(Fault::Stalls));
+    store.fail_reads(|| Some(Fault::Stalls));
     let scheduler = Scheduler::with_stall(1 << 30, Duration::from_millis(50));
     let scan = collect(some_rows(&file).with_scheduler(Arc::clone(&scheduler)));
     let outcome = tokio::time::timeout(Duration::from_secs(10), scan).await.expect("it does not hang");
@@ -294,16 +157,16 @@ async fn an_object_that_became_shorter_is_an_error() {
 #[tokio::test]
 async fn a_dropped_scan_leaves_no_read_in_flight_and_its_budget_empty() {
     let (store, file) = opened().await;
-    *store.latency.lock() = Duration::from_secs(60);
+    store.set_latency(Duration::from_secs(60));
     let scheduler = Scheduler::new(1 << 30);
     let mut stream = some_rows(&file).with_scheduler(Arc::clone(&scheduler)).into_stream().unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(50), stream.next()).await.is_err());
-    assert!(store.in_flight.load(Ordering::SeqCst) > 0);
+    assert!(store.in_flight.get() > 0);
     drop(stream);
     settled(&scheduler, &store).await;
-    let reads = store.reads.load(Ordering::SeqCst);
+    let reads = store.reads.get();
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(store.reads.load(Ordering::SeqCst), reads, "nothing is asked for afterwards");
+    assert_eq!(store.reads.get(), reads, "nothing is asked for afterwards");
 }
 
 #[tokio::test]
@@ -312,9 +175,9 @@ async fn a_scan_takes_few_reads_and_counts_them() {
     let metrics = Arc::new(ScanMetrics::default());
     collect(file.scan().with_metrics(Arc::clone(&metrics))).await.unwrap();
     let bytes = metrics.bytes_read.load(Ordering::Relaxed);
-    assert_eq!(store.reads.load(Ordering::SeqCst), 1, "all columns lie side by side");
+    assert_eq!(store.reads.get(), 1, "all columns lie side by side");
     assert_eq!(metrics.reads.load(Ordering::Relaxed), 1);
-    assert_eq!(store.bytes.load(Ordering::SeqCst), bytes);
+    assert_eq!(store.bytes.get(), bytes);
     assert!(bytes <= file.footer().file_size(), "{bytes}");
     assert!(metrics.bytes_wasted.load(Ordering::Relaxed) * 10 <= bytes);
 
@@ -342,5 +205,5 @@ async fn an_empty_projection_reads_nothing() {
     let none: [&str; 0] = [];
     let rows: Vec<_> = file.scan().with_projection(none).into_stream().unwrap().try_collect().await.unwrap();
     assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, file.row_count());
-    assert_eq!(store.reads.load(Ordering::SeqCst), 0);
+    assert_eq!(store.reads.get(), 0);
 }

@@ -1,7 +1,7 @@
 //! Where writing fails, the error is clear and nothing is left behind.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::random::Random;
@@ -11,13 +11,9 @@ use arrow::datatypes::{DataType, Field};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
-use object_store::memory::InMemory;
+use object_store::ObjectStore as _;
 use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, UploadPart,
-};
+use test_store::{TestStore, WriteFault};
 use vortex_core::io::{LocalSink, ObjectSink, Sink};
 use vortex_core::write::{FileWriter, WriteOptions, write_stream};
 use vortex_core::{Error, Result};
@@ -218,116 +214,7 @@ fn write_forever(folder: &std::path::Path) {
     });
 }
 
-/// A store that fails a part of a multipart upload, and counts uploads that are open.
-#[derive(Debug)]
-struct Faulty {
-    inner: InMemory,
-    /// The part that fails.
-    fails: usize,
-    open: Arc<AtomicUsize>,
-    started: Arc<AtomicUsize>,
-}
-
-impl Faulty {
-    fn new(fails: usize) -> Arc<Self> {
-        Arc::new(Self { inner: InMemory::new(), fails, open: Arc::default(), started: Arc::default() })
-    }
-
-    /// Waits until no upload is open; an aborted one ends in a task of its own.
-    async fn settles(&self) -> bool {
-        for _ in 0..200 {
-            if self.open.load(Ordering::SeqCst) == 0 {
-                return true;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        false
-    }
-}
-
-impl std::fmt::Display for Faulty {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("faulty store")
-    }
-}
-
-#[derive(Debug)]
-struct FaultyUpload {
-    inner: Box<dyn MultipartUpload>,
-    parts: usize,
-    fails: usize,
-    open: Arc<AtomicUsize>,
-}
-
-#[async_trait]
-impl MultipartUpload for FaultyUpload {
-    fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        self.parts += 1;
-        if self.parts == self.fails {
-            let source = "the store is on fire".into();
-            return Box::pin(async { Err(object_store::Error::Generic { store: "faulty", source }) });
-        }
-        self.inner.put_part(data)
-    }
-
-    async fn complete(&mut self) -> object_store::Result<PutResult> {
-        self.open.fetch_sub(1, Ordering::SeqCst);
-        self.inner.complete().await
-    }
-
-    async fn abort(&mut self) -> object_store::Result<()> {
-        self.open.fetch_sub(1, Ordering::SeqCst);
-        self.inner.abort().await
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Faulty {
-    async fn put_opts(
-        &self,
-        at: &Path,
-        data: PutPayload,
-        options: PutOptions,
-    ) -> object_store::Result<PutResult> {
-        self.inner.put_opts(at, data, options).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        at: &Path,
-        options: PutMultipartOptions,
-    ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.open.fetch_add(1, Ordering::SeqCst);
-        self.started.fetch_add(1, Ordering::SeqCst);
-        let inner = self.inner.put_multipart_opts(at, options).await?;
-        Ok(Box::new(FaultyUpload { inner, parts: 0, fails: self.fails, open: Arc::clone(&self.open) }))
-    }
-
-    async fn get_opts(&self, at: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.inner.get_opts(at, options).await
-    }
-
-    fn delete_stream(
-        &self,
-        paths: BoxStream<'static, object_store::Result<Path>>,
-    ) -> BoxStream<'static, object_store::Result<Path>> {
-        self.inner.delete_stream(paths)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
-
-fn writer_to(store: &Arc<Faulty>) -> FileWriter {
+fn writer_to(store: &Arc<TestStore>) -> FileWriter {
     let sink = ObjectSink::new(Arc::clone(store) as _, Path::from("x.vortex")).with_part_bytes(300_000);
     FileWriter::try_new(sink, batch().schema(), small_groups()).unwrap()
 }
@@ -335,7 +222,8 @@ fn writer_to(store: &Arc<Faulty>) -> FileWriter {
 #[tokio::test]
 async fn a_part_that_fails_ends_the_upload() {
     for fails in [1, 3, 8] {
-        let store = Faulty::new(fails);
+        let store = TestStore::new();
+        store.fail_writes(WriteFault::Part(fails));
         let mut writer = writer_to(&store);
         let mut outcome = Ok(());
         for _ in 0..12 {
@@ -348,38 +236,54 @@ async fn a_part_that_fails_ends_the_upload() {
             Err(error) => error,
             Ok(()) => writer.finish().await.unwrap_err(),
         };
-        assert!(error.to_string().contains("the store is on fire"), "{error}");
-        assert!(store.settles().await, "part {fails}: an upload is left open");
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+        assert!(store.uploads.settle().await, "part {fails}: an upload is left open");
         assert_eq!(store.list(None).count().await, 0);
     }
 }
 
 #[tokio::test]
 async fn an_upload_that_is_dropped_is_aborted() {
-    let store = Faulty::new(usize::MAX);
+    let store = TestStore::new();
     let mut writer = writer_to(&store);
     for _ in 0..12 {
         writer.write(&batch()).await.unwrap();
     }
-    assert_eq!(store.open.load(Ordering::SeqCst), 1);
+    assert_eq!(store.uploads.open.get(), 1);
     drop(writer);
-    assert!(store.settles().await);
+    assert!(store.uploads.settle().await);
     let mut writer = writer_to(&store);
     for _ in 0..12 {
         writer.write(&batch()).await.unwrap();
     }
     writer.abort().await.unwrap();
-    assert_eq!(store.open.load(Ordering::SeqCst), 0);
+    assert_eq!(store.uploads.open.get(), 0);
     assert_eq!(store.list(None).count().await, 0);
 }
 
 #[tokio::test]
 async fn a_small_object_is_put_in_one_request() {
-    let store = Faulty::new(usize::MAX);
+    let store = TestStore::new();
     let sink = ObjectSink::new(Arc::clone(&store) as _, Path::from("x.vortex"));
     let mut writer = FileWriter::try_new(sink, batch().schema(), WriteOptions::new()).unwrap();
     writer.write(&batch()).await.unwrap();
     let summary = writer.finish().await.unwrap();
-    assert_eq!(store.started.load(Ordering::SeqCst), 0);
+    assert_eq!(store.uploads.started.get(), 0);
     assert_eq!(store.list(None).next().await.unwrap().unwrap().size, summary.file_size());
+}
+
+#[tokio::test]
+async fn an_object_of_more_parts_than_stores_take_is_refused() {
+    let store = TestStore::new();
+    let mut sink = ObjectSink::new(Arc::clone(&store) as _, Path::from("x.vortex")).with_part_bytes(1);
+    sink.write(vec![0; 10_001].into()).await.unwrap();
+    let error = sink.finish().await.unwrap_err().to_string();
+    assert!(error.contains("10000 parts") && error.contains("x.vortex"), "{error}");
+    assert!(store.uploads.settle().await, "the upload is left open");
+    assert_eq!(store.list(None).count().await, 0);
+
+    let mut sink = ObjectSink::new(Arc::clone(&store) as _, Path::from("x.vortex")).with_part_bytes(1);
+    sink.write(vec![0; 10_000].into()).await.unwrap();
+    sink.finish().await.unwrap();
+    assert_eq!(store.list(None).next().await.unwrap().unwrap().size, 10_000);
 }

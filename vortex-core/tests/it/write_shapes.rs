@@ -194,3 +194,40 @@ async fn a_value_of_more_than_2_gib_is_refused_before_anything_is_written() {
         assert_eq!(writer.finish().await.unwrap().row_count(), 0);
     }
 }
+
+/// What the writer says to a column, which it can go on after.
+async fn refusal(column: ArrayRef) -> String {
+    let refused = batch(column);
+    let mut writer = FileWriter::try_new(MemorySink::new(), refused.schema(), WriteOptions::new()).unwrap();
+    let error = writer.write(&refused).await.unwrap_err();
+    writer.write(&refused.slice(0, 0)).await.unwrap();
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_row_that_would_take_gigabytes_is_refused_by_its_number() {
+    // 1024 views of the same 8 MB, all of them in one row.
+    let item = Arc::new(Field::new("item", DataType::Int64, false));
+    let items: ArrayRef = Arc::new(Int64Array::from_value(7, 1 << 20));
+    let (starts, lengths) = (vec![0; 1024], vec![1 << 20; 1024]);
+    let inner = ListViewArray::new(item, starts.into(), lengths.into(), items, None);
+    let item = Arc::new(Field::new("item", inner.data_type().clone(), false));
+    let (starts, lengths) = (vec![0, 0], vec![1, 1024]);
+    let outer = ListViewArray::new(item, starts.into(), lengths.into(), Arc::new(inner), None);
+    let error = refusal(Arc::new(outer)).await;
+    assert!(error.contains("row 1 has") && error.contains("4294967295 allowed"), "{error}");
+}
+
+#[tokio::test]
+async fn a_list_of_more_items_than_a_chunk_takes_is_refused() {
+    let items: ArrayRef = Arc::new(arrow::array::NullArray::new(5_000_000_000));
+    let item = Arc::new(Field::new("item", DataType::Null, true));
+    let offsets = OffsetBuffer::new(vec![0i64, 5_000_000_000].into());
+    let list = batch(Arc::new(arrow::array::LargeListArray::new(item, offsets, items, None)));
+    let mut writer = FileWriter::try_new(MemorySink::new(), list.schema(), WriteOptions::new()).unwrap();
+    let error = match writer.write(&list).await {
+        Err(error) => error,
+        Ok(()) => writer.finish().await.map(|_| ()).unwrap_err(),
+    };
+    assert!(error.to_string().contains("5000000000"), "{error}");
+}

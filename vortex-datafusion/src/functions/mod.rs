@@ -27,6 +27,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use crate::cache::FooterCache;
 use crate::format::EXTENSION;
+use crate::globs::listing_url;
 use rows::Part;
 
 /// A table function over the description of files.
@@ -63,7 +64,7 @@ impl TableFunctionImpl for MetadataFunction {
             [Expr::Column(Column { relation: None, name, .. })] => name.clone(),
             _ => return plan_err!("expected one argument: a file, a folder or a glob"),
         };
-        Ok(Arc::new(Metadata { url: ListingTableUrl::parse(place)?, part: self.0 }))
+        Ok(Arc::new(Metadata { url: listing_url(&place)?, part: self.0 }))
     }
 }
 

@@ -206,11 +206,7 @@ impl OpenerState {
     /// Reads the footer, unless it is known.
     async fn load(&self, file: &PartitionedFile) -> Result<VortexFile> {
         let _timer = self.metrics.metadata_time.timer();
-        let hint = match (file.metadata_size_hint, self.options.footer_read_size) {
-            (Some(hint), _) => u64::try_from(hint).ok(),
-            (None, 0) => None,
-            (None, size) => Some(size),
-        };
+        let hint = file.metadata_size_hint.and_then(|hint| u64::try_from(hint).ok());
         self.footers.open(&self.store, &file.object_meta, hint).await
     }
 

@@ -113,4 +113,16 @@ fn files_over_http_are_read_in_ranges() {
     let out = ok(&["sql", "-q", "--format", "csv", "-c", &create, "-c", "SELECT count(*) AS n FROM t"]);
     assert_eq!(out, "n\n1500\n");
     assert!(ok(&["inspect", &url]).contains("1,500 rows"));
+    let glob = url.replace("orders", "*");
+    let (create, select) = (create.replace("orders", "*"), format!("SELECT * FROM '{glob}'"));
+    let commands: [&[&str]; 4] = [
+        &["sql", "-c", &create],
+        &["sql", "-c", &select],
+        &["verify", &glob],
+        &["convert", &glob, "x.arrow"],
+    ];
+    for command in commands {
+        let line = complaint(&run(command), 1);
+        assert!(line.contains("a web server cannot list files"), "{line}");
+    }
 }

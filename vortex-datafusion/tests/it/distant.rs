@@ -1,132 +1,20 @@
 //! How much is asked of a store that is far away.
 
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::StreamExt as _;
-use futures::stream::BoxStream;
-use object_store::memory::InMemory;
+use datafusion::prelude::SessionContext;
+use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
-};
-use parking_lot::Mutex;
-use vortex_datafusion::register;
 
+use crate::counting::session;
 use crate::files::{run, show};
-
-/// Counts reads, which take a while if told to.
-#[derive(Debug)]
-struct Counting {
-    inner: InMemory,
-    latency: Mutex<Duration>,
-    reads: AtomicUsize,
-    bytes: AtomicU64,
-    in_flight: AtomicUsize,
-}
-
-/// A read that has begun and not ended.
-struct InFlight<'a>(&'a AtomicUsize);
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl fmt::Display for Counting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Counting")
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Counting {
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.in_flight.fetch_add(1, Ordering::SeqCst);
-        let _in_flight = InFlight(&self.in_flight);
-        let latency = *self.latency.lock();
-        tokio::time::sleep(latency).await;
-        let head = options.head;
-        let result = self.inner.get_opts(location, options).await?;
-        if !head {
-            self.reads.fetch_add(1, Ordering::SeqCst);
-            self.bytes.fetch_add(result.range.end - result.range.start, Ordering::SeqCst);
-        }
-        Ok(result)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix).boxed()
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        self.inner.put_opts(location, payload, opts).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        opts: PutMultipartOptions,
-    ) -> Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, opts).await
-    }
-
-    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
-
-/// A session over `copies` of the example file in a counting store, as table `lines`.
-async fn session(copies: usize, memory: Option<usize>) -> (Arc<Counting>, SessionContext) {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex");
-    let bytes = std::fs::read(file).expect("the example is there");
-    let store = Arc::new(Counting {
-        inner: InMemory::new(),
-        latency: Mutex::new(Duration::ZERO),
-        reads: AtomicUsize::new(0),
-        bytes: AtomicU64::new(0),
-        in_flight: AtomicUsize::new(0),
-    });
-    for copy in 0..copies {
-        let path = Path::from(format!("lines/{copy:03}.vortex"));
-        store.put(&path, PutPayload::from(bytes.clone())).await.expect("room in memory");
-    }
-    let config = SessionConfig::new().with_target_partitions(2);
-    let context = match memory {
-        Some(bytes) => {
-            let runtime = RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0).build_arc().unwrap();
-            SessionContext::new_with_config_rt(config, runtime)
-        }
-        None => SessionContext::new_with_config(config),
-    };
-    register(&context).expect("the format registers");
-    let url = url::Url::parse("counting://store").unwrap();
-    context.register_object_store(&url, Arc::clone(&store) as _);
-    run(&context, "CREATE EXTERNAL TABLE lines STORED AS VORTEX LOCATION 'counting://store/lines/'").await;
-    (store, context)
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_file_is_read_once_whatever_is_asked_of_it() {
     let (store, context) = session(20, None).await;
     run(&context, "SELECT sum(l_quantity), min(l_comment) FROM lines WHERE l_shipmode <> 'AIR'").await;
     run(&context, "SELECT count(*), max(l_orderkey) FROM lines").await;
-    assert_eq!(store.reads.load(Ordering::SeqCst), 20);
+    assert_eq!(store.reads.get(), 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +54,7 @@ async fn what_a_scan_did_is_shown() {
 }
 
 /// Writes a table as one file of some megabytes: a key that rises, a number and a text in no order.
-async fn write_large(context: &SessionContext) {
+pub(crate) async fn write_large(context: &SessionContext) {
     let rows = "SELECT value AS key, value * value % 1000003 AS mixed, \
                        'text ' || (value * value % 99991 * value % 1000003) AS text \
                 FROM generate_series(1, 500000)";
@@ -201,10 +89,9 @@ async fn queries_ask_for_few_reads_and_no_more_bytes_than_they_need() {
     ];
     let mut wrong = Vec::new();
     for (sql, reads, bytes) in cases {
-        store.reads.store(0, Ordering::SeqCst);
-        store.bytes.store(0, Ordering::SeqCst);
+        store.take();
         run(&context, sql).await;
-        let found = (store.reads.load(Ordering::SeqCst), store.bytes.load(Ordering::SeqCst));
+        let found = store.take();
         if found.0 > reads || found.1 > bytes {
             wrong.push(format!("{found:?} instead of {:?}: {sql}", (reads, bytes)));
         }
@@ -223,14 +110,12 @@ async fn a_query_that_is_dropped_leaves_no_request_and_no_memory() {
     ];
     for sql in statements {
         let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-        *store.latency.lock() = Duration::from_secs(60);
+        store.set_latency(Duration::from_secs(60));
         let query = datafusion::physical_plan::collect(plan, context.task_ctx());
         assert!(tokio::time::timeout(Duration::from_millis(100), query).await.is_err(), "{sql}");
-        *store.latency.lock() = Duration::ZERO;
+        store.set_latency(Duration::ZERO);
         let settled = async {
-            while store.in_flight.load(Ordering::SeqCst) > 0
-                || context.runtime_env().memory_pool.reserved() > 0
-            {
+            while store.in_flight.get() > 0 || context.runtime_env().memory_pool.reserved() > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };

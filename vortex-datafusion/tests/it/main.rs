@@ -2,14 +2,18 @@
 
 #[cfg(feature = "proto")]
 mod codec;
+mod counting;
 mod distant;
-mod faulty;
 mod files;
+mod globs;
+mod many_files;
 mod metadata;
+mod metrics;
 mod open_files;
 mod partitions;
 mod plans;
 mod pushdown;
+mod segment_cache;
 mod tables;
 mod tight_memory;
 mod write;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow::array::{
@@ -23,10 +22,10 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt as _;
-use object_store::ObjectStore;
+use object_store::ObjectStore as _;
+use test_store::{TestStore, WriteFault as Fault};
 use url::Url;
 
-use crate::faulty::{Fault, FaultyStore, Traces};
 use crate::files::{plan, run, session, show};
 
 /// A batch with columns of many types, `rows` long.
@@ -347,7 +346,7 @@ impl PartitionStream for Endless {
     }
 }
 
-async fn session_over(store: Arc<FaultyStore>) -> SessionContext {
+async fn session_over(store: Arc<TestStore>) -> SessionContext {
     let context = session();
     context.register_object_store(&Url::parse("faulty://x").unwrap(), store);
     context
@@ -358,14 +357,14 @@ async fn error_of(context: &SessionContext, sql: &str) -> String {
     outcome.await.expect_err("the statement fails").to_string()
 }
 
-async fn objects(store: &FaultyStore) -> Vec<String> {
+async fn objects(store: &TestStore) -> Vec<String> {
     let listed: Vec<_> = store.list(None).collect().await;
     listed.into_iter().map(|object| object.unwrap().location.to_string()).collect()
 }
 
-async fn leaves_nothing(store: &FaultyStore, traces: &Traces) {
+async fn leaves_nothing(store: &TestStore) {
     assert_eq!(objects(store).await, Vec::<String>::new());
-    assert_eq!(traces.open_uploads.load(Ordering::SeqCst), 0);
+    assert_eq!(store.uploads.open.get(), 0);
 }
 
 #[tokio::test]
@@ -376,36 +375,39 @@ async fn a_store_that_fails_is_named_and_nothing_stays_in_it() {
     ];
     for fault in [Fault::Part(1), Fault::Part(2), Fault::Complete] {
         for copy in copies {
-            let (store, traces) = FaultyStore::new(fault);
+            let store = TestStore::new();
+            store.fail_writes(fault);
             let context = session_over(Arc::clone(&store)).await;
             Endless::register(&context, None);
             let error = error_of(&context, copy).await;
             assert!(error.contains("the disk is full") && error.contains(".vortex"), "{fault:?}: {error}");
-            assert!(traces.parts.load(Ordering::SeqCst) > 0, "{fault:?}: nothing was uploaded");
-            leaves_nothing(&store, &traces).await;
+            assert!(store.uploads.parts.get() > 0, "{fault:?}: nothing was uploaded");
+            leaves_nothing(&store).await;
         }
     }
 }
 
 #[tokio::test]
 async fn a_small_file_that_cannot_be_put_fails_the_statement() {
-    let (store, traces) = FaultyStore::new(Fault::Put);
+    let store = TestStore::new();
+    store.fail_writes(Fault::Put);
     let context = session_over(Arc::clone(&store)).await;
     Endless::register(&context, None);
     let error = error_of(&context, "COPY (SELECT * FROM source LIMIT 10) TO 'faulty://x/a.vortex'").await;
     assert!(error.contains("the disk is full") && error.contains("a.vortex"), "{error}");
-    leaves_nothing(&store, &traces).await;
+    leaves_nothing(&store).await;
 }
 
 #[tokio::test]
 async fn files_of_a_statement_go_when_one_of_them_fails() {
-    let (store, traces) = FaultyStore::new(Fault::PutOfOne);
+    let store = TestStore::new();
+    store.fail_writes(Fault::PutOf("b=2"));
     let context = session_over(Arc::clone(&store)).await;
     Endless::register(&context, None);
     let copy = "COPY (SELECT * FROM source LIMIT 1000) TO 'faulty://x/' STORED AS VORTEX PARTITIONED BY (b)";
     let error = error_of(&context, copy).await;
     assert!(error.contains("the disk is full") && error.contains("b=2"), "{error}");
-    leaves_nothing(&store, &traces).await;
+    leaves_nothing(&store).await;
 }
 
 #[tokio::test]
@@ -413,39 +415,40 @@ async fn a_query_that_fails_midway_leaves_no_file() {
     for (target, rest) in
         [("x/a.vortex", ""), ("x/", "STORED AS VORTEX"), ("x/", "STORED AS VORTEX PARTITIONED BY (b)")]
     {
-        let (store, traces) = FaultyStore::new(Fault::Nothing);
+        let store = TestStore::new();
         let context = session_over(Arc::clone(&store)).await;
         Endless::register(&context, Some(20));
         let error = error_of(&context, &format!("COPY source TO 'faulty://{target}' {rest}")).await;
         assert!(error.contains("the source broke"), "{error}");
-        leaves_nothing(&store, &traces).await;
+        leaves_nothing(&store).await;
     }
 }
 
 #[tokio::test]
 async fn a_dropped_query_leaves_no_file_and_no_part() {
-    let (store, traces) = FaultyStore::slow(Fault::Nothing, Duration::from_millis(20));
+    let store = TestStore::new();
+    store.set_part_time(Duration::from_millis(20));
     let context = session_over(Arc::clone(&store)).await;
     Endless::register(&context, None);
     let pool = Arc::clone(&context.runtime_env().memory_pool);
     let copy = context.sql("COPY source TO 'faulty://x/a.vortex'").await.unwrap();
     let running = tokio::spawn(copy.collect());
-    while traces.parts.load(Ordering::SeqCst) < 2 {
+    while store.uploads.parts.get() < 2 {
         assert!(!running.is_finished(), "the query ended by itself");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     running.abort();
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        if traces.open_uploads.load(Ordering::SeqCst) == 0 && pool.reserved() == 0 {
+        if store.uploads.open.get() == 0 && pool.reserved() == 0 {
             break;
         }
     }
-    let parts = traces.parts.load(Ordering::SeqCst);
+    let parts = store.uploads.parts.get();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(traces.parts.load(Ordering::SeqCst), parts, "it goes on uploading");
-    assert_eq!((pool.reserved(), traces.aborts.load(Ordering::SeqCst)), (0, 1));
-    leaves_nothing(&store, &traces).await;
+    assert_eq!(store.uploads.parts.get(), parts, "it goes on uploading");
+    assert_eq!((pool.reserved(), store.uploads.aborts.get()), (0, 1));
+    leaves_nothing(&store).await;
 }
 
 #[tokio::test]
@@ -476,7 +479,7 @@ async fn writers_charge_the_pool_and_give_it_back() {
 
 #[tokio::test]
 async fn what_cannot_be_stored_is_named_before_anything_is_written() {
-    let (store, traces) = FaultyStore::new(Fault::Nothing);
+    let store = TestStore::new();
     let context = session_over(Arc::clone(&store)).await;
     let fields = UnionFields::try_new([0], [Field::new("n", DataType::Int64, false)]).unwrap();
     let union =
@@ -488,5 +491,5 @@ async fn what_cannot_be_stored_is_named_before_anything_is_written() {
     with_source(&context, vec![batch.unwrap()]);
     let error = error_of(&context, "COPY source TO 'faulty://x/a.vortex'").await;
     assert!(error.contains("odd") && error.contains("Union"), "{error}");
-    leaves_nothing(&store, &traces).await;
+    leaves_nothing(&store).await;
 }

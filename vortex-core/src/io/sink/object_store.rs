@@ -16,8 +16,10 @@ use tokio::task::{JoinError, JoinSet};
 use super::Sink;
 use crate::{Error, Result};
 
-/// Bytes of a part. Stores take 10,000 parts at most: 78 GiB.
+/// Bytes of a part.
 const PART_BYTES: usize = 8 << 20;
+/// Parts that stores take at most; with those of usual size, an object has up to 78 GiB.
+const MAX_PARTS: usize = 10_000;
 /// Parts on their way at once.
 const PARTS_IN_FLIGHT: usize = 2;
 
@@ -42,6 +44,8 @@ pub struct ObjectSink {
 struct Upload {
     started: Option<Box<dyn MultipartUpload>>,
     parts: JoinSet<object_store::Result<()>>,
+    /// Parts sent, arrived or not.
+    sent: usize,
     runtime: Option<Handle>,
 }
 
@@ -108,6 +112,12 @@ impl ObjectSink {
 
     /// Sends the part that is growing.
     async fn send(&mut self) -> Result<()> {
+        if self.upload.sent == MAX_PARTS {
+            let bytes = self.part_bytes;
+            return Err(self.failed(format!(
+                "stores take {MAX_PARTS} parts, of {bytes} bytes here: write larger parts, or several files"
+            )));
+        }
         if self.upload.started.is_none() {
             let upload = self.store.put_multipart(&self.path).await.map_err(|error| self.failed(error))?;
             self.upload.started = Some(upload);
@@ -120,6 +130,7 @@ impl ObjectSink {
         self.growing_bytes = 0;
         if let Some(upload) = &mut self.upload.started {
             self.upload.parts.spawn(upload.put_part(part));
+            self.upload.sent += 1;
         }
         Ok(())
     }

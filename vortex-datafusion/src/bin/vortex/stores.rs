@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use datafusion_cli::object_storage::{
@@ -20,6 +21,7 @@ use object_store::path::Path as StorePath;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
 use url::Url;
 use vortex_core::io::{LocalFile, ObjectFile, ReadAt};
+use vortex_datafusion::listing_url;
 
 use crate::failure::{Failure, Outcome};
 
@@ -59,15 +61,19 @@ impl Stores {
         Ok(())
     }
 
-    /// The files at places: those that are no folder as they are, and all Vortex files of folders.
+    /// The files at places: those that are no folder as they are, and all Vortex files of folders
+    /// and of globs in URLs.
     pub(crate) async fn files(&self, places: &[String]) -> Outcome<Vec<String>> {
         let mut files = Vec::new();
         for place in places {
             match as_url(place) {
-                Some(url) if place.ends_with('/') => {
-                    let found = self.list(&url).await.map_err(|failure| Failure::at(place, failure))?;
-                    some_of(place, found, &mut files)?;
-                }
+                Some(_) => match listing_url(place).map_err(|error| Failure::at(place, error))? {
+                    url if url.is_collection() => {
+                        let found = self.list(&url).await.map_err(|failure| Failure::at(place, failure))?;
+                        some_of(place, found, &mut files)?;
+                    }
+                    _ => files.push(place.clone()),
+                },
                 None if Path::new(place).is_dir() => {
                     let mut found = Vec::new();
                     walk(Path::new(place), &mut found).map_err(|error| Failure::at(place, error))?;
@@ -79,14 +85,14 @@ impl Stores {
         Ok(files)
     }
 
-    async fn list(&self, folder: &Url) -> Outcome<Vec<String>> {
+    async fn list(&self, place: &ListingTableUrl) -> Outcome<Vec<String>> {
+        let folder = place.get_url();
         self.prepare(folder, &[]).await?;
-        let prefix = StorePath::from_url_path(folder.path()).map_err(object_store::Error::from)?;
-        let listed: Vec<_> = self.get_store(folder)?.list(Some(&prefix)).try_collect().await?;
+        let listed: Vec<_> = self.get_store(folder)?.list(Some(place.prefix())).try_collect().await?;
         let place = |object: ObjectMeta| {
-            let below: Vec<_> =
-                object.location.prefix_match(&prefix)?.map(|part| part.as_ref().to_owned()).collect();
-            Some(format!("{folder}{}", below.join("/")))
+            let below = place.strip_prefix(&object.location)?.collect::<Vec<_>>().join("/");
+            let matches = place.get_glob().as_ref().is_none_or(|glob| glob.matches(&below));
+            matches.then(|| format!("{folder}{below}"))
         };
         Ok(listed.into_iter().filter_map(place).collect())
     }

@@ -33,6 +33,7 @@ use object_store::{ObjectMeta, ObjectStore as _};
 use url::Url;
 use vortex_core::VortexFile;
 use vortex_core::io::ObjectFile;
+use vortex_datafusion::listing_url;
 
 use super::format::Format;
 use super::parquet;
@@ -114,7 +115,7 @@ impl Reader {
     /// The files at a place: a path or URL of a file or a folder, or a glob.
     pub(super) async fn find(&self, place: &str, format: Option<Format>) -> Outcome<Vec<Found>> {
         let at_place = |error: Failure| Failure::at(place, error);
-        let url = ListingTableUrl::parse(place).map_err(|error| at_place(error.into()))?;
+        let url = listing_url(place).map_err(|error| at_place(error.into()))?;
         let found = async {
             self.stores.prepare(url.as_ref(), &[]).await?;
             let store = self.stores.get_store(url.as_ref())?;

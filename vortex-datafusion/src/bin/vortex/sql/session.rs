@@ -46,10 +46,10 @@ impl Session {
                 .with_max_temp_directory_size(limit as u64);
             runtime = runtime.with_disk_manager_builder(disk);
         }
-        let context =
-            SessionContext::new_with_config_rt(config(arguments)?, runtime.build_arc()?).enable_url_table();
+        let context = SessionContext::new_with_config_rt(config(arguments)?, runtime.build_arc()?);
         vortex_datafusion::register(&context)?;
         context.refresh_catalogs().await?;
+        vortex_datafusion::enable_url_tables(&context);
         let catalogs = Arc::clone(context.state().catalog_list());
         let catalogs = DynamicObjectStoreCatalog::new(catalogs, context.state_weak_ref());
         context.register_catalog_list(Arc::new(catalogs));

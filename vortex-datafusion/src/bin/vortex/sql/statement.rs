@@ -6,7 +6,6 @@
 
 use datafusion::common::instant::Instant;
 use datafusion::dataframe::DataFrame;
-use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::{DFParser, Statement};
@@ -16,6 +15,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use futures::StreamExt as _;
 use std::sync::Arc;
+use vortex_datafusion::listing_url;
 
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
@@ -60,7 +60,7 @@ impl Session {
         };
         let options: Vec<_> = options.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         for location in locations {
-            let url = ListingTableUrl::parse(location)?;
+            let url = listing_url(location)?;
             self.stores.prepare(url.as_ref(), &options).await?;
         }
         Ok(())

@@ -1,0 +1,219 @@
+//! An object store for tests: in memory, counts what is asked of it, and is slow or fails when told
+//! to. To readers it looks far away.
+
+mod uploads;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use parking_lot::Mutex;
+use uploads::Upload;
+pub use uploads::{Uploads, WriteFault};
+
+/// What may go wrong with a read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ReadFault {
+    /// No answer but an error.
+    Fails,
+    /// An error after half of the bytes.
+    Breaks,
+    /// Bytes end early.
+    Short,
+    /// More bytes than asked for.
+    Long,
+    /// Other bytes than asked for, honestly labelled.
+    Elsewhere,
+    /// The store is too busy.
+    Busy,
+    /// Nothing comes, ever.
+    Stalls,
+}
+
+/// What becomes of the next read.
+type Plan = Box<dyn FnMut() -> Option<ReadFault> + Send>;
+
+/// A store in memory.
+#[derive(Default)]
+pub struct TestStore {
+    /// Where the objects are; nothing asked of it is counted.
+    pub inner: InMemory,
+    /// Requests for bytes.
+    pub reads: Count,
+    /// Bytes asked for.
+    pub bytes: Count,
+    /// Requests for bytes that have begun and not ended.
+    pub in_flight: Count,
+    /// The most of them at once.
+    pub most_in_flight: Count,
+    /// What writers did.
+    pub uploads: Arc<Uploads>,
+    latency: Mutex<Duration>,
+    plan: Mutex<Option<Plan>>,
+}
+
+/// A counter.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// The count.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// The count, which starts over.
+    pub fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::SeqCst)
+    }
+
+    fn add(&self, value: u64) -> u64 {
+        self.0.fetch_add(value, Ordering::SeqCst) + value
+    }
+
+    fn sub(&self, value: u64) {
+        self.0.fetch_sub(value, Ordering::SeqCst);
+    }
+}
+
+/// A request that has begun and not ended.
+struct InFlight<'a>(&'a Count);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.sub(1);
+    }
+}
+
+fn failure(message: &str) -> Error {
+    Error::Generic { store: "test", source: message.into() }
+}
+
+impl TestStore {
+    /// An empty store where nothing goes wrong.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Requests for bytes, and the bytes, since the last time.
+    pub fn take(&self) -> (u64, u64) {
+        (self.reads.take(), self.bytes.take())
+    }
+
+    /// How long each request for bytes waits for its answer from now on.
+    pub fn set_latency(&self, latency: Duration) {
+        *self.latency.lock() = latency;
+    }
+
+    /// What goes wrong with each read from now on.
+    pub fn fail_reads(&self, plan: impl FnMut() -> Option<ReadFault> + Send + 'static) {
+        *self.plan.lock() = Some(Box::new(plan));
+    }
+
+    /// What goes wrong with writing from now on.
+    pub fn fail_writes(&self, fault: WriteFault) {
+        *self.uploads.fault.lock() = fault;
+    }
+
+    /// How long each part of an upload takes from now on.
+    pub fn set_part_time(&self, time: Duration) {
+        *self.uploads.part_time.lock() = time;
+    }
+
+    fn fault(&self) -> Option<ReadFault> {
+        self.plan.lock().as_mut().and_then(|plan| plan())
+    }
+}
+
+impl fmt::Debug for TestStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestStore").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for TestStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TestStore")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for TestStore {
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if options.head {
+            return self.inner.get_opts(location, options).await;
+        }
+        self.reads.add(1);
+        let now = self.in_flight.add(1);
+        self.most_in_flight.0.fetch_max(now, Ordering::SeqCst);
+        let _in_flight = InFlight(&self.in_flight);
+        let latency = *self.latency.lock();
+        tokio::time::sleep(latency).await;
+        let fault = self.fault();
+        match fault {
+            Some(ReadFault::Fails) => return Err(failure("the network is down")),
+            Some(ReadFault::Busy) => return Err(failure("503 Service Unavailable: SlowDown")),
+            Some(ReadFault::Stalls) => std::future::pending().await,
+            _ => {}
+        }
+        let result = self.inner.get_opts(location, options).await?;
+        let (meta, mut range, attributes) =
+            (result.meta.clone(), result.range.clone(), result.attributes.clone());
+        let bytes = result.bytes().await?;
+        self.bytes.add(bytes.len() as u64);
+        let half = bytes.len() / 2;
+        let pieces: Vec<Result<Bytes>> = match fault {
+            Some(ReadFault::Breaks) => vec![Ok(bytes.slice(..half)), Err(failure("connection reset"))],
+            Some(ReadFault::Short) => vec![Ok(bytes.slice(..half))],
+            Some(ReadFault::Long) => vec![Ok(bytes), Ok(Bytes::from_static(b"more"))],
+            Some(ReadFault::Elsewhere) => {
+                range.start += 1;
+                vec![Ok(bytes)]
+            }
+            _ => vec![Ok(bytes.slice(..half)), Ok(bytes.slice(half..))],
+        };
+        let payload = GetResultPayload::Stream(futures::stream::iter(pieces).boxed());
+        Ok(GetResult { payload, meta, range, attributes })
+    }
+
+    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.uploads.check_put(path)?;
+        self.inner.put_opts(path, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let inner = self.inner.put_multipart_opts(path, options).await?;
+        Ok(Box::new(Upload::new(inner, &self.uploads)))
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(paths)
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,115 @@
+//! Writes that fail when told to, and what they leave behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use object_store::path::Path;
+use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
+use parking_lot::Mutex;
+
+use super::{Count, failure};
+
+/// What goes wrong with writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WriteFault {
+    /// Nothing does.
+    #[default]
+    Nothing,
+    /// Objects put in one request fail.
+    Put,
+    /// So do those whose path contains this.
+    PutOf(&'static str),
+    /// The part of this number fails, in each upload.
+    Part(u64),
+    /// The last step of an upload fails.
+    Complete,
+}
+
+/// What writers did.
+#[derive(Debug, Default)]
+pub struct Uploads {
+    /// Uploads begun.
+    pub started: Count,
+    /// Uploads neither completed nor aborted.
+    pub open: Count,
+    /// Parts of uploads.
+    pub parts: Count,
+    /// Uploads aborted.
+    pub aborts: Count,
+    pub(super) fault: Mutex<WriteFault>,
+    pub(super) part_time: Mutex<Duration>,
+}
+
+impl Uploads {
+    pub(super) fn check_put(&self, path: &Path) -> Result<()> {
+        let fails = match *self.fault.lock() {
+            WriteFault::Put => true,
+            WriteFault::PutOf(part) => path.as_ref().contains(part),
+            _ => false,
+        };
+        if fails { full() } else { Ok(()) }
+    }
+
+    /// Waits until no upload is open; those of dropped writers are aborted by tasks of their own.
+    /// Whether that came to be.
+    pub async fn settle(&self) -> bool {
+        for _ in 0..200 {
+            if self.open.get() == 0 {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        false
+    }
+}
+
+fn full<T>() -> Result<T> {
+    Err(failure("the disk is full"))
+}
+
+/// One upload.
+#[derive(Debug)]
+pub(super) struct Upload {
+    inner: Box<dyn MultipartUpload>,
+    sent: u64,
+    all: Arc<Uploads>,
+}
+
+impl Upload {
+    pub(super) fn new(inner: Box<dyn MultipartUpload>, all: &Arc<Uploads>) -> Self {
+        all.started.add(1);
+        all.open.add(1);
+        Self { inner, sent: 0, all: Arc::clone(all) }
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for Upload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.sent += 1;
+        self.all.parts.add(1);
+        if *self.all.fault.lock() == WriteFault::Part(self.sent) {
+            return Box::pin(async { full() });
+        }
+        let (part, time) = (self.inner.put_part(data), *self.all.part_time.lock());
+        Box::pin(async move {
+            tokio::time::sleep(time).await;
+            part.await
+        })
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        if *self.all.fault.lock() == WriteFault::Complete {
+            return full();
+        }
+        self.all.open.sub(1);
+        self.inner.complete().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.all.open.sub(1);
+        self.all.aborts.add(1);
+        self.inner.abort().await
+    }
+}

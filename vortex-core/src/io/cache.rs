@@ -1,0 +1,372 @@
+//! Fetched bytes of files, kept for later scans in whole blocks. The least recently used go first.
+//!
+//! ```text
+//! file      |--block--|--block--|--block--|-bl|
+//! wanted         [---a---]    [b]
+//! read      |=============================|        whole blocks, kept as they come in
+//! ```
+//!
+//! Blocks belong to one version of a file: another never gets to see them. Two scans that miss a
+//! block at the same moment both read it; a scan that comes later does not.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
+
+use super::{ReadAt, StorageProfile};
+use crate::{Error, Result};
+
+/// Blocks are a multiple of this, so that alignments in the file hold in memory.
+const LEAST_BLOCK: u64 = 4 << 10;
+/// What an entry takes beside its bytes, about.
+const ENTRY_BYTES: u64 = 256;
+
+/// Blocks of files, bounded in bytes. Bytes that a scan holds when their block is dropped stay
+/// until the scan lets go of them; its own memory counts them.
+#[derive(Debug, Default)]
+pub struct BlockCache {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    limit: u64,
+    bytes: u64,
+    /// Number of the last use.
+    uses: u64,
+    blocks: HashMap<Key, Block>,
+    /// Blocks by their last use.
+    by_use: BTreeMap<u64, Key>,
+}
+
+/// A version of a file, and where the block starts in it.
+type Key = (Arc<str>, u64);
+
+#[derive(Debug)]
+struct Block {
+    bytes: Bytes,
+    last_use: u64,
+}
+
+impl BlockCache {
+    /// A cache of at most `bytes`.
+    pub fn new(bytes: u64) -> Arc<Self> {
+        let cache = Self::default();
+        cache.set_limit(bytes);
+        Arc::new(cache)
+    }
+
+    /// Keeps at most `bytes` from now on.
+    pub fn set_limit(&self, bytes: u64) {
+        let mut kept = self.kept.lock();
+        kept.limit = bytes;
+        kept.make_room(0);
+    }
+
+    /// Bytes in use.
+    pub fn bytes_in_use(&self) -> u64 {
+        self.kept.lock().bytes
+    }
+
+    fn get(&self, key: &Key) -> Option<Bytes> {
+        let mut kept = self.kept.lock();
+        let Kept { uses, blocks, by_use, .. } = &mut *kept;
+        let block = blocks.get_mut(key)?;
+        *uses += 1;
+        if let Some(key) = by_use.remove(&block.last_use) {
+            by_use.insert(*uses, key);
+        }
+        block.last_use = *uses;
+        Some(block.bytes.clone())
+    }
+
+    fn put(&self, key: Key, bytes: Bytes) {
+        let mut kept = self.kept.lock();
+        let needed = bytes.len() as u64 + ENTRY_BYTES;
+        if needed > kept.limit {
+            return;
+        }
+        kept.remove(&key);
+        kept.make_room(needed);
+        kept.bytes += needed;
+        kept.uses += 1;
+        let last_use = kept.uses;
+        kept.by_use.insert(last_use, key.clone());
+        kept.blocks.insert(key, Block { bytes, last_use });
+    }
+}
+
+impl Kept {
+    /// Drops the blocks that were used longest ago, until `bytes` more fit.
+    fn make_room(&mut self, bytes: u64) {
+        while self.bytes + bytes > self.limit
+            && let Some((_, key)) = self.by_use.pop_first()
+        {
+            self.remove(&key);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(block) = self.blocks.remove(key) {
+            self.by_use.remove(&block.last_use);
+            self.bytes -= block.bytes.len() as u64 + ENTRY_BYTES;
+        }
+    }
+}
+
+/// A file whose bytes are looked for in a [`BlockCache`] first.
+#[derive(Debug)]
+pub struct CachedFile {
+    source: Arc<dyn ReadAt>,
+    blocks: Blocks,
+}
+
+/// The blocks of one file.
+#[derive(Debug, Clone)]
+struct Blocks {
+    cache: Arc<BlockCache>,
+    version: Arc<str>,
+    file_len: u64,
+    block_len: u64,
+}
+
+impl CachedFile {
+    /// Keeps what is read of `source` in `cache`, in blocks of about `block_len` bytes.
+    ///
+    /// `version` names the file and its version: files of which it is the same, and the length
+    /// too, have the same bytes.
+    pub fn new(
+        source: Arc<dyn ReadAt>,
+        version: &str,
+        file_len: u64,
+        cache: Arc<BlockCache>,
+        block_len: u64,
+    ) -> Self {
+        let block_len = block_len.clamp(LEAST_BLOCK, 1 << 30).next_multiple_of(LEAST_BLOCK);
+        let version = format!("{version} {file_len} {block_len}").into();
+        Self { source, blocks: Blocks { cache, version, file_len, block_len } }
+    }
+}
+
+impl Blocks {
+    /// The block that holds a position.
+    fn at(&self, position: u64) -> Range<u64> {
+        let start = position / self.block_len * self.block_len;
+        start..start.saturating_add(self.block_len).min(self.file_len)
+    }
+
+    /// A range, grown to whole blocks.
+    fn around(&self, range: &Range<u64>) -> Range<u64> {
+        let last = range.end.saturating_sub(1).max(range.start);
+        self.at(range.start).start..self.at(last).end.max(range.end)
+    }
+
+    fn get(&self, range: &Range<u64>) -> Option<Bytes> {
+        let block = |start| self.cache.get(&(Arc::clone(&self.version), start));
+        let (first, len) = (self.at(range.start), range.end.checked_sub(range.start)?);
+        if range.end <= first.end {
+            // Blocks are in memory, and so are their parts.
+            let from = (range.start - first.start) as usize;
+            return Some(block(first.start)?.slice(from..from + len as usize));
+        }
+        let around = self.around(range);
+        let starts = (around.start..around.end).step_by(usize::try_from(self.block_len).ok()?);
+        let blocks = starts.map(block).collect::<Option<Vec<_>>>()?;
+        let mut bytes = Vec::with_capacity(usize::try_from(len).ok()?);
+        let mut at = around.start;
+        for block in &blocks {
+            let end = at + block.len() as u64;
+            let (from, to) = (range.start.max(at), range.end.min(end));
+            bytes.extend_from_slice(&block[(from - at) as usize..(to - at) as usize]);
+            at = end;
+        }
+        Some(bytes.into())
+    }
+}
+
+/// Makes blocks of bytes that come in from one position on.
+struct Filling {
+    blocks: Blocks,
+    at: u64,
+    /// The block that is coming in, from its start.
+    block: Vec<u8>,
+}
+
+impl Filling {
+    fn new(blocks: &Blocks, at: u64) -> Self {
+        Self { blocks: blocks.clone(), at, block: Vec::new() }
+    }
+
+    /// Takes the next piece. Blocks whose start did not come in are not kept.
+    fn take(&mut self, mut piece: &[u8]) {
+        while !piece.is_empty() && self.at < self.blocks.file_len {
+            let block = self.blocks.at(self.at);
+            let len = usize::try_from(block.end - self.at).unwrap_or(usize::MAX).min(piece.len());
+            let (head, rest) = piece.split_at(len);
+            if self.at - block.start == self.block.len() as u64 {
+                // All of it at once, so that no more memory is taken than counted.
+                self.block.reserve_exact((block.end - self.at) as usize);
+                self.block.extend_from_slice(head);
+            }
+            (self.at, piece) = (self.at + len as u64, rest);
+            if self.at == block.end {
+                let bytes = Bytes::from(std::mem::take(&mut self.block));
+                if bytes.len() as u64 == block.end - block.start {
+                    self.blocks.cache.put((Arc::clone(&self.blocks.version), block.start), bytes);
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl ReadAt for CachedFile {
+    fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    async fn len(&self) -> Result<u64> {
+        Ok(self.blocks.file_len)
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        if let Some(bytes) = self.cached(&range) {
+            return Ok(bytes);
+        }
+        let around = self.blocks.around(&range);
+        let bytes = self.source.read(around.clone()).await?;
+        if bytes.len() as u64 != around.end - around.start {
+            return Err(Error::read(self.name(), around, format!("got {} bytes", bytes.len())));
+        }
+        Filling::new(&self.blocks, around.start).take(&bytes);
+        let from = (range.start - around.start) as usize;
+        Ok(bytes.slice(from..from + (range.end - range.start) as usize))
+    }
+
+    async fn stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let pieces = self.source.stream(range.clone()).await?;
+        let mut filling = Filling::new(&self.blocks, range.start);
+        Ok(pieces.inspect_ok(move |piece| filling.take(piece)).boxed())
+    }
+
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        self.source.at_hand(range)
+    }
+
+    fn cached(&self, range: &Range<u64>) -> Option<Bytes> {
+        self.blocks.get(range)
+    }
+
+    fn widened(&self, range: Range<u64>) -> Range<u64> {
+        self.blocks.around(&range)
+    }
+
+    fn store(&self) -> &str {
+        self.source.store()
+    }
+
+    /// Single rows are small and far apart: not worth whole blocks.
+    async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+        self.source.read_many(ranges).await
+    }
+
+    fn profile(&self) -> StorageProfile {
+        self.source.profile()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::MemoryFile;
+
+    const LEN: u64 = 4 * LEAST_BLOCK + 100;
+
+    fn contents() -> Vec<u8> {
+        (0..LEN).map(|at| (at % 251) as u8).collect()
+    }
+
+    fn file(cache: &Arc<BlockCache>, version: &str) -> CachedFile {
+        let source = Arc::new(MemoryFile::new(contents()));
+        CachedFile::new(source, version, LEN, Arc::clone(cache), LEAST_BLOCK)
+    }
+
+    /// A cache with room for some blocks.
+    fn room_for(blocks: u64) -> Arc<BlockCache> {
+        BlockCache::new(blocks * (LEAST_BLOCK + ENTRY_BYTES))
+    }
+
+    async fn stream(file: &CachedFile, range: Range<u64>) {
+        let pieces: Vec<_> = file.stream(range).await.unwrap().try_collect().await.unwrap();
+        assert!(!pieces.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_read_is_kept_in_whole_blocks() {
+        let cache = room_for(10);
+        let file = file(&cache, "a");
+        let around = file.widened(LEAST_BLOCK + 1..2 * LEAST_BLOCK + 1);
+        assert_eq!(around, LEAST_BLOCK..3 * LEAST_BLOCK);
+        stream(&file, around).await;
+        for range in [5000..5001, LEAST_BLOCK..3 * LEAST_BLOCK, 8000..9000, 5000..5000] {
+            let expected = &contents()[range.start as usize..range.end as usize];
+            assert_eq!(file.cached(&range).unwrap(), expected, "{range:?}");
+        }
+        assert!(file.cached(&(0..10)).is_none() && file.cached(&(5000..LEN)).is_none());
+    }
+
+    #[tokio::test]
+    async fn the_last_block_ends_with_the_file() {
+        let file = file(&room_for(10), "a");
+        assert_eq!(file.widened(LEN - 1..LEN), 4 * LEAST_BLOCK..LEN);
+        assert_eq!(file.read(LEN - 10..LEN).await.unwrap(), contents()[LEN as usize - 10..]);
+        assert!(file.cached(&(LEN - 100..LEN)).is_some());
+    }
+
+    #[tokio::test]
+    async fn another_version_sees_nothing_of_this_one() {
+        let cache = room_for(10);
+        stream(&file(&cache, "a"), 0..LEN).await;
+        assert!(file(&cache, "a").cached(&(0..10)).is_some());
+        assert!(file(&cache, "b").cached(&(0..10)).is_none());
+    }
+
+    #[tokio::test]
+    async fn the_block_used_longest_ago_makes_room() {
+        let cache = room_for(2);
+        let file = file(&cache, "a");
+        stream(&file, 0..2 * LEAST_BLOCK).await;
+        assert!(file.cached(&(0..1)).is_some());
+        stream(&file, 2 * LEAST_BLOCK..3 * LEAST_BLOCK).await;
+        assert!(file.cached(&(0..1)).is_some());
+        assert!(file.cached(&(LEAST_BLOCK..LEAST_BLOCK + 1)).is_none());
+        assert!(cache.bytes_in_use() <= 2 * (LEAST_BLOCK + ENTRY_BYTES));
+        cache.set_limit(0);
+        assert_eq!(cache.bytes_in_use(), 0);
+        stream(&file, 0..LEN).await;
+        assert_eq!(cache.bytes_in_use(), 0);
+    }
+
+    #[test]
+    fn a_block_without_its_start_is_not_kept() {
+        let cache = room_for(10);
+        let file = file(&cache, "a");
+        let bytes = contents();
+        for step in [1, 100, 4096, 5000] {
+            let mut filling = Filling::new(&file.blocks, 100);
+            bytes[100..].chunks(step).for_each(|piece| filling.take(piece));
+            // More than the file has is nobody's block.
+            filling.take(&[0; 5000]);
+            assert!(file.cached(&(100..200)).is_none(), "{step}");
+            let rest = LEAST_BLOCK..LEN;
+            assert_eq!(file.cached(&rest).unwrap(), bytes[LEAST_BLOCK as usize..], "{step}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Globs in URLs: `s3://bucket/logs/2026-*.vortex`.
+//!
+//! DataFusion resolves globs in local paths only. Here the part of a URL up to the first segment
+//! with a `*`, `?` or `[` is the folder that is listed, and the rest is what names below it are
+//! held against, as for local paths. A `%2A` in a URL is no glob but a name with an asterisk.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableConfigExt as _, ListingTableUrl,
+};
+use datafusion::datasource::provider::DefaultTableFactory;
+use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionContext;
+use datafusion_catalog::{DynamicFileCatalog, TableProviderFactory, UrlTableFactory};
+use datafusion_common::{Result, plan_datafusion_err, plan_err};
+use datafusion_expr::CreateExternalTable;
+use datafusion_session::{Session, TableProvider};
+use futures::StreamExt as _;
+use object_store::ObjectStoreScheme;
+use parking_lot::RwLock;
+use url::Url;
+
+use crate::format::EXTENSION;
+
+/// The files at a place: a path or a URL, of a file or a folder, or a glob in either.
+///
+/// # Errors
+/// If it is neither, or a glob where nothing can be listed: behind `http://` and `https://`.
+pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
+    let Some((folder, glob)) = split_glob(place) else { return ListingTableUrl::parse(place) };
+    let url = Url::parse(folder).map_err(|error| plan_datafusion_err!("{place}: {error}"))?;
+    if let Ok((ObjectStoreScheme::Http, _)) = ObjectStoreScheme::parse(&url) {
+        return plan_err!("{place}: a web server cannot list files; name each file instead of a glob");
+    }
+    ListingTableUrl::try_new(url, None)?.with_glob(glob)
+}
+
+/// The folder and the pattern of a URL with a glob.
+fn split_glob(place: &str) -> Option<(&str, &str)> {
+    let path = place.find("://")? + 3;
+    let is_web = place.starts_with("http://") || place.starts_with("https://");
+    // What follows a question mark is sent to web servers.
+    let end = if is_web { place.find('?').unwrap_or(place.len()) } else { place.len() };
+    let path = path + place[path..end].find('/')?;
+    let first = path + place[path..end].find(['*', '?', '['])?;
+    let folder = path + place[path..first].rfind('/')? + 1;
+    Some((&place[..folder], &place[folder..]))
+}
+
+/// Makes files, folders and globs tables of a session, by path or URL: `FROM 's3://bucket/*.vortex'`.
+///
+/// As [`SessionContext::enable_url_table`], which knows globs in paths only; use one of the two.
+/// `CREATE EXTERNAL TABLE … STORED AS VORTEX` takes globs in URLs wherever Vortex is registered.
+pub fn enable_url_tables(context: &SessionContext) {
+    let catalogs = Arc::clone(context.state().catalog_list());
+    let tables = Arc::new(UrlTables { session: context.state_weak_ref() });
+    context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, tables)));
+}
+
+/// Tables of what a path or URL names.
+struct UrlTables {
+    session: Weak<RwLock<SessionState>>,
+}
+
+impl fmt::Debug for UrlTables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UrlTables").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl UrlTableFactory for UrlTables {
+    async fn try_new(&self, place: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(session) = self.session.upgrade() else { return Ok(None) };
+        let state = session.read().clone();
+        let is_glob = split_glob(place).is_some();
+        let url = match listing_url(place) {
+            Ok(url) => url,
+            Err(error) if is_glob => return Err(error),
+            // The name of a table that there is not.
+            Err(_) => return Ok(None),
+        };
+        if is_glob {
+            let store = state.runtime_env().object_store(&url)?;
+            if url.list_all_files(&state, &store, "").await?.next().await.is_none() {
+                return plan_err!("no file at {place}");
+            }
+        }
+        let Ok(config) = ListingTableConfig::new(url).infer_options(&state).await else { return Ok(None) };
+        let config = config.infer_partitions_from_path(&state).await?.infer_schema(&state).await?;
+        Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+    }
+}
+
+/// `CREATE EXTERNAL TABLE … STORED AS VORTEX`: DataFusion's tables over files, and globs in URLs.
+#[derive(Debug, Default)]
+pub(crate) struct VortexTableFactory {
+    others: DefaultTableFactory,
+}
+
+#[async_trait]
+impl TableProviderFactory for VortexTableFactory {
+    async fn create(
+        &self,
+        session: &dyn Session,
+        table: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let globs = table.locations.iter().filter(|location| split_glob(location).is_some()).count();
+        match (globs, table.locations.as_slice()) {
+            (0, _) => self.others.create(session, table).await,
+            (_, [location]) => glob_table(session, table, location).await,
+            _ => plan_err!("a table of several locations takes no globs in URLs"),
+        }
+    }
+}
+
+async fn glob_table(
+    session: &dyn Session,
+    table: &CreateExternalTable,
+    location: &str,
+) -> Result<Arc<dyn TableProvider>> {
+    let url = listing_url(location)?.with_table_ref(table.name.clone());
+    let format = session
+        .as_any()
+        .downcast_ref::<SessionState>()
+        .and_then(|state| state.get_file_format_factory(EXTENSION))
+        .ok_or_else(|| plan_datafusion_err!("the session does not know Vortex files"))?
+        .create(session, &table.options)?;
+    let mut options = ListingOptions::new(format)
+        .with_file_extension("")
+        .with_file_sort_order(table.order_exprs.clone())
+        .with_table_partition_cols(Vec::new());
+    let mut partitions = table.table_partition_cols.clone();
+    let infers = session.config_options().execution.listing_table_factory_infer_partitions;
+    let declared = table.schema.inner();
+    if partitions.is_empty() && declared.fields().is_empty() && infers {
+        partitions = options.infer_partitions(session, &url).await?;
+    }
+    let column_type = |name: String| match declared.field_with_name(&name) {
+        Ok(field) => (name, field.data_type().clone()),
+        Err(_) => (name, dictionary_of_names()),
+    };
+    options = options.with_table_partition_cols(partitions.iter().cloned().map(column_type).collect());
+    options.validate_partitions(session, &url).await?;
+    let schema = if declared.fields().is_empty() {
+        options.infer_schema(session, &url).await?
+    } else {
+        let is_stored = |at: &usize| !partitions.contains(declared.field(*at).name());
+        let stored: Vec<usize> = (0..declared.fields().len()).filter(is_stored).collect();
+        Arc::new(declared.project(&stored)?)
+    };
+    let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(schema);
+    let listed = ListingTable::try_new(config)?
+        .with_cache(session.runtime_env().cache_manager.get_file_statistic_cache())
+        .with_definition(table.definition.clone())
+        .with_constraints(table.constraints.clone())
+        .with_column_defaults(table.column_defaults.clone());
+    Ok(Arc::new(listed))
+}
+
+/// The type of partition columns that nobody declares, as in DataFusion.
+fn dictionary_of_names() -> arrow::datatypes::DataType {
+    use arrow::datatypes::DataType;
+    DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_ends_before_the_first_segment_with_a_glob() {
+        for (place, expected) in [
+            ("s3://bucket/*.vortex", Some(("s3://bucket/", "*.vortex"))),
+            ("s3://bucket/a/b?/c.vortex", Some(("s3://bucket/a/", "b?/c.vortex"))),
+            ("az://c/a/x[0-9].vortex", Some(("az://c/a/", "x[0-9].vortex"))),
+            ("https://host/a/*.vortex?key=*", Some(("https://host/a/", "*.vortex?key=*"))),
+            ("https://host/a.vortex?key=*", None),
+            ("s3://bucket/a%2A.vortex", None),
+            ("s3://bucket", None),
+            ("data/*.vortex", None),
+            ("://", None),
+            ("*://*", None),
+        ] {
+            assert_eq!(split_glob(place), expected, "{place}");
+        }
+    }
+
+    #[test]
+    fn a_web_server_lists_nothing() {
+        let error = listing_url("https://example.com/a/*.vortex").unwrap_err().to_string();
+        assert!(error.contains("cannot list") && error.contains("example.com"), "{error}");
+        assert!(listing_url("https://example.com/a.vortex?x=[1]").is_ok());
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_an_error() {
+        assert!(listing_url("s3://bucket/a[.vortex").is_err());
+        assert!(listing_url("s3://bucket/***.vortex").is_err());
+    }
+}

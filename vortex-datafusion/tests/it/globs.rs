@@ -1,0 +1,101 @@
+//! Globs in URLs of object stores.
+
+use arrow::array::AsArray as _;
+use arrow::datatypes::Int64Type;
+use datafusion::prelude::SessionContext;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutPayload};
+use test_store::TestStore;
+use vortex_datafusion::enable_url_tables;
+
+use crate::counting::{example, over};
+use crate::files::{run, show};
+
+/// Rows of each object, which all are the example file.
+const ROWS: i64 = 8300;
+
+/// A session that takes URLs as tables, over a store with these objects.
+async fn session(objects: &[&str]) -> SessionContext {
+    let store = TestStore::new();
+    for object in objects {
+        store.put(&Path::from(*object), PutPayload::from(example())).await.unwrap();
+    }
+    let context = over(&store, None);
+    enable_url_tables(&context);
+    context
+}
+
+async fn count(context: &SessionContext, from: &str) -> i64 {
+    let rows = run(context, &format!("SELECT count(*) FROM {from}")).await;
+    rows.column(0).as_primitive::<Int64Type>().value(0)
+}
+
+async fn error(context: &SessionContext, sql: &str) -> String {
+    let outcome = async { context.sql(sql).await?.collect().await };
+    outcome.await.unwrap_err().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_glob_names_the_objects_that_match() {
+    let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex", "a/b/x3.vortex", "x4.vortex"]).await;
+    for (glob, objects) in [
+        ("*.vortex", 1),
+        ("a/*.vortex", 3),
+        ("a/x*.vortex", 2),
+        ("a/?1.vortex", 2),
+        ("a/x[2-9].vortex", 1),
+        ("a/b/*", 1),
+        ("a/x1.vortex", 1),
+    ] {
+        assert_eq!(count(&context, &format!("'counting://store/{glob}'")).await, objects * ROWS, "{glob}");
+    }
+    let message = error(&context, "SELECT * FROM 'counting://store/a/z*.vortex'").await;
+    assert!(message.contains("no file at counting://store/a/z*.vortex"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_is_created_over_a_glob() {
+    let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex"]).await;
+    run(&context, "CREATE EXTERNAL TABLE x STORED AS VORTEX LOCATION 'counting://store/a/x*.vortex'").await;
+    assert_eq!(count(&context, "x WHERE l_orderkey > 0").await, 2 * ROWS);
+    run(
+        &context,
+        "CREATE EXTERNAL TABLE few (l_orderkey BIGINT, l_comment VARCHAR) STORED AS VORTEX \
+         OPTIONS (predicate_pushdown 'false') LOCATION 'counting://store/a/[xy]1.vortex'",
+    )
+    .await;
+    let plan = show(&context, "EXPLAIN SELECT * FROM few WHERE l_orderkey > 7").await;
+    assert!(plan.contains("FilterExec"), "{plan}");
+    assert_eq!(run(&context, "SELECT * FROM few LIMIT 3").await.num_columns(), 2);
+    assert_eq!(count(&context, "few").await, 2 * ROWS);
+    let none = "CREATE EXTERNAL TABLE none STORED AS VORTEX LOCATION 'counting://store/a/z*'";
+    let message = error(&context, none).await;
+    assert!(message.contains("No files found"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partition_columns_lie_behind_a_glob() {
+    let context = session(&["t/day=1/a.vortex", "t/day=1/b.vortex", "t/day=2/a.vortex"]).await;
+    run(
+        &context,
+        "CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (day) LOCATION 'counting://store/t/a*'",
+    )
+    .await;
+    assert_eq!(count(&context, "t").await, 2 * ROWS);
+    assert_eq!(count(&context, "t WHERE day = '2'").await, ROWS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn functions_over_files_take_globs() {
+    let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex"]).await;
+    let files = "SELECT count(DISTINCT file) FROM vortex_segments('counting://store/a/x*.vortex')";
+    let rows = run(&context, files).await;
+    assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_web_server_has_no_globs() {
+    let context = session(&[]).await;
+    let message = error(&context, "SELECT * FROM 'https://example.com/a/*.vortex'").await;
+    assert!(message.contains("a web server cannot list files"), "{message}");
+}

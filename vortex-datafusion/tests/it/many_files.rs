@@ -1,0 +1,43 @@
+//! Tables of more files than DataFusion's cache of metadata has room for once they are parsed.
+
+use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutPayload};
+use test_store::TestStore;
+
+use crate::counting::over;
+use crate::files::{run, show};
+
+const FILES: u64 = 10_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_many_small_files_is_read_once() {
+    let store = TestStore::new();
+    let writer = over(&store, None);
+    let rows = "SELECT value AS id, value % 7 AS g, 'text ' || (value * value) AS text \
+                FROM generate_series(1, 100)";
+    run(&writer, &format!("COPY ({rows}) TO 'counting://store/one.vortex'")).await;
+    let bytes = store.get(&Path::from("one.vortex")).await.unwrap().bytes().await.unwrap();
+    for at in 0..FILES {
+        let path = Path::from(format!("many/{at:05}.vortex"));
+        store.put(&path, PutPayload::from(bytes.clone())).await.unwrap();
+    }
+    let context = over(&store, None);
+    let one = over(&store, None);
+    run(&one, "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/one.vortex'").await;
+    store.take();
+    run(&context, "CREATE EXTERNAL TABLE many STORED AS VORTEX LOCATION 'counting://store/many/'").await;
+    assert_eq!(store.take(), (FILES, FILES * bytes.len() as u64));
+    let counts = "SELECT count(*) AS n, min(id) AS least, max(id) AS greatest FROM";
+    let groups =
+        |count: &str, from: &str| format!("SELECT g, {count} AS n FROM {from} GROUP BY g ORDER BY g");
+    let expected =
+        show(&one, &format!("{} one", counts.replace("count(*)", &format!("count(*) * {FILES}")))).await;
+    for (sql, expected) in [
+        (format!("{counts} many"), expected),
+        (groups("count(*)", "many"), show(&one, &groups(&format!("count(*) * {FILES}"), "one")).await),
+        (groups("max(text)", "many"), show(&one, &groups("max(text)", "one")).await),
+    ] {
+        assert_eq!(show(&context, &sql).await, expected);
+        assert_eq!(store.take(), (0, 0), "{sql}");
+    }
+}

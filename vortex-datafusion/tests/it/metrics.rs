@@ -1,0 +1,222 @@
+//! What scans say they did, held against what a store in memory was asked for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::SessionContext;
+use datafusion_datasource::source::DataSourceExec;
+use object_store::ObjectStoreExt as _;
+use object_store::path::Path;
+use test_store::TestStore;
+
+use crate::counting::over;
+use crate::distant::write_large;
+use crate::files::{run, show};
+
+/// Of the table `large`, which has 500,000 rows.
+const ROWS: usize = 500_000;
+const ZONE: usize = 8192;
+const ZONES: usize = ROWS.div_ceil(ZONE);
+
+/// A session with one partition over `large`, whose footer is known.
+async fn session() -> (Arc<TestStore>, SessionContext) {
+    let store = TestStore::new();
+    let context = over(&store, None);
+    run(&context, "SET datafusion.execution.target_partitions = 1").await;
+    write_large(&context).await;
+    store.take();
+    (store, context)
+}
+
+/// The metrics of a query's only scan, by name.
+#[derive(Debug)]
+struct Found(HashMap<String, usize>);
+
+impl Found {
+    async fn of(context: &SessionContext, sql: &str) -> Self {
+        let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+        let metrics = scan_metrics(&plan).expect("the plan scans a file").aggregate_by_name();
+        let value = |metric: &Arc<datafusion::physical_plan::Metric>| {
+            (metric.value().name().to_owned(), metric.value().as_usize())
+        };
+        Self(metrics.iter().map(value).collect())
+    }
+
+    fn get<const N: usize>(&self, names: [&str; N]) -> [usize; N] {
+        names.map(|name| *self.0.get(name).unwrap_or_else(|| panic!("no {name} among {:?}", self.0)))
+    }
+}
+
+fn scan_metrics(plan: &Arc<dyn ExecutionPlan>) -> Option<MetricsSet> {
+    if plan.is::<DataSourceExec>() {
+        return plan.metrics();
+    }
+    plan.children().into_iter().find_map(scan_metrics)
+}
+
+const SPLITS: [&str; 5] =
+    ["splits_planned", "splits_pruned", "splits_pruned_dynamic_filter", "splits_scanned", "splits_withdrawn"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_and_bytes_are_those_that_the_store_has_seen() {
+    let (store, context) = session().await;
+    let size = store.inner.head(&Path::from("large.vortex")).await.unwrap().size;
+    for sql in [
+        "SELECT sum(mixed * 2) FROM large",
+        "SELECT sum(mixed * 2), max(text || 'x') FROM large",
+        "SELECT text FROM large WHERE key = 400000",
+        "SELECT key, text FROM large WHERE mixed = 12345",
+        "SELECT * FROM large ORDER BY key DESC LIMIT 10",
+        "SELECT key FROM large WHERE key > 900000",
+    ] {
+        store.take();
+        let found = Found::of(&context, sql).await;
+        let (reads, bytes) = store.take();
+        assert_eq!(
+            found.get(["reads", "bytes_scanned"]),
+            [reads, bytes].map(|count| count as usize),
+            "{sql}"
+        );
+        let [requests, wasted] = found.get(["requests", "bytes_wasted_gap"]);
+        assert!(requests as u64 >= reads && wasted <= bytes as usize && bytes <= size, "{sql}: {found:?}");
+        let [peak] = found.get(["peak_inflight_bytes"]);
+        assert_eq!(peak > 0, reads > 0, "{sql}: {found:?}");
+        assert!(peak as u64 <= size, "{sql}: {found:?}");
+        assert_eq!(found.get(["cache_hits", "reads_hedged"]), [0, 0], "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_gaps_are_wasted() {
+    let (store, context) = session().await;
+    // Apart, each column is asked for by itself; what lies between is read when all is asked for.
+    let mut wanted = 0;
+    for column in ["key", "text"] {
+        let found = Found::of(&context, &format!("SELECT max({column} || 'x') FROM large")).await;
+        let [bytes, wasted] = found.get(["bytes_scanned", "bytes_wasted_gap"]);
+        wanted += bytes - wasted;
+    }
+    store.take();
+    let both = "SELECT max(key || 'x'), max(text || 'x') FROM large";
+    let [bytes, wasted] = Found::of(&context, both).await.get(["bytes_scanned", "bytes_wasted_gap"]);
+    assert_eq!((store.take().1 as usize, bytes - wasted), (bytes, wanted));
+    assert!(wasted > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_of_everything_prunes_nothing() {
+    let (store, context) = session().await;
+    store.set_latency(Duration::from_millis(200));
+    let found = Found::of(&context, "SELECT sum(mixed * 2) FROM large").await;
+    let [planned, by_statistics, by_filter, scanned, withdrawn] = found.get(SPLITS);
+    assert!(planned > 0);
+    assert_eq!([by_statistics, by_filter, scanned, withdrawn], [0, 0, planned, 0]);
+    let rows = ["pushdown_rows_matched", "pushdown_rows_pruned", "rows_pruned_statistics"];
+    assert_eq!(found.get(rows), [ROWS, 0, 0]);
+    let [decoding, waiting] = found.get(["decode_time", "io_wait_time"]);
+    assert!(decoding > 0 && waiting > 10_000_000, "{found:?}");
+    assert_eq!(found.get(["zones_pruned_statistics", "zones_fully_matched"]), [0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statistics_prune_zones_splits_and_rows() {
+    let (_, context) = session().await;
+    let found = Found::of(&context, "SELECT text FROM large WHERE key = 400000").await;
+    let [planned, by_statistics, by_filter, scanned, _] = found.get(SPLITS);
+    assert_eq!([by_statistics, by_filter, scanned], [planned - 1, 0, 1]);
+    let rows = ["pushdown_rows_matched", "pushdown_rows_pruned", "rows_pruned_statistics"];
+    assert_eq!(found.get(rows), [1, ZONE - 1, ROWS - ZONE]);
+    assert_eq!(found.get(["zones_pruned_statistics", "zones_fully_matched"]), [ZONES - 1, 0]);
+    assert!(found.get(["predicate_eval_time"])[0] > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zones_that_match_as_a_whole_are_counted() {
+    let (_, context) = session().await;
+    // Half of zone 30 matches.
+    let first = 30 * ZONE + ZONE / 2;
+    let found = Found::of(&context, &format!("SELECT text FROM large WHERE key > {first}")).await;
+    let zones = ["zones_pruned_statistics", "zones_fully_matched", "zones_pruned_dynamic_filter"];
+    assert_eq!(found.get(zones), [30, ZONES - 31, 0]);
+    let rows = ["pushdown_rows_matched", "pushdown_rows_pruned", "rows_pruned_statistics"];
+    assert_eq!(found.get(rows), [ROWS - first, ZONE / 2, 30 * ZONE]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_that_tighten_prune_zones_and_splits() {
+    let (_, context) = session().await;
+    let found = Found::of(&context, "SELECT text FROM large ORDER BY key DESC LIMIT 10").await;
+    let [planned, by_statistics, by_filter, scanned, withdrawn] = found.get(SPLITS);
+    assert_eq!(by_statistics, 0);
+    assert!(by_filter > 0 && by_filter + scanned == planned, "{found:?}");
+    assert!(withdrawn < scanned, "{found:?}");
+    let [by_statistics, by_filter] = found.get(["zones_pruned_statistics", "zones_pruned_dynamic_filter"]);
+    assert!(by_statistics == 0 && by_filter > ZONES / 2 && by_filter < ZONES, "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn segments_of_a_cache_are_hits_and_no_reads() {
+    let (store, context) = session().await;
+    run(&context, "SET vortex.segment_cache = 100000000").await;
+    let sql = "SELECT sum(mixed * 2), max(text || 'x') FROM large";
+    let first = Found::of(&context, sql).await;
+    let [reads, hits] = first.get(["reads", "cache_hits"]);
+    assert_eq!((reads as u64, hits), (store.take().0, 0));
+    let second = Found::of(&context, sql).await;
+    let [reads, bytes, requests, hits] = second.get(["reads", "bytes_scanned", "requests", "cache_hits"]);
+    assert_eq!((reads, bytes, hits), (0, 0, requests));
+    assert!(hits > 0);
+    assert_eq!(store.take(), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_that_may_not_prune_reads_all_and_answers_the_same() {
+    let (_, pruned) = session().await;
+    let (_, whole) = session().await;
+    run(&whole, "SET vortex.prune = false").await;
+    for sql in [
+        "SELECT text FROM large WHERE key = 400000",
+        "SELECT count(text), sum(mixed * 2) FROM large WHERE key > 250000 AND mixed < 1000",
+        "SELECT text FROM large WHERE key > 900000",
+        "SELECT key, text FROM large ORDER BY key DESC LIMIT 10",
+        "SELECT key FROM large WHERE key IN (7, 300000) OR text = 'text 0' ORDER BY key",
+    ] {
+        assert_eq!(show(&whole, sql).await, show(&pruned, sql).await, "{sql}");
+        let found = Found::of(&whole, sql).await;
+        let [planned, by_statistics, by_filter, scanned, withdrawn] = found.get(SPLITS);
+        assert_eq!([by_statistics, by_filter, scanned, withdrawn], [0, 0, planned, 0], "{sql}");
+        let zones = ["zones_pruned_statistics", "zones_pruned_dynamic_filter", "zones_fully_matched"];
+        assert_eq!(found.get(zones), [0, 0, 0], "{sql}");
+        assert_eq!(found.get(["rows_pruned_statistics"]), [0], "{sql}");
+        assert_eq!(found.0.get("files_ranges_pruned_statistics"), Some(&0), "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_analyze_shows_them_all() {
+    let (_, context) = session().await;
+    let plan = show(&context, "EXPLAIN ANALYZE SELECT text FROM large WHERE mixed < 7").await;
+    for name in [
+        "reads",
+        "requests",
+        "bytes_scanned",
+        "bytes_wasted_gap",
+        "splits_planned",
+        "splits_pruned",
+        "splits_pruned_dynamic_filter",
+        "splits_scanned",
+        "pushdown_rows_pruned",
+        "zones_fully_matched",
+        "peak_inflight_bytes",
+        "io_wait_time",
+        "decode_time",
+        "predicate_eval_time",
+        "cache_hits",
+    ] {
+        assert!(plan.contains(&format!("{name}=")), "{name} in {plan}");
+    }
+}

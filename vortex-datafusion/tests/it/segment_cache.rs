@@ -1,0 +1,151 @@
+//! Fetched bytes kept between queries: `vortex.segment_cache`.
+
+use std::sync::Arc;
+
+use datafusion::prelude::SessionContext;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutPayload};
+use test_store::TestStore;
+use vortex_core::io::BlockCache;
+
+use crate::counting::{example, over};
+use crate::distant::write_large;
+use crate::files::{run, show};
+
+const SUM: &str = "SELECT sum(mixed * 2), max(text || 'x') FROM large";
+
+/// A session with settings, over a file of some megabytes.
+async fn session(settings: &[(&str, u64)]) -> (Arc<TestStore>, SessionContext) {
+    let store = TestStore::new();
+    let context = over(&store, None);
+    set(&context, settings).await;
+    write_large(&context).await;
+    store.take();
+    (store, context)
+}
+
+async fn set(context: &SessionContext, settings: &[(&str, u64)]) {
+    for (name, value) in settings {
+        run(context, &format!("SET vortex.{name} = {value}")).await;
+    }
+}
+
+fn cache(context: &SessionContext) -> Arc<BlockCache> {
+    context.copied_config().get_extension().expect("registered")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_query_has_fetched_the_next_does_not_read() {
+    let (store, context) = session(&[("segment_cache", 64 << 20)]).await;
+    let (plain_store, plain) = session(&[]).await;
+    let answer = show(&context, SUM).await;
+    assert!(store.take().0 > 0);
+    assert_eq!(answer, show(&plain, SUM).await);
+    assert_eq!(show(&context, SUM).await, answer);
+    // Other columns of the same rows were read as a gap, or are read now and never again.
+    run(&context, "SELECT max(key + 1) FROM large").await;
+    store.take();
+    for sql in [SUM, "SELECT max(key + 1) FROM large", "SELECT * FROM large WHERE mixed = 12345"] {
+        assert_eq!(show(&context, sql).await, show(&plain, sql).await);
+        assert_eq!(store.take(), (0, 0), "{sql}");
+        assert!(plain_store.take().0 > 0, "{sql}");
+    }
+    let plan = show(&context, &format!("EXPLAIN ANALYZE {SUM}")).await;
+    let hits = plan.split("cache_hits=").nth(1).expect("shown").split([',', ']']).next().unwrap().to_owned();
+    assert_ne!(hits, "0", "{plan}");
+    assert!(plan.contains(", reads=0,"), "{plan}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_kept_unless_asked_for() {
+    let (store, context) = session(&[]).await;
+    for _ in 0..2 {
+        run(&context, SUM).await;
+        assert!(store.take().1 > 1 << 20);
+    }
+    assert_eq!(cache(&context).bytes_in_use(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_has_changed_is_read_again() {
+    let (store, context) = session(&[("segment_cache", 64 << 20)]).await;
+    let context = context.enable_url_table();
+    let sum = |from: &str| format!("SELECT sum(key + 0) AS keys, max(text || 'x') AS text FROM {from}");
+    for factor in [1, 3] {
+        let rows = format!("SELECT key * {factor} AS key, text || '{factor}' AS text FROM large");
+        run(&context, &format!("COPY ({rows}) TO 'counting://store/changes.vortex'")).await;
+        let expected = show(&context, &sum(&format!("({rows})"))).await;
+        store.take();
+        assert_eq!(show(&context, &sum("'counting://store/changes.vortex'")).await, expected);
+        assert!(store.take().1 > 1 << 20, "{factor}");
+        assert_eq!(show(&context, &sum("'counting://store/changes.vortex'")).await, expected);
+        assert_eq!(store.take(), (0, 0), "{factor}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_is_kept_than_was_said() {
+    let limit = 1 << 20;
+    let (store, context) = session(&[("segment_cache", limit), ("segment_cache_block_size", 64 << 10)]).await;
+    let answer = show(&context, SUM).await;
+    store.take();
+    assert_eq!(show(&context, SUM).await, answer);
+    assert!(store.take().0 > 0, "it did not all fit");
+    let used = cache(&context).bytes_in_use();
+    assert!(used > limit / 2 && used <= limit, "{used}");
+    set(&context, &[("segment_cache", 128 << 10)]).await;
+    assert_eq!(show(&context, SUM).await, answer);
+    assert!(cache(&context).bytes_in_use() <= 128 << 10);
+    set(&context, &[("segment_cache", 0)]).await;
+    assert_eq!(show(&context, SUM).await, answer);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_fetch_whole_blocks() {
+    let block = 1 << 20;
+    let (store, context) = session(&[("segment_cache", 64 << 20), ("segment_cache_block_size", block)]).await;
+    let size = store.inner.head(&Path::from("large.vortex")).await.unwrap().size;
+    run(&context, "SELECT text FROM large WHERE key = 400000").await;
+    let (reads, bytes) = store.take();
+    assert!(reads > 0 && (bytes % block == 0 || bytes % block == size % block), "{bytes} bytes of {size}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_enough_files_are_read_as_a_whole() {
+    let (store, context) = session(&[("segment_cache", 64 << 20), ("segment_cache_preload", 32 << 20)]).await;
+    let size = store.inner.head(&Path::from("large.vortex")).await.unwrap().size;
+    let reader = over(&store, None);
+    set(&reader, &[("segment_cache", 64 << 20), ("segment_cache_preload", 32 << 20)]).await;
+    run(&reader, "CREATE EXTERNAL TABLE large STORED AS VORTEX LOCATION 'counting://store/large.vortex'")
+        .await;
+    assert_eq!(store.take(), (1, size));
+    assert_eq!(show(&reader, SUM).await, show(&context, SUM).await);
+    assert_eq!(store.take(), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scans_at_the_same_time_get_the_same_answer() {
+    let (_, context) = session(&[("segment_cache", 2 << 20), ("segment_cache_block_size", 16 << 10)]).await;
+    let expected = show(&context, SUM).await;
+    let queries = (0..8).map(|_| show(&context, SUM));
+    for answer in futures::future::join_all(queries).await {
+        assert_eq!(answer, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_may_do_without() {
+    let store = TestStore::new();
+    let path = Path::from("lines.vortex");
+    store.put(&path, PutPayload::from(example())).await.unwrap();
+    let context = over(&store, None);
+    set(&context, &[("segment_cache", 64 << 20)]).await;
+    run(
+        &context,
+        "CREATE EXTERNAL TABLE lines STORED AS VORTEX OPTIONS (segment_cache '0') \
+         LOCATION 'counting://store/lines.vortex'",
+    )
+    .await;
+    run(&context, "SELECT max(l_comment || 'x') FROM lines").await;
+    assert_eq!(cache(&context).bytes_in_use(), 0);
+}
