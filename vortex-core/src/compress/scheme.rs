@@ -174,7 +174,7 @@ impl Context {
         Ok(())
     }
 
-    /// What bytes of this kind count for if they decode to `plain_bytes`, decoding considered.
+    /// What bytes of this kind count for if they decode to `plain`, decoding considered.
     pub(super) fn cost(&self, kind: Kind, bytes: usize, plain: Plain) -> f64 {
         let Cost { encoded, decoded, rows } = kind.decode_cost();
         let extra = bytes as f64 * encoded + plain.bytes as f64 * decoded + plain.rows as f64 * rows;
@@ -194,7 +194,7 @@ pub(super) fn can_be_constant(dtype: &DType) -> bool {
 }
 
 /// Encodes a column with the scheme that serves best; with none, if it would save
-/// too little on the `plain_bytes` of what `plain` makes.
+/// too little on the `decoded` bytes of what `plain` makes.
 pub(super) fn choose<C: ?Sized>(
     schemes: &[&dyn Scheme<C>],
     column: &C,

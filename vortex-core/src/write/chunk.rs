@@ -48,7 +48,8 @@ pub(super) struct Turn {
     pub(super) next: oneshot::Sender<Text>,
     /// Whether nothing may be left for later rows.
     pub(super) is_last: bool,
-    pub(super) max_value_bytes: usize,
+    /// Bytes that a dictionary takes in memory, at most, about.
+    pub(super) max_dictionary_bytes: usize,
 }
 
 /// Encoded rows.
@@ -95,11 +96,17 @@ impl Job {
             return self.encode(compressor, None).map(Some).at(|| format!("column `{}`", self.path));
         };
         let Ok(mut text) = turn.before.await else { return Ok(None) };
-        let column = TextColumn { dtype: &self.dtype, compressor, max_value_bytes: turn.max_value_bytes };
+        // Nobody waits for it after the last.
+        let pass_on = |text| drop(turn.next.send(text));
+        if matches!(text, Text::Apart) {
+            // Nothing that later rows would depend on.
+            pass_on(Text::Apart);
+            return self.encode(compressor, None).map(Some).at(|| format!("column `{}`", self.path));
+        }
+        let column = TextColumn { dtype: &self.dtype, compressor, max_bytes: turn.max_dictionary_bytes };
         let encoded = self.encode(compressor, Some((&mut text, column, turn.is_last)));
         let encoded = encoded.at(|| format!("column `{}`", self.path))?;
-        // Nobody waits for it after the last.
-        let _ = turn.next.send(text);
+        pass_on(text);
         Ok(Some(encoded))
     }
 

@@ -20,6 +20,7 @@ use arrow::array::{
 use arrow::datatypes::DataType;
 use hashbrown::HashTable;
 
+use super::ZONE_LEN;
 use super::chunk::Part;
 use crate::Result;
 use crate::array::present;
@@ -33,6 +34,10 @@ const MAX_WIDE: usize = 1 << 16;
 const SURELY_NARROW: usize = 192;
 /// Rows per two values that a dictionary must have, to be worth going on with.
 const MIN_ROWS_PER_TWO_VALUES: usize = 3;
+/// Rows that a dictionary must have held when it was full, to be worth going on with.
+const MIN_ROWS: usize = ZONE_LEN;
+/// Bytes of memory per value, beside its own: where it ends, and its place by hash.
+const VALUE_OVERHEAD: usize = 4 + 4;
 /// Bytes that the layout takes more than chunks by themselves, about.
 const OVERHEAD: usize = 256;
 /// Rows per chunk of codes.
@@ -55,8 +60,8 @@ pub(super) enum Text {
 pub(super) struct TextColumn<'a> {
     pub(super) dtype: &'a DType,
     pub(super) compressor: &'a Compressor,
-    /// Bytes of the values of a dictionary, at most.
-    pub(super) max_value_bytes: usize,
+    /// Bytes that a dictionary takes in memory, at most, about.
+    pub(super) max_bytes: usize,
 }
 
 impl Text {
@@ -81,9 +86,16 @@ impl Text {
         last: bool,
     ) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
-        if let (Self::New, Some(first)) = (&self, chunks.first()) {
-            let is_shared = (chunks.len() > 1 || !last) && Dictionary::pays(column, chunks, first, last)?;
-            *self = if is_shared { Self::Shared(Dictionary::at(start)) } else { Self::Apart };
+        match (&self, chunks) {
+            (Self::New, [only]) if last => {
+                // Too little to tell.
+                return Ok(vec![Part::Chunk(column.compressor.compress(only, column.dtype)?, only.len())]);
+            }
+            (Self::New, [first, ..]) => {
+                let is_shared = Dictionary::pays(column, chunks, first, last)?;
+                *self = if is_shared { Self::Shared(Dictionary::at(start)) } else { Self::Apart };
+            }
+            _ => {}
         }
         for chunk in chunks {
             self.append(column, chunk, &mut parts)?;
@@ -106,9 +118,9 @@ impl Text {
                 }
                 let next = dictionary.successor();
                 let full = std::mem::replace(dictionary, next);
-                let repeats = full.repeats();
+                let is_worth_it = full.repeats() && full.rows >= MIN_ROWS;
                 full.close(column, parts)?;
-                if !repeats {
+                if !is_worth_it {
                     break;
                 }
             }
@@ -202,7 +214,7 @@ impl Dictionary {
         for (at, text) in views.iter().enumerate() {
             let code = match last {
                 Some((before, code)) if before == text => code,
-                _ => match self.code(text, column.max_value_bytes) {
+                _ => match self.code(text, column.max_bytes) {
                     Some(code) => code,
                     None => return Ok(at),
                 },
@@ -218,10 +230,10 @@ impl Dictionary {
     }
 
     /// The code of a value, which may be new; `None` if that is one too many.
-    fn code(&mut self, text: Option<&[u8]>, max_value_bytes: usize) -> Option<u16> {
+    fn code(&mut self, text: Option<&[u8]>, max_bytes: usize) -> Option<u16> {
         let Some(text) = text else {
             if self.null.is_none() {
-                self.null = Some(self.add(&[], max_value_bytes)?);
+                self.null = Some(self.add(&[], max_bytes)?);
             }
             return self.null;
         };
@@ -229,16 +241,16 @@ impl Dictionary {
         if let Some(code) = self.by_hash.find(hash, |code| self.value(*code) == Some(text)) {
             return Some(*code);
         }
-        let code = self.add(text, max_value_bytes)?;
+        let code = self.add(text, max_bytes)?;
         let (bytes, ends) = (&self.bytes, &self.ends);
         self.by_hash.insert_unique(hash, code, |code| text_hash(value(bytes, ends, *code)));
         Some(code)
     }
 
-    fn add(&mut self, text: &[u8], max_value_bytes: usize) -> Option<u16> {
+    fn add(&mut self, text: &[u8], max_bytes: usize) -> Option<u16> {
         let most = if self.codes_ptype == Some(PType::U8) { MAX_NARROW } else { MAX_WIDE };
-        let is_full = self.bytes.len() + text.len() > max_value_bytes && !self.ends.is_empty();
-        if self.len() == most || is_full {
+        let bytes = self.bytes.len() + text.len() + self.len() * VALUE_OVERHEAD;
+        if self.len() == most || bytes > max_bytes && self.len() > 0 {
             return None;
         }
         self.bytes.extend_from_slice(text);
@@ -343,7 +355,7 @@ mod tests {
     fn encode(text: &mut Text, chunks: &[ArrowRef], start: u64, last: bool) -> Vec<(&'static str, usize)> {
         let compressor = Compressor::new(Level::Default, Release::NEWEST);
         let dtype = DType::Utf8(true);
-        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_value_bytes: 64 << 10 };
+        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
         told(&text.encode(column, chunks, start, last).unwrap())
     }
 
@@ -371,7 +383,7 @@ mod tests {
             Arc::new(StringArray::from(vec![Some("b"), None, Some("a"), Some(""), Some("b")]));
         let compressor = Compressor::new(Level::Default, Release::NEWEST);
         let dtype = DType::Utf8(true);
-        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_value_bytes: 100 };
+        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 100 };
         let mut dictionary = Dictionary::default();
         dictionary.push(column, &binary_views(&chunk).unwrap(), &mut Vec::new()).unwrap();
         assert_eq!(dictionary.codes, [0, 1, 2, 3, 0]);
@@ -404,10 +416,10 @@ mod tests {
     fn text_that_stops_repeating_goes_on_by_itself() {
         let mut text = Text::New;
         assert_eq!(encode(&mut text, &[mixed(20_000, 100)], 0, false), []);
-        // 64 KiB of values are 5,461 of 12 bytes.
+        // 64 KiB hold 3,277 values of 12 bytes, and what comes with them.
         let parts = encode(&mut text, &[in_turn(50_000, 50_000)], 20_000, false);
-        assert_eq!(parts[..2], [("codes", 25_461), ("values", 5461)], "which repeat enough");
-        assert_eq!(parts[2..], [("codes", 5461), ("values", 5461), ("chunk", 50_000 - 2 * 5461)]);
+        assert_eq!(parts[..2], [("codes", 23_277), ("values", 3277)], "which repeat enough");
+        assert_eq!(parts[2..], [("codes", 3277), ("values", 3277), ("chunk", 50_000 - 2 * 3277)]);
         assert!(matches!(text, Text::Apart));
         assert_eq!(encode(&mut text, &[in_turn(10, 1)], 70_000, true), [("chunk", 10)]);
     }
@@ -418,5 +430,6 @@ mod tests {
         assert_eq!(encode(&mut text, &[in_turn(9000, 8000)], 0, false), [("chunk", 9000)]);
         let mut text = Text::New;
         assert_eq!(encode(&mut text, &[in_turn(9000, 30)], 0, true), [("chunk", 9000)]);
+        assert!(matches!(text, Text::New), "more may follow");
     }
 }

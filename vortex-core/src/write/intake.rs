@@ -128,7 +128,7 @@ fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrowRef {
 }
 
 /// The entries that maps show.
-fn entries(maps: &MapArray) -> StructArray {
+pub(super) fn entries(maps: &MapArray) -> StructArray {
     let first = maps.value_offsets()[0].as_usize();
     maps.entries().slice(first, maps.value_offsets()[maps.len()].as_usize() - first)
 }

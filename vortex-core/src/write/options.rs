@@ -66,7 +66,7 @@ impl WriteOptions {
     }
 
     /// Bytes that the writer may hold in memory, about. A file of very many columns takes what
-    /// 64 KiB for each of them take, if that is more.
+    /// 64 KiB for each of them take, and some 200 KiB for each of text that repeats, if that is more.
     #[must_use]
     pub fn with_memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;

@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _};
 use arrow::datatypes::DataType;
 
 use super::ZONE_LEN;
 use super::chunk::chunk_rows;
+use super::intake::entries;
 use crate::Result;
 
 /// Rows as they came, column by column.
@@ -184,20 +186,12 @@ fn let_go(array: ArrowRef) -> ArrowRef {
         DataType::Utf8View => {
             let views = array.as_string_view();
             let held = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-            if wasteful(views.total_buffer_bytes_used(), held) {
-                std::sync::Arc::new(views.gc())
-            } else {
-                array
-            }
+            if wasteful(views.total_buffer_bytes_used(), held) { Arc::new(views.gc()) } else { array }
         }
         DataType::BinaryView => {
             let views = array.as_binary_view();
             let held = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-            if wasteful(views.total_buffer_bytes_used(), held) {
-                std::sync::Arc::new(views.gc())
-            } else {
-                array
-            }
+            if wasteful(views.total_buffer_bytes_used(), held) { Arc::new(views.gc()) } else { array }
         }
         _ => array,
     }
@@ -229,6 +223,10 @@ pub(super) fn value_bytes(array: &ArrowRef) -> usize {
                 let ends = (offsets[0] as usize, offsets[array.len()] as usize);
                 within(list.values(), ends.0, ends.1) + array.len() * 8
             }
+            DataType::Map(..) => {
+                let entries: ArrowRef = Arc::new(entries(array.as_map()));
+                value_bytes(&entries) + array.len() * 4
+            }
             DataType::FixedSizeList(..) => value_bytes(array.as_fixed_size_list().values()),
             DataType::Struct(_) => array.as_struct().columns().iter().map(value_bytes).sum(),
             other => match other.primitive_width() {
@@ -248,8 +246,6 @@ fn spanned<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{Int32Array, StringViewArray};
 
     use super::*;
@@ -301,6 +297,23 @@ mod tests {
         assert_eq!(rows_of(&due), [(1, 0, 16 << 10)], "whole zones");
         assert_eq!(pending.bytes(), 480_000 - (16 << 14));
         assert_eq!(rows_of(&pending.cut_due(1000)).len(), 3);
+    }
+
+    #[test]
+    fn rows_of_maps_count_their_own_entries() {
+        use arrow::array::{Int32Builder, MapBuilder};
+        let mut maps = MapBuilder::new(None, Int32Builder::new(), Int32Builder::new());
+        for rows in [1, 3] {
+            for at in 0..rows {
+                maps.keys().append_value(at);
+                maps.values().append_value(at);
+            }
+            maps.append(true).unwrap();
+        }
+        let maps: ArrowRef = Arc::new(maps.finish());
+        let of = |start, rows| value_bytes(&maps.slice(start, rows));
+        assert_eq!(of(0, 1) + of(1, 1), of(0, 2));
+        assert!(of(1, 1) > 2 * of(0, 1));
     }
 
     #[test]

@@ -29,8 +29,8 @@ use crate::{Error, Release, Result};
 
 /// Bytes of each column that are encoded together at least, whatever the budget.
 const MIN_COLUMN_BYTES: usize = 64 << 10;
-/// Bytes of the values of a dictionary, at most.
-const MAX_DICTIONARY_BYTES: usize = 1 << 20;
+/// Bytes that a dictionary of text may take in memory: what each has, and what one has at most.
+const DICTIONARY_BYTES: (usize, usize) = (64 << 10, 1 << 20);
 
 /// Writes one file, batch by batch.
 ///
@@ -59,6 +59,7 @@ pub struct FileWriter {
     row_count: u64,
     /// Where the next rows of each column of text get to know how it goes on.
     texts: Vec<Option<oneshot::Receiver<Text>>>,
+    max_dictionary_bytes: usize,
     /// Whether a call failed or was dropped midway.
     is_broken: bool,
 }
@@ -83,6 +84,10 @@ impl FileWriter {
         let carriers = carriers(&schema, &fields)?;
         let compressor = Compressor::new(options.level, min_reader);
         let leaf_count = columns.leaves.len();
+        let text_count = columns.leaves.iter().filter(|leaf| is_text(&leaf.dtype)).count();
+        // Few of them fill up.
+        let max_dictionary_bytes =
+            (options.memory_budget / 2 / text_count.max(1)).clamp(DICTIONARY_BYTES.0, DICTIONARY_BYTES.1);
         Ok(Self {
             narrow_keys: NarrowKeys::new(&schema),
             pending: Pending::new(leaf_count),
@@ -94,6 +99,7 @@ impl FileWriter {
             null_counts: vec![0; fields.len()],
             row_count: 0,
             texts: columns.leaves.iter().map(|leaf| is_text(&leaf.dtype).then(new_text)).collect(),
+            max_dictionary_bytes,
             is_broken: false,
             schema,
             carriers,
@@ -122,11 +128,13 @@ impl FileWriter {
 
     /// Bytes held in memory: rows that wait, are being encoded, or are on their way to storage.
     pub fn buffered_bytes(&self) -> usize {
-        self.pending.bytes()
-            + self.encoder.buffered_bytes()
-            + self.waiting_bytes
-            + self.leaves.iter().map(|leaf| leaf.held_bytes).sum::<usize>()
-            + self.container.sink().buffered_bytes()
+        let held = self.leaves.iter().map(|leaf| leaf.held_bytes);
+        self.pending.bytes() + self.bytes_at_work() + held.sum::<usize>()
+    }
+
+    /// Bytes of chunks that are being encoded, wait to be written, or are on their way to storage.
+    fn bytes_at_work(&self) -> usize {
+        self.encoder.buffered_bytes() + self.waiting_bytes + self.container.sink().buffered_bytes()
     }
 
     /// Bytes of the file so far.
@@ -245,9 +253,9 @@ impl FileWriter {
     async fn start(&mut self, cuts: Vec<Cut>, are_last: bool) -> Result<()> {
         let bytes: usize = cuts.iter().map(|cut| cut.bytes).sum();
         let jobs: Vec<Job> = cuts.into_iter().flat_map(|cut| self.jobs(cut, are_last)).collect();
-        // While these are at work, the next gather.
+        // While these are at work, the next gather. What dictionaries hold, no waiting would free.
         let room = self.options.memory_budget.saturating_sub(self.pending_limit() + bytes);
-        while self.encoder.is_busy() && self.buffered_bytes() - self.pending.bytes() > room {
+        while self.encoder.is_busy() && self.bytes_at_work() > room {
             self.encoder.wait().await?;
             self.collect();
             self.write_if_enough().await?;
@@ -281,10 +289,8 @@ impl FileWriter {
         };
         let (next, after) = oneshot::channel();
         self.texts[cut.leaf] = Some(after);
-        let texts = self.texts.iter().flatten().count();
-        let max_value_bytes =
-            (self.options.memory_budget / 2 / texts).clamp(MIN_COLUMN_BYTES, MAX_DICTIONARY_BYTES);
-        vec![job(0, cut.rows, Some(Turn { before, next, is_last, max_value_bytes }))]
+        let max_dictionary_bytes = self.max_dictionary_bytes;
+        vec![job(0, cut.rows, Some(Turn { before, next, is_last, max_dictionary_bytes }))]
     }
 
     /// Takes the groups that are encoded.
