@@ -69,7 +69,7 @@ async fn queries_ask_for_few_reads_and_no_more_bytes_than_they_need() {
     write_large(&context).await;
     let size = store.inner.head(&Path::from("large.vortex")).await.unwrap().size;
     // Far enough for both partitions to ask for what they share before either has it.
-    *store.latency.lock() = Duration::from_millis(20);
+    store.set_latency(Duration::from_millis(20));
     // The footer is known from creating the table, and the zone tables with it. All columns of the
     // table lie within what is worth reading as a gap.
     let cases = [
