@@ -1,6 +1,7 @@
 //! What the cache of blocks keeps of reads whose bytes come in as from a network.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use object_store::path::Path;
@@ -54,6 +55,18 @@ async fn a_read_goes_on_to_the_end_of_its_last_block() {
         assert_eq!(file.cached(&range).expect("kept"), expected, "{range:?}");
     }
     assert_eq!(store.reads.get(), 3);
+}
+
+#[tokio::test]
+async fn what_nobody_asked_for_is_counted_as_wasted() {
+    let (store, file) = file(&BlockCache::new(1 << 20)).await;
+    let file: Arc<dyn ReadAt> = Arc::new(file);
+    let metrics = Arc::new(ScanMetrics::default());
+    let pending = Scheduler::new(1 << 20).read(&file, vec![wish(10..110)], &metrics);
+    pending[0].wait().await.unwrap();
+    settled(&store).await;
+    let counted = [&metrics.bytes_read, &metrics.bytes_wasted].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counted, [BLOCK, BLOCK - 100]);
 }
 
 #[tokio::test]
