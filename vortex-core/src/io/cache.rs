@@ -11,13 +11,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::ptr::addr_eq;
+use std::sync::{Arc, Weak};
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::ObjectStore;
 use parking_lot::Mutex;
 
 use super::{ReadAt, StorageProfile};
@@ -37,6 +39,15 @@ const ENTRY_BYTES: u64 = 256;
 #[derive(Debug, Default)]
 pub struct BlockCache {
     kept: Mutex<Kept>,
+    stores: Mutex<Stores>,
+}
+
+/// Stores that bytes were read from, by number. While an entry lives, no other store gets its
+/// address.
+#[derive(Debug, Default)]
+struct Stores {
+    last: u64,
+    known: Vec<(u64, Weak<dyn ObjectStore>)>,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +93,20 @@ impl BlockCache {
     /// Whether blocks of a length are worth reading more for.
     fn takes(&self, block_len: u64) -> bool {
         block_len <= self.kept.lock().limit / LEAST_BLOCKS
+    }
+
+    /// A number that no other store has: many call themselves the same.
+    pub(super) fn number_of(&self, store: &Arc<dyn ObjectStore>) -> u64 {
+        let mut stores = self.stores.lock();
+        let is_it = |known: &Weak<dyn ObjectStore>| addr_eq(known.as_ptr(), Arc::as_ptr(store));
+        if let Some((number, _)) = stores.known.iter().find(|(_, known)| is_it(known)) {
+            return *number;
+        }
+        stores.known.retain(|(_, known)| known.strong_count() > 0);
+        stores.last += 1;
+        let number = stores.last;
+        stores.known.push((number, Arc::downgrade(store)));
+        number
     }
 
     fn get(&self, key: &Key) -> Option<Bytes> {
@@ -418,5 +443,16 @@ mod tests {
         assert_eq!(file.widened(5..10), 5..10, "less is said later");
         assert_eq!(file.read(5..10).await.unwrap(), contents()[5..10]);
         assert_eq!(cache.bytes_in_use(), 0);
+    }
+
+    #[test]
+    fn stores_have_numbers_of_their_own() {
+        let cache = room_for(8);
+        let store = || Arc::new(object_store::memory::InMemory::new()) as Arc<dyn ObjectStore>;
+        let (first, second) = (store(), store());
+        let numbers = [&first, &second, &first].map(|store| cache.number_of(store));
+        assert_eq!(numbers, [1, 2, 1]);
+        drop(first);
+        assert_eq!([cache.number_of(&store()), cache.number_of(&second)], [3, 2]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use object_store::path::Path;
-use object_store::{ObjectStoreExt as _, PutPayload};
+use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
 use vortex_core::io::{BlockCache, CachedFile, ObjectFile, ReadAt, Scheduler, Urgency, Wish};
 use vortex_core::scan::ScanMetrics;
@@ -67,6 +67,30 @@ async fn what_nobody_asked_for_is_counted_as_wasted() {
     settled(&store).await;
     let counted = [&metrics.bytes_read, &metrics.bytes_wasted].map(|count| count.load(Ordering::Relaxed));
     assert_eq!(counted, [BLOCK, BLOCK - 100]);
+}
+
+#[tokio::test]
+async fn stores_of_the_same_name_share_nothing() {
+    let cache = BlockCache::new(1 << 20);
+    let ((_, first), (_, second)) = (file(&cache).await, file(&cache).await);
+    first.read(0..10).await.unwrap();
+    assert!(first.cached(&(0..10)).is_some());
+    assert!(second.cached(&(0..10)).is_none());
+}
+
+#[tokio::test]
+async fn an_object_that_may_change_without_a_sign_is_not_kept() {
+    let (store, _) = file(&BlockCache::new(1 << 20)).await;
+    let listed = store.inner.head(&Path::from("file")).await.unwrap();
+    let cache = BlockCache::new(1 << 20);
+    let unknown = ObjectMeta { e_tag: None, version: None, last_modified: Default::default(), ..listed };
+    let object = |meta: &ObjectMeta| ObjectFile::new(Arc::clone(&store) as _, meta.clone());
+    assert!(!object(&unknown).is_versioned());
+    let file = object(&unknown).cached(Arc::clone(&cache), BLOCK);
+    assert_eq!(file.widened(5..6), 5..6);
+    file.read(0..LEN).await.unwrap();
+    assert_eq!(cache.bytes_in_use(), 0);
+    assert!(object(&ObjectMeta { e_tag: Some("1".into()), ..unknown }).is_versioned());
 }
 
 #[tokio::test]
