@@ -1,11 +1,11 @@
 //! An object store for tests: in memory, counts what is asked of it, and is slow or fails when told
-//! to. To readers it looks far away.
+//! to. To readers it looks far away, and if told so, bytes trickle in as from a network.
 
 mod uploads;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,12 +54,13 @@ pub struct TestStore {
     /// Bytes asked for.
     pub bytes: Count,
     /// Requests for bytes that have begun and not ended.
-    pub in_flight: Count,
+    pub in_flight: Arc<Count>,
     /// The most of them at once.
     pub most_in_flight: Count,
     /// What writers did.
     pub uploads: Arc<Uploads>,
     latency: Mutex<Duration>,
+    piece_len: AtomicUsize,
     plan: Mutex<Option<Plan>>,
 }
 
@@ -88,9 +89,9 @@ impl Count {
 }
 
 /// A request that has begun and not ended.
-struct InFlight<'a>(&'a Count);
+struct InFlight(Arc<Count>);
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.sub(1);
     }
@@ -114,6 +115,11 @@ impl TestStore {
     /// How long each request for bytes waits for its answer from now on.
     pub fn set_latency(&self, latency: Duration) {
         *self.latency.lock() = latency;
+    }
+
+    /// Bytes come in pieces of so many from now on, and no piece is there before it is waited for.
+    pub fn set_piece_len(&self, bytes: usize) {
+        self.piece_len.store(bytes, Ordering::SeqCst);
     }
 
     /// What goes wrong with each read from now on.
@@ -157,7 +163,7 @@ impl ObjectStore for TestStore {
         self.reads.add(1);
         let now = self.in_flight.add(1);
         self.most_in_flight.0.fetch_max(now, Ordering::SeqCst);
-        let _in_flight = InFlight(&self.in_flight);
+        let in_flight = InFlight(Arc::clone(&self.in_flight));
         let latency = *self.latency.lock();
         tokio::time::sleep(latency).await;
         let fault = self.fault();
@@ -181,9 +187,26 @@ impl ObjectStore for TestStore {
                 range.start += 1;
                 vec![Ok(bytes)]
             }
-            _ => vec![Ok(bytes.slice(..half)), Ok(bytes.slice(half..))],
+            _ => {
+                let step = match self.piece_len.load(Ordering::SeqCst) {
+                    0 => bytes.len().div_ceil(2).max(1),
+                    step => step,
+                };
+                let starts = (0..bytes.len()).step_by(step);
+                starts.map(|at| Ok(bytes.slice(at..bytes.len().min(at + step)))).collect()
+            }
         };
-        let payload = GetResultPayload::Stream(futures::stream::iter(pieces).boxed());
+        let trickles = self.piece_len.load(Ordering::SeqCst) > 0;
+        let pieces = futures::stream::iter(pieces).then(move |piece| {
+            let _ = &in_flight;
+            async move {
+                if trickles {
+                    tokio::time::sleep(Duration::from_micros(10)).await;
+                }
+                piece
+            }
+        });
+        let payload = GetResultPayload::Stream(pieces.boxed());
         Ok(GetResult { payload, meta, range, attributes })
     }
 

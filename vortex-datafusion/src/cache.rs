@@ -85,7 +85,7 @@ impl FooterCache {
     ) -> Result<VortexFile> {
         let Reading { tail, blocks, block_len, preload, hedge } = &self.reading;
         let object = ObjectFile::new(Arc::clone(store), meta.clone()).with_hedge(*hedge);
-        let blocks = blocks.as_ref().filter(|_| object.profile().remote);
+        let blocks = blocks.as_ref().filter(|_| object.profile().remote && object.is_versioned());
         let is_preloaded = blocks.is_some() && meta.size <= *preload;
         let source: Arc<dyn ReadAt> = match blocks {
             Some(blocks) => Arc::new(object.cached(Arc::clone(blocks), *block_len)),

@@ -1,8 +1,18 @@
 //! Globs in URLs: `s3://bucket/logs/2026-*.vortex`.
 //!
 //! DataFusion resolves globs in local paths only. Here the part of a URL up to the first segment
-//! with a `*`, `?` or `[` is the folder that is listed, and the rest is what names below it are
-//! held against, as for local paths. A `%2A` in a URL is no glob but a name with an asterisk.
+//! with a `*`, `?` or `[` is the folder that is listed, and the rest is the pattern. A `%2A` in a URL
+//! is no glob but a name with an asterisk.
+//!
+//! What DataFusion's tables hold against the pattern, be it of a URL or a path:
+//!
+//! - The first name below the folder, folders `key=value` left out: `logs/2026*` also takes all that
+//!   lies in a folder `logs/2026-01/`. No file matches a pattern with a `/`, so those are refused.
+//! - With `datafusion.execution.listing_table_ignore_subdirectory = false`, all names below the
+//!   folder, joined by `/`, which `*` matches as well.
+//!
+//! On the command line, commands other than SQL hold the whole path below the folder against it,
+//! name by name: `*` matches no `/`.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -15,6 +25,7 @@ use datafusion::datasource::provider::DefaultTableFactory;
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion_catalog::{DynamicFileCatalog, TableProviderFactory, UrlTableFactory};
+use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
@@ -36,6 +47,18 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
         return plan_err!("{place}: a web server cannot list files; name each file instead of a glob");
     }
     ListingTableUrl::try_new(url, None)?.with_glob(glob)
+}
+
+/// Refuses patterns that no file matches, the way DataFusion looks at them.
+pub(crate) fn check_pattern(url: &ListingTableUrl, options: &ConfigOptions) -> Result<()> {
+    let Some(glob) = url.get_glob() else { return Ok(()) };
+    if glob.as_str().contains('/') && options.execution.listing_table_ignore_subdirectory {
+        return plan_err!(
+            "the pattern {glob} below {url} spans folders: use one without a /, or SET \
+             datafusion.execution.listing_table_ignore_subdirectory = false, and * matches any / too"
+        );
+    }
+    Ok(())
 }
 
 /// The folder and the pattern of a URL with a glob.
@@ -83,6 +106,7 @@ impl UrlTableFactory for UrlTables {
             // The name of a table that there is not.
             Err(_) => return Ok(None),
         };
+        check_pattern(&url, state.config_options())?;
         if is_glob {
             let store = state.runtime_env().object_store(&url)?;
             if url.list_all_files(&state, &store, "").await?.next().await.is_none() {
@@ -123,6 +147,7 @@ async fn glob_table(
     location: &str,
 ) -> Result<Arc<dyn TableProvider>> {
     let url = listing_url(location)?.with_table_ref(table.name.clone());
+    check_pattern(&url, session.config_options())?;
     let format = session
         .as_any()
         .downcast_ref::<SessionState>()

@@ -38,7 +38,8 @@ pub struct VortexOptions {
     /// session where Vortex is registered, or one with a [`BlockCache`](vortex_core::io::BlockCache)
     /// among the extensions of its configuration.
     pub segment_cache: u64,
-    /// Bytes of the blocks that the segment cache keeps; reads fetch whole blocks.
+    /// Bytes of the blocks that the segment cache keeps, 8 MiB and an eighth of the cache at most;
+    /// reads fetch whole blocks.
     pub segment_cache_block_size: u64,
     /// With a segment cache: remote files up to this size are read as a whole when they are
     /// opened.
@@ -127,7 +128,10 @@ const ENTRIES: &[Entry] = &[
     entry!(prune, "Skip files and parts of files by statistics"),
     entry!(footer_read_size, "Bytes to read from the end of a file when opening it; 0 chooses by storage"),
     entry!(string_type, "Arrow type of inferred string columns: view or utf8"),
-    entry!(segment_cache, "Bytes of remote files kept in memory, by all tables of the session; 0 for none"),
+    entry!(
+        segment_cache,
+        "Bytes of remote files kept in memory, by all tables of the session; 0 keeps no more"
+    ),
     entry!(segment_cache_block_size, "Bytes of the blocks that the segment cache keeps"),
     entry!(segment_cache_preload, "With a segment cache: read remote files up to this size as a whole"),
     entry!(hedge, "Ask again for remote reads that take this many times as long as predicted; 0 for never"),

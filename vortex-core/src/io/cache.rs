@@ -11,13 +11,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::ptr::addr_eq;
+use std::sync::{Arc, Weak};
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::ObjectStore;
 use parking_lot::Mutex;
 
 use super::{ReadAt, StorageProfile};
@@ -25,6 +27,10 @@ use crate::{Error, Result};
 
 /// Blocks are a multiple of this, so that alignments in the file hold in memory.
 const LEAST_BLOCK: u64 = 4 << 10;
+/// No block is larger, as each read in flight holds one that is not counted yet.
+const MOST_BLOCK: u64 = 8 << 20;
+/// A cache has room for this many blocks at least, or keeps nothing.
+const LEAST_BLOCKS: u64 = 8;
 /// What an entry takes beside its bytes, about.
 const ENTRY_BYTES: u64 = 256;
 
@@ -33,6 +39,15 @@ const ENTRY_BYTES: u64 = 256;
 #[derive(Debug, Default)]
 pub struct BlockCache {
     kept: Mutex<Kept>,
+    stores: Mutex<Stores>,
+}
+
+/// Stores that bytes were read from, by number. While an entry lives, no other store gets its
+/// address.
+#[derive(Debug, Default)]
+struct Stores {
+    last: u64,
+    known: Vec<(u64, Weak<dyn ObjectStore>)>,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +88,25 @@ impl BlockCache {
     /// Bytes in use.
     pub fn bytes_in_use(&self) -> u64 {
         self.kept.lock().bytes
+    }
+
+    /// Whether blocks of a length are worth reading more for.
+    fn takes(&self, block_len: u64) -> bool {
+        block_len <= self.kept.lock().limit / LEAST_BLOCKS
+    }
+
+    /// A number that no other store has: many call themselves the same.
+    pub(super) fn number_of(&self, store: &Arc<dyn ObjectStore>) -> u64 {
+        let mut stores = self.stores.lock();
+        let is_it = |known: &Weak<dyn ObjectStore>| addr_eq(known.as_ptr(), Arc::as_ptr(store));
+        if let Some((number, _)) = stores.known.iter().find(|(_, known)| is_it(known)) {
+            return *number;
+        }
+        stores.known.retain(|(_, known)| known.strong_count() > 0);
+        stores.last += 1;
+        let number = stores.last;
+        stores.known.push((number, Arc::downgrade(store)));
+        number
     }
 
     fn get(&self, key: &Key) -> Option<Bytes> {
@@ -138,7 +172,8 @@ struct Blocks {
 }
 
 impl CachedFile {
-    /// Keeps what is read of `source` in `cache`, in blocks of about `block_len` bytes.
+    /// Keeps what is read of `source` in `cache`, in blocks of about `block_len` bytes: at most
+    /// 8 MiB, and an eighth of the cache. A cache of less than 32 KiB keeps nothing.
     ///
     /// `version` names the file and its version: files of which it is the same, and the length
     /// too, have the same bytes.
@@ -149,7 +184,9 @@ impl CachedFile {
         cache: Arc<BlockCache>,
         block_len: u64,
     ) -> Self {
-        let block_len = block_len.clamp(LEAST_BLOCK, 1 << 30).next_multiple_of(LEAST_BLOCK);
+        let most = (cache.kept.lock().limit / LEAST_BLOCKS).clamp(LEAST_BLOCK, MOST_BLOCK);
+        let most = most / LEAST_BLOCK * LEAST_BLOCK;
+        let block_len = block_len.clamp(LEAST_BLOCK, most).next_multiple_of(LEAST_BLOCK);
         let version = format!("{version} {file_len} {block_len}").into();
         Self { source, blocks: Blocks { cache, version, file_len, block_len } }
     }
@@ -191,24 +228,28 @@ impl Blocks {
     }
 }
 
-/// Makes blocks of bytes that come in from one position on.
+/// Makes blocks of the bytes of a range as they come in.
 struct Filling {
     blocks: Blocks,
     at: u64,
+    end: u64,
     /// The block that is coming in, from its start.
     block: Vec<u8>,
 }
 
 impl Filling {
-    fn new(blocks: &Blocks, at: u64) -> Self {
-        Self { blocks: blocks.clone(), at, block: Vec::new() }
+    fn new(blocks: &Blocks, range: &Range<u64>) -> Self {
+        let end = range.end.min(blocks.file_len);
+        Self { blocks: blocks.clone(), at: range.start, end, block: Vec::new() }
     }
 
-    /// Takes the next piece. Blocks whose start did not come in are not kept.
+    /// Takes the next piece. Blocks whose start did not come in are not kept, and neither is what
+    /// a store sends beyond the range.
     fn take(&mut self, mut piece: &[u8]) {
-        while !piece.is_empty() && self.at < self.blocks.file_len {
+        while !piece.is_empty() && self.at < self.end {
             let block = self.blocks.at(self.at);
-            let len = usize::try_from(block.end - self.at).unwrap_or(usize::MAX).min(piece.len());
+            let left = block.end.min(self.end) - self.at;
+            let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
             let (head, rest) = piece.split_at(len);
             if self.at - block.start == self.block.len() as u64 {
                 // All of it at once, so that no more memory is taken than counted.
@@ -240,19 +281,19 @@ impl ReadAt for CachedFile {
         if let Some(bytes) = self.cached(&range) {
             return Ok(bytes);
         }
-        let around = self.blocks.around(&range);
+        let around = self.widened(range.clone());
         let bytes = self.source.read(around.clone()).await?;
         if bytes.len() as u64 != around.end - around.start {
             return Err(Error::read(self.name(), around, format!("got {} bytes", bytes.len())));
         }
-        Filling::new(&self.blocks, around.start).take(&bytes);
+        Filling::new(&self.blocks, &around).take(&bytes);
         let from = (range.start - around.start) as usize;
         Ok(bytes.slice(from..from + (range.end - range.start) as usize))
     }
 
     async fn stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
         let pieces = self.source.stream(range.clone()).await?;
-        let mut filling = Filling::new(&self.blocks, range.start);
+        let mut filling = Filling::new(&self.blocks, &range);
         Ok(pieces.inspect_ok(move |piece| filling.take(piece)).boxed())
     }
 
@@ -265,7 +306,7 @@ impl ReadAt for CachedFile {
     }
 
     fn widened(&self, range: Range<u64>) -> Range<u64> {
-        self.blocks.around(&range)
+        if self.blocks.cache.takes(self.blocks.block_len) { self.blocks.around(&range) } else { range }
     }
 
     fn store(&self) -> &str {
@@ -287,7 +328,7 @@ mod tests {
     use super::*;
     use crate::io::MemoryFile;
 
-    const LEN: u64 = 4 * LEAST_BLOCK + 100;
+    const LEN: u64 = 10 * LEAST_BLOCK + 100;
 
     fn contents() -> Vec<u8> {
         (0..LEN).map(|at| (at % 251) as u8).collect()
@@ -325,14 +366,14 @@ mod tests {
     #[tokio::test]
     async fn the_last_block_ends_with_the_file() {
         let file = file(&room_for(10), "a");
-        assert_eq!(file.widened(LEN - 1..LEN), 4 * LEAST_BLOCK..LEN);
+        assert_eq!(file.widened(LEN - 1..LEN), 10 * LEAST_BLOCK..LEN);
         assert_eq!(file.read(LEN - 10..LEN).await.unwrap(), contents()[LEN as usize - 10..]);
         assert!(file.cached(&(LEN - 100..LEN)).is_some());
     }
 
     #[tokio::test]
     async fn another_version_sees_nothing_of_this_one() {
-        let cache = room_for(10);
+        let cache = room_for(20);
         stream(&file(&cache, "a"), 0..LEN).await;
         assert!(file(&cache, "a").cached(&(0..10)).is_some());
         assert!(file(&cache, "b").cached(&(0..10)).is_none());
@@ -340,14 +381,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_block_used_longest_ago_makes_room() {
-        let cache = room_for(2);
+        let cache = room_for(8);
         let file = file(&cache, "a");
-        stream(&file, 0..2 * LEAST_BLOCK).await;
+        stream(&file, 0..8 * LEAST_BLOCK).await;
         assert!(file.cached(&(0..1)).is_some());
-        stream(&file, 2 * LEAST_BLOCK..3 * LEAST_BLOCK).await;
+        stream(&file, 8 * LEAST_BLOCK..9 * LEAST_BLOCK).await;
         assert!(file.cached(&(0..1)).is_some());
         assert!(file.cached(&(LEAST_BLOCK..LEAST_BLOCK + 1)).is_none());
-        assert!(cache.bytes_in_use() <= 2 * (LEAST_BLOCK + ENTRY_BYTES));
+        assert!(cache.bytes_in_use() <= 8 * (LEAST_BLOCK + ENTRY_BYTES));
         cache.set_limit(0);
         assert_eq!(cache.bytes_in_use(), 0);
         stream(&file, 0..LEN).await;
@@ -360,7 +401,7 @@ mod tests {
         let file = file(&cache, "a");
         let bytes = contents();
         for step in [1, 100, 4096, 5000] {
-            let mut filling = Filling::new(&file.blocks, 100);
+            let mut filling = Filling::new(&file.blocks, &(100..LEN));
             bytes[100..].chunks(step).for_each(|piece| filling.take(piece));
             // More than the file has is nobody's block.
             filling.take(&[0; 5000]);
@@ -368,5 +409,50 @@ mod tests {
             let rest = LEAST_BLOCK..LEN;
             assert_eq!(file.cached(&rest).unwrap(), bytes[LEAST_BLOCK as usize..], "{step}");
         }
+    }
+
+    #[test]
+    fn what_comes_beyond_the_range_is_not_kept() {
+        let cache = room_for(10);
+        let file = file(&cache, "a");
+        let mut filling = Filling::new(&file.blocks, &(0..LEAST_BLOCK));
+        filling.take(&vec![1; 2 * LEAST_BLOCK as usize]);
+        filling.take(&vec![1; 2 * LEAST_BLOCK as usize]);
+        assert!(file.cached(&(0..LEAST_BLOCK)).is_some());
+        assert!(file.cached(&(LEAST_BLOCK..LEAST_BLOCK + 1)).is_none());
+    }
+
+    #[tokio::test]
+    async fn blocks_are_small_enough_for_the_cache_or_nothing_is_kept() {
+        let block_len = |limit: u64, wanted: u64| {
+            let source = Arc::new(MemoryFile::new(contents()));
+            let file = CachedFile::new(source, "a", 1 << 40, BlockCache::new(limit), wanted);
+            let around = file.widened(0..1);
+            around.end - around.start
+        };
+        assert_eq!(block_len(64 << 20, 1 << 20), 1 << 20);
+        assert_eq!(block_len(1 << 20, 1 << 20), 128 << 10);
+        assert_eq!(block_len(100_000, 1 << 20), 3 * LEAST_BLOCK);
+        assert_eq!(block_len(u64::MAX, u64::MAX), MOST_BLOCK);
+        for tiny in [0, 1000, 8 * LEAST_BLOCK - 1] {
+            assert_eq!(block_len(tiny, 1 << 20), 1, "{tiny}");
+        }
+        let cache = room_for(8);
+        let file = file(&cache, "a");
+        cache.set_limit(LEAST_BLOCK);
+        assert_eq!(file.widened(5..10), 5..10, "less is said later");
+        assert_eq!(file.read(5..10).await.unwrap(), contents()[5..10]);
+        assert_eq!(cache.bytes_in_use(), 0);
+    }
+
+    #[test]
+    fn stores_have_numbers_of_their_own() {
+        let cache = room_for(8);
+        let store = || Arc::new(object_store::memory::InMemory::new()) as Arc<dyn ObjectStore>;
+        let (first, second) = (store(), store());
+        let numbers = [&first, &second, &first].map(|store| cache.number_of(store));
+        assert_eq!(numbers, [1, 2, 1]);
+        drop(first);
+        assert_eq!([cache.number_of(&store()), cache.number_of(&second)], [3, 2]);
     }
 }

@@ -1,6 +1,7 @@
 //! One read of storage: pieces come in, and each request is answered once its bytes are there.
 //!
-//! A read that nobody waits for any longer ends. One that the store refuses because it is asked
+//! A read that nobody waits for any longer ends, but not within a block that is kept for later and
+//! was wanted in part. One that the store refuses because it is asked
 //! too much goes on later, from where it was, with fewer reads beside it. One that takes far
 //! longer than others did is hedged, if the source says so: what is missing is asked for a second
 //! time, and whichever stream brings the next piece goes on.
@@ -70,6 +71,8 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
     let profile = source.profile();
     let stall = profile.remote.then(|| slot.stall());
     let mut at = range.start;
+    // The end of what is kept of the requests that were answered.
+    let mut kept_end = range.start;
     for attempt in 1.. {
         let started = Instant::now();
         let overdue = slot.overdue(profile.hedge, range.end - at).map(|patience| started + patience);
@@ -86,7 +89,8 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
                 })
             };
             let step = hedged(next_piece(&source, at..range.end, open.take()), due, again);
-            let arrived = match unless_abandoned(&mut parts, unless_stalled(stall, step)).await {
+            let arrived = match unless_abandoned(&mut parts, at < kept_end, unless_stalled(stall, step)).await
+            {
                 Some(outcome) => outcome.flatten(),
                 None => return,
             };
@@ -99,7 +103,11 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
                         break Some(Error::read(source.name(), range.clone(), message));
                     }
                     let whole = at == range.start && end == range.end;
-                    parts.iter_mut().for_each(|part| part.take(at, &piece, whole));
+                    for part in &mut parts {
+                        if part.take(at, &piece, whole) {
+                            kept_end = kept_end.max(source.widened(part.range.clone()).end.min(range.end));
+                        }
+                    }
                     at = end;
                     if at >= range.end {
                         break None;
@@ -124,7 +132,7 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
             Some(error) if attempt < MAX_ATTEMPTS && is_throttled(&error) => {
                 slot.slow_down();
                 let pause = tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt - 1));
-                if unless_abandoned(&mut parts, pause).await.is_none() {
+                if unless_abandoned(&mut parts, false, pause).await.is_none() {
                     return;
                 }
             }
@@ -206,8 +214,11 @@ async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T
     tokio::time::timeout(limit, work).await.map_err(|_| stalled())
 }
 
-/// What `work` comes to, or nothing once nobody waits for any part.
-async fn unless_abandoned<T>(parts: &mut [Part], work: impl Future<Output = T>) -> Option<T> {
+/// What `work` comes to, or nothing once nobody waits for any part, unless it `goes_on` then.
+async fn unless_abandoned<T>(parts: &mut [Part], goes_on: bool, work: impl Future<Output = T>) -> Option<T> {
+    if goes_on {
+        return Some(work.await);
+    }
     let abandoned = poll_fn(|context| {
         for part in parts.iter_mut() {
             if let Some(answer) = &mut part.answer
@@ -239,14 +250,14 @@ impl Part {
     }
 
     /// Takes its part of a piece that starts at `at`. A piece that is the `whole` read starts as
-    /// the file does, aligned, and is shared; others are copied.
-    fn take(&mut self, at: u64, piece: &Bytes, whole: bool) {
+    /// the file does, aligned, and is shared; others are copied. Whether someone got an answer.
+    fn take(&mut self, at: u64, piece: &Bytes, whole: bool) -> bool {
         if self.answer.is_none() {
-            return;
+            return false;
         }
         let (start, end) = (self.range.start.max(at), self.range.end.min(at + piece.len() as u64));
         if start > end {
-            return;
+            return false;
         }
         // Both lie within the piece, which is in memory.
         let (from, to) = ((start - at) as usize, (end - at) as usize);
@@ -256,17 +267,16 @@ impl Part {
         let len = (self.range.end - self.range.start) as usize;
         let bytes = self.bytes.get_or_insert_with(|| MutableBuffer::with_capacity(len));
         bytes.extend_from_slice(&piece[from..to]);
-        if bytes.len() == len {
-            let bytes = self.bytes.take().unwrap_or_default();
-            self.answer(Ok(bytes.into()));
+        if bytes.len() < len {
+            return false;
         }
+        let bytes = self.bytes.take().unwrap_or_default();
+        self.answer(Ok(bytes.into()))
     }
 
-    fn answer(&mut self, outcome: Result<Buffer>) {
-        if let Some(answer) = self.answer.take() {
-            // Nobody waits for a request that was withdrawn.
-            let _ = answer.send(outcome);
-        }
+    /// Answers; whether someone waits for it: the request may have been withdrawn.
+    fn answer(&mut self, outcome: Result<Buffer>) -> bool {
+        self.answer.take().is_some_and(|answer| answer.send(outcome).is_ok())
     }
 
     fn fail(mut self, error: Error) {

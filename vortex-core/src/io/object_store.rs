@@ -30,8 +30,8 @@ pub struct ObjectFile {
     profile: StorageProfile,
 }
 
-/// What names an object and its version, whichever table it belongs to.
-fn version_of(store: &str, meta: &ObjectMeta) -> String {
+/// What names an object of a store and its version, whichever table it belongs to.
+fn version_of(store: u64, meta: &ObjectMeta) -> String {
     let ObjectMeta { location, last_modified, e_tag, version, .. } = meta;
     format!("{store} {location} {last_modified} {e_tag:?} {version:?}")
 }
@@ -58,9 +58,18 @@ impl ObjectFile {
         self
     }
 
-    /// The same object, with what is read of it kept in blocks of about `block_len` bytes.
+    /// Whether the store told versions of the object apart: by e-tag, by version or by time. Not
+    /// all web servers do.
+    pub fn is_versioned(&self) -> bool {
+        let ObjectMeta { last_modified, e_tag, version, .. } = &self.meta;
+        e_tag.is_some() || version.is_some() || last_modified.timestamp() != 0
+    }
+
+    /// The same object, with what is read of it kept in blocks of about `block_len` bytes, unless
+    /// it may change without a sign.
     pub fn cached(self, cache: Arc<BlockCache>, block_len: u64) -> CachedFile {
-        let (version, size) = (version_of(&self.name, &self.meta), self.meta.size);
+        let (version, size) = (version_of(cache.number_of(&self.store), &self.meta), self.meta.size);
+        let cache = if self.is_versioned() { cache } else { BlockCache::new(0) };
         CachedFile::new(Arc::new(self), &version, size, cache, block_len)
     }
 

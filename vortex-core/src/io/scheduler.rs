@@ -130,8 +130,8 @@ impl Scheduler {
         (pending, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
     }
 
-    /// Reads many small ranges of one source, which lie apart, and waits for them. The share of
-    /// the budget is for as long as their bytes are held.
+    /// Reads many small ranges of one source, which lie apart, and waits for them. Those kept from
+    /// earlier reads are not read. The share of the budget is for as long as their bytes are held.
     ///
     /// # Errors
     /// If storage fails.
@@ -142,19 +142,31 @@ impl Scheduler {
         metrics: &ScanMetrics,
     ) -> Result<(Vec<Buffer>, Share)> {
         let byte_len = ranges.iter().map(|range| range.end - range.start).sum();
+        let mut pieces: Vec<_> = ranges.iter().map(|range| source.cached(range).map(Buffer::from)).collect();
+        let is_missing = |at: &usize| pieces[*at].is_none();
+        let missing: Vec<usize> = (0..ranges.len()).filter(is_missing).collect();
+        let wanted: Vec<Range<u64>> = missing.iter().map(|&at| ranges[at].clone()).collect();
         ScanMetrics::add(&metrics.requests, ranges.len() as u64);
-        ScanMetrics::add(&metrics.reads, ranges.len() as u64);
-        ScanMetrics::add(&metrics.bytes_read, byte_len);
+        ScanMetrics::add(&metrics.cache_hits, (ranges.len() - missing.len()) as u64);
+        ScanMetrics::add(&metrics.reads, missing.len() as u64);
+        ScanMetrics::add(&metrics.bytes_read, wanted.iter().map(|range| range.end - range.start).sum());
         let share = self.budget.take_anyway(byte_len);
-        let pieces = source.read_many(ranges).await?;
-        let wrong =
-            pieces.iter().zip(ranges).find(|(bytes, range)| bytes.len() as u64 != range.end - range.start);
-        match wrong {
+        if !wanted.is_empty() {
+            let read = source.read_many(&wanted).await?;
+            if read.len() != wanted.len() {
+                let message = format!("{} pieces of {}", read.len(), wanted.len());
+                return Err(Error::read(source.name(), 0..0, message));
+            }
+            for (at, bytes) in missing.into_iter().zip(read) {
+                pieces[at] = Some(bytes);
+            }
+        }
+        let pieces: Vec<Buffer> = pieces.into_iter().flatten().collect();
+        let is_wrong =
+            |(bytes, range): &(&Buffer, &Range<u64>)| bytes.len() as u64 != range.end - range.start;
+        match pieces.iter().zip(ranges).find(is_wrong) {
             Some((bytes, range)) => {
                 Err(Error::read(source.name(), range.clone(), format!("got {} bytes", bytes.len())))
-            }
-            None if pieces.len() != ranges.len() => {
-                Err(Error::read(source.name(), 0..0, format!("{} pieces of {}", pieces.len(), ranges.len())))
             }
             None => Ok((pieces, share)),
         }
@@ -403,7 +415,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::io::{MemoryFile, StorageProfile};
+    use crate::io::{BlockCache, CachedFile, MemoryFile, StorageProfile};
 
     fn wishes<const N: usize>(ranges: [Range<u64>; N]) -> Vec<Wish> {
         ranges.map(|range| Wish { range, urgency: Urgency::filter(0) }).to_vec()
@@ -429,6 +441,23 @@ mod tests {
             let message = one.wait().await.unwrap_err().to_string();
             assert!(message.contains("memory"), "{message}");
         }
+    }
+
+    #[tokio::test]
+    async fn small_reads_that_are_kept_already_are_not_made() {
+        let contents: Vec<u8> = (0..100_000u32).map(|at| (at % 251) as u8).collect();
+        let memory = Arc::new(MemoryFile::new(contents.clone()));
+        let file = CachedFile::new(memory, "a", 100_000, BlockCache::new(1 << 20), 4096);
+        file.read(5..6).await.unwrap();
+        let source: Arc<dyn ReadAt> = Arc::new(file);
+        let metrics = ScanMetrics::default();
+        let ranges = [4000..4010, 50_000..50_010, 0..20];
+        let (pieces, _) = Scheduler::new(1 << 20).read_many(&source, &ranges, &metrics).await.unwrap();
+        for (piece, range) in pieces.iter().zip(ranges) {
+            assert_eq!(piece.as_slice(), &contents[range.start as usize..range.end as usize]);
+        }
+        let counted = [&metrics.requests, &metrics.cache_hits, &metrics.reads, &metrics.bytes_read];
+        assert_eq!(counted.map(|count| count.load(Ordering::Relaxed)), [3, 2, 1, 10]);
     }
 
     /// A file whose bytes take a moment to come.

@@ -106,7 +106,9 @@ impl Waiting {
             .into_iter()
             .find(|read| read.serves.iter().any(is_due))
             .expect("every request is served by a read");
-        let (range, wasted) = (source.widened(read.range), read.wasted);
+        let len = |range: &Range<u64>| range.end - range.start;
+        let range = source.widened(read.range.clone());
+        let wasted = read.wasted + len(&range).saturating_sub(len(&read.range));
         let mut serves = read.serves;
         // From the end, so that positions stay true.
         serves.sort_unstable_by(|a, b| b.cmp(a));

@@ -4,11 +4,13 @@
 //! dictionaries of wide values. Taken in, every row has bytes of its own, so there are only as
 //! many rows at a time as those bytes allow.
 
+use std::ops::Range;
+
 use arrow::array::{
-    Array, ArrayRef as ArrowRef, AsArray as _, GenericListArray, MapArray, OffsetSizeTrait, RecordBatch,
-    StructArray,
+    Array, ArrayRef as ArrowRef, AsArray as _, GenericListArray, GenericListViewArray, MapArray,
+    OffsetSizeTrait, RecordBatch, StructArray,
 };
-use arrow::datatypes::{ArrowNativeType as _, DataType};
+use arrow::datatypes::{ArrowNativeType as _, DataType, Int16Type, Int32Type, Int64Type, RunEndIndexType};
 
 use crate::{Error, Result};
 
@@ -18,7 +20,6 @@ const MAX_ROWS: usize = 64 << 10;
 const MAX_BYTES: u64 = 8 << 20;
 /// Bytes that a text or byte string may have.
 const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
-
 /// Bytes that a row may have of its own: what a segment holds.
 const MAX_ROW_BYTES: u64 = u32::MAX as u64;
 
@@ -48,7 +49,10 @@ impl Iterator for Intake<'_> {
             return None;
         }
         let bytes = |rows: usize| -> u64 {
-            let columns = self.sharing.iter().map(|column| own_bytes(&column.slice(self.start, rows)));
+            let columns = self
+                .sharing
+                .iter()
+                .map(|column| own_bytes(&column.slice(self.start, rows), Judge::ByAverage));
             columns.fold(0, u64::saturating_add)
         };
         let mut rows = self.step.saturating_mul(2).min(MAX_ROWS).min(left);
@@ -78,37 +82,40 @@ fn may_share(data_type: &DataType) -> bool {
     }
 }
 
+/// How the bytes of values that are shown many times are found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Judge {
+    /// As if all values were shown, and had as many.
+    ByAverage,
+    /// By each value that is shown.
+    ByValue,
+}
+
 /// Bytes that rows have of their own once they are taken in, about. The bytes of views stay shared.
-fn own_bytes(array: &dyn Array) -> u64 {
+fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
     let rows = array.len() as u64;
-    let repeated = |values: &dyn Array, times: u64| match values.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-            times.saturating_mul(16)
-        }
-        _ => own_bytes(values).div_ceil(values.len().max(1) as u64).saturating_mul(times),
-    };
     match array.data_type() {
-        DataType::Dictionary(..) => repeated(array.as_any_dictionary().values(), rows),
-        DataType::RunEndEncoded(..) => {
-            let data = array.to_data();
-            let values = data.child_data().get(1).cloned().map(arrow::array::make_array);
-            values.map_or(0, |values| repeated(&values, rows))
+        DataType::Dictionary(..) => {
+            let array = array.as_any_dictionary();
+            repeated(array.values(), judge, rows, || {
+                let keys = array.normalized_keys().into_iter().enumerate();
+                let keys = keys.filter(|(row, _)| array.keys().is_valid(*row));
+                keys.map(|(_, key)| (key..key + 1, 1)).collect()
+            })
         }
-        DataType::ListView(_) => {
-            let views = array.as_list_view::<i32>();
-            repeated(views.values(), views.value_sizes().iter().map(|len| len.as_usize() as u64).sum())
-        }
-        DataType::LargeListView(_) => {
-            let views = array.as_list_view::<i64>();
-            let sizes = views.value_sizes().iter().map(|len| len.as_usize() as u64);
-            repeated(views.values(), sizes.fold(0, u64::saturating_add))
-        }
-        DataType::List(_) => own_bytes(&items(array.as_list::<i32>())),
-        DataType::LargeList(_) => own_bytes(&items(array.as_list::<i64>())),
-        DataType::Map(..) => own_bytes(&entries(array.as_map())),
-        DataType::FixedSizeList(..) => own_bytes(array.as_fixed_size_list().values()),
+        DataType::RunEndEncoded(ends, _) => match ends.data_type() {
+            DataType::Int16 => bytes_of_runs::<Int16Type>(array, judge),
+            DataType::Int32 => bytes_of_runs::<Int32Type>(array, judge),
+            _ => bytes_of_runs::<Int64Type>(array, judge),
+        },
+        DataType::ListView(_) => bytes_of_views(array.as_list_view::<i32>(), judge),
+        DataType::LargeListView(_) => bytes_of_views(array.as_list_view::<i64>(), judge),
+        DataType::List(_) => own_bytes(&items(array.as_list::<i32>()), judge),
+        DataType::LargeList(_) => own_bytes(&items(array.as_list::<i64>()), judge),
+        DataType::Map(..) => own_bytes(&entries(array.as_map()), judge),
+        DataType::FixedSizeList(..) => own_bytes(array.as_fixed_size_list().values(), judge),
         DataType::Struct(_) => {
-            let columns = array.as_struct().columns().iter().map(|column| own_bytes(column));
+            let columns = array.as_struct().columns().iter().map(|column| own_bytes(column, judge));
             columns.fold(0, u64::saturating_add)
         }
         DataType::Utf8 => spanned(array.as_string::<i32>().value_offsets()) + rows * 4,
@@ -119,6 +126,69 @@ fn own_bytes(array: &dyn Array) -> u64 {
         DataType::FixedSizeBinary(width) => rows.saturating_mul(u64::from(width.unsigned_abs())),
         other => rows * other.primitive_width().unwrap_or(1) as u64,
     }
+}
+
+/// Bytes of values of which some are shown, `times` in all; `shown` says which, and how often.
+fn repeated(
+    values: &dyn Array,
+    judge: Judge,
+    times: u64,
+    shown: impl FnOnce() -> Vec<(Range<usize>, u64)>,
+) -> u64 {
+    match (values.data_type(), judge) {
+        _ if values.is_empty() => 0,
+        (DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary, _) => {
+            times.saturating_mul(16)
+        }
+        (_, Judge::ByAverage) => own_bytes(values, judge).div_ceil(values.len() as u64).saturating_mul(times),
+        (_, Judge::ByValue) => {
+            let parts = counted(shown()).into_iter();
+            let bytes = parts.map(|(range, times)| {
+                own_bytes(&values.slice(range.start, range.len()), judge).saturating_mul(times)
+            });
+            bytes.fold(0, u64::saturating_add)
+        }
+    }
+}
+
+/// Ranges that overlap as ranges that do not, each with how often it is shown.
+fn counted(shown: Vec<(Range<usize>, u64)>) -> Vec<(Range<usize>, u64)> {
+    let mut ends = Vec::with_capacity(2 * shown.len());
+    for (range, times) in shown.into_iter().filter(|(range, _)| !range.is_empty()) {
+        ends.extend([(range.start, i128::from(times)), (range.end, -i128::from(times))]);
+    }
+    ends.sort_unstable();
+    let mut parts = Vec::new();
+    let (mut start, mut times) = (0, 0i128);
+    for (at, change) in ends {
+        if times > 0 && at > start {
+            parts.push((start..at, u64::try_from(times).unwrap_or(u64::MAX)));
+        }
+        (start, times) = (at, times + change);
+    }
+    parts
+}
+
+fn bytes_of_views<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, judge: Judge) -> u64 {
+    let sizes = views.value_sizes().iter().map(|len| len.as_usize());
+    let times = sizes.clone().fold(0u64, |sum, len| sum.saturating_add(len as u64));
+    repeated(views.values(), judge, times, || {
+        let starts = views.value_offsets().iter().map(|start| start.as_usize());
+        starts.zip(sizes).map(|(start, len)| (start..start + len, 1)).collect()
+    })
+}
+
+fn bytes_of_runs<R: RunEndIndexType>(array: &dyn Array, judge: Judge) -> u64 {
+    let Some(runs) = array.as_run_opt::<R>() else { return 0 };
+    repeated(runs.values(), judge, runs.len() as u64, || {
+        let (first, mut start) = (runs.run_ends().get_start_physical_index(), 0);
+        let ends = runs.run_ends().sliced_values().map(|end| end.as_usize()).enumerate();
+        let shown = |(at, end): (usize, usize)| {
+            let len = end - std::mem::replace(&mut start, end);
+            (first + at..first + at + 1, len as u64)
+        };
+        ends.map(shown).collect()
+    })
 }
 
 /// The items that lists show.
@@ -170,11 +240,15 @@ pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
 /// # Errors
 /// If a row takes 4 GiB or more once its bytes are its own.
 pub(super) fn check_rows(array: &dyn Array) -> Result<()> {
-    if !may_share(array.data_type()) || own_bytes(array) <= MAX_ROW_BYTES {
+    if !may_share(array.data_type()) || own_bytes(array, Judge::ByAverage) <= MAX_ROW_BYTES {
         return Ok(());
     }
     for row in 0..array.len() {
-        let bytes = own_bytes(&array.slice(row, 1));
+        let row_bytes = |judge| own_bytes(&array.slice(row, 1), judge);
+        if row_bytes(Judge::ByAverage) <= MAX_ROW_BYTES {
+            continue;
+        }
+        let bytes = row_bytes(Judge::ByValue);
         if bytes > MAX_ROW_BYTES {
             return Err(Error::limit(format!("row {row} has {bytes} bytes, {MAX_ROW_BYTES} allowed")));
         }
@@ -197,8 +271,11 @@ fn check_offsets(offsets: &[i64]) -> Result<()> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{DictionaryArray, Int32Array, Int64Array, ListViewArray, StringArray};
-    use arrow::datatypes::{Field, Int32Type};
+    use arrow::array::{
+        DictionaryArray, Int32Array, Int64Array, ListArray, ListViewArray, RunArray, StringArray,
+    };
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::Field;
 
     use super::*;
 
@@ -225,5 +302,54 @@ mod tests {
         let long = StringArray::from(vec!["x".repeat(1 << 20)]);
         let keys = Int32Array::from_value(0, 50_000);
         assert_eq!(taken(Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(long)))), [50_000]);
+    }
+
+    /// Two lists, of a million numbers and of none.
+    fn one_long_one_empty() -> ListArray {
+        let item = Arc::new(Field::new("item", DataType::Int64, false));
+        let numbers = Arc::new(Int64Array::from_value(7, 1 << 20));
+        ListArray::new(item, OffsetBuffer::from_lengths([1 << 20, 0]), numbers, None)
+    }
+
+    /// One row, a list of items.
+    fn one_row(items: ArrowRef) -> ListArray {
+        let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+        ListArray::new(item, OffsetBuffer::from_lengths([items.len()]), items, None)
+    }
+
+    #[test]
+    fn a_row_counts_the_values_that_it_shows() {
+        let dictionary = |keys: Int32Array| -> ArrowRef {
+            Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(one_long_one_empty())))
+        };
+        let nulls = Int32Array::from_iter((0..1100).map(|_| None::<i32>));
+        let views = |start: i32| -> ArrowRef {
+            let item = Arc::new(Field::new("item", one_long_one_empty().data_type().clone(), false));
+            let (starts, lengths) = (vec![start; 1100].into(), vec![1; 1100].into());
+            Arc::new(ListViewArray::new(item, starts, lengths, Arc::new(one_long_one_empty()), None))
+        };
+        let runs = |ends: [i32; 2]| -> ArrowRef {
+            let ends = Int32Array::from(ends.to_vec());
+            Arc::new(RunArray::<Int32Type>::try_new(&ends, &one_long_one_empty()).unwrap().slice(1, 1100))
+        };
+        for (items, is_refused) in [
+            (dictionary(Int32Array::from_value(1, 1100)), false),
+            (dictionary(nulls), false),
+            (dictionary(Int32Array::from_value(0, 1100)), true),
+            (views(1), false),
+            (views(0), true),
+            (runs([2, 1101]), false),
+            (runs([1100, 1101]), true),
+        ] {
+            let data_type = items.data_type().clone();
+            let outcome = check_rows(&one_row(items));
+            assert_eq!(outcome.is_err(), is_refused, "{data_type}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_overlap_are_counted_apart() {
+        let parts = counted(vec![(0..4, 1), (2..6, 2), (8..8, 5), (9..10, 1), (10..11, 1)]);
+        assert_eq!(parts, [(0..2, 1), (2..4, 3), (4..6, 2), (9..10, 1), (10..11, 1)]);
     }
 }

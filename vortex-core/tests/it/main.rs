@@ -3,6 +3,7 @@
 mod allocations;
 mod anatomy;
 mod best_first;
+mod blocks;
 mod compare;
 mod faults;
 mod files;

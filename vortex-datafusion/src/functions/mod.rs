@@ -27,7 +27,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use crate::cache::FooterCache;
 use crate::format::EXTENSION;
-use crate::globs::listing_url;
+use crate::globs::{check_pattern, listing_url};
 use rows::Part;
 
 /// A table function over the description of files.
@@ -92,6 +92,7 @@ impl TableProvider for Metadata {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        check_pattern(&self.url, state.config_options())?;
         let runtime = state.runtime_env();
         let store = runtime.object_store(&self.url)?;
         let footers = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());

@@ -103,6 +103,29 @@ fn errors_name_the_file() {
 }
 
 #[test]
+fn a_glob_in_a_url_is_held_against_whole_paths() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let names = ["a/x1.vortex", "a/x2.vortex", "a/b/x3.vortex", "a/c/x3.vortex"];
+    for name in names {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::copy(golden("0.91.0/tpch_orders.vortex"), file).unwrap();
+    }
+    for (glob, expected) in [
+        ("a/*.vortex", vec![0, 1]),
+        ("a/x*", vec![0, 1]),
+        ("a/*/x3.vortex", vec![2, 3]),
+        ("a/*/*", vec![2, 3]),
+        ("a/**/*.vortex", vec![0, 1, 2, 3]),
+    ] {
+        let url = format!("file://{}/{glob}", folder.path().display());
+        let out = ok(&["verify", &url]);
+        let found: Vec<usize> = (0..names.len()).filter(|at| out.contains(names[*at])).collect();
+        assert_eq!(found, expected, "{glob}: {out}");
+    }
+}
+
+#[test]
 fn files_over_http_are_read_in_ranges() {
     let port = serve(golden("0.91.0/tpch_orders.vortex"));
     let url = format!("http://127.0.0.1:{port}/orders.vortex");

@@ -54,6 +54,23 @@ async fn a_glob_names_the_objects_that_match() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pattern_that_spans_folders_is_refused_unless_folders_are_looked_into() {
+    let context = session(&["a/b/x.vortex", "a/c/x.vortex", "a/c/y.vortex"]).await;
+    let table = "'counting://store/a/*/x.vortex'";
+    for sql in [
+        format!("SELECT * FROM {table}"),
+        format!("SELECT * FROM vortex_segments({table})"),
+        format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION {table}"),
+    ] {
+        let message = error(&context, &sql).await;
+        assert!(message.contains("*/x.vortex below counting://store/a/ spans folders"), "{message}");
+        assert!(message.contains("listing_table_ignore_subdirectory = false"), "{message}");
+    }
+    run(&context, "SET datafusion.execution.listing_table_ignore_subdirectory = false").await;
+    assert_eq!(count(&context, table).await, 2 * ROWS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_table_is_created_over_a_glob() {
     let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex"]).await;
     run(&context, "CREATE EXTERNAL TABLE x STORED AS VORTEX LOCATION 'counting://store/a/x*.vortex'").await;

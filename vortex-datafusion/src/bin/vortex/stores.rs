@@ -17,6 +17,7 @@ use datafusion_cli::object_storage::{
     AwsOptions, get_cos_object_store_builder, get_oss_object_store_builder, get_s3_object_store_builder,
 };
 use futures::TryStreamExt as _;
+use glob::MatchOptions;
 use object_store::path::Path as StorePath;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
 use url::Url;
@@ -91,8 +92,7 @@ impl Stores {
         let listed: Vec<_> = self.get_store(folder)?.list(Some(place.prefix())).try_collect().await?;
         let place = |object: ObjectMeta| {
             let below = place.strip_prefix(&object.location)?.collect::<Vec<_>>().join("/");
-            let matches = place.get_glob().as_ref().is_none_or(|glob| glob.matches(&below));
-            matches.then(|| format!("{folder}{below}"))
+            is_match(place, &object).then(|| format!("{folder}{below}"))
         };
         Ok(listed.into_iter().filter_map(place).collect())
     }
@@ -114,6 +114,15 @@ impl Stores {
         };
         open.await.map_err(|failure| Failure::at(place, failure))
     }
+}
+
+/// Whether an object lies at a place: below the folder, and if there is a pattern, on a path that
+/// matches it name by name.
+pub(crate) fn is_match(place: &ListingTableUrl, object: &ObjectMeta) -> bool {
+    let Some(below) = place.strip_prefix(&object.location) else { return false };
+    let Some(glob) = place.get_glob() else { return true };
+    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
+    glob.matches_with(&below.collect::<Vec<_>>().join("/"), options)
 }
 
 /// Adds the Vortex files among those found at a place.

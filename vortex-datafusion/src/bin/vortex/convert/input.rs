@@ -39,7 +39,7 @@ use super::format::Format;
 use super::parquet;
 use super::sort::SortKey;
 use crate::failure::{Failure, Outcome};
-use crate::stores::Stores;
+use crate::stores::{Stores, is_match};
 
 /// Memory for sorting; what does not fit goes to temporary files.
 const SORT_MEMORY: usize = 1 << 30;
@@ -119,16 +119,12 @@ impl Reader {
         let found = async {
             self.stores.prepare(url.as_ref(), &[]).await?;
             let store = self.stores.get_store(url.as_ref())?;
-            let Some(glob) = url.get_glob() else {
+            if url.get_glob().is_none() {
                 let state = self.context.state();
                 return Ok(url.list_all_files(&state, &store, "").await?.try_collect().await?);
-            };
+            }
             // Folders of partitions are like other folders here; to DataFusion they are no part of a path.
-            let matches = |object: &ObjectMeta| {
-                let below = url.strip_prefix(&object.location);
-                below.is_some_and(|parts| glob.matches(&parts.collect::<Vec<_>>().join("/")))
-            };
-            let listed = store.list(Some(url.prefix())).try_filter(|object| ready(matches(object)));
+            let listed = store.list(Some(url.prefix())).try_filter(|object| ready(is_match(&url, object)));
             Ok::<Vec<ObjectMeta>, Failure>(listed.try_collect().await?)
         };
         let mut objects = found.await.map_err(at_place)?;
