@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::random::{Random, any_type, array, plain_types};
 use arrow::array::{
-    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch,
-    StringArray, StructArray,
+    ArrayRef, BinaryArray, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray,
+    RecordBatch, StringArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
@@ -281,6 +281,45 @@ async fn text_that_repeats_has_one_dictionary() {
     let found = read(&file, &batch.schema(), Some(fourth)).await;
     let keep = BooleanArray::from_iter((0..300_000usize).map(|at| Some(at % 13 != 0 && at * at % 499 == 4)));
     assert_eq!(found, filter_record_batch(&batch, &keep).unwrap());
+}
+
+/// Values that wander: each dictionary has others, nulls and empty text among them; late ones do not repeat.
+fn wandering(rows: std::ops::Range<usize>) -> RecordBatch {
+    let word = |row: usize| match row {
+        row if row % 17 == 0 => None,
+        row if row % 19 == 0 => Some(String::new()),
+        row if row > 200_000 => Some(format!("only once, row {row}")),
+        row => Some(format!("visit {} page {}", row / 20_000, row.wrapping_mul(2_654_435_761) % 3000)),
+    };
+    let words: Vec<Option<String>> = rows.map(word).collect();
+    let bytes = BinaryArray::from_iter(words.iter().map(|word| word.as_ref().map(String::as_bytes)));
+    let words: ArrayRef = Arc::new(StringArray::from_iter(words));
+    RecordBatch::try_from_iter_with_nullable([("word", words, true), ("bytes", Arc::new(bytes), true)])
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_of_many_dictionaries_comes_back_in_the_order_of_rows() {
+    for flushed in [usize::MAX, 0, 50_000] {
+        let sink = MemorySink::new();
+        let options = WriteOptions::new().with_memory_budget(1 << 20);
+        let mut writer = FileWriter::try_new(sink.clone(), wandering(0..1).schema(), options).unwrap();
+        let batches: Vec<_> = (0..25).map(|at| wandering(at * 10_000..(at + 1) * 10_000)).collect();
+        for (at, batch) in batches.iter().enumerate() {
+            writer.write(batch).await.unwrap();
+            if at * 10_000 == flushed {
+                writer.flush().await.unwrap();
+            }
+        }
+        writer.finish().await.unwrap();
+        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let all = concat_batches(&batches[0].schema(), &batches).unwrap();
+        assert_eq!(read(&file, &all.schema(), None).await, all);
+        let data = file.footer().layout().field(0).unwrap().unwrap().children().unwrap()[0].1.clone();
+        let ids: Vec<_> = data.children().unwrap().iter().map(|(_, chunk)| chunk.id().to_owned()).collect();
+        assert!(ids.iter().filter(|id| *id == "vortex.dict").count() > 1, "{ids:?}");
+        assert_eq!(ids.last().unwrap(), "vortex.flat", "{ids:?}");
+    }
 }
 
 #[tokio::test]
