@@ -315,8 +315,9 @@ async fn text_of_many_dictionaries_comes_back_in_the_order_of_rows() {
         let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
         let all = concat_batches(&batches[0].schema(), &batches).unwrap();
         assert_eq!(read(&file, &all.schema(), None).await, all);
-        let data = file.footer().layout().field(0).unwrap().unwrap().children().unwrap()[0].1.clone();
-        let ids: Vec<_> = data.children().unwrap().iter().map(|(_, chunk)| chunk.id().to_owned()).collect();
+        let zoned = file.footer().layout().field(0).unwrap().unwrap().children().unwrap();
+        let ids: Vec<_> =
+            zoned[0].1.children().unwrap().iter().map(|(_, chunk)| chunk.id().to_owned()).collect();
         assert!(ids.iter().filter(|id| *id == "vortex.dict").count() > 1, "{ids:?}");
         assert_eq!(ids.last().unwrap(), "vortex.flat", "{ids:?}");
     }
