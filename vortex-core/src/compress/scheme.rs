@@ -194,7 +194,8 @@ pub(super) fn can_be_constant(dtype: &DType) -> bool {
 }
 
 /// Encodes a column with the scheme that serves best; with none, if it would save
-/// too little on the `decoded` bytes of what `plain` makes.
+/// too little on the `decoded` bytes of what `plain` makes. Those of `schemes` that cost most to decode
+/// stand last: another may spare their estimates, which cost most, too.
 pub(super) fn choose<C: ?Sized>(
     schemes: &[&dyn Scheme<C>],
     column: &C,
@@ -203,12 +204,20 @@ pub(super) fn choose<C: ?Sized>(
     plain: impl FnOnce() -> Result<WriteNode>,
 ) -> Result<WriteNode> {
     let worth = decoded.bytes - decoded.bytes / LEAST_SAVING;
-    let allowed = schemes.iter().filter(|scheme| cx.allows(scheme.kind()));
-    let estimates = allowed.filter_map(|scheme| {
-        let bytes = scheme.estimate(column, cx)?;
-        Some((cx.cost(scheme.kind(), bytes, decoded), bytes, *scheme))
-    });
-    let mut estimates: Vec<_> = estimates.filter(|(score, ..)| *score < worth as f64).collect();
+    let mut estimates = Vec::new();
+    let mut least = worth as f64;
+    for scheme in schemes.iter().filter(|scheme| cx.allows(scheme.kind())) {
+        // What costs more to decode than another costs in all need not be estimated.
+        if cx.cost(scheme.kind(), 0, decoded) >= least {
+            continue;
+        }
+        let Some(bytes) = scheme.estimate(column, cx) else { continue };
+        let score = cx.cost(scheme.kind(), bytes, decoded);
+        if score < worth as f64 {
+            least = least.min(score);
+            estimates.push((score, bytes, *scheme));
+        }
+    }
     estimates.sort_by(|left, right| left.0.total_cmp(&right.0));
 
     let mut best: Option<(f64, WriteNode)> = None;

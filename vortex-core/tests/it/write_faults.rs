@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::random::Random;
-use arrow::array::{Array as _, ArrayData, Int32Array, Int64Array, RecordBatch, make_array};
+use arrow::array::{Array as _, ArrayData, Int32Array, Int64Array, RecordBatch, StringArray, make_array};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field};
 use async_trait::async_trait;
@@ -18,11 +18,21 @@ use vortex_core::io::{LocalSink, ObjectSink, Sink};
 use vortex_core::write::{FileWriter, WriteOptions, write_stream};
 use vortex_core::{Error, Result};
 
-/// Rows that hardly compress, 400 KB.
-fn batch() -> RecordBatch {
+/// Rows that hardly compress, 400 KB, beside text whose dictionaries outlive chunks and wander with `at`.
+fn batch_at(at: usize) -> RecordBatch {
     let mut random = Random(7);
     let values = (0..50_000).map(|_| random.next().cast_signed());
-    RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from_iter_values(values)) as _)]).unwrap()
+    let words = (0..50_000).map(|row| format!("visit {} page {}", at / 4, row * 7919 % 3000));
+    let words = StringArray::from_iter_values(words);
+    RecordBatch::try_from_iter([
+        ("a", Arc::new(Int64Array::from_iter_values(values)) as _),
+        ("words", Arc::new(words) as _),
+    ])
+    .unwrap()
+}
+
+fn batch() -> RecordBatch {
+    batch_at(0)
 }
 
 fn small_groups() -> WriteOptions {
@@ -58,14 +68,14 @@ impl Sink for FullDisk {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_fails_the_writer_for_good() {
     let aborted = Arc::new(AtomicBool::new(false));
     let disk = FullDisk { room: 1 << 20, aborted: Arc::clone(&aborted) };
     let mut writer = FileWriter::try_new(disk, batch().schema(), small_groups()).unwrap();
     let mut failed = None;
-    for _ in 0..20 {
-        if let Err(error) = writer.write(&batch()).await {
+    for at in 0..20 {
+        if let Err(error) = writer.write(&batch_at(at)).await {
             failed = Some(error.to_string());
             break;
         }
@@ -219,15 +229,15 @@ fn writer_to(store: &Arc<TestStore>) -> FileWriter {
     FileWriter::try_new(sink, batch().schema(), small_groups()).unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_part_that_fails_ends_the_upload() {
     for fails in [1, 3, 8] {
         let store = TestStore::new();
         store.fail_writes(WriteFault::Part(fails));
         let mut writer = writer_to(&store);
         let mut outcome = Ok(());
-        for _ in 0..12 {
-            outcome = writer.write(&batch()).await;
+        for at in 0..12 {
+            outcome = writer.write(&batch_at(at)).await;
             if outcome.is_err() {
                 break;
             }
@@ -242,7 +252,7 @@ async fn a_part_that_fails_ends_the_upload() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_is_dropped_is_aborted() {
     let store = TestStore::new();
     let mut writer = writer_to(&store);
