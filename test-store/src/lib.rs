@@ -51,6 +51,8 @@ pub struct TestStore {
     pub inner: InMemory,
     /// Requests for bytes.
     pub reads: Count,
+    /// Requests that describe an object.
+    pub heads: Count,
     /// Bytes asked for.
     pub bytes: Count,
     /// Requests for bytes that have begun and not ended.
@@ -158,6 +160,7 @@ impl fmt::Display for TestStore {
 impl ObjectStore for TestStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         if options.head {
+            self.heads.add(1);
             return self.inner.get_opts(location, options).await;
         }
         self.reads.add(1);

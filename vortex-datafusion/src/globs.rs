@@ -19,22 +19,18 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use datafusion::datasource::listing::{
-    ListingOptions, ListingTable, ListingTableConfig, ListingTableConfigExt as _, ListingTableUrl,
+    ListingTable, ListingTableConfig, ListingTableConfigExt as _, ListingTableUrl,
 };
-use datafusion::datasource::provider::DefaultTableFactory;
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
-use datafusion_catalog::{DynamicFileCatalog, TableProviderFactory, UrlTableFactory};
+use datafusion_catalog::{DynamicFileCatalog, UrlTableFactory};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
-use datafusion_expr::CreateExternalTable;
-use datafusion_session::{Session, TableProvider};
+use datafusion_session::TableProvider;
 use futures::StreamExt as _;
 use object_store::ObjectStoreScheme;
 use parking_lot::RwLock;
 use url::Url;
-
-use crate::format::EXTENSION;
 
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either.
 ///
@@ -62,7 +58,7 @@ pub(crate) fn check_pattern(url: &ListingTableUrl, options: &ConfigOptions) -> R
 }
 
 /// The folder and the pattern of a URL with a glob.
-fn split_glob(place: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_glob(place: &str) -> Option<(&str, &str)> {
     let path = place.find("://")? + 3;
     let is_web = place.starts_with("http://") || place.starts_with("https://");
     // What follows a question mark is sent to web servers.
@@ -117,79 +113,6 @@ impl UrlTableFactory for UrlTables {
         let config = config.infer_partitions_from_path(&state).await?.infer_schema(&state).await?;
         Ok(Some(Arc::new(ListingTable::try_new(config)?)))
     }
-}
-
-/// `CREATE EXTERNAL TABLE … STORED AS VORTEX`: DataFusion's tables over files, and globs in URLs.
-#[derive(Debug, Default)]
-pub(crate) struct VortexTableFactory {
-    others: DefaultTableFactory,
-}
-
-#[async_trait]
-impl TableProviderFactory for VortexTableFactory {
-    async fn create(
-        &self,
-        session: &dyn Session,
-        table: &CreateExternalTable,
-    ) -> Result<Arc<dyn TableProvider>> {
-        let globs = table.locations.iter().filter(|location| split_glob(location).is_some()).count();
-        match (globs, table.locations.as_slice()) {
-            (0, _) => self.others.create(session, table).await,
-            (_, [location]) => glob_table(session, table, location).await,
-            _ => plan_err!("a table of several locations takes no globs in URLs"),
-        }
-    }
-}
-
-async fn glob_table(
-    session: &dyn Session,
-    table: &CreateExternalTable,
-    location: &str,
-) -> Result<Arc<dyn TableProvider>> {
-    let url = listing_url(location)?.with_table_ref(table.name.clone());
-    check_pattern(&url, session.config_options())?;
-    let format = session
-        .as_any()
-        .downcast_ref::<SessionState>()
-        .and_then(|state| state.get_file_format_factory(EXTENSION))
-        .ok_or_else(|| plan_datafusion_err!("the session does not know Vortex files"))?
-        .create(session, &table.options)?;
-    let mut options = ListingOptions::new(format)
-        .with_file_extension("")
-        .with_file_sort_order(table.order_exprs.clone())
-        .with_table_partition_cols(Vec::new());
-    let mut partitions = table.table_partition_cols.clone();
-    let infers = session.config_options().execution.listing_table_factory_infer_partitions;
-    let declared = table.schema.inner();
-    if partitions.is_empty() && declared.fields().is_empty() && infers {
-        partitions = options.infer_partitions(session, &url).await?;
-    }
-    let column_type = |name: String| match declared.field_with_name(&name) {
-        Ok(field) => (name, field.data_type().clone()),
-        Err(_) => (name, dictionary_of_names()),
-    };
-    options = options.with_table_partition_cols(partitions.iter().cloned().map(column_type).collect());
-    options.validate_partitions(session, &url).await?;
-    let schema = if declared.fields().is_empty() {
-        options.infer_schema(session, &url).await?
-    } else {
-        let is_stored = |at: &usize| !partitions.contains(declared.field(*at).name());
-        let stored: Vec<usize> = (0..declared.fields().len()).filter(is_stored).collect();
-        Arc::new(declared.project(&stored)?)
-    };
-    let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(schema);
-    let listed = ListingTable::try_new(config)?
-        .with_cache(session.runtime_env().cache_manager.get_file_statistic_cache())
-        .with_definition(table.definition.clone())
-        .with_constraints(table.constraints.clone())
-        .with_column_defaults(table.column_defaults.clone());
-    Ok(Arc::new(listed))
-}
-
-/// The type of partition columns that nobody declares, as in DataFusion.
-fn dictionary_of_names() -> arrow::datatypes::DataType {
-    use arrow::datatypes::DataType;
-    DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))
 }
 
 #[cfg(test)]

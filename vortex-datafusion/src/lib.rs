@@ -50,6 +50,7 @@ mod sink;
 mod source;
 mod statistics;
 mod table;
+mod table_factory;
 
 pub use format::{VortexFormat, VortexFormatFactory};
 #[cfg(feature = "session")]

@@ -10,8 +10,8 @@ use vortex_core::io::BlockCache;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::functions::MetadataFunction;
-use crate::globs::VortexTableFactory;
 use crate::options::VortexOptions;
+use crate::table_factory::VortexTableFactory;
 
 /// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in
 /// `FROM` and `COPY … TO`, listing tables, `SET vortex.…`, and functions that show what files are

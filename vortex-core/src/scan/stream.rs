@@ -27,7 +27,7 @@ use super::cursor::Cursor;
 use super::filter::Payoffs;
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::{Admitted, Decoded, Filtered, first_request, lease, missing_bytes, wanted};
+use super::task::{Admitted, Decoded, Filtered, first_wanted, lease, missing_bytes};
 use super::zone_maps::ZoneMaps;
 use super::{ScanMetrics, gather};
 use crate::Result;
@@ -35,7 +35,6 @@ use crate::array::row_bytes::reserved_bytes;
 use crate::error::ResultExt as _;
 use crate::file::SegmentId;
 use crate::io::{Share, Urgency};
-use crate::layout::SegmentSet;
 
 /// Splits that may be admitted and not yet decoded.
 const MAX_ADMITTED_LOCAL: usize = 4;
@@ -448,9 +447,7 @@ impl Scan {
                 split.live = split.live.limit(usize::try_from(left).unwrap_or(usize::MAX));
                 planned_rows += split.live.true_count() as u64;
             }
-            let want = wanted(&SegmentSet::new(self.plan.file.footer()), |have, want| {
-                first_request(&self.plan, &split, &checks, eager, have, want)
-            })?;
+            let (eager, want) = first_wanted(&self.plan, &split, &checks, eager)?;
             let must = self.at_work() + batch.splits.len() == 0;
             let urgency = match checks.is_empty() {
                 true => Urgency::projection(self.admitted),

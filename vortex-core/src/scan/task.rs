@@ -26,6 +26,12 @@ use crate::io::{Share, Urgency, Wish};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
 
+/// About what a distant store delivers in the time that a request waits for its first byte.
+const ROUND_TRIP_BYTES: u64 = 1 << 20;
+/// Projected columns are asked for before the filter is evaluated if they take less than one of so many of
+/// the bytes asked for anyway.
+const SHARE_ASKED_EARLY: u64 = 32;
+
 /// A split that has been admitted: what it needs first has been asked for.
 pub(super) struct Admitted {
     pub(super) plan: Arc<Plan>,
@@ -138,7 +144,7 @@ pub(super) fn byte_len(footer: &Footer, segments: &[SegmentId]) -> Result<u64> {
 }
 
 /// What a split needs before its filter can be evaluated, or its rows decoded if there is none.
-pub(super) fn first_request(
+fn first_request(
     plan: &Plan,
     split: &Split,
     checks: &[Check],
@@ -155,6 +161,31 @@ pub(super) fn first_request(
         plan.filter_columns[path].request(&split.rows, have, want)?;
     }
     Ok(())
+}
+
+/// What to ask for as a split is admitted, and whether that includes the projected columns. From afar they
+/// are asked for anyway if they take few bytes: asking later would take a round trip.
+pub(super) fn first_wanted(
+    plan: &Plan,
+    split: &Split,
+    checks: &[Check],
+    eager: bool,
+) -> Result<(bool, Vec<SegmentId>)> {
+    let footer = plan.file.footer();
+    let want = |eager| {
+        wanted(&SegmentSet::new(footer), |have, want| first_request(plan, split, checks, eager, have, want))
+    };
+    let first = want(eager)?;
+    let waits = !eager && !checks.is_empty() && plan.best_first.is_none();
+    if waits && plan.file.source().profile().remote {
+        let all = want(true)?;
+        let bytes = byte_len(footer, &first)?;
+        let more = byte_len(footer, &all)?.saturating_sub(bytes);
+        if more <= bytes.max(ROUND_TRIP_BYTES) / SHARE_ASKED_EARLY {
+            return Ok((true, all));
+        }
+    }
+    Ok((eager, first))
 }
 
 /// What decoding the live rows of a split needs.

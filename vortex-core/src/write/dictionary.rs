@@ -3,7 +3,7 @@
 //! Text that repeats is stored once for as many rows as a dictionary holds: a `vortex.dict`
 //! layout of the values, and of codes in chunks. Predicates are then evaluated once per value.
 //! Whether that takes less bytes than encoding each chunk by itself is tried out on the first
-//! rows of a column.
+//! rows of a column that are not all alike.
 //!
 //! ```text
 //! rows of a column   New ──► Shared ──► full: values are written, another begins ──► ...
@@ -91,10 +91,11 @@ impl Text {
                 // Too little to tell.
                 return Ok(vec![Part::Chunk(column.compressor.compress(only, column.dtype)?, only.len())]);
             }
-            (Self::New, [first, ..]) => {
-                let is_shared = Dictionary::pays(column, chunks, first, last)?;
-                *self = if is_shared { Self::Shared(Dictionary::at(start)) } else { Self::Apart };
-            }
+            (Self::New, [first, ..]) => match Dictionary::pays(column, chunks, first, last)? {
+                Some(true) => *self = Self::Shared(Dictionary::at(start)),
+                Some(false) => *self = Self::Apart,
+                None => {}
+            },
             _ => {}
         }
         for chunk in chunks {
@@ -161,15 +162,24 @@ impl Dictionary {
         Self { codes_ptype, ..Self::at(self.first_row + self.codes.len() as u64) }
     }
 
-    /// Whether the first rows of a column take less bytes with a dictionary than by themselves.
-    fn pays(column: TextColumn<'_>, chunks: &[ArrowRef], first: &ArrowRef, last: bool) -> Result<bool> {
+    /// Whether the first rows of a column take less bytes with a dictionary than by themselves; `None` if
+    /// they have one value, which does not tell.
+    fn pays(
+        column: TextColumn<'_>,
+        chunks: &[ArrowRef],
+        first: &ArrowRef,
+        last: bool,
+    ) -> Result<Option<bool>> {
         let mut tried = Self { codes_ptype: Some(PType::U16), ..Self::default() };
         let mut parts = Vec::new();
         for chunk in chunks {
             let views = binary_views(chunk)?;
             if tried.push(column, &views, &mut parts)? < views.len() || !tried.repeats() {
-                return Ok(false);
+                return Ok(Some(false));
             }
+        }
+        if tried.len() <= 1 {
+            return Ok(None);
         }
         let rows = tried.rows;
         tried.close(column, &mut parts)?;
@@ -182,7 +192,7 @@ impl Dictionary {
         let by_itself = column.compressor.compress(first, column.dtype)?.buffer_bytes();
         let all = by_itself.saturating_mul(rows) / first.len().max(1);
         // Evaluating predicates once for many chunks is worth some bytes.
-        Ok(bytes <= all + all / 20)
+        Ok(Some(bytes <= all + all / 20))
     }
 
     fn len(&self) -> usize {

@@ -324,6 +324,28 @@ async fn text_of_many_dictionaries_comes_back_in_the_order_of_rows() {
 }
 
 #[tokio::test]
+async fn rows_that_are_all_alike_do_not_keep_later_ones_from_a_dictionary() {
+    let word = |row: usize| {
+        (row >= 150_000).then(|| format!("a page of kind {}", row.wrapping_mul(2_654_435_761) % 300))
+    };
+    let words: ArrayRef = Arc::new(StringArray::from_iter((0..300_000).map(word)));
+    let rows = RecordBatch::try_from_iter_with_nullable([("word", words, true)]).unwrap();
+    let sink = MemorySink::new();
+    let options = WriteOptions::new().with_memory_budget(1 << 20);
+    let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), options).unwrap();
+    for start in (0..rows.num_rows()).step_by(10_000) {
+        writer.write(&rows.slice(start, 10_000)).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+    assert_eq!(read(&file, &rows.schema(), None).await, rows);
+    let zoned = file.footer().layout().field(0).unwrap().unwrap().children().unwrap();
+    let ids: Vec<_> = zoned[0].1.children().unwrap().iter().map(|(_, chunk)| chunk.id().to_owned()).collect();
+    assert_eq!(ids.first().unwrap(), "vortex.flat", "{ids:?}");
+    assert_eq!(ids.last().unwrap(), "vortex.dict", "{ids:?}");
+}
+
+#[tokio::test]
 async fn memory_stays_within_the_budget_however_much_is_written() {
     let batch = table(8192);
     let budget = 8 << 20;

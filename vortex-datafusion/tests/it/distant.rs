@@ -82,6 +82,8 @@ async fn queries_ask_for_few_reads_and_no_more_bytes_than_they_need() {
         ("SELECT * FROM large ORDER BY key DESC LIMIT 10", 3, size * 3 / 4),
         // The numbers of either partition; then chunks of keys and texts for the rows found.
         ("SELECT key, text FROM large WHERE mixed = 12345", 4, size * 2 / 5),
+        // So few bytes of keys come along at once.
+        ("SELECT key FROM large WHERE mixed = 12345", 2, size * 2 / 5),
         // Every byte of two columns, once; either partition may be the first to ask.
         ("SELECT sum(mixed * 2), max(text || 'x') FROM large", 2, size),
         // The first chunks of all columns.

@@ -12,6 +12,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use vortex_datafusion::VortexSessionExt as _;
 
+use crate::counting;
 use crate::files::{file, plan, run, session, show};
 
 fn count(rows: &RecordBatch) -> i64 {
@@ -187,4 +188,30 @@ async fn roots_that_are_not_structs_are_one_column() {
     )
     .await;
     assert!(rows.num_rows() == 1);
+}
+
+#[tokio::test]
+async fn a_table_of_one_file_asks_for_it_once_and_reads_its_end_once() {
+    let (store, context) = counting::session(1, None).await;
+    (store.take(), store.heads.take());
+    run(
+        &context,
+        "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/lines/000.vortex' \
+         WITH ORDER (l_orderkey ASC)",
+    )
+    .await;
+    assert_eq!((store.reads.take(), store.heads.take()), (1, 1));
+    assert_eq!(
+        show(&context, "SELECT count(*), max(l_orderkey) FROM one").await,
+        show(&context, "SELECT count(*), max(l_orderkey) FROM lines").await
+    );
+    for (table, expected) in [
+        ("LOCATION 'counting://store/lines/none.vortex'", "none.vortex"),
+        ("LOCATION 'counting://store/lines/000.vortex' WITH ORDER (nothing ASC)", "nothing"),
+        ("PARTITIONED BY (day) LOCATION 'counting://store/lines/000.vortex'", "single file"),
+    ] {
+        let sql = format!("CREATE EXTERNAL TABLE two STORED AS VORTEX {table}");
+        let error = context.sql(&sql).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{table}: {error}");
+    }
 }
