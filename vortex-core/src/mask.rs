@@ -101,6 +101,15 @@ impl Mask {
         self.true_count == 0
     }
 
+    /// Whether some row is live of those within `rows`, which may reach beyond the last one.
+    pub(crate) fn any_within(&self, rows: &Range<usize>) -> bool {
+        let rows = rows.start.min(self.len)..rows.end.min(self.len);
+        match &self.rows {
+            Rows::Uniform => !self.is_none() && !rows.is_empty(),
+            Rows::Bits(bits) => bits.slice(rows.start, rows.len()).count_set_bits() > 0,
+        }
+    }
+
     /// Share of live rows, 0 to 1; 1 for no rows.
     pub fn density(&self) -> f64 {
         if self.len == 0 { 1.0 } else { self.true_count as f64 / self.len as f64 }

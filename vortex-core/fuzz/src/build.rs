@@ -1,8 +1,24 @@
 //! Builds array blobs and files out of trees, by the slots of the format's tables.
 
+use std::sync::Arc;
+
 use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, Push, PushAlignment, Table, Vector, WIPOffset};
 
-use crate::Choices;
+use vortex_core::array::{ArrayParts, ArrayRef};
+use vortex_core::encodings::Registry;
+use vortex_core::{DType, Result};
+
+use crate::{Choices, limits};
+
+/// An array as it lies in a segment, and what its bytes do not tell.
+#[derive(Debug, Clone)]
+pub struct ArrayBlob {
+    pub blob: Vec<u8>,
+    /// What the numbers of encodings mean.
+    pub ids: Arc<[Arc<str>]>,
+    pub dtype: DType,
+    pub len: u64,
+}
 
 /// A node of an array tree to be.
 #[derive(Debug, Default)]
@@ -38,6 +54,32 @@ pub const LAYOUTS: [&str; 9] = [
 
 fn position(ids: &[&str], id: &str) -> u16 {
     ids.iter().position(|candidate| *candidate == id).unwrap_or(0) as u16
+}
+
+impl ArrayBlob {
+    /// An array of any type whose root has encoding `root` of those built in.
+    pub fn choose(choices: &mut Choices<'_>, root: usize) -> Self {
+        let ids = Registry::built_in().ids();
+        let dtype = choices.dtype(2);
+        let len = choices.integer(40);
+        let mut tree = Tree::choose(choices, &ids, len, 3);
+        tree.encoding = root as u16;
+        Self { blob: tree.blob(), ids: ids.into_iter().map(Arc::from).collect(), dtype, len }
+    }
+
+    /// Checks the tree against type and length.
+    pub fn load(&self) -> Result<ArrayRef> {
+        let parts = ArrayParts::parse(self.blob.clone().into(), Arc::clone(&self.ids), &limits())?;
+        parts.load(&self.dtype, usize::try_from(self.len).unwrap_or(0), &Registry::built_in(), &limits())
+    }
+
+    /// The ids of encodings, those of no node replaced by one that nothing has.
+    pub fn ids_in_use(&self) -> Vec<&str> {
+        let parts = ArrayParts::parse(self.blob.clone().into(), Arc::clone(&self.ids), &limits());
+        let used = parts.map(|parts| parts.encodings()).unwrap_or_default();
+        let is_used = |id: &str| used.iter().any(|(_, used)| used == id);
+        self.ids.iter().map(|id| if is_used(id) { &**id } else { "unused" }).collect()
+    }
 }
 
 impl Tree {

@@ -27,9 +27,12 @@ pub fn valid(array: &ArrowRef) {
 
 /// Text is stored with lengths and with offsets of its codes; where they contradict each other,
 /// values depend on which of them is asked.
+pub fn may_contradict(id: &str) -> bool {
+    matches!(id, "vortex.fsst" | "vortex.onpair")
+}
+
 fn may_contradict_itself(array: &ArrayRef) -> bool {
-    matches!(array.encoding(), "vortex.fsst" | "vortex.onpair")
-        || array.children().iter().any(|(_, child)| may_contradict_itself(child))
+    may_contradict(array.encoding()) || array.children().iter().any(|(_, child)| may_contradict_itself(child))
 }
 
 /// Arrow reserves for lists of fixed size by their type, even where there are none.
@@ -168,9 +171,7 @@ pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     let Some(columns) = file.footer().dtype().as_columns().filter(|columns| !columns.is_empty()) else {
         return Ok(());
     };
-    if whole.num_rows() == 0
-        || file.footer().array_ids().iter().any(|id| id.contains("fsst") || id.contains("onpair"))
-    {
+    if whole.num_rows() == 0 || file.footer().array_ids().iter().any(|id| may_contradict(id)) {
         return Ok(());
     }
     let at = choices.below(columns.len());

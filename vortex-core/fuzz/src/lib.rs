@@ -4,6 +4,7 @@
 pub mod build;
 pub mod check;
 pub mod choices;
+pub mod golden;
 
 pub use choices::Choices;
 

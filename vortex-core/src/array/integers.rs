@@ -1,15 +1,17 @@
 //! Children that hold integers of whatever width: offsets, codes, lengths, indices.
 
-use arrow::array::{Array as _, ArrayData, ArrayRef as ArrowRef, AsArray as _, make_array};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, PrimitiveArray};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 
 use super::ArrayRef;
 use crate::dtype::PType;
-use crate::dtype::arrow::{data_type, primitive};
-use crate::kernels::joined::Joined;
+use crate::dtype::arrow::data_type;
+use crate::kernels::joined::{Joined, total_len};
 use crate::kernels::rising::positions;
-use crate::{Error, Result, match_integer};
+use crate::{Error, Result, match_integer, match_ptype};
 
 /// Decodes a primitive child into its raw values and its nulls. `N` is any type as wide as the
 /// child's: an unsigned integer serves a signed one or a float as its bits.
@@ -36,8 +38,13 @@ pub(crate) fn array_of_raw<N: ArrowNativeType>(
     nulls: Option<NullBuffer>,
 ) -> Result<ArrowRef> {
     debug_assert_eq!(ptype.byte_width(), size_of::<N>());
-    let data = ArrayData::builder(primitive(ptype)).len(values.len()).nulls(nulls);
-    Ok(make_array(data.add_buffer(values.into_inner()).build()?))
+    numbers(ptype, &values.into_inner(), nulls)
+}
+
+/// Numbers of `ptype`, whose bytes lie where such numbers can, as an Arrow array. Unlike data that
+/// Arrow makes an array of, this does not count nulls again.
+pub(crate) fn numbers(ptype: PType, bytes: &Buffer, nulls: Option<NullBuffer>) -> Result<ArrowRef> {
+    match_ptype!(ptype, |T| Ok(Arc::new(PrimitiveArray::<T>::try_new(bytes.clone().into(), nulls)?)))
 }
 
 /// Decodes integers of any width into `usize`; negative ones are corrupt. Null rows give 0.
@@ -105,12 +112,9 @@ impl Lengths {
             return Err(Error::corrupt(format!("{what} have nulls")));
         }
         let total = match_integer!(ptype, |T| {
-            let values = decoded.as_primitive::<T>().values();
-            if values.iter().fold(false, |negative, len| negative | (*len < Default::default())) {
-                return Err(Error::corrupt(format!("{what} are negative")));
-            }
-            values.iter().fold(0usize, |sum, len| sum.saturating_add(len.as_usize()))
+            total_len(decoded.as_primitive::<T>().values())
         }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
+        let total = total.ok_or_else(|| Error::corrupt(format!("{what} are negative")))?;
         Ok(Self { decoded, ptype, total })
     }
 

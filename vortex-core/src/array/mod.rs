@@ -33,7 +33,9 @@ use arrow::datatypes::DataType;
 pub use aggregate::Aggregate;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
-pub(crate) use integers::{Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at};
+pub(crate) use integers::{
+    Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, numbers,
+};
 pub use node::{ArrayParts, Node};
 pub use restore::decode_as;
 pub(crate) use rows::{KeptBytes, TreeRows, all};

@@ -21,8 +21,9 @@ use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
 use super::node::{Buffers, Context};
 use super::pieces::Pieces;
-use super::{ArrayRef, Node, decode_offsets};
+use super::{ArrayRef, Decoded, Node, decode_offsets};
 use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
 use crate::encodings::Registry;
 use crate::encodings::chunked::chunked;
 use crate::error::ResultExt as _;
@@ -106,7 +107,7 @@ impl<'a> Node<'a> {
         if rows.len() == self.len {
             return self.load();
         }
-        if self.byte_len(self.raw) < SMALL {
+        if self.byte_len(self.raw, SMALL) < SMALL {
             return self.take(rows);
         }
         self.enter()?;
@@ -207,6 +208,20 @@ impl<'a> Node<'a> {
         Ok(picked.rows.iter().zip(bytes.as_slice()).map(bit).collect())
     }
 
+    /// Buffers of this node from `first` on, as many as `wanted` says of; those it does not want
+    /// come empty.
+    ///
+    /// # Errors
+    /// If there are fewer buffers.
+    pub(crate) fn buffers(&self, first: usize, wanted: impl Iterator<Item = bool>) -> Result<Vec<Buffer>> {
+        let mut buffers = Vec::new();
+        all(wanted.enumerate().map(|(at, wanted)| {
+            buffers.push(if wanted { self.buffer(first + at)? } else { Buffer::default() });
+            Ok(())
+        }))?;
+        Ok(buffers)
+    }
+
     /// Looks at some bytes of buffer `at`.
     ///
     /// # Errors
@@ -278,23 +293,30 @@ impl<'a> Node<'a> {
         let nodes_left = Cell::new(self.context.nodes_left.get());
         let context = Context { buffers: Buffers::Whole(&buffers), nodes_left, ..*self.context };
         let array = Node { context: &context, ..*self }.load()?;
-        // What says where rows are is integers; of other arrays few are needed twice.
-        let byte_len: usize = buffers.iter().map(Buffer::len).sum();
-        if matches!(self.dtype, DType::Primitive(..)) && byte_len <= KeptBytes::LARGEST && kept.take(byte_len)
-        {
-            let _ = self.raw.kept.set(Arc::clone(&array));
+        // What says where rows are is integers; of other arrays few are needed twice. Decoded, they
+        // are searched without looking at all of them.
+        let DType::Primitive(ptype, _) = self.dtype else { return Ok(array) };
+        let byte_len = self.len.saturating_mul(ptype.byte_width());
+        if byte_len > KeptBytes::LARGEST || !kept.take(byte_len) {
+            return Ok(array);
         }
+        let decoded = array.decode(&data_type(self.dtype)?)?;
+        let array: ArrayRef = Arc::new(Decoded::new(self.dtype.clone(), decoded));
+        let _ = self.raw.kept.set(Arc::clone(&array));
         Ok(array)
     }
 
-    /// Bytes of the buffers of a node and those below.
-    fn byte_len(&self, raw: &RawNode) -> usize {
+    /// Bytes of the buffers of a node and those below; those from `most` on need not be counted.
+    fn byte_len(&self, raw: &RawNode, most: usize) -> usize {
         let byte_len = |at: &u16| match self.context.buffers {
             Buffers::Whole(buffers) => buffers.get(usize::from(*at)).map_or(0, Buffer::len),
             Buffers::Pieces { places, .. } => places.get(usize::from(*at)).map_or(0, Range::len),
         };
         let own = raw.buffers.iter().fold(0usize, |sum, at| sum.saturating_add(byte_len(at)));
-        raw.children.iter().fold(own, |sum, child| sum.saturating_add(self.byte_len(child)))
+        raw.children.iter().fold(own, |sum, child| match sum < most {
+            true => sum.saturating_add(self.byte_len(child, most - sum)),
+            false => sum,
+        })
     }
 }
 

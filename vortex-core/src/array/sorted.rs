@@ -12,11 +12,11 @@ fn widen(integer: impl ArrowNativeType) -> u64 {
     integer.to_usize().map_or(u64::MAX, |integer| integer as u64)
 }
 
-/// Of fewer integers per target, all are decoded.
-const FEW: usize = 16;
+/// Of fewer integers per target, all are decoded: whole blocks take less than a few single values.
+const FEW: usize = 4096;
 
 /// Decoding these takes nothing.
-const PRIMITIVE: &str = "vortex.primitive";
+const DECODED: [&str; 2] = ["vortex.primitive", "arrow"];
 
 /// Where each of `targets`, which rise, is among integers that rise: as
 /// [`binary_search`](slice::binary_search), the first one of equals. Only as many integers are
@@ -30,7 +30,7 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         false => Err(at),
     };
     let len = sorted.len();
-    if targets.len() >= len / FEW || sorted.encoding() == PRIMITIVE {
+    if targets.len() >= len / FEW || DECODED.contains(&sorted.encoding()) {
         let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
             let all = decoded.as_primitive::<T>().values();
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn finds_what_a_search_of_all_finds() {
         let mut next = crate::kernels::random(3);
-        for len in [0, 1, 63, 64, 65, 5000] {
+        for len in [0, 1, 63, 64, 65, 5000, 3 * FEW] {
             let mut sorted: Vec<u32> = (0..len).map(|_| (next() % 20_000) as u32).collect();
             sorted.sort_unstable();
             let array = Tree::primitive(&sorted).load(&DType::Primitive(PType::U32, false), len).unwrap();

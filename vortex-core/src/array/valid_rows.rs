@@ -80,6 +80,14 @@ impl ValidRows {
         Ok(len - self.all()?.null_count(len))
     }
 
+    /// Which values of the array belong to some of its rows, a bit for each value. A bit per row
+    /// counts against the limits.
+    pub(crate) fn live(&self, rows: &[usize], limits: &Limits) -> Result<Mask> {
+        limits.decoded_bytes(self.len().div_ceil(8), 1)?;
+        let mask = Mask::from_indices(self.len(), rows.iter().copied());
+        Ok(self.select(&mask)?.0)
+    }
+
     /// The live rows of `mask` among the values of these rows, and the nulls of the live rows.
     pub(crate) fn select(&self, mask: &Mask) -> Result<(Mask, Option<NullBuffer>)> {
         Ok(match self.validity()? {

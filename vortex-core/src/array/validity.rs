@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 
 use super::ArrayRef;
 use crate::expr::Predicate;
+use crate::kernels::nulls::null_buffer;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -81,7 +82,7 @@ pub(crate) fn decode_child(child: Option<&ArrayRef>) -> Result<Validity> {
     if bits.null_count() > 0 {
         return Err(Error::corrupt("validity itself has nulls"));
     }
-    Ok(Validity::from_nulls(Some(NullBuffer::new(bits.values().clone()))))
+    Ok(Validity::from_nulls(Some(null_buffer(bits.values().clone()))))
 }
 
 /// Slices an optional validity child.

@@ -11,7 +11,7 @@ use crate::{Level, Result};
 const TRIED: usize = 16 << 10;
 
 /// Bytes of a frame before compression: what reading one row costs.
-const FRAME_BYTES: usize = 64 << 10;
+const FRAME_BYTES: usize = 32 << 10;
 
 /// Fewer rows do not pay for trying.
 const MIN_ROWS: usize = 4096;

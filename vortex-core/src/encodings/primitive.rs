@@ -6,14 +6,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayData, make_array};
 use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::Result;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
-use crate::dtype::arrow::primitive;
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, numbers, present, validity};
 use crate::dtype::{DType, PType};
 use crate::kernels::Word;
 use crate::wire::WriteNode;
@@ -84,12 +82,7 @@ impl EncodedArray for PrimitiveArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
-        let data = ArrayData::builder(primitive(self.ptype))
-            .len(self.len)
-            .add_buffer(self.values.clone())
-            .nulls(self.validity()?.to_nulls(self.len))
-            .build()?;
-        present(make_array(data), to)
+        present(numbers(self.ptype, &self.values, self.validity()?.to_nulls(self.len))?, to)
     }
 
     fn validity(&self) -> Result<Validity> {

@@ -27,6 +27,7 @@ use crate::array::{Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, V
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
+use crate::kernels::nulls::null_buffer;
 use crate::kernels::rising::positions;
 use crate::kernels::runs::{repeat_bits, repeat_runs};
 use crate::limits::Limits;
@@ -250,7 +251,7 @@ impl EncodedArray for RunEndArray {
             Validity::Bits(nulls) => {
                 self.limits.decoded_bytes(self.len, 1)?;
                 let bits = repeat_bits(nulls.inner(), window.ends(), self.len);
-                Validity::from_nulls(Some(NullBuffer::new(bits)))
+                Validity::from_nulls(Some(null_buffer(bits)))
             }
             uniform => uniform,
         })
@@ -301,7 +302,7 @@ impl EncodedArray for RunEndArray {
         let window = self.window()?;
         let outcome = self.values(&window)?.matches(predicate)?;
         let nulls = outcome.nulls().filter(|nulls| nulls.null_count() > 0);
-        let nulls = nulls.map(|nulls| NullBuffer::new(repeat_bits(nulls.inner(), window.ends(), self.len)));
+        let nulls = nulls.map(|nulls| null_buffer(repeat_bits(nulls.inner(), window.ends(), self.len)));
         Ok(BooleanArray::new(repeat_bits(outcome.values(), window.ends(), self.len), nulls))
     }
 
@@ -337,7 +338,7 @@ fn repeat(
     limits: &Limits,
 ) -> Result<ArrowRef> {
     let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
-    let nulls = |ends| nulls.map(|nulls| NullBuffer::new(repeat_bits(nulls.inner(), ends, rows)));
+    let nulls = |ends| nulls.map(|nulls| null_buffer(repeat_bits(nulls.inner(), ends, rows)));
     if let Some(values) = values.as_boolean_opt() {
         limits.decoded_bytes(rows, 1)?;
         let bits = repeat_bits(values.values(), ends.clone(), rows);

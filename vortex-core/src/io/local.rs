@@ -17,6 +17,9 @@ use crate::{Error, Result};
 /// gets many at once.
 const READS_PER_TASK: usize = 256;
 
+/// Small reads that do not leave the thread which asks, as long as none has to wait for the disk.
+const READS_AT_HAND: usize = 1024;
+
 /// What positions in memory and in the file have in common.
 const ALIGNMENT: usize = 64;
 
@@ -76,8 +79,12 @@ pub(super) fn read_exact_at(file: &File, range: &Range<u64>) -> std::io::Result<
     Ok(buffer.into_bytes())
 }
 
-/// Reads ranges of an open file one after the other, into one buffer; blocks.
-fn read_pieces(file: &File, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+/// Reads ranges of a file one after the other into one buffer, as many as `fill` says it filled.
+fn read_pieces(
+    name: &str,
+    ranges: &[Range<u64>],
+    mut fill: impl FnMut(&mut [u8], u64) -> std::io::Result<bool>,
+) -> Result<Vec<Buffer>> {
     // Each piece lies in memory as it does in the file, so that alignments there hold here.
     let mut places = Vec::with_capacity(ranges.len());
     let mut end = 0usize;
@@ -88,12 +95,17 @@ fn read_pieces(file: &File, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buf
         end = start + len;
     }
     let mut buffer = Recycled::of_len(end);
+    let mut filled = 0;
     for (range, place) in ranges.iter().zip(&places) {
-        fill_at(file, &mut buffer.as_mut()[place.clone()], range.start)
-            .map_err(|error| Error::read(name, range.clone(), error))?;
+        let bytes = &mut buffer.as_mut()[place.clone()];
+        match fill(bytes, range.start).map_err(|error| Error::read(name, range.clone(), error))? {
+            true => filled += 1,
+            false => break,
+        }
     }
     let bytes = Buffer::from(buffer.into_bytes());
-    Ok(places.into_iter().map(|place| bytes.slice_with_length(place.start, place.len())).collect())
+    let filled = places.into_iter().take(filled);
+    Ok(filled.map(|place| bytes.slice_with_length(place.start, place.len())).collect())
 }
 
 fn len_of(range: &Range<u64>) -> std::io::Result<usize> {
@@ -120,31 +132,35 @@ fn fill_at(file: &File, bytes: &mut [u8], position: u64) -> std::io::Result<()> 
 }
 
 /// Reads `range` of an open file if that takes no waiting: the operating system has it in memory.
-#[cfg(target_os = "linux")]
 pub(super) fn read_at_hand(file: &File, range: &Range<u64>) -> Option<Bytes> {
+    let mut buffer = Recycled::of_len(usize::try_from(range.end.checked_sub(range.start)?).ok()?);
+    fill_at_hand(file, buffer.as_mut(), range.start).then(|| buffer.into_bytes())
+}
+
+/// Fills `bytes` from a position of an open file if that takes no waiting.
+#[cfg(target_os = "linux")]
+fn fill_at_hand(file: &File, bytes: &mut [u8], position: u64) -> bool {
     use std::io::IoSliceMut;
 
     use rustix::io::{ReadWriteFlags, preadv2};
 
-    let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
-    let mut buffer = Recycled::of_len(len);
     let mut filled = 0;
-    while filled < len {
-        let rest = &mut buffer.as_mut()[filled..];
-        let at = range.start + filled as u64;
+    while filled < bytes.len() {
+        let rest = &mut bytes[filled..];
+        let at = position + filled as u64;
         match preadv2(file, &mut [IoSliceMut::new(rest)], at, ReadWriteFlags::NOWAIT) {
             // Not in memory, at the end of the file, or not supported here.
-            Ok(0) | Err(_) => return None,
+            Ok(0) | Err(_) => return false,
             Ok(read) => filled += read,
         }
     }
-    Some(buffer.into_bytes())
+    true
 }
 
 /// Elsewhere nobody says what is in memory.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn read_at_hand(_file: &File, _range: &Range<u64>) -> Option<Bytes> {
-    None
+fn fill_at_hand(_file: &File, _bytes: &mut [u8], _position: u64) -> bool {
+    false
 }
 
 /// Runs a blocking read where it does not hold up other tasks.
@@ -160,19 +176,19 @@ pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>
     }
 }
 
-/// Runs many small blocking reads where they do not hold up other tasks.
-pub(super) async fn read_many_blocking(
-    file: &Arc<File>,
-    name: &str,
-    ranges: &[Range<u64>],
-) -> Result<Vec<Buffer>> {
-    let parts = ranges.chunks(READS_PER_TASK).map(|ranges| {
+/// Makes many small reads. Those that have to wait do so where they do not hold up other tasks.
+pub(super) async fn read_many(file: &Arc<File>, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
+    let first = &ranges[..ranges.len().min(READS_AT_HAND)];
+    let mut pieces = read_pieces(name, first, |bytes, position| Ok(fill_at_hand(file, bytes, position)))?;
+    let rest = &ranges[pieces.len()..];
+    let parts = rest.chunks(READS_PER_TASK).map(|ranges| {
         let (file, name, ranges) = (Arc::clone(file), name.to_owned(), ranges.to_vec());
-        tokio::task::spawn_blocking(move || read_pieces(&file, &name, &ranges))
+        tokio::task::spawn_blocking(move || {
+            read_pieces(&name, &ranges, |bytes, position| fill_at(&file, bytes, position).map(|()| true))
+        })
     });
     let parts = futures::future::join_all(parts).await;
-    let mut pieces = Vec::with_capacity(ranges.len());
-    for (part, ranges) in parts.into_iter().zip(ranges.chunks(READS_PER_TASK)) {
+    for (part, ranges) in parts.into_iter().zip(rest.chunks(READS_PER_TASK)) {
         pieces.append(&mut part.map_err(|error| Error::read(name, ranges[0].clone(), error))??);
     }
     Ok(pieces)
@@ -207,7 +223,7 @@ impl ReadAt for LocalFile {
             Access::Descriptor(file) => file,
             Access::Map(bytes) => return super::MemoryFile::new(bytes.clone()).read_many(ranges).await,
         };
-        read_many_blocking(file, &self.name, ranges).await
+        read_many(file, &self.name, ranges).await
     }
 
     fn profile(&self) -> StorageProfile {

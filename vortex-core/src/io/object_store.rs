@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
 
-use super::local::{read_at_hand, read_blocking, read_many_blocking};
+use super::local::{read_at_hand, read_blocking, read_many};
 use super::{BlockCache, CachedFile, ReadAt, StorageProfile};
 use crate::{Error, Result};
 
@@ -152,7 +152,7 @@ impl ReadAt for ObjectFile {
 
     async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
         if let Some(file) = self.descriptor.get() {
-            return read_many_blocking(file, self.name(), ranges).await;
+            return read_many(file, self.name(), ranges).await;
         }
         let reads = ranges.iter().map(|range| self.read(range.clone()));
         Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())

@@ -9,6 +9,8 @@ use arrow::array::{ArrayRef, BinaryViewArray, StringViewArray};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::ArrowNativeType;
 
+use super::simd::{Vectorized, vectorized};
+
 /// Longest value that fits into the view itself.
 const MAX_INLINE: usize = 12;
 
@@ -22,6 +24,49 @@ const LOW_BYTES: [u128; MAX_INLINE + 1] = {
     }
     masks
 };
+
+/// The sum of lengths, `usize::MAX` if that is too small for it; `None` if one is negative.
+pub(crate) fn total_len<L: ArrowNativeType>(lengths: &[L]) -> Option<usize> {
+    vectorized(TotalLen(lengths))
+}
+
+struct TotalLen<'a, L>(&'a [L]);
+
+impl<L: ArrowNativeType> Vectorized for TotalLen<'_, L> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn run(self) -> Option<usize> {
+        let zero = L::default();
+        if self.0.iter().fold(false, |negative, len| negative | (*len < zero)) {
+            return None;
+        }
+        Some(match size_of::<L>() {
+            // So few of them that these cannot overflow.
+            ..=4 => self.0.iter().map(|len| len.as_usize()).sum(),
+            _ => self.0.iter().fold(0, |sum: usize, len| sum.saturating_add(len.as_usize())),
+        })
+    }
+}
+
+/// Bytes between two looks at whether all were ASCII so far.
+const ASCII_STEP: usize = 4096;
+
+/// Whether no byte has its high bit set.
+pub(super) fn is_ascii(bytes: &[u8]) -> bool {
+    bytes.chunks(ASCII_STEP).all(|bytes| vectorized(AnyBit(bytes)).is_ascii())
+}
+
+struct AnyBit<'a>(&'a [u8]);
+
+impl Vectorized for AnyBit<'_> {
+    type Output = u8;
+
+    #[inline(always)]
+    fn run(self) -> u8 {
+        self.0.iter().fold(0, |bits, byte| bits | byte)
+    }
+}
 
 /// Decoded bytes, and what their decoder knows about them.
 #[derive(Debug)]
@@ -72,7 +117,7 @@ impl Joined {
 
     /// Whether all bytes are text, and no value starts inside a character.
     fn is_text<L: ArrowNativeType>(&self, lengths: &[L]) -> bool {
-        if self.bytes.is_ascii() {
+        if is_ascii(&self.bytes) {
             return true;
         }
         let Ok(text) = std::str::from_utf8(&self.bytes) else { return false };
@@ -90,28 +135,36 @@ fn views<L: ArrowNativeType>(bytes: &[u8], lengths: &[L]) -> Option<Vec<u128>> {
     let (mut at, mut fits) = (0, true);
     let views = lengths.iter().map(|len| {
         let rest = &bytes[at..];
-        let head = match rest.first_chunk::<16>() {
-            Some(chunk) => u128::from_le_bytes(*chunk),
-            None => {
-                let mut chunk = [0; 16];
-                chunk[..rest.len()].copy_from_slice(rest);
-                u128::from_le_bytes(chunk)
-            }
-        };
         let mut len = len.to_usize().unwrap_or(usize::MAX);
         if len > rest.len() {
             (len, fits) = (0, false);
         }
-        let low = len as u128 | head << 32 & LOW_BYTES[4] << 32;
-        let view = match LOW_BYTES.get(len) {
-            Some(mask) => len as u128 | (head & mask) << 32,
-            None => low | (at as u128) << 96,
+        let view = match (LOW_BYTES.get(len), rest.first_chunk::<4>()) {
+            // In halves: a word of 16 bytes is put together slowly.
+            (None, Some(prefix)) => {
+                let low = len as u64 | u64::from(u32::from_le_bytes(*prefix)) << 32;
+                u128::from(low) | u128::from((at as u64) << 32) << 64
+            }
+            (mask, _) => len as u128 | (first_bytes(rest) & mask.copied().unwrap_or_default()) << 32,
         };
         at += len;
         view
     });
     let views: Vec<u128> = views.collect();
     (fits && at == bytes.len()).then_some(views)
+}
+
+/// The first 16 bytes; zeros follow fewer.
+#[inline]
+fn first_bytes(bytes: &[u8]) -> u128 {
+    match bytes.first_chunk::<16>() {
+        Some(chunk) => u128::from_le_bytes(*chunk),
+        None => {
+            let mut chunk = [0; 16];
+            chunk[..bytes.len()].copy_from_slice(bytes);
+            u128::from_le_bytes(chunk)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub(crate) mod fsst;
 pub(crate) mod gather;
 pub(crate) mod joined;
 pub(crate) mod needle;
+pub(crate) mod nulls;
 pub(crate) mod onpair;
 pub(crate) mod pack;
 pub(crate) mod rising;

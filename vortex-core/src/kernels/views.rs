@@ -17,6 +17,7 @@ use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::ByteViewType;
 
 use super::gather::{Key, gather};
+use super::joined::is_ascii;
 use super::runs::repeat_runs;
 use crate::{Error, Result};
 
@@ -251,7 +252,7 @@ fn all_text(views: &[u128], buffers: &[Buffer], windows: &[(usize, usize)], long
     let mut ascii = true;
     for (buffer, window) in reached() {
         let bytes = &buffer[window.0..window.1];
-        if bytes.is_ascii() {
+        if is_ascii(bytes) {
             continue;
         }
         ascii = false;

@@ -20,6 +20,10 @@ use crate::{Error, Result};
 /// Bytes read from the end of a segment at first: most trees are shorter.
 const TREE_READ: u64 = 1 << 10;
 
+/// Bytes of a segment that are read in the time that it takes to read one row by itself, with the
+/// rounds of reading the tree, then offsets, then what these point to. Tests read pieces.
+const BYTES_PER_ROW: u64 = if cfg!(any(test, fuzzing)) { 0 } else { 8 << 10 };
+
 /// What has been fetched for some rows of a file: trees of arrays, pieces of their buffers, and
 /// whole segments where a layout wants them.
 #[derive(Debug)]
@@ -95,6 +99,9 @@ impl<'a> PieceSet<'a> {
         let load = || {
             if !self.footer.has_pieces(id)? {
                 return self.whole(id, dtype, len, rows);
+            }
+            if segment.end - segment.start <= BYTES_PER_ROW.saturating_mul(rows.len() as u64) {
+                self.pieces.with(segment.clone(), |_| ())?;
             }
             let tree = self.tree(id, &segment)?;
             let rows_of = TreeRows {

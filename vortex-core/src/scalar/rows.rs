@@ -19,6 +19,7 @@ use arrow::datatypes::{
 
 use super::Value;
 use crate::dtype::DType;
+use crate::kernels::runs::repeat_runs;
 use crate::kernels::views::repeat_view;
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -58,9 +59,10 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
         });
     }
     macro_rules! native {
-        ($T:ty, $v:expr) => {
-            Arc::new(PrimitiveArray::<$T>::from_value($v, len).with_data_type(to.clone()))
-        };
+        ($T:ty, $v:expr) => {{
+            let values = repeat_runs(&[$v], std::iter::once(len), len);
+            Arc::new(PrimitiveArray::<$T>::new(values.into(), None).with_data_type(to.clone()))
+        }};
     }
     let storage = dtype.storage();
     Ok(match (value, to) {

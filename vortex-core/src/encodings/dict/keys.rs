@@ -14,6 +14,7 @@ use crate::dtype::PType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::gather::gather as gather_rows;
 use crate::kernels::gather::{Key, gather, in_range};
+use crate::kernels::nulls::null_buffer;
 use crate::kernels::views::gather_views;
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -170,7 +171,7 @@ impl Keys {
         let valid: Vec<u8> = of_values.iter().map(u8::from).collect();
         let rows = self.lookup(&valid)?;
         let bits = BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != 0);
-        Ok(NullBuffer::new(match &self.nulls {
+        Ok(null_buffer(match &self.nulls {
             Some(nulls) => &bits & nulls.inner(),
             None => bits,
         }))

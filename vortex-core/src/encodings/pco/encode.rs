@@ -16,7 +16,7 @@ use crate::{Error, Result};
 const CHUNK_VALUES: usize = 1 << 18;
 
 /// Most values of a page: what reading one row costs.
-const PAGE_VALUES: usize = 8192;
+const PAGE_VALUES: usize = 4096;
 
 /// The node of numbers of type `ptype`, whose bits are `values`. Values of null rows are not
 /// stored.

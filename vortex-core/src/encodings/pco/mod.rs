@@ -67,45 +67,19 @@ impl Encoding for Pco {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
-        let ptype = node.dtype().ptype()?;
-        if ptype.byte_width() == 1 {
-            return Err(Error::corrupt(format!("holds no numbers of type {ptype}")));
-        }
-        let metadata = node.message::<Metadata>()?;
-        let chunk_count = metadata.chunks.len();
-        let page_count: usize = metadata.chunks.iter().map(|chunk| chunk.pages.len()).sum();
-        node.expect_buffers(chunk_count + page_count)?;
-        let (mut chunks, mut page_at, mut start) = (Vec::with_capacity(chunk_count), chunk_count, 0usize);
-        for (at, chunk) in metadata.chunks.iter().enumerate() {
-            let mut pages = Vec::with_capacity(chunk.pages.len());
-            for page in &chunk.pages {
-                // Counts are 32 bits and there are at most 2^16 buffers: no overflow.
-                let end = start + page.value_count as usize;
-                if end > node.len() {
-                    return Err(Error::corrupt(format!("pages hold more values than {} rows", node.len())));
-                }
-                pages.push(Page { bytes: node.buffer(page_at)?, values: start..end });
-                (page_at, start) = (page_at + 1, end);
-            }
-            chunks.push(Chunk { meta: node.buffer(at)?, pages });
-        }
-        Ok(Arc::new(PcoArray {
-            dtype: node.dtype().clone(),
-            ptype,
-            stored: Arc::new(Stored {
-                header: metadata.header,
-                chunks,
-                value_count: start,
-                rows: node.len(),
-            }),
-            rows: ValidRows::new(node.validity_child(0)?, node.len()),
-            limits: *node.limits(),
-        }))
+        Ok(Arc::new(PcoArray::load(node, None)?))
+    }
+
+    /// Loads only the pages that hold values of the rows.
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        PcoArray::load(node, Some(rows))?
+            .take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
     }
 }
 
 #[derive(Debug)]
 struct Page {
+    /// Empty if none of its values will be asked for.
     bytes: Buffer,
     /// Which values of the array.
     values: Range<usize>,
@@ -136,6 +110,54 @@ struct PcoArray {
 }
 
 impl PcoArray {
+    /// Loads a node, and of its pages those that hold values of the rows that will be
+    /// asked for; `None` stands for all rows.
+    fn load(node: &Node<'_>, asked_for: Option<&[usize]>) -> Result<Self> {
+        let ptype = node.dtype().ptype()?;
+        if ptype.byte_width() == 1 {
+            return Err(Error::corrupt(format!("holds no numbers of type {ptype}")));
+        }
+        let metadata = node.message::<Metadata>()?;
+        let chunk_count = metadata.chunks.len();
+        let page_count: usize = metadata.chunks.iter().map(|chunk| chunk.pages.len()).sum();
+        node.expect_buffers(chunk_count + page_count)?;
+        let rows = ValidRows::new(node.validity_child(0)?, node.len());
+        let live = asked_for.map(|asked_for| rows.live(asked_for, node.limits())).transpose()?;
+        let mut start = 0usize;
+        let mut values_of = |page: &PageMetadata| {
+            // Counts are 32 bits and there are at most 2^16 buffers: no overflow.
+            let values = start..start + page.value_count as usize;
+            start = values.end;
+            match values.end <= node.len() {
+                true => Ok(values),
+                false => Err(Error::corrupt(format!("pages hold more values than {} rows", node.len()))),
+            }
+        };
+        let chunks = metadata.chunks.iter();
+        let places = chunks.map(|chunk| chunk.pages.iter().map(&mut values_of).collect::<Result<Vec<_>>>());
+        let places = places.collect::<Result<Vec<_>>>()?;
+        let wanted = |values: &Range<usize>| live.as_ref().is_none_or(|live| live.any_within(values));
+        let metas = node.buffers(0, places.iter().map(|pages| pages.iter().any(&wanted)));
+        let mut pages = node.buffers(chunk_count, places.iter().flatten().map(&wanted))?.into_iter();
+        let chunks = metas?.into_iter().zip(places).map(|(meta, places)| {
+            let pages = places.into_iter().zip(&mut pages);
+            Chunk { meta, pages: pages.map(|(values, bytes)| Page { bytes, values }).collect() }
+        });
+        let chunks = chunks.collect();
+        Ok(Self {
+            dtype: node.dtype().clone(),
+            ptype,
+            stored: Arc::new(Stored {
+                header: metadata.header,
+                chunks,
+                value_count: start,
+                rows: node.len(),
+            }),
+            rows,
+            limits: *node.limits(),
+        })
+    }
+
     /// Decodes live rows.
     fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrowRef> {
         let (live, nulls) = self.rows.select(mask)?;

@@ -62,62 +62,43 @@ struct FrameMetadata {
     value_count: u64,
 }
 
+impl FrameMetadata {
+    fn size(&self) -> Result<usize> {
+        usize::try_from(self.uncompressed_size).map_err(Error::limit)
+    }
+
+    /// How many values of `width` bytes, or with lengths, this one of `frame_count` frames holds,
+    /// if it says so.
+    fn count(&self, width: Option<usize>, frame_count: usize) -> Result<Option<usize>> {
+        let size = self.size()?;
+        match width {
+            Some(width) if size % width != 0 => {
+                Err(Error::corrupt(format!("frame of {size} bytes for values of {width}")))
+            }
+            Some(width) => Ok(Some(size / width)),
+            // Only a single frame can do without its count.
+            None if self.value_count == 0 && frame_count == 1 => Ok(None),
+            None if self.value_count == 0 && size > 0 => {
+                Err(Error::corrupt(format!("frame of {size} bytes lacks its value count")))
+            }
+            None => usize::try_from(self.value_count).map_err(Error::limit).map(Some),
+        }
+    }
+}
+
 impl Encoding for Zstd {
     fn id(&self) -> &'static str {
         ID
     }
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
-        let width = match node.dtype() {
-            DType::Primitive(ptype, _) => Some(ptype.byte_width()),
-            other => bytes::is_text(other).map(|_| None)?,
-        };
-        let metadata = node.message::<Metadata>()?;
-        let dictionary = match metadata.dictionary_size as usize {
-            0 => None,
-            size => {
-                let dictionary = node.buffer(0)?;
-                if dictionary.len() != size {
-                    return Err(Error::corrupt(format!(
-                        "dictionary of {} bytes, not {size}",
-                        dictionary.len()
-                    )));
-                }
-                Some(dictionary)
-            }
-        };
-        let first = usize::from(dictionary.is_some());
-        node.expect_buffers(first + metadata.frames.len())?;
-        let rows = ValidRows::new(node.validity_child(0)?, node.len());
-        let mut frames = Vec::with_capacity(metadata.frames.len());
-        let mut start = 0usize;
-        for (at, frame) in metadata.frames.iter().enumerate() {
-            let size = usize::try_from(frame.uncompressed_size).map_err(Error::limit)?;
-            let count = match width {
-                Some(width) if size % width != 0 => {
-                    return Err(Error::corrupt(format!("frame of {size} bytes for values of {width}")));
-                }
-                Some(width) => Some(size / width),
-                // Only a single frame can do without its count.
-                None if frame.value_count == 0 && metadata.frames.len() == 1 => None,
-                None if frame.value_count == 0 && size > 0 => {
-                    return Err(Error::corrupt(format!("frame of {size} bytes lacks its value count")));
-                }
-                None => Some(usize::try_from(frame.value_count).map_err(Error::limit)?),
-            };
-            let end = start
-                .checked_add(count.unwrap_or_default())
-                .filter(|end| *end <= node.len())
-                .ok_or_else(|| Error::corrupt(format!("frames hold more values than {} rows", node.len())))?;
-            frames.push(Frame { bytes: node.buffer(first + at)?, size, values: count.map(|_| start..end) });
-            start = end;
-        }
-        Ok(Arc::new(ZstdArray {
-            dtype: node.dtype().clone(),
-            frames: Arc::new(Frames { all: frames, dictionary, rows: node.len() }),
-            rows,
-            limits: *node.limits(),
-        }))
+        Ok(Arc::new(ZstdArray::load(node, None)?))
+    }
+
+    /// Loads only the frames that hold values of the rows.
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+        ZstdArray::load(node, Some(rows))?
+            .take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
     }
 }
 
@@ -165,6 +146,7 @@ fn broken(error: std::io::Error) -> Error {
 
 #[derive(Debug)]
 struct Frame {
+    /// Empty if none of its values will be asked for.
     bytes: Buffer,
     size: usize,
     /// Which values of the array; all of them if unknown.
@@ -197,6 +179,51 @@ struct Piece {
 }
 
 impl ZstdArray {
+    /// Loads a node, and of its frames those that hold values of the rows that will be
+    /// asked for; `None` stands for all rows.
+    fn load(node: &Node<'_>, asked_for: Option<&[usize]>) -> Result<Self> {
+        let width = match node.dtype() {
+            DType::Primitive(ptype, _) => Some(ptype.byte_width()),
+            other => bytes::is_text(other).map(|_| None)?,
+        };
+        let metadata = node.message::<Metadata>()?;
+        let first = usize::from(metadata.dictionary_size > 0);
+        node.expect_buffers(first + metadata.frames.len())?;
+        let rows = ValidRows::new(node.validity_child(0)?, node.len());
+        let live = asked_for.map(|asked_for| rows.live(asked_for, node.limits())).transpose()?;
+        let mut places = Vec::with_capacity(metadata.frames.len());
+        let mut start = 0usize;
+        for frame in &metadata.frames {
+            let count = frame.count(width, metadata.frames.len())?;
+            let end = start
+                .checked_add(count.unwrap_or_default())
+                .filter(|end| *end <= node.len())
+                .ok_or_else(|| Error::corrupt(format!("frames hold more values than {} rows", node.len())))?;
+            places.push(count.map(|_| start..end));
+            start = end;
+        }
+        let wanted = |values: &Option<Range<usize>>| match (&live, values) {
+            (None, _) | (_, None) => true,
+            (Some(live), Some(values)) => live.any_within(values),
+        };
+        let dictionary = node.buffers(0, std::iter::repeat_n(true, first));
+        let frames = node.buffers(first, places.iter().map(wanted))?.into_iter();
+        let frames = frames.zip(metadata.frames).zip(places);
+        let frames = frames.map(|((bytes, frame), values)| Ok(Frame { bytes, size: frame.size()?, values }));
+        let dictionary = dictionary?.pop();
+        let size = dictionary.as_ref().map_or(0, Buffer::len);
+        if size != metadata.dictionary_size as usize {
+            let claimed = metadata.dictionary_size;
+            return Err(Error::corrupt(format!("dictionary of {size} bytes, not {claimed}")));
+        }
+        Ok(Self {
+            dtype: node.dtype().clone(),
+            frames: Arc::new(Frames { all: frames.collect::<Result<_>>()?, dictionary, rows: node.len() }),
+            rows,
+            limits: *node.limits(),
+        })
+    }
+
     /// Decompresses the frames that hold live values. `live` has a bit per value of these rows.
     fn pieces(&self, live: &Mask) -> Result<Vec<Piece>> {
         let total = self.rows.total(self.frames.rows)?;
