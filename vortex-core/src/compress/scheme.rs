@@ -36,9 +36,7 @@ pub(super) trait Scheme<C: ?Sized>: Sync {
 pub(super) enum Kind {
     Sequence,
     Packed,
-    /// Numbers that repeat.
     Dictionary,
-    TextDictionary,
     Runs,
     Sparse,
     Alp,
@@ -78,8 +76,7 @@ impl Kind {
             Self::Sequence => Cost { encoded: -0.5, ..FREE },
             Self::Packed | Self::Sparse | Self::Joined | Self::Masked => FREE,
             Self::Alp => Cost { encoded: 0.02, ..FREE },
-            Self::Dictionary => Cost { encoded: 0.03, rows: 0.5, ..FREE },
-            Self::TextDictionary => Cost { encoded: 0.03, ..FREE },
+            Self::Dictionary => Cost { encoded: 0.03, ..FREE },
             Self::Fsst => Cost { encoded: 0.05, ..FREE },
             Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => Cost { encoded: 0.1, ..FREE },
             Self::Zstd => Cost { decoded: 0.2, ..FREE },

@@ -25,7 +25,7 @@ pub(super) struct TextDictionary;
 
 impl Scheme<Strings<'_>> for TextDictionary {
     fn kind(&self) -> Kind {
-        Kind::TextDictionary
+        Kind::Dictionary
     }
 
     fn estimate(&self, strings: &Strings<'_>, cx: &Context) -> Option<usize> {
@@ -47,16 +47,13 @@ impl Scheme<Strings<'_>> for TextDictionary {
 
     fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
         let Some((values, codes)) = distinct(strings) else { return Ok(None) };
-        let (ptype, codes) = compress_helpers(
-            &cx.below(Kind::TextDictionary, &[Kind::Dictionary, Kind::Sequence]),
-            codes,
-            strings.nulls,
-        )?;
+        let (ptype, codes) =
+            compress_helpers(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, strings.nulls)?;
         // At most as many as codes of two bytes tell.
         let count = values.len() as u32;
         let values = BinaryViewArray::from_iter_values(values);
         let dtype = if strings.is_text { DType::Utf8(false) } else { DType::Binary(false) };
-        let values = string::compress(&cx.below(Kind::TextDictionary, &[]), &values, &dtype)?;
+        let values = string::compress(&cx.below(Kind::Dictionary, &[]), &values, &dtype)?;
         Ok(Some(dict::encode(codes, ptype, strings.nulls.is_some(), values, count)))
     }
 }

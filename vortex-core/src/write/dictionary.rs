@@ -64,6 +64,12 @@ pub(super) struct TextColumn<'a> {
     pub(super) max_bytes: usize,
 }
 
+impl TextColumn<'_> {
+    fn by_itself(&self, chunk: &ArrowRef) -> Result<Part> {
+        Ok(Part::Chunk(self.compressor.compress(chunk, self.dtype)?, chunk.len()))
+    }
+}
+
 impl Text {
     /// Bytes held until later rows come.
     pub(super) fn held_bytes(&self) -> usize {
@@ -85,18 +91,27 @@ impl Text {
         start: u64,
         last: bool,
     ) -> Result<Vec<Part>> {
-        let mut parts = Vec::new();
-        match (&self, chunks) {
-            (Self::New, [only]) if last => {
-                // Too little to tell.
-                return Ok(vec![Part::Chunk(column.compressor.compress(only, column.dtype)?, only.len())]);
+        let (mut parts, mut start, mut chunks) = (Vec::new(), start, chunks);
+        if matches!(self, Self::New) {
+            // Rows that are all alike do not tell.
+            while let [first, rest @ ..] = chunks
+                && is_uniform(first)?
+            {
+                parts.push(column.by_itself(first)?);
+                (start, chunks) = (start + first.len() as u64, rest);
             }
-            (Self::New, [first, ..]) => match Dictionary::pays(column, chunks, first, last)? {
-                Some(true) => *self = Self::Shared(Dictionary::at(start)),
-                Some(false) => *self = Self::Apart,
-                None => {}
-            },
-            _ => {}
+            match chunks {
+                [] => return Ok(parts),
+                [only] if last => {
+                    // Too little to tell.
+                    parts.push(column.by_itself(only)?);
+                    return Ok(parts);
+                }
+                [first, ..] => {
+                    let is_shared = Dictionary::pays(column, chunks, first, last)?;
+                    *self = if is_shared { Self::Shared(Dictionary::at(start)) } else { Self::Apart };
+                }
+            }
         }
         for chunk in chunks {
             self.append(column, chunk, &mut parts)?;
@@ -128,7 +143,7 @@ impl Text {
             *self = Self::Apart;
         }
         let rest = chunk.slice(done, chunk.len() - done);
-        parts.push(Part::Chunk(column.compressor.compress(&rest, column.dtype)?, rest.len()));
+        parts.push(column.by_itself(&rest)?);
         Ok(())
     }
 }
@@ -162,24 +177,15 @@ impl Dictionary {
         Self { codes_ptype, ..Self::at(self.first_row + self.codes.len() as u64) }
     }
 
-    /// Whether the first rows of a column take less bytes with a dictionary than by themselves; `None` if
-    /// they have one value, which does not tell.
-    fn pays(
-        column: TextColumn<'_>,
-        chunks: &[ArrowRef],
-        first: &ArrowRef,
-        last: bool,
-    ) -> Result<Option<bool>> {
+    /// Whether the first rows of a column take less bytes with a dictionary than by themselves.
+    fn pays(column: TextColumn<'_>, chunks: &[ArrowRef], first: &ArrowRef, last: bool) -> Result<bool> {
         let mut tried = Self { codes_ptype: Some(PType::U16), ..Self::default() };
         let mut parts = Vec::new();
         for chunk in chunks {
             let views = binary_views(chunk)?;
             if tried.push(column, &views, &mut parts)? < views.len() || !tried.repeats() {
-                return Ok(Some(false));
+                return Ok(false);
             }
-        }
-        if tried.len() <= 1 {
-            return Ok(None);
         }
         let rows = tried.rows;
         tried.close(column, &mut parts)?;
@@ -192,7 +198,7 @@ impl Dictionary {
         let by_itself = column.compressor.compress(first, column.dtype)?.buffer_bytes();
         let all = by_itself.saturating_mul(rows) / first.len().max(1);
         // Evaluating predicates once for many chunks is worth some bytes.
-        Ok(Some(bytes <= all + all / 20))
+        Ok(bytes <= all + all / 20)
     }
 
     fn len(&self) -> usize {
@@ -329,6 +335,14 @@ fn value<'a>(bytes: &'a [u8], ends: &[u32], code: u16) -> &'a [u8] {
 /// Whether values of a type may go into a dictionary for many chunks.
 pub(super) fn is_text(dtype: &DType) -> bool {
     matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_))
+}
+
+/// Whether all rows are null, or have the same value.
+fn is_uniform(chunk: &ArrowRef) -> Result<bool> {
+    let views = binary_views(chunk)?;
+    let mut rows = views.iter();
+    let first = rows.next();
+    Ok(rows.all(|row| Some(row) == first))
 }
 
 fn binary_views(chunk: &ArrowRef) -> Result<BinaryViewArray> {

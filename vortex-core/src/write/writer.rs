@@ -128,8 +128,12 @@ impl FileWriter {
 
     /// Bytes held in memory: rows that wait, are being encoded, or are on their way to storage.
     pub fn buffered_bytes(&self) -> usize {
-        let held = self.leaves.iter().map(|leaf| leaf.held_bytes);
-        self.pending.bytes() + self.bytes_at_work() + held.sum::<usize>()
+        self.pending.bytes() + self.bytes_at_work() + self.held_bytes()
+    }
+
+    /// Bytes of dictionaries that later rows may add to.
+    fn held_bytes(&self) -> usize {
+        self.leaves.iter().map(|leaf| leaf.held_bytes).sum()
     }
 
     /// Bytes of chunks that are being encoded, wait to be written, or are on their way to storage.
@@ -253,9 +257,9 @@ impl FileWriter {
     async fn start(&mut self, cuts: Vec<Cut>, are_last: bool) -> Result<()> {
         let bytes: usize = cuts.iter().map(|cut| cut.bytes).sum();
         let jobs: Vec<Job> = cuts.into_iter().flat_map(|cut| self.jobs(cut, are_last)).collect();
-        // While these are at work, the next gather. What dictionaries hold, no waiting would free.
+        // While these are at work, the next gather.
         let room = self.options.memory_budget.saturating_sub(self.pending_limit() + bytes);
-        while self.encoder.is_busy() && self.bytes_at_work() > room {
+        while self.encoder.is_busy() && self.bytes_at_work() + self.held_bytes() > room {
             self.encoder.wait().await?;
             self.collect();
             self.write_if_enough().await?;

@@ -334,6 +334,9 @@ async fn rows_that_are_all_alike_do_not_keep_later_ones_from_a_dictionary() {
     let options = WriteOptions::new().with_memory_budget(1 << 20);
     let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), options).unwrap();
     for start in (0..rows.num_rows()).step_by(10_000) {
+        if start == 150_000 {
+            writer.flush().await.unwrap();
+        }
         writer.write(&rows.slice(start, 10_000)).await.unwrap();
     }
     writer.finish().await.unwrap();
