@@ -50,6 +50,7 @@ mod sink;
 mod source;
 mod statistics;
 mod table;
+#[cfg(feature = "session")]
 mod table_factory;
 
 pub use format::{VortexFormat, VortexFormatFactory};

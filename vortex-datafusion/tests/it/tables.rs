@@ -193,7 +193,8 @@ async fn roots_that_are_not_structs_are_one_column() {
 #[tokio::test]
 async fn a_table_of_one_file_asks_for_it_once_and_reads_its_end_once() {
     let (store, folder) = counting::session(1, None).await;
-    (store.take(), store.heads.take());
+    store.take();
+    store.heads.take();
     // Another session, which knows no footers.
     let context = counting::over(&store, None);
     run(
