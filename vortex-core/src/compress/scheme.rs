@@ -81,7 +81,7 @@ impl Kind {
             Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => Cost { encoded: 0.1, ..FREE },
             Self::Zstd => Cost { decoded: 0.2, ..FREE },
             Self::ZstdNumbers => Cost { decoded: 0.43, ..FREE },
-            Self::Pco => Cost { encoded: 0.1, rows: 1.5, ..FREE },
+            Self::Pco => Cost { encoded: 0.1, rows: 1.6, ..FREE },
         }
     }
 
