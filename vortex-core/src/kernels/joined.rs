@@ -42,8 +42,11 @@ impl<L: ArrowNativeType> Vectorized for TotalLen<'_, L> {
             return None;
         }
         Some(match size_of::<L>() {
-            // So few of them that these cannot overflow.
-            ..=4 => self.0.iter().map(|len| len.as_usize()).sum(),
+            // So few of them that these cannot overflow 64 bits.
+            ..=4 => {
+                let total = self.0.iter().map(|len| len.as_usize() as u64).sum::<u64>();
+                usize::try_from(total).unwrap_or(usize::MAX)
+            }
             _ => self.0.iter().fold(0, |sum: usize, len| sum.saturating_add(len.as_usize())),
         })
     }
