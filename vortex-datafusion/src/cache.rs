@@ -14,6 +14,8 @@ use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use vortex_core::file::{Footer, OpenOptions, VortexFile};
+#[cfg(feature = "session")]
+use vortex_core::io::StorageProfile;
 use vortex_core::io::{BlockCache, ObjectFile, ReadAt};
 
 use crate::convert::datafusion_error;
@@ -83,8 +85,41 @@ impl FooterCache {
         meta: &ObjectMeta,
         hint: Option<u64>,
     ) -> Result<VortexFile> {
+        self.open_object(ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
+    }
+
+    /// What a store far away says of a file whose footer is not known, and that footer to the cache, in one
+    /// request. Nothing if it is known, or what is read is kept, or the store cannot tell: a head request will.
+    ///
+    /// # Errors
+    /// If it is not a Vortex file.
+    #[cfg(feature = "session")]
+    pub(crate) async fn find(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        location: &Path,
+    ) -> Result<Option<ObjectMeta>> {
+        let is_known = self.footers.as_ref().is_none_or(|footers| footers.contains_key(location));
+        // What is kept in blocks is read in blocks, which takes the size.
+        if is_known || self.reading.blocks.is_some() {
+            return Ok(None);
+        }
+        let end = self.reading.tail.unwrap_or(StorageProfile::REMOTE.tail_read);
+        // Opening reads from a multiple of 64.
+        let object = ObjectFile::find(Arc::clone(store), location, end + 64).await;
+        let Ok(object) = object else { return Ok(None) };
+        if object.meta().size == 0 {
+            return Ok(None);
+        }
+        let meta = object.meta().clone();
+        self.open_object(object, Some(end)).await?;
+        Ok(Some(meta))
+    }
+
+    async fn open_object(&self, object: ObjectFile, hint: Option<u64>) -> Result<VortexFile> {
         let Reading { tail, blocks, block_len, preload, hedge } = &self.reading;
-        let object = ObjectFile::new(Arc::clone(store), meta.clone()).with_hedge(*hedge);
+        let object = object.with_hedge(*hedge);
+        let meta = &object.meta().clone();
         let blocks = blocks.as_ref().filter(|_| object.profile().remote && object.is_versioned());
         let is_preloaded = blocks.is_some() && meta.size <= *preload;
         let source: Arc<dyn ReadAt> = match blocks {

@@ -56,6 +56,22 @@ impl VortexFormat {
         self
     }
 
+    /// What the store says of a file whose footer is not known, and that footer to the cache, in one request.
+    /// Nothing if it is known, or the store cannot tell.
+    ///
+    /// # Errors
+    /// If it is not a Vortex file.
+    #[cfg(feature = "session")]
+    pub(crate) async fn find(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        location: &object_store::path::Path,
+    ) -> Result<Option<ObjectMeta>> {
+        let found = Footers::new(self, state, store)?.cache.find(store, location).await;
+        found.map_err(|error| error.context(format!("reading the footer of {location}")))
+    }
+
     fn options(&self, state: &dyn Session) -> Result<VortexOptions> {
         let base = self.base.clone();
         self.table.over(base.unwrap_or_else(|| VortexOptions::from_session(state.config_options())))

@@ -14,12 +14,13 @@
 //! On the command line, commands other than SQL hold the whole path below the folder against it,
 //! name by name: `*` matches no `/`.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use datafusion::datasource::listing::{
-    ListingTable, ListingTableConfig, ListingTableConfigExt as _, ListingTableUrl,
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableConfigExt as _, ListingTableUrl,
 };
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
@@ -31,6 +32,9 @@ use futures::StreamExt as _;
 use object_store::ObjectStoreScheme;
 use parking_lot::RwLock;
 use url::Url;
+
+use crate::format::EXTENSION;
+use crate::one_file::{Found, OneFile};
 
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either.
 ///
@@ -109,10 +113,28 @@ impl UrlTableFactory for UrlTables {
                 return plan_err!("no file at {place}");
             }
         }
+        if url.prefix().extension() == Some(EXTENSION)
+            && let Some(table) = found_file(&state, &url).await?
+        {
+            return Ok(Some(Arc::new(table)));
+        }
         let Ok(config) = ListingTableConfig::new(url).infer_options(&state).await else { return Ok(None) };
         let config = config.infer_partitions_from_path(&state).await?.infer_schema(&state).await?;
         Ok(Some(Arc::new(ListingTable::try_new(config)?)))
     }
+}
+
+/// The table of one file far away, if it is there.
+async fn found_file(state: &SessionState, url: &ListingTableUrl) -> Result<Option<OneFile>> {
+    let Some(formats) = state.get_file_format_factory(EXTENSION) else { return Ok(None) };
+    let format = formats.create(state, &HashMap::new())?;
+    let Some(found) = Found::at(state, format.as_ref(), url).await? else { return Ok(None) };
+    let store = state.runtime_env().object_store(url)?;
+    let schema = format.infer_schema(state, &store, std::slice::from_ref(found.meta())).await?;
+    let config = ListingTableConfig::new(url.clone())
+        .with_listing_options(ListingOptions::new(format))
+        .with_schema(schema);
+    Ok(Some(OneFile::new(ListingTable::try_new(config)?, found)))
 }
 
 #[cfg(test)]

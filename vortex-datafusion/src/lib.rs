@@ -40,6 +40,8 @@ mod functions;
 mod globs;
 mod memory;
 mod metrics;
+#[cfg(feature = "session")]
+mod one_file;
 mod opener;
 mod options;
 mod ordering;

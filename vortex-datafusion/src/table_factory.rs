@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! several files, a folder   as DataFusion makes them
-//! one file                  one question whether it is there, one read of its end
+//! one file                  one read of its end
 //! a glob in a URL           as a folder of which the names are held against it
 //! ```
 
@@ -20,6 +20,7 @@ use datafusion_session::{Session, TableProvider};
 
 use crate::format::EXTENSION;
 use crate::globs::{check_pattern, listing_url, split_glob};
+use crate::one_file::{Found, OneFile};
 
 /// Tables of files: those of DataFusion, over globs in URLs as well, made with few requests.
 #[derive(Debug, Default)]
@@ -63,7 +64,12 @@ async fn listed_table(
         .and_then(|state| state.get_file_format_factory(EXTENSION))
         .ok_or_else(|| plan_datafusion_err!("the session does not know Vortex files"))?
         .create(session, &table.options)?;
-    let mut options = ListingOptions::new(format)
+    let declared = table.schema.inner();
+    let found = match declared.fields().is_empty() {
+        true => Found::at(session, format.as_ref(), &url).await?,
+        false => None,
+    };
+    let mut options = ListingOptions::new(Arc::clone(&format))
         .with_file_extension("")
         .with_file_sort_order(table.order_exprs.clone())
         .with_table_partition_cols(Vec::new());
@@ -79,7 +85,10 @@ async fn listed_table(
     };
     options = options.with_table_partition_cols(partitions.iter().cloned().map(column_type).collect());
     options.validate_partitions(session, &url).await?;
-    let schema = if declared.fields().is_empty() {
+    let schema = if let Some(found) = &found {
+        let store = session.runtime_env().object_store(&url)?;
+        format.infer_schema(session, &store, std::slice::from_ref(found.meta())).await?
+    } else if declared.fields().is_empty() {
         options.infer_schema(session, &url).await?
     } else {
         let is_stored = |at: &usize| !partitions.contains(declared.field(*at).name());
@@ -99,7 +108,10 @@ async fn listed_table(
         .with_definition(table.definition.clone())
         .with_constraints(table.constraints.clone())
         .with_column_defaults(table.column_defaults.clone());
-    Ok(Arc::new(listed))
+    Ok(match found {
+        Some(found) => Arc::new(OneFile::new(listed, found)),
+        None => Arc::new(listed),
+    })
 }
 
 /// The type of partition columns that nobody declares, as in DataFusion.

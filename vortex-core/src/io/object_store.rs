@@ -9,7 +9,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
+
+use parking_lot::Mutex;
 
 use super::local::{read_at_hand, read_blocking, read_many};
 use super::{BlockCache, CachedFile, ReadAt, StorageProfile};
@@ -25,6 +28,8 @@ pub struct ObjectFile {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
     descriptor: OnceLock<Arc<File>>,
+    /// Its last bytes, until a read takes them.
+    end: Mutex<Option<Bytes>>,
     /// What the store calls itself.
     name: Box<str>,
     profile: StorageProfile,
@@ -47,7 +52,43 @@ impl ObjectFile {
     /// The object that a listing or a head request described.
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
         let (name, profile) = (store.to_string().into_boxed_str(), StorageProfile::of(store.as_ref()));
-        Self { store, meta, descriptor: OnceLock::new(), name, profile }
+        Self { store, meta, descriptor: OnceLock::new(), end: Mutex::default(), name, profile }
+    }
+
+    /// The object at `location`, found by reading up to `bytes` of its end: one request instead of a head
+    /// request and a read. The first read of these bytes has them from memory.
+    ///
+    /// # Errors
+    /// If there is no object, or the store cannot read the end of what it is not told the size of: Azure's
+    /// cannot, and S3 that of no empty object.
+    pub async fn find(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Self> {
+        let range = Some(GetRange::Suffix(bytes));
+        let unknown = |error| Error::read(location, 0..bytes, error);
+        let answer = store.get_opts(location, GetOptions { range, ..GetOptions::default() }).await;
+        let answer = answer.map_err(unknown)?;
+        let (meta, range) = (answer.meta.clone(), answer.range.clone());
+        let end = answer.bytes().await.map_err(unknown)?;
+        if range.end != meta.size || range.end - range.start != end.len() as u64 {
+            let message = format!("the store returned {} bytes of {range:?} of {}", end.len(), meta.size);
+            return Err(Error::read(location, range, message));
+        }
+        let object = Self::new(store, meta);
+        *object.end.lock() = Some(end);
+        Ok(object)
+    }
+
+    /// What the store says of the object.
+    pub fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    /// The bytes of a range within the end that was read to find the object; they are not kept any longer.
+    fn take_end(&self, range: &Range<u64>) -> Option<Bytes> {
+        let mut end = self.end.lock();
+        let start = self.meta.size - end.as_ref()?.len() as u64;
+        let skipped = usize::try_from(range.start.checked_sub(start)?).ok()?;
+        let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
+        (range.end <= self.meta.size).then(|| end.take())?.map(|end| end.slice(skipped..skipped + len))
     }
 
     /// Reads that take `factor` times as long as is usual are asked for a second time; 0 for
@@ -117,6 +158,9 @@ impl ReadAt for ObjectFile {
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         if range.is_empty() {
             return Ok(Bytes::new());
+        }
+        if let Some(bytes) = self.take_end(&range) {
+            return Ok(bytes);
         }
         let result = match self.get(&range).await? {
             Answer::Local(file) => return read_blocking(file, self.name(), range).await,

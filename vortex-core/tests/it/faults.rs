@@ -8,11 +8,11 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload};
 use test_store::{ReadFault as Fault, TestStore};
 use vortex_core::expr::{CompareOp, Expr};
 use vortex_core::file::OpenOptions;
-use vortex_core::io::{ObjectFile, Scheduler};
+use vortex_core::io::{ObjectFile, ReadAt as _, Scheduler};
 use vortex_core::scalar::Value;
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
 use vortex_core::{DType, Error, PType, Scalar, VortexFile};
@@ -206,4 +206,28 @@ async fn an_empty_projection_reads_nothing() {
     let rows: Vec<_> = file.scan().with_projection(none).into_stream().unwrap().try_collect().await.unwrap();
     assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, file.row_count());
     assert_eq!(store.reads.get(), 0);
+}
+
+#[tokio::test]
+async fn a_file_is_found_by_its_end_which_is_read_once() {
+    let store = TestStore::new();
+    let path = Path::from("x");
+    let bytes: Vec<u8> = (0..200).collect();
+    store.put(&path, PutPayload::from(bytes.clone())).await.unwrap();
+    let shared: Arc<dyn ObjectStore> = Arc::clone(&store) as _;
+
+    let object = ObjectFile::find(Arc::clone(&shared), &path, 50).await.unwrap();
+    assert_eq!((object.meta().size, store.reads.take()), (200, 1));
+    assert_eq!(object.read(140..160).await.unwrap(), bytes[140..160], "begins before the end");
+    assert_eq!(store.reads.take(), 1);
+    assert_eq!(object.read(160..190).await.unwrap(), bytes[160..190]);
+    assert_eq!(store.reads.take(), 0);
+    assert_eq!(object.read(160..190).await.unwrap(), bytes[160..190], "is not kept");
+    assert_eq!(store.reads.take(), 1);
+    let small = ObjectFile::find(Arc::clone(&shared), &path, 1000).await.unwrap();
+    assert_eq!(small.read(0..200).await.unwrap(), bytes);
+    assert!(small.read(150..250).await.is_err());
+
+    let error = ObjectFile::find(Arc::clone(&shared), &Path::from("none"), 50).await.unwrap_err();
+    assert!(error.to_string().contains("none"), "{error}");
 }

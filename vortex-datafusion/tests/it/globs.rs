@@ -1,5 +1,7 @@
 //! Globs in URLs of object stores.
 
+use std::sync::Arc;
+
 use arrow::array::AsArray as _;
 use arrow::datatypes::Int64Type;
 use datafusion::prelude::SessionContext;
@@ -16,11 +18,14 @@ const ROWS: i64 = 8300;
 
 /// A session that takes URLs as tables, over a store with these objects.
 async fn session(objects: &[&str]) -> SessionContext {
-    let store = TestStore::new();
+    session_over(&TestStore::new(), objects).await
+}
+
+async fn session_over(store: &Arc<TestStore>, objects: &[&str]) -> SessionContext {
     for object in objects {
         store.put(&Path::from(*object), PutPayload::from(example())).await.unwrap();
     }
-    let context = over(&store, None);
+    let context = over(store, None);
     enable_url_tables(&context);
     context
 }
@@ -115,4 +120,16 @@ async fn a_web_server_has_no_globs() {
     let context = session(&[]).await;
     let message = error(&context, "SELECT * FROM 'https://example.com/a/*.vortex'").await;
     assert!(message.contains("a web server cannot list files"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_url_of_a_file_is_one_read_and_then_one_question() {
+    let store = TestStore::new();
+    let context = session_over(&store, &["a/x.vortex"]).await;
+    assert_eq!(count(&context, "'counting://store/a/x.vortex'").await, ROWS);
+    assert_eq!((store.reads.take(), store.heads.take()), (1, 0));
+    assert_eq!(count(&context, "'counting://store/a/x.vortex'").await, ROWS);
+    assert_eq!((store.reads.take(), store.heads.take()), (0, 1));
+    let message = error(&context, "SELECT * FROM 'counting://store/a/none.vortex'").await;
+    assert!(message.contains("none.vortex"), "{message}");
 }

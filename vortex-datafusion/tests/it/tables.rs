@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{AsArray as _, RecordBatch};
 use arrow::datatypes::Int64Type;
@@ -10,6 +11,10 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::{ObjectStoreExt as _, PutPayload};
+use test_store::{ReadFault, TestStore};
+use vortex_core::io::MemorySink;
+use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_datafusion::VortexSessionExt as _;
 
 use crate::counting;
@@ -191,7 +196,7 @@ async fn roots_that_are_not_structs_are_one_column() {
 }
 
 #[tokio::test]
-async fn a_table_of_one_file_asks_for_it_once_and_reads_its_end_once() {
+async fn a_table_of_one_file_is_made_and_scanned_with_one_read_of_its_end() {
     let (store, folder) = counting::session(1, None).await;
     store.take();
     store.heads.take();
@@ -203,11 +208,9 @@ async fn a_table_of_one_file_asks_for_it_once_and_reads_its_end_once() {
          WITH ORDER (l_orderkey ASC)",
     )
     .await;
-    assert_eq!((store.reads.take(), store.heads.take()), (1, 1));
-    assert_eq!(
-        show(&context, "SELECT count(*) AS n, max(l_orderkey) AS m FROM one").await,
-        show(&folder, "SELECT count(*) AS n, max(l_orderkey) AS m FROM lines").await
-    );
+    let counted = show(&context, "SELECT count(*) AS n, max(l_orderkey) AS m FROM one").await;
+    assert_eq!((store.reads.take(), store.heads.take()), (1, 0));
+    assert_eq!(counted, show(&folder, "SELECT count(*) AS n, max(l_orderkey) AS m FROM lines").await);
     for (table, expected) in [
         ("LOCATION 'counting://store/lines/none.vortex'", "none.vortex"),
         ("LOCATION 'counting://store/lines/000.vortex' WITH ORDER (nothing ASC)", "nothing"),
@@ -217,4 +220,71 @@ async fn a_table_of_one_file_asks_for_it_once_and_reads_its_end_once() {
         let error = context.sql(&sql).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{table}: {error}");
     }
+}
+
+/// A table of one object that was found a moment ago.
+async fn found() -> (Arc<TestStore>, SessionContext) {
+    let store = counting::session(1, None).await.0;
+    store.heads.take();
+    store.take();
+    let context = counting::over(&store, None);
+    let create = "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/lines/000.vortex'";
+    run(&context, create).await;
+    (store, context)
+}
+
+#[tokio::test]
+async fn a_table_of_one_file_gives_the_rows_of_a_scan_that_asks_for_it() {
+    let (store, context) = found().await;
+    for sql in [
+        "SELECT sum(l_quantity) AS q FROM one",
+        "SELECT l_orderkey, l_comment FROM one WHERE l_quantity > 49 ORDER BY l_comment, l_orderkey LIMIT 5",
+        "SELECT count(*) AS n FROM one AS a JOIN one AS b USING (l_orderkey)",
+    ] {
+        let asked = {
+            let folder = counting::over(&store, None);
+            run(&folder, "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/lines/'")
+                .await;
+            show(&folder, sql).await
+        };
+        assert_eq!(show(&context, sql).await, asked, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_changes_within_the_moment_is_an_error_and_later_another_table() {
+    let (store, context) = found().await;
+    let smaller = run(&context, "SELECT * FROM one LIMIT 10").await;
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), smaller.schema(), WriteOptions::new()).unwrap();
+    writer.write(&smaller).await.unwrap();
+    writer.finish().await.unwrap();
+    let bytes = PutPayload::from(sink.bytes().unwrap().to_vec());
+    store.put(&object_store::path::Path::from("lines/000.vortex"), bytes).await.unwrap();
+
+    let sql = "SELECT sum(l_quantity) FROM one";
+    let outcome = async { context.sql(sql).await?.collect().await }.await;
+    // A slow machine may have let the moment pass.
+    if let Err(error) = outcome {
+        assert!(error.to_string().contains("000.vortex"), "{error}");
+    }
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(count(&run(&context, "SELECT count(*) FROM one").await), 10);
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_read_the_end_is_asked_as_others_are() {
+    let store = counting::session(1, None).await.0;
+    store.heads.take();
+    store.take();
+    let context = counting::over(&store, None);
+    let mut refusals = 1;
+    store.fail_reads(move || {
+        refusals -= 1;
+        (refusals >= 0).then_some(ReadFault::Fails)
+    });
+    run(&context, "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/lines/000.vortex'")
+        .await;
+    assert_eq!((store.reads.take(), store.heads.take()), (2, 1));
+    assert_eq!(count(&run(&context, "SELECT count(*) FROM one").await), 8300);
 }

@@ -1,0 +1,167 @@
+//! Tables of one file, made and scanned with few requests.
+//!
+//! DataFusion asks a store for the file when it makes the table, again for its schema, and whenever it plans
+//! a scan. Here one read of the file's end brings what describes it and its footer, and scans planned
+//! within a moment believe that. Should the file change in that moment, reads are refused by its
+//! e-tag: an error, no wrong rows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
+use datafusion_catalog::{ScanArgs, ScanResult};
+use datafusion_common::{Constraints, Result, Statistics};
+use datafusion_datasource::file_format::FileFormat;
+use datafusion_datasource::file_groups::FileGroup;
+use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
+use datafusion_datasource::{PartitionedFile, TableSchema, compute_all_files_statistics};
+use datafusion_expr::dml::InsertOp;
+use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_session::{Session, TableProvider};
+use object_store::{ObjectMeta, ObjectStoreExt as _};
+use vortex_core::io::StorageProfile;
+
+use crate::format::VortexFormat;
+
+/// So long what was found of a file counts.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// A file that was found in a store far away, at a time.
+#[derive(Debug)]
+pub(crate) struct Found {
+    meta: ObjectMeta,
+    at: Instant,
+}
+
+impl Found {
+    /// The file at `url`, if it is far away: by one read of its end, which brings its footer to the cache,
+    /// or one question if that is there. Nothing if it is near, or not found: what is there instead is
+    /// DataFusion's to find out.
+    ///
+    /// # Errors
+    /// If it is not a Vortex file.
+    pub(crate) async fn at(
+        session: &dyn Session,
+        format: &dyn FileFormat,
+        url: &ListingTableUrl,
+    ) -> Result<Option<Self>> {
+        let Some(format) = format.downcast_ref::<VortexFormat>() else { return Ok(None) };
+        let store = session.runtime_env().object_store(url)?;
+        if url.is_collection() || !StorageProfile::of(store.as_ref()).remote {
+            return Ok(None);
+        }
+        let at = Instant::now();
+        let meta = match format.find(session, &store, url.prefix()).await? {
+            Some(meta) => Some(meta),
+            None => store.head(url.prefix()).await.ok(),
+        };
+        Ok(meta.map(|meta| Self { meta, at }))
+    }
+
+    pub(crate) fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+}
+
+/// A table of one file that was found a moment ago.
+#[derive(Debug)]
+pub(crate) struct OneFile {
+    listed: ListingTable,
+    found: Found,
+}
+
+impl OneFile {
+    pub(crate) fn new(listed: ListingTable, found: Found) -> Self {
+        Self { listed, found }
+    }
+
+    /// As a [`ListingTable`] scans, but that the file need not be asked for.
+    async fn scan_found(&self, session: &dyn Session, args: &ScanArgs<'_>) -> Result<Arc<dyn ExecutionPlan>> {
+        let (url, options) = (&self.listed.table_paths()[0], self.listed.options());
+        let store = session.runtime_env().object_store(url)?;
+        let (schema, meta) = (self.listed.schema(), &self.found.meta);
+        let collects = session.config().collect_statistics();
+        let mut file = PartitionedFile::new_from_meta(meta.clone());
+        if collects {
+            let known =
+                options.format.infer_stats_and_ordering(session, &store, Arc::clone(&schema), meta).await?;
+            file = file.with_statistics(Arc::new(known.statistics)).with_ordering(known.ordering);
+        } else {
+            file = file.with_statistics(Arc::new(Statistics::new_unknown(&schema)));
+        }
+        let files = vec![FileGroup::new(vec![file])];
+        let (files, statistics) = compute_all_files_statistics(files, Arc::clone(&schema), collects, false)?;
+        let order = self.listed.try_create_output_ordering(session.execution_props(), &files)?;
+        let source = options.format.file_source(TableSchema::from(&schema));
+        let config = FileScanConfigBuilder::new(url.object_store(), source)
+            .with_file_groups(files)
+            .with_constraints(self.listed.constraints().cloned().unwrap_or_default())
+            .with_statistics(statistics)
+            .with_projection_indices(args.projection().map(<[usize]>::to_vec))?
+            .with_limit(args.limit())
+            .with_output_ordering(order)
+            .build();
+        options.format.create_physical_plan(session, config).await
+    }
+}
+
+#[async_trait]
+impl TableProvider for OneFile {
+    fn schema(&self) -> SchemaRef {
+        self.listed.schema()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        self.listed.constraints()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.listed.table_type()
+    }
+
+    fn get_table_definition(&self) -> Option<&str> {
+        self.listed.get_table_definition()
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.listed.get_column_default(column)
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        self.listed.supports_filters_pushdown(filters)
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let args = ScanArgs::default()
+            .with_projection(projection.map(Vec::as_slice))
+            .with_filters(Some(filters))
+            .with_limit(limit);
+        Ok(self.scan_with_args(session, args).await?.into_inner())
+    }
+
+    async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
+        if self.found.at.elapsed() < MOMENT {
+            Ok(ScanResult::new(self.scan_found(session, &args).await?))
+        } else {
+            self.listed.scan_with_args(session, args).await
+        }
+    }
+
+    async fn insert_into(
+        &self,
+        session: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.listed.insert_into(session, input, op).await
+    }
+}
