@@ -5,6 +5,8 @@ use std::ops::Range;
 use arrow::array::{Array as _, BooleanArray};
 use arrow::buffer::BooleanBuffer;
 
+use crate::kernels::simd::{Vectorized, vectorized};
+
 /// Which rows of one row range are live. All-live and none-live take no memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mask {
@@ -28,12 +30,32 @@ pub(crate) struct Ranks {
 }
 
 impl Ranks {
+    /// Number of live rows below each of `rows`.
+    pub(crate) fn below_all(&self, rows: impl Iterator<Item = usize>) -> Vec<usize> {
+        vectorized(BelowAll { ranks: self, rows })
+    }
+
     /// Number of live rows below `row`.
+    #[inline(always)]
     pub(crate) fn below(&self, row: usize) -> usize {
         match (self.words.get(row / 64), self.before.get(row / 64)) {
             (Some(word), Some(before)) => before + (word & !(u64::MAX << (row % 64))).count_ones() as usize,
             _ => self.total,
         }
+    }
+}
+
+struct BelowAll<'a, R> {
+    ranks: &'a Ranks,
+    rows: R,
+}
+
+impl<R: Iterator<Item = usize>> Vectorized for BelowAll<'_, R> {
+    type Output = Vec<usize>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<usize> {
+        self.rows.map(|row| self.ranks.below(row)).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What reading each column alone takes: `columns ROUNDS FILE...`, files side by side.
+//! What reading each column alone takes: `columns ROUNDS[,COLUMN...] FILE...`, files side by side.
 //!
 //! Prints for each file the least milliseconds of a full scan of the column on one thread.
 
@@ -12,7 +12,10 @@ use vortex_core::io::LocalFile;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let rounds: usize = args.next().ok_or("columns ROUNDS FILE...")?.parse()?;
+    let first = args.next().ok_or("columns ROUNDS[,COLUMN...] FILE...")?;
+    let mut first = first.split(',');
+    let rounds: usize = first.next().unwrap_or_default().parse()?;
+    let only: Vec<&str> = first.collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         let mut files = Vec::new();
@@ -22,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let Some(first) = files.first() else { return Ok(()) };
         let schema = first.schema()?;
         let mut totals = vec![0.0; files.len()];
-        for field in schema.fields() {
+        let is_wanted = |name: &str| only.is_empty() || only.contains(&name);
+        for field in schema.fields().iter().filter(|field| is_wanted(field.name())) {
             let mut line = format!("{:>24}", field.name());
             for (file, total) in files.iter().zip(&mut totals) {
                 let mut least = f64::INFINITY;

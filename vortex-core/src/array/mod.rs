@@ -161,6 +161,15 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(Arc::new(Decoded::new(dtype, field)))
     }
 
+    /// If the array knows itself as runs of equal rows: the array of the same runs, with `map` of their values.
+    ///
+    /// # Errors
+    /// As `map`.
+    fn map_runs(&self, map: &dyn Fn(ArrayRef) -> Result<ArrayRef>) -> Result<Option<ArrayRef>> {
+        let _ = map;
+        Ok(None)
+    }
+
     /// The rows of a chunk of equal rows, if it is known to be one: the value of all rows.
     fn as_constant(&self) -> Option<crate::scalar::Scalar> {
         None

@@ -11,7 +11,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, AsArray as _, BooleanArray, UInt64Array, new_empty_array};
+use arrow::array::{
+    Array, ArrayData, AsArray as _, BooleanArray, NullBufferBuilder, UInt64Array, make_array, new_empty_array,
+};
+use arrow::buffer::MutableBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
@@ -98,6 +101,27 @@ impl ChunkedArray {
     }
 }
 
+impl ChunkedArray {
+    /// Decodes each chunk and copies it before the next: the memory of one chunk is that of all.
+    fn decode_primitive(&self, to: &DataType, width: usize) -> Result<ArrowRef> {
+        let rows = self.len();
+        self.limits.decoded_bytes(rows, width)?;
+        let mut values = MutableBuffer::with_capacity(rows * width);
+        let mut nulls = NullBufferBuilder::new(rows);
+        for chunk in &self.chunks {
+            let part = chunk.decode(to)?.to_data();
+            let bytes = part.offset() * width..(part.offset() + part.len()) * width;
+            values.extend_from_slice(&part.buffers()[0][bytes]);
+            match part.nulls() {
+                Some(part) => nulls.append_buffer(part),
+                None => nulls.append_n_non_nulls(part.len()),
+            }
+        }
+        let data = ArrayData::builder(to.clone()).len(rows).add_buffer(values.into()).nulls(nulls.finish());
+        Ok(make_array(data.build()?))
+    }
+}
+
 /// Concatenates decoded chunks of one type.
 fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Result<ArrowRef> {
     match parts {
@@ -146,6 +170,9 @@ impl EncodedArray for ChunkedArray {
             return present(self.decode(values)?, to);
         }
         self.limits.decoded_bytes(self.len(), self.dtype.row_bytes_hint())?;
+        if let Some(width) = to.primitive_width() {
+            return self.decode_primitive(to, width);
+        }
         let parts = self.chunks.iter().map(|chunk| chunk.decode(to)).collect::<Result<Vec<_>>>()?;
         concat(&parts, to, &self.limits)
     }

@@ -14,10 +14,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{
-    Array as _, ArrayData, AsArray as _, BooleanArray, BooleanBufferBuilder, UInt64Array, make_array,
-};
-use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt64Array, make_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, i256};
 
 use super::Encoding;
@@ -30,6 +28,7 @@ use crate::expr::Predicate;
 use crate::kernels::nulls::null_buffer;
 use crate::kernels::rising::positions;
 use crate::kernels::runs::{repeat_bits, repeat_runs};
+use crate::kernels::views::repeat_views;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
@@ -306,28 +305,41 @@ impl EncodedArray for RunEndArray {
         Ok(BooleanArray::new(repeat_bits(outcome.values(), window.ends(), self.len), nulls))
     }
 
+    fn map_runs(&self, map: &dyn Fn(ArrayRef) -> Result<ArrayRef>) -> Result<Option<ArrayRef>> {
+        let runs = Runs {
+            ends: Arc::clone(&self.runs.ends),
+            values: map(Arc::clone(&self.runs.values))?,
+            covers: self.runs.covers,
+            checked: self.runs.checked.clone(),
+        };
+        Ok(Some(Arc::new(Self {
+            runs: Arc::new(runs),
+            offset: self.offset,
+            len: self.len,
+            limits: self.limits,
+        })))
+    }
+
     fn as_constant(&self) -> Option<Scalar> {
         self.runs.values.as_constant()
     }
 }
 
 /// Ends of the runs after a filter, without those that keep no row, and which runs are left.
-fn shorten(ends: impl ExactSizeIterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
-    let ranks = mask.ranks();
-    let runs = ends.len();
-    let mut shortened = vec![0; runs];
-    let mut kept = BooleanBufferBuilder::new(runs);
+fn shorten(ends: impl Iterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
+    let ends = mask.ranks().below_all(ends);
+    let before = |run: usize| if run == 0 { 0 } else { ends[run - 1] };
+    let kept = BooleanBuffer::collect_bool(ends.len(), |run| ends[run] > before(run));
+    let mut shortened = vec![0; ends.len()];
     let (mut left, mut total) = (0, 0);
     for end in ends {
-        let rank = ranks.below(end) as u64;
         // A run without rows is written over by the next.
-        shortened[left] = rank;
-        left += usize::from(rank > total);
-        kept.append(rank > total);
-        total = rank;
+        shortened[left] = end as u64;
+        left += usize::from(end > total);
+        total = end;
     }
     shortened.truncate(left);
-    (shortened, Mask::from_bits(kept.finish()))
+    (shortened, Mask::from_bits(kept))
 }
 
 /// Each value as often as its run is long.
@@ -344,11 +356,21 @@ fn repeat(
         let bits = repeat_bits(values.values(), ends.clone(), rows);
         return Ok(Arc::new(BooleanArray::new(bits, nulls(ends))));
     }
-    let Some(width) = values.data_type().primitive_width() else {
+    let views = match values.data_type() {
+        DataType::Utf8View | DataType::BinaryView => Some(size_of::<u128>()),
+        _ => None,
+    };
+    let Some(width) = views.or(values.data_type().primitive_width()) else {
         return repeat_by_index(values, ends, rows, limits);
     };
     limits.decoded_bytes(rows, width)?;
     let nulls = nulls(ends.clone());
+    if let Some(values) = values.as_string_view_opt() {
+        return Ok(Arc::new(repeat_views(values, ends, rows, nulls)));
+    }
+    if let Some(values) = values.as_binary_view_opt() {
+        return Ok(Arc::new(repeat_views(values, ends, rows, nulls)));
+    }
     match width {
         1 => repeat_native::<u8>(values, ends, rows, nulls),
         2 => repeat_native::<u16>(values, ends, rows, nulls),
@@ -391,6 +413,18 @@ fn repeat_by_index(
 pub(crate) fn encode(ends: WriteNode, ends_ptype: PType, values: WriteNode, run_count: usize) -> WriteNode {
     let metadata = Metadata { ends_ptype: ends_ptype as i32, run_count: run_count as u64, offset: 0 };
     WriteNode::new(ID).message(&metadata).child(ends).child(values)
+}
+
+/// A tree of runs that end at `ends`.
+#[cfg(test)]
+pub(crate) fn encode_tree(
+    ends: crate::array::build::Tree,
+    ends_ptype: PType,
+    values: crate::array::build::Tree,
+    run_count: usize,
+) -> crate::array::build::Tree {
+    let metadata = Metadata { ends_ptype: ends_ptype as i32, run_count: run_count as u64, offset: 0 };
+    crate::array::build::Tree::new(ID).message(&metadata).child(ends).child(values)
 }
 
 #[cfg(test)]
@@ -466,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_repeat_by_index() {
+    fn strings_repeat_with_and_without_views() {
         let ends = [2, 3, 40].into_iter();
         let long = "a string of more than twelve bytes";
         let values = [Some("a"), None, Some(long)];

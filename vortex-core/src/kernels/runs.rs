@@ -66,22 +66,23 @@ pub(crate) fn repeat_bits(
     ends: impl Iterator<Item = usize>,
     rows: usize,
 ) -> BooleanBuffer {
-    let mut words = vec![0u64; rows.div_ceil(64)];
-    let mut start = 0;
+    // First where bits change, then how often they have changed: odd or even.
+    let mut words = vec![0u64; rows / 64 + 1];
+    let (mut start, mut last) = (0, false);
     for (bit, end) in bits.iter().zip(ends) {
         assert!(start <= end && end <= rows, "runs rise up to the last row");
-        if bit && start < end {
-            let (first, last) = (start / 64, (end - 1) / 64);
-            let (head, tail) = (u64::MAX << (start % 64), u64::MAX >> (63 - (end - 1) % 64));
-            if first == last {
-                words[first] |= head & tail;
-            } else {
-                words[first] |= head;
-                words[first + 1..last].fill(u64::MAX);
-                words[last] |= tail;
-            }
+        words[start / 64] ^= u64::from(bit != last) << (start % 64);
+        (start, last) = (end, bit);
+    }
+    words[start / 64] ^= u64::from(last) << (start % 64);
+    let mut carry = 0u64;
+    for word in &mut words {
+        let mut bits = *word;
+        for distance in [1, 2, 4, 8, 16, 32] {
+            bits ^= bits << distance;
         }
-        start = end;
+        *word = bits ^ carry;
+        carry = 0u64.wrapping_sub(*word >> 63);
     }
     let bytes = if cfg!(target_endian = "big") {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()

@@ -120,6 +120,22 @@ pub(crate) fn gather_views<V: ByteViewType, K: Key>(
     })
 }
 
+/// `rows` rows; run `i` is `values[i]` up to the `i`th end. No bytes are copied.
+///
+/// # Panics
+/// If the ends fall or do not end at `rows`, or the null bits are not as many.
+pub(crate) fn repeat_views<V: ByteViewType>(
+    values: &GenericByteViewArray<V>,
+    ends: impl Iterator<Item = usize>,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+) -> GenericByteViewArray<V> {
+    assert!(nulls.as_ref().is_none_or(|nulls| nulls.len() == rows), "as many null bits as rows");
+    let views = repeat_runs(values.views(), ends, rows);
+    // SAFETY: each view is one of an array that Arrow holds valid, with the same buffers.
+    unsafe { GenericByteViewArray::<V>::new_unchecked(views.into(), values.data_buffers().to_vec(), nulls) }
+}
+
 /// One value, the first of `one`, in all of `rows` rows; no bytes are copied. `None` if it has none.
 pub(crate) fn repeat_view<V: ByteViewType>(
     one: &GenericByteViewArray<V>,

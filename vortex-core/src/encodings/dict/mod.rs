@@ -11,7 +11,7 @@
 //!
 //! Slices share the values, also decoded ones and outcomes of predicates. Decoding gathers; views
 //! of strings are gathered without their bytes. A predicate runs once per value and then becomes
-//! a comparison of codes, or a lookup by code.
+//! a comparison of codes, or a lookup by code. Codes in runs are looked up once per run.
 
 mod keys;
 mod values;
@@ -139,6 +139,11 @@ impl DictArray {
         })
     }
 
+    /// The same rows as runs, if the codes are: values are then looked up once per run.
+    fn runs(&self) -> Result<Option<ArrayRef>> {
+        self.codes.map_runs(&|codes| Ok(self.with_codes(codes)))
+    }
+
     fn keys(&self) -> Result<Keys> {
         Keys::decode(&self.codes, self.values.array.len())
     }
@@ -204,6 +209,9 @@ impl EncodedArray for DictArray {
                 return self.decode_dictionary(key, value);
             }
         }
+        if let Some(runs) = self.runs()? {
+            return runs.decode(to);
+        }
         if let Some(decoded) = self.decode_few(to)? {
             return Ok(decoded);
         }
@@ -246,6 +254,9 @@ impl EncodedArray for DictArray {
 
     fn aggregate(&self) -> Result<Aggregate> {
         let value_count = self.values.array.len();
+        if let Some(runs) = self.runs()? {
+            return runs.aggregate();
+        }
         if value_count == 0 || value_count > self.len() {
             return Aggregate::of(self.decode_natural()?.arrow(), &self.dtype);
         }
@@ -267,6 +278,9 @@ impl EncodedArray for DictArray {
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         if let Some(outcome) = self.validity()?.null_test(predicate, self.len()) {
             return Ok(outcome);
+        }
+        if let Some(runs) = self.runs()? {
+            return runs.matches(predicate);
         }
         match predicate {
             // Asks about null rows too, which have no code.
@@ -347,7 +361,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::conformance;
+    use crate::encodings::{conformance, run_end};
 
     fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32) -> Tree {
         Tree::new(ID)
@@ -410,6 +424,33 @@ mod tests {
         assert_eq!(decoded.as_dictionary::<Int32Type>().values().len(), 4);
         let flat = arrow::compute::cast(&decoded, &DataType::Utf8View).unwrap();
         assert_eq!(&flat, &expected);
+    }
+
+    #[test]
+    fn codes_in_runs_conform() {
+        let words = [Some("a longer string of 26 bytes"), None, Some("ab%"), Some("e")];
+        let ends: Vec<u8> = vec![3, 40, 41, 90, 120, 150];
+        let codes: Vec<u8> = vec![2, 0, 1, 3, 0, 2];
+        let runs = |ends: &[u8], codes: &[u8]| {
+            run_end::encode_tree(Tree::primitive(ends), PType::U8, Tree::primitive(codes), ends.len())
+                .load(&DType::Primitive(PType::U8, false), 150)
+                .unwrap()
+        };
+        let rows = |at: u8| usize::from(codes[ends.partition_point(|end| *end <= at)]);
+        let values: ArrowRef = Arc::new(StringViewArray::from(words.to_vec()));
+        let array = dict(runs(&ends, &codes), plain(DType::Utf8(true), values));
+        let expected = (0..150).map(|at| words[rows(at)]).collect::<StringViewArray>();
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+
+        let numbers = vec![5i64, -7, 1 << 40, 0];
+        let values: ArrowRef = Arc::new(Int64Array::from(numbers.clone()));
+        let array = dict(runs(&ends, &codes), plain(DType::Primitive(PType::I64, false), values));
+        let expected = Int64Array::from_iter_values((0..150).map(|at| numbers[rows(at)]));
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+
+        let values: ArrowRef = Arc::new(Int64Array::from(vec![1]));
+        let array = dict(runs(&ends, &codes), plain(DType::Primitive(PType::I64, false), values));
+        assert!(array.decode(&DataType::Int64).is_err(), "codes out of range");
     }
 
     #[test]
