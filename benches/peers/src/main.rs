@@ -69,6 +69,9 @@ struct DataArgs {
     /// Rows of the web-analytics table.
     #[arg(long, global = true, default_value_t = data::analytics::DEFAULT_ROWS)]
     rows: u64,
+    /// Small files: of 2,000 rows, or of 100 if they are 1,000 or more.
+    #[arg(long, global = true, default_value_t = 300)]
+    small_files: u64,
 }
 
 #[derive(Debug, Subcommand)]
@@ -175,10 +178,10 @@ struct SqlArgs {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let Cli { data: DataArgs { data, scale_factor, rows }, command } = Cli::parse();
+    let Cli { data: DataArgs { data, scale_factor, rows, small_files }, command } = Cli::parse();
     std::fs::create_dir_all(&data)?;
     let data = data.canonicalize()?;
-    let scale = Scale { tpch: scale_factor, events: rows };
+    let scale = Scale { tpch: scale_factor, events: rows, files: small_files };
     match command {
         Command::Generate { sets } => {
             for set in or_all(sets) {

@@ -32,7 +32,7 @@ pub(crate) enum Suite {
     Points,
     /// Single columns of a table of 3,000.
     Wide,
-    /// One table of 300 files.
+    /// One table of small files.
     SmallFiles,
 }
 

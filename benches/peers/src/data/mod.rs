@@ -38,6 +38,8 @@ pub(crate) struct Scale {
     pub(crate) tpch: f64,
     /// Rows of the web-analytics table.
     pub(crate) events: u64,
+    /// Files of the table of small ones.
+    pub(crate) files: u64,
 }
 
 /// A named group of tables.
@@ -49,7 +51,7 @@ pub(crate) enum DataSet {
     Analytics,
     /// One table of 3,000 columns and 1,000 rows.
     Wide,
-    /// One table in 300 files of 2,000 rows.
+    /// One table in small files.
     SmallFiles,
 }
 
@@ -76,7 +78,7 @@ impl DataSet {
             Self::Tpch => format!("tpch-sf{}", scale.tpch),
             Self::Analytics => format!("analytics-{}", scale.events),
             Self::Wide => "wide".into(),
-            Self::SmallFiles => "small-files".into(),
+            Self::SmallFiles => format!("small-files-{}", scale.files),
         }
     }
 
@@ -86,7 +88,7 @@ impl DataSet {
             Self::Tpch => tpch::tables(scale.tpch),
             Self::Analytics => vec![analytics::table(scale.events)],
             Self::Wide => vec![wide::table()],
-            Self::SmallFiles => vec![small::table()],
+            Self::SmallFiles => vec![small::table(scale.files)],
         }
     }
 }

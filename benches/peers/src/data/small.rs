@@ -1,5 +1,6 @@
-//! A table that arrives in small pieces: 300 files of 2,000 rows, 8 columns.
+//! A table that arrives in small pieces: many files of few rows, 8 columns.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -12,25 +13,28 @@ use datafusion::error::DataFusionError;
 use super::random::{heavy_tailed, mix, one_in, unit};
 use super::{Batches, FileSource, Table};
 
-const FILES: u64 = 300;
+/// Rows of a file; of one among thousands, fewer.
 const ROWS: u64 = 2_000;
+const FEW_ROWS: u64 = 100;
 const STATES: [&str; 4] = ["ok", "late", "retry", "lost"];
 const START_MICROS: i64 = 1_740_787_200_000_000;
 
 /// The table; `id` and `taken_at` rise from file to file.
-pub(super) fn table() -> Table {
+pub(super) fn table(files: u64) -> Table {
     let schema = schema();
-    let files = (0..FILES).map(|file| {
+    let rows = if files < 1_000 { ROWS } else { FEW_ROWS };
+    let files = (0..files).map(|file| {
         let schema = Arc::clone(&schema);
-        let rows = {
+        let make = {
             let schema = Arc::clone(&schema);
             move || -> Batches {
-                let batch = RecordBatch::try_new(Arc::clone(&schema), columns(file))
-                    .map_err(|error| DataFusionError::ArrowError(Box::new(error), None));
+                let batch =
+                    RecordBatch::try_new(Arc::clone(&schema), columns(file * rows..(file + 1) * rows))
+                        .map_err(|error| DataFusionError::ArrowError(Box::new(error), None));
                 Box::new(std::iter::once(batch))
             }
         };
-        FileSource { schema, rows: Box::new(rows) }
+        FileSource { schema, rows: Box::new(make) }
     });
     Table { name: "readings", files: files.collect() }
 }
@@ -48,8 +52,7 @@ fn schema() -> SchemaRef {
     ]))
 }
 
-fn columns(file: u64) -> Vec<ArrayRef> {
-    let rows = file * ROWS..(file + 1) * ROWS;
+fn columns(rows: Range<u64>) -> Vec<ArrayRef> {
     let hashes = |salt: u64| rows.clone().map(move |row| mix(mix(row) ^ salt));
     vec![
         Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| row as i64))),
