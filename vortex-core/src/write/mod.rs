@@ -80,7 +80,7 @@ const ZONE_LEN: usize = 8192;
 /// | readers since | 0.36 | 0.54 | 0.59 | 0.76 | 0.85 | newest |
 /// |---|---|---|---|---|---|---|
 /// | lineitem, SF 1 | 170.0 | 169.9 | 152.5 | 152.5 | 152.5 | 152.5 |
-/// | 2 M rows of 105 columns | 273.4 | 254.7 | 241.2 | 241.2 | 228.9 | 228.9 |
+/// | 2 M rows of 105 columns | 273.4 | 254.6 | 242.8 | 242.8 | 230.4 | 230.4 |
 ///
 /// Pco is read since 0.59, OnPair since 0.85. Writing takes about as long from 0.54 on, and a
 /// third less before, where less is tried.
