@@ -138,6 +138,13 @@ impl FooterCache {
         Ok(file)
     }
 
+    /// Whether the footer of just this version is known.
+    #[cfg(feature = "session")]
+    pub(crate) fn knows(&self, meta: &ObjectMeta) -> bool {
+        let entry = self.footers.as_ref().and_then(|footers| footers.get(&meta.location));
+        entry.is_some_and(|entry| same_version(&entry.meta, meta))
+    }
+
     fn get(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         let entry = self.footers.as_ref()?.get(&meta.location)?;
         let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;

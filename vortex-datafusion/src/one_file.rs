@@ -24,6 +24,7 @@ use datafusion_session::{Session, TableProvider};
 use object_store::{ObjectMeta, ObjectStoreExt as _};
 use vortex_core::io::StorageProfile;
 
+use crate::cache::FooterCache;
 use crate::format::VortexFormat;
 
 /// So long what was found of a file counts.
@@ -149,7 +150,9 @@ impl TableProvider for OneFile {
     }
 
     async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
-        if self.found.at.elapsed() < MOMENT {
+        // Whoever writes the file in this process forgets its footer.
+        let footers = FooterCache::new(session.runtime_env().cache_manager.get_file_metadata_cache());
+        if self.found.at.elapsed() < MOMENT && footers.knows(&self.found.meta) {
             Ok(ScanResult::new(self.scan_found(session, &args).await?))
         } else {
             self.listed.scan_with_args(session, args).await

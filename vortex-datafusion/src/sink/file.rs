@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion_common::{DataFusionError, Result, exec_err};
+use datafusion_execution::cache::cache_manager::FileMetadataCache;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion_physical_plan::metrics::Time;
 use object_store::path::Path;
@@ -201,9 +202,11 @@ impl Written {
         remove(Arc::clone(&self.destination.store), paths).await;
     }
 
-    /// The statement has succeeded: the files stay.
-    pub(super) fn keep(mut self) -> Totals {
-        self.paths.clear();
+    /// The statement has succeeded: the files stay. What `footers` knew of files that they replaced goes.
+    pub(super) fn keep(mut self, footers: &FileMetadataCache) -> Totals {
+        for path in self.paths.drain(..) {
+            footers.remove(&path);
+        }
         self.totals
     }
 }

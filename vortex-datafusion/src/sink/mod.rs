@@ -145,7 +145,8 @@ impl FileSink for VortexSink {
             elapsed,
         });
         let filled = fill(&destination, demux_task, files).await?;
-        let totals = finish(&destination, filled).await?.keep();
+        let footers = context.runtime_env().cache_manager.get_file_metadata_cache();
+        let totals = finish(&destination, filled).await?.keep(footers.as_ref());
         rows_written.add(usize::try_from(totals.rows).unwrap_or(usize::MAX));
         bytes_written.add(usize::try_from(totals.bytes).unwrap_or(usize::MAX));
         files_written.add(totals.files);

@@ -273,6 +273,18 @@ async fn a_file_that_changes_within_the_moment_is_an_error_and_later_another_tab
 }
 
 #[tokio::test]
+async fn a_file_that_this_session_writes_anew_is_another_table_at_once() {
+    let (_store, context) = found().await;
+    run(
+        &context,
+        "COPY (SELECT * FROM one LIMIT 10) TO 'counting://store/lines/000.vortex' STORED AS VORTEX",
+    )
+    .await;
+    assert_eq!(count(&run(&context, "SELECT count(*) FROM one").await), 10);
+    assert_eq!(run(&context, "SELECT * FROM one").await.num_rows(), 10);
+}
+
+#[tokio::test]
 async fn a_store_that_cannot_read_the_end_is_asked_as_others_are() {
     let store = counting::session(1, None).await.0;
     store.heads.take();
