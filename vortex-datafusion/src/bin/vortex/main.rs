@@ -25,10 +25,6 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, Outcome};
 
-/// Batches come and go by the megabyte, which the system's allocators give back and clear again each time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Vortex files on the command line.
 #[derive(Debug, Parser)]
 #[command(name = "vortex", version, about = "SQL over Vortex files, their anatomy, and conversion")]
