@@ -3,7 +3,7 @@
 //! DataFusion asks a store for the file when it makes the table, again for its schema, and whenever it plans
 //! a scan. Here one read of the file's end brings what describes it and its footer, and scans planned
 //! within a moment believe that. Should the file change in that moment, reads are refused by its
-//! e-tag: an error, no wrong rows.
+//! e-tag: an error, no wrong rows. Where a store gives none, nothing is believed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,6 +64,12 @@ impl Found {
 
     pub(crate) fn meta(&self) -> &ObjectMeta {
         &self.meta
+    }
+
+    /// Whether that still counts: it was a moment ago, and reads will tell if it has changed since.
+    fn counts(&self) -> bool {
+        let is_told_apart = self.meta.e_tag.is_some() || self.meta.version.is_some();
+        is_told_apart && self.at.elapsed() < MOMENT
     }
 }
 
@@ -152,7 +158,7 @@ impl TableProvider for OneFile {
     async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
         // Whoever writes the file in this process forgets its footer.
         let footers = FooterCache::new(session.runtime_env().cache_manager.get_file_metadata_cache());
-        if self.found.at.elapsed() < MOMENT && footers.knows(&self.found.meta) {
+        if self.found.counts() && footers.knows(&self.found.meta) {
             Ok(ScanResult::new(self.scan_found(session, &args).await?))
         } else {
             self.listed.scan_with_args(session, args).await
@@ -166,5 +172,28 @@ impl TableProvider for OneFile {
         op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.listed.insert_into(session, input, op).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_counts_for_a_moment_if_reads_tell_that_it_changed() {
+        let found = |e_tag: Option<&str>, version: Option<&str>, age: Duration| Found {
+            meta: ObjectMeta {
+                location: "a.vortex".into(),
+                last_modified: Default::default(),
+                size: 10,
+                e_tag: e_tag.map(str::to_owned),
+                version: version.map(str::to_owned),
+            },
+            at: Instant::now() - age,
+        };
+        assert!(found(Some("1"), None, Duration::ZERO).counts());
+        assert!(found(None, Some("1"), Duration::ZERO).counts());
+        assert!(!found(None, None, Duration::ZERO).counts(), "a time alone is not asked for in reads");
+        assert!(!found(Some("1"), Some("1"), MOMENT).counts());
     }
 }

@@ -164,7 +164,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// If the array knows itself as runs of equal rows: the array of the same runs, with `map` of their values.
     ///
     /// # Errors
-    /// As `map`.
+    /// As `map`, or if the runs contradict the format.
     fn map_runs(&self, map: &dyn Fn(ArrayRef) -> Result<ArrayRef>) -> Result<Option<ArrayRef>> {
         let _ = map;
         Ok(None)

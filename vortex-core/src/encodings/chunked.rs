@@ -99,9 +99,7 @@ impl ChunkedArray {
                 (chunk, rows.start.saturating_sub(start)..(rows.end - start).min(chunk.len()))
             })
     }
-}
 
-impl ChunkedArray {
     /// Decodes each chunk and copies it before the next: the memory of one chunk is that of all.
     fn decode_primitive(&self, to: &DataType, width: usize) -> Result<ArrowRef> {
         let rows = self.len();

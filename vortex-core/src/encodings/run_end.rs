@@ -306,6 +306,8 @@ impl EncodedArray for RunEndArray {
     }
 
     fn map_runs(&self, map: &dyn Fn(ArrayRef) -> Result<ArrayRef>) -> Result<Option<ArrayRef>> {
+        // Before they are shared, so that slices of one array check them once.
+        self.runs.ends()?;
         let runs = Runs {
             ends: Arc::clone(&self.runs.ends),
             values: map(Arc::clone(&self.runs.values))?,
@@ -415,20 +417,8 @@ pub(crate) fn encode(ends: WriteNode, ends_ptype: PType, values: WriteNode, run_
     WriteNode::new(ID).message(&metadata).child(ends).child(values)
 }
 
-/// A tree of runs that end at `ends`.
 #[cfg(test)]
-pub(crate) fn encode_tree(
-    ends: crate::array::build::Tree,
-    ends_ptype: PType,
-    values: crate::array::build::Tree,
-    run_count: usize,
-) -> crate::array::build::Tree {
-    let metadata = Metadata { ends_ptype: ends_ptype as i32, run_count: run_count as u64, offset: 0 };
-    crate::array::build::Tree::new(ID).message(&metadata).child(ends).child(values)
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use arrow::array::{Float64Array, Int32Array, StringArray, StringViewArray};
 
     use super::*;
@@ -437,7 +427,7 @@ mod tests {
 
     const I32: DType = DType::Primitive(PType::I32, false);
 
-    fn runs(ends: &[u16], offset: u64, values: Tree) -> Tree {
+    pub(crate) fn runs(ends: &[u16], offset: u64, values: Tree) -> Tree {
         let run_count = ends.len() as u64;
         Tree::new(ID)
             .message(&Metadata { ends_ptype: PType::U16 as i32, run_count, offset })
@@ -521,6 +511,18 @@ mod tests {
         conformance::check(&array, &(Arc::new(Int32Array::from(vec![2, 3, 3, 3])) as ArrowRef));
         assert!(decode(&tree, &I32, 6).is_err(), "runs end at row 9");
         assert_eq!(decode(&tree, &I32, 0).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn ends_are_checked_once_for_all_that_share_them() {
+        let array = runs(&[3, 5, 9], 0, Tree::primitive(&[1i32, 2, 3])).load(&I32, 9).unwrap();
+        let mapped = array.slice(2..8).unwrap().map_runs(&Ok).unwrap().unwrap();
+        conformance::check(&mapped, &(Arc::new(Int32Array::from(vec![1, 2, 2, 3, 3, 3])) as ArrowRef));
+        let runs = &(array.as_ref() as &dyn std::any::Any).downcast_ref::<RunEndArray>().unwrap().runs;
+        assert!(runs.checked.get().is_some());
+        let falling =
+            super::tests::runs(&[5, 3, 9], 0, Tree::primitive(&[1i32, 2, 3])).load(&I32, 9).unwrap();
+        assert!(falling.map_runs(&Ok).is_err());
     }
 
     #[test]

@@ -323,6 +323,22 @@ mod tests {
     }
 
     #[test]
+    fn repeated_views_are_those_of_each_row_of_a_run() {
+        let values =
+            StringViewArray::from(vec![Some("short"), None, Some("a string of more than twelve bytes")]);
+        let (ends, rows) = ([2usize, 2, 40], 40);
+        let nulls = NullBuffer::from_iter((0..rows).map(|row| row != 7));
+        let repeated = repeat_views(&values, ends.into_iter(), rows, Some(nulls));
+        let row = |row: usize| match row {
+            7 => None,
+            0 | 1 => Some("short"),
+            _ => Some("a string of more than twelve bytes"),
+        };
+        assert_eq!(repeated, (0..rows).map(row).collect::<StringViewArray>());
+        repeated.to_data().validate_full().unwrap();
+    }
+
+    #[test]
     fn a_string_that_splits_a_character_is_refused() {
         let text = "ääääääääääääääää".as_bytes();
         assert!(string_views(views_of(text, &[(0, 14), (14, 14)]), one(text), None).is_ok());

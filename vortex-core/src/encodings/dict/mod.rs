@@ -361,7 +361,8 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
-    use crate::encodings::{conformance, run_end};
+    use crate::encodings::conformance;
+    use crate::encodings::run_end::tests::runs;
 
     fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32) -> Tree {
         Tree::new(ID)
@@ -429,27 +430,25 @@ mod tests {
     #[test]
     fn codes_in_runs_conform() {
         let words = [Some("a longer string of 26 bytes"), None, Some("ab%"), Some("e")];
-        let ends: Vec<u8> = vec![3, 40, 41, 90, 120, 150];
-        let codes: Vec<u8> = vec![2, 0, 1, 3, 0, 2];
-        let runs = |ends: &[u8], codes: &[u8]| {
-            run_end::encode_tree(Tree::primitive(ends), PType::U8, Tree::primitive(codes), ends.len())
-                .load(&DType::Primitive(PType::U8, false), 150)
-                .unwrap()
+        let (ends, codes) = ([3, 40, 41, 90, 120, 150], [2u8, 0, 1, 3, 0, 2]);
+        let coded = || {
+            let tree = runs(&ends, 0, Tree::primitive(&codes));
+            tree.load(&DType::Primitive(PType::U8, false), 150).unwrap()
         };
-        let rows = |at: u8| usize::from(codes[ends.partition_point(|end| *end <= at)]);
+        let rows = |at: u16| usize::from(codes[ends.partition_point(|end| *end <= at)]);
         let values: ArrowRef = Arc::new(StringViewArray::from(words.to_vec()));
-        let array = dict(runs(&ends, &codes), plain(DType::Utf8(true), values));
+        let array = dict(coded(), plain(DType::Utf8(true), values));
         let expected = (0..150).map(|at| words[rows(at)]).collect::<StringViewArray>();
         conformance::check(&array, &(Arc::new(expected) as ArrowRef));
 
         let numbers = vec![5i64, -7, 1 << 40, 0];
         let values: ArrowRef = Arc::new(Int64Array::from(numbers.clone()));
-        let array = dict(runs(&ends, &codes), plain(DType::Primitive(PType::I64, false), values));
+        let array = dict(coded(), plain(DType::Primitive(PType::I64, false), values));
         let expected = Int64Array::from_iter_values((0..150).map(|at| numbers[rows(at)]));
         conformance::check(&array, &(Arc::new(expected) as ArrowRef));
 
         let values: ArrowRef = Arc::new(Int64Array::from(vec![1]));
-        let array = dict(runs(&ends, &codes), plain(DType::Primitive(PType::I64, false), values));
+        let array = dict(coded(), plain(DType::Primitive(PType::I64, false), values));
         assert!(array.decode(&DataType::Int64).is_err(), "codes out of range");
     }
 
