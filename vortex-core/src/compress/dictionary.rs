@@ -3,10 +3,10 @@
 use super::numbers::{Numbers, bits, compress_helpers, compress_words};
 use super::scheme::{Context, Kind, Scheme};
 use super::zstd;
+use crate::Result;
 use crate::encodings::dict;
 use crate::kernels::Word;
 use crate::wire::WriteNode;
-use crate::{Level, Result};
 
 /// Most values of a dictionary: codes have two bytes.
 const MAX_VALUES: usize = 1 << 16;
@@ -17,7 +17,7 @@ const MAX_TABLE: u64 = 1 << 18;
 /// What codes are not: they start at zero and do not repeat another dictionary.
 const BARRED_CODES: [Kind; 1] = [Kind::Sequence];
 
-/// Looking up so many codes of two bytes is as bad as reading a byte more, unless size is all that counts. If it
+/// Looking up so many codes of two bytes is as bad as reading a byte more. If it
 /// counts for nothing, a table of 105 columns takes some 5 % longer to read, and its file is no smaller.
 const WIDE_CODES_PER_BYTE: usize = 2;
 
@@ -53,7 +53,7 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
             codes = codes.min(bytes as usize);
         }
         let values = distinct * whole.min(W::BITS).div_ceil(8);
-        let is_slow = distinct > zstd::MAX_BYTE_CODES && cx.level() != Level::Compact;
+        let is_slow = distinct > zstd::MAX_BYTE_CODES;
         let gather = if is_slow { numbers.len() / WIDE_CODES_PER_BYTE } else { 0 };
         Some(codes + values + numbers.null_bytes() + gather + 64)
     }
