@@ -6,6 +6,7 @@
 //! still needed of the projected columns, and decodes the live rows. Fetching runs ahead of
 //! decoding as far as a budget of bytes allows.
 
+mod admission;
 mod aggregate;
 mod at_work;
 mod best_first;

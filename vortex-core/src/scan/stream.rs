@@ -10,7 +10,7 @@
 //! comes in few large reads. Filtering and decoding are tasks that go on by themselves; the
 //! loop only moves splits from one to the other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,14 +27,12 @@ use super::cursor::Cursor;
 use super::filter::Payoffs;
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::{Admitted, Decoded, Filtered, first_wanted, lease, missing_bytes};
+use super::task::{Decoded, Filtered};
 use super::zone_maps::ZoneMaps;
 use super::{ScanMetrics, gather};
 use crate::Result;
 use crate::array::row_bytes::reserved_bytes;
 use crate::error::ResultExt as _;
-use crate::file::SegmentId;
-use crate::io::{Share, Urgency};
 
 /// Splits that may be admitted and not yet decoded.
 const MAX_ADMITTED_LOCAL: usize = 4;
@@ -103,42 +101,42 @@ impl std::fmt::Debug for BatchStream {
 }
 
 /// A running scan.
-struct Scan {
-    plan: Arc<Plan>,
-    payoffs: Arc<Payoffs>,
+pub(super) struct Scan {
+    pub(super) plan: Arc<Plan>,
+    pub(super) payoffs: Arc<Payoffs>,
     /// Where the scan is, once zone maps are read.
-    position: Option<(Cursor, ZoneMaps)>,
+    pub(super) position: Option<(Cursor, ZoneMaps)>,
     /// Number of splits admitted so far.
-    admitted: u64,
-    filtering: AtWork<Filtered>,
-    filtered: VecDeque<Filtered>,
-    decoding: AtWork<Decoded>,
-    limits: AtOnce,
+    pub(super) admitted: u64,
+    pub(super) filtering: AtWork<Filtered>,
+    pub(super) filtered: VecDeque<Filtered>,
+    pub(super) decoding: AtWork<Decoded>,
+    pub(super) limits: AtOnce,
     /// Whether the rows wanted may be found long before the end.
-    stops_early: bool,
+    pub(super) stops_early: bool,
     ready: VecDeque<RecordBatch>,
     /// Joins small batches of selective scans.
     coalescer: Option<BatchCoalescer>,
     /// Segments of splits that are done, likely needed by those that follow.
-    recent: Recent,
-    rows_left: u64,
+    pub(super) recent: Recent,
+    pub(super) rows_left: u64,
     /// Rows to be fetched by themselves, in place of splits.
     single_rows: VecDeque<Arc<[u64]>>,
     /// Whether no split is decoded before those at work are filtered.
     filters_first: bool,
     /// Whether statistics say that every split is likely to have rows that pass.
-    passes_expected: bool,
+    pub(super) passes_expected: bool,
     remote: bool,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
-    checked: u64,
-    passed: u64,
+    pub(super) checked: u64,
+    pub(super) passed: u64,
 }
 
 /// How many splits may be at work.
-struct AtOnce {
+pub(super) struct AtOnce {
     admitted: usize,
     /// While it is uncertain how many splits are needed, fewer; more with each that is done.
-    allowed: usize,
+    pub(super) allowed: usize,
     /// Of those being decoded; more with each that is done, too.
     decoding: usize,
     most_decoding: usize,
@@ -348,20 +346,6 @@ impl Scan {
         self.limits.allowed = (self.limits.allowed * 2).min(self.limits.admitted);
     }
 
-    /// Whether almost every split has rows that pass: then what is projected is asked for at
-    /// once with what is filtered, which costs no bytes and saves a round trip. Far away much is
-    /// asked for before the first split is filtered; statistics tell what to expect.
-    fn filter_rarely_empties(&self) -> bool {
-        // Where few rows are wanted, the filter is going to tighten.
-        if self.stops_early {
-            return false;
-        }
-        match self.checked < 2 {
-            true => self.passes_expected,
-            false => self.passed * 4 >= self.checked * 3,
-        }
-    }
-
     /// Gives up rows, and splits without any left, that filters rule out which tightened meanwhile.
     fn tighten(&mut self) -> Result<()> {
         let Some((_, zone_maps)) = &mut self.position else { return Ok(()) };
@@ -408,134 +392,5 @@ impl Scan {
             }
         }
         Ok(())
-    }
-
-    /// Whether it is time to admit splits: several at a time, so that what is close in the file
-    /// shares a read.
-    fn has_room(&self) -> bool {
-        let at_work = self.at_work();
-        let used = self.plan.memory.used().saturating_sub(self.recent.byte_len());
-        at_work == 0 || (at_work <= self.limits.allowed / 2 && used <= self.plan.memory.limit() / 2)
-    }
-
-    fn at_work(&self) -> usize {
-        self.filtering.len() + self.filtered.len() + self.decoding.len()
-    }
-
-    /// Puts splits to work as far as their number and memory allow. What they all need first is
-    /// asked for in one go.
-    fn admit(&mut self) -> Result<()> {
-        if !self.has_room() {
-            return Ok(());
-        }
-        let Some((mut cursor, zone_maps)) = self.position.take() else { return Ok(()) };
-        let eager = self.filter_rarely_empties();
-        let mut batch = Admission::default();
-        let (mut planned_rows, mut full) = (0u64, false);
-        while self.at_work() + batch.splits.len() < self.limits.allowed {
-            if let Some(best) = self.filtered.front()
-                && self.plan.best_first.is_some()
-                && !cursor.may_hold_better(&self.plan, &best.best)
-            {
-                break;
-            }
-            let Some(mut split) = cursor.next(&self.plan, &zone_maps) else { break };
-            let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
-            // Without a filter the limit says how many rows are needed at all.
-            if self.plan.conjuncts.is_empty() {
-                let left = self.rows_left.saturating_sub(planned_rows);
-                split.live = split.live.limit(usize::try_from(left).unwrap_or(usize::MAX));
-                planned_rows += split.live.true_count() as u64;
-            }
-            let (eager, want) = first_wanted(&self.plan, &split, &checks, eager)?;
-            let must = self.at_work() + batch.splits.len() == 0;
-            let urgency = match checks.is_empty() {
-                true => Urgency::projection(self.admitted),
-                false => Urgency::filter(self.admitted),
-            };
-            while !batch.reserve(&self.plan, &want, urgency, must, self.recent.byte_len())? {
-                // What may be needed again makes room for what is needed now.
-                if !self.recent.forget_some() {
-                    cursor.put_back(&split);
-                    full = true;
-                    break;
-                }
-            }
-            if full {
-                break;
-            }
-            let (plan, payoffs) = (Arc::clone(&self.plan), Arc::clone(&self.payoffs));
-            let number = self.admitted;
-            let split = Admitted { plan, payoffs, split, number, checks, eager, leases: Vec::new() };
-            batch.splits.push((split, want));
-            self.admitted += 1;
-            if self.plan.conjuncts.is_empty() && planned_rows >= self.rows_left {
-                cursor = Cursor::at_end(&self.plan);
-            }
-        }
-        self.position = Some((cursor, zone_maps));
-        for split in batch.lease(&self.plan)? {
-            // The order of splits is kept where that matters: those filtered go first.
-            if split.needs_filter() || !self.filtering.is_empty() {
-                self.filtering.start(split.filter());
-            } else {
-                self.filtered.push_back(split.into_filtered());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Splits admitted together.
-#[derive(Default)]
-struct Admission {
-    splits: Vec<(Admitted, Vec<SegmentId>)>,
-    /// The segments they need first, with what the first to need them makes of it.
-    urgencies: BTreeMap<SegmentId, Urgency>,
-    memory: Option<Share>,
-}
-
-impl Admission {
-    /// Reserves memory for what a split needs first; whether there is enough. Half of the memory
-    /// is left for what splits need once their filter is evaluated; `idle` bytes are held for
-    /// splits like this one.
-    fn reserve(
-        &mut self,
-        plan: &Plan,
-        want: &[SegmentId],
-        urgency: Urgency,
-        must: bool,
-        idle: u64,
-    ) -> Result<bool> {
-        let new: Vec<SegmentId> =
-            want.iter().copied().filter(|id| !self.urgencies.contains_key(id)).collect();
-        let bytes = missing_bytes(plan, &new)?;
-        let used = plan.memory.used().saturating_sub(idle);
-        let share = match must {
-            true => Some(plan.memory.take_anyway(bytes)),
-            false if used.saturating_add(bytes) <= plan.memory.limit() / 2 => plan.memory.take(bytes),
-            false => None,
-        };
-        let Some(share) = share else { return Ok(false) };
-        match &mut self.memory {
-            Some(memory) => memory.join(share),
-            None => self.memory = Some(share),
-        }
-        self.urgencies.extend(new.into_iter().map(|id| (id, urgency)));
-        Ok(true)
-    }
-
-    /// Asks for what the splits need first.
-    fn lease(self, plan: &Plan) -> Result<Vec<Admitted>> {
-        let Some(memory) = self.memory else { return Ok(Vec::new()) };
-        let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
-        let leases = lease(plan, &ids, |id| self.urgencies[&id], memory)?;
-        ScanMetrics::add(&plan.metrics.splits_scanned, self.splits.len() as u64);
-        let admitted = self.splits.into_iter().map(|(mut split, want)| {
-            let held = |id| ids.binary_search(id).ok().and_then(|at| leases.get(at).cloned());
-            split.leases = want.iter().filter_map(held).collect();
-            split
-        });
-        Ok(admitted.collect())
     }
 }

@@ -1,0 +1,175 @@
+use arrow::array::{
+    BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, UInt8Array,
+};
+use arrow::datatypes::{ArrowNativeType, Int32Type};
+
+use super::*;
+use crate::array::build::Tree;
+use crate::encodings::conformance;
+use crate::encodings::run_end::tests::runs;
+
+fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32) -> Tree {
+    Tree::new(ID)
+        .message(&Metadata { value_count: count, codes_ptype: ptype as i32, nullable_codes: Some(false) })
+        .child(Tree::primitive(codes))
+        .child(values)
+}
+
+fn plain(dtype: DType, array: ArrowRef) -> ArrayRef {
+    Arc::new(Decoded::new(dtype, array))
+}
+
+fn dict(codes: ArrayRef, values: ArrayRef) -> ArrayRef {
+    Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), Limits::default()).unwrap())
+}
+
+#[test]
+fn conforms() {
+    let codes: Vec<u8> = (0..200u8).map(|at| at % 7).collect();
+    let values: Vec<i64> = vec![50, -3, 7, 7, 1 << 40, 0, 12];
+    let tree = tree(PType::U8, &codes, Tree::primitive(&values), 7);
+    let array = tree.load(&DType::Primitive(PType::I64, false), 200).unwrap();
+    let expected = Int64Array::from_iter_values(codes.iter().map(|code| values[usize::from(*code)]));
+    conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+}
+
+#[test]
+fn signed_and_wide_codes_conform() {
+    let values = [1.5f64, -0.0, f64::NAN, 0.0];
+    let expected: ArrowRef = Arc::new(Float64Array::from_iter_values((0..90).map(|at| values[at % 4])));
+    let dtype = DType::Primitive(PType::F64, false);
+    let signed: Vec<i16> = (0..90).map(|at| at % 4).collect();
+    let array = tree(PType::I16, &signed, Tree::primitive(&values), 4).load(&dtype, 90).unwrap();
+    conformance::check(&array, &expected);
+    let wide: Vec<u64> = (0..90).map(|at| at % 4).collect();
+    let array = tree(PType::U64, &wide, Tree::primitive(&values), 4).load(&dtype, 90).unwrap();
+    conformance::check(&array, &expected);
+    let negative = tree(PType::I16, &[-1i16], Tree::primitive(&values), 4).load(&dtype, 1).unwrap();
+    assert!(negative.decode(&DataType::Float64).is_err());
+}
+
+#[test]
+fn nulls_may_be_in_codes_and_in_values() {
+    let words = [Some("a longer string of 26 bytes"), None, Some("ab%"), Some("e")];
+    let codes: Vec<Option<u8>> = (0..150u8).map(|at| (at % 6 != 5).then_some(at % 4)).collect();
+    let expected: ArrowRef =
+        Arc::new(codes.iter().map(|code| words[usize::from((*code)?)]).collect::<StringViewArray>());
+    // What lies under a null is out of range.
+    let keys: Vec<u8> = codes.iter().map(|code| code.unwrap_or(200)).collect();
+    let valid: Vec<bool> = codes.iter().map(Option::is_some).collect();
+    let keys = UInt8Array::new(keys.into(), Some(valid.into()));
+    let values: ArrowRef = Arc::new(StringViewArray::from(words.to_vec()));
+    let array =
+        dict(plain(DType::Primitive(PType::U8, true), Arc::new(keys)), plain(DType::Utf8(true), values));
+    conformance::check(&array, &expected);
+
+    let keys = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let decoded = array.decode(&keys).unwrap();
+    decoded.to_data().validate_full().unwrap();
+    assert_eq!(decoded.as_dictionary::<Int32Type>().values().len(), 4);
+    let flat = arrow::compute::cast(&decoded, &DataType::Utf8View).unwrap();
+    assert_eq!(&flat, &expected);
+}
+
+#[test]
+fn codes_in_runs_conform() {
+    let words = [Some("a longer string of 26 bytes"), None, Some("ab%"), Some("e")];
+    let (ends, codes) = ([3, 40, 41, 90, 120, 150], [2u8, 0, 1, 3, 0, 2]);
+    let coded = || {
+        let tree = runs(&ends, 0, Tree::primitive(&codes));
+        tree.load(&DType::Primitive(PType::U8, false), 150).unwrap()
+    };
+    let rows = |at: u16| usize::from(codes[ends.partition_point(|end| *end <= at)]);
+    let values: ArrowRef = Arc::new(StringViewArray::from(words.to_vec()));
+    let array = dict(coded(), plain(DType::Utf8(true), values));
+    let expected = (0..150).map(|at| words[rows(at)]).collect::<StringViewArray>();
+    conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+
+    let numbers = vec![5i64, -7, 1 << 40, 0];
+    let values: ArrowRef = Arc::new(Int64Array::from(numbers.clone()));
+    let array = dict(coded(), plain(DType::Primitive(PType::I64, false), values));
+    let expected = Int64Array::from_iter_values((0..150).map(|at| numbers[rows(at)]));
+    conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+
+    let values: ArrowRef = Arc::new(Int64Array::from(vec![1]));
+    let array = dict(coded(), plain(DType::Primitive(PType::I64, false), values));
+    assert!(array.decode(&DataType::Int64).is_err(), "codes out of range");
+}
+
+#[test]
+fn booleans_lists_and_empty_dictionaries_decode() {
+    let codes = || plain(DType::Primitive(PType::U8, false), Arc::new(UInt8Array::from(vec![1, 0, 1])));
+    let values: ArrowRef = Arc::new(BooleanArray::from(vec![true, false]));
+    let array = dict(codes(), plain(DType::Bool(false), values));
+    conformance::check(&array, &(Arc::new(BooleanArray::from(vec![false, true, false])) as ArrowRef));
+
+    let lists = |rows: Vec<Option<Vec<Option<i32>>>>| -> ArrowRef {
+        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows))
+    };
+    let (one, two) = (Some(vec![Some(1), None]), Some(vec![Some(3)]));
+    let dtype = DType::List(Arc::new(DType::Primitive(PType::I32, true)), false);
+    let array = dict(codes(), plain(dtype, lists(vec![one.clone(), two.clone()])));
+    conformance::check(&array, &lists(vec![two.clone(), one, two]));
+
+    let keys: ArrowRef = Arc::new(UInt8Array::from(vec![None, None]));
+    let none = plain(DType::Utf8(true), Arc::new(StringViewArray::from(Vec::<&str>::new())));
+    let array = dict(plain(DType::Primitive(PType::U8, true), keys), none);
+    let expected: ArrowRef = Arc::new(StringViewArray::new_null(2));
+    conformance::check(&array, &expected);
+}
+
+#[test]
+fn few_rows_do_not_decode_a_large_dictionary() {
+    let values: ArrowRef = Arc::new(Int32Array::from_iter_values(0..10_000));
+    let keys: ArrowRef = Arc::new(UInt32Array::from(vec![9_999, 0, 5]));
+    let values = Arc::new(SharedValues::new(plain(DType::Primitive(PType::I32, false), values)));
+    let keys = plain(DType::Primitive(PType::U32, false), keys);
+    let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+    let decoded = array.decode(&DataType::Int32).unwrap();
+    assert_eq!(decoded.as_primitive::<Int32Type>().values(), &[9_999, 0, 5]);
+    assert!(values.remembered(&DataType::Int32).is_none());
+}
+
+#[test]
+fn zero_and_minus_zero_are_different_predicates() {
+    let values: ArrowRef = Arc::new(Float64Array::from(vec![0.0, -0.0]));
+    let dtype = DType::Primitive(PType::F64, false);
+    let keys: ArrowRef = Arc::new(UInt8Array::from(vec![0, 1]));
+    let array = dict(plain(DType::Primitive(PType::U8, false), keys), plain(dtype.clone(), values));
+    for (constant, wanted) in [(0.0, [true, false]), (-0.0, [false, true])] {
+        let constant = Scalar::try_new(dtype.clone(), Value::F64(constant)).unwrap();
+        let outcome = array.matches(&Predicate::Compare(CompareOp::Eq, constant)).unwrap();
+        assert_eq!(outcome, BooleanArray::from(wanted.to_vec()));
+    }
+}
+
+#[test]
+fn nested_values_are_held_against_the_limits() {
+    let row: Vec<Option<i32>> = (0..1000).map(Some).collect();
+    let values: ArrowRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some(row)]));
+    let dtype = DType::List(Arc::new(DType::Primitive(PType::I32, true)), true);
+    let codes = Arc::new(UInt8Array::from(vec![0; 1000]));
+    let codes = plain(DType::Primitive(PType::U8, false), codes);
+    let values = Arc::new(SharedValues::new(plain(dtype.clone(), values)));
+    let to = data_type(&dtype).unwrap();
+    let mut limits = Limits { max_decoded_bytes: 1 << 20, ..Limits::default() };
+    let array = DictArray::try_new(Arc::clone(&codes), Arc::clone(&values), limits).unwrap();
+    assert!(array.decode(&to).is_err());
+    limits.max_decoded_bytes <<= 3;
+    assert!(DictArray::try_new(codes, values, limits).unwrap().decode(&to).is_ok());
+}
+
+#[test]
+fn codes_out_of_range_and_wrong_counts_are_corrupt() {
+    let dtype = DType::Primitive(PType::I32, false);
+    let decode = |tree: &Tree| tree.load(&dtype, 2)?.decode(&DataType::Int32);
+    let values = || Tree::primitive(&[1i32, 2]);
+    assert!(decode(&tree(PType::U8, &[0u8, 1], values(), 2)).is_ok());
+    assert!(decode(&tree(PType::U8, &[0u8, 2], values(), 2)).is_err());
+    assert!(decode(&tree(PType::U8, &[0u8, 1], values(), 3)).is_err());
+    assert!(decode(&tree(PType::F32, &[0f32, 1.0], values(), 2)).is_err());
+    let absent = Tree::new(ID).message(&Metadata { value_count: 2, codes_ptype: 0, nullable_codes: None });
+    let absent = absent.child(Tree::primitive(&[0u8, 1]).child(Tree::bools(&[true, false])));
+    assert!(decode(&absent.clone().child(values())).is_err(), "codes are nullable iff the array is");
+    assert!(absent.child(values()).load(&dtype.with_nullable(true), 2).is_ok());
+}

@@ -1,0 +1,159 @@
+//! Putting splits to work: as many as their number and memory allow, and asking for what they all
+//! need first in one go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ScanMetrics;
+use super::cursor::Cursor;
+use super::plan::Plan;
+use super::stream::Scan;
+use super::task::{Admitted, first_wanted, lease, missing_bytes};
+use crate::Result;
+use crate::file::SegmentId;
+use crate::io::{Share, Urgency};
+
+impl Scan {
+    /// Whether almost every split has rows that pass: then what is projected is asked for at
+    /// once with what is filtered, which costs no bytes and saves a round trip. Far away much is
+    /// asked for before the first split is filtered; statistics tell what to expect.
+    fn filter_rarely_empties(&self) -> bool {
+        // Where few rows are wanted, the filter is going to tighten.
+        if self.stops_early {
+            return false;
+        }
+        match self.checked < 2 {
+            true => self.passes_expected,
+            false => self.passed * 4 >= self.checked * 3,
+        }
+    }
+
+    /// Whether it is time to admit splits: several at a time, so that what is close in the file
+    /// shares a read.
+    fn has_room(&self) -> bool {
+        let at_work = self.at_work();
+        let used = self.plan.memory.used().saturating_sub(self.recent.byte_len());
+        at_work == 0 || (at_work <= self.limits.allowed / 2 && used <= self.plan.memory.limit() / 2)
+    }
+
+    fn at_work(&self) -> usize {
+        self.filtering.len() + self.filtered.len() + self.decoding.len()
+    }
+
+    /// Puts splits to work as far as their number and memory allow. What they all need first is
+    /// asked for in one go.
+    pub(super) fn admit(&mut self) -> Result<()> {
+        if !self.has_room() {
+            return Ok(());
+        }
+        let Some((mut cursor, zone_maps)) = self.position.take() else { return Ok(()) };
+        let eager = self.filter_rarely_empties();
+        let mut batch = Admission::default();
+        let (mut planned_rows, mut full) = (0u64, false);
+        while self.at_work() + batch.splits.len() < self.limits.allowed {
+            if let Some(best) = self.filtered.front()
+                && self.plan.best_first.is_some()
+                && !cursor.may_hold_better(&self.plan, &best.best)
+            {
+                break;
+            }
+            let Some(mut split) = cursor.next(&self.plan, &zone_maps) else { break };
+            let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
+            // Without a filter the limit says how many rows are needed at all.
+            if self.plan.conjuncts.is_empty() {
+                let left = self.rows_left.saturating_sub(planned_rows);
+                split.live = split.live.limit(usize::try_from(left).unwrap_or(usize::MAX));
+                planned_rows += split.live.true_count() as u64;
+            }
+            let (eager, want) = first_wanted(&self.plan, &split, &checks, eager)?;
+            let must = self.at_work() + batch.splits.len() == 0;
+            let urgency = match checks.is_empty() {
+                true => Urgency::projection(self.admitted),
+                false => Urgency::filter(self.admitted),
+            };
+            while !batch.reserve(&self.plan, &want, urgency, must, self.recent.byte_len())? {
+                // What may be needed again makes room for what is needed now.
+                if !self.recent.forget_some() {
+                    cursor.put_back(&split);
+                    full = true;
+                    break;
+                }
+            }
+            if full {
+                break;
+            }
+            let (plan, payoffs) = (Arc::clone(&self.plan), Arc::clone(&self.payoffs));
+            let number = self.admitted;
+            let split = Admitted { plan, payoffs, split, number, checks, eager, leases: Vec::new() };
+            batch.splits.push((split, want));
+            self.admitted += 1;
+            if self.plan.conjuncts.is_empty() && planned_rows >= self.rows_left {
+                cursor = Cursor::at_end(&self.plan);
+            }
+        }
+        self.position = Some((cursor, zone_maps));
+        for split in batch.lease(&self.plan)? {
+            // The order of splits is kept where that matters: those filtered go first.
+            if split.needs_filter() || !self.filtering.is_empty() {
+                self.filtering.start(split.filter());
+            } else {
+                self.filtered.push_back(split.into_filtered());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Splits admitted together.
+#[derive(Default)]
+struct Admission {
+    splits: Vec<(Admitted, Vec<SegmentId>)>,
+    /// The segments they need first, with what the first to need them makes of it.
+    urgencies: BTreeMap<SegmentId, Urgency>,
+    memory: Option<Share>,
+}
+
+impl Admission {
+    /// Reserves memory for what a split needs first; whether there is enough. Half of the memory
+    /// is left for what splits need once their filter is evaluated; `idle` bytes are held for
+    /// splits like this one.
+    fn reserve(
+        &mut self,
+        plan: &Plan,
+        want: &[SegmentId],
+        urgency: Urgency,
+        must: bool,
+        idle: u64,
+    ) -> Result<bool> {
+        let new: Vec<SegmentId> =
+            want.iter().copied().filter(|id| !self.urgencies.contains_key(id)).collect();
+        let bytes = missing_bytes(plan, &new)?;
+        let used = plan.memory.used().saturating_sub(idle);
+        let share = match must {
+            true => Some(plan.memory.take_anyway(bytes)),
+            false if used.saturating_add(bytes) <= plan.memory.limit() / 2 => plan.memory.take(bytes),
+            false => None,
+        };
+        let Some(share) = share else { return Ok(false) };
+        match &mut self.memory {
+            Some(memory) => memory.join(share),
+            None => self.memory = Some(share),
+        }
+        self.urgencies.extend(new.into_iter().map(|id| (id, urgency)));
+        Ok(true)
+    }
+
+    /// Asks for what the splits need first.
+    fn lease(self, plan: &Plan) -> Result<Vec<Admitted>> {
+        let Some(memory) = self.memory else { return Ok(Vec::new()) };
+        let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
+        let leases = lease(plan, &ids, |id| self.urgencies[&id], memory)?;
+        ScanMetrics::add(&plan.metrics.splits_scanned, self.splits.len() as u64);
+        let admitted = self.splits.into_iter().map(|(mut split, want)| {
+            let held = |id| ids.binary_search(id).ok().and_then(|at| leases.get(at).cloned());
+            split.leases = want.iter().filter_map(held).collect();
+            split
+        });
+        Ok(admitted.collect())
+    }
+}
