@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use super::ZONE_LEN;
 use super::dictionary::{Text, TextColumn};
-use super::pending::join;
+use super::pieces::join;
 use crate::Result;
 use crate::compress::Compressor;
 use crate::dtype::{DType, PType};
@@ -32,6 +32,9 @@ pub(super) struct Job {
     pub(super) len: usize,
     /// Rows per chunk.
     pub(super) step: usize,
+    /// Bytes of the values of all rows.
+    pub(super) raw_bytes: usize,
+    /// Bytes that they take while they wait.
     pub(super) bytes: usize,
     /// Which row of the file the first is.
     pub(super) first_row: u64,
@@ -58,6 +61,8 @@ pub(super) struct Encoded {
     pub(super) leaf: usize,
     /// Bytes of the values it was made from.
     pub(super) raw_bytes: usize,
+    /// Bytes that these took while they waited.
+    pub(super) waited_bytes: usize,
     /// Bytes that it takes in memory and, about, in the file.
     pub(super) encoded_bytes: usize,
     pub(super) parts: Vec<Part>,
@@ -139,7 +144,8 @@ impl Job {
         };
         Ok(Encoded {
             leaf: self.leaf,
-            raw_bytes: self.bytes,
+            raw_bytes: self.raw_bytes,
+            waited_bytes: self.bytes,
             encoded_bytes: parts.iter().map(Part::buffer_bytes).sum(),
             parts,
             held_bytes,

@@ -22,7 +22,8 @@ pub(super) struct Encoder {
     groups: VecDeque<Group>,
     /// Groups that are through already.
     first_group: usize,
-    raw_bytes: usize,
+    /// Of rows that are not encoded yet; few of them lie expanded at a time.
+    waiting_bytes: usize,
     encoded_bytes: usize,
 }
 
@@ -46,14 +47,14 @@ impl Encoder {
             tasks: JoinSet::new(),
             groups: VecDeque::new(),
             first_group: 0,
-            raw_bytes: 0,
+            waiting_bytes: 0,
             encoded_bytes: 0,
         }
     }
 
     /// Bytes of chunks at work, and of those encoded that nobody has taken yet.
     pub(super) fn buffered_bytes(&self) -> usize {
-        self.raw_bytes + self.encoded_bytes
+        self.waiting_bytes + self.encoded_bytes
     }
 
     /// Whether something is at work.
@@ -75,13 +76,13 @@ impl Encoder {
                 tasks.push(Vec::new());
                 bytes = 0;
             }
-            bytes += job.bytes;
-            all_bytes += job.bytes;
+            bytes += job.raw_bytes;
+            all_bytes += job.raw_bytes;
+            self.waiting_bytes += job.bytes;
             if let Some(task) = tasks.last_mut() {
                 task.push(job);
             }
         }
-        self.raw_bytes += all_bytes;
         self.groups.push_back(Group { left: tasks.len(), encoded: tasks.iter().map(|_| None).collect() });
         for (at, jobs) in tasks.into_iter().enumerate() {
             let mut task = Box::pin(run(jobs, self.compressor.clone()));
@@ -128,7 +129,7 @@ impl Encoder {
 
     fn ended(&mut self, group: usize, at: usize, encoded: Vec<Encoded>) {
         for chunk in &encoded {
-            self.raw_bytes -= chunk.raw_bytes;
+            self.waiting_bytes -= chunk.waited_bytes;
             self.encoded_bytes += chunk.encoded_bytes;
         }
         let group = &mut self.groups[group - self.first_group];

@@ -52,6 +52,7 @@ mod intake;
 mod narrow_keys;
 mod options;
 mod pending;
+mod pieces;
 mod storable;
 mod summary;
 mod writer;

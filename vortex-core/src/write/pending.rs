@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _};
-use arrow::datatypes::DataType;
+use arrow::array::{Array as _, ArrayRef as ArrowRef};
 
 use super::ZONE_LEN;
 use super::chunk::chunk_rows;
-use super::intake::entries;
+use super::pieces::Piece;
 use crate::Result;
+
+/// Of a column that has no runs, one of so many pieces is asked for them again.
+const ASKED_AGAIN: usize = 8;
 
 /// Rows as they came, column by column.
 #[derive(Debug)]
@@ -22,10 +23,14 @@ pub(super) struct Pending {
 /// Rows of one leaf.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Arrays, and the bytes of each.
-    pieces: VecDeque<(ArrowRef, usize)>,
+    pieces: VecDeque<Piece>,
     rows: usize,
+    /// Bytes of the values of all rows.
+    raw_bytes: usize,
+    /// Bytes that they take.
     bytes: usize,
+    /// Pieces since the last that had few runs.
+    without_runs: usize,
     /// Which row of the file the first is.
     first_row: u64,
 }
@@ -36,6 +41,9 @@ pub(super) struct Cut {
     pub(super) leaf: usize,
     pub(super) pieces: Vec<ArrowRef>,
     pub(super) rows: usize,
+    /// Bytes of the values of all rows.
+    pub(super) raw_bytes: usize,
+    /// Bytes that they take.
     pub(super) bytes: usize,
     pub(super) first_row: u64,
 }
@@ -45,21 +53,20 @@ impl Pending {
         Self { leaves: (0..leaves).map(|_| Waiting::default()).collect(), bytes: 0 }
     }
 
-    /// Bytes of the values.
+    /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Appends rows: one array per leaf.
-    pub(super) fn push(&mut self, leaves: Vec<ArrowRef>) {
+    ///
+    /// # Errors
+    /// If rows of a leaf cannot be compared.
+    pub(super) fn push(&mut self, leaves: Vec<ArrowRef>) -> Result<()> {
         for (leaf, array) in self.leaves.iter_mut().zip(leaves) {
-            let array = let_go(array);
-            let bytes = value_bytes(&array);
-            leaf.rows += array.len();
-            leaf.bytes += bytes;
-            self.bytes += bytes;
-            leaf.pieces.push_back((array, bytes));
+            self.bytes += leaf.push(array)?;
         }
+        Ok(())
     }
 
     /// Cuts off what is to be encoded now: of each leaf the chunks that are full and, if more than
@@ -101,17 +108,33 @@ impl Pending {
 
     fn cut(&mut self, at: usize, rows: usize) -> Cut {
         let leaf = &mut self.leaves[at];
-        let before = leaf.bytes;
+        let (before, raw_before) = (leaf.bytes, leaf.raw_bytes);
         let (first_row, pieces) = (leaf.first_row, leaf.cut(rows));
-        let bytes = before - leaf.bytes;
+        let (bytes, raw_bytes) = (before - leaf.bytes, raw_before - leaf.raw_bytes);
         self.bytes -= bytes;
-        Cut { leaf: at, pieces, rows, bytes, first_row }
+        Cut { leaf: at, pieces, rows, raw_bytes, bytes, first_row }
     }
 }
 
 impl Waiting {
+    /// Appends rows; the bytes that they take.
+    fn push(&mut self, array: ArrowRef) -> Result<usize> {
+        let mut piece = Piece::new(array);
+        if self.without_runs.is_multiple_of(ASKED_AGAIN) && piece.shorten()? {
+            self.without_runs = 0;
+        } else {
+            self.without_runs += 1;
+        }
+        let bytes = piece.bytes;
+        self.rows += piece.array.len();
+        self.raw_bytes += piece.raw_bytes;
+        self.bytes += bytes;
+        self.pieces.push_back(piece);
+        Ok(bytes)
+    }
+
     fn chunk_rows(&self) -> usize {
-        chunk_rows(self.rows, self.bytes)
+        chunk_rows(self.rows, self.raw_bytes)
     }
 
     /// Bytes of so many rows, about.
@@ -125,19 +148,17 @@ impl Waiting {
         self.first_row += rows as u64;
         let mut cut = Vec::new();
         while rows > 0
-            && let Some((piece, bytes)) = self.pieces.pop_front()
+            && let Some(piece) = self.pieces.front_mut()
         {
-            self.bytes -= bytes;
-            if piece.len() > rows {
-                let rest = piece.slice(rows, piece.len() - rows);
-                let bytes = value_bytes(&rest);
-                self.bytes += bytes;
-                self.pieces.push_front((rest, bytes));
-                cut.push(piece.slice(0, rows));
-                return cut;
-            }
-            rows -= piece.len();
-            cut.push(piece);
+            let piece = match piece.array.len() > rows {
+                true => Some(piece.cut(rows)),
+                false => self.pieces.pop_front(),
+            };
+            let Some(piece) = piece else { break };
+            self.raw_bytes -= piece.raw_bytes;
+            self.bytes -= piece.bytes;
+            rows -= piece.array.len();
+            cut.push(piece.array);
         }
         cut
     }
@@ -151,104 +172,14 @@ fn whole_zones(rows: usize) -> usize {
     }
 }
 
-/// The rows `start..start + len` of pieces, in one array.
-pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<ArrowRef> {
-    let mut skip = start;
-    let mut left = len;
-    let mut parts = Vec::new();
-    for piece in pieces {
-        if piece.len() <= skip && !piece.is_empty() {
-            skip -= piece.len();
-            continue;
-        }
-        let part = piece.slice(skip, left.min(piece.len() - skip));
-        skip = 0;
-        left -= part.len();
-        parts.push(part);
-        if left == 0 {
-            break;
-        }
-    }
-    match parts.as_slice() {
-        [one] => Ok(ArrowRef::clone(one)),
-        parts => {
-            let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
-            Ok(arrow::compute::concat(&parts)?)
-        }
-    }
-}
-
-/// Copies views that keep much more bytes alive than they show.
-fn let_go(array: ArrowRef) -> ArrowRef {
-    const MUCH: usize = 64 << 10;
-    let wasteful = |used: usize, held: usize| held > MUCH && held / 2 > used;
-    match array.data_type() {
-        DataType::Utf8View => {
-            let views = array.as_string_view();
-            let held = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-            if wasteful(views.total_buffer_bytes_used(), held) { Arc::new(views.gc()) } else { array }
-        }
-        DataType::BinaryView => {
-            let views = array.as_binary_view();
-            let held = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-            if wasteful(views.total_buffer_bytes_used(), held) { Arc::new(views.gc()) } else { array }
-        }
-        _ => array,
-    }
-}
-
-/// Bytes of the values in the rows of an array, not of what lies around them.
-pub(super) fn value_bytes(array: &ArrowRef) -> usize {
-    let nulls = array.nulls().map_or(0, |_| array.len().div_ceil(8));
-    let within = |values: &ArrowRef, start: usize, end: usize| value_bytes(&values.slice(start, end - start));
-    nulls
-        + match array.data_type() {
-            DataType::Null => 0,
-            DataType::Boolean => array.len().div_ceil(8),
-            DataType::Utf8 => spanned(array.as_string::<i32>().value_offsets()) + array.len() * 4,
-            DataType::LargeUtf8 => spanned(array.as_string::<i64>().value_offsets()) + array.len() * 8,
-            DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) + array.len() * 4,
-            DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) + array.len() * 8,
-            DataType::Utf8View => array.as_string_view().total_buffer_bytes_used() + array.len() * 16,
-            DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used() + array.len() * 16,
-            DataType::List(_) => {
-                let list = array.as_list::<i32>();
-                let offsets = list.value_offsets();
-                let ends = (offsets[0] as usize, offsets[array.len()] as usize);
-                within(list.values(), ends.0, ends.1) + array.len() * 4
-            }
-            DataType::LargeList(_) => {
-                let list = array.as_list::<i64>();
-                let offsets = list.value_offsets();
-                let ends = (offsets[0] as usize, offsets[array.len()] as usize);
-                within(list.values(), ends.0, ends.1) + array.len() * 8
-            }
-            DataType::Map(..) => {
-                let entries: ArrowRef = Arc::new(entries(array.as_map()));
-                value_bytes(&entries) + array.len() * 4
-            }
-            DataType::FixedSizeList(..) => value_bytes(array.as_fixed_size_list().values()),
-            DataType::Struct(_) => array.as_struct().columns().iter().map(value_bytes).sum(),
-            other => match other.primitive_width() {
-                Some(width) => array.len() * width,
-                None => array.to_data().get_slice_memory_size().unwrap_or_default(),
-            },
-        }
-}
-
-/// Bytes between the first and the last offset.
-fn spanned<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize {
-    match (offsets.first(), offsets.last()) {
-        (Some(first), Some(last)) => last.as_usize() - first.as_usize(),
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, StringViewArray};
+    use std::sync::Arc;
+
+    use arrow::array::{Decimal128Array, Int32Array};
 
     use super::*;
+    use crate::write::pieces::join;
 
     fn ints(values: std::ops::Range<i32>) -> ArrowRef {
         Arc::new(Int32Array::from_iter_values(values))
@@ -262,7 +193,7 @@ mod tests {
     fn rows_are_cut_off_wherever_batches_end() {
         let mut pending = Pending::new(1);
         for range in [0..5, 5..5, 5..8, 8..20] {
-            pending.push(vec![ints(range)]);
+            pending.push(vec![ints(range)]).unwrap();
         }
         assert_eq!(pending.bytes(), 80);
         let cut = pending.cut(0, 9);
@@ -278,20 +209,20 @@ mod tests {
     #[test]
     fn full_chunks_are_due_and_narrow_columns_have_longer_ones() {
         let mut pending = Pending::new(2);
-        let wide = || Arc::new(arrow::array::Decimal128Array::from(vec![7; 40_000])) as ArrowRef;
-        pending.push(vec![ints(0..40_000), wide()]);
+        let wide = || Arc::new(Decimal128Array::from_iter_values(0..40_000)) as ArrowRef;
+        pending.push(vec![ints(0..40_000), wide()]).unwrap();
         assert_eq!(rows_of(&pending.cut_due(usize::MAX)), []);
-        pending.push(vec![ints(0..40_000), wide()]);
+        pending.push(vec![ints(0..40_000), wide()]).unwrap();
         assert_eq!(rows_of(&pending.cut_due(usize::MAX)), [(1, 0, 64 << 10)]);
-        pending.push(vec![ints(0..60_000), wide().slice(0, 1)]);
+        pending.push(vec![ints(0..60_000), wide().slice(0, 1)]).unwrap();
         assert_eq!(rows_of(&pending.cut_due(usize::MAX)), [(0, 0, 128 << 10)]);
     }
 
     #[test]
     fn the_columns_with_most_bytes_go_first_if_there_are_too_many() {
         let mut pending = Pending::new(3);
-        let wide = |rows| Arc::new(arrow::array::Decimal128Array::from(vec![7; rows])) as ArrowRef;
-        pending.push(vec![ints(0..20_000), wide(20_000), ints(0..20_000)]);
+        let wide = |rows| Arc::new(Decimal128Array::from_iter_values(0..rows)) as ArrowRef;
+        pending.push(vec![ints(0..20_000), wide(20_000), ints(0..20_000)]).unwrap();
         assert_eq!(pending.bytes(), 480_000);
         let due = pending.cut_due(400_000);
         assert_eq!(rows_of(&due), [(1, 0, 16 << 10)], "whole zones");
@@ -300,31 +231,16 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_maps_count_their_own_entries() {
-        use arrow::array::{Int32Builder, MapBuilder};
-        let mut maps = MapBuilder::new(None, Int32Builder::new(), Int32Builder::new());
-        for rows in [1, 3] {
-            for at in 0..rows {
-                maps.keys().append_value(at);
-                maps.values().append_value(at);
-            }
-            maps.append(true).unwrap();
+    fn columns_that_repeat_themselves_wait_until_their_chunks_are_full() {
+        let mut pending = Pending::new(2);
+        let repeated = |rows| Arc::new(Decimal128Array::from(vec![7; rows])) as ArrowRef;
+        for batch in 0..7 {
+            pending.push(vec![ints(batch * 8192..(batch + 1) * 8192), repeated(8192)]).unwrap();
+            assert!(rows_of(&pending.cut_due(64 << 10)).iter().all(|cut| cut.0 == 0));
         }
-        let maps: ArrowRef = Arc::new(maps.finish());
-        let of = |start, rows| value_bytes(&maps.slice(start, rows));
-        assert_eq!(of(0, 1) + of(1, 1), of(0, 2));
-        assert!(of(1, 1) > 2 * of(0, 1));
-    }
-
-    #[test]
-    fn a_few_views_do_not_keep_many_bytes() {
-        let long = "long enough to lie in a buffer ".repeat(100);
-        let many = StringViewArray::from(vec![long.as_str(); 100]);
-        let mut pending = Pending::new(1);
-        pending.push(vec![Arc::new(many.slice(7, 1))]);
-        assert_eq!(pending.bytes(), 3100 + 16);
-        let kept = pending.cut(0, 1).pieces.remove(0);
-        let held: usize = kept.as_string_view().data_buffers().iter().map(|buffer| buffer.len()).sum();
-        assert_eq!(held, 3100);
+        pending.push(vec![ints(0..8192), repeated(8192)]).unwrap();
+        let due = pending.cut_due(usize::MAX);
+        assert_eq!(rows_of(&due), [(1, 0, 64 << 10)], "a chunk of a mebibyte");
+        assert_eq!((due[0].raw_bytes, due[0].bytes), (1 << 20, 8 * (16 + 4)));
     }
 }

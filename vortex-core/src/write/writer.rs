@@ -163,7 +163,7 @@ impl FileWriter {
             }
             let columns = batch.columns().iter().zip(&self.carriers).map(|(column, to)| carry(column, to));
             let columns = columns.collect::<Result<Vec<_>>>()?;
-            self.pending.push(self.columns.take_apart(&columns));
+            self.pending.push(self.columns.take_apart(&columns))?;
             self.row_count += rows as u64;
             let due = self.pending.cut_due(self.pending_limit());
             if !due.is_empty() {
@@ -273,7 +273,9 @@ impl FileWriter {
     /// Cuts rows of a leaf into chunks. Those of text are encoded one after the other.
     fn jobs(&mut self, cut: Cut, is_last: bool) -> Vec<Job> {
         let leaf = &self.columns.leaves[cut.leaf];
-        let step = chunk_rows(cut.rows, cut.bytes);
+        let step = chunk_rows(cut.rows, cut.raw_bytes);
+        let share =
+            |bytes: usize, rows: usize| (bytes as u128 * rows as u128 / cut.rows.max(1) as u128) as usize;
         let job = |start: usize, len: usize, turn| Job {
             leaf: cut.leaf,
             dtype: leaf.dtype.clone(),
@@ -282,7 +284,8 @@ impl FileWriter {
             start,
             len,
             step,
-            bytes: (cut.bytes as u128 * len as u128 / cut.rows.max(1) as u128) as usize,
+            raw_bytes: share(cut.raw_bytes, len),
+            bytes: share(cut.bytes, len),
             first_row: cut.first_row + start as u64,
             has_zones: leaf.is_visible,
             turn,

@@ -1,0 +1,287 @@
+//! Rows of one leaf as they wait: an array, or its runs where those are far fewer.
+//!
+//! ```text
+//! taken in     EUR EUR EUR EUR USD EUR EUR ...     8192 rows, 128 KiB
+//! waiting      EUR until 4, USD until 5, EUR until 8192
+//! ```
+//!
+//! What takes less memory waits longer, so that there are as many rows in a chunk of it as in
+//! those of other columns.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, Int32Array, RunArray, UInt32Array};
+use arrow::compute::kernels::cmp::distinct;
+use arrow::datatypes::{DataType, Int32Type};
+
+use super::intake::entries;
+use crate::Result;
+use crate::array::restore::carry;
+use crate::array::take;
+
+/// Rows are kept as runs if these are at most as many as one of so many rows.
+const ROWS_PER_RUN: usize = 16;
+/// Fewer rows are kept as they are.
+const MIN_ROWS: usize = 1024;
+
+/// Some rows.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// The rows, or their runs: leaves themselves are no such arrays.
+    pub(super) array: ArrowRef,
+    /// Bytes of the values of all rows.
+    pub(super) raw_bytes: usize,
+    /// Bytes that it takes.
+    pub(super) bytes: usize,
+}
+
+impl Piece {
+    pub(super) fn new(array: ArrowRef) -> Self {
+        let array = let_go(array);
+        let bytes = value_bytes(&array);
+        Self { array, raw_bytes: bytes, bytes }
+    }
+
+    /// Keeps runs instead of rows if there are few; whether it does.
+    ///
+    /// # Errors
+    /// If rows cannot be compared.
+    pub(super) fn shorten(&mut self) -> Result<bool> {
+        let len = self.array.len();
+        if len < MIN_ROWS || self.array.data_type().is_nested() || self.array.data_type().is_null() {
+            return Ok(false);
+        }
+        let differs = distinct(&self.array.slice(0, len - 1), &self.array.slice(1, len - 1))?;
+        if differs.true_count() >= len / ROWS_PER_RUN {
+            return Ok(false);
+        }
+        // Rows of a batch are few enough for these.
+        let starts = std::iter::once(0).chain(differs.values().set_indices_u32().map(|row| row + 1));
+        let starts: UInt32Array = starts.collect::<Vec<_>>().into();
+        let ends = starts.values()[1..].iter().map(|start| *start as i32).chain([len as i32]);
+        let values = let_go(take(&self.array, &starts)?);
+        let runs = RunArray::<Int32Type>::try_new(&Int32Array::from_iter_values(ends), &values)?;
+        self.array = Arc::new(runs);
+        self.bytes = value_bytes(&self.array);
+        Ok(true)
+    }
+
+    /// Cuts off the first `rows` rows, fewer than there are.
+    pub(super) fn cut(&mut self, rows: usize) -> Self {
+        let len = self.array.len();
+        let first = self.array.slice(0, rows);
+        self.array = self.array.slice(rows, len - rows);
+        let bytes = value_bytes(&self.array);
+        let raw_bytes = match self.array.data_type() {
+            DataType::RunEndEncoded(..) => {
+                (self.raw_bytes as u128 * (len - rows) as u128 / len as u128) as usize
+            }
+            _ => bytes,
+        };
+        let cut = Self {
+            array: first,
+            raw_bytes: self.raw_bytes.saturating_sub(raw_bytes),
+            bytes: self.bytes.saturating_sub(bytes),
+        };
+        (self.raw_bytes, self.bytes) = (raw_bytes, bytes);
+        cut
+    }
+}
+
+/// The rows `start..start + len` of pieces, in one array.
+pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<ArrowRef> {
+    let mut skip = start;
+    let mut left = len;
+    let mut parts = Vec::new();
+    for piece in pieces {
+        if piece.len() <= skip && !piece.is_empty() {
+            skip -= piece.len();
+            continue;
+        }
+        let part = piece.slice(skip, left.min(piece.len() - skip));
+        skip = 0;
+        left -= part.len();
+        parts.push(match part.data_type() {
+            DataType::RunEndEncoded(_, values) => carry(&part, values.data_type())?,
+            _ => part,
+        });
+        if left == 0 {
+            break;
+        }
+    }
+    match parts.as_slice() {
+        [one] => Ok(ArrowRef::clone(one)),
+        parts => {
+            let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
+            Ok(arrow::compute::concat(&parts)?)
+        }
+    }
+}
+
+/// Copies views that keep much more bytes alive than they show.
+fn let_go(array: ArrowRef) -> ArrowRef {
+    const MUCH: usize = 64 << 10;
+    let wasteful = |used: usize, held: usize| held > MUCH && held / 2 > used;
+    match array.data_type() {
+        DataType::Utf8View => {
+            let views = array.as_string_view();
+            let held = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
+            if wasteful(views.total_buffer_bytes_used(), held) { Arc::new(views.gc()) } else { array }
+        }
+        DataType::BinaryView => {
+            let views = array.as_binary_view();
+            let held = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
+            if wasteful(views.total_buffer_bytes_used(), held) { Arc::new(views.gc()) } else { array }
+        }
+        _ => array,
+    }
+}
+
+/// Bytes of the values in the rows of an array, not of what lies around them.
+pub(super) fn value_bytes(array: &ArrowRef) -> usize {
+    let nulls = array.nulls().map_or(0, |_| array.len().div_ceil(8));
+    let within = |values: &ArrowRef, start: usize, end: usize| value_bytes(&values.slice(start, end - start));
+    nulls
+        + match array.data_type() {
+            DataType::Null => 0,
+            DataType::Boolean => array.len().div_ceil(8),
+            DataType::Utf8 => spanned(array.as_string::<i32>().value_offsets()) + array.len() * 4,
+            DataType::LargeUtf8 => spanned(array.as_string::<i64>().value_offsets()) + array.len() * 8,
+            DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) + array.len() * 4,
+            DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) + array.len() * 8,
+            DataType::Utf8View => array.as_string_view().total_buffer_bytes_used() + array.len() * 16,
+            DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used() + array.len() * 16,
+            DataType::List(_) => {
+                let list = array.as_list::<i32>();
+                let offsets = list.value_offsets();
+                let ends = (offsets[0] as usize, offsets[array.len()] as usize);
+                within(list.values(), ends.0, ends.1) + array.len() * 4
+            }
+            DataType::LargeList(_) => {
+                let list = array.as_list::<i64>();
+                let offsets = list.value_offsets();
+                let ends = (offsets[0] as usize, offsets[array.len()] as usize);
+                within(list.values(), ends.0, ends.1) + array.len() * 8
+            }
+            DataType::Map(..) => {
+                let entries: ArrowRef = Arc::new(entries(array.as_map()));
+                value_bytes(&entries) + array.len() * 4
+            }
+            DataType::RunEndEncoded(..) => {
+                let runs = array.as_run::<Int32Type>();
+                let first = runs.run_ends().get_start_physical_index();
+                let count = runs.run_ends().get_end_physical_index() + 1 - first;
+                within(runs.values(), first, first + count) + count * size_of::<i32>()
+            }
+            DataType::FixedSizeList(..) => value_bytes(array.as_fixed_size_list().values()),
+            DataType::Struct(_) => array.as_struct().columns().iter().map(value_bytes).sum(),
+            other => match other.primitive_width() {
+                Some(width) => array.len() * width,
+                None => array.to_data().get_slice_memory_size().unwrap_or_default(),
+            },
+        }
+}
+
+/// Bytes between the first and the last offset.
+fn spanned<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize {
+    match (offsets.first(), offsets.last()) {
+        (Some(first), Some(last)) => last.as_usize() - first.as_usize(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BooleanArray, Float64Array, StringArray, StringViewArray};
+
+    use super::*;
+    use crate::kernels::random;
+
+    /// Rows that mostly repeat the one before, of several types.
+    fn repeating(rows: usize, seed: u64) -> [ArrowRef; 5] {
+        let mut next = random(seed);
+        let mut value = 0;
+        let mut step = || {
+            if next().is_multiple_of(100) {
+                value = next() % 7;
+            }
+            value
+        };
+        let values: Vec<u64> = (0..rows).map(|_| step()).collect();
+        let text = |value: &u64| (*value != 3).then(|| "a text, and a long one ".repeat(*value as usize));
+        let float = |value: &u64| [0.0, -0.0, f64::NAN, 1.5][*value as usize % 4];
+        [
+            Arc::new(values.iter().map(|value| Some(*value as i32)).collect::<Int32Array>()),
+            Arc::new(
+                values.iter().map(|value| (*value != 5).then(|| float(value))).collect::<Float64Array>(),
+            ),
+            Arc::new(
+                values.iter().map(|value| (*value != 1).then_some(*value == 2)).collect::<BooleanArray>(),
+            ),
+            Arc::new(values.iter().map(text).collect::<StringViewArray>()),
+            Arc::new(values.iter().map(text).collect::<StringArray>()),
+        ]
+    }
+
+    #[test]
+    fn rows_come_out_as_they_went_in_wherever_they_are_cut() {
+        let mut next = random(9);
+        for array in repeating(5000, 1) {
+            let mut piece = Piece::new(ArrowRef::clone(&array));
+            let before = (piece.raw_bytes, piece.bytes);
+            assert!(piece.shorten().unwrap(), "{}", array.data_type());
+            assert!(piece.bytes * 4 < before.1 && piece.raw_bytes == before.0);
+            let (mut cuts, mut raw_bytes) = (Vec::new(), 0);
+            while piece.array.len() > 1200 {
+                let cut = piece.cut(next() as usize % 1100);
+                raw_bytes += cut.raw_bytes;
+                cuts.push(cut.array);
+            }
+            assert_eq!(raw_bytes + piece.raw_bytes, before.0);
+            cuts.push(piece.array);
+            for _ in 0..20 {
+                let start = next() as usize % 5000;
+                let len = next() as usize % (5001 - start);
+                let rows = array.slice(start, len);
+                assert_eq!(&join(&cuts, start, len).unwrap().to_data(), &rows.to_data());
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_differ_stay_rows() {
+        for rows in [0, 1, 5000] {
+            let mut piece = Piece::new(Arc::new(Int32Array::from_iter_values(0..rows)));
+            assert!(!piece.shorten().unwrap());
+            assert_eq!(piece.bytes, rows as usize * 4);
+        }
+    }
+
+    #[test]
+    fn rows_of_maps_count_their_own_entries() {
+        use arrow::array::{Int32Builder, MapBuilder};
+        let mut maps = MapBuilder::new(None, Int32Builder::new(), Int32Builder::new());
+        for rows in [1, 3] {
+            for at in 0..rows {
+                maps.keys().append_value(at);
+                maps.values().append_value(at);
+            }
+            maps.append(true).unwrap();
+        }
+        let maps: ArrowRef = Arc::new(maps.finish());
+        let of = |start, rows| value_bytes(&maps.slice(start, rows));
+        assert_eq!(of(0, 1) + of(1, 1), of(0, 2));
+        assert!(of(1, 1) > 2 * of(0, 1));
+    }
+
+    #[test]
+    fn a_few_views_do_not_keep_many_bytes() {
+        let long = "long enough to lie in a buffer ".repeat(100);
+        let many = StringViewArray::from(vec![long.as_str(); 100]);
+        let piece = Piece::new(Arc::new(many.slice(7, 1)));
+        assert_eq!(piece.bytes, 3100 + 16);
+        let kept = piece.array;
+        let held: usize = kept.as_string_view().data_buffers().iter().map(|buffer| buffer.len()).sum();
+        assert_eq!(held, 3100);
+    }
+}
