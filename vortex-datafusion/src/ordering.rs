@@ -20,6 +20,8 @@ use vortex_core::DType;
 use vortex_core::file::Footer;
 use vortex_core::write::WriteOptions;
 
+use crate::convert::keeps_order;
+
 /// The metadata entry that holds the order of a file's rows.
 pub(crate) const KEY: &str = "vortex-datafusion.order";
 
@@ -97,7 +99,8 @@ fn parse_column(text: &str) -> Option<(SortedColumn, &str)> {
 }
 
 /// The order of a file's rows, over the columns of a table: as recorded, or as statistics prove
-/// if they are to be asked.
+/// if they are to be asked. It ends where the table declares a type that orders values otherwise:
+/// '10' comes before '9', and 10 after 9.
 pub(crate) fn of_file(footer: &Footer, table: &Schema, ask_statistics: bool) -> Option<LexOrdering> {
     let recorded = footer.user_metadata().iter().find(|entry| &*entry.key == KEY);
     let columns = match recorded.and_then(|entry| entry.value.as_deref()) {
@@ -105,8 +108,13 @@ pub(crate) fn of_file(footer: &Footer, table: &Schema, ask_statistics: bool) -> 
         None if ask_statistics => proven(footer).into_iter().collect(),
         None => return None,
     };
+    let own = footer.schema().ok()?;
     let keys = columns.into_iter().map_while(|column| {
         let (at, field) = table.column_with_name(&column.name)?;
+        let from = own.field_with_name(&column.name).ok()?;
+        if !keeps_order(from.data_type(), field.data_type()) {
+            return None;
+        }
         let expr = Arc::new(Column::new(field.name(), at));
         Some(PhysicalSortExpr::new(expr, column.options))
     });

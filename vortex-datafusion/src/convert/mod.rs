@@ -18,7 +18,7 @@ pub(crate) use expr::{Translator, fuse_bounds};
 pub(crate) use fallible::is_fallible;
 pub(crate) use leaves::Leaves;
 pub(crate) use rows::PhysicalPredicate;
-pub(crate) use scalar::{to_core, to_datafusion};
+pub(crate) use scalar::{keeps_order, to_core, to_datafusion};
 
 /// An error of the core as DataFusion reports it. An error that DataFusion raised inside a
 /// scan comes back as it was.

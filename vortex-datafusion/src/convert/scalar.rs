@@ -64,6 +64,25 @@ fn widens(from: &DataType, to: &DataType) -> bool {
     }
 }
 
+/// Whether values stay in the same order, and apart from each other, when they are cast.
+pub(crate) fn keeps_order(from: &DataType, to: &DataType) -> bool {
+    let bits = |t: &DataType| t.primitive_width().unwrap_or(0) * 8 - usize::from(t.is_signed_integer());
+    match (from, to) {
+        (DataType::Dictionary(_, from), to) => keeps_order(from, to),
+        (from, DataType::Dictionary(_, to)) => keeps_order(from, to),
+        (from, to) if from == to || (from.is_string() && to.is_string()) => true,
+        (from, to) if from.is_binary() && to.is_binary() => true,
+        (from, to) if from.is_integer() && to.is_integer() => {
+            bits(from) <= bits(to) && (from.is_unsigned_integer() || to.is_signed_integer())
+        }
+        (from, to) if from.is_integer() || from.is_decimal() => {
+            // A double has 53 bits for integers.
+            from.is_integer() && bits(from) <= 32 && *to == DataType::Float64
+        }
+        (from, to) => widens(from, to),
+    }
+}
+
 fn resolution(unit: TimeUnit) -> u8 {
     match unit {
         TimeUnit::Second => 0,
@@ -95,6 +114,38 @@ mod tests {
             let core = to_core(&value, &text).unwrap().unwrap();
             assert_eq!(core.as_str(), Some("a"));
             assert_eq!(to_datafusion(&core, &value.data_type()).unwrap(), Some(value));
+        }
+    }
+
+    #[test]
+    fn casts_that_reorder_or_join_values_do_not_keep_their_order() {
+        use DataType::{Date32, Decimal128, Float32, Float64, Int32, Int64, UInt32, UInt64, Utf8, Utf8View};
+        let dictionary = DataType::Dictionary(Box::new(Int32), Box::new(Utf8));
+        for (from, to) in [
+            (Utf8, Utf8View),
+            (dictionary.clone(), Utf8View),
+            (Int32, Int64),
+            (UInt32, Int64),
+            (Int32, Float64),
+            (Float32, Float64),
+            (Date32, DataType::Timestamp(TimeUnit::Second, None)),
+        ] {
+            assert!(keeps_order(&from, &to), "{from} to {to}");
+        }
+        for (from, to) in [
+            (Utf8, Int32),
+            (Int32, Utf8View),
+            (dictionary, Int32),
+            (Int64, Int32),
+            (Int32, UInt64),
+            (UInt64, Int64),
+            (Int64, Float64),
+            (Float64, Int32),
+            (Float64, Float32),
+            (Decimal128(10, 2), Int64),
+            (Decimal128(10, 2), Decimal128(10, 1)),
+        ] {
+            assert!(!keeps_order(&from, &to), "{from} to {to}");
         }
     }
 
