@@ -71,7 +71,7 @@ impl FieldStats {
         };
         let bound = |stored: &Option<(bytes::Bytes, bool)>| match stored {
             Some((bytes, exact)) => match scalar(bytes, dtype) {
-                Some(value) if *exact => Precision::Exact(value),
+                Some(value) if *exact && is_told_exactly(&value) => Precision::Exact(value),
                 Some(value) => Precision::Inexact(value),
                 None => Precision::Absent,
             },
@@ -101,6 +101,21 @@ impl FieldStats {
     /// count of zero before its bounds can rule rows out.
     pub fn bounds_cover_all(&self, dtype: &DType) -> bool {
         !is_float(dtype) || self.nan_count == Some(0)
+    }
+}
+
+/// Bytes of a text from which on it may be a bound that was cut: releases before 0.84 cut at 64 bytes,
+/// or some before if characters are long or have no successor, and call that exact.
+const MAY_BE_CUT: usize = 48;
+
+/// Whether a bound that is called exact is a value of the column: long text may be cut, and releases before
+/// 0.54 call `false` the least of booleans that are all true.
+fn is_told_exactly(bound: &Scalar) -> bool {
+    match bound.value() {
+        Value::Bool(_) => false,
+        Value::Utf8(text) => text.len() < MAY_BE_CUT,
+        Value::Binary(bytes) => bytes.len() < MAY_BE_CUT,
+        _ => true,
     }
 }
 
