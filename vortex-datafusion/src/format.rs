@@ -22,7 +22,7 @@ use datafusion_session::Session;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{Footer, VortexFile};
-use vortex_core::io::BlockCache;
+use vortex_core::io::{BlockCache, object_name};
 
 use crate::cache::FooterCache;
 use crate::convert::{datafusion_error, schema};
@@ -94,10 +94,10 @@ impl<'a> Footers<'a> {
     }
 
     async fn open(&self, object: &ObjectMeta) -> Result<VortexFile> {
-        self.cache
-            .open(self.store, object, None)
-            .await
-            .map_err(|error| error.context(format!("reading the footer of {}", object.location)))
+        self.cache.open(self.store, object, None).await.map_err(|error| {
+            let name = object_name(self.store.as_ref(), &object.location);
+            error.context(format!("reading the footer of {name}"))
+        })
     }
 
     fn order(&self, footer: &Footer, table: &Schema) -> Option<LexOrdering> {

@@ -45,11 +45,14 @@ impl LocalFile {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
         let failed = |error| Error::read(&name, 0..0, error);
+        // Opening a pipe would wait for whoever writes to it.
+        let metadata = std::fs::metadata(path.as_ref()).map_err(failed)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "is a directory" } else { "is not a regular file" };
+            return Err(Error::read(&name, 0..0, what));
+        }
         let file = File::open(path.as_ref()).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(Error::read(&name, 0..0, "is a directory"));
-        }
         Ok(Self { len: metadata.len(), access: Access::Descriptor(Arc::new(file)), name: name.into() })
     }
 

@@ -33,10 +33,10 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 pub use local::LocalFile;
 pub use memory::MemoryFile;
-pub use object_store::ObjectFile;
+pub use object_store::{ObjectFile, object_name};
 pub(crate) use scheduler::Unsent;
 pub use scheduler::{Pending, Scheduler, Wish};
-pub use sink::{LocalSink, MemorySink, ObjectSink, Sink};
+pub use sink::{LocalSink, MemorySink, ObjectSink, Sink, local_target};
 pub use urgency::Urgency;
 
 use crate::Result;

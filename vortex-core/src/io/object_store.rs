@@ -31,8 +31,22 @@ pub struct ObjectFile {
     /// Its last bytes, until a read takes them.
     end: Mutex<Option<Bytes>>,
     /// What the store calls itself.
+    store_name: Box<str>,
     name: Box<str>,
     profile: StorageProfile,
+}
+
+/// What people call an object: of local files, the path from the root.
+pub fn object_name(store: &dyn ObjectStore, location: &Path) -> String {
+    named(&store.to_string(), location)
+}
+
+fn named(store: &str, location: &Path) -> String {
+    // Wrappers of a store show it within their own names.
+    if cfg!(unix) && store.contains("LocalFileSystem(file:///)") {
+        return format!("/{location}");
+    }
+    location.to_string()
 }
 
 /// What names an object of a store and its version, whichever table it belongs to.
@@ -51,8 +65,9 @@ enum Answer {
 impl ObjectFile {
     /// The object that a listing or a head request described.
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
-        let (name, profile) = (store.to_string().into_boxed_str(), StorageProfile::of(store.as_ref()));
-        Self { store, meta, descriptor: OnceLock::new(), end: Mutex::default(), name, profile }
+        let (store_name, profile) = (store.to_string().into_boxed_str(), StorageProfile::of(store.as_ref()));
+        let name = named(&store_name, &meta.location).into();
+        Self { store, meta, descriptor: OnceLock::new(), end: Mutex::default(), store_name, name, profile }
     }
 
     /// The object at `location`, found by reading up to `bytes` of its end: one request instead of a head
@@ -141,14 +156,14 @@ impl ObjectFile {
     }
 
     fn failed(&self, range: &Range<u64>, error: object_store::Error) -> Error {
-        Error::read(&self.meta.location, range.clone(), error)
+        Error::read(self.name(), range.clone(), error)
     }
 }
 
 #[async_trait]
 impl ReadAt for ObjectFile {
     fn name(&self) -> &str {
-        self.meta.location.as_ref()
+        &self.name
     }
 
     async fn len(&self) -> Result<u64> {
@@ -185,10 +200,10 @@ impl ReadAt for ObjectFile {
                 Ok(futures::stream::once(async move { Ok(bytes) }).boxed())
             }
             Answer::Remote(result) => {
-                let location = self.meta.location.clone();
+                let name = self.name.clone();
                 let pieces = result.into_stream();
                 Ok(pieces
-                    .map(move |piece| piece.map_err(|error| Error::read(&location, range.clone(), error)))
+                    .map(move |piece| piece.map_err(|error| Error::read(&name, range.clone(), error)))
                     .boxed())
             }
         }
@@ -207,7 +222,7 @@ impl ReadAt for ObjectFile {
     }
 
     fn store(&self) -> &str {
-        &self.name
+        &self.store_name
     }
 
     fn profile(&self) -> StorageProfile {

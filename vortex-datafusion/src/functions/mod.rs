@@ -24,6 +24,7 @@ use datafusion_expr::{Expr, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use futures::{StreamExt as _, TryStreamExt as _};
+use vortex_core::io::object_name;
 
 use crate::cache::FooterCache;
 use crate::format::EXTENSION;
@@ -110,7 +111,7 @@ impl TableProvider for Metadata {
             .map(|object| {
                 let (store, footers) = (&store, &footers);
                 async move {
-                    let name = object.location.to_string();
+                    let name = object_name(store.as_ref(), &object.location);
                     let rows = async {
                         let file = footers.open(store, &object, None).await?;
                         self.part.rows(&name, &file, &wants).await

@@ -45,6 +45,7 @@ use prune::{FileConstants, file_pruner};
 use stream::{FileBatches, Projector};
 use vortex_core::expr::{Expr, FieldPath};
 use vortex_core::file::VortexFile;
+use vortex_core::io::object_name;
 use vortex_core::scan::ScanBuilder;
 
 use crate::cache::{FooterCache, OpenFile, OpenFiles};
@@ -92,7 +93,7 @@ impl FileOpener for VortexOpener {
     fn open(&self, file: PartitionedFile) -> Result<FileOpenFuture> {
         let (state, ahead) = (Arc::clone(&self.state), self.ahead.clone());
         Ok(Box::pin(async move {
-            let path = file.object_meta.location.clone();
+            let path = object_name(state.store.as_ref(), &file.object_meta.location);
             let opened = match ahead {
                 Some(ahead) => ahead.open(state, file).await,
                 None => state.open(file).await,

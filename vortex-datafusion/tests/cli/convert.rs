@@ -224,7 +224,7 @@ fn a_broken_input_leaves_no_output() {
         (vec!["convert", &input, "--level", "best", &output], 2, "fast, default or compact"),
         (vec!["convert", &input, "--min-reader", "old", &output], 2, "not a release"),
         (vec!["convert", "nosuch.csv", &output], 1, "nosuch.csv"),
-        (vec!["convert", "--sort-by", "nosuch", &source, &output], 1, "nosuch"),
+        (vec!["convert", "--sort-by", "nosuch", &source, &output], 1, "`nosuch`; there are: o_orderkey"),
     ] {
         let output = run(&arguments);
         assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", stderr(&output));
@@ -260,7 +260,7 @@ fn a_killed_conversion_leaves_nothing_under_the_final_name() {
     // Enough inputs that there is time to kill.
     let mut arguments = vec!["convert"];
     arguments.resize(3000, &source);
-    for signal in ["KILL", "INT"] {
+    for signal in ["KILL", "INT", "TERM"] {
         let output = path(&folder, &format!("{signal}.vortex"));
         let mut arguments = arguments.clone();
         arguments.push(&output);
@@ -274,7 +274,7 @@ fn a_killed_conversion_leaves_nothing_under_the_final_name() {
         let outcome = child.wait_with_output().unwrap();
         assert!(!outcome.status.success());
         assert!(!Path::new(&output).exists(), "{signal}");
-        if signal == "INT" {
+        if signal != "KILL" {
             assert!(stderr(&outcome).contains("interrupted"), "{}", stderr(&outcome));
             assert!(names(&folder).iter().all(|name| !name.contains(signal)), "{:?}", names(&folder));
         }
@@ -282,9 +282,44 @@ fn a_killed_conversion_leaves_nothing_under_the_final_name() {
 }
 
 #[test]
+fn folders_named_after_values_become_columns() {
+    let folder = TempDir::new().unwrap();
+    let (days, one) = (path(&folder, "days/"), path(&folder, "one.vortex"));
+    let copy = format!(
+        "COPY (SELECT value AS a, value % 3 AS day FROM generate_series(1, 9) t(value))
+         TO '{days}' STORED AS VORTEX PARTITIONED BY (day)"
+    );
+    ok(&["sql", "-q", "-c", &copy]);
+    ok(&["convert", &days, &one]);
+    let rows = |place: &str| csv(&format!("SELECT a, day FROM '{place}' ORDER BY a"));
+    assert_eq!(rows(&one), rows(&days));
+    // Into a folder, they stay what folders are named after.
+    ok(&["convert", &days, &path(&folder, "again/")]);
+    assert_eq!(rows(&path(&folder, "again/")), rows(&days));
+}
+
+#[test]
+fn columns_that_some_files_lack_are_null_there() {
+    let folder = TempDir::new().unwrap();
+    let copy = |sql: &str, name: &str| {
+        ok(&["sql", "-q", "-c", &format!("COPY ({sql}) TO '{}'", path(&folder, name))]);
+    };
+    for extension in ["vortex", "parquet"] {
+        copy("SELECT 1 AS a, 'x' AS b", &format!("{extension}/1.{extension}"));
+        copy("SELECT 2 AS a, true AS c", &format!("{extension}/2.{extension}"));
+        let one = path(&folder, &format!("{extension}.vortex"));
+        ok(&["convert", &path(&folder, extension), &one]);
+        let rows = csv(&format!("SELECT a, b, c FROM '{one}' ORDER BY a"));
+        assert_eq!(rows, "a,b,c\n1,x,\n2,,true\n", "{extension}");
+    }
+}
+
+#[test]
 fn wrong_usage_has_a_status_of_its_own() {
     let source = golden("0.91.0/tpch_orders.vortex");
     assert!(complaint(&run(&["convert", &source, "out.unheardof"]), 2).contains("--to"));
+    let parts = run(&["convert", "--target-file-size", "1m", &source, "parts.vortex"]);
+    assert!(complaint(&parts, 2).contains("folder"));
     assert!(
         complaint(&run(&["convert", "--to", "csv", &source, &source]), 2).contains("input and the output")
     );

@@ -45,6 +45,41 @@ fn options_of_a_table_reach_the_format() {
     assert!(line.contains("nosuchoption") && line.contains("predicate_pushdown"), "{line}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_copy_that_is_interrupted_leaves_no_file() {
+    for signal in ["INT", "TERM"] {
+        let folder = TempDir::new().unwrap();
+        let copy = format!(
+            "COPY (SELECT value, random() AS r FROM generate_series(1, 100000000) t(value)) TO '{}/x.vortex'",
+            folder.path().display()
+        );
+        let mut child = vortex(&["sql", "-c", &copy]).stderr(Stdio::piped()).spawn().unwrap();
+        while fs::read_dir(&folder).unwrap().next().is_none() {
+            assert_eq!(child.try_wait().unwrap(), None, "it was done before it could be interrupted");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        let outcome = child.wait_with_output().unwrap();
+        assert!(stderr(&outcome).contains("interrupted"), "{}", stderr(&outcome));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{signal}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_but_files_is_replaced() {
+    let folder = TempDir::new().unwrap();
+    let socket = folder.path().join("x.csv");
+    let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let output = run(&["sql", "-c", &format!("COPY (SELECT 1 AS a) TO '{}'", socket.display())]);
+    assert!(complaint(&output, 1).contains("not a regular file"));
+    let source = golden("0.91.0/tpch_orders.vortex");
+    let output = run(&["convert", &source, socket.to_str().unwrap()]);
+    assert!(complaint(&output, 2).contains("not a regular file"));
+}
+
 #[test]
 fn results_are_tables_unless_said_otherwise() {
     let sql = format!("SELECT o_orderkey FROM '{}' ORDER BY 1 LIMIT 2", golden("0.91.0/tpch_orders.vortex"));

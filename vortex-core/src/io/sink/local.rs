@@ -53,18 +53,33 @@ impl Drop for Temporary {
     }
 }
 
+/// Where a file belongs that is written under another name first, and then takes the name of `path`: where
+/// links lead.
+///
+/// # Errors
+/// If what has the name is no regular file: a folder, or a device, which would be gone.
+pub fn local_target(path: &Path) -> std::io::Result<PathBuf> {
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_file() => std::fs::canonicalize(path),
+        Ok(there) if there.is_dir() => Err(std::io::Error::other("is a folder")),
+        Ok(_) => Err(std::io::Error::other("is not a regular file, and would be replaced by one")),
+        // A link that leads nowhere yet.
+        Err(_) => match std::fs::read_link(path) {
+            Ok(to) => Ok(path.parent().unwrap_or(Path::new("")).join(to)),
+            Err(_) => Ok(path.to_path_buf()),
+        },
+    }
+}
+
 impl LocalSink {
-    /// Starts a file at `path`, whose folder must exist.
+    /// Starts a file at `path`, whose folder must exist. What a link points to is replaced, not the link.
     ///
     /// # Errors
-    /// If the temporary file cannot be made.
+    /// If something else than a file has the name, or the temporary file cannot be made.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_path_buf();
-        let name = path.display().to_string();
+        let name = path.as_ref().display().to_string();
+        let path = local_target(path.as_ref()).map_err(|error| Error::write(&name, error))?;
         let file_name = path.file_name().ok_or_else(|| Error::write(&name, "not the name of a file"))?;
-        if path.is_dir() {
-            return Err(Error::write(&name, "is a directory"));
-        }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(file_name);
@@ -179,6 +194,27 @@ mod tests {
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn what_a_link_points_to_is_replaced_and_what_is_no_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("far")).unwrap();
+        std::os::unix::fs::symlink("far/x.vortex", path("link")).unwrap();
+        for bytes in [b"one", b"two"] {
+            let mut sink = LocalSink::create(path("link")).unwrap();
+            sink.write(Bytes::from_static(bytes)).await.unwrap();
+            sink.finish().await.unwrap();
+            assert_eq!(std::fs::read(path("far/x.vortex")).unwrap(), bytes);
+        }
+        assert!(path("link").is_symlink());
+        assert_eq!(names(&path("far")), ["x.vortex"]);
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        let refused = LocalSink::create(path("socket")).unwrap_err();
+        assert!(refused.to_string().contains("not a regular file"), "{refused}");
+        assert!(LocalSink::create(path("far")).unwrap_err().to_string().contains("folder"));
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use local::LocalSink;
+pub use local::{LocalSink, local_target};
 pub use memory::MemorySink;
 pub use object_store::ObjectSink;
 

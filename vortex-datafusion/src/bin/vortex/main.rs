@@ -13,6 +13,7 @@
 mod convert;
 mod failure;
 mod inspect;
+mod interrupts;
 mod sql;
 mod stores;
 mod text;
@@ -65,13 +66,30 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let is_shell = matches!(&command, Command::Sql(arguments) if arguments.is_shell());
     let outcome = runtime.block_on(async {
-        match command {
-            Command::Sql(arguments) => Box::pin(sql::run(arguments)).await,
-            Command::Inspect(arguments) => Box::pin(inspect::run(arguments)).await,
-            Command::Convert(arguments) => Box::pin(convert::run(arguments)).await,
-            Command::Verify(arguments) => Box::pin(verify::run(arguments)).await,
+        let run = async {
+            match command {
+                Command::Sql(arguments) => Box::pin(sql::run(arguments)).await,
+                Command::Inspect(arguments) => Box::pin(inspect::run(arguments)).await,
+                Command::Convert(arguments) => Box::pin(convert::run(arguments)).await,
+                Command::Verify(arguments) => Box::pin(verify::run(arguments)).await,
+            }
+        };
+        if is_shell {
+            // It takes interrupts itself, for single statements.
+            return run.await;
         }
+        let interrupted = interrupts::watch();
+        let outcome = tokio::select! {
+            outcome = run => outcome,
+            _ = interrupted => Err(Failure::error("interrupted; no file was left half-written")),
+        };
+        if outcome.is_err() {
+            // Dropping the work removes what it has written so far.
+            interrupts::let_tasks_end().await;
+        }
+        outcome
     });
     // A read that hangs must not keep the process once there is nothing left to say.
     runtime.shutdown_background();

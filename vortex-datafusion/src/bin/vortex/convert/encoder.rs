@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
 use arrow::csv;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use arrow::json;
 use parquet::arrow::ArrowWriter;
@@ -21,7 +22,8 @@ const ROW_GROUP_ROWS: usize = 1 << 20;
 
 /// Takes batches, writes a format.
 pub(super) enum Encoder<W: Write + Send> {
-    ArrowFile(Box<FileWriter<W>>),
+    /// Dictionaries of its batches would have to be one: the columns are plain.
+    ArrowFile(Box<FileWriter<W>>, SchemaRef),
     ArrowStream(Box<StreamWriter<W>>),
     Parquet(Box<ArrowWriter<W>>),
     Csv(Box<csv::Writer<W>>),
@@ -33,7 +35,10 @@ impl<W: Write + Send> Encoder<W> {
     pub(super) fn open(format: Format, schema: &SchemaRef, out: W, as_stream: bool) -> Outcome<Self> {
         Ok(match format {
             Format::Arrow if as_stream => Self::ArrowStream(Box::new(StreamWriter::try_new(out, schema)?)),
-            Format::Arrow => Self::ArrowFile(Box::new(FileWriter::try_new(out, schema)?)),
+            Format::Arrow => {
+                let plain = Arc::new(without_dictionaries(schema));
+                Self::ArrowFile(Box::new(FileWriter::try_new(out, &plain)?), plain)
+            }
             Format::Parquet => {
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
@@ -60,7 +65,13 @@ impl<W: Write + Send> Encoder<W> {
     /// Writes a batch.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Outcome {
         match self {
-            Self::ArrowFile(writer) => writer.write(batch)?,
+            Self::ArrowFile(writer, plain) => {
+                let columns = batch.columns().iter().zip(plain.fields());
+                let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                let columns = columns.collect::<Result<_, _>>()?;
+                writer.write(&RecordBatch::try_new_with_options(Arc::clone(plain), columns, &options)?)?;
+            }
             Self::ArrowStream(writer) => writer.write(batch)?,
             Self::Csv(writer) => writer.write(batch)?,
             Self::Json(writer) => writer.write(batch)?,
@@ -72,7 +83,7 @@ impl<W: Write + Send> Encoder<W> {
     /// Writes what the format has at its end, and all that is buffered.
     pub(super) fn finish(self) -> Outcome {
         let mut out = match self {
-            Self::ArrowFile(writer) => writer.into_inner()?,
+            Self::ArrowFile(writer, _) => writer.into_inner()?,
             Self::ArrowStream(writer) => writer.into_inner()?,
             Self::Parquet(writer) => writer.into_inner()?,
             Self::Csv(writer) => writer.into_inner(),
@@ -82,6 +93,27 @@ impl<W: Write + Send> Encoder<W> {
             }
         };
         Ok(out.flush()?)
+    }
+}
+
+fn without_dictionaries(schema: &SchemaRef) -> Schema {
+    let fields: Vec<FieldRef> = schema.fields().iter().map(plain).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
+}
+
+fn plain(field: &FieldRef) -> FieldRef {
+    Arc::new(field.as_ref().clone().with_data_type(plain_type(field.data_type())))
+}
+
+fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => plain_type(values),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
+        DataType::List(item) => DataType::List(plain(item)),
+        DataType::LargeList(item) => DataType::LargeList(plain(item)),
+        DataType::FixedSizeList(item, len) => DataType::FixedSizeList(plain(item), *len),
+        DataType::Map(entries, sorted) => DataType::Map(plain(entries), *sorted),
+        other => other.clone(),
     }
 }
 
@@ -97,5 +129,33 @@ fn flat_columns_only(schema: &SchemaRef) -> Outcome {
             field.name(),
             field.data_type()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, AsArray as _, DictionaryArray};
+    use arrow::datatypes::Int8Type;
+    use arrow::ipc::reader::FileReader;
+
+    use super::*;
+
+    #[test]
+    fn batches_with_dictionaries_of_their_own_make_one_arrow_file() {
+        let batch = |texts: [&str; 2]| {
+            let texts: DictionaryArray<Int8Type> = texts.into_iter().collect();
+            RecordBatch::try_from_iter([("a", Arc::new(texts) as _)]).unwrap()
+        };
+        let (mut file, schema) = (Vec::new(), batch(["x", "y"]).schema());
+        let mut encoder = Encoder::open(Format::Arrow, &schema, &mut file, false).unwrap();
+        encoder.write(&batch(["x", "y"])).unwrap();
+        encoder.write(&batch(["z", "y"])).unwrap();
+        encoder.finish().unwrap();
+        let read = FileReader::try_new(std::io::Cursor::new(file), None).unwrap();
+        let texts = |batch: RecordBatch| {
+            let texts = batch.column(0).as_string::<i32>();
+            (0..texts.len()).map(|row| texts.value(row).to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(read.flat_map(|batch| texts(batch.unwrap())).collect::<String>(), "xyzy");
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Column;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -32,7 +32,7 @@ use object_store::local::LocalFileSystem;
 use object_store::{ObjectMeta, ObjectStore as _};
 use url::Url;
 use vortex_core::VortexFile;
-use vortex_core::io::ObjectFile;
+use vortex_core::io::{ObjectFile, object_name};
 use vortex_datafusion::listing_url;
 
 use super::format::Format;
@@ -56,9 +56,16 @@ pub(super) struct Found {
     pub(super) format: Format,
     url: ListingTableUrl,
     meta: ObjectMeta,
+    /// The folder it was found in, if folders below that are named after values: `day=1/`.
+    partitioned: Option<ListingTableUrl>,
 }
 
 impl Found {
+    /// The file by itself, whatever its folders are named after.
+    pub(super) fn alone(&self) -> Self {
+        Self { partitioned: None, ..self.clone() }
+    }
+
     /// The path of a Parquet file on a local disk.
     fn local_parquet(&self) -> Option<PathBuf> {
         let is_local = self.format == Format::Parquet && self.url.scheme() == "file";
@@ -116,6 +123,11 @@ impl Reader {
     pub(super) async fn find(&self, place: &str, format: Option<Format>) -> Outcome<Vec<Found>> {
         let at_place = |error: Failure| Failure::at(place, error);
         let url = listing_url(place).map_err(|error| at_place(error.into()))?;
+        if let Ok(path) = url.get_url().to_file_path()
+            && path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
+        {
+            return Err(Failure::error(format!("{place}: is neither a file nor a folder")));
+        }
         let found = async {
             self.stores.prepare(url.as_ref(), &[]).await?;
             let store = self.stores.get_store(url.as_ref())?;
@@ -132,6 +144,7 @@ impl Reader {
             return Err(Failure::error(format!("{place}: there is no such file, or the folder is empty")));
         }
         objects.sort_by(|left, right| left.location.cmp(&right.location));
+        let store = self.stores.get_store(url.as_ref())?;
         let is_one = objects.len() == 1 && !url.is_collection();
         let mut files = Vec::with_capacity(objects.len());
         for meta in objects {
@@ -145,9 +158,11 @@ impl Reader {
                 None if !is_one => continue,
                 None => return Err(Failure::Usage(format!("{place}: which format? Say it with --from"))),
             };
-            let name = if is_one { place.to_owned() } else { meta.location.to_string() };
+            let name = if is_one { place.to_owned() } else { object_name(store.as_ref(), &meta.location) };
+            let has_values = url.is_collection() && url.get_glob().is_none() && names_values(&relative);
+            let partitioned = has_values.then(|| url.clone());
             let url = one_file(&url, &meta)?;
-            files.push(Found { name, relative, format, url, meta });
+            files.push(Found { name, relative, format, url, meta, partitioned });
         }
         if files.is_empty() {
             return Err(Failure::error(format!(
@@ -159,6 +174,9 @@ impl Reader {
 
     /// The rows of files, one file after the other.
     pub(super) async fn rows(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
+        if files.iter().any(|file| file.partitioned.is_some()) {
+            return self.queried(files, wanted).await;
+        }
         if wanted.sort_by.is_empty()
             && files.iter().all(|file| file.format == Format::Vortex)
             && let Some(rows) = self.scanned(files, wanted).await?
@@ -235,15 +253,16 @@ impl Reader {
                 other.name, files[0].name
             )));
         }
-        let options = ListingOptions::new(reader_of(format)).with_file_extension("");
-        let urls = files.iter().map(|file| file.url.clone()).collect();
-        let config = ListingTableConfig::new_with_multi_paths(urls)
-            .with_listing_options(options)
-            .infer_schema(&self.context.state())
-            .await?;
-        let table = ListingTable::try_new(config)?;
+        let table = self.table(files, format).await?;
         let mut frame = self.context.read_table(Arc::new(table))?;
         if !wanted.sort_by.is_empty() {
+            let names: Vec<&str> =
+                frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
+            if let Some(key) = wanted.sort_by.iter().find(|key| !names.contains(&key.column.as_str())) {
+                let message =
+                    format!("--sort-by: no column `{}`; there are: {}", key.column, names.join(", "));
+                return Err(Failure::error(message));
+            }
             frame = frame.sort(wanted.sort_by.iter().map(sort_expr).collect())?;
         }
         if let Some(names) = wanted.columns {
@@ -266,6 +285,59 @@ impl Reader {
         });
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
     }
+
+    /// A table of files of one format. Those in folders that are named after values have these, too, and
+    /// columns that some lack may be null.
+    async fn table(&self, files: &[Found], format: Format) -> Outcome<ListingTable> {
+        let state = self.context.state();
+        let extension = format!(".{}", format.extension());
+        let has_extension = |file: &Found| file.meta.location.as_ref().ends_with(&extension);
+        let options = ListingOptions::new(reader_of(format));
+        let mut folders: Vec<ListingTableUrl> = Vec::new();
+        for folder in files.iter().filter_map(|file| file.partitioned.as_ref()) {
+            if !folders.contains(folder) {
+                folders.push(folder.clone());
+            }
+        }
+        if !folders.is_empty() {
+            if let Some(file) = files.iter().find(|file| file.partitioned.is_none()) {
+                let message = "is in no folder that is named after a value, as other files are";
+                return Err(Failure::Usage(format!("{}: {message}", file.name)));
+            }
+            let extension = if files.iter().all(has_extension) { extension.as_str() } else { "" };
+            let config = ListingTableConfig::new_with_multi_paths(folders)
+                .with_listing_options(options.with_file_extension(extension))
+                .infer_partitions_from_path(&state)
+                .await?
+                .infer_schema(&state)
+                .await?;
+            return Ok(ListingTable::try_new(config)?);
+        }
+        let options = options.with_file_extension("");
+        let mut schemas = Vec::with_capacity(files.len());
+        for file in files {
+            let schema = options.infer_schema(&state, &file.url).await;
+            schemas.push(schema.map_err(|error| Failure::at(&file.name, error))?);
+        }
+        let has_all = |name: &str| schemas.iter().all(|schema| schema.field_with_name(name).is_ok());
+        let merged = Schema::try_merge(schemas.iter().map(|schema| schema.as_ref().clone()))?;
+        let fields = merged.fields().iter().map(|field| {
+            let nullable = field.is_nullable() || !has_all(field.name());
+            field.as_ref().clone().with_nullable(nullable)
+        });
+        let schema = Schema::new_with_metadata(fields.collect::<Vec<_>>(), merged.metadata().clone());
+        let urls = files.iter().map(|file| file.url.clone()).collect();
+        let config = ListingTableConfig::new_with_multi_paths(urls)
+            .with_listing_options(options)
+            .with_schema(Arc::new(schema));
+        Ok(ListingTable::try_new(config)?)
+    }
+}
+
+/// Whether a folder of a path is named after a value: `day=1/`.
+fn names_values(path: &Path) -> bool {
+    let folders = path.parent().into_iter().flat_map(Path::components);
+    folders.filter_map(|folder| folder.as_os_str().to_str()).any(|name| name.contains('='))
 }
 
 /// One of the files below a URL, with its name taken literally.

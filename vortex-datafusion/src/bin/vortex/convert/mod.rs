@@ -118,17 +118,13 @@ struct Job {
     folder: Option<PathBuf>,
 }
 
-/// Converts the files, unless interrupted.
+/// Converts the files.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let (_, output) = arguments.places()?;
     if output.to_string_lossy().contains("://") {
         return Err(Failure::Usage(format!("{}: output goes to local files or to `-`", output.display())));
     }
-    tokio::select! {
-        outcome = convert(&arguments) => outcome,
-        // Dropping the conversion removes what was written so far.
-        _ = tokio::signal::ctrl_c() => Err(Failure::error("interrupted; no file was left half-written")),
-    }
+    convert(&arguments).await
 }
 
 async fn convert(arguments: &Arguments) -> Outcome {
@@ -168,8 +164,12 @@ fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<
         )));
     };
     if let Some(bytes) = arguments.target_file_size {
-        if output == Path::new("-") || (output.exists() && !output.is_dir()) {
-            return Err(Failure::Usage(format!("{}: parts go into a folder", output.display())));
+        if output == Path::new("-") || (!is_folder && (output.exists() || Format::of_path(output).is_some()))
+        {
+            return Err(Failure::Usage(format!(
+                "{}: parts go into a folder, whose name ends with `/`",
+                output.display()
+            )));
         }
         let target = Target::Parts { folder: output.to_owned(), bytes: bytes as u64 };
         return Ok(vec![Job { files, target, format, folder: Some(output.to_owned()) }]);
@@ -195,7 +195,7 @@ fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<
             return Err(Failure::Usage(format!("{}: is an input and an output", path.display())));
         }
         let folder = path.parent().map(Path::to_owned);
-        jobs.push(Job { files: vec![file.clone()], target: Target::One(path), format, folder });
+        jobs.push(Job { files: vec![file.alone()], target: Target::One(path), format, folder });
     }
     Ok(jobs)
 }

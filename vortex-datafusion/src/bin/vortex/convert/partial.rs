@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use vortex_core::io::local_target;
+
 use crate::failure::{Failure, Outcome};
 
 /// A file that is being written. Dropped before it is complete, it disappears.
@@ -18,17 +20,15 @@ impl Partial {
     /// Starts a file beside its target, so that the two are on one disk.
     pub(super) fn create(target: &Path) -> Outcome<Self> {
         let place = target.display().to_string();
+        let target = local_target(target).map_err(|error| Failure::Usage(format!("{place}: {error}")))?;
         let Some(name) = target.file_name() else {
             return Err(Failure::Usage(format!("{place}: not a file name")));
         };
-        if target.is_dir() {
-            return Err(Failure::Usage(format!("{place}: is a folder")));
-        }
         let mut temporary_name = name.to_owned();
         temporary_name.push(format!(".partial-{}", std::process::id()));
         let temporary = target.with_file_name(temporary_name);
         let file = File::create_new(&temporary).map_err(|error| Failure::at(&place, error))?;
-        Ok(Self { file, temporary, target: target.to_owned(), complete: false })
+        Ok(Self { file, temporary, target, complete: false })
     }
 
     /// A handle to write through.

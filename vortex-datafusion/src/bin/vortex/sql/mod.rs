@@ -68,6 +68,13 @@ pub(crate) struct Arguments {
     object_store_profiling: InstrumentedObjectStoreMode,
 }
 
+impl Arguments {
+    /// Whether somebody types statements.
+    pub(crate) fn is_shell(&self) -> bool {
+        self.command.is_empty() && self.file.is_empty() && std::io::stdin().is_terminal()
+    }
+}
+
 /// Runs statements, scripts, or the shell.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     if let Some(folder) = &arguments.data_path {

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -22,6 +23,10 @@ use super::Arguments;
 use crate::failure::Outcome;
 use crate::stores::Stores;
 
+/// How long files of a folder are believed to be what they were. DataFusion would never look again, and tell
+/// of a file that has been replaced since what its old statistics say.
+const LISTING_BELIEVED: Duration = Duration::from_secs(1);
+
 /// A DataFusion session and how its results are printed.
 pub(super) struct Session {
     pub(super) context: SessionContext,
@@ -36,7 +41,9 @@ impl Session {
             InstrumentedObjectStoreRegistry::new().with_profile_mode(arguments.object_store_profiling);
         let known = Arc::new(known);
         let stores = Stores::new(Arc::clone(&known));
-        let mut runtime = RuntimeEnvBuilder::new().with_object_store_registry(Arc::clone(&stores) as _);
+        let mut runtime = RuntimeEnvBuilder::new()
+            .with_object_store_registry(Arc::clone(&stores) as _)
+            .with_object_list_cache_ttl(Some(LISTING_BELIEVED));
         if let Some(limit) = arguments.memory_limit {
             runtime = runtime.with_memory_pool(memory_pool(arguments, limit));
         }

@@ -4,6 +4,9 @@
 //! the format itself sees them, so plain options of Vortex tables fail there. Here every
 //! option goes to the format, and those of a store also to the store.
 
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
 use datafusion::common::instant::Instant;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
@@ -13,8 +16,7 @@ use datafusion::sql::sqlparser;
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
-use futures::StreamExt as _;
-use std::sync::Arc;
+use futures::{FutureExt as _, StreamExt as _};
 use vortex_datafusion::listing_url;
 
 use super::session::Session;
@@ -28,7 +30,9 @@ impl Session {
         let dialect = dialect_from_str(dialect)
             .ok_or_else(|| Failure::error(format!("unknown SQL dialect `{dialect}`")))?;
         for statement in DFParser::parse_sql_with_dialect(sql, dialect.as_ref())? {
-            self.run_statement(statement).await?;
+            // A bug in planning or running one statement does not end the shell.
+            let run = AssertUnwindSafe(self.run_statement(statement)).catch_unwind();
+            run.await.unwrap_or_else(|_| Err(Failure::error("the statement panicked, which is a bug")))?;
         }
         Ok(())
     }
@@ -55,7 +59,10 @@ impl Session {
             LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
                 (table.locations.iter().collect::<Vec<_>>(), &table.options)
             }
-            LogicalPlan::Copy(copy) => (vec![&copy.output_url], &copy.options),
+            LogicalPlan::Copy(copy) => {
+                replaces_files_only(&copy.output_url)?;
+                (vec![&copy.output_url], &copy.options)
+            }
             _ => return Ok(()),
         };
         let options: Vec<_> = options.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -95,6 +102,15 @@ impl Session {
         }
         Ok(print.print_batches(schema, &kept, start, rows, &format)?)
     }
+}
+
+/// Stores write under another name and rename: a device that has the name would be gone.
+fn replaces_files_only(output: &str) -> Outcome {
+    let Ok(path) = listing_url(output)?.get_url().to_file_path() else { return Ok(()) };
+    if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return Err(Failure::error(format!("{output}: is not a regular file, and would be replaced by one")));
+    }
+    Ok(())
 }
 
 /// `SHOW ALL` and the like: lists of settings, worth showing whole.
