@@ -132,7 +132,10 @@ async fn open(
                     found.problem(part.name, error);
                 }
             }
-            found.problem("file", error);
+            // Most likely the same, said once more.
+            if found.problems.is_empty() {
+                found.problem("file", error);
+            }
             Ok(None)
         }
     }

@@ -61,7 +61,7 @@ impl Pending {
     /// Appends rows: one array per leaf.
     ///
     /// # Errors
-    /// If rows of a leaf cannot be compared.
+    /// If rows of a leaf cannot be copied.
     pub(super) fn push(&mut self, leaves: Vec<ArrowRef>) -> Result<()> {
         for (leaf, array) in self.leaves.iter_mut().zip(leaves) {
             self.bytes += leaf.push(array)?;

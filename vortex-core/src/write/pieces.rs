@@ -45,13 +45,17 @@ impl Piece {
     /// Keeps runs instead of rows if there are few; whether it does.
     ///
     /// # Errors
-    /// If rows cannot be compared.
+    /// If rows cannot be copied.
     pub(super) fn shorten(&mut self) -> Result<bool> {
         let len = self.array.len();
-        if len < MIN_ROWS || self.array.data_type().is_nested() || self.array.data_type().is_null() {
+        // Nulls by themselves take nothing.
+        if len < MIN_ROWS || self.array.data_type().is_null() {
             return Ok(false);
         }
-        let differs = distinct(&self.array.slice(0, len - 1), &self.array.slice(1, len - 1))?;
+        // Arrow compares no nested values, which stay as they are.
+        let Ok(differs) = distinct(&self.array.slice(0, len - 1), &self.array.slice(1, len - 1)) else {
+            return Ok(false);
+        };
         if differs.true_count() >= len / ROWS_PER_RUN {
             return Ok(false);
         }
@@ -192,7 +196,9 @@ fn spanned<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BooleanArray, Float64Array, StringArray, StringViewArray};
+    use arrow::array::{
+        BooleanArray, Float64Array, NullArray, RecordBatch, StringArray, StringViewArray, StructArray,
+    };
 
     use super::*;
     use crate::kernels::random;
@@ -245,6 +251,16 @@ mod tests {
                 let rows = array.slice(start, len);
                 assert_eq!(&join(&cuts, start, len).unwrap().to_data(), &rows.to_data());
             }
+        }
+    }
+
+    #[test]
+    fn nested_rows_and_nulls_by_themselves_stay_rows() {
+        let structs = StructArray::from(
+            RecordBatch::try_from_iter([("a", ArrowRef::clone(&repeating(2000, 2)[0]))]).unwrap(),
+        );
+        for array in [Arc::new(structs) as ArrowRef, Arc::new(NullArray::new(2000))] {
+            assert!(!Piece::new(array).shorten().unwrap());
         }
     }
 
