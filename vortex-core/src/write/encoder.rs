@@ -22,8 +22,13 @@ pub(super) struct Encoder {
     groups: VecDeque<Group>,
     /// Groups that are through already.
     first_group: usize,
-    /// Of rows that are not encoded yet; few of them lie expanded at a time.
+    /// Of rows that are not encoded yet, as they wait.
     waiting_bytes: usize,
+    /// What these take more once runs are rows again, and the most that one chunk does: a processor
+    /// has one of them at a time.
+    folded_bytes: usize,
+    largest_folded: usize,
+    cpus: usize,
     encoded_bytes: usize,
 }
 
@@ -48,13 +53,17 @@ impl Encoder {
             groups: VecDeque::new(),
             first_group: 0,
             waiting_bytes: 0,
+            folded_bytes: 0,
+            largest_folded: 0,
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
             encoded_bytes: 0,
         }
     }
 
     /// Bytes of chunks at work, and of those encoded that nobody has taken yet.
     pub(super) fn buffered_bytes(&self) -> usize {
-        self.waiting_bytes + self.encoded_bytes
+        let unfolded = self.folded_bytes.min(self.largest_folded.saturating_mul(self.cpus));
+        self.waiting_bytes + unfolded + self.encoded_bytes
     }
 
     /// Whether something is at work.
@@ -79,6 +88,10 @@ impl Encoder {
             bytes += job.raw_bytes;
             all_bytes += job.raw_bytes;
             self.waiting_bytes += job.bytes;
+            let folded = job.raw_bytes.saturating_sub(job.bytes);
+            self.largest_folded =
+                if self.folded_bytes == 0 { folded } else { self.largest_folded.max(folded) };
+            self.folded_bytes += folded;
             if let Some(task) = tasks.last_mut() {
                 task.push(job);
             }
@@ -130,6 +143,7 @@ impl Encoder {
     fn ended(&mut self, group: usize, at: usize, encoded: Vec<Encoded>) {
         for chunk in &encoded {
             self.waiting_bytes -= chunk.waited_bytes;
+            self.folded_bytes -= chunk.raw_bytes.saturating_sub(chunk.waited_bytes);
             self.encoded_bytes += chunk.encoded_bytes;
         }
         let group = &mut self.groups[group - self.first_group];
@@ -156,4 +170,49 @@ async fn run(jobs: Vec<Job>, compressor: Compressor) -> Ended {
         }
     }
     Ok(Some(encoded))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int32Array};
+
+    use super::*;
+    use crate::dtype::{DType, PType};
+    use crate::{Level, Release};
+
+    fn job(raw_bytes: usize, bytes: usize) -> Job {
+        let pieces = vec![Arc::new(Int32Array::from(vec![7; 100])) as ArrayRef];
+        let dtype = DType::Primitive(PType::I32, false);
+        let (path, turn) = ("a".to_owned(), None);
+        let (start, len, step, first_row) = (0, 100, 100, 0);
+        Job {
+            leaf: 0,
+            dtype,
+            path,
+            pieces,
+            start,
+            len,
+            step,
+            raw_bytes,
+            bytes,
+            first_row,
+            has_zones: true,
+            turn,
+        }
+    }
+
+    #[tokio::test]
+    async fn runs_count_as_rows_where_they_become_rows() {
+        let mut encoder = Encoder::new(Compressor::new(Level::Default, Release::NEWEST));
+        encoder.cpus = 2;
+        encoder.start((0..5).map(|_| job(1 << 20, 100)).collect()).unwrap();
+        assert_eq!(encoder.buffered_bytes(), 5 * 100 + 2 * ((1 << 20) - 100));
+        while encoder.is_busy() {
+            encoder.wait().await.unwrap();
+        }
+        let encoded = encoder.take_group().unwrap();
+        assert_eq!((encoded.len(), encoder.buffered_bytes()), (5, 0));
+    }
 }

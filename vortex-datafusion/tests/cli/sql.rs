@@ -67,6 +67,44 @@ fn a_copy_that_is_interrupted_leaves_no_file() {
     }
 }
 
+#[test]
+fn files_that_come_to_a_folder_are_seen_by_a_session_that_knows_it() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    fs::copy(&source, folder.path().join("a.vortex")).unwrap();
+    let mut child = vortex(&["sql", "-q", "--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, mut lines) =
+        (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+    let table = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{}/';", folder.path().display());
+    let mut count = |before: &str| {
+        writeln!(input, "{before}\nSELECT count(*) AS n FROM t;").unwrap();
+        lines.by_ref().map(Result::unwrap).find(|line| line.parse::<u64>().is_ok_and(|n| n > 0)).unwrap()
+    };
+    assert_eq!(count(&table), "1500");
+    fs::copy(&source, folder.path().join("b.vortex")).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(count(""), "3000");
+    drop(input);
+    assert!(child.wait().unwrap().success());
+}
+
+/// The planner of DataFusion 55.2 divides by zero where a decimal of negative scale is compared.
+#[test]
+fn a_statement_that_panics_is_an_error() {
+    let sql = format!("SELECT 1 FROM '{}' WHERE d128_negscale = 78200", golden("0.91.0/decimals.vortex"));
+    let output = run(&["sql", "-c", &sql]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).ends_with("vortex: the statement panicked, which is a bug\n"),
+        "{}",
+        stderr(&output)
+    );
+}
+
 #[cfg(unix)]
 #[test]
 fn nothing_but_files_is_replaced() {
