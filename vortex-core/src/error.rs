@@ -28,11 +28,11 @@ pub enum Error {
     #[error("invalid argument: {0}")]
     InvalidArgument(Box<str>),
     /// Storage failed; the source says whether a retry makes sense.
-    #[error("reading bytes {}..{} of {object}: {source}", .range.start, .range.end)]
+    #[error("{} {object}: {source}", reading(.range))]
     Read {
         /// The file or object.
         object: Box<str>,
-        /// The bytes asked for.
+        /// The bytes asked for; none if the object could not be opened.
         range: Range<u64>,
         /// What storage said.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -50,7 +50,7 @@ pub enum Error {
     Arrow(#[from] arrow::error::ArrowError),
     /// A predicate supplied by the caller failed.
     #[error("{0}")]
-    External(Box<dyn std::error::Error + Send + Sync>),
+    External(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Bytes of a file are not at hand. They have been asked for, and whoever fetches them tries
     /// again: see [`Encoding::load_rows`](crate::encodings::Encoding::load_rows).
     #[error("bytes are not fetched yet")]
@@ -103,6 +103,14 @@ impl Error {
         Error::Write { object: object.to_string().into(), source: source.into() }
     }
 
+    /// An argument that cannot work, where it comes from a file: that is corrupt.
+    pub(crate) fn in_file(self) -> Self {
+        match self {
+            Error::InvalidArgument(message) => Error::Corrupt(message),
+            other => other,
+        }
+    }
+
     /// Adds where it happened: a file, a column, a byte range.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
@@ -115,6 +123,15 @@ impl Error {
             Error::At { source, .. } => source.root(),
             other => other,
         }
+    }
+}
+
+/// What was tried with a file.
+fn reading(range: &Range<u64>) -> String {
+    if range.is_empty() {
+        "opening".to_owned()
+    } else {
+        format!("reading bytes {}..{} of", range.start, range.end)
     }
 }
 

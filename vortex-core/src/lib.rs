@@ -1,4 +1,53 @@
-//! An independent implementation of the Vortex columnar file format.
+//! Reads and writes [Vortex](https://vortex.dev) files: an independent implementation of the format,
+//! over Arrow.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use arrow::array::{Int64Array, RecordBatch, StringArray};
+//! use futures::TryStreamExt as _;
+//! use vortex_core::VortexFile;
+//! use vortex_core::expr::column;
+//! use vortex_core::io::LocalSink;
+//! use vortex_core::write::{FileWriter, WriteOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("cities.vortex");
+//! let batch = RecordBatch::try_from_iter([
+//!     ("city", Arc::new(StringArray::from(vec!["Oslo", "Lima", "Pune"])) as _),
+//!     ("people", Arc::new(Int64Array::from(vec![717_000, 10_092_000, 4_307_000])) as _),
+//! ])?;
+//! let mut writer = FileWriter::try_new(LocalSink::create(&path)?, batch.schema(), WriteOptions::new())?;
+//! writer.write(&batch).await?;
+//! writer.finish().await?;
+//!
+//! let file = VortexFile::open_path(&path).await?;
+//! let large = file.scan().with_projection(["city"]).with_filter(column("people").gt(1_000_000));
+//! let batches: Vec<RecordBatch> = large.into_stream()?.try_collect().await?;
+//! assert_eq!(batches[0].num_rows(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | to | start at |
+//! |---|---|
+//! | read | [`VortexFile`] and its [`scan`](VortexFile::scan), a [`ScanBuilder`](scan::ScanBuilder) |
+//! | filter | [`expr::column`], [`Expr`](expr::Expr) |
+//! | write | [`FileWriter`](write::FileWriter), [`write_reader`](write::write_reader) |
+//! | use other storage | [`ReadAt`](io::ReadAt), [`Sink`](io::Sink), [`ObjectFile`](io::ObjectFile) |
+//! | bound what a file may cost | [`Limits`], [`OpenOptions`](file::OpenOptions) |
+//! | look inside a file | [`Footer`](file::Footer), [`examine`](file::examine), [`verify`](file::verify()) |
+//! | add an encoding | [`Encoding`](encodings::Encoding), [`Registry`](encodings::Registry) |
+//! | exchange arrays between processes | [`ipc`] |
+//!
+//! Scans and writers run on the tokio runtime that polls them. Without one there are
+//! [`VortexFile::open_blocking`], [`ScanBuilder::into_reader`](scan::ScanBuilder::into_reader) and
+//! [`write_reader`](write::write_reader).
+//!
+//! The bytes of a file are not trusted: whatever they are, opening and scanning end in `Ok` or `Err`,
+//! within the [`Limits`].
 
 pub mod array;
 mod compress;

@@ -37,7 +37,7 @@ pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, numbers,
 };
 pub use node::{ArrayParts, Node};
-pub use restore::decode_as;
+pub use restore::{can_decode_as, decode_as};
 pub(crate) use rows::{KeptBytes, TreeRows, all};
 pub(crate) use taking::take;
 pub use validity::Validity;

@@ -19,8 +19,14 @@ use arrow::datatypes::{
 };
 
 use super::{EncodedArray, present, take};
+use crate::dtype::DType;
 use crate::dtype::stored::carrier;
 use crate::{Error, Result};
+
+/// Whether [`decode_as`] decodes arrays of type `dtype` into the Arrow type `to`, as far as types tell.
+pub fn can_decode_as(dtype: &DType, to: &DataType) -> bool {
+    carrier(dtype, to).is_some()
+}
 
 /// Decodes all rows into the Arrow type `to`, also where the array is not stored as such: a
 /// duration that is stored as an integer, say.

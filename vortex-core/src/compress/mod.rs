@@ -35,6 +35,9 @@ mod tests;
 mod text_dictionary;
 mod zstd;
 
+use std::fmt;
+use std::str::FromStr;
+
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
 
 use self::scheme::Context;
@@ -57,6 +60,32 @@ pub enum Level {
     Default,
     /// The smallest files, at the cost of decoding.
     Compact,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Fast => "fast",
+            Level::Default => "default",
+            Level::Compact => "compact",
+        })
+    }
+}
+
+impl FromStr for Level {
+    type Err = Error;
+
+    /// Reads `fast`, `default` or `compact`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "fast" => Ok(Level::Fast),
+            "default" => Ok(Level::Default),
+            "compact" => Ok(Level::Compact),
+            _ => {
+                Err(Error::invalid(format!("`{text}` is not a level; write `fast`, `default` or `compact`")))
+            }
+        }
+    }
 }
 
 /// Encodes chunks of columns.

@@ -8,8 +8,10 @@ mod extension;
 mod ptype;
 pub(crate) mod stored;
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
 
 pub use extension::{Extension, Meaning, TimeUnit};
 pub use ptype::PType;
@@ -68,7 +70,7 @@ impl DecimalType {
             || i16::from(scale) > i16::from(precision)
             || scale < -(Self::MAX_PRECISION as i8)
         {
-            return Err(Error::corrupt(format!("decimal({precision},{scale}) is not a valid type")));
+            return Err(Error::invalid(format!("decimal({precision},{scale}) is not a valid type")));
         }
         Ok(Self { precision, scale })
     }
@@ -89,13 +91,14 @@ impl DecimalType {
 pub struct StructType {
     names: Box<[Arc<str>]>,
     dtypes: Box<[DType]>,
+    positions: Positions,
 }
 
 impl StructType {
     /// A struct type from names and types.
     pub fn new(fields: impl IntoIterator<Item = (Arc<str>, DType)>) -> Self {
         let (names, dtypes): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
-        Self { names: names.into(), dtypes: dtypes.into() }
+        Self { names: names.into(), dtypes: dtypes.into(), positions: Positions::default() }
     }
 
     /// Number of fields.
@@ -125,7 +128,40 @@ impl StructType {
 
     /// Position of the first field with this name.
     pub fn position(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|candidate| &**candidate == name)
+        if self.names.len() <= FEW_FIELDS {
+            return self.names.iter().position(|candidate| &**candidate == name);
+        }
+        let positions = self.positions.0.get_or_init(|| {
+            // Of equal names the first one stays.
+            self.names.iter().enumerate().rev().map(|(at, name)| (Arc::clone(name), at)).collect()
+        });
+        positions.get(name).copied()
+    }
+}
+
+/// Up to this many fields are searched one by one.
+const FEW_FIELDS: usize = 16;
+
+/// The fields of a struct by name, collected when they are first asked for. Says nothing that the
+/// names do not, so it is left out of comparisons.
+#[derive(Clone, Default)]
+struct Positions(OnceLock<HashMap<Arc<str>, usize>>);
+
+impl PartialEq for Positions {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Positions {}
+
+impl Hash for Positions {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl fmt::Debug for Positions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
     }
 }
 
@@ -319,6 +355,18 @@ mod tests {
         ));
         assert!(!date.is_nullable());
         assert!(date.with_nullable(true).is_nullable());
+    }
+
+    #[test]
+    fn of_fields_with_equal_names_the_first_is_found() {
+        for count in [3, 300] {
+            let names = (0..count).map(|at| format!("c{}", at / 2).into());
+            let fields = StructType::new(names.map(|name| (name, DType::Null)));
+            assert_eq!(fields.position("c1"), Some(2));
+            assert_eq!(fields.position("c0"), Some(0));
+            assert_eq!(fields.position("c"), None);
+            assert_eq!(fields, fields.clone());
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use arrow::datatypes::{Field, Schema};
 
 use super::{Expr, FieldPath, RowPredicate};
 use crate::Result;
-use crate::array::ArrayRef;
+use crate::array::{ArrayRef, decode_as};
 use crate::dtype::arrow::{data_type, field};
 
 /// Evaluates an expression on `rows` rows; `column` gives the encoded column of a path.
@@ -74,7 +74,7 @@ fn evaluate_rows(
             None => field(&path.to_string(), array.dtype())?,
         };
         let to = if wanted.is_some() { built.data_type().clone() } else { data_type(array.dtype())? };
-        columns.push(array.decode(&to)?);
+        columns.push(decode_as(array.as_ref(), &to)?);
         fields.push(built);
     }
     let schema = wanted.unwrap_or_else(|| Arc::new(Schema::new(fields)));

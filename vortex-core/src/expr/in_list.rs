@@ -63,6 +63,10 @@ impl InList {
         Self { values: self.values.iter().map(Scalar::to_storage).collect(), ..*self }
     }
 
+    pub(super) fn try_map(&self, change: impl Fn(&Scalar) -> Result<Scalar>) -> Result<Self> {
+        Ok(Self { values: self.values.iter().map(change).collect::<Result<_>>()?, ..*self })
+    }
+
     pub(super) fn evaluate(&self, array: &ArrowRef) -> Result<BooleanArray> {
         let found = self.found(array)?;
         let nulls = array.logical_nulls();

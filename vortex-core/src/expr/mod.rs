@@ -4,6 +4,7 @@
 //! which encodings can answer without decoding, or a [`RowPredicate`] supplied by the caller,
 //! evaluated on decoded columns. A row passes when the whole is true.
 
+mod column;
 mod display;
 mod eval;
 mod in_list;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
 
+pub use column::{ColumnExpr, column};
 pub use eval::evaluate;
 pub use in_list::InList;
 pub(crate) use interval::{Interval, Intervals, range};
@@ -49,6 +51,27 @@ impl From<&str> for FieldPath {
     /// A top-level column; dots are part of the name.
     fn from(name: &str) -> Self {
         Self::new([name])
+    }
+}
+
+impl From<&String> for FieldPath {
+    /// A top-level column; dots are part of the name.
+    fn from(name: &String) -> Self {
+        name.as_str().into()
+    }
+}
+
+impl From<String> for FieldPath {
+    /// A top-level column; dots are part of the name.
+    fn from(name: String) -> Self {
+        name.as_str().into()
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for FieldPath {
+    /// A field of structs, outermost name first.
+    fn from(names: [&str; N]) -> Self {
+        Self::new(names)
     }
 }
 
@@ -114,12 +137,13 @@ impl Expr {
         Expr::Field(path.into(), Predicate::Compare(op, value))
     }
 
-    /// All of `exprs`, flattened.
+    /// All of `exprs`, flattened; true of none.
     pub fn all(exprs: impl IntoIterator<Item = Expr>) -> Self {
         let mut flat = Vec::new();
         for expr in exprs {
             match expr {
                 Expr::And(inner) => flat.extend(inner),
+                Expr::Literal(Some(true)) => {}
                 other => flat.push(other),
             }
         }
@@ -127,6 +151,23 @@ impl Expr {
             0 => Expr::Literal(Some(true)),
             1 => flat.remove(0),
             _ => Expr::And(flat),
+        }
+    }
+
+    /// Any of `exprs`, flattened; false of none.
+    pub fn any(exprs: impl IntoIterator<Item = Expr>) -> Self {
+        let mut flat = Vec::new();
+        for expr in exprs {
+            match expr {
+                Expr::Or(inner) => flat.extend(inner),
+                Expr::Literal(Some(false)) => {}
+                other => flat.push(other),
+            }
+        }
+        match flat.len() {
+            0 => Expr::Literal(Some(false)),
+            1 => flat.remove(0),
+            _ => Expr::Or(flat),
         }
     }
 

@@ -154,6 +154,27 @@ impl Predicate {
         Ok(outcome.is_valid(0).then(|| outcome.value(0)))
     }
 
+    /// The predicate with constants of a column's type.
+    ///
+    /// # Errors
+    /// If a constant is no value of that type.
+    pub(crate) fn coerce(self, dtype: &DType) -> Result<Self> {
+        let nullable = dtype.with_nullable(true);
+        let fits = |constant: &Scalar| constant.dtype().with_nullable(true) == nullable;
+        let coerce = |constant: Scalar| match fits(&constant) {
+            true => Ok(constant),
+            false => constant.coerce(dtype),
+        };
+        Ok(match self {
+            Predicate::Compare(op, constant) => Predicate::Compare(op, coerce(constant)?),
+            Predicate::Between(low, high) => Predicate::Between(coerce(low)?, coerce(high)?),
+            Predicate::In(list) if !list.values().iter().all(fits) => {
+                Predicate::In(Arc::new(list.try_map(|constant| constant.coerce(dtype))?))
+            }
+            other => other,
+        })
+    }
+
     /// Checks that the predicate can be asked of a column of this type.
     ///
     /// # Errors

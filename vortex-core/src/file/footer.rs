@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::checksums::Checksums;
+use super::checksums::{CHECKSUMS_KEY, Checksums};
 use super::kept::{KeptTail, KeptZoneMaps};
 use super::{SegmentCompression, SegmentId};
 use crate::dtype::DType;
@@ -323,6 +323,17 @@ impl Footer {
             .ok_or_else(|| Error::corrupt(format!("segment {} of {}", id.0, self.segments.len())))
     }
 
+    /// Whether the file has checksums of what it holds.
+    pub fn has_checksums(&self) -> bool {
+        self.user_metadata.iter().any(|entry| &*entry.key == CHECKSUMS_KEY)
+    }
+
+    /// Whether what is read of the file is checked against its checksums: they are there, and it was
+    /// opened [to do so](super::OpenOptions::with_checksums).
+    pub fn verifies_checksums(&self) -> bool {
+        self.checksums.is_some()
+    }
+
     /// Whether only all bytes of a segment together tell its array.
     pub(crate) fn is_whole(&self, id: SegmentId) -> Result<bool> {
         Ok(self.checksums.is_some() || self.segment(id)?.compression.is_some())
@@ -338,12 +349,6 @@ impl Footer {
             None => Ok(bytes),
             Some(scheme) => Ok(scheme.decompress(&bytes, self.limits.max_decoded_bytes)?.into()),
         }
-    }
-
-    /// Whether parts of a segment mean something by themselves: it is not compressed, and its
-    /// checksum is not to be verified.
-    pub(crate) fn has_pieces(&self, id: SegmentId) -> Result<bool> {
-        Ok(self.checksums.is_none() && self.segment(id)?.compression.is_none())
     }
 
     /// Statistics per root field, or of the one column of a file that is not a struct.

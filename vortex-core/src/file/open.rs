@@ -1,5 +1,6 @@
 //! Opening a file.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
@@ -11,7 +12,7 @@ use super::segments::SegmentCache;
 use crate::dtype::DType;
 use crate::encodings::Registry;
 use crate::error::ResultExt as _;
-use crate::io::ReadAt;
+use crate::io::{LocalFile, ReadAt};
 use crate::limits::Limits;
 use crate::scan::ScanBuilder;
 use crate::{Error, Result};
@@ -192,10 +193,36 @@ pub struct VortexFile {
 impl VortexFile {
     /// Opens a file with default options.
     ///
+    /// Reading local files and scanning need a tokio runtime; without one, use
+    /// [`open_blocking`](Self::open_blocking) and [`ScanBuilder::into_reader`].
+    ///
     /// # Errors
     /// If storage fails, or the bytes are not a Vortex file this build can read.
     pub async fn open(source: Arc<dyn ReadAt>) -> Result<Self> {
         OpenOptions::new().open(source).await
+    }
+
+    /// Opens a file on a local disk with default options.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_path(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open(Arc::new(LocalFile::open(path)?)).await
+    }
+
+    /// As [`open`](Self::open), for callers outside of asynchronous code; blocks the thread. The
+    /// reading is done on a thread with a runtime of its own.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_blocking(source: Arc<dyn ReadAt>) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Error::External(error.into()))?;
+        let opened =
+            std::thread::scope(|scope| scope.spawn(move || runtime.block_on(Self::open(source))).join());
+        opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     /// A file whose description is known already: no read.

@@ -231,6 +231,10 @@ impl ReadAt for ObjectFile {
     }
 }
 
+/// What errors of clients say then, as HTTP and S3 put it; their types are not public. A name of an
+/// object may hold the numbers alone.
+const THROTTLED: [&str; 3] = ["503 Service Unavailable", "429 Too Many Requests", "SlowDown"];
+
 /// Whether the store said that it is asked too much.
 pub(super) fn is_throttled(error: &Error) -> bool {
     let Error::Read { source, .. } = error.root() else { return false };
@@ -238,7 +242,7 @@ pub(super) fn is_throttled(error: &Error) -> bool {
     let mut cause: Option<&dyn std::error::Error> = Some(source.as_ref());
     while let Some(error) = cause {
         let text = error.to_string();
-        if ["503", "429", "SlowDown", "Too Many Requests"].iter().any(|sign| text.contains(sign)) {
+        if THROTTLED.iter().any(|sign| text.contains(sign)) {
             return true;
         }
         cause = error.source();

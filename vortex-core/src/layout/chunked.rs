@@ -111,11 +111,6 @@ impl Layout for ChunkedLayout {
         Ok(Some(Arc::new(ChunkedLayout::try_new(dtype, fields)?)))
     }
 
-    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
-        let chunks = self.chunks.iter().zip(&self.starts);
-        chunks.into_iter().try_for_each(|(chunk, first)| chunk.boundaries(start + first, out))
-    }
-
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         self.overlapping(rows).try_for_each(|(chunk, part)| chunk.request(&part, have, want))
     }

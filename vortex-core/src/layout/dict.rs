@@ -89,10 +89,6 @@ impl Layout for DictLayout {
         Ok(vec![("values".into(), Arc::clone(&self.values)), ("codes".into(), Arc::clone(&self.codes))])
     }
 
-    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
-        self.codes.boundaries(start, out)
-    }
-
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         if rows.is_empty() {
             return Ok(());

@@ -49,10 +49,6 @@ impl Layout for MaskedLayout {
         Ok(self.field.field(at)?.map(|inner| layout(inner, Arc::clone(&self.validity))))
     }
 
-    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
-        self.field.boundaries(start, out)
-    }
-
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         self.validity.request(rows, have, want)?;
         self.field.request(rows, have, want)

@@ -71,15 +71,6 @@ pub trait Layout: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Adds the rows, counted from `start`, at which chunks of this layout end.
-    ///
-    /// # Errors
-    /// If a layout below is broken.
-    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
-        out.push(start + self.row_count());
-        Ok(())
-    }
-
     /// Adds the segments that reading `rows` needs and `have` lacks. What a follow-up needs may
     /// be known only once the first segments are there; reading is possible when nothing is
     /// added.

@@ -97,9 +97,6 @@ impl<'a> PieceSet<'a> {
         }
         let segment = self.footer.segment(id)?.range();
         let load = || {
-            if !self.footer.has_pieces(id)? {
-                return self.whole(id, dtype, len, rows);
-            }
             if segment.end - segment.start <= BYTES_PER_ROW.saturating_mul(rows.len() as u64) {
                 self.pieces.with(segment.clone(), |_| ())?;
             }
@@ -118,16 +115,6 @@ impl<'a> PieceSet<'a> {
         let array = load().at(|| format!("segment {}", id.0))?;
         self.complete.borrow_mut().insert(id, (rows.to_vec(), Arc::clone(&array)));
         Ok(array)
-    }
-
-    /// The rows of a segment that only makes sense as a whole.
-    fn whole(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
-        self.want_segments(|have, want| {
-            have.want(id, want);
-            Ok(())
-        })?;
-        let indices = rows.iter().map(|row| *row as u64);
-        self.segments.array(id, dtype, len)?.take(&indices.collect::<Vec<u64>>().into())
     }
 
     fn tree(&self, id: SegmentId, segment: &Range<u64>) -> Result<Arc<ArrayTree>> {

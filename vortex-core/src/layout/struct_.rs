@@ -95,11 +95,6 @@ impl Layout for StructLayout {
         }))
     }
 
-    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
-        out.push(start + self.row_count());
-        (0..self.fields.len()).try_for_each(|at| self.stored_field(at)?.boundaries(start, out))
-    }
-
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         if let Some(validity) = &self.validity {
             validity.request(rows, have, want)?;

@@ -1,5 +1,6 @@
 //! One typed value: in metadata, in statistics, in predicates.
 
+mod coerce;
 mod rows;
 
 use std::cmp::Ordering;
@@ -51,7 +52,7 @@ impl Scalar {
     /// If the value does not fit the type, or is null and the type is not nullable.
     pub fn try_new(dtype: DType, value: Value) -> Result<Self> {
         if !fits(&dtype, &value) {
-            return Err(Error::corrupt(format!("{value:?} is not a value of type {dtype}")));
+            return Err(Error::invalid(format!("{value:?} is not a value of type {dtype}")));
         }
         Ok(Self { dtype, value })
     }

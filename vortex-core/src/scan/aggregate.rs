@@ -76,7 +76,8 @@ impl ScanBuilder {
         if self.limit.is_some() {
             return Err(Error::invalid("some rows of many cannot be aggregated: there is a limit"));
         }
-        let mut plan = Plan::new(&Self { schema: None, best_first: None, ordered: false, ..self })?;
+        let mut plan =
+            Plan::new(&Self { schema: None, best_first: None, row_numbers: None, ordered: false, ..self })?;
         let fields = plan.projection.iter().map(|column| {
             Ok(Field::new(column.path.to_string(), data_type(&column.dtype)?, column.dtype.is_nullable()))
         });

@@ -47,7 +47,12 @@ pub(super) struct Unread {
 impl BestFirst {
     /// The order of a column; `None` if its type has none.
     pub(super) fn new(column: Column, options: SortOptions) -> Option<Self> {
-        let field = SortField::new_with_options(data_type(&column.dtype).ok()?, options);
+        let of = data_type(&column.dtype).ok()?;
+        // Arrow compares rows of these, but does not sort them.
+        if of.is_nested() || of.is_null() {
+            return None;
+        }
+        let field = SortField::new_with_options(of, options);
         let places = RowConverter::new(vec![field]).ok()?;
         Some(Self { column, options, places })
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::ArrayRef;
-use crate::dtype::DType;
+use crate::dtype::{DType, StructType};
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
 use crate::file::{Footer, SegmentId};
@@ -33,17 +33,24 @@ impl Column {
         let mut dtype = footer.dtype().clone();
         let mut within = Vec::new();
         let mut root_field = None;
+        let mut names = path.names();
         // A root without columns shows as one column called `value`.
-        let is_value = path.names().first().is_some_and(|name| &**name == "value");
-        let skip = usize::from(dtype.as_columns().is_none() && is_value);
-        if dtype.as_columns().is_none() && !is_value {
-            return Err(missing(path, &dtype));
-        }
-        for name in &path.names()[skip..] {
-            let Some(fields) = dtype.as_struct() else {
-                return Err(missing(path, &dtype));
+        if dtype.as_columns().is_none() {
+            names = match names.split_first() {
+                Some((name, rest)) if &**name == "value" => rest,
+                _ => return Err(Error::invalid(format!("no column `{path}`; there is only `value`"))),
             };
-            let at = fields.position(name).ok_or_else(|| missing(path, footer.dtype()))?;
+        }
+        for (depth, name) in names.iter().enumerate() {
+            let around =
+                || FieldPath::new(path.names()[..path.names().len() - names.len() + depth].iter().cloned());
+            let Some(fields) = dtype.as_struct() else {
+                return Err(Error::invalid(format!(
+                    "no column `{path}`: `{}` is {dtype}, without fields",
+                    around()
+                )));
+            };
+            let at = fields.position(name).ok_or_else(|| missing(path, &around(), fields))?;
             let nullable = dtype.is_nullable();
             let field = fields.dtypes()[at].clone();
             dtype = if nullable { field.with_nullable(true) } else { field };
@@ -118,10 +125,17 @@ impl Column {
     }
 }
 
-fn missing(path: &FieldPath, dtype: &DType) -> Error {
-    let names =
-        dtype.as_columns().map(|fields| fields.names().iter().take(20).map(|n| n.to_string()).collect());
-    let names: Vec<String> = names.unwrap_or_default();
-    let names = if names.is_empty() { "value".to_owned() } else { names.join(", ") };
-    Error::invalid(format!("no column `{path}`; there are: {names}"))
+/// Says what there is instead, as far as one reads on.
+fn missing(path: &FieldPath, around: &FieldPath, fields: &StructType) -> Error {
+    const SHOWN: usize = 20;
+    let names: Vec<&str> = fields.names().iter().take(SHOWN).map(|name| &**name).collect();
+    let more = match fields.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let place = match around.names() {
+        [] => String::new(),
+        _ => format!(" in `{around}`"),
+    };
+    Error::invalid(format!("no column `{path}`; there are{place}: {}{more}", names.join(", ")))
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::ScanMetrics;
-use super::plan::{Plan, Split, check_predicates};
+use super::plan::{Plan, Split, fit_constants};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::array::ArrayRef;
@@ -41,11 +41,9 @@ impl Check {
     /// What to evaluate: a dynamic filter may have tightened since the split was admitted.
     fn latest(&self, plan: &Plan) -> Expr {
         let Expr::Dynamic(filter) = &plan.conjuncts[self.at].expr else { return self.expr.clone() };
-        let readable = |now: &Expr| {
-            now.columns().iter().all(|column| self.columns.contains(column))
-                && check_predicates(now, &plan.filter_columns).is_ok()
-        };
-        filter.current().filter(readable).unwrap_or_else(|| self.expr.clone())
+        let readable = |now: &Expr| now.columns().iter().all(|column| self.columns.contains(column));
+        let now = filter.current().filter(readable);
+        now.and_then(|now| fit_constants(now, &plan.filter_columns).ok()).unwrap_or_else(|| self.expr.clone())
     }
 }
 
@@ -113,7 +111,7 @@ impl Payoffs {
                 }
                 match filter.current() {
                     Some(expr) => {
-                        check_predicates(&expr, &plan.filter_columns).ok()?;
+                        let expr = fit_constants(expr, &plan.filter_columns).ok()?;
                         self.0[at].worthwhile().then(|| Check { columns: expr.columns(), expr, at })
                     }
                     // Where only the first rows of an order are wanted, there will be a threshold

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
@@ -101,7 +101,10 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     let columns: Vec<Vec<ArrowRef>> =
         futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    let columns = columns.into_iter().flatten().collect();
+    let mut columns: Vec<ArrowRef> = columns.into_iter().flatten().collect();
+    if plan.numbers_rows {
+        columns.push(Arc::new(UInt64Array::from(rows.to_vec())));
+    }
     Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
 }
 

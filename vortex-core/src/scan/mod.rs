@@ -80,7 +80,9 @@ pub struct ScanBuilder {
     filter: Option<Expr>,
     rows: Option<Range<u64>>,
     indices: Option<Arc<[u64]>>,
+    excluded: Option<Arc<[u64]>>,
     row_access: RowAccess,
+    row_numbers: Option<Arc<str>>,
     limit: Option<u64>,
     batch_size: usize,
     ordered: bool,
@@ -100,7 +102,9 @@ impl ScanBuilder {
             filter: None,
             rows: None,
             indices: None,
+            excluded: None,
             row_access: RowAccess::default(),
+            row_numbers: None,
             limit: None,
             batch_size: DEFAULT_BATCH_SIZE,
             ordered: true,
@@ -119,7 +123,7 @@ impl ScanBuilder {
         self
     }
 
-    /// The schema of the batches: one field per projected column. Types may be any that
+    /// The schema of the batches: one field per projected column, none for row numbers. Types may be any that
     /// [present](crate::dtype::arrow::presents) the stored type; they are decoded directly.
     /// Types that the format lacks may be asked for where they are what is stored: durations
     /// where integers are, see [`decode_as`](crate::array::decode_as).
@@ -153,10 +157,26 @@ impl ScanBuilder {
         self
     }
 
+    /// None of these rows, counted from the start of the file; rising, none twice. For rows that are
+    /// recorded as deleted.
+    #[must_use]
+    pub fn with_excluded_rows(mut self, indices: impl Into<Arc<[u64]>>) -> Self {
+        self.excluded = Some(indices.into());
+        self
+    }
+
     /// How rows asked for by position are fetched. Changes what is read, never a result.
     #[must_use]
     pub fn with_row_access(mut self, access: RowAccess) -> Self {
         self.row_access = access;
+        self
+    }
+
+    /// Adds a last column of this name: the number of each row, `UInt64`, counted from the start of the
+    /// file whatever filters and ranges leave out.
+    #[must_use]
+    pub fn with_row_numbers(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.row_numbers = Some(name.into());
         self
     }
 

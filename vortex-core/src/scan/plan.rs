@@ -12,6 +12,7 @@ use super::column::Column;
 use super::{RowAccess, ScanBuilder, ScanMetrics};
 use crate::dtype::arrow::field;
 use crate::dtype::stored::carrier;
+use crate::error::ResultExt as _;
 use crate::expr::{Expr, FieldPath};
 use crate::file::{Footer, VortexFile};
 use crate::io::{Budget, Scheduler};
@@ -47,7 +48,11 @@ pub(super) struct Plan {
     pub(super) filter_columns: HashMap<FieldPath, Column>,
     pub(super) rows: Range<u64>,
     indices: Option<Arc<[u64]>>,
+    /// Rows that are left out; of those asked for by position, they are gone already.
+    excluded: Option<Arc<[u64]>>,
     pub(super) row_access: RowAccess,
+    /// Whether batches end in a column of row numbers.
+    pub(super) numbers_rows: bool,
     /// Rows per split; splits end at its multiples.
     pub(super) split_step: u64,
     /// About how many bytes the rows of a split take when decoded.
@@ -88,6 +93,11 @@ impl Plan {
         self.indices.is_some()
     }
 
+    /// Whether batches may be much smaller than splits.
+    pub(super) fn is_selective(&self) -> bool {
+        !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some()
+    }
+
     /// The single rows that the caller asked for, if there is no filter to be asked as well.
     pub(super) fn single_rows(&self) -> Option<&[u64]> {
         self.indices_in(&self.rows).filter(|_| self.conjuncts.is_empty())
@@ -103,6 +113,10 @@ impl Plan {
             Some(schema) => check_schema(schema, &projection)?,
             None => default_schema(footer, &projection, scan.projection.is_none())?,
         };
+        let schema = match &scan.row_numbers {
+            Some(name) => with_row_numbers(&schema, name),
+            None => schema,
+        };
         let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
         let mut filter_columns = HashMap::new();
         let mut conjuncts = Vec::new();
@@ -113,7 +127,7 @@ impl Plan {
                     filter_columns.insert(path.clone(), Column::resolve(footer, path)?);
                 }
             }
-            check_predicates(&expr, &filter_columns)?;
+            let expr = fit_constants(expr, &filter_columns)?;
             conjuncts.push(Conjunct { expr, columns });
         }
         let row_count = footer.row_count();
@@ -121,12 +135,19 @@ impl Plan {
         if rows.start > rows.end || rows.end > row_count {
             return Err(Error::invalid(format!("rows {}..{} of {row_count}", rows.start, rows.end)));
         }
-        if let Some(indices) = &scan.indices {
+        for indices in scan.indices.iter().chain(&scan.excluded) {
             let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
             if !rising || indices.last().is_some_and(|last| *last >= row_count) {
                 return Err(Error::invalid(format!("row indices must rise and stay below {row_count}")));
             }
         }
+        let (indices, excluded) = match (&scan.indices, &scan.excluded) {
+            (Some(indices), Some(excluded)) => {
+                let kept = indices.iter().copied().filter(|index| excluded.binary_search(index).is_err());
+                (Some(kept.collect()), None)
+            }
+            (indices, excluded) => (indices.clone(), excluded.clone()),
+        };
         let best_first = match &scan.best_first {
             Some((path, options)) => BestFirst::new(Column::resolve(footer, path)?, *options),
             None => None,
@@ -146,8 +167,10 @@ impl Plan {
             conjuncts,
             filter_columns,
             rows,
-            indices: scan.indices.clone(),
+            indices,
+            excluded,
             row_access: scan.row_access,
+            numbers_rows: scan.row_numbers.is_some(),
             limit: scan.limit,
             batch_size: scan.batch_size,
             // Best first is no order of rows.
@@ -187,14 +210,19 @@ impl Plan {
         }
         let rows = start..split_end(start, self.split_step, self.rows.end);
         let len = (rows.end - rows.start) as usize;
-        let live = match self.indices_in(&rows) {
-            Some(indices) => {
-                Mask::from_indices(len, indices.iter().map(|index| (index - rows.start) as usize))
-            }
-            None => Mask::all(len),
+        let mask = |indices: &[u64]| {
+            Mask::from_indices(len, indices.iter().map(|index| (index - rows.start) as usize))
         };
+        let live = self.indices_in(&rows).map_or_else(|| Mask::all(len), mask);
         // The next index may lie beyond the rows of the scan.
-        if live.is_none() { None } else { Some(Split { rows, live }) }
+        if live.is_none() {
+            return None;
+        }
+        let live = match within(&self.excluded, &rows) {
+            None | Some([]) => live,
+            Some(excluded) => live.and(&Mask::from_bits(!&mask(excluded).to_bits())),
+        };
+        Some(Split { rows, live })
     }
 
     /// The start of the split that holds `row`.
@@ -224,11 +252,16 @@ impl Plan {
     }
 
     fn indices_in(&self, rows: &Range<u64>) -> Option<&[u64]> {
-        let indices = self.indices.as_ref()?;
-        let first = indices.partition_point(|index| *index < rows.start);
-        let last = indices.partition_point(|index| *index < rows.end).max(first);
-        Some(&indices[first..last])
+        within(&self.indices, rows)
     }
+}
+
+/// Those of some indices, if there are any, that lie within rows.
+fn within<'a>(indices: &'a Option<Arc<[u64]>>, rows: &Range<u64>) -> Option<&'a [u64]> {
+    let indices = indices.as_ref()?;
+    let first = indices.partition_point(|index| *index < rows.start);
+    let last = indices.partition_point(|index| *index < rows.end).max(first);
+    Some(&indices[first..last])
 }
 
 /// Where the split that starts at `start` ends.
@@ -266,18 +299,28 @@ pub(super) fn dynamic_columns(expr: &Expr) -> Vec<FieldPath> {
     }
 }
 
-pub(super) fn check_predicates(expr: &Expr, columns: &HashMap<FieldPath, Column>) -> Result<()> {
-    match expr {
-        Expr::Field(path, predicate) => match columns.get(path) {
-            Some(column) => predicate.check(&column.dtype).map_err(|e| e.at(format!("column `{path}`"))),
-            None => Ok(()),
+/// Gives constants the types of the columns that they are compared with.
+pub(super) fn fit_constants(expr: Expr, columns: &HashMap<FieldPath, Column>) -> Result<Expr> {
+    let all = |parts: Vec<Expr>| {
+        parts.into_iter().map(|part| fit_constants(part, columns)).collect::<Result<Vec<_>>>()
+    };
+    Ok(match expr {
+        Expr::Field(path, predicate) => match columns.get(&path) {
+            Some(column) => {
+                let fitted = predicate.coerce(&column.dtype).and_then(|predicate| {
+                    predicate.check(&column.dtype)?;
+                    Ok(predicate)
+                });
+                let fitted = fitted.at(|| format!("column `{path}`"))?;
+                Expr::Field(path, fitted)
+            }
+            None => Expr::Field(path, predicate),
         },
-        Expr::And(parts) | Expr::Or(parts) => {
-            parts.iter().try_for_each(|part| check_predicates(part, columns))
-        }
-        Expr::Not(inner) => check_predicates(inner, columns),
-        _ => Ok(()),
-    }
+        Expr::And(parts) => Expr::And(all(parts)?),
+        Expr::Or(parts) => Expr::Or(all(parts)?),
+        Expr::Not(inner) => Expr::Not(Box::new(fit_constants(*inner, columns)?)),
+        other => other,
+    })
 }
 
 /// The fields of the file's own schema, null also where a struct around them is.
@@ -287,7 +330,7 @@ fn default_schema(footer: &Footer, projection: &[Column], is_whole: bool) -> Res
         return Ok(own);
     }
     let fields = projection.iter().map(|column| {
-        let field = match own_field(&own, column.path.names()) {
+        let field = match own_field(footer, &own, column.path.names()) {
             Some(field) => field.as_ref().clone(),
             None => field(column.path.names().last().map_or("value", |name| name), &column.dtype)?,
         };
@@ -297,13 +340,22 @@ fn default_schema(footer: &Footer, projection: &[Column], is_whole: bool) -> Res
     Ok(Arc::new(Schema::new_with_metadata(fields.collect::<Result<Vec<Field>>>()?, metadata)))
 }
 
-/// The field at a path, where all on the way are structs.
-fn own_field<'a>(schema: &'a Schema, path: &[Arc<str>]) -> Option<&'a FieldRef> {
+/// The field at a path, where all on the way are structs. The schema has the fields of the file in
+/// their order.
+fn own_field<'a>(footer: &Footer, schema: &'a Schema, path: &[Arc<str>]) -> Option<&'a FieldRef> {
     let (first, rest) = path.split_first()?;
-    rest.iter().try_fold(schema.fields().find(first)?.1, |field, name| match field.data_type() {
+    let at = footer.dtype().as_columns().map_or(Some(0), |fields| fields.position(first))?;
+    let field = schema.fields().get(at).filter(|field| field.name() == &**first)?;
+    rest.iter().try_fold(field, |field, name| match field.data_type() {
         DataType::Struct(fields) => Some(fields.find(name)?.1),
         _ => None,
     })
+}
+
+fn with_row_numbers(schema: &Schema, name: &str) -> SchemaRef {
+    let number = Arc::new(Field::new(name, DataType::UInt64, false));
+    let fields: Vec<FieldRef> = schema.fields().iter().cloned().chain([number]).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 fn check_schema(schema: &SchemaRef, projection: &[Column]) -> Result<SchemaRef> {

@@ -153,11 +153,11 @@ enum Progress {
 impl Scan {
     fn new(plan: Plan) -> Result<Self> {
         ScanMetrics::add(&plan.metrics.splits_planned, plan.count_splits(&plan.rows));
-        let selective = !plan.conjuncts.is_empty() || plan.picks_rows();
         let remote = plan.file.source().profile().remote;
         let row_bytes = plan.schema.fields().iter().map(|field| reserved_bytes(field.data_type(), 1));
         let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
-        let coalesces = selective && !plan.schema.fields().is_empty() && reserved <= MAX_COALESCED_BYTES;
+        let coalesces =
+            plan.is_selective() && !plan.schema.fields().is_empty() && reserved <= MAX_COALESCED_BYTES;
         let far_ahead = remote || plan.best_first.is_some();
         let admitted = if far_ahead { MAX_ADMITTED_REMOTE } else { MAX_ADMITTED_LOCAL };
         let decoding = (MAX_DECODING_BYTES / plan.split_bytes.max(1)).clamp(2, MAX_DECODING as u64) as usize;

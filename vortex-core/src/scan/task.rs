@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 
 use super::best_first::Place;
 use super::column::Column;
@@ -348,6 +348,13 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
             Ok(let_go(decode_as(array.as_ref(), field.data_type())?))
         };
         columns.push(decode(column).at(|| format!("column `{}`", column.path))?);
+    }
+    if plan.numbers_rows {
+        let numbers: UInt64Array = match live.is_all() {
+            true => rows.collect(),
+            false => live.indices().into_iter().map(|row| rows.start + row as u64).collect(),
+        };
+        columns.push(Arc::new(numbers));
     }
     let options = RecordBatchOptions::new().with_row_count(Some(len));
     let batch = RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?;

@@ -96,12 +96,6 @@ impl FieldStats {
             uncompressed_size: raw.uncompressed_size_in_bytes,
         }
     }
-
-    /// Whether min and max say anything about NaN-free comparisons: a float column needs a NaN
-    /// count of zero before its bounds can rule rows out.
-    pub fn bounds_cover_all(&self, dtype: &DType) -> bool {
-        !is_float(dtype) || self.nan_count == Some(0)
-    }
 }
 
 /// Bytes of a text from which on it may be a bound that was cut: releases before 0.84 cut at 64 bytes,

@@ -245,7 +245,8 @@ impl Reader {
             }
             fb::Type::Decimal => {
                 let inner = dtype.kind_as_decimal().ok_or_else(missing)?;
-                DType::Decimal(DecimalType::try_new(inner.precision(), inner.scale())?, inner.nullable())
+                let decimal = DecimalType::try_new(inner.precision(), inner.scale());
+                DType::Decimal(decimal.map_err(Error::in_file)?, inner.nullable())
             }
             fb::Type::Utf8 => DType::Utf8(dtype.kind_as_utf_8().ok_or_else(missing)?.nullable()),
             fb::Type::Binary => DType::Binary(dtype.kind_as_binary().ok_or_else(missing)?.nullable()),
@@ -318,8 +319,8 @@ impl Reader {
             Kind::Decimal(inner) => {
                 let scale =
                     i8::try_from(inner.scale).map_err(|_| Error::corrupt("decimal scale out of range"))?;
-                let decimal = DecimalType::try_new(narrow(inner.precision.into())?, scale)?;
-                DType::Decimal(decimal, inner.nullable)
+                let decimal = DecimalType::try_new(narrow(inner.precision.into())?, scale);
+                DType::Decimal(decimal.map_err(Error::in_file)?, inner.nullable)
             }
             Kind::Utf8(inner) => DType::Utf8(inner.nullable),
             Kind::Binary(inner) => DType::Binary(inner.nullable),

@@ -12,6 +12,7 @@ mod ipc;
 mod mutations;
 mod order;
 mod random;
+mod requests;
 mod scan;
 mod vast;
 mod write;

@@ -280,10 +280,6 @@ impl Layout for ZonedLayout {
         self.data.field(at)
     }
 
-    fn boundaries(&self, start: u64, out: &mut Vec<u64>) -> Result<()> {
-        self.data.boundaries(start, out)
-    }
-
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         self.data.request(rows, have, want)
     }

@@ -1,0 +1,93 @@
+//! Filters as they are written in Rust: `column("price").gt(100)`.
+
+use std::sync::Arc;
+
+use super::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
+use crate::scalar::Scalar;
+
+/// A column to be compared with values; made by [`column`].
+#[derive(Debug, Clone)]
+pub struct ColumnExpr(FieldPath);
+
+/// The column at a path, for building filters. A name is a top-level column, an array of names a
+/// field of structs.
+///
+/// Values are those of the column's type, or become them when the scan starts: `7` may be compared with
+/// a column of any numbers.
+///
+/// ```
+/// use vortex_core::expr::{Expr, column};
+///
+/// let cheap = Expr::all([column("price").lt(100), column("name").like("%tea%")]);
+/// let near = Expr::any([column(["address", "zip"]).between(1000, 1999), column("pickup").is_null()]);
+/// assert_eq!(cheap.to_string(), r#"price < 100 AND name LIKE "%tea%""#);
+/// assert_eq!(near.to_string(), "address.zip BETWEEN 1000 AND 1999 OR pickup IS NULL");
+/// ```
+pub fn column(path: impl Into<FieldPath>) -> ColumnExpr {
+    ColumnExpr(path.into())
+}
+
+impl ColumnExpr {
+    fn is(self, predicate: Predicate) -> Expr {
+        Expr::Field(self.0, predicate)
+    }
+
+    fn compare(self, op: CompareOp, value: impl Into<Scalar>) -> Expr {
+        self.is(Predicate::Compare(op, value.into()))
+    }
+
+    /// `column = value`.
+    pub fn eq(self, value: impl Into<Scalar>) -> Expr {
+        self.compare(CompareOp::Eq, value)
+    }
+
+    /// `column <> value`.
+    pub fn not_eq(self, value: impl Into<Scalar>) -> Expr {
+        self.compare(CompareOp::NotEq, value)
+    }
+
+    /// `column < value`.
+    pub fn lt(self, value: impl Into<Scalar>) -> Expr {
+        self.compare(CompareOp::Lt, value)
+    }
+
+    /// `column <= value`.
+    pub fn lt_eq(self, value: impl Into<Scalar>) -> Expr {
+        self.compare(CompareOp::LtEq, value)
+    }
+
+    /// `column > value`.
+    pub fn gt(self, value: impl Into<Scalar>) -> Expr {
+        self.compare(CompareOp::Gt, value)
+    }
+
+    /// `column >= value`.
+    pub fn gt_eq(self, value: impl Into<Scalar>) -> Expr {
+        self.compare(CompareOp::GtEq, value)
+    }
+
+    /// `column BETWEEN low AND high`, both included.
+    pub fn between(self, low: impl Into<Scalar>, high: impl Into<Scalar>) -> Expr {
+        self.is(Predicate::Between(low.into(), high.into()))
+    }
+
+    /// `column IN (values)`.
+    pub fn is_in<V: Into<Scalar>>(self, values: impl IntoIterator<Item = V>) -> Expr {
+        self.is(Predicate::In(Arc::new(InList::new(values.into_iter().map(Into::into), false))))
+    }
+
+    /// `column LIKE pattern`: `%` any characters, `_` any one, `\` escapes.
+    pub fn like(self, pattern: impl Into<Arc<str>>) -> Expr {
+        self.is(Predicate::Like(Like { pattern: pattern.into(), negated: false, case_insensitive: false }))
+    }
+
+    /// `column IS NULL`.
+    pub fn is_null(self) -> Expr {
+        self.is(Predicate::IsNull)
+    }
+
+    /// `column IS NOT NULL`.
+    pub fn is_not_null(self) -> Expr {
+        self.is(Predicate::IsNotNull)
+    }
+}

@@ -1,0 +1,168 @@
+//! Values of Rust as scalars, and scalars as other types.
+
+use std::sync::Arc;
+
+use arrow::datatypes::i256;
+
+use super::{Scalar, Value};
+use crate::dtype::{DType, PType};
+use crate::{Error, Result};
+
+/// Integers up to this many bits are doubles, every one of them.
+const EXACT_IN_F64: u32 = 53;
+
+macro_rules! from_number {
+    ($($native:ty, $ptype:ident, $value:ident;)*) => {$(
+        impl From<$native> for Scalar {
+            fn from(value: $native) -> Self {
+                Self { dtype: DType::Primitive(PType::$ptype, false), value: Value::$value(value.into()) }
+            }
+        }
+    )*};
+}
+
+from_number! {
+    i8, I8, Int; i16, I16, Int; i32, I32, Int; i64, I64, Int;
+    u8, U8, UInt; u16, U16, UInt; u32, U32, UInt; u64, U64, UInt;
+    half::f16, F16, F16; f32, F32, F32; f64, F64, F64;
+}
+
+impl From<bool> for Scalar {
+    fn from(value: bool) -> Self {
+        Self { dtype: DType::Bool(false), value: Value::Bool(value) }
+    }
+}
+
+impl From<&str> for Scalar {
+    fn from(value: &str) -> Self {
+        Self { dtype: DType::Utf8(false), value: Value::Utf8(value.into()) }
+    }
+}
+
+impl From<String> for Scalar {
+    fn from(value: String) -> Self {
+        value.as_str().into()
+    }
+}
+
+impl From<&[u8]> for Scalar {
+    fn from(value: &[u8]) -> Self {
+        Self { dtype: DType::Binary(false), value: Value::Binary(value.into()) }
+    }
+}
+
+impl Scalar {
+    /// The same value as one of another type, which the result has. Integers become other
+    /// integers, floats and decimals; floats become wider or narrower ones; text becomes bytes; and
+    /// any value becomes one of an extension type that stores it. A null becomes any null.
+    ///
+    /// # Errors
+    /// If the type does not hold exactly this value.
+    pub fn coerce(&self, dtype: &DType) -> Result<Scalar> {
+        if self.is_null() {
+            return Ok(Scalar::null(dtype));
+        }
+        let value = match (&self.value, dtype.storage()) {
+            (Value::Int(_) | Value::UInt(_), DType::Primitive(..) | DType::Decimal(..)) => {
+                self.as_i128().and_then(|value| integer_as(value, dtype.storage()))
+            }
+            (Value::F16(v), DType::Primitive(ptype, _)) => float_as(v.to_f64(), *ptype),
+            (Value::F32(v), DType::Primitive(ptype, _)) => float_as(f64::from(*v), *ptype),
+            (Value::F64(v), DType::Primitive(ptype, _)) => float_as(*v, *ptype),
+            (Value::Utf8(text), DType::Binary(_)) => Some(Value::Binary(Arc::from(text.as_bytes()))),
+            (value, _) => Some(value.clone()),
+        };
+        value.and_then(|value| Scalar::try_new(dtype.clone(), value).ok()).ok_or_else(|| {
+            Error::invalid(format!("{self} of type {} is not a value of type {dtype}", self.dtype))
+        })
+    }
+}
+
+fn integer_as(value: i128, dtype: &DType) -> Option<Value> {
+    match dtype {
+        DType::Primitive(ptype, _) if ptype.is_signed() => i64::try_from(value).ok().map(Value::Int),
+        DType::Primitive(ptype, _) if ptype.is_unsigned() => u64::try_from(value).ok().map(Value::UInt),
+        DType::Primitive(ptype, _) => {
+            let is_exact = value.unsigned_abs() <= 1 << EXACT_IN_F64;
+            is_exact.then_some(value as f64).and_then(|value| float_as(value, *ptype))
+        }
+        DType::Decimal(decimal, _) => {
+            let power = u32::try_from(decimal.scale()).ok()?;
+            let factor = i256::from_i128(10).checked_pow(power)?;
+            let unscaled = i256::from_i128(value).checked_mul(factor)?;
+            let bound = i256::from_i128(10).checked_pow(decimal.precision().into())?;
+            (unscaled < bound && unscaled.checked_neg()? < bound).then_some(Value::Decimal(unscaled))
+        }
+        _ => None,
+    }
+}
+
+fn float_as(value: f64, ptype: PType) -> Option<Value> {
+    let same = |other: f64| other == value || (other.is_nan() && value.is_nan());
+    match ptype {
+        PType::F16 => Some(half::f16::from_f64(value)).filter(|v| same(v.to_f64())).map(Value::F16),
+        PType::F32 => Some(value as f32).filter(|v| same(f64::from(*v))).map(Value::F32),
+        PType::F64 => Some(Value::F64(value)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::{DecimalType, Extension};
+
+    fn coerced(value: impl Into<Scalar>, dtype: &DType) -> Option<Value> {
+        value.into().coerce(dtype).ok().map(|scalar| {
+            assert_eq!(scalar.dtype(), dtype);
+            scalar.value().clone()
+        })
+    }
+
+    #[test]
+    fn integers_become_other_numbers_that_are_equal() {
+        let number = |ptype| DType::Primitive(ptype, true);
+        let decimal =
+            |precision, scale| DType::Decimal(DecimalType::try_new(precision, scale).unwrap(), false);
+        assert_eq!(coerced(7, &number(PType::U8)), Some(Value::UInt(7)));
+        assert_eq!(coerced(7u64, &number(PType::I64)), Some(Value::Int(7)));
+        assert_eq!(coerced(300, &number(PType::U8)), None);
+        assert_eq!(coerced(-1, &number(PType::U64)), None);
+        assert_eq!(coerced(u64::MAX, &number(PType::I64)), None);
+        assert_eq!(coerced(7, &number(PType::F32)), Some(Value::F32(7.0)));
+        assert_eq!(coerced(1i64 << 53, &number(PType::F64)), Some(Value::F64(9_007_199_254_740_992.0)));
+        assert_eq!(coerced((1i64 << 53) + 1, &number(PType::F64)), None);
+        assert_eq!(coerced((1i64 << 24) + 1, &number(PType::F32)), None);
+        assert_eq!(coerced(-12, &decimal(5, 2)), Some(Value::Decimal(i256::from_i128(-1200))));
+        assert_eq!(coerced(1000, &decimal(5, 2)), None);
+        assert_eq!(
+            coerced(i64::MIN, &decimal(76, 57)),
+            Some(Value::Decimal(
+                i256::from_i128(i64::MIN.into()) * i256::from_i128(10).checked_pow(57).unwrap()
+            ))
+        );
+        assert_eq!(coerced(i64::MIN, &decimal(76, 58)), None);
+    }
+
+    #[test]
+    fn floats_keep_their_value_and_the_sign_of_zero() {
+        let number = |ptype| DType::Primitive(ptype, false);
+        assert_eq!(coerced(0.5, &number(PType::F32)), Some(Value::F32(0.5)));
+        assert_eq!(coerced(0.1, &number(PType::F32)), None);
+        assert_eq!(coerced(0.1f32, &number(PType::F64)), Some(Value::F64(0.1f32.into())));
+        assert_eq!(coerced(1.0, &number(PType::I32)), None);
+        let Some(Value::F32(zero)) = coerced(-0.0, &number(PType::F32)) else { panic!() };
+        assert!(zero.is_sign_negative());
+        assert!(matches!(coerced(f64::NAN, &number(PType::F32)), Some(Value::F32(v)) if v.is_nan()));
+    }
+
+    #[test]
+    fn values_become_those_of_extension_types_that_store_them() {
+        let date = Extension::try_new("vortex.date", DType::Primitive(PType::I32, false), vec![4]).unwrap();
+        assert_eq!(coerced(19_000i64, &DType::Extension(Arc::new(date))), Some(Value::Int(19_000)));
+        assert_eq!(coerced("a", &DType::Binary(true)), Some(Value::Binary(Arc::from(*b"a"))));
+        assert_eq!(coerced("a", &DType::Primitive(PType::I32, true)), None);
+        let null = Scalar::null(&DType::Utf8(true)).coerce(&DType::Bool(false)).unwrap();
+        assert!(null.is_null() && null.dtype() == &DType::Bool(true));
+    }
+}
