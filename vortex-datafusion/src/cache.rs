@@ -46,6 +46,7 @@ struct Reading {
     block_len: u64,
     preload: u64,
     hedge: u32,
+    verify: bool,
 }
 
 impl FooterCache {
@@ -70,6 +71,7 @@ impl FooterCache {
             block_len: options.segment_cache_block_size,
             preload: options.segment_cache_preload,
             hedge: options.hedge,
+            verify: options.verify_checksums,
         };
         self
     }
@@ -117,7 +119,7 @@ impl FooterCache {
     }
 
     async fn open_object(&self, object: ObjectFile, hint: Option<u64>) -> Result<VortexFile> {
-        let Reading { tail, blocks, block_len, preload, hedge } = &self.reading;
+        let Reading { tail, blocks, block_len, preload, hedge, verify } = &self.reading;
         let object = object.with_hedge(*hedge);
         let meta = &object.meta().clone();
         let blocks = blocks.as_ref().filter(|_| object.profile().remote && object.is_versioned());
@@ -129,8 +131,8 @@ impl FooterCache {
         if let Some(footer) = self.get(meta) {
             return Ok(VortexFile::from_footer(source, footer));
         }
-        let mut options = OpenOptions::new().with_file_size(meta.size);
-        if let Some(bytes) = is_preloaded.then_some(meta.size).or(hint).or(*tail) {
+        let mut options = OpenOptions::new().with_file_size(meta.size).with_checksums(*verify);
+        if let Some(bytes) = is_preloaded.then_some(meta.size).or(*tail).or(hint) {
             options = options.with_tail_size(bytes);
         }
         let file = options.open(source).await.map_err(datafusion_error)?;
@@ -148,7 +150,9 @@ impl FooterCache {
     fn get(&self, meta: &ObjectMeta) -> Option<Arc<Footer>> {
         let entry = self.footers.as_ref()?.get(&meta.location)?;
         let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
-        same_version(&entry.meta, meta).then(|| known.footer()).flatten()
+        let footer = same_version(&entry.meta, meta).then(|| known.footer()).flatten()?;
+        let verifies = self.reading.verify && footer.has_checksums();
+        (footer.verifies_checksums() == verifies).then_some(footer)
     }
 
     /// Keeps a footer; as the bytes of its file, if that is small and there are so many that all of
@@ -156,7 +160,8 @@ impl FooterCache {
     fn put(&self, meta: &ObjectMeta, footer: Arc<Footer>) {
         let Some(footers) = &self.footers else { return };
         let like_it = footer.memory_size().saturating_mul(footers.len() + 1);
-        let whole = footer.whole_file().filter(|file| file.len() <= MOST_STORED);
+        let whole =
+            footer.whole_file().filter(|file| file.len() <= MOST_STORED && !footer.verifies_checksums());
         let footer = match whole {
             Some(file) if like_it > footers.cache_limit() / PARSED_SHARE => {
                 CachedFooter::Stored { file, info: info(&footer) }

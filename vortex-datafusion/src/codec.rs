@@ -54,6 +54,7 @@ use vortex_core::file::VortexFile;
 
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters};
+use crate::selection::RowSelection;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 
@@ -164,12 +165,16 @@ impl VortexCodec {
         source: &VortexSource,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Scan> {
-        let mut files = config.file_groups.iter().flat_map(|group| group.iter());
-        if let Some(file) = files.find(|file| file.extension::<VortexFile>().is_some()) {
-            return not_impl_err!(
-                "{} is an open file of this process, which other processes cannot read",
-                file.object_meta.location
-            );
+        for file in config.file_groups.iter().flat_map(|group| group.iter()) {
+            let location = &file.object_meta.location;
+            if file.extension::<VortexFile>().is_some() {
+                return not_impl_err!(
+                    "{location} is an open file of this process, which other processes cannot read"
+                );
+            }
+            if file.extension::<RowSelection>().is_some() {
+                return not_impl_err!("plans that read a selection of the rows of {location} have no bytes");
+            }
         }
         let encode = |filters: &[Arc<dyn PhysicalExpr>]| {
             filters.iter().map(|filter| converter.physical_expr_to_proto(filter, self)).collect::<Result<_>>()
@@ -234,14 +239,11 @@ impl Decoding<'_> {
             nodes.iter().map(|node| self.expr(node, table.table_schema())).collect::<Result<Vec<_>>>()
         };
         let filters = Filters::new(filters(&scan.accepted)?, filters(&scan.pruning)?);
-        let caches = &self.task.runtime_env().cache_manager;
         let source = VortexSource::new(table.clone())
             .with_options(VortexOptions::from_map(&scan.options)?)
             .with_filters(filters)
             .with_best_first(self.best_first(scan, &table)?)
-            .with_memory_pool(Arc::clone(&self.task.runtime_env().memory_pool))
-            .with_footer_cache(caches.get_file_metadata_cache())
-            .with_segment_cache(self.task.session_config().get_extension());
+            .with_runtime(&self.task.runtime_env(), self.task.session_config());
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         let config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));

@@ -198,13 +198,9 @@ impl FileFormat for VortexFormat {
             Some(source) => source.clone(),
             None => VortexSource::new(config.file_source().table_schema().clone()),
         };
-        let source = source
-            .with_options(self.options(state)?)
-            .with_footer_cache(state.runtime_env().cache_manager.get_file_metadata_cache())
-            .with_segment_cache(state.config().get_extension())
-            .with_memory_pool(Arc::clone(&state.runtime_env().memory_pool));
+        let source = source.with_options(self.options(state)?).with_session(state);
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
-        Ok(DataSourceExec::from_data_source(config))
+        Ok(DataSourceExec::from_data_source(ordering::as_kept(config, keeps_apart(state))))
     }
 
     async fn create_writer_physical_plan(
@@ -227,6 +223,19 @@ impl FileFormat for VortexFormat {
         let options = self.table.over(base).unwrap_or_default();
         Arc::new(VortexSource::new(table_schema).with_options(options))
     }
+}
+
+/// Whether plans of a session keep files of a declared order apart.
+#[cfg(feature = "session")]
+pub(crate) fn keeps_apart(session: &dyn Session) -> bool {
+    let state = session.as_any().downcast_ref::<datafusion::execution::session_state::SessionState>();
+    state.is_some_and(crate::register::keeps_order)
+}
+
+/// Whether plans of a session keep files of a declared order apart.
+#[cfg(not(feature = "session"))]
+pub(crate) fn keeps_apart(_session: &dyn Session) -> bool {
+    false
 }
 
 /// Makes a [`VortexFormat`] for each table: `STORED AS VORTEX OPTIONS (...)`.

@@ -35,9 +35,13 @@ pub mod codec;
 mod convert;
 mod format;
 #[cfg(feature = "session")]
+mod frames;
+#[cfg(feature = "session")]
 mod functions;
 #[cfg(feature = "session")]
 mod globs;
+#[cfg(feature = "session")]
+mod keep_order;
 mod memory;
 mod metrics;
 #[cfg(feature = "session")]
@@ -48,6 +52,7 @@ mod ordering;
 mod pushdown;
 #[cfg(feature = "session")]
 mod register;
+mod selection;
 mod sink;
 mod source;
 mod statistics;
@@ -57,11 +62,15 @@ mod table_factory;
 
 pub use format::{VortexFormat, VortexFormatFactory};
 #[cfg(feature = "session")]
+pub use frames::{VortexContextExt, VortexDataFrameExt};
+#[cfg(feature = "session")]
 pub use globs::{enable_url_tables, listing_url};
 pub use options::{StringType, VortexOptions};
 pub use ordering::record_order;
 #[cfg(feature = "session")]
 pub use register::{VortexSessionExt, register};
-pub use sink::VortexSink;
+pub use selection::RowSelection;
+pub use sink::{VortexSink, WrittenFile};
 pub use source::VortexSource;
+pub use statistics::statistics;
 pub use table::VortexTable;

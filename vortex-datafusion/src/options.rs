@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion_common::{Result, config_err};
+use datafusion_common::{DataFusionError, Result, config_err};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
 
@@ -48,6 +48,9 @@ pub struct VortexOptions {
     /// predict is asked for a second time, and the first answer counts. At most one read of 20
     /// is; 0 for none.
     pub hedge: u32,
+    /// Check all that is read against the checksums of files that have them. One more read opens
+    /// such a file.
+    pub verify_checksums: bool,
     /// Declare the order that a file's statistics prove, besides orders recorded when files were
     /// written. Plans that group by the sorted column then hold little in memory, and need no sort
     /// for `ORDER BY`; but DataFusion also merges streams to keep an order that nothing needs.
@@ -88,6 +91,7 @@ impl Default for VortexOptions {
             segment_cache_block_size: 256 << 10,
             segment_cache_preload: 0,
             hedge: 0,
+            verify_checksums: false,
             order_from_statistics: false,
             level: Level::Default,
             min_reader: None,
@@ -114,7 +118,7 @@ macro_rules! entry {
             description: $description,
             get: |options| options.$name.to_string(),
             set: |options, value| {
-                options.$name = parse(stringify!($name), value)?;
+                options.$name = parse(stringify!($name), $description, value)?;
                 Ok(())
             },
         }
@@ -135,20 +139,9 @@ const ENTRIES: &[Entry] = &[
     entry!(segment_cache_block_size, "Bytes of the blocks that the segment cache keeps"),
     entry!(segment_cache_preload, "With a segment cache: read remote files up to this size as a whole"),
     entry!(hedge, "Ask again for remote reads that take this many times as long as predicted; 0 for never"),
+    entry!(verify_checksums, "Check what is read against the checksums of files that have them"),
     entry!(order_from_statistics, "Declare the order that statistics prove, besides recorded orders"),
-    Entry {
-        name: "level",
-        description: "What writing spends time on: fast, default or compact",
-        get: |options| level_name(options.level).to_owned(),
-        set: |options, value| {
-            let value = value.trim().to_ascii_lowercase();
-            match LEVELS.iter().find(|level| level_name(**level) == value) {
-                Some(level) => options.level = *level,
-                None => return config_err!("`{value}` is not a value of `level`: fast, default or compact"),
-            }
-            Ok(())
-        },
-    },
+    entry!(level, "What writing spends time on: fast, default or compact"),
     Entry {
         name: "min_reader",
         description: "Oldest release of the reference implementation that must read what is written: \
@@ -157,7 +150,7 @@ const ENTRIES: &[Entry] = &[
         set: |options, value| {
             options.min_reader = match value.trim().to_ascii_lowercase().as_str() {
                 "default" => None,
-                release => Some(parse("min_reader", release)?),
+                release => Some(parse("min_reader", "a number like 0.76", release)?),
             };
             Ok(())
         },
@@ -166,16 +159,6 @@ const ENTRIES: &[Entry] = &[
     entry!(write_memory, "Bytes that the writer of one file may hold in memory; 0 leaves it to the writer"),
     entry!(target_file_size, "Bytes after which a file in a folder is full; 0 for no limit"),
 ];
-
-const LEVELS: [Level; 3] = [Level::Fast, Level::Default, Level::Compact];
-
-fn level_name(level: Level) -> &'static str {
-    match level {
-        Level::Fast => "fast",
-        Level::Default => "default",
-        Level::Compact => "compact",
-    }
-}
 
 impl VortexOptions {
     /// The options of a session: those set with `SET vortex.…`, or the defaults.
@@ -225,10 +208,10 @@ fn names() -> String {
     ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
 }
 
-fn parse<T: FromStr>(name: &str, value: &str) -> Result<T> {
+fn parse<T: FromStr>(name: &str, description: &str, value: &str) -> Result<T> {
     match value.trim().to_ascii_lowercase().parse() {
         Ok(parsed) => Ok(parsed),
-        Err(_) => config_err!("`{value}` is not a value of the Vortex option `{name}`"),
+        Err(_) => config_err!("`{value}` is not a value of the Vortex option `{name}` ({description})"),
     }
 }
 
@@ -242,13 +225,14 @@ impl std::fmt::Display for StringType {
 }
 
 impl FromStr for StringType {
-    type Err = ();
+    type Err = DataFusionError;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
+    /// Reads `view` or `utf8`.
+    fn from_str(text: &str) -> Result<Self> {
         match text {
             "view" => Ok(StringType::View),
             "utf8" => Ok(StringType::Utf8),
-            _ => Err(()),
+            _ => config_err!("`{text}` is not a string type; write `view` or `utf8`"),
         }
     }
 }

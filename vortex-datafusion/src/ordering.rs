@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::Schema;
+use datafusion_common::stats::Precision;
 use datafusion_datasource::PartitionedFile;
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_physical_expr::expressions::Column;
-use datafusion_physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr};
+use datafusion_physical_expr::{LexOrdering, LexRequirement, Partitioning, PhysicalSortExpr};
 use vortex_core::DType;
 use vortex_core::file::Footer;
 use vortex_core::write::WriteOptions;
@@ -144,6 +146,41 @@ fn is_ordered_alike(dtype: &DType) -> bool {
         DType::Bool(_) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => true,
         _ => false,
     }
+}
+
+/// A scan that promises no more order than it has.
+///
+/// - Where a partition reads several files one after the other, DataFusion holds their bounds against each
+///   other, but nulls have none: the order ends at the first column that has some.
+/// - `keeps_apart` tells whether plans keep the files of partitions apart, see `keep_order.rs`. Where they do not,
+///   files are not to be taken over by other partitions, and then neither split among them.
+pub(crate) fn as_kept(config: FileScanConfig, keeps_apart: bool) -> FileScanConfig {
+    if config.output_ordering.is_empty() {
+        return config;
+    }
+    let in_turn: Vec<&PartitionedFile> =
+        config.file_groups.iter().filter(|group| group.len() > 1).flat_map(|group| group.iter()).collect();
+    let orders = config.output_ordering.iter().filter_map(|order| {
+        let keys = order.iter().take_while(|key| {
+            let column = key.expr.downcast_ref::<Column>();
+            column.is_some_and(|column| in_turn.iter().all(|file| has_no_nulls(file, column.index())))
+        });
+        LexOrdering::new(keys.cloned())
+    });
+    let orders: Vec<LexOrdering> = orders.collect();
+    let groups = config.file_groups.len();
+    let files: usize = config.file_groups.iter().map(|group| group.len()).sum();
+    let may_mix = !orders.is_empty() && files > 1 && !keeps_apart;
+    let config = FileScanConfigBuilder::from(config).with_output_ordering(orders);
+    match may_mix {
+        true => config.with_output_partitioning(Some(Partitioning::UnknownPartitioning(groups))).build(),
+        false => config.build(),
+    }
+}
+
+fn has_no_nulls(file: &PartitionedFile, column: usize) -> bool {
+    let known = file.statistics.as_ref().and_then(|known| known.column_statistics.get(column));
+    known.is_some_and(|known| known.null_count == Precision::Exact(0))
 }
 
 /// The order that all files of a table share: their longest common beginning.

@@ -10,6 +10,7 @@ use vortex_core::io::BlockCache;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::functions::MetadataFunction;
+use crate::keep_order::KeepOrder;
 use crate::options::VortexOptions;
 use crate::table_factory::VortexTableFactory;
 
@@ -28,6 +29,12 @@ pub fn register(context: &SessionContext) -> Result<()> {
 }
 
 fn register_state(state: &mut SessionState) -> Result<()> {
+    if !keeps_order(state) {
+        *state = SessionStateBuilder::new_from_existing(state.clone())
+            .with_session_id(state.session_id().to_owned())
+            .with_physical_optimizer_rule(Arc::new(KeepOrder))
+            .build();
+    }
     state.register_file_format(Arc::new(VortexFormatFactory::new()), true)?;
     state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
     state.register_table_options_extension(VortexOptions::default());
@@ -36,6 +43,11 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     }
     add_options(state.config_mut());
     Ok(())
+}
+
+/// Whether plans of a session keep files of a declared order apart.
+pub(crate) fn keeps_order(state: &SessionState) -> bool {
+    state.physical_optimizers().iter().any(|rule| rule.name() == KeepOrder::NAME)
 }
 
 /// What scans share in a session: its settings, and a cache that is empty until they give it room.
@@ -70,6 +82,6 @@ impl VortexSessionExt for SessionStateBuilder {
                 .insert(name.to_owned(), Arc::new(TableFunction::new(name.to_owned(), Arc::new(function))));
         }
         add_options(self.config().get_or_insert_default());
-        self
+        self.with_physical_optimizer_rule(Arc::new(KeepOrder))
     }
 }

@@ -11,7 +11,9 @@ use datafusion_datasource::file_scan_config::FileScanConfig;
 use datafusion_datasource::file_stream::FileOpener;
 use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_execution::cache::cache_manager::FileMetadataCache;
+use datafusion_execution::config::SessionConfig;
 use datafusion_execution::memory_pool::MemoryPool;
+use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
@@ -20,6 +22,7 @@ use datafusion_physical_expr_common::physical_expr::fmt_sql;
 use datafusion_physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
+use datafusion_session::Session;
 use object_store::ObjectStore;
 use vortex_core::io::{BlockCache, StorageProfile};
 
@@ -76,6 +79,18 @@ impl VortexSource {
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         self.options = options;
         self
+    }
+
+    /// Uses the caches and the memory pool of a session.
+    #[must_use]
+    pub fn with_session(self, session: &dyn Session) -> Self {
+        self.with_runtime(session.runtime_env(), session.config())
+    }
+
+    pub(crate) fn with_runtime(self, runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
+        self.with_footer_cache(runtime.cache_manager.get_file_metadata_cache())
+            .with_segment_cache(config.get_extension())
+            .with_memory_pool(Arc::clone(&runtime.memory_pool))
     }
 
     /// Where footers are kept between queries.

@@ -13,8 +13,9 @@ use vortex_core::{DType, Scalar};
 
 use crate::convert::to_datafusion;
 
-/// Statistics of one file, one entry per column of `table` (without partition columns).
-pub(crate) fn statistics(footer: &Footer, table: &Schema) -> Statistics {
+/// What a footer says of its file, for table providers that plan their own scans: one entry per column
+/// of `table`, partition columns left out. What is exact there may answer queries.
+pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
     let rows = footer.row_count();
     let columns = table.fields().iter().map(|field| match column(footer, field.name()) {
         Some((dtype, known)) => column_statistics(dtype, known, field, rows),

@@ -20,15 +20,19 @@ use datafusion_execution::object_store::ObjectStoreUrl;
 use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
-use futures::future::try_join_all;
+use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::file::VortexFile;
 use vortex_core::io::ReadAt;
 
 use crate::convert::{datafusion_error, schema};
-use crate::options::VortexOptions;
+use crate::format::keeps_apart;
+use crate::options::{StringType, VortexOptions};
 use crate::ordering;
 use crate::source::VortexSource;
 use crate::statistics::statistics;
+
+/// Sources that are opened at the same time.
+const OPENED_AT_ONCE: usize = 32;
 
 /// A table over one or several open files.
 ///
@@ -50,9 +54,8 @@ use crate::statistics::statistics;
 /// ```
 #[derive(Debug, Clone)]
 pub struct VortexTable {
-    files: Vec<PartitionedFile>,
+    files: Vec<VortexFile>,
     schema: SchemaRef,
-    statistics: Statistics,
     options: Option<VortexOptions>,
 }
 
@@ -69,15 +72,10 @@ impl VortexTable {
             .map(|file| Ok((file.source().name().to_owned(), file.schema().map_err(datafusion_error)?)))
             .collect::<Result<Vec<_>>>()?;
         let schema = Arc::new(schema::with_nullable_fields(&schema::merge(&schemas)?));
-        let files: FileGroup =
-            files.into_iter().map(|file| described(file, &schema)).collect::<Vec<_>>().into();
-        let (groups, statistics) =
-            compute_all_files_statistics(vec![files], Arc::clone(&schema), true, false)?;
-        let files = groups.into_iter().flat_map(FileGroup::into_inner).collect();
-        Ok(Self { files, schema, statistics, options: None })
+        Ok(Self { files, schema, options: None })
     }
 
-    /// Opens the sources, and makes a table over them.
+    /// Opens the sources, a few at a time, and makes a table over them.
     ///
     /// # Errors
     /// If a source is not a Vortex file, or two disagree on the type of a column.
@@ -86,30 +84,37 @@ impl VortexTable {
             let name = source.name().to_owned();
             VortexFile::open(source).await.map_err(|error| datafusion_error(error.at(name)))
         });
-        Self::try_new(try_join_all(files).await?)
+        let files: Vec<_> = futures::stream::iter(files).buffered(OPENED_AT_ONCE).try_collect().await?;
+        Self::try_new(files)
     }
 
-    /// How the files are read, whatever the session says.
+    /// How the files are read, whatever the session says. The columns of the table follow
+    /// [`string_type`](VortexOptions::string_type) of these options only: they are fixed before there is a session.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
+        if options.string_type == StringType::Utf8 {
+            self.schema = Arc::new(schema::without_views(&self.schema));
+        }
         self.options = Some(options);
         self
     }
+
+    /// The files as plans hold them, and what is known of all of them.
+    fn described(&self, options: &VortexOptions) -> Result<(Vec<PartitionedFile>, Statistics)> {
+        let files: FileGroup = self.files.iter().map(|file| described(file, &self.schema, options)).collect();
+        let (groups, statistics) =
+            compute_all_files_statistics(vec![files], Arc::clone(&self.schema), true, false)?;
+        Ok((groups.into_iter().flat_map(FileGroup::into_inner).collect(), statistics))
+    }
 }
 
-/// A file as plans hold it.
-fn described(file: VortexFile, schema: &SchemaRef) -> PartitionedFile {
-    let footer = Arc::clone(file.footer());
+/// A file with its statistics, and the order that its rows are in.
+fn described(file: &VortexFile, schema: &SchemaRef, options: &VortexOptions) -> PartitionedFile {
+    let footer = file.footer();
     PartitionedFile::new(file.source().name(), footer.file_size())
-        .with_statistics(Arc::new(statistics(&footer, schema)))
-        .with_extension(file)
-}
-
-/// A file with the order that its rows are in.
-fn ordered(file: &PartitionedFile, schema: &SchemaRef, options: &VortexOptions) -> PartitionedFile {
-    let open = file.extension::<VortexFile>();
-    let order = open.and_then(|open| ordering::of_file(open.footer(), schema, options.order_from_statistics));
-    file.clone().with_ordering(order)
+        .with_statistics(Arc::new(statistics(footer, schema)))
+        .with_ordering(ordering::of_file(footer, schema, options.order_from_statistics))
+        .with_extension(file.clone())
 }
 
 #[async_trait]
@@ -128,7 +133,8 @@ impl TableProvider for VortexTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        Some(self.statistics.clone())
+        let (_, statistics) = self.described(&self.options.clone().unwrap_or_default()).ok()?;
+        Some(statistics)
     }
 
     async fn scan(
@@ -142,18 +148,19 @@ impl TableProvider for VortexTable {
             Some(options) => options.clone(),
             None => VortexOptions::from_session(state.config_options()),
         };
-        let files: Vec<_> = self.files.iter().map(|file| ordered(file, &self.schema, &options)).collect();
-        let source = VortexSource::new(TableSchema::from(&self.schema)).with_options(options);
+        let (files, statistics) = self.described(&options)?;
+        let source =
+            VortexSource::new(TableSchema::from(&self.schema)).with_options(options).with_session(state);
         let ordering = ordering::of_table(&files);
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
         // No file comes from this store; a scan wants to know one that is there.
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
             .with_file_groups(groups)
-            .with_statistics(self.statistics.clone())
+            .with_statistics(statistics)
             .with_output_ordering(ordering.into_iter().collect())
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();
-        Ok(DataSourceExec::from_data_source(config))
+        Ok(DataSourceExec::from_data_source(ordering::as_kept(config, keeps_apart(state))))
     }
 }

@@ -7,13 +7,12 @@ use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::DynamicFilterTracking;
-use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion_physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
 use parking_lot::Mutex;
 use vortex_core::DType;
 use vortex_core::expr::{DynamicFilter, Expr, FieldPath};
 
-use super::{Leaves, Translator};
+use super::{Leaves, Translator, simplify};
 
 /// Whether any part of the expression may change while the query runs.
 pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
@@ -51,7 +50,7 @@ impl TighteningFilter {
 
     fn translate(&self) -> Option<Expr> {
         let now = snapshot_physical_expr(Arc::clone(&self.expr)).ok()?;
-        let now = PhysicalExprSimplifier::new(&self.schema).simplify(now).ok()?;
+        let now = simplify(now, &self.schema).ok()?;
         let weaker = Translator::new(&self.schema, &self.dtype).weaken(&now)?;
         (!matches!(weaker, Expr::Literal(Some(true)))).then_some(weaker)
     }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float16Type, Schema};
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion_expr::Operator;
 use datafusion_functions::core::getfield::GetFieldFunc;
 use datafusion_physical_expr::expressions::{
@@ -27,10 +27,13 @@ type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 /// Translates expressions over one file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Translator<'a> {
-    /// The physical schema: what expressions refer to.
+    /// The physical schema: what expressions refer to, with the fields of the file in their order.
     schema: &'a Schema,
     /// The type of the file.
     root: &'a DType,
+    /// Whether the zeros are to pass whatever either of them passes. Sorts tell them apart and joins do
+    /// not, so a filter made for either may be asked again about both.
+    joins_zeros: bool,
 }
 
 /// A column or field of a struct, as both sides see it.
@@ -43,7 +46,7 @@ struct FieldRead<'a> {
 impl<'a> Translator<'a> {
     /// A translator for expressions over `schema`, which presents a file of type `root`.
     pub(crate) fn new(schema: &'a Schema, root: &'a DType) -> Self {
-        Self { schema, root }
+        Self { schema, root, joins_zeros: false }
     }
 
     /// The column or struct field that `expr` reads and nothing more, if so.
@@ -51,10 +54,13 @@ impl<'a> Translator<'a> {
     /// # Errors
     /// If it is a column that the schema lacks.
     pub(crate) fn field(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<(FieldPath, FieldRef)>> {
-        if let Some(column) = expr.downcast_ref::<Column>() {
-            self.schema.index_of(column.name())?;
+        match (self.read(expr), expr.downcast_ref::<Column>()) {
+            (None, Some(column)) => Err(self.schema.index_of(column.name()).map_or_else(
+                |missing| missing.into(),
+                |_| internal_datafusion_err!("column `{}` is not where the file has it", column.name()),
+            )),
+            (read, _) => Ok(read.map(|read| (read.path, read.field))),
         }
-        Ok(self.read(expr).map(|read| (read.path, read.field)))
     }
 
     /// The same outcome for every row, or `None` where only DataFusion can tell it.
@@ -70,7 +76,8 @@ impl<'a> Translator<'a> {
             return self.binary(binary);
         }
         if let Some(not) = expr.downcast_ref::<NotExpr>() {
-            return Some(Expr::Not(Box::new(self.translate(not.arg())?)));
+            let exact = Self { joins_zeros: false, ..*self };
+            return Some(Expr::Not(Box::new(exact.translate(not.arg())?)));
         }
         if let Some(is_null) = expr.downcast_ref::<IsNullExpr>() {
             return Some(Expr::Field(self.read(is_null.arg())?.path, Predicate::IsNull));
@@ -94,7 +101,7 @@ impl<'a> Translator<'a> {
 
     /// A filter that holds wherever `expr` is true, or `None` for one that says nothing.
     pub(crate) fn weaken(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
-        if let Some(exact) = self.translate(expr) {
+        if let Some(exact) = (Self { joins_zeros: true, ..*self }).translate(expr) {
             return Some(exact);
         }
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
@@ -102,21 +109,21 @@ impl<'a> Translator<'a> {
             return match (binary.op(), sides) {
                 (Operator::And, [Some(left), Some(right)]) => Some(Expr::all([left, right])),
                 (Operator::And, [side, None] | [None, side]) => side,
-                (Operator::Or, [Some(left), Some(right)]) => Some(any([left, right])),
+                (Operator::Or, [Some(left), Some(right)]) => Some(Expr::any([left, right])),
                 _ => None,
             };
         }
         // One of the branches is taken, whatever decides which: a partitioned join's filter.
         let case = expr.downcast_ref::<CaseExpr>()?;
         let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
-        branches.map(|branch| self.weaken(branch)).collect::<Option<Vec<_>>>().map(any)
+        branches.map(|branch| self.weaken(branch)).collect::<Option<Vec<_>>>().map(Expr::any)
     }
 
     fn binary(&self, binary: &BinaryExpr) -> Option<Expr> {
         let (left, right) = (binary.left(), binary.right());
         match binary.op() {
             Operator::And => return Some(Expr::all([self.translate(left)?, self.translate(right)?])),
-            Operator::Or => return Some(any([self.translate(left)?, self.translate(right)?])),
+            Operator::Or => return Some(Expr::any([self.translate(left)?, self.translate(right)?])),
             _ => {}
         }
         let (read, literal, swapped) = match (self.read(left), right.downcast_ref::<Literal>()) {
@@ -133,8 +140,8 @@ impl<'a> Translator<'a> {
                 let same = if negated { Predicate::IsNull } else { Predicate::IsNotNull };
                 return Expr::Field(read.path, same);
             }
-            let parts = [Expr::Field(read.path.clone(), null), compare(read.path, op, constant)];
-            if negated { Expr::all(parts) } else { any(parts) }
+            let parts = [Expr::Field(read.path.clone(), null), self.compare(read.path, op, constant)];
+            if negated { Expr::all(parts) } else { Expr::any(parts) }
         };
         let op = match binary.op() {
             Operator::IsDistinctFrom => return Some(distinct(false, read, constant)),
@@ -147,7 +154,24 @@ impl<'a> Translator<'a> {
             Operator::GtEq => CompareOp::GtEq,
             _ => return None,
         };
-        Some(compare(read.path, if swapped { op.swap() } else { op }, constant))
+        Some(self.compare(read.path, if swapped { op.swap() } else { op }, constant))
+    }
+
+    /// A comparison as DataFusion means it: its zeros are equal, while the core orders `-0.0` before
+    /// `0.0`. (Lists are looked up by bits in both.)
+    fn compare(&self, path: FieldPath, op: CompareOp, constant: Scalar) -> Expr {
+        let Some((low, high)) = zeros(&constant) else { return Expr::compare(path, op, constant) };
+        match op {
+            CompareOp::Lt if self.joins_zeros => Expr::compare(path, CompareOp::LtEq, high),
+            CompareOp::Gt if self.joins_zeros => Expr::compare(path, CompareOp::GtEq, low),
+            CompareOp::Lt | CompareOp::GtEq => Expr::compare(path, op, low),
+            CompareOp::Gt | CompareOp::LtEq => Expr::compare(path, op, high),
+            CompareOp::Eq => Expr::Field(path, Predicate::Between(low, high)),
+            CompareOp::NotEq => Expr::any([
+                Expr::compare(path.clone(), CompareOp::Lt, low),
+                Expr::compare(path, CompareOp::Gt, high),
+            ]),
+        }
     }
 
     fn in_list(&self, list: &InListExpr) -> Option<Expr> {
@@ -157,6 +181,10 @@ impl<'a> Translator<'a> {
             .iter()
             .map(|item| self.constant(&read, item.downcast_ref::<Literal>()?.value()))
             .collect::<Option<Vec<_>>>()?;
+        let values: Vec<Scalar> = match self.joins_zeros && !list.negated() {
+            true => values.into_iter().flat_map(with_other_zero).collect(),
+            false => values,
+        };
         let list = InList::new(values, list.negated());
         Some(Expr::Field(read.path, Predicate::In(Arc::new(list))))
     }
@@ -185,16 +213,16 @@ impl<'a> Translator<'a> {
 
     fn read(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<FieldRead<'a>> {
         if let Some(column) = expr.downcast_ref::<Column>() {
-            let at = self.schema.index_of(column.name()).ok()?;
-            let dtype = match self.root.as_columns() {
-                Some(fields) => fields.dtypes().get(fields.position(column.name())?)?,
-                None => self.root,
+            // Of columns with the same name, both sides take the first.
+            let (at, dtype) = match self.root.as_columns() {
+                Some(fields) => {
+                    let at = fields.position(column.name())?;
+                    (at, fields.dtypes().get(at)?)
+                }
+                None => (0, self.root),
             };
-            return Some(FieldRead {
-                path: FieldPath::from(column.name()),
-                dtype,
-                field: Arc::clone(&self.schema.fields()[at]),
-            });
+            let field = self.schema.fields().get(at).filter(|field| field.name() == column.name())?;
+            return Some(FieldRead { path: FieldPath::from(column.name()), dtype, field: Arc::clone(field) });
         }
         let get = ScalarFunctionExpr::try_downcast_func::<GetFieldFunc>(expr.as_ref())?;
         let (base, names) = get.args().split_first()?;
@@ -219,17 +247,11 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// A comparison as DataFusion means it: its zeros are equal, while the core orders `-0.0` before
-/// `0.0`. (Lists are looked up by bits in both.)
-fn compare(path: FieldPath, op: CompareOp, constant: Scalar) -> Expr {
-    let Some((low, high)) = zeros(&constant) else { return Expr::compare(path, op, constant) };
-    match op {
-        CompareOp::Lt | CompareOp::GtEq => Expr::compare(path, op, low),
-        CompareOp::Gt | CompareOp::LtEq => Expr::compare(path, op, high),
-        CompareOp::Eq => Expr::Field(path, Predicate::Between(low, high)),
-        CompareOp::NotEq => {
-            any([Expr::compare(path.clone(), CompareOp::Lt, low), Expr::compare(path, CompareOp::Gt, high)])
-        }
+/// A constant, and the other zero if it is one.
+fn with_other_zero(constant: Scalar) -> Vec<Scalar> {
+    match zeros(&constant) {
+        Some((low, high)) => vec![low, high],
+        None => vec![constant],
     }
 }
 
@@ -243,23 +265,6 @@ fn zeros(constant: &Scalar) -> Option<(Scalar, Scalar)> {
     };
     let scalar = |value| Scalar::try_new(constant.dtype().clone(), value).ok();
     Some((scalar(low)?, scalar(high)?))
-}
-
-/// Any of these, flattened.
-fn any(exprs: impl IntoIterator<Item = Expr>) -> Expr {
-    let mut flat = Vec::new();
-    for expr in exprs {
-        match expr {
-            Expr::Or(inner) => flat.extend(inner),
-            Expr::Literal(Some(false)) => {}
-            other => flat.push(other),
-        }
-    }
-    match flat.len() {
-        0 => Expr::Literal(Some(false)),
-        1 => flat.remove(0),
-        _ => Expr::Or(flat),
-    }
 }
 
 /// The type without its presentation.
@@ -397,6 +402,21 @@ pub(crate) mod tests {
             assert_eq!(shows(Operator::GtEq, zero), "f >= -0");
         }
         assert_eq!(shows(Operator::Eq, 1.5), "f = 1.5");
+    }
+
+    #[test]
+    fn what_a_join_or_a_sort_pushes_down_passes_both_zeros() {
+        let schema = Arc::new(Schema::new(vec![Field::new("f", DataType::Float64, true)]));
+        let file = File { dtype: from_schema(&schema).unwrap(), schema };
+        let shows = |expr: &Arc<dyn PhysicalExpr>| file.translator().weaken(expr).unwrap().to_string();
+        for zero in [0.0, -0.0] {
+            let compared = |op| file.binary("f", op, ScalarValue::Float64(Some(zero)));
+            assert_eq!(shows(&compared(Operator::Lt)), "f <= 0");
+            assert_eq!(shows(&compared(Operator::Gt)), "f >= -0");
+            let keys = in_list(file.column("f"), vec![lit(1.5), lit(zero)], &false, &file.schema).unwrap();
+            assert_eq!(shows(&keys), "f IN (1.5, -0, 0)");
+            assert_eq!(shows(&not(compared(Operator::Lt)).unwrap()), "NOT (f < -0)");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
-use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{HashMap, Result};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column;
 use vortex_core::expr::FieldPath;
@@ -23,6 +23,7 @@ use super::Translator;
 #[derive(Debug, Default)]
 pub(crate) struct Leaves {
     paths: Vec<FieldPath>,
+    positions: HashMap<FieldPath, usize>,
     fields: Vec<FieldRef>,
 }
 
@@ -46,15 +47,17 @@ impl Leaves {
     }
 
     fn add(&mut self, path: FieldPath, field: &FieldRef) -> usize {
-        if let Some(at) = self.paths.iter().position(|known| *known == path) {
-            return at;
+        if let Some(at) = self.positions.get(&path) {
+            return *at;
         }
         self.fields.push(match path.names() {
             [] | [_] => Arc::clone(field),
             _ => Arc::new(field.as_ref().clone().with_name(path.to_string())),
         });
+        let at = self.paths.len();
+        self.positions.insert(path.clone(), at);
         self.paths.push(path);
-        self.paths.len() - 1
+        at
     }
 
     /// Paths of the leaves.

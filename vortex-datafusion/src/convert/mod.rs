@@ -10,6 +10,7 @@ mod leaves;
 mod rows;
 mod scalar;
 pub(crate) mod schema;
+mod simplify;
 
 use datafusion_common::DataFusionError;
 
@@ -19,6 +20,7 @@ pub(crate) use fallible::is_fallible;
 pub(crate) use leaves::Leaves;
 pub(crate) use rows::PhysicalPredicate;
 pub(crate) use scalar::{keeps_order, to_core, to_datafusion};
+pub(crate) use simplify::simplify;
 
 /// An error of the core as DataFusion reports it. An error that DataFusion raised inside a
 /// scan comes back as it was.

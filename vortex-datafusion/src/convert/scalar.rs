@@ -77,9 +77,31 @@ pub(crate) fn keeps_order(from: &DataType, to: &DataType) -> bool {
         }
         (from, to) if from.is_integer() || from.is_decimal() => {
             // A double has 53 bits for integers.
-            from.is_integer() && bits(from) <= 32 && *to == DataType::Float64
+            (from.is_integer() && bits(from) <= 32 && *to == DataType::Float64) || has_all_digits(from, to)
         }
         (from, to) => widens(from, to),
+    }
+}
+
+/// Whether a decimal type has all digits of another, or of an integer type.
+fn has_all_digits(from: &DataType, to: &DataType) -> bool {
+    let digits = |t: &DataType| match t {
+        DataType::Decimal32(p, s)
+        | DataType::Decimal64(p, s)
+        | DataType::Decimal128(p, s)
+        | DataType::Decimal256(p, s) => Some((i16::from(*p) - i16::from(*s), i16::from(*s))),
+        DataType::Int8 | DataType::UInt8 => Some((3, 0)),
+        DataType::Int16 | DataType::UInt16 => Some((5, 0)),
+        DataType::Int32 | DataType::UInt32 => Some((10, 0)),
+        DataType::Int64 => Some((19, 0)),
+        DataType::UInt64 => Some((20, 0)),
+        _ => None,
+    };
+    match (digits(from), digits(to)) {
+        (Some((whole, fraction)), Some((more, finer))) => {
+            to.is_decimal() && whole <= more && fraction <= finer
+        }
+        _ => false,
     }
 }
 
@@ -129,6 +151,8 @@ mod tests {
             (Int32, Float64),
             (Float32, Float64),
             (Date32, DataType::Timestamp(TimeUnit::Second, None)),
+            (Decimal128(10, 2), Decimal128(12, 3)),
+            (Int32, Decimal128(12, 2)),
         ] {
             assert!(keeps_order(&from, &to), "{from} to {to}");
         }
@@ -144,6 +168,8 @@ mod tests {
             (Float64, Float32),
             (Decimal128(10, 2), Int64),
             (Decimal128(10, 2), Decimal128(10, 1)),
+            (Decimal128(10, 2), Decimal128(10, 3)),
+            (Int32, Decimal128(11, 2)),
         ] {
             assert!(!keeps_order(&from, &to), "{from} to {to}");
         }

@@ -12,8 +12,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use datafusion_common::{HashMap, Result, plan_err};
+use datafusion_common::{HashMap, HashSet, Result, plan_err};
 use vortex_core::DType;
+use vortex_core::array::can_decode_as;
+use vortex_core::dtype::MapType;
 use vortex_core::dtype::arrow::{data_type, presents};
 
 use super::datafusion_error;
@@ -29,7 +31,9 @@ pub(crate) fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
     let mut columns: Vec<(FieldRef, &str, usize)> = Vec::new();
     let mut positions: HashMap<&str, usize> = HashMap::new();
     for (name, schema) in files {
-        for field in schema.fields() {
+        let mut seen: HashSet<&str> = HashSet::new();
+        // Of columns with the same name, the first one counts.
+        for field in schema.fields().iter().filter(|field| seen.insert(field.name())) {
             let known = positions.get(field.name().as_str()).and_then(|at| columns.get_mut(*at));
             let Some((column, from, count)) = known else {
                 positions.insert(field.name(), columns.len());
@@ -211,7 +215,10 @@ fn adopt_type(dtype: &DType, own: &DataType, wanted: &DataType) -> Result<DataTy
         }
         (
             DType::List(element, _),
-            DataType::List(own),
+            DataType::List(own)
+            | DataType::LargeList(own)
+            | DataType::ListView(own)
+            | DataType::LargeListView(own),
             DataType::List(item)
             | DataType::LargeList(item)
             | DataType::ListView(item)
@@ -230,9 +237,42 @@ fn adopt_type(dtype: &DType, own: &DataType, wanted: &DataType) -> Result<DataTy
             DataType::FixedSizeList(own, size),
             DataType::FixedSizeList(item, _),
         ) => DataType::FixedSizeList(adopt_item(element, own, item)?, *size),
-        (dtype, _, wanted) if presents(dtype, wanted) => wanted.clone(),
+        (DType::Map(map, _), DataType::Map(own, _), DataType::Map(wanted, sorted)) => {
+            DataType::Map(adopt_entries(map, own, wanted)?, *sorted)
+        }
+        // Types that the format lacks: the file says that it was written from them.
+        (dtype, own, wanted) if own == wanted && can_decode_as(dtype, wanted) => wanted.clone(),
+        // Fields of structs have to be matched by name, which happens above or not at all.
+        (dtype, _, wanted) if presents(dtype, wanted) && !has_structs(wanted) => wanted.clone(),
         _ => data_type(dtype).map_err(datafusion_error)?,
     })
+}
+
+fn has_structs(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(_) | DataType::Union(..) | DataType::Map(..) => true,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => has_structs(item.data_type()),
+        DataType::Dictionary(_, values) => has_structs(values),
+        DataType::RunEndEncoded(_, values) => has_structs(values.data_type()),
+        _ => false,
+    }
+}
+
+/// Entries of maps: keys and values by their place, under the names of the table.
+fn adopt_entries(map: &MapType, own: &FieldRef, wanted: &FieldRef) -> Result<FieldRef> {
+    let (DataType::Struct(own_fields), DataType::Struct(fields)) = (own.data_type(), wanted.data_type())
+    else {
+        return Ok(Arc::clone(own));
+    };
+    let types = [&map.key, &map.value];
+    let adopted =
+        types.iter().zip(own_fields).zip(fields).map(|((dtype, own), wanted)| adopt_item(dtype, own, wanted));
+    let entries = DataType::Struct(adopted.collect::<Result<Fields>>()?);
+    Ok(Arc::new(wanted.as_ref().clone().with_data_type(entries)))
 }
 
 /// Elements have no name of their own: they take the table's.

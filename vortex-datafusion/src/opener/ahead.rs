@@ -30,7 +30,9 @@ const FILES_AHEAD: usize = 32;
 pub(crate) struct Ahead {
     /// In the order in which they will be opened.
     files: Vec<PartitionedFile>,
-    positions: HashMap<Key, usize>,
+    /// `None` for what is there twice: what else belongs to a file, as the values of its partition, may
+    /// differ, so neither is started early.
+    positions: HashMap<Key, Option<usize>>,
     state: Mutex<State>,
 }
 
@@ -67,7 +69,10 @@ impl SharedAhead {
 
 impl Ahead {
     fn new(files: Vec<PartitionedFile>) -> Self {
-        let positions = files.iter().enumerate().map(|(at, file)| (key(file), at)).collect();
+        let mut positions = HashMap::new();
+        for (at, file) in files.iter().enumerate() {
+            positions.entry(key(file)).and_modify(|twice| *twice = None).or_insert(Some(at));
+        }
         Self { files, positions, state: Mutex::default() }
     }
 
@@ -91,7 +96,7 @@ impl Ahead {
     }
 
     fn start_behind(&self, state: &Arc<OpenerState>, file: &PartitionedFile) {
-        let Some(at) = self.positions.get(&key(file)) else { return };
+        let Some(Some(at)) = self.positions.get(&key(file)) else { return };
         let mut now = self.state.lock();
         let mut bytes = 0u64;
         for file in self.files.iter().skip(at + 1).take(FILES_AHEAD) {
@@ -100,7 +105,8 @@ impl Ahead {
                 None => file.object_meta.size,
             };
             bytes = bytes.saturating_add(len);
-            if now.begun.insert(key(file)) {
+            let is_unique = self.positions.get(&key(file)).is_some_and(Option::is_some);
+            if is_unique && now.begun.insert(key(file)) {
                 let place = key(file);
                 let (state, file) = (Arc::clone(state), file.clone());
                 let start = async move {

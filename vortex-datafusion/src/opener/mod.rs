@@ -32,14 +32,12 @@ use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::projection::ProjectionExprs;
-use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion_physical_expr::utils::{conjunction, split_conjunction};
 use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterFactory};
-use datafusion_pruning::FilePruner;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 pub(crate) use numbered::wants_row_numbers;
-use numbered::{Numbered, RowNumbers};
+use numbered::{ROW_NUMBER, with_number};
 use object_store::ObjectStore;
 use prune::{FileConstants, file_pruner};
 use stream::{FileBatches, Projector};
@@ -51,12 +49,13 @@ use vortex_core::scan::ScanBuilder;
 use crate::cache::{FooterCache, OpenFile, OpenFiles};
 use crate::convert::{
     Leaves, PhysicalPredicate, TighteningFilter, Translator, datafusion_error, fuse_bounds, is_dynamic,
-    is_fallible, schema,
+    is_fallible, schema, simplify,
 };
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters};
+use crate::selection::RowSelection;
 
 /// Batches of one file.
 type Batches = BoxStream<'static, Result<arrow::array::RecordBatch>>;
@@ -133,9 +132,6 @@ impl OpenerState {
             return Ok(nothing());
         }
         let adapted = Adapted::try_new(self, &opened, constants)?;
-        if wants_row_numbers(&self.projection) {
-            return self.open_numbered(&file, &adapted, pruner, entry);
-        }
         let Some(filter) = adapted.filter()? else { return Ok(nothing()) };
         let (leaves, projector) = adapted.projection()?;
 
@@ -149,6 +145,12 @@ impl OpenerState {
             .with_ordered(self.ordered)
             .with_pruning(self.options.prune)
             .with_metrics(Arc::clone(metrics.scan()));
+        if let Some(selection) = file.extension::<RowSelection>() {
+            scan = selection.apply(scan);
+        }
+        if wants_row_numbers(&self.projection) {
+            scan = scan.with_row_numbers(ROW_NUMBER);
+        }
         if let Some((path, options)) = adapted.best_first() {
             scan = scan.with_best_first(path, options);
         }
@@ -169,41 +171,6 @@ impl OpenerState {
         Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
     }
 
-    /// Scans all rows of a range, to count them before they are filtered.
-    fn open_numbered(
-        &self,
-        file: &PartitionedFile,
-        adapted: &Adapted<'_>,
-        pruner: Option<FilePruner>,
-        entry: Arc<OpenFile>,
-    ) -> Result<Batches> {
-        let Numbered { leaves, outputs, filter } = adapted.numbered()?;
-        let metrics = self.metrics.file();
-        let mut scan = adapted
-            .file
-            .scan()
-            .with_projection(leaves.paths().to_vec())
-            .with_schema(leaves.schema())
-            .with_batch_size(self.batch_size)
-            .with_metrics(Arc::clone(metrics.scan()));
-        if let Some(memory) = &self.memory {
-            scan = scan.with_memory_pool(Arc::clone(memory) as _);
-        }
-        let mut first = 0;
-        if let Some(rows) = range_of(file, &scan)? {
-            if rows.is_empty() {
-                return Ok(nothing());
-            }
-            first = rows.start;
-            scan = scan.with_row_range(rows);
-        }
-        let numbers = RowNumbers::new(first, &leaves, filter);
-        let batches = scan.into_stream().map_err(datafusion_error)?;
-        let projector = Projector::new(outputs, Arc::clone(&self.output));
-        let pruner = pruner.filter(|pruner| pruner.is_watching());
-        Ok(FileBatches::new(batches, projector, pruner, metrics, entry).with_numbers(numbers).boxed())
-    }
-
     /// Reads the footer, unless it is known.
     async fn load(&self, file: &PartitionedFile) -> Result<VortexFile> {
         let _timer = self.metrics.metadata_time.timer();
@@ -216,9 +183,8 @@ impl OpenerState {
         if self.table.table_partition_cols().is_empty() {
             return Ok(false);
         }
-        let simplifier = PhysicalExprSimplifier::new(self.table.table_schema());
         for filter in self.filters.accepted() {
-            let filled = simplifier.simplify(constants.fill(filter)?)?;
+            let filled = simplify(constants.fill(filter)?, self.table.table_schema())?;
             if split_conjunction(&filled)
                 .into_iter()
                 .any(|part| literal(part).is_some_and(|value| value != Some(true)))
@@ -279,7 +245,7 @@ impl<'a> Adapted<'a> {
     }
 
     fn simplify(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        PhysicalExprSimplifier::new(&self.physical).simplify(expr)
+        simplify(expr, &self.physical)
     }
 
     /// What rows must satisfy; `None` if no row of this file can.
@@ -350,6 +316,8 @@ impl<'a> Adapted<'a> {
             .iter()
             .map(|output| leaves.rewrite(self.simplify(self.adapt(&output.expr)?)?, &self.translator()))
             .collect::<Result<Vec<_>>>()?;
+        let number = leaves.paths().len();
+        let outputs = outputs.into_iter().map(|output| with_number(output, number)).collect::<Result<_>>()?;
         let projector = Projector::new(outputs, Arc::clone(&self.scan.output));
         Ok((leaves, projector))
     }

@@ -12,7 +12,6 @@ use datafusion_pruning::FilePruner;
 use futures::{Stream, StreamExt as _};
 use vortex_core::scan::BatchStream;
 
-use super::numbered::RowNumbers;
 use crate::cache::OpenFile;
 use crate::convert::datafusion_error;
 use crate::metrics::FileMetrics;
@@ -54,8 +53,6 @@ impl Projector {
 pub(crate) struct FileBatches {
     scan: BatchStream,
     projector: Projector,
-    /// Counts rows, where they are to know their number.
-    numbers: Option<RowNumbers>,
     /// Watches dynamic filters that may rule the rest of the file out.
     pruner: Option<FilePruner>,
     metrics: FileMetrics,
@@ -73,13 +70,7 @@ impl FileBatches {
         metrics: FileMetrics,
         file: Arc<OpenFile>,
     ) -> Self {
-        Self { scan, projector, numbers: None, pruner, metrics, _file: file, done: false }
-    }
-
-    /// Numbers rows before they are projected.
-    pub(crate) fn with_numbers(mut self, numbers: RowNumbers) -> Self {
-        self.numbers = Some(numbers);
-        self
+        Self { scan, projector, pruner, metrics, _file: file, done: false }
     }
 
     /// The batch as the plan wants it; `None` if it, and all after it, cannot matter.
@@ -90,10 +81,7 @@ impl FileBatches {
             self.metrics.stopped_early();
             return Ok(None);
         }
-        match &mut self.numbers {
-            Some(numbers) => self.projector.project(&numbers.apply(batch)?).map(Some),
-            None => self.projector.project(batch).map(Some),
-        }
+        self.projector.project(batch).map(Some)
     }
 }
 

@@ -14,7 +14,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
 use vortex_core::io::ObjectSink;
-use vortex_core::write::{FileWriter, WriteOptions};
+use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 
 use crate::convert::datafusion_error;
 use crate::format::EXTENSION;
@@ -30,7 +30,7 @@ pub(super) struct Destination {
     /// Bytes after which rows go on in another file.
     pub(super) full_at: Option<u64>,
     pub(super) pool: Arc<dyn MemoryPool>,
-    pub(super) elapsed: Time,
+    pub(super) write_time: Time,
 }
 
 /// Rows for one path, and for the files after it when it is full.
@@ -39,7 +39,6 @@ pub(super) struct FileRows {
     destination: Arc<Destination>,
     path: Path,
     writer: FileWriter,
-    rows: u64,
     reservation: MemoryReservation,
     /// Files that were full, and are complete.
     written: Written,
@@ -54,7 +53,7 @@ impl FileRows {
         let writer = destination.start(&path)?;
         let reservation = MemoryConsumer::new(format!("VortexSink[{path}]")).register(&destination.pool);
         let written = Written::new(Arc::clone(&destination));
-        Ok(Self { destination, path, writer, rows: 0, reservation, written })
+        Ok(Self { destination, path, writer, reservation, written })
     }
 
     /// Writes the rows that come, up to the end of the file but without it.
@@ -89,10 +88,9 @@ impl FileRows {
             self.start_next().await?;
         }
         {
-            let _timer = self.destination.elapsed.timer();
+            let _timer = self.destination.write_time.timer();
             self.writer.write(&batch).await.map_err(datafusion_error)?;
         }
-        self.rows += batch.num_rows() as u64;
         self.reserve().await
     }
 
@@ -108,12 +106,11 @@ impl FileRows {
 
     /// Completes the file and goes on in another.
     async fn start_next(&mut self) -> Result<()> {
-        let path = numbered(&self.path, self.written.totals.files + 1);
+        let path = numbered(&self.path, self.written.files.len() + 1);
         let writer = self.destination.start(&path)?;
         let full = std::mem::replace(&mut self.writer, writer);
         let done_path = std::mem::replace(&mut self.path, path);
-        let rows = std::mem::take(&mut self.rows);
-        self.written.add(complete(full, done_path, rows, &self.destination).await?);
+        self.written.add(complete(full, done_path, &self.destination).await?);
         Ok(())
     }
 
@@ -122,8 +119,8 @@ impl FileRows {
     /// # Errors
     /// If storage fails; then nothing is left of these rows.
     pub(super) async fn finish(self) -> Result<Written> {
-        let Self { destination, path, writer, rows, reservation, mut written } = self;
-        written.add(complete(writer, path, rows, &destination).await?);
+        let Self { destination, path, writer, reservation, mut written } = self;
+        written.add(complete(writer, path, &destination).await?);
         drop(reservation);
         Ok(written)
     }
@@ -145,18 +142,13 @@ fn at(path: &Path, error: DataFusionError) -> DataFusionError {
     if error.to_string().contains(path.as_ref()) { error } else { error.context(format!("writing {path}")) }
 }
 
-async fn complete(
-    writer: FileWriter,
-    path: Path,
-    rows: u64,
-    destination: &Arc<Destination>,
-) -> Result<Written> {
+async fn complete(writer: FileWriter, path: Path, destination: &Arc<Destination>) -> Result<Written> {
     let summary = {
-        let _timer = destination.elapsed.timer();
+        let _timer = destination.write_time.timer();
         writer.finish().await.map_err(|error| at(&path, datafusion_error(error)))?
     };
-    let totals = Totals { rows, bytes: summary.file_size(), files: 1 };
-    Ok(Written { destination: Arc::clone(destination), paths: vec![path], totals })
+    let file = WrittenFile { path, summary: Arc::new(summary) };
+    Ok(Written { destination: Arc::clone(destination), files: vec![file] })
 }
 
 /// `a/b.vortex` as `a/b-2.vortex`, and that as `a/b-3.vortex`.
@@ -168,59 +160,57 @@ fn numbered(path: &Path, number: usize) -> Path {
     Path::from_iter(path.parts().take(folder)).join(format!("{stem}-{number}.{EXTENSION}"))
 }
 
-/// Rows, bytes and files of a statement.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Totals {
-    pub(super) rows: u64,
-    pub(super) bytes: u64,
-    pub(super) files: usize,
+/// A file that is complete.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct WrittenFile {
+    /// Where it is in its store.
+    pub path: Path,
+    /// Its rows and bytes, its [footer](WriteSummary::footer) with statistics.
+    pub summary: Arc<WriteSummary>,
 }
 
 /// Complete files, which go again unless the whole statement succeeds.
 #[derive(Debug)]
 pub(super) struct Written {
     destination: Arc<Destination>,
-    paths: Vec<Path>,
-    totals: Totals,
+    files: Vec<WrittenFile>,
 }
 
 impl Written {
     pub(super) fn new(destination: Arc<Destination>) -> Self {
-        Self { destination, paths: Vec::new(), totals: Totals::default() }
+        Self { destination, files: Vec::new() }
     }
 
     pub(super) fn add(&mut self, mut other: Self) {
-        self.paths.append(&mut other.paths);
-        self.totals.rows += other.totals.rows;
-        self.totals.bytes += other.totals.bytes;
-        self.totals.files += other.totals.files;
+        self.files.append(&mut other.files);
     }
 
     /// Removes the files; returns when they are gone.
     pub(super) async fn remove(mut self) {
-        let paths = std::mem::take(&mut self.paths);
-        remove(Arc::clone(&self.destination.store), paths).await;
+        let files = std::mem::take(&mut self.files);
+        remove(Arc::clone(&self.destination.store), files).await;
     }
 
     /// The statement has succeeded: the files stay. What `footers` knew of files that they replaced goes.
-    pub(super) fn keep(mut self, footers: &FileMetadataCache) -> Totals {
-        for path in self.paths.drain(..) {
-            footers.remove(&path);
+    pub(super) fn keep(mut self, footers: &FileMetadataCache) -> Vec<WrittenFile> {
+        for file in &self.files {
+            footers.remove(&file.path);
         }
-        self.totals
+        std::mem::take(&mut self.files)
     }
 }
 
 impl Drop for Written {
     fn drop(&mut self) {
-        let paths = std::mem::take(&mut self.paths);
-        let (false, Ok(runtime)) = (paths.is_empty(), Handle::try_current()) else { return };
-        runtime.spawn(remove(Arc::clone(&self.destination.store), paths));
+        let files = std::mem::take(&mut self.files);
+        let (false, Ok(runtime)) = (files.is_empty(), Handle::try_current()) else { return };
+        runtime.spawn(remove(Arc::clone(&self.destination.store), files));
     }
 }
 
-async fn remove(store: Arc<dyn ObjectStore>, paths: Vec<Path>) {
-    for path in paths {
+async fn remove(store: Arc<dyn ObjectStore>, files: Vec<WrittenFile>) {
+    for WrittenFile { path, .. } in files {
         if let Err(error) = store.delete(&path).await {
             tracing::warn!(%path, %error, "a file of a failed statement stays behind");
         }

@@ -30,11 +30,13 @@ use datafusion_physical_expr::LexRequirement;
 use datafusion_physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricCategory, MetricsSet};
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType};
 use object_store::ObjectStore;
+use parking_lot::Mutex;
 use vortex_core::write::WriteOptions;
 
 use crate::convert::datafusion_error;
 use crate::options::VortexOptions;
 use crate::ordering;
+pub use file::WrittenFile;
 use file::{Destination, FileRows, Written};
 
 /// Files that are being finished at once.
@@ -51,6 +53,7 @@ pub struct VortexSink {
     order: Option<String>,
     /// The columns of the files.
     schema: SchemaRef,
+    written: Mutex<Vec<WrittenFile>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -59,12 +62,25 @@ impl VortexSink {
     pub fn new(config: FileSinkConfig, options: VortexOptions, order: Option<&LexRequirement>) -> Self {
         let schema = get_writer_schema(&config);
         let order = order.and_then(|order| ordering::entry(order, &schema));
-        Self { config, options, order, schema, metrics: ExecutionPlanMetricsSet::new() }
+        Self {
+            config,
+            options,
+            order,
+            schema,
+            written: Mutex::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
     }
 
     /// How files are written.
     pub fn options(&self) -> &VortexOptions {
         &self.options
+    }
+
+    /// The files that have been written, in the order in which they were completed: what a table format
+    /// records when it commits them. None before the statement has succeeded.
+    pub fn written(&self) -> Vec<WrittenFile> {
+        self.written.lock().clone()
     }
 
     fn write_options(&self) -> Result<WriteOptions> {
@@ -132,7 +148,8 @@ impl FileSink for VortexSink {
         let rows_written = counter("rows_written", MetricCategory::Rows);
         let bytes_written = counter("bytes_written", MetricCategory::Bytes);
         let files_written = counter("files_written", MetricCategory::Uncategorized);
-        let elapsed = MetricBuilder::new(&self.metrics).elapsed_compute(0);
+        // Storage included: writing a part waits for one before it.
+        let write_time = MetricBuilder::new(&self.metrics).subset_time("write_time", 0);
 
         let is_local = self.config.object_store_url.as_str().starts_with("file:");
         let destination = Arc::new(Destination {
@@ -142,15 +159,18 @@ impl FileSink for VortexSink {
             options: self.write_options()?,
             full_at: self.may_split().then_some(self.options.target_file_size),
             pool: Arc::clone(context.memory_pool()),
-            elapsed,
+            write_time,
         });
         let filled = fill(&destination, demux_task, files).await?;
         let footers = context.runtime_env().cache_manager.get_file_metadata_cache();
-        let totals = finish(&destination, filled).await?.keep(footers.as_ref());
-        rows_written.add(usize::try_from(totals.rows).unwrap_or(usize::MAX));
-        bytes_written.add(usize::try_from(totals.bytes).unwrap_or(usize::MAX));
-        files_written.add(totals.files);
-        Ok(totals.rows)
+        let files = finish(&destination, filled).await?.keep(footers.as_ref());
+        let rows = files.iter().map(|file| file.summary.row_count()).sum();
+        let bytes: u64 = files.iter().map(|file| file.summary.file_size()).sum();
+        rows_written.add(usize::try_from(rows).unwrap_or(usize::MAX));
+        bytes_written.add(usize::try_from(bytes).unwrap_or(usize::MAX));
+        files_written.add(files.len());
+        self.written.lock().extend(files);
+        Ok(rows)
     }
 }
 

@@ -35,7 +35,7 @@ async fn answer(plan: Arc<dyn ExecutionPlan>) -> String {
 
 #[tokio::test]
 async fn scans_come_back_with_filters_projections_limits_and_options() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     run(&context, "SET vortex.string_type = 'utf8'").await;
     run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{}'", path.display())).await;
@@ -55,7 +55,7 @@ async fn scans_come_back_with_filters_projections_limits_and_options() {
 
 #[tokio::test]
 async fn partitioned_tables_come_back() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let folder = tempfile::tempdir().unwrap();
     for day in ["1", "2"] {
         let part = folder.path().join(format!("day={day}"));
@@ -75,7 +75,7 @@ async fn partitioned_tables_come_back() {
 
 #[tokio::test]
 async fn writes_come_back() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("copy.vortex");
     let context = session();
@@ -95,7 +95,7 @@ async fn writes_come_back() {
 
 #[tokio::test]
 async fn what_is_only_in_this_process_has_no_bytes() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let context = session();
     let source: Arc<dyn ReadAt> = Arc::new(LocalFile::open(&path).unwrap());
     context.register_table("t", Arc::new(VortexTable::open([source]).await.unwrap())).unwrap();

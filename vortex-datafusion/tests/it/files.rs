@@ -16,24 +16,34 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../vortex-core/tests/files")
 }
 
-/// A larger set of files, where the environment names one.
+/// The full set lies beside a checkout of maintainers, or where the environment says.
 fn full_set() -> Option<PathBuf> {
-    std::env::var_os("VORTEX_FIXTURES").map(PathBuf::from)
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
+    let root = std::env::var_os("VORTEX_FIXTURES").map_or(beside, PathBuf::from);
+    root.join("manifest.json").is_file().then_some(root)
 }
 
-/// Folders of files that are here.
-pub(crate) fn folders() -> Vec<PathBuf> {
-    [Some(golden()), full_set()].into_iter().flatten().filter(|root| root.join("0.91.0").is_dir()).collect()
+/// The files of the newest release, as many as are here.
+pub(crate) fn newest() -> PathBuf {
+    full_set().unwrap_or_else(golden).join("0.91.0")
 }
 
-/// A file of the newest release, if it is here.
-pub(crate) fn file(case: &str) -> Option<PathBuf> {
-    let name = format!("0.91.0/{case}.vortex");
-    let found = folders().into_iter().map(|root| root.join(&name)).find(|path| path.is_file());
-    if found.is_none() {
-        eprintln!("{name} is not here");
-    }
-    found
+/// A committed file of the newest release.
+pub(crate) fn file(case: &str) -> PathBuf {
+    let path = match case {
+        "tpch_lineitem" => Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex"),
+        case => golden().join(format!("0.91.0/{case}.vortex")),
+    };
+    assert!(path.is_file(), "{} is missing", path.display());
+    path
+}
+
+/// Writes a file of 270,000 rows in several chunks.
+pub(crate) async fn write_chunks(folder: &Path) -> PathBuf {
+    let path = folder.join("chunks.vortex");
+    let rows = "SELECT value AS key, value * value % 1000003 AS mixed FROM generate_series(1, 270000)";
+    run(&session(), &format!("COPY ({rows}) TO '{}'", path.display())).await;
+    path
 }
 
 /// A session with four partitions that cuts even small files.

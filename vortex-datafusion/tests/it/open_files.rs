@@ -3,9 +3,17 @@
 use std::fs;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+use datafusion::common::Result;
 use datafusion::datasource::TableProvider as _;
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryPool, MemoryReservation, UnboundedMemoryPool,
+};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use parking_lot::Mutex;
 use vortex_core::io::{MemoryFile, ReadAt};
-use vortex_datafusion::{VortexOptions, VortexTable};
+use vortex_datafusion::{StringType, VortexOptions, VortexTable};
 
 use crate::files::{file, plan, run, session, show};
 
@@ -16,7 +24,7 @@ fn in_memory(path: &std::path::Path) -> Arc<dyn ReadAt> {
 
 #[tokio::test]
 async fn files_in_memory_answer_like_files_on_disk() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let table = VortexTable::open([in_memory(&path), in_memory(&path)]).await.unwrap();
     context.register_table("t", Arc::new(table)).unwrap();
@@ -24,7 +32,7 @@ async fn files_in_memory_answer_like_files_on_disk() {
     for name in ["a.vortex", "b.vortex"] {
         fs::copy(&path, folder.path().join(name)).unwrap();
     }
-    let disk = format!("'{}/'", folder.path().display());
+    let disk = format!("'{}/' AS t", folder.path().display());
     for sql in [
         "SELECT count(*), min(l_orderkey), max(l_shipdate) FROM t",
         "SELECT l_returnflag, sum(l_quantity) FROM t WHERE l_shipmode = 'AIR' GROUP BY 1 ORDER BY 1",
@@ -39,7 +47,7 @@ async fn files_in_memory_answer_like_files_on_disk() {
 
 #[tokio::test]
 async fn filters_and_counts_are_planned_as_for_other_tables() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let table = VortexTable::open([in_memory(&path)]).await.unwrap();
     context.register_table("t", Arc::new(table.clone())).unwrap();
@@ -55,7 +63,7 @@ async fn filters_and_counts_are_planned_as_for_other_tables() {
 
 #[tokio::test]
 async fn files_of_different_columns_make_one_table() {
-    let (Some(orders), Some(part)) = (file("tpch_orders"), file("tpch_part")) else { return };
+    let (orders, part) = (file("tpch_orders"), file("tpch_part"));
     let context = session();
     let table = VortexTable::open([in_memory(&orders), in_memory(&part)]).await.unwrap();
     assert!(table.schema().field_with_name("p_partkey").unwrap().is_nullable());
@@ -64,4 +72,73 @@ async fn files_of_different_columns_make_one_table() {
     assert!(["| 2300 ", "| 1500 ", "| 800 "].iter().all(|count| counts.contains(count)), "{counts}");
     let nothing = VortexTable::try_new([]).unwrap();
     assert_eq!(nothing.schema().fields().len(), 0);
+}
+
+#[tokio::test]
+async fn scans_are_charged_to_the_pool_of_the_session() {
+    let pool = Arc::new(Noting::default());
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool) as _).build_arc().unwrap();
+    let context = SessionContext::new_with_config_rt(SessionConfig::new(), runtime);
+    let table = VortexTable::open([in_memory(&file("tpch_lineitem"))]).await.unwrap();
+    context.register_table("t", Arc::new(table)).unwrap();
+    run(&context, "SELECT l_comment FROM t WHERE l_quantity > 10").await;
+    assert_eq!(pool.reserved(), 0);
+    let charged = pool.charged.lock();
+    assert!(charged.iter().any(|name| name.starts_with("VortexScan")), "{charged:?}");
+}
+
+/// A pool that notes who takes memory.
+#[derive(Debug, Default)]
+struct Noting {
+    inner: UnboundedMemoryPool,
+    charged: Mutex<Vec<String>>,
+}
+
+impl std::fmt::Display for Noting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("noting")
+    }
+}
+
+impl MemoryPool for Noting {
+    fn name(&self) -> &str {
+        "noting"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.inner.register(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, bytes: usize) {
+        self.inner.grow(reservation, bytes);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, bytes: usize) {
+        self.inner.shrink(reservation, bytes);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, bytes: usize) -> Result<()> {
+        self.charged.lock().push(reservation.consumer().name().to_owned());
+        self.inner.try_grow(reservation, bytes)
+    }
+
+    fn reserved(&self) -> usize {
+        self.inner.reserved()
+    }
+}
+
+#[tokio::test]
+async fn strings_come_as_the_options_of_the_table_say() {
+    let mut options = VortexOptions::default();
+    options.string_type = StringType::Utf8;
+    let table = VortexTable::open([in_memory(&file("tpch_orders"))]).await.unwrap();
+    let comment =
+        |table: &VortexTable| table.schema().field_with_name("o_comment").unwrap().data_type().clone();
+    assert_eq!(comment(&table), DataType::Utf8View);
+    let table = table.with_options(options);
+    assert_eq!(comment(&table), DataType::Utf8);
+    let context = session();
+    context.register_table("t", Arc::new(table)).unwrap();
+    let rows = run(&context, "SELECT min(o_comment), max(o_comment) FROM t WHERE o_orderkey < 100").await;
+    assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
 }

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::TableProvider as _;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::prelude::SessionContext;
+use tempfile::TempDir;
 use vortex_datafusion::VortexFormat;
 
 use crate::files::{file, run, session, show};
 
 #[tokio::test]
 async fn files_with_different_columns_make_one_table() {
-    let (Some(orders), Some(part)) = (file("tpch_orders"), file("tpch_part")) else { return };
+    let (orders, part) = (file("tpch_orders"), file("tpch_part"));
     let folder = tempfile::tempdir().unwrap();
     fs::copy(orders, folder.path().join("a.vortex")).unwrap();
     fs::copy(part, folder.path().join("b.vortex")).unwrap();
@@ -33,7 +35,7 @@ async fn files_with_different_columns_make_one_table() {
 
 #[tokio::test]
 async fn a_declared_schema_decides_types_and_columns() {
-    let Some(orders) = file("tpch_orders") else { return };
+    let orders = file("tpch_orders");
     let context = session();
     let url = ListingTableUrl::parse(orders.to_str().unwrap()).unwrap();
     let inferred = ListingTableConfig::new(url.clone())
@@ -62,4 +64,88 @@ async fn a_declared_schema_decides_types_and_columns() {
     let by_status = "SELECT count(*) FROM declared WHERE o_orderstatus = 'F' AND added IS NULL";
     let expected = format!("SELECT count(*) FROM '{}' WHERE o_orderstatus = 'F'", orders.display());
     assert_eq!(show(&context, by_status).await, show(&context, &expected).await);
+}
+
+/// A table of the files that queries write, one each.
+async fn table_of(context: &SessionContext, queries: &[&str], columns: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, query) in queries.iter().enumerate() {
+        let path = folder.path().join(format!("{at}.vortex"));
+        run(context, &format!("COPY ({query}) TO '{}'", path.display())).await;
+    }
+    let location = folder.path().display();
+    run(context, &format!("CREATE EXTERNAL TABLE t {columns} STORED AS VORTEX LOCATION '{location}/'")).await;
+    folder
+}
+
+#[tokio::test]
+async fn fields_in_lists_are_matched_by_name() {
+    for list in ["List", "LargeList"] {
+        let context = session();
+        let of = |first: &str, second: &str| {
+            format!(
+                "SELECT arrow_cast([named_struct('{first}', 1, '{second}', 2)], \
+                 '{list}(Struct(\"{first}\": Int64, \"{second}\": Int64))') AS l"
+            )
+        };
+        let _folder = table_of(&context, &[&of("a", "b"), &of("b", "a")], "").await;
+        let shown = show(&context, "SELECT l FROM t ORDER BY l[1]['a']").await;
+        assert!(shown.contains("{a: 1, b: 2}") && shown.contains("{a: 2, b: 1}"), "{list}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn types_that_the_format_lacks_are_read_as_they_were_written() {
+    let context = session();
+    let rows = "SELECT INTERVAL '1 day' AS i, arrow_cast(arrow_cast('abcd', 'Binary'), 'FixedSizeBinary(4)') AS f, \
+                [INTERVAL '2 months'] AS l, named_struct('i', INTERVAL '3 hours') AS s";
+    let _folder = table_of(&context, &[rows], "").await;
+    let shown = show(&context, "SELECT * FROM t WHERE i > INTERVAL '1 hour' OR f IS NULL").await;
+    assert!(["1 days", "61626364", "2 mons", "3 hours"].iter().all(|value| shown.contains(value)), "{shown}");
+    let filtered = "SELECT count(*) AS n FROM t WHERE f = arrow_cast(arrow_cast('abcd', 'Binary'), 'FixedSizeBinary(4)')";
+    assert!(show(&context, filtered).await.contains("| 1 "));
+}
+
+#[tokio::test]
+async fn constants_between_the_values_of_a_coarser_file_are_not_rounded() {
+    let context = session();
+    let seconds =
+        "SELECT arrow_cast(value * 1000, 'Timestamp(Millisecond, None)') AS c FROM generate_series(1, 5)";
+    let _folder = table_of(&context, &[seconds], "(c TIMESTAMP)").await;
+    let between = "TIMESTAMP '1970-01-01T00:00:02.0000005'";
+    for (filter, expected) in [
+        (format!("c < {between}"), 2),
+        (format!("c <= {between}"), 2),
+        (format!("c = {between}"), 0),
+        (format!("c <> {between}"), 5),
+        (format!("c >= {between}"), 3),
+        (format!("c IN ({between}, TIMESTAMP '1970-01-01T00:00:03')"), 1),
+        (format!("c BETWEEN {between} AND TIMESTAMP '1970-01-01T00:00:04'"), 2),
+        (format!("c IS DISTINCT FROM {between}"), 5),
+    ] {
+        let shown = show(&context, &format!("SELECT count(*) AS n FROM t WHERE {filter}")).await;
+        assert!(shown.contains(&format!("| {expected} ")), "{filter}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn values_that_the_table_rounds_are_compared_as_rounded() {
+    let context = session();
+    let halves =
+        "SELECT CAST(value AS DECIMAL(10, 2)) / CAST(2 AS DECIMAL(1, 0)) AS c FROM generate_series(1, 5)";
+    let halves = format!("SELECT CAST(c AS DECIMAL(10, 2)) AS c FROM ({halves})");
+    let _folder = table_of(&context, &[&halves], "(c DECIMAL(10, 0))").await;
+    // 0.5 and 1.0, of 0.5 to 2.5.
+    let shown = show(&context, "SELECT count(*) AS n FROM t WHERE c = 1").await;
+    assert!(shown.contains("| 2 "), "{shown}");
+}
+
+#[tokio::test]
+async fn rows_of_any_type_are_sorted_for_the_first_of_them() {
+    let context = session();
+    let rows = "SELECT named_struct('x', value) AS st, [CAST(value AS VARCHAR)] AS l, NULL AS n FROM generate_series(1, 3)";
+    let _folder = table_of(&context, &[rows], "").await;
+    assert!(show(&context, "SELECT st FROM t ORDER BY st DESC LIMIT 1").await.contains("{x: 3}"));
+    assert!(show(&context, "SELECT l FROM t ORDER BY l DESC LIMIT 1").await.contains("[3]"));
+    assert!(show(&context, "SELECT n FROM t ORDER BY n LIMIT 1").await.contains("| n |"));
 }

@@ -4,7 +4,7 @@ use crate::files::{file, plan, run, session, show};
 
 #[tokio::test]
 async fn filters_leave_the_plan_and_show_in_the_scan() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let sql = format!(
         "SELECT l_orderkey FROM '{}' WHERE l_quantity > 10 AND l_orderkey % 2 = 0 AND upper(l_shipmode) = 'AIR'",
@@ -17,7 +17,7 @@ async fn filters_leave_the_plan_and_show_in_the_scan() {
 
 #[tokio::test]
 async fn one_file_is_cut_into_all_partitions() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let sql = format!("SELECT l_returnflag, count(*) FROM '{}' GROUP BY 1", path.display());
     let plan = plan(&context, &sql).await;
@@ -26,7 +26,7 @@ async fn one_file_is_cut_into_all_partitions() {
 
 #[tokio::test]
 async fn expressions_and_struct_fields_are_computed_in_the_scan() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let sql = format!("SELECT l_orderkey + 1 AS next FROM '{}'", path.display());
     let plan = plan(&context, &sql).await;
@@ -35,7 +35,7 @@ async fn expressions_and_struct_fields_are_computed_in_the_scan() {
 
 #[tokio::test]
 async fn a_volatile_filter_stays_above() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let sql = format!("SELECT l_orderkey FROM '{}' WHERE random() < 0.5 AND l_orderkey > 1", path.display());
     let plan = plan(&context, &sql).await;
@@ -44,7 +44,7 @@ async fn a_volatile_filter_stays_above() {
 
 #[tokio::test]
 async fn a_topk_reaches_the_scan() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let sql = format!("SELECT l_orderkey FROM '{}' ORDER BY l_extendedprice LIMIT 3", path.display());
     let plan = plan(&context, &sql).await;
@@ -53,7 +53,7 @@ async fn a_topk_reaches_the_scan() {
 
 #[tokio::test]
 async fn analyze_counts_what_was_read_and_skipped() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let sql = format!("EXPLAIN ANALYZE SELECT l_orderkey FROM '{}' WHERE l_orderkey < 100", path.display());
     let analyzed = show(&context, &sql).await;
@@ -64,7 +64,7 @@ async fn analyze_counts_what_was_read_and_skipped() {
 
 #[tokio::test]
 async fn a_file_ruled_out_by_its_statistics_is_not_read() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     run(&context, &format!("CREATE EXTERNAL TABLE l STORED AS VORTEX LOCATION '{}'", path.display())).await;
     let analyzed = show(&context, "EXPLAIN ANALYZE SELECT l_comment FROM l WHERE l_orderkey < -5").await;
@@ -74,7 +74,7 @@ async fn a_file_ruled_out_by_its_statistics_is_not_read() {
 
 #[tokio::test]
 async fn the_name_of_the_file_is_known_to_the_scan() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let context = session();
     let sql = format!("SELECT DISTINCT input_file_name() AS f FROM '{}'", path.display());
     assert!(show(&context, &sql).await.contains("tpch_orders.vortex"));
@@ -82,7 +82,7 @@ async fn the_name_of_the_file_is_known_to_the_scan() {
 
 #[tokio::test]
 async fn rows_know_their_number_in_the_file() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session();
     let path = path.display();
     // Rows of the file in its order, by one partition without a filter.
@@ -103,4 +103,6 @@ async fn rows_know_their_number_in_the_file() {
          WHERE l_shipmode = 'AIR' AND l_linenumber = 3 AND n > 0 ORDER BY n LIMIT 5"
     );
     assert_eq!(run(&context, &few).await, run(&context, &by_hand).await);
+    let plan = plan(&context, &few).await;
+    assert!(plan.contains("predicate=l_shipmode") && !plan.contains("FilterExec"), "{plan}");
 }

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, ident, lit};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use vortex_datafusion::VortexOptions;
 
-use crate::files::{file, folders, nothing_pushed, session_with, table};
+use crate::files::{file, newest, nothing_pushed, session_with, table, write_chunks};
 
 /// Rows of a frame; an error as its text.
 async fn rows(frame: DataFrame) -> Result<RecordBatch, String> {
@@ -105,18 +105,14 @@ async fn check(path: &Path) -> (usize, Vec<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_filter_on_every_column_gives_the_rows_of_an_unpushed_one() {
     let mut checks = tokio::task::JoinSet::new();
-    for root in folders() {
-        for entry in std::fs::read_dir(root.join("0.91.0")).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-            // Hundreds of columns take long and tell nothing new.
-            let is_small = path.metadata().is_ok_and(|meta| meta.len() < 400_000);
-            if name.ends_with(".vortex")
-                && is_small
-                && !["wide_300.vortex", "names_odd.vortex"].contains(&&*name)
-            {
-                checks.spawn(async move { (name, check(&path).await) });
-            }
+    for entry in std::fs::read_dir(newest()).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        // Hundreds of columns take long and tell nothing new.
+        let is_small = path.metadata().is_ok_and(|meta| meta.len() < 400_000);
+        if name.ends_with(".vortex") && is_small && !["wide_300.vortex", "names_odd.vortex"].contains(&&*name)
+        {
+            checks.spawn(async move { (name, check(&path).await) });
         }
     }
     let (mut count, mut failures) = (0, Vec::new());
@@ -145,7 +141,7 @@ async fn agree(path: &Path, sql: &str) -> usize {
 
 #[tokio::test]
 async fn queries_over_lineitem_agree() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let queries = [
         "SELECT l_orderkey, l_linenumber FROM t WHERE l_shipdate >= DATE '1995-01-01' AND l_quantity < 10 \
          ORDER BY 1, 2",
@@ -172,7 +168,7 @@ async fn queries_over_lineitem_agree() {
 
 #[tokio::test]
 async fn a_division_is_protected_by_the_condition_before_it() {
-    let Some(path) = file("tpch_lineitem") else { return };
+    let path = file("tpch_lineitem");
     let context = session_with(SessionConfig::new());
     let provider = table(&context, &path, VortexOptions::default()).await;
     context.register_table("t", provider).expect("a new name");
@@ -185,7 +181,7 @@ async fn a_division_is_protected_by_the_condition_before_it() {
 
 #[tokio::test]
 async fn fields_of_structs_are_filtered_and_projected_alone() {
-    let Some(path) = file("struct_nested") else { return };
+    let path = file("struct_nested");
     let context = session_with(SessionConfig::new());
     let provider = table(&context, &path, VortexOptions::default()).await;
     let fields = provider.schema().fields().clone();
@@ -202,7 +198,8 @@ async fn fields_of_structs_are_filtered_and_projected_alone() {
 
 #[tokio::test]
 async fn one_file_fills_all_partitions_and_no_row_is_read_twice() {
-    let Some(path) = file("multichunk_300k") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_chunks(folder.path()).await;
     for partitions in [1, 2, 3, 8, 50] {
         let context = session_with(SessionConfig::new().with_target_partitions(partitions));
         let provider = table(&context, &path, VortexOptions::default()).await;

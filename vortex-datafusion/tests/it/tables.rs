@@ -36,7 +36,7 @@ fn folder_of(files: &[(&Path, &str)]) -> tempfile::TempDir {
 
 #[tokio::test]
 async fn a_table_is_created_from_a_folder() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
     let context = session();
     let location = folder.path().display();
@@ -46,7 +46,7 @@ async fn a_table_is_created_from_a_folder() {
 
 #[tokio::test]
 async fn files_folders_and_globs_are_queried_by_path() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
     let context = session();
     let base = folder.path().display();
@@ -59,7 +59,7 @@ async fn files_folders_and_globs_are_queried_by_path() {
 
 #[tokio::test]
 async fn partition_columns_come_from_folder_names() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let folder =
         folder_of(&[(&path, "day=1/a.vortex"), (&path, "day=2/a.vortex"), (&path, "day=3/a.vortex")]);
     let context = session();
@@ -83,7 +83,7 @@ async fn partition_columns_come_from_folder_names() {
 
 #[tokio::test]
 async fn counts_and_bounds_need_no_data() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let context = session();
     let sql = format!("SELECT count(*), min(o_orderkey), max(o_orderkey) FROM '{}'", path.display());
     let plan = plan(&context, &sql).await;
@@ -92,7 +92,7 @@ async fn counts_and_bounds_need_no_data() {
 
 #[tokio::test]
 async fn an_unknown_option_is_an_error() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let context = session();
     let create = |options: &str| {
         format!("CREATE EXTERNAL TABLE o STORED AS VORTEX LOCATION '{}' OPTIONS ({options})", path.display())
@@ -105,7 +105,7 @@ async fn an_unknown_option_is_an_error() {
 
 #[tokio::test]
 async fn a_session_is_built_with_the_format() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let state = SessionStateBuilder::new()
         .with_config(SessionConfig::new().set_bool("datafusion.catalog.information_schema", true))
         .with_default_features()
@@ -121,7 +121,7 @@ async fn a_session_is_built_with_the_format() {
 
 #[tokio::test]
 async fn a_plan_runs_more_than_once() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let context = session();
     let sql = format!("SELECT o_orderkey FROM '{}' WHERE o_custkey > 10", path.display());
     let plan = context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
@@ -137,7 +137,7 @@ async fn a_plan_runs_more_than_once() {
 
 #[tokio::test]
 async fn settings_of_the_session_apply() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let context = session();
     run(&context, "SET vortex.predicate_pushdown = false").await;
     let sql = format!("SELECT * FROM '{}' WHERE o_orderkey = 7", path.display());
@@ -160,7 +160,7 @@ async fn a_file_that_is_not_vortex_is_named() {
 
 #[tokio::test]
 async fn a_file_replaced_by_another_is_read_anew() {
-    let (Some(orders), Some(part)) = (file("tpch_orders"), file("tpch_part")) else { return };
+    let (orders, part) = (file("tpch_orders"), file("tpch_part"));
     let folder = folder_of(&[(&orders, "a.vortex")]);
     let path = folder.path().join("a.vortex");
     let context = session();
@@ -172,7 +172,7 @@ async fn a_file_replaced_by_another_is_read_anew() {
 
 #[tokio::test]
 async fn the_footer_is_cached_with_its_size_in_memory() {
-    let Some(path) = file("tpch_orders") else { return };
+    let path = file("tpch_orders");
     let context = session();
     run(&context, &format!("SELECT o_orderkey FROM '{}'", path.display())).await;
     let cache = context.runtime_env().cache_manager.get_file_metadata_cache();
@@ -185,7 +185,7 @@ async fn the_footer_is_cached_with_its_size_in_memory() {
 
 #[tokio::test]
 async fn roots_that_are_not_structs_are_one_column() {
-    let Some(path) = file("root_i64") else { return };
+    let path = file("root_i64");
     let context = session();
     let rows = run(
         &context,

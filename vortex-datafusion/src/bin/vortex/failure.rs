@@ -48,12 +48,6 @@ fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-        if let Some(error) = error.downcast_ref::<vortex_core::Error>()
-            && let vortex_core::Error::External(error) = error.root()
-            && error.downcast_ref::<io::Error>().is_some_and(closed)
-        {
-            return true;
-        }
         let closed = match error.downcast_ref::<ArrowError>() {
             Some(ArrowError::IoError(_, error)) => closed(error),
             // Only the text of the cause is kept.

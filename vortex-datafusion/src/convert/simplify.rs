@@ -1,0 +1,172 @@
+//! Expressions over a table made simpler once they are expressions over a file.
+//!
+//! ```text
+//! CAST(a AS Int64) > 5     a > 5           a is Int32: the cast keeps the order and loses nothing
+//! day = 3                  true            day is constant in this file
+//! CAST(t AS ns) < x        as it is        t is in milliseconds, and x between two of them
+//! ```
+//!
+//! DataFusion's own simplifier takes casts off columns by casting the literal the other way, also where
+//! that rounds the literal, or where the cast rounds the column. Here both must be exact.
+
+use std::sync::Arc;
+
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Schema};
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::Operator;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, InListExpr, Literal, in_list, lit};
+use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
+use datafusion_physical_expr::utils::collect_columns;
+
+use super::keeps_order;
+
+/// An expression over `schema` with the same value for every row: what is constant is computed, and
+/// comparisons with literals are made in the column's own type where that says the same.
+///
+/// # Errors
+/// If an expression refuses its new children.
+pub(crate) fn simplify(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
+    let simpler = expr.transform_up(|node| {
+        if node.is::<Literal>() {
+            return Ok(Transformed::no(node));
+        }
+        if collect_columns(&node).is_empty() {
+            let constant = PhysicalExprSimplifier::new(schema).simplify(Arc::clone(&node))?;
+            return Ok(if constant.is::<Literal>() {
+                Transformed::yes(constant)
+            } else {
+                Transformed::no(node)
+            });
+        }
+        match without_cast(&node, schema)? {
+            Some(simpler) => Ok(Transformed::yes(simpler)),
+            None => Ok(Transformed::no(node)),
+        }
+    })?;
+    Ok(simpler.data)
+}
+
+/// A comparison of a cast column as one of the column.
+fn without_cast(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    if let Some(list) = node.downcast_ref::<InListExpr>() {
+        let Some(cast) = ExactCast::of(list.expr(), schema)? else { return Ok(None) };
+        let values =
+            list.list().iter().map(|item| Some(lit(cast.undo(item.downcast_ref::<Literal>()?.value())?)));
+        let Some(values) = values.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        return in_list(cast.inner, values, &list.negated(), schema).map(Some);
+    }
+    let Some(binary) = node.downcast_ref::<BinaryExpr>() else { return Ok(None) };
+    if !is_comparison(*binary.op()) {
+        return Ok(None);
+    }
+    let sides = [(binary.left(), binary.right(), false), (binary.right(), binary.left(), true)];
+    for (cast, literal, swapped) in sides {
+        let Some(literal) = literal.downcast_ref::<Literal>() else { continue };
+        let Some(cast) = ExactCast::of(cast, schema)? else { continue };
+        let Some(value) = cast.undo(literal.value()) else { continue };
+        let (left, right) = if swapped { (lit(value), cast.inner) } else { (cast.inner, lit(value)) };
+        return Ok(Some(Arc::new(BinaryExpr::new(left, *binary.op(), right))));
+    }
+    Ok(None)
+}
+
+/// A cast that keeps values apart and in order.
+struct ExactCast {
+    inner: Arc<dyn PhysicalExpr>,
+    from: DataType,
+    to: DataType,
+}
+
+impl ExactCast {
+    fn of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Self>> {
+        let Some(cast) = expr.downcast_ref::<CastExpr>() else { return Ok(None) };
+        let (from, to) = (cast.expr().data_type(schema)?, cast.cast_type().clone());
+        Ok(keeps_order(&from, &to).then(|| Self { inner: Arc::clone(cast.expr()), from, to }))
+    }
+
+    /// The value that the cast makes `value` of.
+    fn undo(&self, value: &ScalarValue) -> Option<ScalarValue> {
+        if value.is_null() {
+            return ScalarValue::try_from(&self.from).ok();
+        }
+        if value.data_type() != self.to {
+            return None;
+        }
+        let options = CastOptions { safe: true, ..CastOptions::default() };
+        let one = value.to_array().ok()?;
+        let before = cast_with_options(&one, &self.from, &options).ok()?;
+        let after = cast_with_options(&before, &self.to, &options).ok()?;
+        let same = after.is_valid(0) && after == one;
+        same.then(|| ScalarValue::try_from_array(&before, 0).ok())?
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    matches!(
+        op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, TimeUnit};
+    use datafusion_physical_expr::expressions::{binary, cast, col};
+
+    use super::*;
+
+    /// A comparison of column `c` of type `from`, cast to the type of `value`, after simplifying.
+    fn compared(from: DataType, value: ScalarValue) -> String {
+        let schema = Schema::new(vec![Field::new("c", from, true)]);
+        let column = cast(col("c", &schema).unwrap(), &schema, value.data_type()).unwrap();
+        let expr = binary(column, Operator::Lt, lit(value), &schema).unwrap();
+        simplify(expr, &schema).unwrap().to_string()
+    }
+
+    #[test]
+    fn casts_go_where_literals_are_values_of_the_column() {
+        let milliseconds = DataType::Timestamp(TimeUnit::Millisecond, None);
+        let nanoseconds = |value| ScalarValue::TimestampNanosecond(Some(value), None);
+        let decimal = |value, scale| ScalarValue::Decimal128(Some(value), 20, scale);
+        for (from, value, expected) in [
+            (DataType::Int32, ScalarValue::from(5i64), "c@0 < 5"),
+            (DataType::Float32, ScalarValue::from(0.5f64), "c@0 < 0.5"),
+            (milliseconds.clone(), nanoseconds(2_000_000), "c@0 < 2"),
+            (DataType::Decimal128(10, 2), decimal(15_000, 4), "c@0 < 1.50"),
+        ] {
+            assert_eq!(compared(from, value), expected);
+        }
+        for (from, value) in [
+            (DataType::Int32, ScalarValue::from(1i64 << 40)),
+            (DataType::Float32, ScalarValue::from(0.1f64)),
+            (milliseconds, nanoseconds(2_000_500)),
+            (DataType::Decimal128(10, 2), decimal(15_001, 4)),
+            // The cast itself rounds.
+            (DataType::Decimal128(10, 2), decimal(1, 0)),
+            (DataType::Float64, ScalarValue::from(1i64)),
+        ] {
+            assert!(compared(from, value).contains("CAST"), "kept");
+        }
+    }
+
+    #[test]
+    fn what_is_constant_is_computed() {
+        let schema = Schema::new(vec![Field::new("c", DataType::Int32, true)]);
+        let four = binary(lit(1i32), Operator::Plus, lit(3i32), &schema).unwrap();
+        let expr = binary(col("c", &schema).unwrap(), Operator::Eq, four, &schema).unwrap();
+        assert_eq!(simplify(expr, &schema).unwrap().to_string(), "c@0 = 4");
+        let wide = cast(col("c", &schema).unwrap(), &schema, DataType::Int64).unwrap();
+        let listed = in_list(wide, vec![lit(1i64), lit(2i64)], &false, &schema).unwrap();
+        assert!(!simplify(listed, &schema).unwrap().to_string().contains("CAST"));
+    }
+}

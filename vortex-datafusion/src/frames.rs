@@ -1,0 +1,104 @@
+//! Vortex files without SQL: what `read_parquet`, `register_parquet` and `write_parquet` are for Parquet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{AsArray as _, RecordBatch};
+use arrow::datatypes::UInt64Type;
+use async_trait::async_trait;
+use datafusion::dataframe::DataFrame;
+use datafusion::prelude::SessionContext;
+use datafusion_catalog::TableProviderFactory as _;
+use datafusion_common::{DFSchema, Result, TableReference};
+use datafusion_datasource::file_format::format_as_file_type;
+use datafusion_expr::{CreateExternalTable, LogicalPlanBuilder};
+use datafusion_session::TableProvider;
+
+use crate::format::{EXTENSION, VortexFormatFactory};
+use crate::options::VortexOptions;
+use crate::table_factory::VortexTableFactory;
+
+/// Reading Vortex files in a session that [knows](crate::register) them.
+///
+/// ```
+/// use datafusion::prelude::*;
+/// use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> datafusion::common::Result<()> {
+/// # let lineitem = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+/// # let folder = tempfile::tempdir()?;
+/// # let few = folder.path().join("few.vortex");
+/// # let few = few.to_str().unwrap();
+/// let context = SessionContext::new();
+/// vortex_datafusion::register(&context)?;
+/// let lines = context.read_vortex(lineitem).await?;
+/// let written = lines.filter(col("l_quantity").gt(lit(49)))?.write_vortex(few, VortexOptions::default()).await?;
+/// context.register_vortex("few", few).await?;
+/// assert_eq!(context.table("few").await?.count().await? as u64, written);
+/// # Ok(())
+/// # }
+/// ```
+#[async_trait]
+pub trait VortexContextExt {
+    /// The rows of files at a place: a path or URL of a file or a folder, or a glob. Folders named
+    /// `key=value` are columns.
+    ///
+    /// # Errors
+    /// If the session does not know Vortex, or there are no files of one schema.
+    async fn read_vortex(&self, place: &str) -> Result<DataFrame>;
+
+    /// Makes the files at a place a table, as `CREATE EXTERNAL TABLE … STORED AS VORTEX`.
+    ///
+    /// # Errors
+    /// As [`read_vortex`](Self::read_vortex), and if there is a table of this name.
+    async fn register_vortex(&self, name: &str, place: &str) -> Result<()>;
+}
+
+#[async_trait]
+impl VortexContextExt for SessionContext {
+    async fn read_vortex(&self, place: &str) -> Result<DataFrame> {
+        self.read_table(table(self, TableReference::bare("vortex"), place).await?)
+    }
+
+    async fn register_vortex(&self, name: &str, place: &str) -> Result<()> {
+        let name = TableReference::from(name);
+        self.register_table(name.clone(), table(self, name, place).await?)?;
+        Ok(())
+    }
+}
+
+async fn table(
+    context: &SessionContext,
+    name: TableReference,
+    place: &str,
+) -> Result<Arc<dyn TableProvider>> {
+    let no_schema = Arc::new(DFSchema::empty());
+    let table = CreateExternalTable::builder(name, place, EXTENSION.to_uppercase(), no_schema).build();
+    VortexTableFactory::default().create(&context.state(), &table).await
+}
+
+/// Writing rows into Vortex files.
+#[async_trait]
+pub trait VortexDataFrameExt {
+    /// Writes the rows, as `COPY … TO`: into one file, or into files of a folder if the path ends in `/`.
+    /// Returns the number of rows.
+    ///
+    /// # Errors
+    /// If a type cannot be written, the query fails, or storage does; then nothing is left.
+    async fn write_vortex(self, path: &str, options: VortexOptions) -> Result<u64>;
+}
+
+#[async_trait]
+impl VortexDataFrameExt for DataFrame {
+    async fn write_vortex(self, path: &str, options: VortexOptions) -> Result<u64> {
+        let format = format_as_file_type(Arc::new(VortexFormatFactory::new().with_options(options)));
+        let (state, rows) = self.into_parts();
+        let copy = LogicalPlanBuilder::copy_to(rows, path.to_owned(), format, HashMap::new(), Vec::new())?;
+        let counts = DataFrame::new(state, copy.build()?).collect().await?;
+        let count = |batch: &RecordBatch| -> u64 {
+            batch.column(0).as_primitive::<UInt64Type>().values().iter().sum()
+        };
+        Ok(counts.iter().map(count).sum())
+    }
+}

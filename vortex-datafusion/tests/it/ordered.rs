@@ -1,0 +1,86 @@
+//! Tables of several files with a recorded order.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{AsArray as _, RecordBatch};
+use arrow::datatypes::Int64Type;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use vortex_datafusion::{VortexOptions, register};
+
+use crate::files::{run, show, table};
+
+fn session(partitions: usize) -> SessionContext {
+    SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions))
+}
+
+/// Files that are sorted by `a` each, and overlap.
+async fn write(folder: &Path, files: usize) {
+    let context = session(1);
+    register(&context).unwrap();
+    for file in 0..files {
+        let rows = format!(
+            "SELECT value * {files} + {file} AS a, value % 7 AS b FROM generate_series(0, 20000) ORDER BY a"
+        );
+        let path = folder.join(format!("{file}.vortex"));
+        run(&context, &format!("COPY ({rows}) TO '{}'", path.display())).await;
+    }
+}
+
+fn numbers(batch: &RecordBatch) -> Vec<i64> {
+    batch.column(0).as_primitive::<Int64Type>().values().to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_rows_of_an_order_are_the_first_however_partitions_run() {
+    for (registered, partitions) in [(true, 4), (true, 2), (false, 4), (false, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), partitions).await;
+        let url = folder.path().join("");
+        let context = session(partitions);
+        if registered {
+            register(&context).unwrap();
+        }
+        let listed = table(&context, &url, VortexOptions::default()).await;
+        context.register_table("t", listed).unwrap();
+        for sql in
+            ["SELECT a FROM t ORDER BY a LIMIT 300", "SELECT a FROM t WHERE b = 3 ORDER BY a LIMIT 300"]
+        {
+            let merged = format!("EXPLAIN FORMAT INDENT {sql}");
+            let plan = show(&context, &merged).await;
+            assert!(plan.contains("output_ordering=[a@0 ASC"), "{plan}");
+            let frame = context.sql(&sql.replace("ORDER BY a LIMIT", "ORDER BY a + 0 LIMIT")).await.unwrap();
+            let expected = frame.collect().await.unwrap();
+            let expected: Vec<i64> = expected.iter().flat_map(numbers).collect();
+            for _ in 0..20 {
+                assert_eq!(numbers(&run(&context, sql).await), expected, "{registered} {partitions} {sql}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nulls_of_one_file_do_not_come_between_the_values_of_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session(1);
+    register(&context).unwrap();
+    for (name, values) in [("a", "(1), (2), (NULL)"), ("b", "(3), (4)")] {
+        let path = folder.path().join(format!("{name}.vortex"));
+        let rows = format!("SELECT * FROM (VALUES {values}) AS t (a) ORDER BY a NULLS LAST");
+        run(&context, &format!("COPY ({rows}) TO '{}'", path.display())).await;
+    }
+    let url = folder.path().join("");
+    let listed = table(&context, &url, VortexOptions::default()).await;
+    context.register_table("t", Arc::clone(&listed) as _).unwrap();
+    let sorted = run(&context, "SELECT a FROM t WHERE a IS NOT NULL ORDER BY a").await;
+    assert_eq!(numbers(&sorted), [1, 2, 3, 4]);
+    let first = run(&context, "SELECT a FROM t ORDER BY a NULLS LAST LIMIT 3").await;
+    assert_eq!(numbers(&first), [1, 2, 3]);
+    let all = run(&context, "SELECT a FROM t ORDER BY a NULLS LAST").await;
+    assert_eq!(numbers(&all)[..4], [1, 2, 3, 4]);
+    // A file by itself keeps its order, nulls and all.
+    let alone = table(&context, &folder.path().join("a.vortex"), VortexOptions::default()).await;
+    context.register_table("alone", alone).unwrap();
+    let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT a FROM alone ORDER BY a NULLS LAST").await;
+    assert!(!plan.contains("SortExec"), "{plan}");
+}

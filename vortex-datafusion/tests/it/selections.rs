@@ -1,0 +1,66 @@
+//! Scans of some rows of their files, as table formats plan them.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray as _, RecordBatch};
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::ScalarValue;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use vortex_core::VortexFile;
+use vortex_datafusion::{RowSelection, VortexSource};
+
+use crate::files::{file, session};
+
+/// The order keys, and a value of each file's own, of the rows of some files.
+async fn scan(files: Vec<PartitionedFile>) -> Vec<(i64, i64)> {
+    let context = session();
+    let path = file("tpch_orders");
+    let schema = VortexFile::open_path(&path).await.unwrap().schema().unwrap();
+    let part = Arc::new(Field::new("part", DataType::Int64, false));
+    let table = TableSchema::builder(schema).with_table_partition_cols(vec![part]).build();
+    let last = table.table_schema().fields().len() - 1;
+    let source = VortexSource::new(table).with_session(&context.state());
+    let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+        .with_file_groups(files.into_iter().map(|file| vec![file].into()).collect())
+        .with_projection_indices(Some(vec![0, last]))
+        .unwrap()
+        .build();
+    let plan = DataSourceExec::from_data_source(config);
+    let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.unwrap();
+    let column =
+        |batch: &RecordBatch, at: usize| batch.column(at).as_primitive::<Int64Type>().values().to_vec();
+    let rows = batches.iter().flat_map(|batch| column(batch, 0).into_iter().zip(column(batch, 1)));
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_unstable();
+    rows
+}
+
+fn part(value: i64) -> PartitionedFile {
+    let path = file("tpch_orders");
+    let size = path.metadata().unwrap().len();
+    let path = path.canonicalize().unwrap();
+    PartitionedFile::new(path.to_str().unwrap(), size).with_partition_values(vec![ScalarValue::from(value)])
+}
+
+#[tokio::test]
+async fn only_selected_rows_are_read() {
+    let all = scan(vec![part(1)]).await;
+    assert_eq!(all.len(), 1500);
+    let only = scan(vec![part(1).with_extension(RowSelection::only([0, 7, 1499]))]).await;
+    assert_eq!(only, [all[0], all[7], all[1499]]);
+    let except = scan(vec![part(1).with_extension(RowSelection::except([0, 7, 1499]))]).await;
+    assert_eq!(except.len(), 1497);
+    assert!(only.iter().all(|row| !except.contains(row)));
+}
+
+#[tokio::test]
+async fn one_file_in_two_places_keeps_them_apart() {
+    let rows = scan(vec![part(1).with_extension(RowSelection::only([3])), part(2)]).await;
+    assert_eq!(rows.len(), 1501);
+    assert_eq!(rows.iter().filter(|(_, part)| *part == 1).count(), 1);
+}
