@@ -1,16 +1,15 @@
-//! Fetch single rows by their position, blocking, without a runtime of one's own.
+//! Fetch single rows by their position, blocking, without an asynchronous runtime.
+
+use std::sync::Arc;
 
 use arrow::util::pretty::print_batches;
-use futures::executor::block_on;
-use std::sync::Arc;
 use vortex_core::VortexFile;
-use vortex_core::io::MemoryFile;
+use vortex_core::io::LocalFile;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Any bytes will do: here a file that is already in memory.
-    let file = block_on(VortexFile::open(Arc::new(MemoryFile::new(std::fs::read(FILE)?))))?;
+    let file = VortexFile::open_blocking(Arc::new(LocalFile::open(FILE)?))?;
     let last = file.row_count() - 1;
     let reader = file
         .scan()

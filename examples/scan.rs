@@ -4,25 +4,20 @@ use std::sync::Arc;
 
 use arrow::util::pretty::print_batches;
 use futures::TryStreamExt as _;
-use vortex_core::expr::{CompareOp, Expr, Like, Predicate};
-use vortex_core::io::LocalFile;
-use vortex_core::scalar::Value;
-use vortex_core::{DType, PType, Scalar, VortexFile};
+use vortex_core::VortexFile;
+use vortex_core::expr::{Expr, column};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let file = VortexFile::open(Arc::new(LocalFile::open(FILE)?)).await?;
+    let file = VortexFile::open_path(FILE).await?;
     println!("{} rows of {}", file.row_count(), file.footer().dtype());
 
-    let key = Scalar::try_new(DType::Primitive(PType::I64, false), Value::Int(100))?;
-    let like = Like { pattern: "%regular%".into(), negated: false, case_insensitive: false };
-    let scan =
-        file.scan().with_projection(["l_orderkey", "l_shipmode", "l_comment"]).with_filter(Expr::all([
-            Expr::compare("l_orderkey", CompareOp::Lt, key),
-            Expr::Field("l_comment".into(), Predicate::Like(like)),
-        ]));
+    let scan = file
+        .scan()
+        .with_projection(["l_orderkey", "l_shipmode", "l_comment"])
+        .with_filter(Expr::all([column("l_orderkey").lt(100), column("l_comment").like("%regular%")]));
     let metrics = Arc::clone(scan.metrics());
     let batches: Vec<_> = scan.into_stream()?.try_collect().await?;
     print_batches(&batches)?;
