@@ -1,13 +1,14 @@
-//! How fast columns are written and read back, and how small they become, column by column.
+//! How fast columns are written and read, and how small they become, column by column.
 //!
 //! ```sh
 //! cargo bench -p vortex-benches --bench compress -- default lineitem.parquet [lineitem.vortex] [l_tax ...]
 //! ```
 //!
-//! The first argument is a level, or several, joined by commas. Columns are those of the Parquet
-//! file, or of these the ones named; a level may name a release that must read, as in
-//! `compact@0.36`. An argument that ends in `/` is a folder to keep each column's file in. Sizes are held against those in the Parquet file, and in a
-//! Vortex file that someone else wrote. Without a file there is nothing to do, and nothing is done.
+//! The first argument is a level, or several separated by commas; a level may name the oldest release
+//! that must read the file, as in `compact@0.36`. All columns of the Parquet file are measured, or only
+//! those named. An argument that ends in `/` is a folder in which the file of each column is kept. Sizes
+//! are compared with those in the Parquet file, and in a Vortex file of another writer. Without a file,
+//! nothing is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -27,7 +28,7 @@ use vortex_core::{Level, Release, VortexFile};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Rows of a batch, as writers get them.
+/// Rows per batch.
 const BATCH_ROWS: usize = 8192;
 
 fn main() -> Result<()> {
@@ -53,7 +54,7 @@ fn main() -> Result<()> {
     })
 }
 
-/// A table of all columns at one level.
+/// Prints a table of all columns at one level.
 async fn compare(
     level: &str,
     parquet: &str,
@@ -119,7 +120,7 @@ fn read_column(path: &str, at: usize) -> Result<Vec<RecordBatch>> {
     Ok(reader.with_projection(mask).build()?.collect::<std::result::Result<_, _>>()?)
 }
 
-/// Time that this thread has been working, where the system tells; else the time that went by.
+/// The CPU time of this thread if the system provides it, otherwise wall-clock time.
 struct Clock(Option<Duration>, Instant);
 
 impl Clock {
@@ -172,7 +173,7 @@ async fn measure(batches: &[RecordBatch], level: Level, reader: Release) -> Resu
     Ok(Measured { raw, encoded, write, read, encodings: encodings(&file).await?, file: bytes })
 }
 
-/// The encodings of the chunks, and how many have each.
+/// The encodings of the chunks, with their numbers.
 async fn encodings(file: &VortexFile) -> Result<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut leaves = Vec::new();
@@ -205,7 +206,7 @@ async fn encodings(file: &VortexFile) -> Result<String> {
     Ok(counts.iter().take(3).map(|(text, count)| format!("{count}x {text}")).collect::<Vec<_>>().join(", "))
 }
 
-/// The layouts below that hold values.
+/// Collects the descendants that hold values.
 fn flat(layout: &LayoutRef, out: &mut Vec<LayoutRef>) -> Result<()> {
     let children = layout.children()?;
     if children.is_empty() {
@@ -219,7 +220,7 @@ fn flat(layout: &LayoutRef, out: &mut Vec<LayoutRef>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the segments of each column.
+/// Total bytes of the segments of each column.
 fn column_sizes(file: &VortexFile) -> Result<BTreeMap<String, u64>> {
     fn segments(layout: &LayoutRef, out: &mut BTreeSet<u32>) -> Result<()> {
         out.extend(layout.segments().iter().map(|segment| segment.0));

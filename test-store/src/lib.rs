@@ -1,5 +1,5 @@
-//! An object store for tests: in memory, counts what is asked of it, and is slow or fails when told
-//! to. To readers it looks far away, and if told so, bytes trickle in as from a network.
+//! An object store for tests: it works in memory, counts requests, and is slow or fails on demand. It
+//! appears as remote storage and can deliver bytes in small pieces, as a network does.
 
 mod uploads;
 
@@ -22,44 +22,44 @@ use parking_lot::Mutex;
 use uploads::Upload;
 pub use uploads::{Uploads, WriteFault};
 
-/// What may go wrong with a read.
+/// The ways in which a read can fail.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ReadFault {
-    /// No answer but an error.
+    /// Returns an error.
     Fails,
-    /// An error after half of the bytes.
+    /// Returns an error after half of the bytes.
     Breaks,
-    /// Bytes end early.
+    /// Ends early.
     Short,
-    /// More bytes than asked for.
+    /// Returns more bytes than requested.
     Long,
-    /// Other bytes than asked for, honestly labelled.
+    /// Returns bytes of another range, labelled correctly.
     Elsewhere,
-    /// The store is too busy.
+    /// Reports that the store is too busy.
     Busy,
-    /// Nothing comes, ever.
+    /// Never returns anything.
     Stalls,
 }
 
-/// What becomes of the next read.
+/// Determines the fault of the next read.
 type Plan = Box<dyn FnMut() -> Option<ReadFault> + Send>;
 
 /// A store in memory.
 #[derive(Default)]
 pub struct TestStore {
-    /// Where the objects are; nothing asked of it is counted.
+    /// The underlying store; direct accesses to it are not counted.
     pub inner: InMemory,
     /// Requests for bytes.
     pub reads: Count,
     /// Requests that describe an object.
     pub heads: Count,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: Count,
-    /// Requests for bytes that have begun and not ended.
+    /// Requests for bytes currently in progress.
     pub in_flight: Arc<Count>,
-    /// The most of them at once.
+    /// Peak number of these requests.
     pub most_in_flight: Count,
-    /// What writers did.
+    /// Counters of uploads.
     pub uploads: Arc<Uploads>,
     latency: Mutex<Duration>,
     piece_len: AtomicUsize,
@@ -76,7 +76,7 @@ impl Count {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// The count, which starts over.
+    /// Returns the count and resets it.
     pub fn take(&self) -> u64 {
         self.0.swap(0, Ordering::SeqCst)
     }
@@ -90,7 +90,7 @@ impl Count {
     }
 }
 
-/// A request that has begun and not ended.
+/// A request in progress.
 struct InFlight(Arc<Count>);
 
 impl Drop for InFlight {
@@ -104,37 +104,37 @@ fn failure(message: &str) -> Error {
 }
 
 impl TestStore {
-    /// An empty store where nothing goes wrong.
+    /// An empty store without faults.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Requests for bytes, and the bytes, since the last time.
+    /// The numbers of requests for bytes and of bytes since the last call.
     pub fn take(&self) -> (u64, u64) {
         (self.reads.take(), self.bytes.take())
     }
 
-    /// How long each request for bytes waits for its answer from now on.
+    /// Sets the time that each request for bytes waits for its answer from now on.
     pub fn set_latency(&self, latency: Duration) {
         *self.latency.lock() = latency;
     }
 
-    /// Bytes come in pieces of so many from now on, and no piece is there before it is waited for.
+    /// Delivers bytes in pieces of this length from now on; no piece is available before it is awaited.
     pub fn set_piece_len(&self, bytes: usize) {
         self.piece_len.store(bytes, Ordering::SeqCst);
     }
 
-    /// What goes wrong with each read from now on.
+    /// Sets the fault of each read from now on.
     pub fn fail_reads(&self, plan: impl FnMut() -> Option<ReadFault> + Send + 'static) {
         *self.plan.lock() = Some(Box::new(plan));
     }
 
-    /// What goes wrong with writing from now on.
+    /// Sets the fault of writes from now on.
     pub fn fail_writes(&self, fault: WriteFault) {
         *self.uploads.fault.lock() = fault;
     }
 
-    /// How long each part of an upload takes from now on.
+    /// Sets the time that each part of an upload takes from now on.
     pub fn set_part_time(&self, time: Duration) {
         *self.uploads.part_time.lock() = time;
     }

@@ -1,4 +1,4 @@
-//! Writes that fail when told to, and what they leave behind.
+//! Writes that fail on demand, and counters of what they leave behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use parking_lot::Mutex;
 
 use super::{Count, failure};
 
-/// What goes wrong with writing.
+/// The ways in which a write can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WriteFault {
-    /// Nothing does.
+    /// Writes succeed.
     #[default]
     Nothing,
-    /// Objects put in one request fail.
+    /// Objects written in a single request fail.
     Put,
-    /// So do those whose path contains this.
+    /// As `Put`, but only for objects whose path contains this text.
     PutOf(&'static str),
-    /// The part of this number fails, in each upload.
+    /// The part with this number fails in each upload.
     Part(u64),
     /// The last step of an upload fails.
     Complete,
 }
 
-/// What writers did.
+/// Counters of uploads.
 #[derive(Debug, Default)]
 pub struct Uploads {
-    /// Uploads begun.
+    /// Uploads started.
     pub started: Count,
-    /// Uploads neither completed nor aborted.
+    /// Uploads neither completed nor aborted yet.
     pub open: Count,
     /// Parts of uploads.
     pub parts: Count,
@@ -51,8 +51,8 @@ impl Uploads {
         if fails { full() } else { Ok(()) }
     }
 
-    /// Waits until no upload is open; those of dropped writers are aborted by tasks of their own.
-    /// Whether that came to be.
+    /// Waits until no upload is open, since separate tasks abort those of dropped writers. Returns
+    /// whether that was reached.
     pub async fn settle(&self) -> bool {
         for _ in 0..200 {
             if self.open.get() == 0 {
@@ -68,7 +68,7 @@ fn full<T>() -> Result<T> {
     Err(failure("the disk is full"))
 }
 
-/// One upload.
+/// An upload in progress.
 #[derive(Debug)]
 pub(super) struct Upload {
     inner: Box<dyn MultipartUpload>,

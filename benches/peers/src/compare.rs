@@ -1,8 +1,8 @@
-//! Whether two engines gave the same answer.
+//! Compares the answers of two engines.
 //!
-//! Rows of a query that does not decide their order are sorted first. Texts, dates and exact numbers must
-//! be equal as text, whatever Arrow type carries them; floats may differ by rounding, since
-//! sums are taken in the order rows arrive.
+//! If a query does not determine the order of its rows, they are sorted first. Texts, dates and exact
+//! numbers must be equal as text, regardless of their Arrow types; floats may differ by rounding, since
+//! sums depend on the order of the rows.
 
 use std::cmp::Ordering;
 
@@ -13,22 +13,22 @@ use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// Relative difference that floats may have.
+/// Permitted relative difference of floats.
 const TOLERANCE: f64 = 1e-9;
 
-/// What of the order of rows is part of an answer.
+/// How far the order of rows is part of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Nothing: rows are sorted before they are compared.
+    /// Not at all: rows are sorted before they are compared.
     Any,
-    /// All of it.
+    /// Completely.
     Total,
-    /// That of the first column. Rows that are equal there may change places, also with rows
+    /// Only for the first column. Rows with equal values there may be in any order, or replaced by rows
     /// that a limit cut off, so only this column is compared.
     FirstColumn,
 }
 
-/// The rows of a result in a form that can be compared.
+/// The rows of a result, in a form that can be compared.
 #[derive(Debug)]
 pub(crate) struct Answer {
     rows: Vec<Vec<Cell>>,
@@ -42,7 +42,7 @@ enum Cell {
 }
 
 impl Answer {
-    /// Takes of the rows what can be compared under `order`.
+    /// Extracts what can be compared under `order`.
     pub(crate) fn new(batches: &[RecordBatch], order: Order) -> Result<Self, ArrowError> {
         let mut rows = Vec::new();
         for batch in batches {
@@ -64,7 +64,7 @@ impl Answer {
         self.rows.len()
     }
 
-    /// The first difference to what was expected, in words.
+    /// A description of the first difference from the expected answer.
     pub(crate) fn difference(&self, expected: &Self) -> Option<String> {
         if self.rows.len() != expected.rows.len() {
             return Some(format!("{} rows instead of {}", self.rows.len(), expected.rows.len()));
@@ -100,7 +100,7 @@ fn cells(column: &ArrayRef) -> Result<Vec<Cell>, ArrowError> {
     Ok((0..column.len()).map(cell).collect())
 }
 
-/// Exact cells decide first, so that floats that differ by rounding do not tear rows apart.
+/// Exact cells are compared first, so that floats that differ by rounding do not change the order of rows.
 fn compare_rows(a: &Vec<Cell>, b: &Vec<Cell>) -> Ordering {
     let exact = |(a, b): (&Cell, &Cell)| match (a, b) {
         (Cell::Text(a), Cell::Text(b)) => a.cmp(b),

@@ -1,4 +1,4 @@
-//! What is compared: each engine is a DataFusion session and the files it reads.
+//! The engines compared: each is a DataFusion session and the files that it reads.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use reference_vortex_datafusion::VortexFormatFactory;
 
 use crate::data::{Format, Level};
 
-/// One competitor.
+/// One of the engines compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
-    /// Arrow batches in memory: the floor, no storage at all.
+    /// Arrow batches in memory: the lower limit, without any storage.
     Memory,
-    /// DataFusion's Parquet source as it is configured by default.
+    /// DataFusion's Parquet source with its default configuration.
     Parquet,
-    /// The same with filters evaluated, and ordered, inside the scan.
+    /// As `Parquet`, with filters evaluated and reordered within the scan.
     ParquetPushdown,
     /// The reference plugin on its own files.
     Reference,
@@ -27,7 +27,7 @@ pub(crate) enum Engine {
     Ours,
     /// This repository's plugin on its own files.
     OursNative,
-    /// The same on files of the level `compact`.
+    /// As `OursNative`, with files of the level `compact`.
     OursCompact,
 }
 
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// A session with empty caches in which the engine's files can be read and written.
+    /// A session with empty caches that can read and write the engine's files.
     pub(crate) fn session(self, target_partitions: usize) -> Result<SessionContext> {
         let mut config = SessionConfig::new().with_target_partitions(target_partitions);
         if self == Self::ParquetPushdown {
@@ -65,7 +65,7 @@ impl Engine {
         Ok(session)
     }
 
-    /// Makes the files at `location`, a path or a URL, a table of the session.
+    /// Registers the files at `location`, a path or a URL, as a table of the session.
     pub(crate) async fn register(self, session: &SessionContext, table: &str, location: &str) -> Result<()> {
         let location = location.replace('\'', "''");
         let format = self.format().sql();

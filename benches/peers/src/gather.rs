@@ -1,7 +1,7 @@
 //! Fetching a hundred rows by position from the 105-column table, without SQL.
 //!
-//! Each engine goes through its own interface, with the file opened for each gather and with
-//! the file, its metadata included, kept open.
+//! Each engine is used through its own interface, both with the file opened for each gather, and with the
+//! file and its metadata kept open.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -29,17 +29,17 @@ use crate::compare::{Answer, Order};
 use crate::data::{DataSet, Format, Scale, generate, mix};
 use crate::report;
 
-/// What to gather, from what, and how often.
+/// What to gather, from which data, and how often.
 #[derive(Debug)]
 pub(crate) struct Gather {
     pub(crate) data: PathBuf,
     pub(crate) scale: Scale,
-    /// How many rows at a time.
+    /// Number of rows per gather.
     pub(crate) rows: usize,
     pub(crate) iterations: usize,
 }
 
-/// Something that fetches rows.
+/// A way to fetch rows.
 enum Source {
     Parquet(PathBuf),
     ParquetOpen(PathBuf, ArrowReaderMetadata),
@@ -50,7 +50,7 @@ enum Source {
 }
 
 impl Gather {
-    /// Runs all sources in turn; a table in Markdown.
+    /// Runs all sources in turn; returns a Markdown table.
     pub(crate) async fn run(&self) -> Result<String> {
         let formats = [Format::Parquet, Format::Reference];
         generate(&self.data, DataSet::Analytics, &self.scale, &formats).await?;
@@ -71,7 +71,7 @@ impl Gather {
                     Some(None) => {}
                     None => expected = Some(answer),
                 }
-                // The first round warms up.
+                // The first round is a warm-up.
                 if round > 0 {
                     times[i].push(time);
                 }
@@ -105,7 +105,7 @@ impl Gather {
         ])
     }
 
-    /// Distinct rows in rising order; each round has its own.
+    /// Distinct rows in ascending order; different ones in each round.
     fn sample(&self, round: u64) -> Vec<u64> {
         let hashes = (0..).map(|i| mix(round << 32 | i) % self.scale.events);
         let mut rows: Vec<u64> = Vec::new();

@@ -1,24 +1,25 @@
-//! The same queries over the same data: Arrow in memory, Parquet, the reference plugin, ours.
+//! The same queries over the same data: Arrow in memory, Parquet, the reference plugin, and this
+//! repository's plugin.
 //!
 //! ```text
-//! cargo bench-peers generate                      make the data once
+//! cargo bench-peers generate                      create the data once
 //! cargo bench-peers sql --suite points            queries over local files, warm
-//! cargo bench-peers sql --suite tpch --remote     cold, over a store that is far away
+//! cargo bench-peers sql --suite tpch --remote     cold, over a remote store
 //! cargo bench-peers gather                        random rows by position
 //! cargo bench-peers kernels                       decoding, encoding by encoding
 //! cargo bench-peers write                         time and size of writing
 //! cargo bench-peers write-memory                  the memory that writing takes
 //! ```
 //!
-//! | module | what it answers |
+//! | module | what it defines |
 //! |---|---|
-//! | [`data`] | which tables there are, how they are made, where they lie |
-//! | [`engines`] | who competes |
-//! | [`suites`] | which queries there are |
-//! | [`store`] | what a distant store costs |
+//! | [`data`] | the tables, how they are generated, where they are stored |
+//! | [`engines`] | the engines compared |
+//! | [`suites`] | the queries |
+//! | [`store`] | the latency and bandwidth of a remote store |
 //! | [`run`], [`gather`], [`write`], [`kernels`] | what is measured |
 //! | [`compare`] | when two answers are equal |
-//! | [`report`] | how measurements are shown |
+//! | [`report`] | how measurements are presented |
 
 mod compare;
 mod data;
@@ -60,7 +61,7 @@ struct Cli {
 
 #[derive(Debug, Args)]
 struct DataArgs {
-    /// Where the data lies.
+    /// The folder of the data.
     #[arg(long, global = true, default_value = "target/bench-data")]
     data: PathBuf,
     /// TPC-H scale factor.
@@ -69,16 +70,16 @@ struct DataArgs {
     /// Rows of the web-analytics table.
     #[arg(long, global = true, default_value_t = data::analytics::DEFAULT_ROWS)]
     rows: u64,
-    /// Small files: of 2,000 rows, or of 100 if they are 1,000 or more.
+    /// Number of small files: of 2,000 rows each, or of 100 if there are 1,000 files or more.
     #[arg(long, global = true, default_value_t = 300)]
     small_files: u64,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes the data that is not there yet.
+    /// Generates missing data.
     Generate {
-        /// All sets unless some are given.
+        /// Data sets; all by default.
         #[arg(long = "set")]
         sets: Vec<DataSet>,
     },
@@ -86,10 +87,10 @@ enum Command {
     Sql(SqlArgs),
     /// Fetches random rows by position.
     Gather {
-        /// How many rows at a time.
+        /// Number of rows per gather.
         #[arg(long, default_value_t = 100)]
         count: usize,
-        /// Timed rounds.
+        /// Number of timed rounds.
         #[arg(long, default_value_t = 10)]
         iterations: usize,
     },
@@ -98,32 +99,32 @@ enum Command {
         /// Rows per array.
         #[arg(long, default_value_t = 128 << 10)]
         decoded_rows: usize,
-        /// Timed rounds.
+        /// Number of timed rounds.
         #[arg(long, default_value_t = 200)]
         iterations: usize,
-        /// Parts of names of cases; all unless some are given.
+        /// Substrings of the names of cases; all cases by default.
         #[arg(long)]
         only: Vec<String>,
-        /// Leave the reference out, for profiling.
+        /// Leave out the reference, for profiling.
         #[arg(long)]
         alone: bool,
     },
     /// Writes tables from memory.
     Write {
-        /// All sets unless some are given.
+        /// Data sets; all by default.
         #[arg(long = "set")]
         sets: Vec<DataSet>,
-        /// Names of formats, as in the report; all unless some are given.
+        /// Names of formats, as in the report; all by default.
         #[arg(long = "format")]
         formats: Vec<String>,
-        /// Timed rounds.
+        /// Number of timed rounds.
         #[arg(long, default_value_t = 3)]
         iterations: usize,
-        /// Partitions that DataFusion aims for.
+        /// Target number of partitions in DataFusion.
         #[arg(long, default_value_t = 2)]
         target_partitions: usize,
     },
-    /// Writes a stream of rows in processes of their own, for their peak memory.
+    /// Writes a stream of rows in separate processes, to measure their peak memory.
     WriteMemory {
         /// The set whose largest table is written.
         #[arg(long, default_value = "analytics")]
@@ -131,11 +132,11 @@ enum Command {
         /// Numbers of rows.
         #[arg(long = "row-count", default_values_t = [2_000_000, 10_000_000])]
         row_counts: Vec<u64>,
-        /// Names of formats, as in the report; all unless some are given.
+        /// Names of formats, as in the report; all by default.
         #[arg(long = "format")]
         formats: Vec<String>,
     },
-    /// What `write-memory` starts.
+    /// The child process of `write-memory`.
     #[command(hide = true)]
     WriteStream {
         #[arg(long)]
@@ -147,31 +148,31 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct SqlArgs {
-    /// All suites unless some are given.
+    /// Suites; all by default.
     #[arg(long = "suite")]
     suites: Vec<Suite>,
-    /// All engines unless some are given.
+    /// Engines; all by default.
     #[arg(long = "engine")]
     engines: Vec<Engine>,
-    /// Names of queries; all unless some are given.
+    /// Names of queries; all by default.
     #[arg(long = "query")]
     queries: Vec<String>,
-    /// Timed rounds.
+    /// Number of timed rounds.
     #[arg(long, default_value_t = 5)]
     iterations: usize,
-    /// Partitions that DataFusion aims for.
+    /// Target number of partitions in DataFusion.
     #[arg(long, default_value_t = 2)]
     target_partitions: usize,
-    /// Print answers too, those of the first engine.
+    /// Also print the answers of the first engine.
     #[arg(long)]
     show: bool,
-    /// Read through a store that is far away, with cold caches for each run.
+    /// Read through a remote store, with cold caches for each run.
     #[arg(long)]
     remote: bool,
     /// Milliseconds to the first byte of a remote read.
     #[arg(long, default_value_t = 20)]
     first_byte_ms: u64,
-    /// Megabytes per second of each remote stream.
+    /// Bandwidth of each remote stream in megabytes per second.
     #[arg(long, default_value_t = 80.0)]
     megabytes_per_second: f64,
 }
@@ -253,7 +254,7 @@ impl SqlArgs {
     }
 }
 
-/// Nothing chosen means everything.
+/// The chosen values; all if none were chosen.
 fn or_all<T: ValueEnum + Clone>(chosen: Vec<T>) -> Vec<T> {
     if chosen.is_empty() { T::value_variants().to_vec() } else { chosen }
 }

@@ -1,4 +1,4 @@
-//! Tables in Markdown: times, traffic, ratios, geometric means, and whether answers agree.
+//! Markdown tables: times, traffic, ratios, geometric means, and whether answers agree.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::engines::Engine;
 use crate::run::{QueryOutcome, Verdict};
 use crate::store::Traffic;
 
-/// One row per query and one of means.
+/// One row per query, and one of means.
 ///
-/// Times are `median (least)` in milliseconds. For each Vortex engine ratios of medians to the
-/// engines before it follow: below 1 it is the faster one.
+/// Times are `median (least)` in milliseconds. They are followed by the ratio of medians of each Vortex
+/// engine to each engine before it: below 1, the Vortex engine is faster.
 pub(crate) fn queries(title: &str, engines: &[Engine], outcomes: &[QueryOutcome]) -> String {
     let mut out = format!("## {title}\n\n");
     let pairs = compared(engines);
@@ -45,7 +45,7 @@ pub(crate) fn queries(title: &str, engines: &[Engine], outcomes: &[QueryOutcome]
     out
 }
 
-/// A table of measurements beside each other: a name and one time per column.
+/// A table of measurements side by side: a name and one time per column.
 pub(crate) fn times(title: &str, columns: &[String], rows: &[(String, Vec<String>)]) -> String {
     let mut out = format!("## {title}\n\n");
     let mut header = vec![String::new()];
@@ -68,7 +68,7 @@ pub(crate) fn time_cell(times: &[Duration]) -> String {
     }
 }
 
-/// The middle one in milliseconds; of an even number, the mean of the middle two.
+/// The median in milliseconds; of an even number of times, the mean of the middle two.
 pub(crate) fn median(times: &[Duration]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -76,7 +76,7 @@ pub(crate) fn median(times: &[Duration]) -> Option<f64> {
     Some((millis(sorted[low]) + millis(sorted[high])) / 2.0)
 }
 
-/// Means over the queries that every engine answered, so that all means are of the same.
+/// Means over the queries that every engine answered, so that all means cover the same queries.
 fn mean_row(
     engines: usize,
     pairs: &[(usize, usize)],
@@ -111,7 +111,7 @@ fn mean_row(
     row
 }
 
-/// Which engines are divided by which: Vortex by all that stand before it.
+/// The pairs of engines to compare: each Vortex engine with all engines before it.
 fn compared(engines: &[Engine]) -> Vec<(usize, usize)> {
     let is_vortex = |engine: &Engine| engine.format().extension() == "vortex";
     let vortex = engines.iter().enumerate().filter(|(_, engine)| is_vortex(engine));

@@ -6,11 +6,11 @@
 //! query 2:  ..
 //! ```
 //!
-//! Engines take turns within each round, and a different one begins each time: a noisy machine
-//! disturbs all of them alike.
+//! Engines take turns within each round, and a different one starts each time, so that a noisy machine
+//! affects all of them equally.
 //!
-//! Locally an engine keeps its session, with warm caches, for the whole suite. Remotely each
-//! run gets a new session over a [`DistantStore`]; its time includes finding out the schema.
+//! Locally, an engine keeps its session, with warm caches, for the whole suite. Remotely, each run gets a
+//! new session over a [`DistantStore`]; its time includes inferring the schema.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::suites::{Query, Suite};
 
 const STORE_URL: &str = "bench://data";
 
-/// What to run, on what, and how often.
+/// What to run, on which data, and how often.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) data: PathBuf,
@@ -43,40 +43,40 @@ pub(crate) struct Plan {
     pub(crate) queries: Vec<String>,
     pub(crate) iterations: usize,
     pub(crate) target_partitions: usize,
-    /// Whether answers are printed.
+    /// Whether to print answers.
     pub(crate) show: bool,
-    /// Where the files are; nothing means on the local disk.
+    /// The distance of the files; `None` means the local disk.
     pub(crate) distance: Option<Distance>,
 }
 
-/// What one engine did with one query.
+/// The measurements of one engine for one query.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// One per timed round; none if the query failed.
     pub(crate) times: Vec<Duration>,
-    /// Of the last round, when the store counts.
+    /// Traffic of the last round, if the store counts it.
     pub(crate) traffic: Option<Traffic>,
-    /// How the answer compares.
+    /// The result of comparing the answer.
     pub(crate) verdict: Verdict,
 }
 
-/// How an answer compares to that of the first engine that gave one.
+/// The comparison of an answer with that of the first engine that returned one.
 #[derive(Debug, Default)]
 pub(crate) enum Verdict {
-    /// Equal, or the first.
+    /// Equal, or the first answer.
     #[default]
     Agrees,
-    /// Different, and how.
+    /// Different, with a description.
     Differs(String),
-    /// There is none, and why.
+    /// No answer, with the reason.
     Failed(String),
 }
 
-/// What all engines did with one query, in the order of the plan.
+/// The measurements of all engines for one query, in the order of the plan.
 #[derive(Debug)]
 pub(crate) struct QueryOutcome {
     pub(crate) query: Query,
-    /// Of the answer, if any engine gave one.
+    /// Number of rows of the answer, if any engine returned one.
     pub(crate) row_count: Option<usize>,
     pub(crate) outcomes: Vec<Outcome>,
 }
@@ -87,11 +87,11 @@ struct Source {
     set: DataSet,
 }
 
-/// An engine and what it keeps between queries.
+/// An engine, and what it keeps between queries.
 enum Runner {
     /// One session in which all tables are registered.
     Warm(SessionContext),
-    /// A session per run.
+    /// A new session for each run.
     Cold(Engine),
 }
 
@@ -102,7 +102,7 @@ impl From<Option<String>> for Verdict {
 }
 
 impl Plan {
-    /// Runs the whole plan; data that is missing is generated first.
+    /// Runs the whole plan; missing data is generated first.
     pub(crate) async fn run(&self) -> Result<Vec<QueryOutcome>> {
         let queries: Vec<Query> =
             self.suite.queries()?.into_iter().filter(|query| self.wants(query)).collect();
@@ -135,7 +135,7 @@ impl Plan {
         self.queries.is_empty() || self.queries.contains(&query.name)
     }
 
-    /// The tables that the queries read, generated if need be.
+    /// The tables that the queries read, generated if necessary.
     async fn sources(&self, queries: &[Query]) -> Result<Vec<Source>> {
         let mut formats: Vec<_> = self.engines.iter().map(|engine| engine.format()).collect();
         formats.dedup();
@@ -162,7 +162,7 @@ impl Plan {
         Ok(session)
     }
 
-    /// A file, or a folder with a slash behind it as listing demands.
+    /// A file, or a folder with a trailing slash, as listing requires.
     fn location(&self, engine: Engine, source: &Source) -> Result<PathBuf> {
         let tables = source.set.tables(&self.scale);
         let table = tables.iter().find(|table| table.name == source.name);
@@ -213,7 +213,7 @@ impl Plan {
         Ok(QueryOutcome { query, row_count: expected.as_ref().map(Answer::row_count), outcomes })
     }
 
-    /// A panic of one engine is its failure, not the end of the run.
+    /// Runs a query once. A panic of an engine counts as its failure and does not end the run.
     async fn run_once(
         &self,
         runner: &Runner,

@@ -1,5 +1,5 @@
-//! A store as far away as an object store: every request waits for its first byte, every
-//! stream is paced, and all of it is counted.
+//! Simulates a remote object store: every request waits for its first byte, every stream is paced, and
+//! all requests are counted.
 
 use std::fmt;
 use std::ops::Sub;
@@ -18,19 +18,19 @@ use object_store::{
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// What arrives at once; pacing is exact to the time this takes.
+/// Number of bytes that arrive at once; pacing is accurate to the time that this takes.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// How far away the store is.
+/// The simulated distance of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Distance {
-    /// From the request to its first byte.
+    /// Time from the request to its first byte.
     pub(crate) first_byte: Duration,
-    /// Of each stream; streams do not slow each other down.
+    /// Bandwidth of each stream; streams do not slow each other down.
     pub(crate) bytes_per_second: f64,
 }
 
-/// What was asked of a store.
+/// Counters of the requests to a store.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Traffic {
     /// Requests for bytes.
@@ -41,7 +41,7 @@ pub(crate) struct Traffic {
     pub(crate) lookups: u64,
 }
 
-/// Slows down and counts what is read from `inner`. Writes pass.
+/// Slows down and counts reads from `inner`. Writes are passed through.
 #[derive(Debug)]
 pub(crate) struct DistantStore<S> {
     inner: S,
@@ -57,12 +57,12 @@ struct Counters {
 }
 
 impl<S: ObjectStore> DistantStore<S> {
-    /// Puts `inner` at a distance.
+    /// Puts `inner` at a simulated distance.
     pub(crate) fn new(inner: S, distance: Distance) -> Self {
         Self { inner, distance, counters: Arc::default() }
     }
 
-    /// What was asked so far.
+    /// The traffic so far.
     pub(crate) fn traffic(&self) -> Traffic {
         Traffic {
             reads: self.counters.reads.load(Ordering::Relaxed),
@@ -76,7 +76,8 @@ impl<S: ObjectStore> DistantStore<S> {
         sleep(self.distance.first_byte).await;
     }
 
-    /// Chunks of `bytes`, each when a stream of the store's pace would have brought it.
+    /// Yields chunks of `bytes`, each at the time when a stream with the store's bandwidth would have
+    /// delivered it.
     fn paced(&self, bytes: Bytes) -> BoxStream<'static, Result<Bytes>> {
         let (start, pace, counters) =
             (Instant::now(), self.distance.bytes_per_second, Arc::clone(&self.counters));
@@ -114,8 +115,8 @@ impl<S: ObjectStore> fmt::Display for DistantStore<S> {
     }
 }
 
-/// `get_ranges` stays the trait's own, which merges neighbours and reads them concurrently: a
-/// local store behind would answer it without any of that.
+/// `get_ranges` uses the default implementation, which merges neighbouring ranges and reads them
+/// concurrently: an underlying local store would answer it without any of that.
 #[async_trait]
 impl<S: ObjectStore> ObjectStore for DistantStore<S> {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {

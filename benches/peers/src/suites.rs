@@ -1,4 +1,4 @@
-//! The queries: text files grouped in suites.
+//! The queries: text files grouped into suites.
 //!
 //! ```text
 //! queries/<suite>/*.sql
@@ -7,8 +7,8 @@
 //! SELECT ...;
 //! ```
 //!
-//! A file holds one query or many. `[ordered]` says that the query decides the order of its
-//! rows completely; `[ordered by the first column]`, that rows equal there may change places.
+//! A file contains one or more queries. `[ordered]` means that the query completely determines the order
+//! of its rows; `[ordered by the first column]`, that rows with equal values there may be in any order.
 
 use std::path::PathBuf;
 
@@ -30,9 +30,9 @@ pub(crate) enum Suite {
     Analytics,
     /// Scans, look-ups, LIKE and top-k over lineitem and the hit log.
     Points,
-    /// Single columns of a table of 3,000.
+    /// Single columns of a table with 3,000 columns.
     Wide,
-    /// One table of small files.
+    /// One table consisting of small files.
     SmallFiles,
 }
 
@@ -43,19 +43,19 @@ pub(crate) struct Query {
     pub(crate) name: String,
     /// What it asks for.
     pub(crate) title: String,
-    /// What of the order of the rows is part of the answer.
+    /// How far the order of the rows is part of the answer.
     pub(crate) order: Order,
     /// The statement.
     pub(crate) sql: String,
 }
 
 impl Suite {
-    /// The name in reports, on the command line and of the folder of queries.
+    /// The name in reports, on the command line, and of the folder of queries.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// The data the queries read.
+    /// The data sets that the queries read.
     pub(crate) fn data_sets(self) -> &'static [DataSet] {
         match self {
             Self::Tpch => &[DataSet::Tpch],

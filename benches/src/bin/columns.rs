@@ -1,6 +1,6 @@
-//! What reading each column alone takes: `columns ROUNDS[,COLUMN...] FILE...`, files side by side.
+//! Time to read each column alone: `columns ROUNDS[,COLUMN...] FILE...`, with files side by side.
 //!
-//! Prints for each file the least milliseconds of a full scan of the column on one thread.
+//! For each file, prints the shortest time of a full scan of the column on one thread, in milliseconds.
 
 use std::error::Error;
 use std::sync::Arc;

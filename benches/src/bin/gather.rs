@@ -1,7 +1,7 @@
-//! Fetching a few rows of a file by position, timed: `gather FILE [ROWS] [ROUNDS]`.
+//! Time to fetch a few rows of a file by position: `gather FILE [ROWS] [ROUNDS]`.
 //!
-//! Each round picks other rows. Times are with the file opened for each round, and with the
-//! file kept open.
+//! Each round selects different rows. Times are measured both with the file opened in each round and with
+//! the file kept open.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let open = || async { VortexFile::open(Arc::new(LocalFile::open(&path)?)).await };
         let kept = open().await?;
         let (mut opened_each, mut kept_open) = (Vec::new(), Vec::new());
-        // The first round warms up.
+        // The first round is a warm-up.
         for round in 0..=rounds {
             let wanted = sample(rows, kept.row_count(), round);
             let start = Instant::now();
@@ -51,7 +51,7 @@ async fn fetch(file: &VortexFile, rows: &[u64], show: bool) -> Result<(), Box<dy
     Ok(())
 }
 
-/// Distinct rows in rising order.
+/// Distinct rows in ascending order.
 fn sample(count: usize, below: u64, round: u64) -> Vec<u64> {
     let mut state = round.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03;
     let mut rows = std::collections::BTreeSet::new();

@@ -1,7 +1,7 @@
-//! Writing a whole table, timed, with the memory it takes: `write FILE.parquet OUT [LEVEL[@RELEASE]] [MIB] [TIMES]`.
+//! Time and memory of writing a whole table: `write FILE.parquet OUT [LEVEL[@RELEASE]] [MIB] [TIMES]`.
 //!
-//! Rows are those of the Parquet file, over and over: `TIMES` times. `MIB` is the memory budget of the writer.
-//! The last line is seconds, megabytes of the file, and the most memory that the process had.
+//! The rows of the Parquet file are written `TIMES` times. `MIB` is the memory budget of the writer. The
+//! last line contains the seconds, the size of the file in megabytes, and the peak memory of the process.
 
 use std::error::Error;
 use std::fs::File;
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// The most memory that this process had at once, in bytes, where the system tells.
+/// The peak memory of this process in bytes, if the system provides it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

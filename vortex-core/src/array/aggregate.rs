@@ -1,7 +1,7 @@
-//! What all rows come to: counts, extremes, a sum.
+//! Aggregates over all rows: counts, extremes, a sum.
 //!
-//! Encodings know much of it without decoding: a run counts as often as it is long, a dictionary
-//! as often as its codes say, and a frame of reference moves all values by the same amount.
+//! Encodings can compute much of this without decoding: a run counts as often as it is long, a dictionary
+//! value as often as its code occurs, and a frame of reference adds the same amount to all values.
 
 use std::cmp::Ordering;
 
@@ -15,10 +15,10 @@ use crate::dtype::{DType, PType};
 use crate::scalar::{Scalar, Value, compare_values};
 use crate::stats::compute::{Summary, has_bounds, values_of};
 
-/// What the rows of an array come to.
+/// Aggregates of the rows of an array.
 ///
-/// Engines differ in what they make of NaN and of sums that overflow, so both are told apart
-/// here: NaN is counted and no extreme, and sums are exact.
+/// Engines differ in their treatment of NaN and of sums that overflow, so neither is decided here: NaN
+/// values are counted and never are extremes, and sums are exact.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Aggregate {
     /// Number of rows.
@@ -27,24 +27,24 @@ pub struct Aggregate {
     pub null_count: u64,
     /// Number of NaN values.
     pub nan_count: u64,
-    /// The least value, `-0.0` before `0.0`. `None` if all rows are null or NaN, or values of this
-    /// type have no order. Of extension types, the storage value.
+    /// The minimum, where `-0.0` is less than `0.0`. `None` if all rows are null or NaN, or if values of
+    /// this type have no order. For extension types, the storage value.
     pub min: Option<Value>,
-    /// The greatest value, as [`min`](Self::min).
+    /// The maximum, as [`min`](Self::min).
     pub max: Option<Value>,
-    /// The sum of integers, of booleans that are true, or of unscaled decimals; 0 of no values.
-    /// `None` for other types, and where 128 bits do not hold it.
+    /// The sum of integers, of unscaled decimals, or of booleans (the number that are true); 0 if there
+    /// are no values. `None` for other types, and if 128 bits cannot represent it.
     pub sum: Option<i128>,
 }
 
 impl Aggregate {
-    /// What no rows come to.
+    /// The aggregates of no rows.
     pub fn empty(dtype: &DType) -> Self {
         let sum = has_sum(dtype).then_some(0);
         Self { row_count: 0, null_count: 0, nan_count: 0, min: None, max: None, sum }
     }
 
-    /// Looks at all rows of an array that presents `dtype`.
+    /// Aggregates all rows of an array that presents `dtype`.
     ///
     /// # Errors
     /// If it does not.
@@ -79,7 +79,7 @@ impl Aggregate {
         })
     }
 
-    /// What this many rows of one value come to.
+    /// The aggregates of this many rows of a single value.
     pub(crate) fn of_value(value: &Scalar, row_count: u64) -> Self {
         let nothing = Self { row_count, ..Self::empty(value.dtype()) };
         if value.is_null() {
@@ -93,7 +93,7 @@ impl Aggregate {
         Self { min: some.clone(), max: some, sum: sum.filter(|_| has_sum(value.dtype())), ..nothing }
     }
 
-    /// What values come to that are in several rows each, or in none.
+    /// The aggregates of values that occur in several rows each, or in none.
     ///
     /// # Errors
     /// If the values do not present `dtype`.
@@ -113,7 +113,7 @@ impl Aggregate {
         Ok(Self { row_count, null_count: row_count - valid, nan_count, sum, ..found })
     }
 
-    /// What these and other rows come to.
+    /// Merges these aggregates with those of other rows.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         let pick = |left: Option<Value>, right: Option<Value>, wins: Ordering| match (left, right) {
@@ -132,7 +132,7 @@ impl Aggregate {
         }
     }
 
-    /// What the same rows come to where every value is another one of `dtype`, in the same order.
+    /// The aggregates of the same rows after each value is mapped to one of `dtype`, preserving the order.
     pub(crate) fn map(self, dtype: &DType, value: impl Fn(&Value) -> Option<Value>) -> Option<Self> {
         let map = |extreme: &Option<Value>| match extreme {
             Some(extreme) => value(extreme).map(Some),
@@ -143,7 +143,7 @@ impl Aggregate {
     }
 }
 
-/// Whether values of a type have a sum here.
+/// Whether sums of a type are supported.
 fn has_sum(dtype: &DType) -> bool {
     match dtype {
         DType::Bool(_) => true,
@@ -153,7 +153,7 @@ fn has_sum(dtype: &DType) -> bool {
     }
 }
 
-/// A value as what sums are made of.
+/// The value as an integer that can be summed.
 fn integer(value: &Value) -> Option<i128> {
     match value {
         Value::Bool(value) => Some((*value).into()),

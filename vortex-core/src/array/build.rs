@@ -16,7 +16,7 @@ use crate::encodings::Registry;
 use crate::limits::Limits;
 use crate::wire::{ArrayTree, RawNode};
 
-/// A node to be: id, metadata, buffers, children.
+/// A node to be serialized: id, metadata, buffers, children.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     id: &'static str,
@@ -54,12 +54,12 @@ impl Tree {
         self
     }
 
-    /// A `vortex.primitive` node of these values.
+    /// A `vortex.primitive` node with these values.
     pub(crate) fn primitive<T: arrow::datatypes::ArrowNativeType>(values: &[T]) -> Self {
         Self::new("vortex.primitive").buffer(Buffer::from_slice_ref(values))
     }
 
-    /// A `vortex.bool` node without nulls; what validity children are.
+    /// A `vortex.bool` node without nulls, as used for validity children.
     pub(crate) fn bools(bits: &[bool]) -> Self {
         Self::new("vortex.bool").buffer(arrow::buffer::BooleanBuffer::from(bits).into_inner())
     }
@@ -69,7 +69,7 @@ impl Tree {
         self.load_with(dtype, len, &Registry::built_in())
     }
 
-    /// Loads the tree with other encodings than those built in.
+    /// Loads the tree with encodings other than the built-in ones.
     pub(crate) fn load_with(&self, dtype: &DType, len: usize, registry: &Registry) -> Result<ArrayRef> {
         let mut ids = Vec::new();
         let mut buffers = Vec::new();
@@ -87,8 +87,8 @@ impl Tree {
         Ok(array)
     }
 
-    /// The tree with one bit of its metadata or buffers flipped, or one node's buffer cut, at
-    /// a place chosen by `below`, which gives a number below its argument.
+    /// The tree with one bit of its metadata or buffers flipped, or the buffer of one node truncated.
+    /// `below`, which returns a number less than its argument, determines the place.
     pub(crate) fn damaged(mut self, below: &mut dyn FnMut(usize) -> usize) -> Self {
         let at = below(self.children.len() + 2);
         if let Some(child) = self.children.get_mut(at) {
@@ -124,7 +124,7 @@ impl Tree {
     }
 }
 
-/// Loads some rows from pieces of a blob, which must be those of the array, if that decodes.
+/// Loads some rows from pieces of a blob and compares them with those of the array, if it decodes.
 fn check_rows(
     root: RawNode,
     buffers: &[Buffer],
@@ -167,7 +167,7 @@ fn check_rows(
     }
 }
 
-/// Flips a bit, or in one of eight cases cuts the bytes.
+/// Flips a bit or, in one of eight cases, truncates the bytes.
 fn damage(mut bytes: Vec<u8>, below: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
     if bytes.is_empty() {
         return vec![8];

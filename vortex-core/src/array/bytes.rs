@@ -16,14 +16,14 @@ use crate::kernels::views::{binary_views, string_views, view_len, view_of};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// Views address 32 bits, and Arrow wants them signed: larger bytes are shared by buffers that
-/// start this far apart, so that each value lies within one.
+/// Views have 32-bit offsets, which Arrow requires to be non-negative as signed integers. Longer bytes
+/// are shared through buffers that start this far apart, so that each value is contained in one.
 const BUFFER_STEP: usize = 1 << 30;
 
-/// Bytes that views may hold per byte they use.
+/// Maximum number of bytes that views may keep alive per byte used.
 const MOST_HELD: usize = 4;
 
-/// Whether values of this type must be text.
+/// Whether values of this type must be valid text.
 ///
 /// # Errors
 /// If it is neither text nor bytes.
@@ -35,10 +35,10 @@ pub(crate) fn is_text(dtype: &DType) -> Result<bool> {
     }
 }
 
-/// The values `bytes[offsets[i]..offsets[i + 1]]`, as Arrow type `to`. Bytes are shared, not
-/// copied, wherever `to` allows it. Values under nulls need not be text.
+/// The values `bytes[offsets[i]..offsets[i + 1]]`, as Arrow type `to`. Bytes are shared instead of copied
+/// if `to` allows it. Values under nulls need not be text.
 ///
-/// Offsets must not fall, nor reach past the bytes.
+/// Offsets must not decrease, nor exceed the length of the bytes.
 ///
 /// # Errors
 /// If a valid value is not text but should be, or `to` cannot address the bytes.
@@ -65,7 +65,7 @@ pub(crate) fn from_offsets(
     if let Some(array) = direct {
         return Ok(array);
     }
-    // Not a type with offsets, or garbage under nulls, or an error that views tell better.
+    // Not a type with offsets, or garbage under nulls, or an error that views report better.
     let whole = i32::try_from(bytes.len()).is_ok();
     let buffers: Vec<Buffer> = if whole {
         vec![bytes.clone()]
@@ -85,18 +85,18 @@ pub(crate) fn from_offsets(
             }
             let (buffer, offset) =
                 if whole { (0, start) } else { (start / BUFFER_STEP, start % BUFFER_STEP) };
-            // All below 2^32: lengths and offsets as just checked, buffers since there is one per
-            // GiB of bytes.
+            // All values are below 2^32: lengths and offsets as just checked, and there is only one
+            // buffer per GiB of bytes.
             Ok(view_of(slice, start, len as u32, buffer as u32, offset as u32))
         })
         .collect::<Result<Vec<u128>>>()?;
     from_views(dtype, to, views.into(), buffers.into(), nulls, limits)
 }
 
-/// Values that lie one behind the other, as Arrow type `to`. Values under nulls need not be text.
+/// Concatenated values, as Arrow type `to`. Values under nulls need not be text.
 ///
 /// # Errors
-/// As [`from_offsets`], and if the lengths do not add up to all bytes.
+/// As [`from_offsets`], and if the lengths do not add up to the number of bytes.
 pub(crate) fn from_joined(
     dtype: &DType,
     to: &DataType,
@@ -118,10 +118,10 @@ pub(crate) fn from_joined(
     from_offsets(dtype, to, &bytes, &ends, nulls, limits)
 }
 
-/// The values behind views, as Arrow type `to`. Valid rows are checked; others may be garbage.
+/// The values that views refer to, as Arrow type `to`. Only valid rows are checked; others may be garbage.
 ///
 /// # Errors
-/// If a valid view does not lie in its buffer, or is not text but should be.
+/// If a valid view does not lie within its buffer, or is not text but should be.
 pub(crate) fn from_views(
     dtype: &DType,
     to: &DataType,
@@ -137,8 +137,8 @@ pub(crate) fn from_views(
     present_views(array, to, limits)
 }
 
-/// An array of views as Arrow type `to`. Views may share bytes, so copying them is held against
-/// the limits.
+/// Converts an array of views to Arrow type `to`. Views may share bytes, so the size of the copy is
+/// checked against the limits.
 ///
 /// # Errors
 /// If the copy would be too large.
@@ -158,8 +158,8 @@ pub(crate) fn present_views(array: ArrowRef, to: &DataType, limits: &Limits) -> 
     present(array, to)
 }
 
-/// The same values without buffers that are much larger than what views use of them: a few rows
-/// kept of many would otherwise hold on to the bytes of all.
+/// The same values without buffers that are much larger than what views use of them: otherwise, a few
+/// rows would keep the bytes of all rows alive.
 pub(crate) fn let_go(array: ArrowRef) -> ArrowRef {
     fn wastes<V: ByteViewType>(array: &GenericByteViewArray<V>) -> bool {
         let held = array.data_buffers().iter().fold(0usize, |sum, buffer| sum.saturating_add(buffer.len()));
@@ -173,7 +173,7 @@ pub(crate) fn let_go(array: ArrowRef) -> ArrowRef {
     }
 }
 
-/// An array with offsets that shares `bytes`; `None` if Arrow refuses it.
+/// An array with offsets that shares `bytes`; `None` if Arrow rejects it.
 fn with_offsets<T: ByteArrayType>(
     bytes: &Buffer,
     offsets: &[usize],
@@ -181,7 +181,7 @@ fn with_offsets<T: ByteArrayType>(
 ) -> Option<ArrowRef> {
     let first = *offsets.first()?;
     T::Offset::from_usize(bytes.len())?;
-    // None above the last one, which fits.
+    // No offset exceeds the last one, which fits.
     let offsets: Vec<T::Offset> = offsets.iter().map(|offset| T::Offset::usize_as(offset - first)).collect();
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     Some(Arc::new(GenericByteArray::<T>::try_new(offsets, bytes.clone(), nulls.cloned()).ok()?))

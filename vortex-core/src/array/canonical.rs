@@ -1,4 +1,4 @@
-//! Arrow arrays as trees of canonical encodings: what a writer stores that does not compress.
+//! Converts Arrow arrays to trees of canonical encodings, as stored by a writer that does not compress.
 //!
 //! | dtype | encoding |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | struct, list, fixed-size list | `vortex.struct`, `vortex.list`, `vortex.fixed_size_list` |
 //! | map, extension | `vortex.map` over `vortex.listview`, `vortex.ext` |
 //!
-//! A validity child is there only if some row is null.
+//! Validity children are present only if some row is null.
 
 use std::sync::Arc;
 
@@ -43,10 +43,10 @@ pub(crate) struct ListViewMetadata {
     pub(crate) size_ptype: i32,
 }
 
-/// The tree of an Arrow array that presents `dtype`.
+/// The encoded tree of an Arrow array that presents `dtype`.
 ///
 /// # Errors
-/// If it does not, has nulls where the type has none, or the type is a variant or a union.
+/// If it does not present `dtype`, has nulls although the type has none, or the type is a variant or a union.
 pub(crate) fn canonical(array: &ArrowRef, dtype: &DType) -> Result<WriteNode> {
     let array = &present(Arc::clone(array), &data_type(dtype)?)?;
     if !dtype.is_nullable() && array.null_count() > 0 {
@@ -118,12 +118,12 @@ fn numbers(array: &ArrowRef, ptype: PType) -> WriteNode {
     WriteNode::new("vortex.primitive").buffer(values_of(&array.to_data(), width), width)
 }
 
-/// The values of a primitive array, without what lies around its slice.
+/// The values of a primitive array, restricted to its slice.
 fn values_of(data: &ArrayData, width: usize) -> Buffer {
     data.buffers()[0].slice_with_length(data.offset() * width, data.len() * width)
 }
 
-/// The node of decimals at the width that Arrow has them in, without validity.
+/// A node of decimals with the width of the Arrow type, without validity.
 pub(crate) fn decimals(array: &ArrowRef) -> Result<WriteNode> {
     Ok(match array.data_type() {
         DataType::Decimal128(..) => {
@@ -136,7 +136,7 @@ pub(crate) fn decimals(array: &ArrowRef) -> Result<WriteNode> {
     })
 }
 
-/// The node of strings, with only the bytes that some view refers to.
+/// A node of strings, with only the bytes that views refer to.
 pub(crate) fn views<T: ByteViewType>(
     array: &GenericByteViewArray<T>,
     validity: Option<WriteNode>,
@@ -147,7 +147,7 @@ pub(crate) fn views<T: ByteViewType>(
     node.buffer(compact.views().inner().clone(), VIEW).children(validity)
 }
 
-/// Offsets that start at zero, and the elements between the first and the last.
+/// Offsets rebased to start at zero, and the elements between the first and the last.
 pub(crate) fn from_zero(offsets: &OffsetBuffer<i32>, elements: &ArrowRef) -> (ScalarBuffer<i32>, ArrowRef) {
     let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
     let elements = elements.slice(first as usize, (last - first) as usize);
@@ -159,7 +159,7 @@ pub(crate) fn from_zero(offsets: &OffsetBuffer<i32>, elements: &ArrowRef) -> (Sc
     (moved, elements)
 }
 
-/// An array of an extension type as its storage type.
+/// Converts an array of an extension type to its storage type.
 pub(crate) fn storage(array: &ArrowRef, extension: &Extension) -> Result<ArrowRef> {
     let to = data_type(extension.storage())?;
     match extension.meaning() {

@@ -1,4 +1,4 @@
-//! A decoded chunk: an Arrow array behind the interface of an encoded one.
+//! A decoded chunk: an Arrow array with the interface of an encoded one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 
-/// An Arrow array as an [`EncodedArray`]: what every operation can fall back to.
+/// An Arrow array as an [`EncodedArray`]: the fallback of every operation.
 #[derive(Debug, Clone)]
 pub struct Decoded {
     dtype: DType,
@@ -32,8 +32,9 @@ impl Decoded {
         &self.array
     }
 
-    /// Rows of lists and of flat strings are copied once per index, so that few of them can
-    /// become any amount of memory; for all others the indices themselves are the measure.
+    /// Checks the size of copied rows against the limits. Rows of lists and of flat strings are copied
+    /// once per index, so a few indices can result in any amount of memory; for other types, memory is
+    /// proportional to the number of indices.
     fn check_copies(&self, indices: &UInt64Array) -> Result<()> {
         if !copies_vary(self.array.data_type()) {
             return Ok(());
@@ -46,7 +47,7 @@ impl Decoded {
         Limits::default().decoded_bytes(usize::try_from(copied).unwrap_or(usize::MAX), 1).map(drop)
     }
 
-    /// What Arrow reserves for some rows is held against the limits, whatever they take.
+    /// Checks the memory that Arrow reserves for some rows against the limits, whether it will be used or not.
     fn check_reserved(&self, rows: usize) -> Result<()> {
         let bytes = reserved_bytes(self.array.data_type(), rows as u64);
         Limits::default().decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1).map(drop)
@@ -105,7 +106,7 @@ impl EncodedArray for Decoded {
     }
 }
 
-/// Whether some row may take much more memory than another.
+/// Whether some rows may take much more memory than others.
 fn copies_vary(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => true,
@@ -116,7 +117,7 @@ fn copies_vary(data_type: &DataType) -> bool {
     }
 }
 
-/// The same values as Arrow type `to`; a cast only where the types differ.
+/// The same values as Arrow type `to`; casts only if the types differ.
 ///
 /// # Errors
 /// If Arrow cannot cast between them.

@@ -1,4 +1,4 @@
-//! Children that hold integers of whatever width: offsets, codes, lengths, indices.
+//! Children that contain integers of any width: offsets, codes, lengths, indices.
 
 use std::sync::Arc;
 
@@ -13,25 +13,28 @@ use crate::kernels::joined::{Joined, total_len};
 use crate::kernels::rising::positions;
 use crate::{Error, Result, match_integer, match_ptype};
 
-/// Decodes a primitive child into its raw values and its nulls. `N` is any type as wide as the
-/// child's: an unsigned integer serves a signed one or a float as its bits.
+/// Decodes a primitive child into its raw values and its nulls. `N` is any type of the same width as the
+/// child's: an unsigned integer type can represent the bits of a signed integer or a float.
 pub(crate) fn decode_raw<N: ArrowNativeType>(
     child: &ArrayRef,
 ) -> Result<(ScalarBuffer<N>, Option<NullBuffer>)> {
     let ptype = child.dtype().ptype()?;
     if ptype.byte_width() != size_of::<N>() {
-        return Err(Error::corrupt(format!("{ptype} where {} bytes per value belong", size_of::<N>())));
+        return Err(Error::corrupt(format!(
+            "values have type {ptype}, expected {} bytes per value",
+            size_of::<N>()
+        )));
     }
     let data = child.decode(&data_type(child.dtype())?)?.into_data();
     let values = data.buffers().first().cloned().unwrap_or_default();
     let (offset, len) = (data.offset(), data.len());
     let nulls = data.nulls().cloned();
-    // Only now may the values be the sole owner of their bytes.
+    // Only after this can the values be the sole owner of their bytes.
     drop(data);
     Ok((ScalarBuffer::new(values, offset, len), nulls))
 }
 
-/// The way back from [`decode_raw`]: raw values as an Arrow array of `ptype`.
+/// The inverse of [`decode_raw`]: raw values as an Arrow array of `ptype`.
 pub(crate) fn array_of_raw<N: ArrowNativeType>(
     ptype: PType,
     values: ScalarBuffer<N>,
@@ -41,20 +44,20 @@ pub(crate) fn array_of_raw<N: ArrowNativeType>(
     numbers(ptype, &values.into_inner(), nulls)
 }
 
-/// Numbers of `ptype`, whose bytes lie where such numbers can, as an Arrow array. Unlike data that
-/// Arrow makes an array of, this does not count nulls again.
+/// Numbers of `ptype` as an Arrow array; their bytes must be suitably aligned. Unlike building an array
+/// from `ArrayData`, this does not count the nulls again.
 pub(crate) fn numbers(ptype: PType, bytes: &Buffer, nulls: Option<NullBuffer>) -> Result<ArrowRef> {
     match_ptype!(ptype, |T| Ok(Arc::new(PrimitiveArray::<T>::try_new(bytes.clone().into(), nulls)?)))
 }
 
-/// Decodes integers of any width into `usize`; negative ones are corrupt. Null rows give 0.
+/// Decodes integers of any width into `usize`; negative ones are corrupt. Null rows become 0.
 pub(crate) fn decode_usizes(child: &ArrayRef, what: &str) -> Result<Vec<usize>> {
     decode_integers(child, what, |value| {
         usize::try_from(value).map_err(|_| Error::corrupt(format!("{what} {value} is out of range")))
     })
 }
 
-/// Decodes integers of any width, each through `convert`. Null rows are converted from 0.
+/// Decodes integers of any width and converts each of them. Null rows are converted from 0.
 pub(crate) fn decode_integers<R>(
     child: &ArrayRef,
     what: &str,
@@ -76,7 +79,7 @@ pub(crate) fn decode_integers<R>(
     }, else Err(Error::corrupt(format!("{what} are {ptype}, not integers"))))
 }
 
-/// Decodes offsets: never falling, none beyond `end`. Has one more entry than there are rows.
+/// Decodes offsets, which must not decrease or exceed `end`. There is one more of them than rows.
 pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     let decoded = child.decode(&data_type(child.dtype())?)?;
@@ -86,14 +89,14 @@ pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result
     let offsets = match_integer!(ptype, |T| {
         positions::<false, _>(decoded.as_primitive::<T>().values())
     }, else return Err(Error::corrupt(format!("{what} are {ptype}, not integers"))));
-    let offsets = offsets.ok_or_else(|| Error::corrupt(format!("{what} fall")))?;
+    let offsets = offsets.ok_or_else(|| Error::corrupt(format!("{what} decrease")))?;
     match offsets.last() {
         Some(last) if *last > end => Err(Error::corrupt(format!("{what} end at {last}, beyond {end}"))),
         _ => Ok(offsets),
     }
 }
 
-/// Lengths of values that lie one behind the other.
+/// Lengths of consecutive values.
 pub(crate) struct Lengths {
     decoded: ArrowRef,
     ptype: PType,
@@ -101,10 +104,10 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Decodes the lengths; `what` names them.
+    /// Decodes the lengths; `what` is their name in errors.
     ///
     /// # Errors
-    /// If they are not integers, have nulls, or there are negative ones.
+    /// If they are not integers, have nulls, or some are negative.
     pub(crate) fn decode(child: &ArrayRef, what: &str) -> Result<Self> {
         let ptype = child.dtype().ptype()?;
         let decoded = child.decode(&data_type(child.dtype())?)?;
@@ -118,12 +121,12 @@ impl Lengths {
         Ok(Self { decoded, ptype, total })
     }
 
-    /// Their sum; `usize::MAX` if that is too small for it.
+    /// Their sum, saturated at `usize::MAX`.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// Where each value ends: one more entry than there are lengths, from 0.
+    /// The ends of the values: one more entry than there are lengths, starting with 0.
     pub(crate) fn ends(&self) -> Vec<usize> {
         let mut ends = Vec::with_capacity(self.decoded.len() + 1);
         ends.push(0);
@@ -150,7 +153,7 @@ impl Lengths {
     }
 }
 
-/// The one integer in row `at` of a child, decoding only that row.
+/// The single integer in row `at` of a child, decoding only that row.
 pub(crate) fn integer_at(child: &ArrayRef, at: usize, what: &str) -> Result<usize> {
     let row = child.slice(at..at + 1)?;
     decode_usizes(&row, what)?.first().copied().ok_or_else(|| Error::corrupt(format!("{what} are missing")))

@@ -1,14 +1,13 @@
-//! Making rows null, and asking which are.
+//! Making rows null, and testing which ones are.
 //!
 //! ```text
 //! struct rows   {a: 1}  null  {a: 3}
-//! child `a`      1       7     3        what the file holds; 7 means nothing
-//! child `a`      1      null   3        what leaves this module
+//! child `a`      1       7     3        as stored in the file; 7 is meaningless
+//! child `a`      1      null   3        as returned by this module
 //! ```
 //!
-//! Engines read a child of an Arrow struct without looking at its parent. So rows that become
-//! null here take their nullable descendants with them; fields that cannot be null keep what
-//! they hold.
+//! Engines read a child of an Arrow struct without regard to its parent. Therefore, when rows become null
+//! here, their nullable descendants become null as well; fields that are not nullable keep their values.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::{Error, Result};
 
-/// The same values, null also where `valid` is unset.
+/// The same values, also null where `valid` is unset.
 pub(crate) fn mask(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
     if valid.null_count() == 0 {
         return Ok(Arc::clone(array));
@@ -39,8 +38,8 @@ pub(crate) fn mask(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
     }
 }
 
-/// A column of a struct as far as its field allows: null also where `valid` is unset if the
-/// field is nullable, else only its nullable descendants.
+/// A column of a struct, masked as far as its field permits: also null where `valid` is unset if the
+/// field is nullable, otherwise only its nullable descendants are.
 pub(crate) fn mask_field(column: ArrowRef, field: &Field, valid: &NullBuffer) -> Result<ArrowRef> {
     match column.data_type() {
         _ if field.is_nullable() => mask(&column, valid),
@@ -58,7 +57,7 @@ fn mask_columns(array: &StructArray, valid: &NullBuffer, nulls: Option<NullBuffe
     Ok(Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len())?))
 }
 
-/// Arrow's unions have no nulls of their own: a row is null when the variant it selects is.
+/// Arrow's unions have no validity of their own: a row is null if the variant that it selects is null.
 fn mask_union(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
     let (DataType::Union(fields, UnionMode::Sparse), Some(union)) =
         (array.data_type(), array.as_any().downcast_ref::<UnionArray>())
@@ -71,14 +70,14 @@ fn mask_union(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
     Ok(Arc::new(UnionArray::try_new(fields.clone(), ids, None, children)?))
 }
 
-/// The type of field `at` once its rows are null where those of the struct are.
+/// The type of field `at` after its rows become null where those of the struct are.
 pub(crate) fn field_dtype(dtype: &DType, at: usize) -> Result<DType> {
     let field = dtype.as_struct().and_then(|fields| fields.dtypes().get(at));
     let field = field.ok_or_else(|| Error::invalid(format!("{dtype} has no field {at}")))?;
     Ok(if dtype.is_nullable() { field.with_nullable(true) } else { field.clone() })
 }
 
-/// Field `at` of a decoded struct, null also where the struct is.
+/// Field `at` of a decoded struct, also null where the struct is.
 pub(crate) fn decoded_field(array: &ArrowRef, at: usize) -> Result<ArrowRef> {
     let parent = array.as_struct_opt();
     let column = parent.and_then(|parent| parent.columns().get(at));
@@ -89,7 +88,7 @@ pub(crate) fn decoded_field(array: &ArrowRef, at: usize) -> Result<ArrowRef> {
     }
 }
 
-/// The outcome of a null test; `None` if the predicate is something else.
+/// The outcome of a null test; `None` for other predicates.
 pub(crate) fn null_test(
     predicate: &Predicate,
     len: usize,
@@ -109,8 +108,8 @@ pub(crate) fn null_test(
     Ok(Some(BooleanArray::new(bits, None)))
 }
 
-/// Replaces the outcome of rows that `valid` makes null by `null_outcome`, which is what the
-/// predicate says of a null.
+/// Replaces the outcome in rows that `valid` makes null by `null_outcome`, the outcome of the predicate
+/// for a null.
 pub(crate) fn mask_outcome(
     outcome: &BooleanArray,
     valid: &NullBuffer,

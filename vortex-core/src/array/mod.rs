@@ -1,8 +1,8 @@
 //! One column chunk in memory, encoded or not.
 //!
-//! An [`EncodedArray`] is a checked node of an array tree: it knows its type and length, shares
-//! its bytes with the segment it came from, and answers what it can without decoding. Decoding
-//! ends in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
+//! An [`EncodedArray`] is a validated node of an array tree: it knows its type and length, shares its
+//! bytes with the segment that it came from, and answers as much as possible without decoding. Decoding
+//! results in Arrow arrays; [`Decoded`] wraps one, so that every operation has a default.
 
 mod aggregate;
 #[cfg(test)]
@@ -53,15 +53,15 @@ pub type ArrayRef = Arc<dyn EncodedArray>;
 
 /// One column chunk, encoded or not.
 ///
-/// Implementations are made by [`Encoding::load`](crate::encodings::Encoding::load), which
-/// checks counts and lengths; what only the values can tell (rising offsets, codes in range) is
-/// checked while decoding. Whatever the bytes are, methods end in `Ok` or `Err`, never in a
-/// panic, and what they return is valid Arrow.
+/// Implementations are created by [`Encoding::load`](crate::encodings::Encoding::load), which checks
+/// counts and lengths; properties of the values (sorted offsets, codes in range) are checked while
+/// decoding. Whatever the bytes are, methods return `Ok` or `Err` and never panic, and the arrays they
+/// return are valid Arrow.
 ///
 /// `slice`, `filter`, `take`, `matches` and `aggregate` must return exactly what the same operation
 /// on the decoded array returns; their defaults do just that.
 pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
-    /// The id of the encoding, as in the file.
+    /// The id of the encoding, as stored in the file.
     fn encoding(&self) -> &str;
 
     /// The logical type.
@@ -75,7 +75,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// The encoded parts, named, for showing and measuring.
+    /// The encoded parts, with names, for display and for measuring.
     fn children(&self) -> Vec<(&'static str, ArrayRef)> {
         Vec::new()
     }
@@ -92,7 +92,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// If the bytes contradict the format, or a limit is exceeded.
     fn decode(&self, to: &DataType) -> Result<ArrowRef>;
 
-    /// Which rows are null, found without decoding values where the encoding allows it.
+    /// Which rows are null, determined without decoding values if the encoding allows it.
     ///
     /// # Errors
     /// If the bytes contradict the format.
@@ -118,7 +118,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         self.decode_natural()?.filter(mask)
     }
 
-    /// The rows at `indices`, in that order; all are in range and none is null.
+    /// The rows at `indices`, in that order; all indices are in range and none is null.
     ///
     /// # Errors
     /// If the bytes contradict the format.
@@ -126,7 +126,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         self.decode_natural()?.take(indices)
     }
 
-    /// Evaluates a predicate per row: true, false, or null where SQL says unknown.
+    /// Evaluates a predicate per row: true, false, or null where the result is unknown in SQL.
     ///
     /// # Errors
     /// If the bytes contradict the format, or the predicate does not fit the type.
@@ -142,7 +142,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Aggregate::of(self.decode_natural()?.arrow(), self.dtype())
     }
 
-    /// Decodes into the preferred Arrow type, as an array again.
+    /// Decodes into the preferred Arrow type, and wraps the result as an array.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -150,8 +150,8 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(Decoded::new(self.dtype().clone(), self.decode(&data_type(self.dtype())?)?))
     }
 
-    /// Field `at` of a struct, null also where the struct itself is: its type is nullable if
-    /// either is. Encodings of structs answer without decoding the other fields.
+    /// Field `at` of a struct, also null where the struct is: its type is nullable if either type is.
+    /// Struct encodings do this without decoding the other fields.
     ///
     /// # Errors
     /// If this is not a struct with such a field, or as [`decode`](Self::decode).
@@ -161,7 +161,8 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(Arc::new(Decoded::new(dtype, field)))
     }
 
-    /// If the array knows itself as runs of equal rows: the array of the same runs, with `map` of their values.
+    /// If the array consists of runs of equal rows: an array of the same runs, with `map` applied to
+    /// their values.
     ///
     /// # Errors
     /// As `map`, or if the runs contradict the format.
@@ -170,13 +171,13 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// The rows of a chunk of equal rows, if it is known to be one: the value of all rows.
+    /// The value of all rows, if they are known to be equal.
     fn as_constant(&self) -> Option<crate::scalar::Scalar> {
         None
     }
 }
 
-/// Bytes of an array tree: its buffers, with those of all children.
+/// Number of bytes of an array tree: those of its buffers, including the buffers of all children.
 pub fn encoded_bytes(array: &dyn EncodedArray) -> usize {
     array.own_bytes() + array.children().iter().map(|(_, child)| encoded_bytes(child.as_ref())).sum::<usize>()
 }

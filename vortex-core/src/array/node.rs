@@ -1,4 +1,4 @@
-//! A serialized array node on its way to an [`EncodedArray`]: what encodings load from.
+//! A serialized array node, from which an [`EncodedArray`] is loaded.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// A parsed array blob that lacks only its type and length: the content of a flat segment.
 ///
-/// Dtype and row count are not in the bytes; the layout gives them.
+/// The dtype and the row count are not part of the bytes; they are given by the layout.
 #[derive(Debug, Clone)]
 pub struct ArrayParts {
     root: Arc<RawNode>,
@@ -44,7 +44,7 @@ impl ArrayParts {
         Self { root: Arc::new(root), buffers: buffers.into(), ids }
     }
 
-    /// Makes the array: checks the tree against the dtype and the length.
+    /// Creates the array, checking the tree against the dtype and the length.
     ///
     /// # Errors
     /// If they contradict each other, or an encoding is unknown.
@@ -52,7 +52,7 @@ impl ArrayParts {
         self.with_root(dtype, len, registry, limits, |root| root.load())
     }
 
-    /// Runs something on the root of the tree.
+    /// Applies a function to the root of the tree.
     pub(super) fn with_root<R>(
         &self,
         dtype: &DType,
@@ -86,7 +86,7 @@ impl ArrayParts {
     }
 }
 
-/// What all nodes of one tree share.
+/// Data shared by all nodes of one tree.
 pub(super) struct Context<'a> {
     pub(super) buffers: Buffers<'a>,
     pub(super) ids: &'a [Arc<str>],
@@ -95,26 +95,26 @@ pub(super) struct Context<'a> {
     pub(super) nodes_left: Cell<u32>,
 }
 
-/// Where the bytes of a tree's buffers are.
+/// The location of the bytes of a tree's buffers.
 #[derive(Clone, Copy)]
 pub(super) enum Buffers<'a> {
-    /// All at hand.
+    /// All are available.
     Whole(&'a [Buffer]),
-    /// In a file of which pieces are at hand, at these places of a blob that starts at `start`.
+    /// In a file of which some pieces are available; the places are relative to a blob that starts at `start`.
     Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>], kept: &'a KeptBytes },
 }
 
-/// One serialized node with the dtype and length its parent gives it. It stands for all of its
-/// rows, or for some of them.
+/// A serialized node, with the dtype and length given by its parent. It represents all of its rows, or
+/// only some of them.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     pub(super) raw: &'a RawNode,
     pub(super) dtype: &'a DType,
     pub(super) len: usize,
     pub(super) depth: u32,
-    /// Which rows it stands for, if not for all.
+    /// The rows that it represents, if not all.
     pub(super) picked: Option<Picked<'a>>,
-    /// What stands in for the buffers of this node, but not for those of its children.
+    /// Replacements for the buffers of this node, but not for those of its children.
     pub(super) own_buffers: Option<&'a [Buffer]>,
     pub(super) context: &'a Context<'a>,
 }
@@ -124,7 +124,7 @@ impl<'a> Node<'a> {
         Self { raw, dtype, len, depth: 0, picked: None, own_buffers: None, context }
     }
 
-    /// Makes the array of all rows.
+    /// Creates the array of all rows.
     pub(super) fn load(&self) -> Result<ArrayRef> {
         match (self.own_buffers, self.context.buffers) {
             (None, Buffers::Pieces { .. }) => self.load_from_pieces(),
@@ -152,7 +152,7 @@ impl<'a> Node<'a> {
         self.context.registry.encoding(id).ok_or_else(|| Error::unsupported("encoding", id))
     }
 
-    /// Checks that an array is what the node stands for.
+    /// Checks that an array is what the node represents.
     pub(super) fn check(&self, id: &str, array: ArrayRef) -> Result<ArrayRef> {
         if array.len() != self.len || array.dtype() != self.dtype {
             return Err(Error::corrupt(format!(
@@ -181,12 +181,12 @@ impl<'a> Node<'a> {
         self.len == 0
     }
 
-    /// What decoding may cost.
+    /// The limits for decoding.
     pub fn limits(&self) -> &'a Limits {
         self.context.limits
     }
 
-    /// The encodings known.
+    /// The known encodings.
     pub fn registry(&self) -> &'a Registry {
         self.context.registry
     }
@@ -211,7 +211,7 @@ impl<'a> Node<'a> {
     pub fn no_metadata(&self) -> Result<()> {
         match self.metadata().len() {
             0 => Ok(()),
-            len => Err(Error::corrupt(format!("{len} bytes of metadata where none belong"))),
+            len => Err(Error::corrupt(format!("{len} bytes of metadata, expected none"))),
         }
     }
 
@@ -231,11 +231,11 @@ impl<'a> Node<'a> {
             .ok_or_else(|| Error::corrupt(format!("array encoding {} of {}", self.raw.encoding, ids.len())))
     }
 
-    /// Loads child `at` as `len` rows of `dtype`. A node that stands for some rows loads the same
-    /// rows of its child, which must have one for each of its own.
+    /// Loads child `at` as `len` rows of `dtype`. A node that represents some of its rows loads the same
+    /// rows of its child, which must have one row for each of its own.
     ///
     /// # Errors
-    /// If there is no such child, or it cannot be that.
+    /// If there is no such child, or it is not of that type and length.
     pub fn child(&self, at: usize, dtype: &DType, len: usize) -> Result<ArrayRef> {
         match self.picked {
             None => self.child_node(at, dtype, len)?.load(),
@@ -261,8 +261,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Child `at` as a node, for an encoding that needs to see the parts of a child of encoding
-    /// `id`.
+    /// Child `at` as a node, for encodings that need access to the parts of a child of encoding `id`.
     ///
     /// # Errors
     /// If there is no such child, or it has another encoding.
@@ -281,11 +280,11 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Loads what this node wraps: a node of the same dtype and length, of encoding `id`, with
-    /// other metadata, with `buffers`, and with the first `children` children of this one.
+    /// Loads an array that this node wraps: a node of the same dtype and length, of encoding `id`, with
+    /// different metadata, with `buffers`, and with the first `children` children of this node.
     ///
     /// # Errors
-    /// If there are fewer children, or it cannot be such an array.
+    /// If there are fewer children, or they do not form such an array.
     pub(crate) fn load_wrapped(
         &self,
         id: &str,
@@ -310,7 +309,7 @@ impl<'a> Node<'a> {
     /// Checks the number of children.
     ///
     /// # Errors
-    /// If it is another.
+    /// If the number is different.
     pub fn expect_children(&self, count: usize) -> Result<()> {
         if self.child_count() == count {
             return Ok(());
@@ -318,11 +317,11 @@ impl<'a> Node<'a> {
         Err(Error::corrupt(format!("{} children, expected {count}", self.child_count())))
     }
 
-    /// Loads the optional validity child at position `at`: the last one of an encoding that
-    /// owns its nulls. `None` means all rows are valid.
+    /// Loads the optional validity child at position `at`, which is the last child of encodings that
+    /// store their nulls. `None` means that all rows are valid.
     ///
     /// # Errors
-    /// If there are other than `at` or `at + 1` children, or a non-nullable array has one.
+    /// If the number of children is neither `at` nor `at + 1`, or a non-nullable array has a validity.
     pub fn validity_child(&self, at: usize) -> Result<Option<ArrayRef>> {
         match self.child_count().checked_sub(at) {
             Some(0) => Ok(None),
@@ -340,7 +339,7 @@ impl<'a> Node<'a> {
     /// Checks the number of buffers.
     ///
     /// # Errors
-    /// If it is another.
+    /// If the number is different.
     pub fn expect_buffers(&self, count: usize) -> Result<()> {
         if self.buffer_count() == count {
             return Ok(());
@@ -400,11 +399,11 @@ mod tests {
     use crate::expr::Predicate;
     use crate::mask::Mask;
 
-    /// Levels around the innermost array, as many as the limits allow.
+    /// Number of levels around the innermost array, the maximum that the limits allow.
     const LEVELS: usize = 62;
 
-    /// One row under many levels of the same encoding: everything recursive runs on it. Tests
-    /// have the stack that threads of a runtime have.
+    /// Nests one row in many levels of the same encoding, and runs everything that is recursive on it.
+    /// Tests have the same stack size as threads of a runtime.
     fn nest(wrap: impl Fn(Tree, DType) -> (Tree, DType)) {
         let innermost = (Tree::primitive(&[7i32]), DType::Primitive(PType::I32, false));
         let (tree, dtype) = (0..LEVELS).fold(innermost, |(tree, dtype), _| wrap(tree, dtype));

@@ -1,12 +1,12 @@
-//! Bytes of a file that are fetched piece by piece: those at hand, and those asked for.
+//! Bytes of a file that are fetched in pieces: those available, and those requested.
 //!
 //! ```text
 //! file   ....[--- piece ---]......[-- piece --]....
-//!              ^ at hand: any range within one        ^ else it is noted as missing
+//!              ^ available: any range within one      ^ otherwise it is recorded as missing
 //! ```
 //!
-//! Whoever makes an array from pieces asks for what it needs, and fails if that is not at hand.
-//! The missing ranges are fetched, and it is asked again, until nothing is missing.
+//! Loading an array from pieces requests the bytes that it needs, and fails if they are not available.
+//! The missing ranges are then fetched, and loading is repeated until nothing is missing.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,17 +15,17 @@ use arrow::buffer::Buffer;
 
 use crate::{Error, Result};
 
-/// Ranges this close are fetched as one: reading so many bytes takes no longer than a call.
+/// Ranges this close are fetched as one: reading this many bytes takes no longer than a call.
 const GAP: u64 = 4 << 10;
 
-/// Pieces of one file, in order. None lies within another.
+/// Pieces of one file, in order. None is contained in another.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     at_hand: Vec<Piece>,
     missing: RefCell<Vec<Range<u64>>>,
 }
 
-/// Bytes of a file from a position on.
+/// Bytes of a file, starting at a position.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) start: u64,
@@ -42,7 +42,7 @@ impl Pieces {
     /// The bytes of a range.
     ///
     /// # Errors
-    /// If they are not at hand; then they are noted as missing.
+    /// If they are not available, in which case they are recorded as missing.
     pub(crate) fn get(&self, range: Range<u64>) -> Result<Buffer> {
         self.find(range, |bytes, within| bytes.slice_with_length(within.start, within.len()))
     }
@@ -56,12 +56,12 @@ impl Pieces {
         if range.is_empty() {
             return Ok(run(&Buffer::default(), 0..0));
         }
-        // Of the pieces that start no later, the last one ends last.
+        // Of the pieces that start at or before the range, the last one has the greatest end.
         let behind = self.at_hand.partition_point(|piece| piece.start <= range.start);
         if let Some(piece) = self.at_hand[..behind].last()
             && range.end <= piece.end()
         {
-            // Both lie in a piece, which is in memory.
+            // Both ends lie within a piece, which is in memory.
             let within = (range.start - piece.start) as usize..(range.end - piece.start) as usize;
             return Ok(run(&piece.bytes, within));
         }
@@ -69,7 +69,7 @@ impl Pieces {
         Err(Error::NotFetched)
     }
 
-    /// What was asked for in vain, in order, with ranges that lie close joined. Forgets it.
+    /// Takes the missing ranges, in order and with nearby ranges joined.
     pub(crate) fn take_missing(&mut self) -> Vec<Range<u64>> {
         let expected = Vec::with_capacity(self.missing.get_mut().len());
         let mut missing = self.missing.replace(expected);
@@ -87,7 +87,7 @@ impl Pieces {
     /// Adds bytes of a file, in order.
     pub(crate) fn add(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         self.at_hand.extend(pieces);
-        // Both what was there and what is new are in order, which such a sort makes use of.
+        // Both the existing and the new pieces are sorted, which this sort algorithm takes advantage of.
         self.at_hand.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end())));
         let mut end = 0;
         self.at_hand.retain(|piece| {
@@ -102,7 +102,7 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// The bytes of a file whose bytes are their positions.
+    /// Bytes of a file in which each byte is equal to its position.
     fn bytes(range: Range<u64>) -> Buffer {
         range.map(|at| at as u8).collect::<Vec<_>>().into()
     }

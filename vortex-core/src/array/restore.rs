@@ -1,7 +1,7 @@
-//! Arrow arrays between the types they are written and read in, and the types that carry them.
+//! Converts Arrow arrays between the types that they are written and read in, and their carrier types.
 //!
-//! See [`dtype::stored`](crate::dtype::stored) for which type carries which. Both directions
-//! keep values as they are; reading checks what the types cannot promise.
+//! See [`dtype::stored`](crate::dtype::stored) for the carrier of each type. Both directions preserve the
+//! values; reading checks what the types do not guarantee.
 
 use std::sync::Arc;
 
@@ -28,18 +28,18 @@ pub fn can_decode_as(dtype: &DType, to: &DataType) -> bool {
     carrier(dtype, to).is_some()
 }
 
-/// Decodes all rows into the Arrow type `to`, also where the array is not stored as such: a
-/// duration that is stored as an integer, say.
+/// Decodes all rows into the Arrow type `to`, even if the format has no such type, as for durations,
+/// which are stored as integers.
 ///
 /// # Errors
-/// If `to` does not have the values of the array's type, or as [`EncodedArray::decode`].
+/// If `to` cannot represent the values of the array's type, or as [`EncodedArray::decode`].
 pub fn decode_as(array: &dyn EncodedArray, to: &DataType) -> Result<ArrowRef> {
     let carrier = carrier(array.dtype(), to)
         .ok_or_else(|| Error::invalid(format!("{} cannot be read as {to}", array.dtype())))?;
     restore(&array.decode(&carrier)?, to)
 }
 
-/// The carried array as the type asked for.
+/// Converts the carrier array to the requested type.
 pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
@@ -56,7 +56,7 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         (DataType::List(_), DataType::List(_)) => list(array.as_list::<i32>(), to)?,
         (DataType::LargeList(_), DataType::LargeList(_)) => list(array.as_list::<i64>(), to)?,
         (DataType::LargeList(_), DataType::List(item)) => {
-            // Arrow's cast loses the rows of lists of size zero among the items.
+            // Arrow's cast loses the rows of fixed-size lists of size zero among the items.
             let lists = array.as_list::<i64>();
             let offsets = lists.value_offsets();
             let (first, last) = (offsets[0], offsets[lists.len()]);
@@ -67,7 +67,7 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
                     i32::MAX
                 )));
             }
-            // None exceeds the last, which fits.
+            // No offset exceeds the last one, which fits.
             let offsets = offsets.iter().map(|offset| (offset - first) as i32).collect();
             let values = lists.values().slice(first.as_usize(), (last - first).as_usize());
             let (values, nulls) = (restore(&values, item.data_type())?, lists.nulls().cloned());
@@ -114,8 +114,8 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     })
 }
 
-/// An array in the type that carries it: [`plain_carrier`](crate::dtype::stored::plain_carrier)
-/// of its type.
+/// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
+/// its type.
 pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     let from = array.data_type();
     if from == to && !has_masked_fields(from) {
@@ -174,7 +174,7 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
             let array = array.as_struct();
             let columns = array.columns().iter().zip(fields).map(|(column, field)| {
                 let column = carry(column, field.data_type())?;
-                // Arrow lets such a field be null where the struct is; the format does not.
+                // Arrow allows such a field to be null where the struct is; the format does not.
                 Ok(if field.is_nullable() { column } else { without_nulls(column)? })
             });
             let columns = columns.collect::<Result<Vec<_>>>()?;
@@ -185,7 +185,7 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     })
 }
 
-/// Rows of runs, in which text is not repeated but shown by views.
+/// Expands runs to rows; text is not copied for each row but referenced by views.
 fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     let other = || Error::invalid(format!("runs of another kind than {}", array.data_type()));
     let runs = array.as_run_opt::<R>().ok_or_else(other)?;
@@ -198,14 +198,14 @@ fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<Arr
     take(&carry(runs.values(), to)?, &UInt64Array::from(rows))
 }
 
-/// The same views over restored items.
+/// The same views of restored items.
 fn list_views<O: OffsetSizeTrait>(array: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
     let (_, offsets, sizes, values, nulls) = array.clone().into_parts();
     let values = restore(&values, item.data_type())?;
     Ok(Arc::new(GenericListViewArray::try_new(Arc::clone(item), offsets, sizes, values, nulls)?))
 }
 
-/// Lists over the items as they are, if these lie one list behind the other; else over copies.
+/// Lists over the unchanged items if these are consecutive; otherwise over copies.
 fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
     let (starts, lengths) = (views.value_offsets(), views.value_sizes());
     let filled = || starts.iter().zip(lengths).filter(|(_, len)| **len > O::zero());
@@ -223,7 +223,7 @@ fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, Arc::clone(views.values()), nulls)?))
 }
 
-/// Whether a field that is not nullable may have nulls, since a struct around it has.
+/// Whether a non-nullable field may have nulls because an enclosing struct has some.
 fn has_masked_fields(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(_) => true,
@@ -242,7 +242,7 @@ fn without_nulls(array: ArrowRef) -> Result<ArrowRef> {
     Ok(make_array(array.to_data().into_builder().nulls(None).build()?))
 }
 
-/// The same bytes under another type of the same width.
+/// The same bytes with another type of the same width.
 fn renamed(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     Ok(make_array(array.to_data().into_builder().data_type(to.clone()).build()?))
 }
@@ -262,7 +262,7 @@ fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType) -> Resul
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
 }
 
-/// Lists of one length, which every valid row must have. Null rows get any elements.
+/// Lists of a fixed size, which every valid row must have. Null rows get arbitrary elements.
 fn fixed_size_list(array: &LargeListArray, to: &DataType) -> Result<ArrowRef> {
     let DataType::FixedSizeList(item, size) = to else {
         return Err(Error::invalid(format!("a list cannot be read as {to}")));
@@ -284,7 +284,7 @@ fn fixed_size_list(array: &LargeListArray, to: &DataType) -> Result<ArrowRef> {
             } else if array.is_null(row) {
                 indices.extend(std::iter::repeat_n(None, size_of_row));
             } else {
-                return Err(Error::corrupt(format!("a list of {len} elements where all have {size}")));
+                return Err(Error::corrupt(format!("a list of {len} elements, expected {size}")));
             }
         }
         let indices = PrimitiveArray::<Int64Type>::from(indices);
@@ -310,7 +310,7 @@ fn fixed_size_binary(array: &LargeBinaryArray, width: i32) -> Result<ArrowRef> {
             _ if array.is_null(row) => bytes.resize(bytes.len() + bytes_of_row, 0),
             value if value.len() == bytes_of_row => bytes.extend_from_slice(value),
             value => {
-                return Err(Error::corrupt(format!("{} bytes where all values have {width}", value.len())));
+                return Err(Error::corrupt(format!("a value of {} bytes, expected {width}", value.len())));
             }
         }
     }
@@ -321,7 +321,7 @@ fn fixed_size_binary(array: &LargeBinaryArray, width: i32) -> Result<ArrowRef> {
 fn byte_strings(array: &FixedSizeBinaryArray) -> Result<ArrowRef> {
     let width = usize::try_from(array.value_length()).unwrap_or(0);
     let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, array.len()));
-    // What lies under null rows need not be stored, but where it is does no harm.
+    // Values under null rows need not be stored, but storing them does no harm.
     let values = array.values().clone();
     Ok(Arc::new(LargeBinaryArray::try_new(offsets, values, array.nulls().cloned())?))
 }

@@ -1,24 +1,24 @@
-//! What copying rows of a decoded array costs.
+//! The cost of copying rows of a decoded array.
 //!
-//! Views that overlap and indices that repeat make a few bytes into many. Knowing the bytes of
-//! each row tells beforehand how many.
+//! Overlapping views and repeated indices can expand a few bytes to many. The bytes of each row tell in
+//! advance to how many.
 
 use arrow::array::OffsetSizeTrait;
 use arrow::array::{Array, AsArray as _, UnionArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 
-/// Bytes of the rows of one array; every row counts at least one.
+/// Bytes of the rows of an array; every row counts as at least one.
 #[derive(Debug)]
 pub(crate) enum RowBytes {
-    /// All rows are of this size.
+    /// All rows have this size.
     Each(u64),
-    /// Running totals: of the first `i` rows at `i`.
+    /// Running totals: the entry at `i` is the total of the first `i` rows.
     Totals(Vec<u64>),
 }
 
 impl RowBytes {
-    /// The bytes that a copy of each row of `array` takes.
+    /// Computes the bytes that a copy of each row of `array` takes.
     pub(crate) fn of(array: &dyn Array) -> Self {
         match array.data_type() {
             DataType::Utf8 => Self::variable(array.as_string::<i32>().offsets(), &RowBytes::Each(1)),
@@ -55,7 +55,7 @@ impl RowBytes {
             },
             DataType::Null | DataType::Boolean => RowBytes::Each(1),
             DataType::FixedSizeBinary(width) => RowBytes::Each(u64::try_from(*width).unwrap_or(0).max(1)),
-            // Views and dictionary keys are copied, what they point to is not.
+            // Views and dictionary keys are copied, but not the values they refer to.
             other => RowBytes::Each(other.primitive_width().unwrap_or(16) as u64),
         }
     }
@@ -90,9 +90,8 @@ impl RowBytes {
     }
 }
 
-/// Bytes that Arrow's kernels reserve for a copy of `rows` rows, before they know what these hold:
-/// for every row as many items as a fixed-size list has, even where it lies in a list that may be
-/// empty.
+/// Bytes that Arrow's kernels reserve for a copy of `rows` rows before their contents are known: for each
+/// row as many items as a fixed-size list has, even if that is within a list that may be empty.
 pub(crate) fn reserved_bytes(data_type: &DataType, rows: u64) -> u64 {
     match data_type {
         DataType::List(item)

@@ -1,15 +1,15 @@
-//! Some rows of a serialized array, from only the bytes that they need.
+//! Loads some rows of a serialized array, from only the bytes that they need.
 //!
 //! ```text
 //! for       rows [2, 900] of 4096        the same rows of its child, plus the reference
-//! dict      rows [2, 900] of its codes,  then as many of its values as the codes name
+//! dict      rows [2, 900] of its codes,  then those of its values that the codes refer to
 //! primitive rows [2, 900]                bytes 8..12 and 3600..3604 of its buffer
 //! ```
 //!
-//! An encoding whose children have a row for each row loads some of them as it loads all: its
-//! [`Node`] stands for the rows picked, and so do those of its children. Others find out what
-//! they need of each child. What is small is loaded as a whole, and so is what an encoding
-//! knows no better way for.
+//! An encoding whose children have one row for each row loads some rows in the same way as all of them:
+//! its [`Node`] represents the selected rows, and so do the nodes of its children. Other encodings
+//! determine what they need of each child. Small buffers are loaded as a whole, and so are arrays whose
+//! encoding has no better way.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -31,21 +31,22 @@ use crate::limits::Limits;
 use crate::wire::{ArrayTree, RawNode};
 use crate::{Error, Result};
 
-/// Buffers with fewer bytes than this together are loaded whole. Tests pick from all.
+/// Nodes whose buffers have fewer bytes in total are loaded as a whole. Tests load individual rows of all
+/// nodes.
 const SMALL: usize = if cfg!(any(test, fuzzing)) { 1 } else { 2 << 10 };
 
-/// The rows that a node stands for, rising, and how many the array has.
+/// The rows that a node represents, in ascending order, and the number of rows of the array.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Picked<'a> {
     pub(super) rows: &'a [usize],
     pub(super) of: usize,
 }
 
-/// An array in a file of which only pieces are at hand.
+/// An array in a file of which only pieces are available.
 pub(crate) struct TreeRows<'a> {
     pub(crate) tree: &'a ArrayTree,
     pub(crate) pieces: &'a Pieces,
-    /// Where the array's blob starts in the file.
+    /// The position in the file at which the array's blob starts.
     pub(crate) start: u64,
     pub(crate) ids: &'a [Arc<str>],
     pub(crate) registry: &'a Registry,
@@ -53,22 +54,22 @@ pub(crate) struct TreeRows<'a> {
     pub(crate) kept: &'a KeptBytes,
 }
 
-/// Counts the bytes of arrays that are kept in trees, which are to be few.
+/// Counts the bytes of arrays that are kept in trees, which is limited.
 #[derive(Debug, Default)]
 pub(crate) struct KeptBytes(AtomicUsize);
 
 impl KeptBytes {
-    /// Bytes kept at most, per open file.
+    /// Maximum number of bytes kept per open file.
     const MOST: usize = 16 << 20;
-    /// Bytes of a single array.
+    /// Maximum number of bytes of a single array.
     const LARGEST: usize = 1 << 20;
 
-    /// Counts from nothing, once the trees are gone.
+    /// Resets the count when the trees are dropped.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Whether so many more may be kept; then they count.
+    /// Whether this many more bytes may be kept; if so, they are counted.
     fn take(&self, bytes: usize) -> bool {
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= Self::MOST;
@@ -80,10 +81,10 @@ impl KeptBytes {
 }
 
 impl TreeRows<'_> {
-    /// Some rows of the array, which has `len` of them; `rows` rise.
+    /// Loads some rows of the array, which has `len` rows; `rows` must be ascending.
     ///
     /// # Errors
-    /// If pieces are missing, which have then been asked for, or the array is broken.
+    /// If pieces are missing, in which case they have been requested, or the array is broken.
     pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
         let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
         let buffers = Buffers::Pieces { pieces, start, places, kept: self.kept };
@@ -95,7 +96,7 @@ impl TreeRows<'_> {
 }
 
 impl<'a> Node<'a> {
-    /// Makes an array of some rows, which rise.
+    /// Creates an array of some rows, which must be ascending.
     pub(super) fn load_rows(&self, rows: &[usize]) -> Result<ArrayRef> {
         debug_assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "rows rise");
         if rows.is_empty() {
@@ -116,12 +117,12 @@ impl<'a> Node<'a> {
         self.of_rows(rows).check(id, array)
     }
 
-    /// The node as one that stands for some of its rows, which must rise.
+    /// A node that represents only some of its rows, which must be ascending.
     pub fn of_rows<'b>(&'b self, rows: &'b [usize]) -> Node<'b> {
         Node { len: rows.len(), picked: Some(Picked { rows, of: self.len }), ..*self }
     }
 
-    /// The node as one that stands for all rows again, and those that it stood for.
+    /// A node that represents all rows again, and the rows that this one represents.
     pub(crate) fn whole(&self) -> (Node<'a>, Option<&'a [usize]>) {
         match self.picked {
             None => (*self, None),
@@ -129,7 +130,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Loads everything and takes some rows of that.
+    /// Loads all rows and takes some of them.
     ///
     /// # Errors
     /// If the array is broken.
@@ -137,19 +138,19 @@ impl<'a> Node<'a> {
         self.load()?.take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
     }
 
-    /// Loads some rows of child `at`, which has `len` rows of `dtype`; `rows` rise.
+    /// Loads some rows of child `at`, which has `len` rows of `dtype`; `rows` must be ascending.
     ///
     /// # Errors
-    /// If there is no such child, it cannot be that, or it has fewer rows.
+    /// If there is no such child, it is not of that type, or it has fewer rows.
     pub fn child_rows(&self, at: usize, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
         self.child_node(at, dtype, len)?.load_rows(rows)
     }
 
-    /// What lies between the offsets of each of some rows. Child `at` holds offsets that do not
-    /// fall, none beyond `end`, one more than there are rows, of which there are `of`.
+    /// The ranges between the offsets of each of some rows. Child `at` has one more offset than there are
+    /// rows, which are `of`; offsets must not decrease or exceed `end`.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the offsets violate this.
     pub(crate) fn ranges(
         &self,
         at: usize,
@@ -170,10 +171,10 @@ impl<'a> Node<'a> {
         Ok(rows.iter().map(range).collect())
     }
 
-    /// The values of buffer `at`, which has `width` bytes for each row and nothing else.
+    /// The values of buffer `at`, which has exactly `width` bytes for each row.
     ///
     /// # Errors
-    /// If it has not.
+    /// If it has another length.
     pub fn values(&self, at: usize, width: usize) -> Result<Buffer> {
         let of = self.picked.map_or(self.len, |picked| picked.of);
         let byte_len = self.buffer_len(at)?;
@@ -189,7 +190,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A bit for each row, out of buffer `at`, where the first one is bit `offset`.
+    /// One bit for each row, from buffer `at`, in which the first row is bit `offset`.
     ///
     /// # Errors
     /// If the buffer is too short.
@@ -208,8 +209,8 @@ impl<'a> Node<'a> {
         Ok(picked.rows.iter().zip(bytes.as_slice()).map(bit).collect())
     }
 
-    /// Buffers of this node from `first` on, as many as `wanted` says of; those it does not want
-    /// come empty.
+    /// Buffers of this node from `first` on, one for each item of `wanted`; those not wanted are returned
+    /// empty.
     ///
     /// # Errors
     /// If there are fewer buffers.
@@ -222,10 +223,10 @@ impl<'a> Node<'a> {
         Ok(buffers)
     }
 
-    /// Looks at some bytes of buffer `at`.
+    /// Applies a function to some bytes of buffer `at`.
     ///
     /// # Errors
-    /// If it has fewer.
+    /// If the buffer has fewer bytes.
     pub(crate) fn with_piece<R>(
         &self,
         at: usize,
@@ -245,10 +246,10 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Some ranges of bytes of buffer `at`, one behind the other.
+    /// Concatenates some byte ranges of buffer `at`.
     ///
     /// # Errors
-    /// If it has fewer bytes, or a limit is exceeded.
+    /// If the buffer has fewer bytes, or a limit is exceeded.
     pub(crate) fn gather(
         &self,
         at: usize,
@@ -262,7 +263,7 @@ impl<'a> Node<'a> {
         Ok(gathered.into())
     }
 
-    /// Bytes of buffer `at`.
+    /// The length of buffer `at` in bytes.
     ///
     /// # Errors
     /// If there is no such buffer.
@@ -278,8 +279,8 @@ impl<'a> Node<'a> {
         byte_len.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }
 
-    /// Makes the array of all rows out of pieces, from a copy of its bytes, and keeps it in the
-    /// tree: such arrays say where single rows are, so that they are needed again for others.
+    /// Creates the array of all rows from pieces, copying its bytes, and keeps it in the tree if it is
+    /// small: such arrays tell where individual rows are, so they are needed again for other rows.
     pub(super) fn load_from_pieces(&self) -> Result<ArrayRef> {
         let Buffers::Pieces { pieces, start, places, kept } = self.context.buffers else {
             return self.load();
@@ -293,8 +294,8 @@ impl<'a> Node<'a> {
         let nodes_left = Cell::new(self.context.nodes_left.get());
         let context = Context { buffers: Buffers::Whole(&buffers), nodes_left, ..*self.context };
         let array = Node { context: &context, ..*self }.load()?;
-        // What says where rows are is integers; of other arrays few are needed twice. Decoded, they
-        // are searched without looking at all of them.
+        // Positions of rows are integers; other arrays are rarely needed twice. Decoded integers can be
+        // searched without examining all of them.
         let DType::Primitive(ptype, _) = self.dtype else { return Ok(array) };
         let byte_len = self.len.saturating_mul(ptype.byte_width());
         if byte_len > KeptBytes::LARGEST || !kept.take(byte_len) {
@@ -306,7 +307,7 @@ impl<'a> Node<'a> {
         Ok(array)
     }
 
-    /// Bytes of the buffers of a node and those below; those from `most` on need not be counted.
+    /// Total bytes of the buffers of a node and its descendants; may stop counting at `most`.
     fn byte_len(&self, raw: &RawNode, most: usize) -> usize {
         let byte_len = |at: &u16| match self.context.buffers {
             Buffers::Whole(buffers) => buffers.get(usize::from(*at)).map_or(0, Buffer::len),
@@ -320,7 +321,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Copies the buffers of a node and those below.
+/// Copies the buffers of a node and its descendants.
 fn copy(
     raw: &RawNode,
     pieces: &Pieces,
@@ -337,7 +338,7 @@ fn copy(
     all([own, children].into_iter())
 }
 
-/// Runs everything before it fails for what is not fetched, so that all of that is asked for.
+/// Runs all steps before failing because of missing bytes, so that all missing bytes are requested.
 pub(crate) fn all(steps: impl Iterator<Item = Result<()>>) -> Result<()> {
     let mut missing = Ok(());
     for step in steps {

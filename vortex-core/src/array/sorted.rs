@@ -1,4 +1,4 @@
-//! Searching rising integers without decoding all of them.
+//! Searching sorted integers without decoding all of them.
 
 use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
@@ -7,20 +7,21 @@ use super::ArrayRef;
 use crate::dtype::arrow::data_type;
 use crate::{Error, Result, match_integer};
 
-/// The integer as far as it can be one that is searched for: negative ones come as the largest.
+/// Widens an integer; negative values, which cannot be searched for, become the maximum.
 fn widen(integer: impl ArrowNativeType) -> u64 {
     integer.to_usize().map_or(u64::MAX, |integer| integer as u64)
 }
 
-/// Of fewer integers per target, all are decoded: whole blocks take less than a few single values.
+/// With fewer integers per target than this, all are decoded: decoding whole blocks takes less time than
+/// a few single values.
 const FEW: usize = 4096;
 
-/// Decoding these takes nothing.
+/// Decoding these encodings costs nothing.
 const DECODED: [&str; 2] = ["vortex.primitive", "arrow"];
 
-/// Where each of `targets`, which rise, is among integers that rise: as
-/// [`binary_search`](slice::binary_search), the first one of equals. Only as many integers are
-/// decoded as tell; where those that are do not rise, the answers are places anywhere.
+/// Searches ascending integers for each of `targets`, which are ascending, too: returns the result of
+/// [`binary_search`](slice::binary_search), but always the first of equal values. Only as many integers
+/// are decoded as necessary; if the integers are not sorted, the positions returned are arbitrary.
 ///
 /// # Errors
 /// If the integers cannot be decoded.
@@ -39,13 +40,13 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
                 found(at, all.get(at).map(|value| widen(*value)).as_ref(), target)
             };
             Ok(targets.iter().map(place).collect())
-        }, else Err(Error::corrupt(format!("a search among {}", sorted.dtype()))));
+        }, else Err(Error::corrupt(format!("cannot search in {}", sorted.dtype()))));
     }
-    // As many samples as there are integers in the windows between them.
+    // Take as many samples as there are integers in the windows between them.
     let step = (len / targets.len().max(1)).isqrt();
     let samples = integers(&sorted.take(&UInt64Array::from_iter_values((0..len as u64).step_by(step)))?)?;
     let next_sample = |target: &u64| samples.partition_point(|sample| sample < target);
-    // A target lies behind the last sample below it, and not behind the one after that.
+    // A target is after the last sample below it, and not after the following sample.
     let window_of = |target: &u64| next_sample(target).saturating_sub(1);
     let mut windows: Vec<usize> = targets.iter().map(window_of).collect();
     windows.dedup();
@@ -65,7 +66,7 @@ fn integers(array: &ArrayRef) -> Result<Vec<u64>> {
     let decoded = array.decode(&data_type(array.dtype())?)?;
     match_integer!(array.dtype().ptype()?, |T| {
         Ok(decoded.as_primitive::<T>().values().iter().map(|value| widen(*value)).collect())
-    }, else Err(Error::corrupt(format!("a search among {}", array.dtype()))))
+    }, else Err(Error::corrupt(format!("cannot search in {}", array.dtype()))))
 }
 
 #[cfg(test)]

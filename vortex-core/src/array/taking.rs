@@ -7,13 +7,13 @@ use arrow::datatypes::{DataType, UInt64Type};
 use super::ArrowRef;
 use crate::{Error, Result};
 
-/// The rows at `indices`, which are integers; a null index gives a null.
+/// The rows at `indices`, which are integers; a null index results in a null.
 ///
-/// Arrow 59 takes lists of size zero into an array without rows (`take_fixed_size_list` counts
-/// rows by elements), so those go another way.
+/// Arrow 59 takes lists of size zero into an array without rows (`take_fixed_size_list` derives the
+/// number of rows from the elements), so these are handled separately.
 ///
 /// # Errors
-/// If an index is out of range, or the outcome exceeds the offsets of its type.
+/// If an index is out of range, or the result exceeds the range of its type's offsets.
 pub(crate) fn take(values: &dyn Array, indices: &dyn Array) -> Result<ArrowRef> {
     if !has_empty_lists(values.data_type()) {
         return Ok(arrow::compute::take(values, indices, None)?);
@@ -26,13 +26,13 @@ pub(crate) fn take(values: &dyn Array, indices: &dyn Array) -> Result<ArrowRef> 
         match index.map(usize::try_from) {
             None => taken.try_extend_nulls(1)?,
             Some(Ok(row)) if row < values.len() => taken.try_extend(0, row, row + 1)?,
-            Some(_) => return Err(Error::corrupt(format!("an index beyond {} rows", values.len()))),
+            Some(_) => return Err(Error::corrupt(format!("an index is beyond the {} rows", values.len()))),
         }
     }
     Ok(make_array(taken.freeze()))
 }
 
-/// Whether there are lists of size zero anywhere in the type.
+/// Whether the type contains fixed-size lists of size zero.
 fn has_empty_lists(data_type: &DataType) -> bool {
     match data_type {
         DataType::FixedSizeList(item, size) => *size == 0 || has_empty_lists(item.data_type()),

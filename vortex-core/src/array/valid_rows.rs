@@ -16,7 +16,7 @@ use crate::Result;
 use crate::limits::Limits;
 use crate::mask::Mask;
 
-/// Some rows of an array, and which of its values are theirs. Slices share the decoded bits.
+/// Some rows of an array, and the values that belong to them. Slices share the decoded validity.
 #[derive(Debug, Clone)]
 pub(crate) struct ValidRows {
     child: Option<ArrayRef>,
@@ -30,7 +30,7 @@ impl ValidRows {
         Self { child, all: Arc::new(OnceLock::new()), rows: 0..len }
     }
 
-    /// Some of these rows.
+    /// A slice of these rows.
     pub(crate) fn slice(&self, rows: &Range<usize>) -> Self {
         let rows = self.rows.start + rows.start..self.rows.start + rows.end;
         Self { child: self.child.clone(), all: Arc::clone(&self.all), rows }
@@ -62,7 +62,7 @@ impl ValidRows {
         })
     }
 
-    /// Which values of the array belong to these rows.
+    /// The range of values that belong to these rows.
     pub(crate) fn values(&self) -> Result<Range<usize>> {
         Ok(match self.all()? {
             Validity::AllValid => self.rows.clone(),
@@ -75,20 +75,20 @@ impl ValidRows {
         })
     }
 
-    /// How many values the whole array must have, of `len` rows.
+    /// The number of values that the whole array of `len` rows must have.
     pub(crate) fn total(&self, len: usize) -> Result<usize> {
         Ok(len - self.all()?.null_count(len))
     }
 
-    /// Which values of the array belong to some of its rows, a bit for each value. A bit per row
-    /// counts against the limits.
+    /// The values that belong to some of the rows, as one bit for each value. The memory for one bit per
+    /// row is checked against the limits.
     pub(crate) fn live(&self, rows: &[usize], limits: &Limits) -> Result<Mask> {
         limits.decoded_bytes(self.len().div_ceil(8), 1)?;
         let mask = Mask::from_indices(self.len(), rows.iter().copied());
         Ok(self.select(&mask)?.0)
     }
 
-    /// The live rows of `mask` among the values of these rows, and the nulls of the live rows.
+    /// The values of these rows that belong to live rows of `mask`, and the validity of the live rows.
     pub(crate) fn select(&self, mask: &Mask) -> Result<(Mask, Option<NullBuffer>)> {
         Ok(match self.validity()? {
             Validity::AllValid => (mask.clone(), None),
@@ -103,7 +103,7 @@ impl ValidRows {
     }
 }
 
-/// The bits of `bits` where `by` is set.
+/// The bits of `bits` at positions where `by` is set.
 fn filter_bits(bits: &BooleanBuffer, by: &BooleanBuffer) -> Mask {
     Mask::from_bits(by.set_indices().map(|at| bits.value(at)).collect())
 }
@@ -112,13 +112,13 @@ fn bits_of(bits: &BooleanBuffer, mask: &Mask) -> BooleanBuffer {
     mask.indices().into_iter().map(|at| bits.value(at)).collect()
 }
 
-/// Values spread to the valid rows; others hold the default.
+/// Spreads values to the valid rows; other rows hold the default.
 pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffer>) -> Vec<T> {
     let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return values };
     let mut rows = vec![T::default(); nulls.len()];
     let mut left = values.as_slice();
     for (start, end) in nulls.inner().set_slices() {
-        // There are as many values as valid rows; fewer would leave defaults, not panic.
+        // There are as many values as valid rows; if there were fewer, defaults would remain.
         let run = left.split_at_checked(end - start).unwrap_or((left, &[]));
         rows[start..start + run.0.len()].copy_from_slice(run.0);
         left = run.1;
@@ -126,7 +126,7 @@ pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffe
     rows
 }
 
-/// `take` by way of `filter`, for arrays that decode only the pieces that live rows are in.
+/// Implements `take` through `filter`, for arrays that decode only the parts that contain live rows.
 ///
 /// # Errors
 /// If a bit per row of the array exceeds the limits, or as the array's `filter`.
@@ -136,7 +136,7 @@ pub(crate) fn take_by_filter(
     limits: &Limits,
 ) -> Result<ArrayRef> {
     limits.decoded_bytes(array.len().div_ceil(8), 1)?;
-    // Indices are in range of an array in memory, so they fit.
+    // Indices are in range of an array in memory, so they fit `usize`.
     let wanted = Mask::from_indices(array.len(), indices.values().iter().map(|at| *at as usize));
     if wanted.is_all() {
         return array.decode_natural()?.take(indices);

@@ -24,7 +24,7 @@ pub enum Validity {
 }
 
 impl Validity {
-    /// From Arrow's optional null buffer.
+    /// Converts from Arrow's optional null buffer.
     pub fn from_nulls(nulls: Option<NullBuffer>) -> Self {
         match nulls {
             None => Validity::AllValid,
@@ -34,7 +34,7 @@ impl Validity {
         }
     }
 
-    /// As Arrow's optional null buffer for `len` rows.
+    /// Converts to Arrow's optional null buffer for `len` rows.
     pub fn to_nulls(&self, len: usize) -> Option<NullBuffer> {
         match self {
             Validity::AllValid => None,
@@ -43,7 +43,7 @@ impl Validity {
         }
     }
 
-    /// As a mask of the valid rows.
+    /// Converts to a mask of the valid rows.
     pub fn to_mask(&self, len: usize) -> Mask {
         match self {
             Validity::AllValid => Mask::all(len),
@@ -72,9 +72,9 @@ impl Validity {
     }
 }
 
-/// The validity that an optional child of type `bool` holds: true means valid.
+/// The validity stored in an optional child of type `bool`, in which true means valid.
 ///
-/// Encodings that own their nulls keep such a child; absent, all rows are valid.
+/// Encodings that store their nulls have such a child; if it is absent, all rows are valid.
 pub(crate) fn decode_child(child: Option<&ArrayRef>) -> Result<Validity> {
     let Some(child) = child else { return Ok(Validity::AllValid) };
     let bits = child.decode(&DataType::Boolean)?;

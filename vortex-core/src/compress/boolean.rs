@@ -1,4 +1,4 @@
-//! Booleans: bits, unless nearly all are equal or they come in long runs.
+//! Booleans: stored as bits, unless nearly all are equal or they form long runs.
 
 use arrow::array::{Array as _, BooleanArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
@@ -11,10 +11,10 @@ use crate::encodings::{bit_packed::patches::EncodedPatches, bool, constant, run_
 use crate::scalar::Value;
 use crate::wire::WriteNode;
 
-/// Bytes of a run: its end, and its value.
+/// Bytes of a run: its end and its value.
 const RUN: usize = 3;
 
-/// A column of booleans.
+/// Compresses a column of booleans.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -29,7 +29,7 @@ pub(super) fn compress(cx: &Context, array: &BooleanArray) -> Result<WriteNode> 
     }
 }
 
-/// Which rows are not null.
+/// Compresses a validity.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -54,9 +54,9 @@ fn bits(cx: &Context, bits: &BooleanBuffer) -> Result<WriteNode> {
     Ok(bool::encode(bits, None))
 }
 
-/// The rows that are `rare`.
+/// Encodes the rows that are `rare`.
 fn rare(cx: &Context, bits: &BooleanBuffer, rare: bool) -> Result<WriteNode> {
-    // Rows of a chunk number less than 2^32.
+    // The number of rows in a chunk is less than 2^32.
     let rows: Vec<u32> = if rare {
         bits.set_indices().map(|row| row as u32).collect()
     } else {

@@ -1,4 +1,4 @@
-//! Decimals: as integers, as narrow as the values allow.
+//! Decimals: stored as integers, as narrow as the values allow.
 
 use arrow::array::{Array as _, ArrayRef, ArrowPrimitiveType, AsArray as _, PrimitiveArray};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
@@ -14,11 +14,11 @@ use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Error, Release, Result};
 
-/// The first release tried that reads integers narrower than the precision of the decimals
-/// asks for; 0.36 does not.
+/// The first tested release that reads integers narrower than the precision of the decimals requires;
+/// 0.36 does not.
 const FIRST_NARROW_PARTS: Release = Release::new(0, 56);
 
-/// A column of decimals.
+/// Compresses a column of decimals.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -59,7 +59,7 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
     }
 }
 
-/// The smallest and the largest valid value.
+/// The minimum and the maximum valid value.
 fn range<T: ArrowPrimitiveType>(decimals: &PrimitiveArray<T>) -> Option<(T::Native, T::Native)>
 where
     T::Native: Ord,
@@ -72,7 +72,7 @@ where
     valid().min().zip(valid().max())
 }
 
-/// Digits that integers hold whatever these are.
+/// Number of decimal digits that all fit the integer type.
 fn digits(ptype: PType) -> u8 {
     match ptype {
         PType::I8 => 2,
@@ -82,7 +82,7 @@ fn digits(ptype: PType) -> u8 {
     }
 }
 
-/// Digits that the integers must have room for, whatever the values are.
+/// Number of digits that the integers must have room for, regardless of the values.
 fn least_digits(cx: &Context, dtype: &DType) -> u8 {
     match dtype {
         DType::Decimal(decimal, _) if cx.reader() < FIRST_NARROW_PARTS => decimal.precision(),
@@ -90,12 +90,12 @@ fn least_digits(cx: &Context, dtype: &DType) -> u8 {
     }
 }
 
-/// Whether decimals within 64 bits can be stored as integers.
+/// Whether decimals that fit 64 bits can be stored as integers.
 fn can_be_parts(cx: &Context, dtype: &DType) -> bool {
     least_digits(cx, dtype) <= digits(PType::I64)
 }
 
-/// Decimals within 64 bits.
+/// Compresses decimals that fit 64 bits.
 fn parts(
     cx: &Context,
     dtype: &DType,
@@ -103,7 +103,7 @@ fn parts(
     nulls: Option<&NullBuffer>,
     (low, high): (i64, i64),
 ) -> Result<WriteNode> {
-    // Parts are signed. Cuts that nothing valid is lost by.
+    // Parts are signed. The casts are lossless for valid values.
     let least = least_digits(cx, dtype);
     let fits = |ptype, min: i64, max: i64| digits(ptype) >= least && low >= min && high <= max;
     let (ptype, part) = if fits(PType::I8, i8::MIN.into(), i8::MAX.into()) {
@@ -122,7 +122,7 @@ fn parts(
     Ok(decimal_byte_parts::encode(part, ptype))
 }
 
-/// Decimals beyond 64 bits, at the width that Arrow has them in.
+/// Compresses decimals that exceed 64 bits, with the width of the Arrow type.
 fn wide(cx: &Context, array: &ArrayRef, is_uniform: bool, value: Value) -> Result<WriteNode> {
     let validity = array.nulls().filter(|nulls| nulls.null_count() > 0);
     match validity {

@@ -1,4 +1,4 @@
-//! Each distinct number once, and a code per row.
+//! Dictionaries of numbers: each distinct number once, and a code per row.
 
 use super::numbers::{Numbers, bits, compress_helpers, compress_words};
 use super::scheme::{Context, Kind, Scheme};
@@ -8,20 +8,20 @@ use crate::encodings::dict;
 use crate::kernels::Word;
 use crate::wire::WriteNode;
 
-/// Most values of a dictionary: codes have two bytes.
+/// Maximum number of values of a dictionary, whose codes have two bytes.
 const MAX_VALUES: usize = 1 << 16;
 
-/// Distinct values are counted in a table by value, if it has at most this many entries.
+/// Distinct values are determined with a table indexed by value if it has at most this many entries.
 const MAX_TABLE: u64 = 1 << 18;
 
-/// What codes are not: they start at zero and do not repeat another dictionary.
+/// Schemes not used for codes, which start at zero; a dictionary of codes is barred anyway.
 const BARRED_CODES: [Kind; 1] = [Kind::Sequence];
 
-/// Looking up so many codes of two bytes is as bad as reading a byte more. If it
-/// counts for nothing, a table of 105 columns takes some 5 % longer to read, and its file is no smaller.
+/// Looking up this many two-byte codes costs as much as reading one more byte. Without this cost, a table
+/// of 105 columns takes some 5 % longer to read, and its file is no smaller.
 const WIDE_CODES_PER_BYTE: usize = 2;
 
-/// Numbers by code; values rise.
+/// Numbers encoded by codes; the values are in ascending order.
 pub(super) struct Dictionary;
 
 impl<W: Word> Scheme<Numbers<W>> for Dictionary {
@@ -36,9 +36,9 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
         }
         let whole = bits(numbers.span());
         let code = bits(distinct.saturating_sub(1) as u64);
-        // Codes of a byte are what Zstandard is at its best with.
+        // Zstandard works best on codes of one byte.
         let as_bytes = W::BITS > 8 && distinct <= zstd::MAX_BYTE_CODES && cx.allows(Kind::ZstdNumbers);
-        // Most dictionaries cannot beat packing otherwise: save the search.
+        // Most dictionaries cannot be smaller than packing otherwise: skip the search.
         if code >= whole && !numbers.ptype.is_float() && !as_bytes {
             return None;
         }
@@ -65,16 +65,16 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
         let codes_cx = cx.below(Kind::Dictionary, &BARRED_CODES);
         let (ptype, codes) = compress_helpers(&codes_cx, codes, numbers.nulls.as_ref())?;
         let values_cx = cx.below(Kind::Dictionary, &[Kind::Runs, Kind::Sparse]);
-        // At most as many as codes of two bytes tell.
+        // At most as many as two-byte codes can distinguish.
         let count = values.len() as u32;
         let encoded = compress_words(&values_cx, numbers.ptype, values.into(), None)?;
         Ok(Some(dict::encode(codes, ptype, numbers.nulls.is_some(), encoded, count)))
     }
 }
 
-/// Marks each value in a table of all that could be.
+/// Marks each value in a table of all possible values.
 fn by_table<W: Word>(numbers: &Numbers<W>, most: usize) -> Option<(Vec<W>, Vec<u32>)> {
-    // Below the size of a table.
+    // Less than the size of the table.
     let rank = |value: &W| numbers.rank(*value) as usize;
     let mut table = vec![0u32; numbers.span() as usize + 1];
     numbers.values.iter().for_each(|value| table[rank(value)] = 1);
@@ -86,7 +86,7 @@ fn by_table<W: Word>(numbers: &Numbers<W>, most: usize) -> Option<(Vec<W>, Vec<u
     (values.len() <= most).then(|| (values, numbers.values.iter().map(|value| table[rank(value)]).collect()))
 }
 
-/// Finds each value in a hash table; gives up once there are too many.
+/// Looks up each value in a hash table; gives up if there are too many.
 fn by_hash<W: Word>(numbers: &Numbers<W>, most: usize) -> Option<(Vec<W>, Vec<u32>)> {
     const FREE: u32 = u32::MAX;
     let shift = u64::BITS - (4 * most.max(1)).next_power_of_two().trailing_zeros();

@@ -1,4 +1,4 @@
-//! Schemes of floats: decimals of few digits, and cutting off what varies little.
+//! Schemes for floats: decimals with few digits, and splitting off bits that vary little.
 
 use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::ArrowNativeType;
@@ -18,18 +18,18 @@ use crate::encodings::{alp, alprd, primitive};
 use crate::kernels::Word;
 use crate::wire::WriteNode;
 
-/// Floats that exponents are tried on: as many of each run of the sample.
+/// Number of floats on which exponents are tried: this many from each run of the sample.
 const TRIED_PER_RUN: usize = 2;
 
-/// Bytes of the row of an exception, beside its value.
+/// Bytes for the row of an exception, in addition to its value.
 const EXCEPTION_ROW: usize = 4;
 
-/// The schemes of floats.
+/// The schemes for floats.
 pub(super) fn schemes<W: Word>() -> Schemes<W, 6> {
     [&Alp, &AlpRd, &Dictionary, &Runs, &Sparse, &Pco]
 }
 
-/// Floats that are decimals of few digits, as integers.
+/// Floats that are decimals with few digits, stored as integers.
 struct Alp;
 
 impl<W: Word> Scheme<Numbers<W>> for Alp {
@@ -54,7 +54,7 @@ impl<W: Word> Scheme<Numbers<W>> for Alp {
     }
 }
 
-/// The same bits as floats.
+/// The same bits, as floats.
 fn floats<F: ArrowNativeType, W: Word>(numbers: &Numbers<W>) -> ScalarBuffer<F> {
     numbers.values.inner().clone().into()
 }
@@ -74,7 +74,7 @@ fn estimate<F: alp::ToInteger + ArrowNativeType, W: Word>(numbers: &Numbers<W>) 
     if decimals.exceptions.len() == sample.len() {
         return None;
     }
-    // From the smallest on, which is all that packing looks at.
+    // Relative to the minimum, which is all that matters for packing.
     let ordered = |integer: &F::Integer| F::widen(*integer);
     let min = decimals.integers.iter().map(ordered).min()?;
     let ranks = decimals.integers.iter().map(|integer| ordered(integer).wrapping_sub(min).cast_unsigned());
@@ -104,7 +104,7 @@ fn encode<F: alp::ToInteger + ArrowNativeType, W: Word>(
     Ok(alp::encode(exponents, integers, patches))
 }
 
-/// Floats cut in two, with a dictionary of left parts.
+/// Floats split into two parts, with a dictionary of left parts.
 struct AlpRd;
 
 impl AlpRd {

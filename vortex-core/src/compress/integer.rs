@@ -1,4 +1,4 @@
-//! Schemes of integers: sequences, and packing into as few bits as most values need.
+//! Schemes for integers: sequences, and packing into as few bits as most values need.
 
 use super::dictionary::Dictionary;
 use super::numbers::{Numbers, Schemes, bits as bit_count};
@@ -13,15 +13,15 @@ use crate::encodings::{bit_packed, frame_of_reference, sequence};
 use crate::kernels::{BLOCK, Word};
 use crate::wire::WriteNode;
 
-/// Bytes of the row of an exception, beside its value.
+/// Bytes for the row of an exception, in addition to its value.
 const EXCEPTION_ROW: usize = 4;
 
-/// The schemes of integers.
+/// The schemes for integers.
 pub(super) fn schemes<W: Word>() -> Schemes<W, 7> {
     [&Sequence, &Packed, &Dictionary, &Runs, &Sparse, &Pco, &Zstd]
 }
 
-/// Integers at equal distances.
+/// Integers with a constant difference.
 struct Sequence;
 
 impl<W: Word> Scheme<Numbers<W>> for Sequence {
@@ -35,7 +35,7 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
         let is_even = numbers.nulls.is_none()
             && numbers.runs == numbers.len()
             && numbers.values.windows(2).all(|pair| pair[1].minus(pair[0]) == step);
-        // The ends tell whether the sum of steps wraps, and readers want steps of their type.
+        // The endpoints tell whether the sum of the steps wraps, which readers do not support.
         let distance = i128::from(step_of(numbers, step)) * (numbers.len() as i128 - 1);
         (is_even && distance.unsigned_abs() == u128::from(numbers.span())).then_some(0)
     }
@@ -46,7 +46,7 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
     }
 }
 
-/// A step as the type has it: unsigned types only rise.
+/// A step interpreted in its type: sequences of unsigned types only ascend.
 fn step_of<W: Word>(numbers: &Numbers<W>, step: W) -> i64 {
     if numbers.ptype.is_signed() {
         let unused = u64::BITS as usize - W::BITS;
@@ -56,20 +56,20 @@ fn step_of<W: Word>(numbers: &Numbers<W>, step: W) -> i64 {
     }
 }
 
-/// Differences from the smallest in few bits, and patches for what does not fit.
+/// Differences from the minimum in few bits, and patches for those that do not fit.
 ///
-/// The reference is the smallest, even where a greater one would leave out a few rows far below and
-/// save bits: release 0.91 compares what is packed as unsigned, and finds such rows on the wrong side.
+/// The reference is the minimum, even if a greater one would save bits by excluding a few much smaller
+/// rows: release 0.91 compares packed values as unsigned integers, with wrong results for such rows.
 struct Packed;
 
-/// How to pack.
+/// The parameters of packing.
 struct Frame {
     width: usize,
     bytes: f64,
 }
 
 impl Frame {
-    /// The best for words of `bits` bits whose largest rank is `span`.
+    /// The best parameters for words of `bits` bits whose maximum rank is `span`.
     fn best(sample: &Sample, span: u64, bits: usize) -> Self {
         let rows = sample.rows().next_multiple_of(BLOCK) as f64;
         let exception = sample.scale() * (EXCEPTION_ROW + bits / 8) as f64;
@@ -89,7 +89,7 @@ impl Frame {
     }
 }
 
-/// Bytes of packed integers of `bits` bits each, as a sample of their ranks tells.
+/// Estimated bytes of packed integers of `bits` bits each, given a sample of their ranks.
 pub(super) fn packed_bytes(sample: &Sample, bits: usize) -> f64 {
     Frame::best(sample, sample.sorted.last().copied().unwrap_or_default(), bits).bytes
 }
@@ -106,7 +106,7 @@ impl<W: Word> Scheme<Numbers<W>> for Packed {
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
         let frame = Frame::best(numbers.sample(), numbers.span(), W::BITS);
-        // Zero costs nothing to add, if that needs no wider values.
+        // A reference of zero costs nothing to add; it is used if values need no more bits for it.
         let is_natural = !numbers.ptype.is_signed() || !is_negative(numbers.min);
         let from_zero = is_natural && bit_count(numbers.max.as_u64()) <= frame.width;
         let reference = if from_zero { W::ZERO } else { numbers.min };
@@ -124,7 +124,7 @@ fn is_negative<W: Word>(value: W) -> bool {
     value.as_u64() >> (W::BITS - 1) == 1
 }
 
-/// Integers that are all the smallest, where valid: a reference, and blocks without bits.
+/// Integers whose valid values all equal the minimum: a reference, and blocks without bits.
 ///
 /// # Errors
 /// If the reference cannot be written.

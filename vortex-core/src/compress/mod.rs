@@ -1,20 +1,20 @@
-//! How the writer encodes a chunk of a column.
+//! Compression: choosing how to encode a chunk of a column.
 //!
 //! ```text
-//! Arrow array ── null rows get a value that compresses well ── facts: range, runs, a sample
+//! Arrow array ── null rows get a value that compresses well ── properties: range, runs, a sample
 //!                                                                       │
 //!     every scheme of the column's kind estimates its bytes  ◄──────────┘
-//!     the best, weighed by what decoding costs, encodes; its children start over
+//!     the best, weighted by the cost of decoding, encodes; its children start over
 //! ```
 //!
-//! A [`Scheme`](scheme::Scheme) is one way to encode one kind of column. Which schemes a kind
-//! has is a table in its file: [`integer`], [`float`], [`string`], [`boolean`], [`decimal`],
-//! [`temporal`]; [`nested`] takes structs and lists apart. How bytes are laid out is told next
-//! to the decoder of each encoding, not here.
+//! A [`Scheme`](scheme::Scheme) is one way to encode one kind of column. The schemes of each kind are
+//! listed in a table in its file: [`integer`], [`float`], [`string`], [`boolean`], [`decimal`],
+//! [`temporal`]; [`nested`] splits structs and lists into their children. The layout of bytes is defined
+//! next to the decoder of each encoding, not here.
 //!
-//! Chunks are encoded each on its own: what a file holds does not depend on who encoded which
-//! chunk when. What an estimate promised is held against what encoding gave, so that a wrong
-//! guess costs time and not bytes.
+//! Chunks are encoded independently of each other, so the content of a file does not depend on where and
+//! when chunks were encoded. Estimated sizes are compared with the encoded size, so that a wrong estimate
+//! costs time but not bytes.
 
 mod boolean;
 mod decimal;
@@ -50,15 +50,15 @@ use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Error, Release, Result};
 
-/// What writing spends time on.
+/// What to optimize for when writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
-    /// Encodings that are cheap to find.
+    /// Encodings that are fast to write.
     Fast,
-    /// Small files that decode fast.
+    /// Small files that can be decoded fast.
     #[default]
     Default,
-    /// The smallest files, at the cost of decoding.
+    /// The smallest files, at the cost of decoding time.
     Compact,
 }
 
@@ -101,11 +101,10 @@ impl Compressor {
         Self { level, min_reader }
     }
 
-    /// The encoded form of a chunk, which has the Arrow type that
-    /// [presents](crate::dtype::arrow::presents) `dtype`.
+    /// Encodes a chunk, which has the Arrow type that [presents](crate::dtype::arrow::presents) `dtype`.
     ///
     /// # Errors
-    /// If `dtype` cannot be read by the oldest release asked for.
+    /// If the oldest release that must read the file does not support `dtype`.
     pub(crate) fn compress(&self, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
         let rows = array.len();
         if u32::try_from(rows).is_err() {
@@ -115,10 +114,10 @@ impl Compressor {
     }
 }
 
-/// The first release that reads single half floats, which constants and fill values are.
+/// The first release that reads half-precision scalars, which constants and fill values are.
 const FIRST_F16_SCALAR: Release = Release::new(0, 44);
 
-/// A column of the Arrow type that its dtype prefers.
+/// Compresses a column that has the Arrow type preferred by its dtype.
 fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
     let null_count = array.logical_null_count();
     if !dtype.is_nullable() && null_count > 0 {
@@ -140,9 +139,9 @@ fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> 
     }
 }
 
-/// The value of an integer or float of which only the bits are known.
+/// The value of an integer or float given by its bits.
 fn value_of(ptype: PType, bits: u64) -> Value {
-    // Cuts to the width of the type, which the bits have.
+    // The casts truncate to the width of the type, which the bits do not exceed.
     match ptype {
         PType::U8 | PType::U16 | PType::U32 | PType::U64 => Value::UInt(bits),
         PType::I8 => Value::Int((bits as i8).into()),

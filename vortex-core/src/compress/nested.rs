@@ -1,4 +1,4 @@
-//! Structs, lists and maps: their children, each compressed on its own.
+//! Structs, lists and maps: each child is compressed on its own.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::dtype::DType;
 use crate::wire::WriteNode;
 use crate::{Error, Release, Result};
 
-/// The first release that reads arrays of structs that may be null.
+/// The first release that reads arrays of nullable structs.
 const FIRST_NULLABLE_STRUCT: Release = Release::new(0, 54);
 
-/// A column of a nested type, or of nulls.
+/// Compresses a column of a nested type, or of nulls.
 ///
 /// # Errors
-/// If a child cannot be encoded, or the type is not read by the oldest release asked for.
+/// If a child cannot be encoded, or the oldest release that must read the file does not support the type.
 pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
     Ok(match dtype {
         DType::Struct(fields, _) => {
@@ -71,17 +71,17 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
     })
 }
 
-/// For offsets and sizes of lists.
+/// The context for offsets and sizes of lists.
 fn helpers(cx: &Context) -> Context {
     cx.below(Kind::Joined, &[Kind::Dictionary])
 }
 
-/// Offsets, which are not negative.
+/// Converts offsets, which are not negative.
 fn unsigned(offsets: &ScalarBuffer<i32>) -> Vec<u32> {
     offsets.iter().map(|offset| offset.cast_unsigned()).collect()
 }
 
-/// The validity child, if some row is null.
+/// The validity child, if some rows are null.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -89,7 +89,7 @@ pub(super) fn validity(cx: &Context, nulls: Option<&NullBuffer>) -> Result<Optio
     nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| boolean::validity(cx, nulls)).transpose()
 }
 
-/// A field of a struct. One that is never null may still be null where the struct is.
+/// A field of a struct. A non-nullable field may still have nulls where the struct is null.
 fn visible(field: &ArrayRef, hidden: Option<&NullBuffer>, dtype: &DType) -> Result<ArrayRef> {
     let (false, Some(nulls), Some(hidden)) = (dtype.is_nullable(), field.nulls(), hidden) else {
         return Ok(Arc::clone(field));

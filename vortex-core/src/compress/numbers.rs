@@ -1,4 +1,4 @@
-//! Integers and floats as words: what their schemes share.
+//! Integers and floats as words, with what is common to their schemes.
 
 use std::cell::OnceCell;
 
@@ -16,17 +16,17 @@ use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Level, Result};
 
-/// Integers or floats, as bits. Null rows hold the value before them.
+/// Integers or floats, as bits. Null rows hold the value of their predecessor.
 #[derive(Debug)]
 pub(super) struct Numbers<W: Word> {
     pub(super) ptype: PType,
     pub(super) values: ScalarBuffer<W>,
-    /// Which rows are null, if some are; never all.
+    /// The validity, if some rows are null; never all of them.
     pub(super) nulls: Option<NullBuffer>,
-    /// The smallest, in the order of the type if it is one of integers.
+    /// The minimum, in the order of the type if it is an integer type.
     pub(super) min: W,
     pub(super) max: W,
-    /// Rows that start a run of equal rows; all of a run are null or none is.
+    /// Number of runs of equal rows; the rows of a run are either all null or all valid.
     pub(super) runs: usize,
     sample: OnceCell<Sample>,
     distinct: OnceCell<usize>,
@@ -53,29 +53,29 @@ impl<W: Word> Numbers<W> {
         self.values.len()
     }
 
-    /// Bytes of the values as they are.
+    /// Bytes of the values without any encoding.
     pub(super) fn plain_bytes(&self) -> usize {
         size_of_val(&*self.values)
     }
 
-    /// Bytes that nulls take beside the values, nearly.
+    /// Approximate bytes that nulls take in addition to the values.
     pub(super) fn null_bytes(&self) -> usize {
         self.nulls
             .as_ref()
             .map_or(0, |nulls| (nulls.len() / 8).min(nulls.inner().set_slices().take(64).count() * 64))
     }
 
-    /// A number that rises with the value, if it is an integer, and starts at zero.
+    /// A number that starts at zero and, for integers, increases with the value.
     pub(super) fn rank(&self, value: W) -> u64 {
         value.minus(self.min).as_u64()
     }
 
-    /// The distance of the largest from the smallest.
+    /// The difference between the maximum and the minimum.
     pub(super) fn span(&self) -> u64 {
         self.rank(self.max)
     }
 
-    /// Ranks of some rows.
+    /// The ranks of a sample of rows.
     pub(super) fn sample(&self) -> &Sample {
         self.sample.get_or_init(|| {
             let rows = sample::rows(self.len()).flat_map(|rows| &self.values[rows]);
@@ -83,7 +83,7 @@ impl<W: Word> Numbers<W> {
         })
     }
 
-    /// How many different values there are, nearly.
+    /// Approximate number of distinct values.
     pub(super) fn distinct(&self) -> usize {
         let most = usize::try_from(self.span()).unwrap_or(usize::MAX).saturating_add(1);
         *self.distinct.get_or_init(|| self.distinct_sampled().min(most).min(self.runs))
@@ -93,7 +93,7 @@ impl<W: Word> Numbers<W> {
         if self.runs > self.len() / 2 {
             return self.sample().distinct();
         }
-        // Values that repeat because they come in runs say nothing of those in other runs.
+        // Values repeated within a run tell nothing about those of other runs.
         let heads = sample::rows(self.len()).flat_map(|rows| {
             let runs = self.values[rows].chunk_by(|left, right| left == right);
             runs.map(|run| self.rank(run[0]))
@@ -101,12 +101,12 @@ impl<W: Word> Numbers<W> {
         Sample::new(heads.collect(), self.runs).distinct()
     }
 
-    /// The value of some bits.
+    /// The value represented by some bits.
     pub(super) fn value(&self, word: W) -> Value {
         value_of(self.ptype, word.as_u64())
     }
 
-    /// The validity child, if some row is null.
+    /// The validity child, if some rows are null.
     ///
     /// # Errors
     /// As [`compress_words`].
@@ -115,12 +115,12 @@ impl<W: Word> Numbers<W> {
     }
 }
 
-/// Bits of an integer that needs to tell as many values.
+/// Number of bits of an integer that can be as large as `most`.
 pub(super) fn bits(most: u64) -> usize {
     (u64::BITS - most.leading_zeros()) as usize
 }
 
-/// What to add to words of a type so that their order is that of the values.
+/// The offset to add to words of a type so that they have the same order as the values.
 fn lift<W: Word>(ptype: PType) -> W {
     if ptype.is_signed() { W::narrow(1 << (W::BITS - 1)) } else { W::ZERO }
 }
@@ -154,7 +154,7 @@ impl<W: Word> Vectorized for Look<'_, W> {
     }
 }
 
-/// A column of integers or floats.
+/// Compresses a column of integers or floats.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -166,7 +166,7 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, ptype: PType) -> Result<W
     })
 }
 
-/// Words that are integers or floats. Null rows may hold anything.
+/// Compresses words that are integers or floats. Null rows may contain anything.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -200,7 +200,7 @@ pub(super) fn compress_words<W: Word>(
     }
 }
 
-/// A column whose valid rows are all equal.
+/// Encodes a column whose valid rows are all equal.
 fn uniform<W: Word>(cx: &Context, numbers: &Numbers<W>) -> Result<WriteNode> {
     let value = constant::encode(&numbers.value(numbers.min))?;
     match numbers.validity(cx)? {
@@ -213,7 +213,7 @@ fn uniform<W: Word>(cx: &Context, numbers: &Numbers<W>) -> Result<WriteNode> {
     }
 }
 
-/// The values, null rows repeating the value before them, or else the first.
+/// The values, with null rows repeating the preceding value, or at the start the first one.
 fn without_garbage<W: Word>(values: &[W], nulls: &NullBuffer) -> Vec<W> {
     let mut out = Vec::with_capacity(values.len());
     let first = nulls.valid_indices().next().map_or(W::ZERO, |row| values[row]);
@@ -227,8 +227,8 @@ fn without_garbage<W: Word>(values: &[W], nulls: &NullBuffer) -> Vec<W> {
     out
 }
 
-/// Unsigned integers that help to tell another array: its codes, offsets, lengths. Gives the
-/// smallest type that holds them.
+/// Compresses unsigned integers that are part of another array, such as codes, offsets or lengths.
+/// Returns the smallest type that can hold them.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -238,12 +238,12 @@ pub(super) fn compress_helpers(
     nulls: Option<&NullBuffer>,
 ) -> Result<(PType, WriteNode)> {
     let largest = values.iter().copied().max().unwrap_or_default();
-    // Cuts that nothing is lost by, as the largest tells.
+    // The cast is lossless, given the maximum.
     if largest <= u8::MAX.into() {
         let narrow: Vec<u8> = values.iter().map(|value| *value as u8).collect();
         let narrow = compress_words(cx, PType::U8, narrow.into(), nulls)?;
         if cx.level() == Level::Compact && cx.allows(Kind::Pco) {
-            // Only wider ones can be entropy-coded.
+            // Only wider integers can be entropy-coded.
             let wide: Vec<u16> = values.iter().map(|value| *value as u16).collect();
             let wide = compress_words(cx, PType::U16, wide.into(), nulls)?;
             if wide.byte_len() < narrow.byte_len() {
@@ -259,7 +259,7 @@ pub(super) fn compress_helpers(
     }
 }
 
-/// Integers in the smallest type that holds them.
+/// Compresses integers in the smallest type that can hold them.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -270,7 +270,7 @@ pub(super) fn compress_narrowed(
 ) -> Result<(PType, WriteNode)> {
     let (min, max) = (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
     let holds = |low: i64, high: i64| low <= min && max <= high;
-    // Cuts that nothing is lost by.
+    // These casts are lossless.
     if holds(0, u32::MAX.into()) {
         compress_helpers(cx, values.iter().map(|value| *value as u32).collect(), nulls)
     } else if holds(i8::MIN.into(), i8::MAX.into()) {
@@ -288,5 +288,5 @@ pub(super) fn compress_narrowed(
     }
 }
 
-/// The schemes of a table, as the choice wants them.
+/// The schemes of a kind, in the form in which they are chosen from.
 pub(super) type Schemes<W, const N: usize> = [&'static dyn Scheme<Numbers<W>>; N];

@@ -1,4 +1,4 @@
-//! Numbers by pco: statistics of their low and high bits, differences, and an entropy coder.
+//! Compressing numbers with pco: statistics of low and high bits, differences, and an entropy coder.
 
 use super::numbers::Numbers;
 use super::scheme::{Context, Kind, Scheme};
@@ -7,18 +7,18 @@ use crate::kernels::Word;
 use crate::wire::WriteNode;
 use crate::{Level, Result};
 
-/// What pco spends, of 12.
+/// The effort level of pco, of at most 12.
 fn level(cx: &Context) -> usize {
     if cx.level() == Level::Compact { 9 } else { 4 }
 }
 
-/// Rows that are compressed to see how well it goes: at least so many, or an eighth, at most so many.
+/// Number of rows that are compressed to estimate the size: an eighth, within these limits.
 const TRIED: (usize, usize) = (1024, 8192);
 
-/// Fewer rows do not pay for the description of a chunk.
+/// With fewer rows, the description of a chunk does not pay.
 const MIN_ROWS: usize = 256;
 
-/// Numbers of 16 bits and more.
+/// Numbers of 16 bits or more.
 pub(super) struct Pco;
 
 impl<W: Word> Scheme<Numbers<W>> for Pco {
@@ -31,10 +31,10 @@ impl<W: Word> Scheme<Numbers<W>> for Pco {
             return None;
         }
         if cx.level() == Level::Compact {
-            // Hardly to be told without trying: some numbers shrink to nothing.
+            // Hard to estimate without trying: some numbers shrink to nothing.
             return Some(0);
         }
-        // Neighbours tell how well it goes, rows far apart would not.
+        // Adjacent rows are representative, unlike rows far apart.
         let tried = (numbers.len() / 8).clamp(TRIED.0, TRIED.1).min(numbers.len());
         let start = (numbers.len() - tried) / 2;
         let values = numbers.values.slice(start, tried).into_inner();

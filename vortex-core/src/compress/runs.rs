@@ -1,4 +1,4 @@
-//! Runs of equal rows, of numbers and of booleans.
+//! Runs of equal rows, for numbers and booleans.
 
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
@@ -9,13 +9,13 @@ use crate::encodings::run_end;
 use crate::kernels::Word;
 use crate::wire::WriteNode;
 
-/// Shorter runs cost more in their ends, and in decoding, than they save.
+/// Shorter runs cost more for their ends, and in decoding, than they save.
 const MIN_ROWS_PER_RUN: usize = 3;
 
-/// What children of runs are not: they have no runs of their own.
+/// Schemes not used for the children of runs, which have no runs of their own.
 const BARRED: [Kind; 2] = [Kind::Runs, Kind::Sparse];
 
-/// A value per run, and where it ends.
+/// One value per run, and the end of each run.
 pub(super) struct Runs;
 
 impl<W: Word> Scheme<Numbers<W>> for Runs {
@@ -28,7 +28,7 @@ impl<W: Word> Scheme<Numbers<W>> for Runs {
             return None;
         }
         let few = numbers.distinct();
-        // Values that repeat make a dictionary.
+        // Repeated values can be encoded by a dictionary.
         let dictionary = bits(few as u64) as f64 + (few * W::BITS) as f64 / numbers.runs as f64;
         let run = bits(numbers.len() as u64) as f64 + dictionary.min(bits(numbers.span()) as f64);
         Some((numbers.runs as f64 * run / 8.0) as usize + 64)
@@ -48,7 +48,7 @@ impl<W: Word> Scheme<Numbers<W>> for Runs {
     }
 }
 
-/// The rows behind each run.
+/// The end of each run.
 fn ends<W: Word>(numbers: &Numbers<W>) -> Vec<u32> {
     let mut ends = Vec::with_capacity(numbers.runs);
     let pairs = numbers.values.windows(2);
@@ -69,7 +69,7 @@ fn ends<W: Word>(numbers: &Numbers<W>) -> Vec<u32> {
             }
         }
     }
-    // Rows of a chunk number less than 2^32.
+    // The number of rows in a chunk is less than 2^32.
     ends.push(numbers.len() as u32);
     ends
 }

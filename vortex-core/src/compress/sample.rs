@@ -1,13 +1,13 @@
-//! A few values that stand for all.
+//! Samples of the values of a column.
 
-/// Values next to each other in a sample.
+/// Number of adjacent values in each run of a sample.
 const RUN: usize = 32;
 
-/// Runs in a sample.
+/// Number of runs in a sample.
 const RUNS: usize = 64;
 
-/// Ranges of rows that make a sample of `len` rows: all, or runs at equal distances, each
-/// somewhere in its part, so that no period of the data hides from it.
+/// The row ranges that make up a sample of `len` rows: all rows, or one run in each of several equal
+/// parts, at varying positions, so that the sample does not miss periodic data.
 pub(super) fn rows(len: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let (runs, run) = if len <= RUN * RUNS { (1, len) } else { (RUNS, RUN) };
     let part = len / runs;
@@ -18,10 +18,10 @@ pub(super) fn rows(len: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     })
 }
 
-/// What sorted numbers of a sample tell about all `rows` of a column.
+/// The sorted numbers of a sample, and estimates for all `rows` of a column.
 #[derive(Debug)]
 pub(super) struct Sample {
-    /// Rising.
+    /// In ascending order.
     pub(super) sorted: Vec<u64>,
     rows: usize,
 }
@@ -32,12 +32,12 @@ impl Sample {
         Self { sorted: values, rows }
     }
 
-    /// Rows of the column.
+    /// Number of rows of the column.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many rows a row of the sample stands for.
+    /// Number of rows of the column per row of the sample.
     pub(super) fn scale(&self) -> f64 {
         self.rows as f64 / self.sorted.len().max(1) as f64
     }
@@ -50,9 +50,9 @@ impl Sample {
         (value, count as f64 / self.sorted.len().max(1) as f64)
     }
 
-    /// How many different values there are among all rows, nearly. Two ways to tell, and both
-    /// tell too few: values seen once in the sample stand for some that it missed, and among
-    /// `n` values that are alike, a sample of `k`, much fewer, repeats some `k * k / 2n` times.
+    /// Approximate number of distinct values among all rows, from two estimators that both tend to be too
+    /// low: values seen once in the sample represent others that it missed; and if `n` values are equally
+    /// frequent, a much smaller sample of `k` contains about `k * k / 2n` repetitions.
     pub(super) fn distinct(&self) -> usize {
         let (mut once, mut more) = (0usize, 0usize);
         for group in self.sorted.chunk_by(|left, right| left == right) {

@@ -1,37 +1,37 @@
-//! Ways to encode a column, and the choice among them.
+//! Ways to encode a column, and how to choose among them.
 
 use crate::dtype::DType;
 use crate::wire::WriteNode;
 use crate::{Error, Level, Release, Result};
 
-/// Levels of schemes below each other.
+/// Maximum nesting depth of schemes.
 const MAX_DEPTH: u8 = 3;
 
-/// A column must shrink by more than one of this many bytes to be worth decoding.
+/// A column must shrink by more than one part in this many to be worth decoding.
 const LEAST_SAVING: usize = 50;
 
-/// An encoding that exceeds its estimate by more than this share has the next one tried, too.
+/// If the size of an encoding exceeds its estimate by more than this factor, the next one is tried, too.
 const SURPRISE: f64 = 1.1;
 
 /// One way to encode columns of one kind `C`.
 ///
-/// An estimate should be close and cheap: it may look at all values once, but better at a
-/// sample. It counts all bytes, those of children included, as if these were compressed well.
+/// An estimate should be close and cheap: it may read all values once, but preferably only a sample. It
+/// includes all bytes, also those of children, assuming that these are compressed well.
 pub(super) trait Scheme<C: ?Sized>: Sync {
-    /// What makes the encoding known to releases and to other schemes.
+    /// Identifies the encoding to releases and to other schemes.
     fn kind(&self) -> Kind;
 
-    /// The bytes that encoding will take, nearly; `None` if the scheme does not apply.
+    /// Approximate number of encoded bytes; `None` if the scheme does not apply.
     fn estimate(&self, column: &C, cx: &Context) -> Option<usize>;
 
-    /// Encodes, or finds that the scheme does not apply after all.
+    /// Encodes the column; returns `None` if the scheme turns out not to apply.
     ///
     /// # Errors
     /// If a child cannot be encoded.
     fn encode(&self, column: &C, cx: &Context) -> Result<Option<WriteNode>>;
 }
 
-/// The kinds of encodings that are chosen from.
+/// The kinds of encodings to choose from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Sequence,
@@ -43,34 +43,34 @@ pub(super) enum Kind {
     AlpRd,
     Fsst,
     OnPair,
-    /// Strings one behind the other.
+    /// Concatenated strings.
     Joined,
     Pco,
     Zstd,
-    /// Zstandard over numbers.
+    /// Zstandard for numbers.
     ZstdNumbers,
-    /// Values beside their validity.
+    /// Values with a separate validity.
     Masked,
     DateTimeParts,
 }
 
 impl Kind {
-    /// The oldest release that reads it, as it is written here.
+    /// The oldest release that reads it in the form written here.
     fn first_reader(self) -> Release {
         match self {
             Self::Sequence => Release::new(0, 40),
             Self::Zstd | Self::ZstdNumbers | Self::Masked => Release::new(0, 54),
-            // Earlier ones know another version of the pco format.
+            // Earlier releases know another version of the pco format.
             Self::Pco => Release::new(0, 59),
             Self::OnPair => Release::new(0, 85),
             _ => Release::OLDEST,
         }
     }
 
-    /// What decoding costs. Zstandard and pco cost so much that they are left where they save most:
-    /// large tables, TPC-H's lineitem and a hit log of 105 columns, take some less bytes than as
-    /// Parquet with Zstandard. A third of these costs make the hit log 12 % smaller, and half as slow
-    /// again to read.
+    /// The cost of decoding. The costs of Zstandard and pco are so high that they are used only where
+    /// they save most: large tables, TPC-H's lineitem and a hit log of 105 columns, are somewhat smaller
+    /// than as Parquet with Zstandard. With a third of these costs, the hit log is 12 % smaller, but
+    /// takes 50 % longer to read.
     fn decode_cost(self) -> Cost {
         match self {
             Self::Sequence => Cost { encoded: -0.5, ..FREE },
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// Whether a level has it.
+    /// Whether it is used at a level.
     fn is_of(self, level: Level) -> bool {
         match self {
             Self::Pco | Self::Zstd | Self::ZstdNumbers | Self::OnPair => level != Level::Fast,
@@ -98,8 +98,7 @@ impl Kind {
     }
 }
 
-/// What decoding costs, in bytes that are as bad: per byte that is encoded, per byte that comes out,
-/// and per row.
+/// The cost of decoding, in equivalent bytes: per encoded byte, per decoded byte, and per row.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     encoded: f64,
@@ -109,20 +108,20 @@ struct Cost {
 
 const FREE: Cost = Cost { encoded: 0.0, decoded: 0.0, rows: 0.0 };
 
-/// What a column is once it is decoded.
+/// The size of a decoded column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plain {
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
 
-/// What the choice depends on besides the column.
+/// The parameters of the choice other than the column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context {
     level: Level,
     reader: Release,
     depth: u8,
-    /// Kinds not to be used here, as bits.
+    /// Kinds that must not be used here, as bits.
     barred: u32,
 }
 
@@ -139,7 +138,7 @@ impl Context {
         self.reader
     }
 
-    /// For a child of an array encoded as `kind`, which may not use `barred`.
+    /// The context for a child of an array encoded as `kind`, which must not use `barred`.
     pub(super) fn below(&self, kind: Kind, barred: &[Kind]) -> Self {
         let barred = barred.iter().fold(self.barred | kind.bit(), |bits, kind| bits | kind.bit());
         Self { depth: self.depth + 1, barred, ..*self }
@@ -150,12 +149,12 @@ impl Context {
         self.depth < MAX_DEPTH && self.barred & kind.bit() == 0 && self.reads(kind) && kind.is_of(self.level)
     }
 
-    /// Whether the oldest reader knows arrays of this kind.
+    /// Whether the oldest reader supports arrays of this kind.
     pub(super) fn reads(&self, kind: Kind) -> bool {
         self.reader >= kind.first_reader()
     }
 
-    /// Checks that the oldest reader knows a type.
+    /// Checks that the oldest reader supports a type.
     ///
     /// # Errors
     /// If it does not.
@@ -174,7 +173,7 @@ impl Context {
         Ok(())
     }
 
-    /// What bytes of this kind count for if they decode to `plain`, decoding considered.
+    /// The cost of bytes of this kind that decode to `plain`, including that of decoding.
     pub(super) fn cost(&self, kind: Kind, bytes: usize, plain: Plain) -> f64 {
         let Cost { encoded, decoded, rows } = kind.decode_cost();
         let extra = bytes as f64 * encoded + plain.bytes as f64 * decoded + plain.rows as f64 * rows;
@@ -182,7 +181,7 @@ impl Context {
     }
 }
 
-/// Whether all rows of a type can be one scalar, for readers of all releases.
+/// Whether all rows of a type can be encoded as one scalar for readers of all releases.
 pub(super) fn can_be_constant(dtype: &DType) -> bool {
     match dtype {
         DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {
@@ -193,9 +192,9 @@ pub(super) fn can_be_constant(dtype: &DType) -> bool {
     }
 }
 
-/// Encodes a column with the scheme that serves best; with none, if it would save
-/// too little on the `decoded` bytes of what `plain` makes. Those of `schemes` that cost most to decode
-/// stand last: another may spare their estimates, which cost most, too.
+/// Encodes a column with the best scheme, or as `plain` does if that would save too little of the
+/// `decoded` bytes. Schemes whose decoding costs most are last in `schemes`: a better one may make their
+/// estimates, which also cost most, unnecessary.
 pub(super) fn choose<C: ?Sized>(
     schemes: &[&dyn Scheme<C>],
     column: &C,
@@ -207,7 +206,7 @@ pub(super) fn choose<C: ?Sized>(
     let mut estimates = Vec::new();
     let mut least = worth as f64;
     for scheme in schemes.iter().filter(|scheme| cx.allows(scheme.kind())) {
-        // What costs more to decode than another costs in all need not be estimated.
+        // Schemes whose decoding alone costs more than another one in total need no estimate.
         if cx.cost(scheme.kind(), 0, decoded) >= least {
             continue;
         }
@@ -222,7 +221,7 @@ pub(super) fn choose<C: ?Sized>(
 
     let mut best: Option<(f64, WriteNode)> = None;
     for (score, bytes, scheme) in estimates {
-        // What was found is better than this can be, or there is no reason to doubt the order.
+        // The result is better than this scheme can be, or there is no reason to doubt the order.
         if best.as_ref().is_some_and(|(found, _)| *found <= score * sure(cx.level)) {
             break;
         }
@@ -243,7 +242,7 @@ pub(super) fn choose<C: ?Sized>(
     }
 }
 
-/// How far an estimate may be off, as a factor on it.
+/// The factor by which an estimate may be too high.
 fn sure(level: Level) -> f64 {
     if level == Level::Compact { 0.8 } else { 1.0 }
 }

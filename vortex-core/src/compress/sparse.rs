@@ -1,4 +1,4 @@
-//! One value for most rows.
+//! Columns in which most rows have the same value.
 
 use super::numbers::{Numbers, compress_helpers, compress_words};
 use super::scheme::{Context, Kind, Scheme};
@@ -8,13 +8,13 @@ use crate::kernels::Word;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
 
-/// A value that fewer rows have is not worth leaving out.
+/// A value in a smaller share of the rows is not worth leaving out.
 const MIN_SHARE: f64 = 0.9;
 
-/// The most frequent value, or null, and the rows that differ.
+/// The most frequent value, or null, and the rows that differ from it.
 pub(super) struct Sparse;
 
-/// Which rows are left out.
+/// The rows that are left out.
 enum Fill<W> {
     Null,
     Value(W),

@@ -1,4 +1,4 @@
-//! Schemes of strings and byte strings.
+//! Schemes for strings and byte strings.
 
 use std::cell::OnceCell;
 
@@ -18,30 +18,30 @@ use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Error, Level, Release, Result};
 
-/// The first release that reads codes in a buffer of their own.
+/// The first release that reads codes in a separate buffer.
 const FIRST_CODES_BUFFER: Release = Release::new(0, 59);
 
-/// Bytes that tables of symbols are trained on.
+/// Number of bytes on which symbol tables are trained.
 const TRAINED_BYTES: usize = 64 << 10;
 
-/// Fewer bytes do not pay for training, if something else serves them well.
+/// With fewer bytes, training does not pay if another scheme works well.
 const MIN_FSST_BYTES: usize = 64 << 10;
 
-/// Bytes that are compressed to see how well it goes.
+/// Number of bytes that are compressed to estimate the size.
 const TRIED_BYTES: usize = 64 << 10;
 
-/// Bytes of a frame before compression: what reading one row costs, some 2 ns a byte. The strings of URLs,
-/// titles and the like take 4 to 8 % more in the small frames than in the large ones.
+/// Bytes of a frame before compression, all of which are decompressed to read a single row, at some 2 ns per
+/// byte. Strings such as URLs and titles take 4 to 8 % more space in the small frames than in the large ones.
 const FRAME_BYTES: usize = 32 << 10;
 const COMPACT_FRAME_BYTES: usize = 256 << 10;
 
-/// Bits of a token's code.
+/// Number of bits of a token's code.
 const TOKEN_BITS: u8 = 12;
 
-/// Fewer bytes do not pay for all tokens, of which every single byte is one.
+/// With fewer bytes, the full set of tokens, which includes every single byte, does not pay.
 const MIN_ONPAIR_BYTES: usize = 32 << 10;
 
-/// Bytes that tokens are trained on.
+/// Number of bytes on which tokens are trained.
 const ONPAIR_TRAINED_BYTES: usize = 256 << 10;
 
 /// Bytes of a view.
@@ -49,7 +49,7 @@ const VIEW: usize = 16;
 
 /// Strings or byte strings.
 pub(super) struct Strings<'a> {
-    /// Which rows are null, if some are; never all.
+    /// The validity, if some rows are null; never all of them.
     pub(super) nulls: Option<&'a NullBuffer>,
     pub(super) is_text: bool,
     rows: Vec<&'a [u8]>,
@@ -64,7 +64,7 @@ impl<'a> Strings<'a> {
         self.rows.len()
     }
 
-    /// The value of each row; empty where null.
+    /// The value of each row; empty in null rows.
     pub(super) fn rows(&self) -> &[&'a [u8]] {
         &self.rows
     }
@@ -86,7 +86,7 @@ impl<'a> Strings<'a> {
         self.nulls.map(|nulls| boolean::validity(cx, nulls)).transpose()
     }
 
-    /// How many different values there are, nearly.
+    /// Approximate number of distinct values.
     pub(super) fn distinct(&self) -> usize {
         *self.distinct.get_or_init(|| {
             let rows = sample::rows(self.len()).flat_map(|rows| &self.rows[rows]);
@@ -94,7 +94,7 @@ impl<'a> Strings<'a> {
         })
     }
 
-    /// Rows of the sample, up to so many bytes.
+    /// The rows of the sample, up to this many bytes.
     fn sample(&self, bytes: usize) -> Vec<&'a [u8]> {
         let mut left = bytes;
         let rows = sample::rows(self.len()).flat_map(|rows| self.rows[rows].iter().copied());
@@ -119,7 +119,7 @@ impl<'a> Strings<'a> {
         self.tokens.get_or_init(train).as_ref()
     }
 
-    /// Bytes of integers that tell rows apart: lengths, and offsets into codes.
+    /// Bytes of the integers that delimit rows: lengths, and offsets into codes.
     fn row_bytes(&self, code_bytes: usize) -> usize {
         let longest = self.rows.iter().map(|row| row.len()).max().unwrap_or_default();
         let bits = |most: usize| (usize::BITS - most.leading_zeros()) as usize;
@@ -127,7 +127,7 @@ impl<'a> Strings<'a> {
     }
 }
 
-/// A column of strings or byte strings.
+/// Compresses a column of strings or byte strings.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -157,12 +157,12 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     choose(&schemes(), &strings, cx, decoded, plain)
 }
 
-/// The schemes of strings.
+/// The schemes for strings.
 fn schemes<'a>() -> [&'a dyn Scheme<Strings<'a>>; 5] {
     [&TextDictionary, &Fsst, &OnPair, &Joined, &Zstd]
 }
 
-/// A column whose valid rows are all equal.
+/// Encodes a column whose valid rows are all equal.
 fn uniform(cx: &Context, strings: &Strings<'_>) -> Result<Option<WriteNode>> {
     let first = strings.nulls.map_or(Some(0), |nulls| nulls.valid_indices().next());
     let Some(value) = first.and_then(|row| strings.rows.get(row)) else { return Ok(None) };
@@ -178,7 +178,7 @@ fn uniform(cx: &Context, strings: &Strings<'_>) -> Result<Option<WriteNode>> {
     }
 }
 
-/// Codes for frequent pieces of up to eight bytes.
+/// Codes for frequent substrings of up to eight bytes.
 struct Fsst;
 
 impl Scheme<Strings<'_>> for Fsst {
@@ -187,7 +187,7 @@ impl Scheme<Strings<'_>> for Fsst {
     }
 
     fn estimate(&self, strings: &Strings<'_>, cx: &Context) -> Option<usize> {
-        // Finding symbols takes as long for few bytes as for many; few, Zstandard does better with.
+        // Finding symbols takes as long for few bytes as for many; for few bytes, Zstandard is better.
         let is_short = strings.byte_len < MIN_FSST_BYTES && cx.allows(Kind::Zstd);
         if strings.byte_len == 0 || is_short {
             return None;
@@ -208,7 +208,7 @@ impl Scheme<Strings<'_>> for Fsst {
         if u32::try_from(codes.len()).is_err() {
             return Ok(None);
         }
-        // All below 2^32, as their last.
+        // All are below 2^32, since the last one is.
         let offsets = std::iter::once(0).chain(ends.into_iter().map(|end| end as u32)).collect();
         let below = cx.below(Kind::Fsst, &[]);
         let parts = TextParts {
@@ -224,17 +224,17 @@ impl Scheme<Strings<'_>> for Fsst {
     }
 }
 
-/// Rows whose codes are found side by side.
+/// Number of rows that are encoded in parallel.
 const LANES: usize = ::fsst::Compressor::DEFAULT_BULK_LANES;
 
 fn lengths(rows: &[&[u8]]) -> Result<Vec<u32>> {
     rows.iter().map(|row| u32::try_from(row.len()).map_err(Error::limit)).collect()
 }
 
-/// Codes for frequent pieces of up to sixteen bytes.
+/// Codes for frequent substrings of up to sixteen bytes.
 struct OnPair;
 
-/// Rows as the onpair crate takes them.
+/// Rows in the form that the onpair crate takes.
 struct Rows<'a>(&'a [&'a [u8]]);
 
 impl ::onpair::Rows for Rows<'_> {
@@ -297,7 +297,7 @@ impl Scheme<Strings<'_>> for OnPair {
     }
 }
 
-/// Bytes one behind the other, cut by offsets.
+/// Concatenated bytes, split by offsets.
 struct Joined;
 
 impl Scheme<Strings<'_>> for Joined {
@@ -317,7 +317,7 @@ impl Scheme<Strings<'_>> for Joined {
         let mut bytes = Vec::with_capacity(strings.byte_len);
         let mut offsets = Vec::with_capacity(strings.len() + 1);
         for row in &strings.rows {
-            // Below 2^32, as all bytes together.
+            // Below 2^32, since the total number of bytes is.
             offsets.push(bytes.len() as u32);
             bytes.extend_from_slice(row);
         }
@@ -327,10 +327,10 @@ impl Scheme<Strings<'_>> for Joined {
     }
 }
 
-/// Frames of Zstandard.
+/// Zstandard frames.
 struct Zstd;
 
-/// Empty frames for strings.
+/// A frame writer for strings.
 fn frames(cx: &Context) -> zstd::FrameWriter {
     let frame_bytes = if cx.level() == Level::Compact { COMPACT_FRAME_BYTES } else { FRAME_BYTES };
     zstd::FrameWriter::new(level(cx), frame_bytes)
@@ -345,7 +345,7 @@ impl Scheme<Strings<'_>> for Zstd {
         if strings.byte_len == 0 {
             return None;
         }
-        // Neighbours tell how well it goes, rows far apart would not.
+        // Adjacent rows are representative, unlike rows far apart.
         let start = strings.len() / 3;
         let enough = (strings.byte_len / 4).clamp(TRIED_BYTES / 8, TRIED_BYTES);
         let mut bytes = 0;

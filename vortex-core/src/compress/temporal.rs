@@ -1,4 +1,4 @@
-//! Extension types: their storage, and timestamps also as days, seconds and ticks.
+//! Extension types: encoded by their storage, and timestamps also as days, seconds and ticks.
 
 use arrow::array::{Array as _, ArrayRef};
 use arrow::buffer::ScalarBuffer;
@@ -14,10 +14,10 @@ use crate::{Release, Result};
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// The first release that reads negative seconds: those before 1970.
+/// The first release that reads negative seconds, as in timestamps before 1970.
 const FIRST_NEGATIVE: Release = Release::new(0, 54);
 
-/// A column of an extension type.
+/// Compresses a column of an extension type.
 ///
 /// # Errors
 /// If a child cannot be encoded.
@@ -40,8 +40,7 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) ->
     }
 }
 
-/// Timestamps cut into days, seconds and ticks, if a sample tells that this costs less than
-/// `whole`.
+/// Timestamps split into days, seconds and ticks, if a sample indicates that this costs less than `whole`.
 fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: f64) -> Result<Option<WriteNode>> {
     let data = stored.to_data();
     let values = ScalarBuffer::<i64>::new(data.buffers()[0].clone(), data.offset(), data.len());
@@ -76,7 +75,7 @@ fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: f64) -> Result<Opti
     ])))
 }
 
-/// Bits that a part takes per row: packed, or with a dictionary.
+/// Bits per row of a part: packed, or with a dictionary.
 fn part_bits(values: impl Iterator<Item = i64> + Clone, rows: usize) -> f64 {
     let (low, high) = (values.clone().min().unwrap_or(0), values.clone().max().unwrap_or(0));
     let span = high.wrapping_sub(low).cast_unsigned();

@@ -1,4 +1,4 @@
-//! Whatever is compressed comes back bit for bit, and answers as decoded values do.
+//! Compressed data is restored bit for bit, and gives the same answers as decoded values.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ const LEVELS: [Level; 3] = [Level::Fast, Level::Default, Level::Compact];
 const READERS: [Release; 5] =
     [Release::OLDEST, Release::new(0, 54), Release::new(0, 76), Release::new(0, 85), Release::NEWEST];
 
-/// Word `row` of a column, of random words.
+/// Generates word `row` of a column from random words.
 type Shape = fn(&mut dyn FnMut() -> u64, u64) -> u64;
 
-/// What numbers look like.
+/// Kinds of distributions of numbers.
 const SHAPES: [(&str, Shape); 14] = [
     ("random", |next, _| next()),
     ("narrow", |next, _| next() % 300),
@@ -48,7 +48,7 @@ const SHAPES: [(&str, Shape); 14] = [
     ("extremes", |next, _| [0, u64::MAX, 1 << 63, (1 << 63) - 1][(next() % 4) as usize]),
 ];
 
-/// Null rows: none, a few, in long stretches, nearly all, all.
+/// Null rows: none, a few, in long stretches, nearly all, or all.
 fn nulls(next: &mut dyn FnMut() -> u64, len: usize, kind: usize) -> Option<NullBuffer> {
     let valid: Box<dyn FnMut(usize) -> bool> = match kind % 5 {
         0 => return None,
@@ -60,7 +60,7 @@ fn nulls(next: &mut dyn FnMut() -> u64, len: usize, kind: usize) -> Option<NullB
     Some(NullBuffer::new((0..len).map(valid).collect::<Vec<bool>>().into()))
 }
 
-/// A column as it comes back.
+/// A column after a round trip.
 fn round_trip(array: &ArrayRef, level: Level, reader: Release) -> crate::array::ArrayRef {
     let field = Field::new("a", array.data_type().clone(), array.logical_null_count() > 0);
     let dtype = from_field(&field).unwrap();
@@ -101,7 +101,7 @@ const NUMBERS: [ToArray; 12] = [
     numbers::<Date32Type>,
 ];
 
-/// Row counts: none, one, around the edges of blocks, and some more.
+/// Row counts: none, one, around block boundaries, and some others.
 fn lens() -> impl Strategy<Value = usize> {
     prop_oneof![Just(0), Just(1), Just(2), 3..40usize, 1000..1100usize, 2000..5000usize]
 }

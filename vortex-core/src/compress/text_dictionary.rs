@@ -1,4 +1,4 @@
-//! Each distinct string once, and a code per row.
+//! Dictionaries of strings: each distinct string once, and a code per row.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,13 +14,13 @@ use crate::dtype::DType;
 use crate::encodings::dict;
 use crate::wire::WriteNode;
 
-/// Most values of a dictionary: codes have two bytes.
+/// Maximum number of values of a dictionary, whose codes have two bytes.
 const MAX_VALUES: usize = 1 << 16;
 
-/// Bits of a byte of text that another scheme compresses, nearly.
+/// Approximate number of bits per byte of text that another scheme compresses.
 const BITS_PER_BYTE: usize = 4;
 
-/// Strings by code, in the order in which they come.
+/// Strings encoded by codes, with values in order of first appearance.
 pub(super) struct TextDictionary;
 
 impl Scheme<Strings<'_>> for TextDictionary {
@@ -49,7 +49,7 @@ impl Scheme<Strings<'_>> for TextDictionary {
         let Some((values, codes)) = distinct(strings) else { return Ok(None) };
         let (ptype, codes) =
             compress_helpers(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, strings.nulls)?;
-        // At most as many as codes of two bytes tell.
+        // At most as many as two-byte codes can distinguish.
         let count = values.len() as u32;
         let values = BinaryViewArray::from_iter_values(values);
         let dtype = if strings.is_text { DType::Utf8(false) } else { DType::Binary(false) };
@@ -58,7 +58,7 @@ impl Scheme<Strings<'_>> for TextDictionary {
     }
 }
 
-/// The values in order of their first rows, and which each row has. Null rows have some.
+/// The values in order of first appearance, and the code of each row. Null rows have arbitrary codes.
 fn distinct<'a>(strings: &Strings<'a>) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
     let most = MAX_VALUES.min(strings.len() * 3 / 4);
     let mut values: Vec<&[u8]> = Vec::new();
@@ -66,7 +66,7 @@ fn distinct<'a>(strings: &Strings<'a>) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
     let mut codes: Vec<u32> = Vec::with_capacity(strings.len());
     let mut last: Option<(&[u8], u32)> = None;
     for (at, row) in strings.rows().iter().enumerate() {
-        // Neighbours are often equal, and null rows may have any code.
+        // Adjacent rows are often equal, and null rows may have any code.
         let is_null = strings.nulls.is_some_and(|nulls| nulls.is_null(at));
         let code = match last {
             Some((value, code)) if value == *row || is_null => code,
@@ -87,15 +87,15 @@ fn distinct<'a>(strings: &Strings<'a>) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
     Some((values, codes))
 }
 
-/// A number that tells strings apart, mostly.
+/// A hash of a string.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = Folded::default();
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// Folds products of words: fast for short strings. The data chooses its own collisions at
-/// the cost of its writer alone.
+/// Folds products of words, which is fast for short strings. Data that provokes collisions only slows
+/// down its own writer.
 #[derive(Default)]
 struct Folded(u64);
 

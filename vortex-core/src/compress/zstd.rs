@@ -1,4 +1,4 @@
-//! Numbers by Zstandard: it finds what repeats at a distance, which nothing else here does.
+//! Compressing numbers with Zstandard: it finds distant repetitions, which no other scheme here does.
 
 use super::numbers::Numbers;
 use super::scheme::{Context, Kind, Plain, Scheme};
@@ -7,24 +7,24 @@ use crate::kernels::Word;
 use crate::wire::WriteNode;
 use crate::{Level, Result};
 
-/// Values that are compressed to see how well it goes.
+/// Number of values that are compressed to estimate the size.
 const TRIED: usize = 16 << 10;
 
-/// Bytes of a frame before compression: what reading one row costs.
+/// Bytes of a frame before compression, all of which are decompressed to read a single row.
 const FRAME_BYTES: usize = 32 << 10;
 
-/// Fewer rows do not pay for trying.
+/// With fewer rows, trying does not pay.
 const MIN_ROWS: usize = 4096;
 
-/// Most values that codes of one byte tell apart.
+/// Maximum number of values that one-byte codes can distinguish.
 pub(super) const MAX_BYTE_CODES: usize = 1 << 8;
 
-/// What Zstandard spends on strings; on numbers, more hardly pays.
+/// The Zstandard level for strings; for numbers, higher levels hardly pay.
 pub(super) fn level(cx: &Context) -> i32 {
     if cx.level() == Level::Compact { 9 } else { QUICK }
 }
 
-/// What it spends on numbers, and on finding out how well it goes.
+/// The level for numbers, and for estimating the size.
 const QUICK: i32 = 3;
 
 fn least_rows(cx: &Context) -> usize {
@@ -35,7 +35,7 @@ fn number_level(cx: &Context) -> i32 {
     if cx.level() == Level::Compact { 7 } else { QUICK }
 }
 
-/// Integers as bytes. Those of few values have a dictionary first, and this for its codes.
+/// Integers as bytes. If there are few distinct values, a dictionary is used first, and this for its codes.
 pub(super) struct Zstd;
 
 impl<W: Word> Scheme<Numbers<W>> for Zstd {
@@ -47,7 +47,7 @@ impl<W: Word> Scheme<Numbers<W>> for Zstd {
         if numbers.len() < least_rows(cx) {
             return None;
         }
-        // Neighbours tell how well it goes, rows far apart would not.
+        // Adjacent rows are representative, unlike rows far apart.
         let tried = numbers.len().min(TRIED);
         let values = numbers.values.slice((numbers.len() - tried) / 2, tried);
         let bytes = zstd::byte_len(&values, QUICK).ok()?;
@@ -61,15 +61,15 @@ impl<W: Word> Scheme<Numbers<W>> for Zstd {
     }
 }
 
-/// Bytes that `rows` codes of a byte will take, as some neighbours tell; `of` tells the values of
-/// rows apart, nearly.
+/// Bytes that `rows` one-byte codes will take, estimated from some adjacent rows; `of` returns a number
+/// that mostly identifies the value of a row.
 pub(super) fn code_bytes(rows: usize, of: impl Fn(usize) -> u64, cx: &Context) -> Option<f64> {
     if rows < least_rows(cx) {
         return None;
     }
     let tried = rows.min(TRIED);
     let start = (rows - tried) / 2;
-    // That some values share a byte does not matter much.
+    // It does not matter much if some values share a byte.
     let codes: Vec<u8> = (start..start + tried).map(|row| fold(of(row))).collect();
     let bytes = zstd::byte_len(&codes, QUICK).ok()?;
     Some(cx.cost(
@@ -79,7 +79,7 @@ pub(super) fn code_bytes(rows: usize, of: impl Fn(usize) -> u64, cx: &Context) -
     ))
 }
 
-/// A byte that tells a number from most others.
+/// A byte that distinguishes a number from most others.
 fn fold(number: u64) -> u8 {
     if number <= u8::MAX.into() {
         return number as u8;

@@ -1,4 +1,4 @@
-//! Predicates on values that integers stand for, asked of the integers.
+//! Predicates on values that are represented by integers, evaluated on the integers.
 
 use arrow::array::BooleanArray;
 use arrow::buffer::BooleanBuffer;
@@ -6,18 +6,18 @@ use arrow::buffer::BooleanBuffer;
 use crate::array::Validity;
 use crate::expr::Predicate;
 
-/// A predicate on values as one on the integers that stand for them.
+/// A predicate on values, converted to one on the integers that represent them.
 #[derive(Debug)]
 pub(super) enum Asked {
     /// This predicate on the integers has the same outcome.
     Integers(Predicate),
-    /// No integer needs to be looked at: the outcome of all rows that are not null.
+    /// The outcome of all rows that are not null, without examining any integer.
     Nothing(bool),
-    /// There is no such form; the values decide.
+    /// There is no equivalent; the predicate must be evaluated on the values.
     Values,
 }
 
-/// One outcome for all rows that are not null.
+/// The same outcome for all rows that are not null.
 pub(super) fn uniform(outcome: bool, validity: &Validity, len: usize) -> BooleanArray {
     let bits = if outcome { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
     BooleanArray::new(bits, validity.to_nulls(len))

@@ -1,11 +1,11 @@
-//! Booleans, one bit each, least significant bit first.
+//! Booleans, one bit each, with the least significant bit first.
 //!
 //! ```text
 //! rows  t f t t ...   bits  0b....1101
 //! ```
 //!
-//! Metadata: position of the first row's bit (0 to 7). Buffer: the bits. Optional child:
-//! validity. Slicing moves the first bit and shares the bytes.
+//! Metadata: position of the first row's bit (0 to 7). Buffer: the bits. Optional child: the validity.
+//! Slicing moves the position of the first bit and shares the bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl EncodedArray for BoolArray {
     }
 }
 
-/// The node of bits.
+/// A node of bits.
 pub(crate) fn encode(bits: &BooleanBuffer, validity: Option<WriteNode>) -> WriteNode {
     WriteNode::new(ID).buffer(bits.sliced(), 1).children(validity)
 }

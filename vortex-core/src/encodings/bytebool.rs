@@ -1,6 +1,6 @@
-//! Booleans, one byte each: zero is false, anything else true.
+//! Booleans, one byte each: zero is false, any other value is true.
 //!
-//! No metadata. Buffer: exactly one byte per row. Optional child: validity.
+//! No metadata. Buffer: exactly one byte per row. Optional child: the validity.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! Several arrays of one type, one behind the other.
+//! Several arrays of one type, concatenated.
 //!
 //! ```text
-//! offsets   [0, 2, 2, 5]        u64, from zero to the row count, never falling
-//! chunks    [a b] [] [c d e]    each encoded in its own way
+//! offsets   [0, 2, 2, 5]        u64, from zero to the row count, never decreasing
+//! chunks    [a b] [] [c d e]    each with its own encoding
 //! ```
 //!
-//! No metadata, no buffers. Children: the offsets, then the chunks. Operations go to the
-//! chunks they concern; empty chunks are dropped once checked.
+//! No metadata, no buffers. Children: the offsets, then the chunks. Operations are passed on to the
+//! chunks that they concern; empty chunks are dropped after they have been checked.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,14 +59,14 @@ impl Encoding for Chunked {
 #[derive(Debug)]
 struct ChunkedArray {
     dtype: DType,
-    /// None of them empty.
+    /// None of them is empty.
     chunks: Vec<ArrayRef>,
-    /// The row behind each chunk.
+    /// The end of each chunk, as a row.
     ends: Vec<usize>,
     limits: Limits,
 }
 
-/// The rows of `chunks`, one after the other; all are of `dtype`. One chunk alone stands for itself.
+/// The concatenation of `chunks`, which are all of `dtype`. A single chunk is returned as it is.
 pub(crate) fn chunked(dtype: &DType, chunks: Vec<ArrayRef>, limits: &Limits) -> ArrayRef {
     ChunkedArray::of(dtype.clone(), chunks, *limits)
 }
@@ -89,7 +89,7 @@ impl ChunkedArray {
         Self::of(self.dtype.clone(), chunks, self.limits)
     }
 
-    /// The chunks that have rows of `rows`, with the rows each has.
+    /// The chunks that overlap `rows`, each with the part that does.
     fn within(&self, rows: Range<usize>) -> impl Iterator<Item = (&ArrayRef, Range<usize>)> {
         let first = self.ends.partition_point(|end| *end <= rows.start);
         let ends = self.chunks[first..].iter().zip(&self.ends[first..]);
@@ -100,7 +100,8 @@ impl ChunkedArray {
             })
     }
 
-    /// Decodes each chunk and copies it before the next: the memory of one chunk is that of all.
+    /// Decodes each chunk and copies it before decoding the next, so that only one decoded chunk is held
+    /// at a time.
     fn decode_primitive(&self, to: &DataType, width: usize) -> Result<ArrowRef> {
         let rows = self.len();
         self.limits.decoded_bytes(rows, width)?;
@@ -126,11 +127,11 @@ fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Result<ArrowRef
         [] => Ok(new_empty_array(to)),
         [part] => Ok(Arc::clone(part)),
         parts => {
-            // Arrow adds up offsets without looking; more than these cannot overflow them.
+            // Arrow adds up offsets without checking; with at most this many elements they cannot overflow.
             let nested =
                 parts.iter().map(|part| most_rows(&part.to_data())).try_fold(0usize, usize::checked_add);
             if nested.is_none_or(|nested| i32::try_from(nested).is_err()) {
-                return Err(Error::limit("chunks of more than 2^31 elements together"));
+                return Err(Error::limit("chunks have more than 2^31 elements in total"));
             }
             let rows = parts.iter().map(|part| part.len() as u64).sum();
             limits.decoded_bytes(usize::try_from(reserved_bytes(to, rows)).unwrap_or(usize::MAX), 1)?;
@@ -140,7 +141,7 @@ fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Result<ArrowRef
     }
 }
 
-/// Rows of the array or of the child below that has the most.
+/// The row count of the array or of any descendant, whichever is the greatest.
 fn most_rows(data: &ArrayData) -> usize {
     data.child_data().iter().map(most_rows).fold(data.len(), usize::max)
 }
@@ -163,7 +164,7 @@ impl EncodedArray for ChunkedArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
-        // Merging dictionaries costs more than making one at the end.
+        // Merging dictionaries costs more than building one at the end.
         if let DataType::Dictionary(_, values) = to {
             return present(self.decode(values)?, to);
         }
@@ -200,7 +201,7 @@ impl EncodedArray for ChunkedArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        // Sorted by chunk, each chunk is asked once; then rows go back to where they were wanted.
+        // With the rows sorted by chunk, each chunk is accessed once; then rows are reordered as requested.
         let indices = indices.values();
         let in_order = indices.is_sorted();
         let mut order: Vec<usize> = (0..indices.len()).collect();

@@ -1,7 +1,7 @@
-//! Predicates on strings that are stored as codes, row by row: answered by walking each row's
-//! codes only as far as they decide, without decoding or checking text.
+//! Predicates on strings that are stored as codes, evaluated by reading each row's codes only until the
+//! outcome is known, without decoding or validating text.
 //!
-//! Shared by FSST and OnPair. What is not handled here is decoded first.
+//! Shared by FSST and OnPair. Predicates that are not handled here are evaluated on decoded values.
 
 use std::ops::Range;
 
@@ -16,16 +16,16 @@ use crate::kernels::needle::{Against, Automaton, Needle};
 use crate::mask::Mask;
 use crate::wire::WriteNode;
 
-/// What coded rows have besides their codes, on its way out.
+/// The parts of coded rows other than the codes, to be written.
 pub(crate) struct TextParts {
     /// Decoded bytes per row.
     pub(crate) lengths: (PType, WriteNode),
-    /// Where the codes of each row start, and the last ends.
+    /// The start of each row's codes, and the end of the last row's.
     pub(crate) offsets: (PType, WriteNode),
     pub(crate) validity: Option<WriteNode>,
 }
 
-/// With more constants than this, decoding once and hashing beats comparing with each.
+/// With more constants than this, decoding once and hashing is faster than comparing with each.
 const MOST_NEEDLES: usize = 8;
 
 /// Rows of codes.
@@ -36,11 +36,11 @@ pub(super) trait CodedRows {
     /// Compares a row with a needle.
     fn against(&self, row: usize, needle: &Needle) -> Against;
 
-    /// Which rows an automaton accepts, if codes can drive it.
+    /// The rows that an automaton accepts, if it can run on codes.
     fn accepted(&self, automaton: &Automaton) -> Option<BooleanBuffer>;
 }
 
-/// Whether [`matches`] will answer, told without looking at rows.
+/// Whether [`matches`] supports a predicate, determined without reading rows.
 pub(super) fn answers(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(_, constant) => constant.as_bytes().is_some(),
@@ -51,7 +51,7 @@ pub(super) fn answers(predicate: &Predicate) -> bool {
     }
 }
 
-/// The outcome of a predicate per row; `None` for predicates that are not handled here.
+/// The outcome of a predicate per row; `None` for predicates that are not supported here.
 pub(super) fn matches(
     rows: &impl CodedRows,
     nulls: Option<NullBuffer>,
@@ -99,7 +99,8 @@ fn is_in(rows: &impl CodedRows, nulls: Option<NullBuffer>, list: &InList) -> Opt
     let needles: Vec<Needle> =
         list.values().iter().map(|value| value.as_bytes().map(Needle::new)).collect::<Option<_>>()?;
     let found = each(rows, |row| needles.iter().any(|needle| rows.against(row, needle) == Against::Equal));
-    // A null among the constants makes misses unknown; without any constant even nulls miss.
+    // With a null among the constants, rows that do not match are unknown; without any constants, even
+    // null rows do not match.
     let known = match (list.has_null(), nulls) {
         (false, _) if needles.is_empty() => None,
         (false, nulls) => nulls,
@@ -110,7 +111,7 @@ fn is_in(rows: &impl CodedRows, nulls: Option<NullBuffer>, list: &InList) -> Opt
     Some(BooleanArray::new(outcome, known))
 }
 
-/// A LIKE pattern simple enough for codes.
+/// A LIKE pattern simple enough to be evaluated on codes.
 enum Pattern<'a> {
     Equals(&'a str),
     StartsWith(&'a str),
@@ -136,8 +137,7 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// The codes of some rows, one row after the other, and where each row ends: one more offset
-/// than rows, from 0.
+/// The concatenated codes of some rows, and the end of each row: one more offset than rows, starting with 0.
 pub(super) fn gather_rows<T: Copy>(
     codes: &[T],
     offsets: &[usize],
@@ -156,7 +156,7 @@ pub(super) fn gather_rows<T: Copy>(
     (gathered, ends)
 }
 
-/// Which rows to keep, in which order.
+/// The rows to keep, and their order.
 #[derive(Clone, Copy)]
 pub(super) enum Chosen<'a> {
     Mask(&'a Mask),
@@ -168,14 +168,14 @@ impl Chosen<'_> {
     pub(super) fn runs(self) -> Vec<Range<usize>> {
         match self {
             Chosen::Mask(mask) => mask.runs(),
-            // Indices are in range of an array in memory, so they fit.
+            // Indices are in range of an array in memory, so they fit `usize`.
             Chosen::Indices(indices) => {
                 indices.values().iter().map(|at| *at as usize..*at as usize + 1).collect()
             }
         }
     }
 
-    /// The chosen rows of another array of the same length.
+    /// Selects the same rows of another array of the same length.
     pub(super) fn of(self, array: &ArrayRef) -> Result<ArrayRef> {
         match self {
             Chosen::Mask(mask) => array.filter(mask),
@@ -191,7 +191,7 @@ impl Chosen<'_> {
     }
 }
 
-/// Offsets of ranges once they lie one behind the other, from 0.
+/// The offsets of ranges after they are concatenated, starting with 0.
 pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
     let ends = ranges.iter().scan(0, |end, range| {
         *end += range.len() as u64;
@@ -200,7 +200,7 @@ pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// Offsets as the child of an array.
+/// Wraps offsets as the child of an array.
 pub(super) fn offsets_child(offsets: Vec<u64>) -> ArrayRef {
     let array = UInt64Array::from(offsets);
     std::sync::Arc::new(Decoded::new(DType::Primitive(PType::U64, false), std::sync::Arc::new(array)))

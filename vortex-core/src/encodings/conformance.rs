@@ -1,4 +1,4 @@
-//! What every encoding must satisfy: each operation equals decode-then-operate.
+//! The requirement for every encoding: each operation is equivalent to decoding first.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::expr::{CompareOp, InList, Like, Predicate};
 use crate::mask::Mask;
 use crate::scalar::Scalar;
 
-/// Checks slices, filters, takes and predicates of an array against its decoded form, and that
-/// decoding yields `expected`.
+/// Compares slices, filters, takes and predicates of an array with those of its decoded form, and checks
+/// that decoding results in `expected`.
 pub(crate) fn check(array: &ArrayRef, expected: &ArrowRef) {
     let to = data_type(array.dtype()).unwrap();
     let decoded = array.decode(&to).unwrap();
@@ -59,7 +59,7 @@ fn check_operations(array: &ArrayRef, expected: &ArrowRef) {
         }
     }
     let (actual, wanted) = (array.aggregate().unwrap(), plain.aggregate().unwrap());
-    // As text, zeros of both signs differ.
+    // Formatted as text, zeros of different sign differ.
     assert_eq!(format!("{actual:?}"), format!("{wanted:?}"), "aggregate of {}", array.encoding());
     for predicate in predicates(array.dtype(), expected) {
         let (actual, wanted) = (array.matches(&predicate).unwrap(), plain.matches(&predicate).unwrap());
@@ -68,7 +68,7 @@ fn check_operations(array: &ArrayRef, expected: &ArrowRef) {
     }
 }
 
-/// Predicates with constants from the data, so that some rows match.
+/// Predicates with constants taken from the data, so that some rows match.
 fn predicates(dtype: &DType, values: &ArrowRef) -> Vec<Predicate> {
     let mut predicates = vec![Predicate::IsNull, Predicate::IsNotNull];
     match dtype.storage() {

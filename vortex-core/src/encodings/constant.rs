@@ -1,7 +1,7 @@
-//! One value for all rows.
+//! The same value in all rows.
 //!
-//! No metadata that matters, no children. Buffer: the value as a serialized scalar, that of the
-//! storage type for extensions; a null makes every row null.
+//! Metadata is ignored; no children. Buffer: the value as a serialized scalar, of the storage type for
+//! extension types; a null makes every row null.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Encoding for Constant {
     }
 }
 
-/// An array of one repeated value.
+/// An array that repeats one value.
 #[derive(Debug)]
 pub(crate) struct ConstantArray {
     value: Scalar,
@@ -57,11 +57,11 @@ impl ConstantArray {
     }
 }
 
-/// Bytes that one row of a value takes once decoded as `to`; at least one.
+/// Bytes that one row takes after it is decoded as `to`; at least one.
 fn row_bytes(value: &Value, to: &DataType) -> usize {
     let sum = |parts: &mut dyn Iterator<Item = usize>| parts.fold(8, usize::saturating_add);
     match (value, to) {
-        // Keys and views repeat, what they refer to does not.
+        // Keys and views are repeated, but not the values that they refer to.
         (_, DataType::Dictionary(..) | DataType::ListView(_) | DataType::LargeListView(_)) => 16,
         (Value::Null, DataType::FixedSizeList(item, size)) => {
             row_bytes(value, item.data_type()).saturating_mul(usize::try_from(*size).unwrap_or(0)).max(1)
@@ -91,7 +91,7 @@ fn row_bytes(value: &Value, to: &DataType) -> usize {
     }
 }
 
-/// Whether repeating a row repeats what its offsets count.
+/// Whether repeating a row also repeats values that are addressed by offsets.
 fn has_offsets(to: &DataType) -> bool {
     match to {
         DataType::Utf8 | DataType::Binary | DataType::List(_) | DataType::Map(..) => true,
@@ -165,10 +165,10 @@ impl EncodedArray for ConstantArray {
     }
 }
 
-/// The node of one value for all rows.
+/// A node with the same value in all rows.
 ///
 /// # Errors
-/// If the value is one that is never written.
+/// If the value is of a kind that is never written.
 pub(crate) fn encode(value: &Value) -> Result<WriteNode> {
     Ok(WriteNode::new(ID).buffer(value_to_bytes(value)?.into(), 1))
 }
@@ -190,7 +190,7 @@ mod tests {
         Arc::new(ConstantArray::new(value, len, Limits::default()))
     }
 
-    /// A value of every type there is.
+    /// A value of each type.
     fn samples() -> Vec<(DType, Value)> {
         let number = |ptype| DType::Primitive(ptype, false);
         let list = |values: &[Value]| Value::List(values.into());

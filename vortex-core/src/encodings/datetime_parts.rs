@@ -1,4 +1,4 @@
-//! Timestamps as days, seconds and the rest of a second.
+//! Timestamps split into days, seconds and fractions of a second.
 //!
 //! ```text
 //! microseconds  86_400_000_003  -1      days        [1, 0]
@@ -6,11 +6,11 @@
 //!                                       subseconds  [3, -1]
 //! ```
 //!
-//! Metadata: integer types of the parts. Children: `days`, which carries the nulls, `seconds`
-//! and `subseconds`, non-null. Writers cut towards zero, so that parts before 1970 are
-//! negative, but any combination is read. A sum beyond 64 bits is corrupt, unless null.
+//! Metadata: integer types of the parts. Children: `days`, which carries the nulls, `seconds` and
+//! `subseconds`, which are not null. Writers truncate towards zero, so that parts before 1970 are
+//! negative, but any combination can be read. A sum beyond 64 bits is corrupt, unless the row is null.
 //!
-//! Decoding adds the parts block by block; a part that is one value for all rows is added once.
+//! Decoding adds the parts block by block; a part that has the same value in all rows is added only once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const ID: &str = "vortex.datetimeparts";
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// Rows added up at once: a block of sums stays in the cache for all parts.
+/// Number of rows added up at a time: a block of sums stays in the cache for all parts.
 const BLOCK: usize = 1024;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -77,7 +77,7 @@ impl Encoding for DateTimeParts {
             }
             node.child(at, &DType::Primitive(ptype, nullable), node.len())
         };
-        // All are asked for before one that is missing ends this.
+        // All are requested before an error of one of them is returned.
         let days = part(0, metadata.days_ptype, node.dtype().is_nullable());
         let seconds = part(1, metadata.seconds_ptype, false);
         let subseconds = part(2, metadata.subseconds_ptype, false);
@@ -98,13 +98,13 @@ impl Encoding for DateTimeParts {
 struct DateTimePartsArray {
     dtype: DType,
     ticks_per_second: i64,
-    /// Days, seconds, subseconds.
+    /// Days, seconds and subseconds.
     parts: [ArrayRef; 3],
     limits: Limits,
 }
 
 impl DateTimePartsArray {
-    /// The array whose parts are these ones after an operation on each.
+    /// An array whose parts result from applying an operation to each part.
     fn map(&self, operation: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
         let [days, seconds, subseconds] = &self.parts;
         Ok(Arc::new(Self {
@@ -119,7 +119,7 @@ impl DateTimePartsArray {
         &self.parts[0]
     }
 
-    /// `None` if every row is null.
+    /// Prepares the sum of the parts; `None` if every row is null.
     fn sum(&self) -> Result<Option<Sum>> {
         let second = self.ticks_per_second;
         let mut sum = Sum { constant: 0, varying: Vec::new(), nulls: None };
@@ -142,14 +142,14 @@ impl DateTimePartsArray {
     }
 }
 
-/// What is added up per row.
+/// The summands of each row.
 struct Sum {
     constant: i128,
     varying: Vec<Part>,
     nulls: Option<NullBuffer>,
 }
 
-/// Integers, each worth some ticks.
+/// Integers, each representing a number of ticks.
 struct Part {
     ptype: PType,
     values: ArrowRef,
@@ -157,9 +157,9 @@ struct Part {
 }
 
 impl Sum {
-    /// The sums of all rows; arbitrary under nulls.
+    /// The sums of all rows; arbitrary in null rows.
     fn rows(&self, len: usize) -> Result<Vec<i64>> {
-        // Sums wrap, and do not if even the largest parts together stay within 64 bits.
+        // Sums wrap, but cannot overflow if the sum of the largest parts fits 64 bits.
         let mut sums = vec![self.constant as i64; len];
         let mut magnitudes = vec![0; self.varying.len()];
         for (at, block) in sums.chunks_mut(BLOCK).enumerate() {
@@ -176,7 +176,7 @@ impl Sum {
         Ok(sums)
     }
 
-    /// Fails if a row that is not null exceeds 64 bits.
+    /// Fails if the sum of a row that is not null exceeds 64 bits.
     fn check_rows(&self, len: usize) -> Result<()> {
         for row in (0..len).filter(|row| self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row))) {
             let mut sum = self.constant;
@@ -192,8 +192,8 @@ impl Sum {
 }
 
 impl Part {
-    /// Adds the rows from `start` to `sums`, wrapping. No absolute value exceeds the result by
-    /// more than one.
+    /// Adds the rows from `start` on to `sums`, wrapping. The absolute values of the rows exceed the
+    /// result by at most one.
     fn add(&self, start: usize, sums: &mut [i64]) -> Result<u64> {
         match_integer!(self.ptype, |T| {
             let values = self.values.as_primitive::<T>().values();
@@ -210,7 +210,7 @@ impl Part {
     }
 }
 
-/// Adds values times `ticks` to `sums`, wrapping; gives the bits of all magnitudes.
+/// Adds values times `ticks` to `sums`, wrapping; returns the bitwise OR of all magnitudes.
 struct AddScaled<'a, N> {
     values: &'a [N],
     ticks: i64,
@@ -231,11 +231,11 @@ impl<N: Ticks> Vectorized for AddScaled<'_, N> {
     }
 }
 
-/// An integer that counts something.
+/// An integer type of a part.
 trait Ticks: Copy {
-    /// Modulo 2^64.
+    /// The value modulo 2^64.
     fn wrap(self) -> i64;
-    /// The absolute value, or one less for negative ones.
+    /// The absolute value; one less for negative values.
     fn magnitude(self) -> u64;
 }
 
@@ -320,7 +320,7 @@ impl EncodedArray for DateTimePartsArray {
     }
 }
 
-/// The node of days, seconds and ticks, each with the type of its integers.
+/// A node of days, seconds and ticks, each with its integer type.
 pub(crate) fn encode(parts: [(PType, WriteNode); 3]) -> WriteNode {
     let [days_ptype, seconds_ptype, subseconds_ptype] = parts.each_ref().map(|(ptype, _)| *ptype as i32);
     let node = WriteNode::new(ID).message(&Metadata { days_ptype, seconds_ptype, subseconds_ptype });

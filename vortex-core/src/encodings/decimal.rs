@@ -1,16 +1,16 @@
-//! Fixed-point numbers as integers of one width, little endian, without their point.
+//! Fixed-point numbers as unscaled little-endian integers of one width.
 //!
 //! ```text
 //! decimal(5,2)  1.50  -0.07  12.00     i16  [150, -7, 1200]
 //! ```
 //!
-//! Metadata: the width, 1 to 32 bytes, whatever the precision. Buffer: exactly `rows * width`
-//! bytes. Optional child: validity. Values under nulls are arbitrary.
+//! Metadata: the width, 1 to 32 bytes, independent of the precision. Buffer: exactly `rows * width`
+//! bytes. Optional child: the validity. Values under nulls are arbitrary.
 //!
-//! Decoding goes from any width to any of Arrow's four in one pass, or none when they agree. A
-//! value with more digits than the precision is kept: writers have stored such values, and
-//! Arrow holds them. One that exceeds Arrow's width is corrupt. Comparing happens at the width
-//! of the file, where the constants are translated to.
+//! Decoding converts from any width to any of Arrow's four in a single pass, or without one if they are
+//! the same. A value with more digits than the precision is kept: writers have stored such values, and
+//! Arrow can hold them. A value that exceeds Arrow's width is corrupt. Comparisons use the width stored
+//! in the file, to which the constants are converted.
 
 use std::any::TypeId;
 use std::ops::Range;
@@ -44,7 +44,7 @@ pub(super) struct Decimal;
 
 const ID: &str = "vortex.decimal";
 
-/// Arrow asks for no more, also for 32-byte integers.
+/// Arrow requires no more than this, even for 32-byte integers.
 const MAX_ALIGNMENT: usize = 16;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -81,7 +81,7 @@ impl Encoding for Decimal {
     }
 }
 
-/// The Arrow type that holds integers of the width with this number, and the width in bytes.
+/// The Arrow type of integers with this width number, and the width in bytes.
 fn storage(number: i32) -> Result<(DataType, usize)> {
     Ok(match number {
         0 => (DataType::Int8, 1),
@@ -97,7 +97,7 @@ fn storage(number: i32) -> Result<(DataType, usize)> {
 #[derive(Debug)]
 struct DecimalArray {
     dtype: DType,
-    /// Integers of the file's width, without nulls; of scale 0 if Arrow has them as decimals.
+    /// Integers of the stored width, without nulls; with scale 0 where Arrow represents them as decimals.
     values: ArrowRef,
     validity: Option<ArrayRef>,
 }
@@ -167,7 +167,7 @@ impl EncodedArray for DecimalArray {
     }
 }
 
-/// Translates a predicate on `decimals` to one on their unscaled values of type `ptype`.
+/// Converts a predicate on `decimals` to one on their unscaled values of type `ptype`.
 pub(super) fn ask_integers(predicate: &Predicate, decimals: &DType, ptype: PType) -> Asked {
     let DType::Decimal(decimal, _) = decimals else { return Asked::Values };
     if !ptype.is_signed() {
@@ -177,13 +177,13 @@ pub(super) fn ask_integers(predicate: &Predicate, decimals: &DType, ptype: PType
     integers.ask(predicate).unwrap_or(Asked::Values)
 }
 
-/// The integers that hold the decimals of a type.
+/// The integers that represent the decimals of a type.
 struct Integers {
     decimal: DecimalType,
     dtype: DType,
 }
 
-/// Where a constant lies among integers of some width.
+/// The position of a constant relative to the range of integers of some width.
 enum Place {
     Null,
     Below,
@@ -192,7 +192,7 @@ enum Place {
 }
 
 impl Integers {
-    /// `None` if the predicate has no such form.
+    /// Converts a predicate; `None` if there is no equivalent.
     fn ask(&self, predicate: &Predicate) -> Option<Asked> {
         Some(match predicate {
             Predicate::IsNull | Predicate::IsNotNull => Asked::Integers(predicate.clone()),
@@ -234,7 +234,7 @@ impl Integers {
     fn member(&self, list: &InList) -> Option<Asked> {
         let mut constants = Vec::with_capacity(list.values().len() + 1);
         for constant in list.values() {
-            // What lies outside is never found.
+            // Constants out of range match no value.
             if let Place::Within(constant) = self.place(constant)? {
                 constants.push(constant);
             }
@@ -248,7 +248,7 @@ impl Integers {
         Some(Asked::Integers(Predicate::In(Arc::new(InList::new(constants, list.negated())))))
     }
 
-    /// `None` if the constant is of another type.
+    /// The position of a constant; `None` if it is of another type.
     fn place(&self, constant: &Scalar) -> Option<Place> {
         match (constant.dtype(), constant.value()) {
             (DType::Decimal(decimal, _), _) if *decimal != self.decimal => None,
@@ -268,7 +268,7 @@ impl Integers {
     }
 }
 
-/// Runs `$body` with `$S` bound to the Arrow type of integers that hold decimals.
+/// Runs `$body` with `$S` bound to the Arrow type of the integers that represent decimals.
 macro_rules! match_storage {
     ($data_type:expr, |$S:ident| $body:expr) => {
         match $data_type {
@@ -296,12 +296,12 @@ macro_rules! match_storage {
                 type $S = Decimal256Type;
                 $body
             }
-            other => Err(Error::corrupt(format!("decimals are not held by {other}"))),
+            other => Err(Error::corrupt(format!("decimals cannot be stored as {other}"))),
         }
     };
 }
 
-/// Decimals of type `to` from their unscaled values: signed integers, or decimals of any scale.
+/// Converts unscaled values, which are signed integers or decimals of any scale, to decimals of type `to`.
 ///
 /// # Errors
 /// If a value that is not null does not fit the width of `to`.
@@ -320,7 +320,7 @@ pub(super) fn from_unscaled(values: &ArrowRef, nulls: Option<NullBuffer>, to: &D
         DataType::Decimal256(..) => {
             match_storage!(values.data_type(), |S| resize::<S, Decimal256Type>(values, nulls, to))
         }
-        other => Err(Error::invalid(format!("cannot show decimals as Arrow type {other}"))),
+        other => Err(Error::invalid(format!("cannot convert decimals to Arrow type {other}"))),
     }
 }
 
@@ -345,11 +345,11 @@ where
     Ok(Arc::new(PrimitiveArray::<T>::try_new(resized, nulls)?.with_data_type(to.clone())))
 }
 
-/// Integers of one width as those of another.
+/// Converts integers of one width to another.
 trait Resize<T>: Copy {
-    /// Whether no value is lost.
+    /// Whether all values fit.
     const ALWAYS_FITS: bool;
-    /// The value, if it fits.
+    /// The value, which must fit.
     fn wrap(self) -> T;
     fn fits(self) -> bool;
 }
@@ -422,7 +422,7 @@ impl Resize<i256> for i256 {
     }
 }
 
-/// The node of unscaled values of `1 << values_type` bytes each.
+/// A node of unscaled values with `1 << values_type` bytes each.
 pub(crate) fn encode(values_type: i32, values: Buffer) -> WriteNode {
     let width = (1usize << values_type).min(MAX_ALIGNMENT);
     WriteNode::new(ID).message(&Metadata { values_type }).buffer(values, width)

@@ -1,13 +1,13 @@
-//! Decimals as one or more integer columns, the most significant first.
+//! Decimals as one or more integer columns, with the most significant part first.
 //!
 //! ```text
 //! decimal(5,2)  1.50  -0.07         parts  [150, -7]
 //! decimal(30,0)  2^64 + 5, -1       parts  [1, -1]  [5, 2^64 - 1]
 //! ```
 //!
-//! Metadata: integer types of the parts. Children: the first part, signed, which carries the
-//! nulls; then, in version 2 only, up to three unsigned non-null parts of 64 bits each. Without
-//! those, the first part is the unscaled value, and operations work on its encoding.
+//! Metadata: integer types of the parts. Children: the first part, signed, which carries the nulls; then,
+//! only in version 2, up to three unsigned non-null parts of 64 bits each. Without these, the first part
+//! is the unscaled value, and operations are passed on to its encoding.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) struct DecimalBytePartsV2;
 const ID: &str = "vortex.decimal_byte_parts";
 const ID_V2: &str = "vortex.decimal_byte_parts.v2";
 
-/// More would exceed 256 bits.
+/// More parts would exceed 256 bits.
 const MAX_LOWER_PARTS: usize = 3;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -132,7 +132,7 @@ struct DecimalBytePartsArray {
 }
 
 impl DecimalBytePartsArray {
-    /// The array whose parts are these ones after an operation on each.
+    /// An array whose parts result from applying an operation to each part.
     fn map(&self, operation: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
         Ok(Arc::new(Self {
             id: self.id,
@@ -143,7 +143,7 @@ impl DecimalBytePartsArray {
         }))
     }
 
-    /// The integers that the parts make, nulls included.
+    /// The integers composed of the parts, including nulls.
     fn unscaled(&self) -> Result<ArrowRef> {
         let first = self.first.decode(&data_type(self.first.dtype())?)?;
         if self.lower.is_empty() {
@@ -243,7 +243,7 @@ impl EncodedArray for DecimalBytePartsArray {
             let found = self.first.aggregate()?.map(&self.dtype, |value| match value {
                 Value::Int(value) => {
                     let value = Value::Decimal(i256::from_i128((*value).into()));
-                    // Decoding has its own answer to more digits than the type has.
+                    // Values with more digits than the type permits are handled by decoding.
                     Scalar::try_new(self.dtype.clone(), value).ok().map(|value| value.value().clone())
                 }
                 _ => None,
@@ -267,7 +267,7 @@ impl EncodedArray for DecimalBytePartsArray {
     }
 }
 
-/// The node of decimals whose unscaled values are `part`, signed integers.
+/// A node of decimals whose unscaled values are `part`, which are signed integers.
 pub(crate) fn encode(part: WriteNode, ptype: PType) -> WriteNode {
     WriteNode::new(ID).message(&Metadata { first_ptype: ptype as i32, lower_part_count: 0 }).child(part)
 }

@@ -1,4 +1,4 @@
-//! Delta: integers as differences from the one before, in blocks of 1024.
+//! Delta: integers as differences from their predecessors, in blocks of 1024.
 //!
 //! ```text
 //! rows    |------ 1024 ------|------ 1024 ------|--- rest, padded ---|
@@ -6,15 +6,15 @@
 //! bases   |  one per lane    |  one per lane    |   one per lane     |
 //! ```
 //!
-//! Within a block the values are [transposed](crate::kernels::delta): each lane sums up its
-//! differences from its base. Sums wrap. Metadata: number of deltas, and the rows of the first
-//! block that are not part of the array. Children: `bases`, `deltas`, optionally validity.
+//! Within a block, the values are [transposed](crate::kernels::delta): each lane adds up its differences,
+//! starting with its base. Sums wrap. Metadata: number of deltas, and the number of rows in the first
+//! block that are not part of the array. Children: `bases`, `deltas`, optionally the validity.
 //!
 //! Two older layouts had the same id:
-//! - Until 0.63 the rest was not padded. It is not transposed either, and has one base, so that
-//!   the number of deltas tells this layout.
-//! - From 0.65 to 0.76 `deltas` had the nulls, transposed like the values. A nullable array
-//!   with two children may be that, or have no nulls; both read alike.
+//! - Until 0.63, the remainder was not padded. It is not transposed either, and has a single base, so
+//!   that the number of deltas identifies this layout.
+//! - From 0.65 to 0.76, `deltas` carried the nulls, transposed like the values. A nullable array with two
+//!   children may have that layout, or no nulls; both are read in the same way.
 //!
 //! Slices keep whole blocks.
 
@@ -86,7 +86,7 @@ impl Encoding for Delta {
             validity,
             limits: *node.limits(),
         };
-        // Drops blocks behind the last row.
+        // Drops blocks after the last row.
         Ok(Arc::new(DeltaArray { validity: all.validity.clone(), ..all.blocks_of(0..node.len())? }))
     }
 }
@@ -96,9 +96,9 @@ struct DeltaArray {
     dtype: DType,
     ptype: PType,
     len: usize,
-    /// Rows of the first block before row 0.
+    /// Number of rows in the first block before row 0.
     offset: usize,
-    /// Bases per block.
+    /// Number of bases per block.
     lanes: usize,
     bases: ArrayRef,
     deltas: ArrayRef,
@@ -109,17 +109,17 @@ struct DeltaArray {
 #[derive(Debug, Clone)]
 enum Nulls {
     Child(Option<ArrayRef>),
-    /// Those of `deltas`, transposed.
+    /// The validity of `deltas`, transposed.
     InDeltas,
 }
 
 impl DeltaArray {
-    /// The blocks that some rows lie in, without validity.
+    /// The blocks that contain some rows, without validity.
     fn blocks_of(&self, rows: Range<usize>) -> Result<Self> {
         let start = self.offset + rows.start;
         let first = start / BLOCK;
         let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
-        // The last block may be shorter, and then has a single base.
+        // The last block may be shorter, in which case it has a single base.
         let clip = |blocks: usize, per_block: usize, len: usize| (blocks * per_block).min(len);
         let slice = |child: &ArrayRef, per_block: usize| {
             child.slice(clip(first, per_block, child.len())..clip(last, per_block, child.len()))
@@ -159,7 +159,7 @@ impl DeltaArray {
         Ok(out)
     }
 
-    /// The nulls of `deltas`, in rows.
+    /// The validity of `deltas`, in row order.
     fn untransposed_validity(&self) -> Result<Validity> {
         let Validity::Bits(transposed) = self.deltas.validity()? else { return self.deltas.validity() };
         let full = transposed.len() / BLOCK * BLOCK;
@@ -236,7 +236,7 @@ mod tests {
             .collect()
     }
 
-    /// Bases and deltas of whole blocks.
+    /// The bases and deltas of whole blocks.
     fn encode<W: Word>(values: &[W]) -> (Vec<W>, Vec<W>) {
         let blocks = values.chunks_exact(BLOCK).map(naive_delta);
         let (bases, deltas): (Vec<_>, Vec<_>) = blocks.unzip();

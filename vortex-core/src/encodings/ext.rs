@@ -1,8 +1,8 @@
-//! An extension type over the rows of its storage type.
+//! An extension type over its storage type.
 //!
-//! No metadata, no buffers; the one child is the storage, nulls included. Dates, times and
-//! timestamps are the stored integers under another Arrow type, and UUIDs the stored bytes:
-//! decoding copies neither. Predicates go to the storage, which knows how to skip.
+//! No metadata, no buffers; the only child is the storage, including nulls. Dates, times and timestamps
+//! are the stored integers with another Arrow type, and UUIDs are the stored bytes: decoding copies
+//! neither. Predicates are passed on to the storage.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl EncodedArray for ExtArray {
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         match (self.extension.meaning(), predicate) {
             (_, Predicate::IsNull | Predicate::IsNotNull) => self.storage.matches(predicate),
-            // Arrow orders fixed-size bytes but not the lists that store them.
+            // Arrow can compare fixed-size bytes, but not the lists that store them.
             (Meaning::Uuid, _) => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
             _ => self.storage.matches(&predicate.to_storage()),
         }
@@ -132,7 +132,7 @@ impl EncodedArray for ExtArray {
     }
 }
 
-/// The node of an extension type over its storage.
+/// A node of an extension type over its storage.
 pub(crate) fn encode(storage: WriteNode) -> WriteNode {
     WriteNode::new(ID).child(storage)
 }

@@ -1,12 +1,12 @@
-//! Lists of one length, element behind element.
+//! Lists that all have the same length, with consecutive elements.
 //!
 //! ```text
 //! elements  a b  c d  e f       length 2: row i is elements [2 i, 2 i + 2)
 //! validity   1    0    1        null rows own elements too
 //! ```
 //!
-//! No metadata, no buffers. Children: exactly `rows * length` elements, optionally the
-//! validity. Picking rows picks their elements.
+//! No metadata, no buffers. Children: exactly `rows * length` elements, optionally the validity.
+//! Selecting rows selects their elements.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Encoding for FixedSizeList {
         let count = count.ok_or_else(|| Error::limit(format!("{} lists of {size} elements", node.len())))?;
         node.limits().decoded_bytes(rows.len().saturating_mul(size), size_of::<usize>())?;
         let wanted: Vec<usize> = rows.iter().flat_map(|row| row * size..(row + 1) * size).collect();
-        // Both are asked for before one that is missing ends this.
+        // Both are requested before an error of one of them is returned.
         let validity = node.of_rows(rows).validity_child(1);
         Ok(Arc::new(FixedSizeListArray {
             dtype: node.dtype().clone(),
@@ -119,7 +119,7 @@ impl EncodedArray for FixedSizeListArray {
             return present(self.decode(&data_type(&self.dtype)?)?, to);
         };
         if usize::try_from(*size) != Ok(self.size) {
-            return Err(Error::invalid(format!("showing {} as {to}", self.dtype)));
+            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         }
         let elements = self.elements.decode(item.data_type())?;
         let nulls = self.validity()?.to_nulls(self.len);

@@ -1,17 +1,17 @@
-//! Frame of reference: integers as differences from a reference, usually the smallest.
+//! Frame of reference: integers as differences from a reference, usually the minimum.
 //!
 //! ```text
 //! rows  1003 1000 1007   reference 1000   encoded  3 0 7
 //! ```
 //!
-//! Child: `encoded`, which carries the nulls. Adding wraps in two's complement, so differences
-//! may look negative. No buffers. The first version has one reference, in the metadata: a bare
-//! scalar value. The second has one for each 1024 rows, in a second child, `references`; its
-//! metadata says how many rows of the first 1024 are not part of the array.
+//! Child: `encoded`, which carries the nulls. Additions wrap in two's complement, so differences may appear
+//! negative. No buffers. The first version has a single reference, which is stored in the metadata as a bare
+//! scalar value. The second has one reference for each 1024 rows, in a second child, `references`; its metadata
+//! contains the number of rows of the first 1024 that are not part of the array.
 //!
-//! A bit-packed child adds references while it unpacks. Comparisons move the constant instead
-//! of the values: `value - low <= span` on the ring of integers is
-//! `encoded - (low - reference) <= span`, whatever wraps.
+//! A bit-packed child adds references while it unpacks. Comparisons shift the constant instead of the
+//! values: in modular arithmetic, `value - low <= span` is equivalent to `encoded - (low - reference) <=
+//! span`, regardless of wrapping.
 
 use std::any::Any;
 use std::ops::Range;
@@ -62,8 +62,8 @@ impl Encoding for FrameOfReference {
         node.expect_children(1)?;
         let reference = node.scalar(node.metadata(), &DType::Primitive(ptype, false))?;
         let reference = reference.as_i128().ok_or_else(|| Error::corrupt("reference is not an integer"))?;
-        // Up to release 0.40 the child was declared unsigned. That shows only where it holds
-        // scalars; bits are bits.
+        // Up to release 0.40, the child was declared unsigned. That matters only if it contains scalars;
+        // the bits are the same.
         let encoded = node.child(0, node.dtype(), node.len()).or_else(|error| {
             let unsigned = DType::Primitive(ptype.to_unsigned(), node.dtype().is_nullable());
             node.child(0, &unsigned, node.len()).map_err(|_| error)
@@ -72,7 +72,7 @@ impl Encoding for FrameOfReference {
             dtype: node.dtype().clone(),
             ptype,
             encoded,
-            // The bits that two's complement has in common with the ring.
+            // Truncation in two's complement preserves the value modulo the width.
             references: References::One(reference as u64),
         }))
     }
@@ -127,13 +127,13 @@ struct ForArray {
 
 #[derive(Debug)]
 enum References {
-    /// For all rows, as bits.
+    /// The same for all rows, as bits.
     One(u64),
-    /// For each 1024 rows, of which the first has `offset` before row 0.
+    /// One for each 1024 rows, of which the first has `offset` rows before row 0.
     PerBlock { child: ArrayRef, offset: usize },
 }
 
-/// [`References`] decoded.
+/// Decoded [`References`].
 enum Added<W: Word> {
     One(W),
     PerBlock(ScalarBuffer<W>, usize),
@@ -156,7 +156,7 @@ impl<W: Word> Added<W> {
         }
     }
 
-    /// By block of a bit-packed child, if its blocks are those of the references.
+    /// The references by block of a bit-packed child, if its blocks are aligned with the references.
     fn of_blocks(&self, packed: &BitPackedArray) -> Option<impl Fn(usize) -> W> {
         let (one, references) = match self {
             Self::One(reference) => (*reference, &[][..]),
@@ -194,7 +194,7 @@ impl ForArray {
         array_of_raw(self.ptype, values, nulls)
     }
 
-    /// Encoded values of some rows of many blocks, with their references added.
+    /// Encoded values of rows selected from many blocks, with their references added.
     fn add_selected<W: Word>(
         &self,
         encoded: ArrayRef,
@@ -207,7 +207,7 @@ impl ForArray {
         Ok(Arc::new(Decoded::new(self.dtype.clone(), array)))
     }
 
-    /// Tests in the domain of a bit-packed child, if there is one that fits.
+    /// Evaluates tests in the domain of a bit-packed child, if there is a suitable one.
     fn test_packed<W: Word>(&self, intervals: &Intervals) -> Result<Option<BooleanArray>> {
         let Some(packed) = self.packed() else { return Ok(None) };
         let added = self.references.decode::<W>()?;
@@ -216,7 +216,7 @@ impl ForArray {
         Ok(Some(intervals.outcome(bits, packed.validity()?.to_nulls(self.len()))))
     }
 
-    /// What encoded values come to, moved by the reference, unless the ring tears them apart.
+    /// The aggregates of the encoded values, shifted by the reference, unless the values wrap around.
     fn shifted_aggregate(&self) -> Result<Option<Aggregate>> {
         let References::One(bits) = self.references else { return Ok(None) };
         let Some((min, max)) = range(self.ptype) else { return Ok(None) };
@@ -241,8 +241,7 @@ impl ForArray {
         Ok(moved.map(|moved| Aggregate { sum, ..moved }))
     }
 
-    /// The interval in the domain of the encoded values, where the ring does not tear it apart
-    /// into both ends.
+    /// The interval in the domain of the encoded values, unless wrapping splits it into two parts.
     fn shifted(&self, interval: Interval) -> Option<Interval> {
         let References::One(reference) = self.references else { return None };
         let ptype = self.encoded.dtype().ptype().ok()?;
@@ -253,7 +252,7 @@ impl ForArray {
         if low <= high {
             return Some(Interval { low, high, ..interval });
         }
-        // What is left out is in one piece.
+        // The complement is a single interval.
         (high + 1 < low).then(|| Interval { low: high + 1, high: low - 1, outside: !interval.outside })
     }
 }
@@ -353,7 +352,7 @@ impl EncodedArray for ForArray {
     }
 }
 
-/// The node of integers whose differences from `reference` are `encoded`.
+/// A node of integers whose differences from `reference` are `encoded`.
 ///
 /// # Errors
 /// If the reference is not an integer.
@@ -368,7 +367,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::encodings::conformance;
 
-    /// The reference as a scalar value: zigzag in field 3, or plain in field 4.
+    /// The reference as a scalar value: as zigzag in field 3, or plain in field 4.
     fn reference(ptype: PType, bits: u64) -> Vec<u8> {
         let (tag, mut value) = if ptype.is_signed() {
             let shift = 64 - ptype.bit_width();
@@ -402,7 +401,7 @@ mod tests {
     fn conforms_over_bit_packed_and_primitive_children() {
         for ptype in [PType::U8, PType::I8, PType::U16, PType::I32, PType::U64, PType::I64] {
             match_word!(ptype, |W| {
-                // Sums that stay, that wrap, and that cross zero.
+                // Sums that do not wrap, that wrap, and that cross zero.
                 for bits in [0, 5, u64::MAX - 9, 1 << (ptype.bit_width() - 1)] {
                     for width in [0, 5, ptype.bit_width()] {
                         let encoded: Vec<W> = narrow_values(2100, width, bits ^ width as u64);
@@ -449,7 +448,7 @@ mod tests {
     fn conforms_with_a_reference_per_block() {
         let references = [7u32, u32::MAX - 3, 1_000_000];
         let encoded: Vec<u32> = narrow_values(2500, 6, 3);
-        // The child's blocks are those of the references, or are not.
+        // Where the blocks of the child are aligned with those of the references, and where they are not.
         for (offset, child_offset) in [(500, 500), (500, 0), (0, 0)] {
             let rows = encoded.iter().enumerate();
             let values: Vec<u32> =
@@ -472,7 +471,7 @@ mod tests {
 
     #[test]
     fn a_child_of_the_unsigned_type_is_read_bit_by_bit() {
-        // A constant u8 of 200, which is no i8; plus -100.
+        // A constant u8 of 200, which does not fit i8; plus -100.
         let constant = Tree::new("vortex.constant").buffer(vec![0x20u8, 0xc8, 0x01]);
         let tree = Tree::new(ID).metadata(reference(PType::I8, 156)).child(constant);
         let array = tree.load(&DType::Primitive(PType::I8, true), 5).unwrap();

@@ -5,14 +5,14 @@
 //! codes     0 1 255 'x' 255 '.' 2      = http://www.x.com
 //! ```
 //!
-//! Metadata: integer types of lengths and offsets. Buffers: symbols (8 bytes each), their
-//! lengths, codes of all rows. Children: decoded `lengths`, `codes_offsets` (one more than rows,
-//! may start above 0), optionally validity. Older writers keep codes, offsets and validity in a
-//! `vortex.varbin` child that comes before the lengths; then there are two buffers.
+//! Metadata: integer types of lengths and offsets. Buffers: symbols (8 bytes each), their lengths, the
+//! codes of all rows. Children: decoded `lengths`, `codes_offsets` (one more than rows, may start above
+//! 0), optionally the validity. Older writers store codes, offsets and validity in a `vortex.varbin`
+//! child before the lengths; then there are only two buffers.
 //!
-//! Slicing slices the children. Decoding decodes the codes between the first and the last offset
-//! in one go and cuts the bytes by lengths. Filter and take gather codes. Comparisons and simple
-//! LIKE patterns run on codes.
+//! Slicing slices the children. Decoding decodes all codes between the first and the last offset at once
+//! and splits the bytes by lengths. Filter and take gather codes. Comparisons and simple LIKE patterns
+//! are evaluated on codes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Encoding for Fsst {
             |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
         node.expect_buffers(3)?;
         let picked = node.of_rows(rows);
-        // All are asked for before one that is missing ends this.
+        // All are requested before an error of one of them is returned.
         let ranges =
             node.ranges(1, &integers(metadata.offsets_ptype)?, node.len(), rows, node.buffer_len(2)?);
         let lengths = picked.child(0, &integers(metadata.lengths_ptype)?, rows.len());
@@ -185,7 +185,7 @@ impl EncodedArray for FsstArray {
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
         let total = lengths.total();
         let codes = self.window()?;
-        // A code stands for at most eight bytes, so this also bounds what is reserved.
+        // A code represents at most eight bytes, so this also limits the memory that is reserved.
         if total > codes.len().saturating_mul(8) {
             return Err(Error::corrupt(format!("{} codes for {total} bytes", codes.len())));
         }
@@ -265,8 +265,8 @@ impl CodedRows for Rows<'_> {
     }
 }
 
-/// The node of rows in codes: symbols as eight bytes each, all codes one behind the other, and
-/// the integers that tell where rows start and how long they are.
+/// A node of coded rows: symbols of eight bytes each, the concatenated codes, and the integers that tell
+/// where rows start and how long they are.
 pub(crate) fn encode(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> WriteNode {
     let symbols: Vec<u64> = table.symbol_table().iter().map(|symbol| symbol.to_u64().to_le()).collect();
     let lengths = Buffer::from_slice_ref(table.symbol_lengths());
@@ -279,7 +279,7 @@ pub(crate) fn encode(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> Wr
         .children(parts.validity)
 }
 
-/// As [`encode`], for releases that want the codes as byte strings in a child.
+/// As [`encode`], for releases that require the codes as byte strings in a child.
 pub(crate) fn encode_legacy(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> WriteNode {
     let TextParts { lengths, offsets, validity } = parts;
     let codes = varbin::encode(codes.into(), offsets.0, offsets.1, validity);

@@ -1,7 +1,7 @@
 //! Gathering Arrow values of any type by index, within the limits.
 //!
-//! Lists and flat strings are copied once per index, so that a few bytes of a file could ask for
-//! any amount of memory; views and dictionaries share what they point to.
+//! Lists and flat strings are copied once per index, so that a few bytes of a file could require any
+//! amount of memory; views and dictionaries share the values they refer to.
 
 use arrow::array::UInt32Array;
 use arrow::datatypes::DataType;
@@ -11,10 +11,10 @@ use crate::array::row_bytes::{RowBytes, reserved_bytes};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// The values at `indices`, which must be in range. A null index gives a null.
+/// The values at `indices`, which must be in range. A null index results in a null.
 ///
 /// # Errors
-/// If the outcome exceeds a limit, or the 32-bit offsets of its type.
+/// If the result exceeds a limit, or the 32-bit offsets of its type.
 pub(super) fn gather(values: &ArrowRef, indices: &UInt32Array, limits: &Limits) -> Result<ArrowRef> {
     let sizes = RowBytes::of(values.as_ref());
     let size = |at: usize| sizes.up_to(at + 1).saturating_sub(sizes.up_to(at));
@@ -28,7 +28,7 @@ pub(super) fn gather(values: &ArrowRef, indices: &UInt32Array, limits: &Limits) 
     crate::array::take(values, indices)
 }
 
-/// Whether offsets into the values are 32 bits wide.
+/// Whether the values have 32-bit offsets.
 fn has_narrow_offsets(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::Binary | DataType::List(_) | DataType::Map(..) => true,

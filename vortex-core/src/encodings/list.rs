@@ -1,15 +1,15 @@
-//! Lists that lie one behind the other.
+//! Lists whose elements are consecutive.
 //!
 //! ```text
-//! offsets   [1,    3, 3,       6]      one more than rows; never fall
-//! elements   x  a  b     c  d  e  x    what lies outside belongs to no row
+//! offsets   [1,    3, 3,       6]      one more than rows; never decrease
+//! elements   x  a  b     c  d  e  x    elements outside belong to no row
 //! rows         [a b] [] [c  d  e]
 //! ```
 //!
-//! Metadata: number of elements, integer type of the offsets. Children: elements, offsets,
-//! optionally the validity. Slicing takes a part of the offsets and shares the elements;
-//! decoding touches only the window of elements that the offsets span. Picking single rows
-//! leaves gaps, so `filter` and `take` end in [views](super::list_view).
+//! Metadata: number of elements, integer type of the offsets. Children: elements, offsets, optionally the
+//! validity. Slicing slices the offsets and shares the elements; decoding reads only the elements that
+//! the offsets span. Selecting individual rows leaves gaps, so `filter` and `take` result in
+//! [views](super::list_view).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct List;
 
 const ID: &str = "vortex.list";
 
-/// Decoding all offsets beats fetching them for single rows once this share of rows is wanted.
+/// From this share of rows on, decoding all offsets is faster than fetching them for individual rows.
 const MANY: f64 = 0.1;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -80,7 +80,7 @@ impl Encoding for List {
         let metadata = node.message::<Metadata>()?;
         node.expect_buffers(0)?;
         let elements_len = elements_len(metadata.elements_len)?;
-        // Both are asked for before one that is missing ends this.
+        // Both are requested before an error of one of them is returned.
         let validity = node.of_rows(rows).validity_child(2);
         let ranges = node.ranges(1, &integer_type(metadata.offset_ptype)?, node.len(), rows, elements_len)?;
         let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
@@ -98,12 +98,12 @@ impl Encoding for List {
     }
 }
 
-/// The number of elements that metadata claims.
+/// The number of elements according to the metadata.
 pub(super) fn elements_len(claimed: u64) -> Result<usize> {
     usize::try_from(claimed).map_err(|_| Error::corrupt(format!("{claimed} elements")))
 }
 
-/// The type of a child of integers; floats are corrupt.
+/// The type of a child of integers; other types are corrupt.
 pub(super) fn integer_type(number: i32) -> Result<DType> {
     let ptype = PType::try_from_number(number.into())?;
     if !ptype.is_integer() {
@@ -123,7 +123,7 @@ struct ListArray {
 }
 
 impl ListArray {
-    /// Offsets from zero, and the elements they refer to, decoded as `item`.
+    /// Offsets starting at zero, and the elements they refer to, decoded as `item`.
     fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrowRef)> {
         let ptype = self.offsets.dtype().ptype()?;
         let offsets = self.offsets.decode(&data_type(self.offsets.dtype())?)?;
@@ -139,7 +139,7 @@ impl ListArray {
     fn views_at(&self, rows: &UInt64Array) -> Result<Views> {
         let few = (rows.len() as f64) < self.len as f64 * MANY;
         if few {
-            // Rows are below `len`, so the offsets behind them exist and adding does not overflow.
+            // Rows are below `len`, so their next offsets exist and the addition does not overflow.
             let next: UInt64Array = rows.values().iter().map(|row| row + 1).collect::<Vec<_>>().into();
             return Views::between(&self.offsets.take(rows)?, &self.offsets.take(&next)?);
         }
@@ -158,12 +158,12 @@ impl ListArray {
     }
 }
 
-/// Rows `window` of the elements.
+/// The elements in `window`.
 pub(super) fn window_of(elements: &ArrayRef, window: Range<usize>) -> Result<ArrayRef> {
     if window == (0..elements.len()) { Ok(Arc::clone(elements)) } else { elements.slice(window) }
 }
 
-/// Checks offsets and moves them to start at zero; also gives the window they span.
+/// Checks offsets and rebases them to start at zero; also returns the window they span.
 fn rebase<T: ArrowPrimitiveType, O: OffsetSizeTrait>(
     offsets: &ScalarBuffer<T::Native>,
     elements: usize,
@@ -177,9 +177,9 @@ fn rebase<T: ArrowPrimitiveType, O: OffsetSizeTrait>(
             return Err(Error::corrupt(format!("list offsets {first:?} to {last:?} of {elements} elements")));
         }
     };
-    // Without branches, so that it runs over many offsets at once.
+    // Branch-free, so that many offsets are checked at once.
     if offsets.windows(2).fold(false, |falls, pair| falls | pair[0].is_gt(pair[1])) {
-        return Err(Error::corrupt("list offsets fall"));
+        return Err(Error::corrupt("list offsets decrease"));
     }
     if O::from_usize(window.len()).is_none() {
         return Err(Error::limit(format!("{} elements of lists with {} offsets", window.len(), O::PREFIX)));
@@ -203,7 +203,7 @@ pub(super) fn arrow_list<O: OffsetSizeTrait>(
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(field), offsets, elements, nulls)?))
 }
 
-/// An Arrow list-view array of lists that lie one behind the other.
+/// An Arrow list-view array of consecutive lists.
 fn arrow_view<O: OffsetSizeTrait>(
     field: &FieldRef,
     (offsets, elements): (OffsetBuffer<O>, ArrowRef),
@@ -302,7 +302,7 @@ mod tests {
         Arc::new(ArrowList::new(field, offsets, elements, nulls.map(Into::into)))
     }
 
-    /// 100 lists of 0 to 4 elements; two elements in front and one behind belong to none.
+    /// 100 lists of 0 to 4 elements; two elements before and one after them belong to no list.
     fn sample() -> (Vec<i32>, Vec<i32>) {
         let mut end = 2;
         let starts = (0..=100).map(|at| {

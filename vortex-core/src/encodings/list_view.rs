@@ -1,4 +1,4 @@
-//! Lists that each say where they start and how long they are.
+//! Lists that each have their own start and length.
 //!
 //! ```text
 //! offsets   [4,     0,   1]
@@ -7,10 +7,10 @@
 //! rows      [c d] [a b] []       any order, gaps and overlaps allowed
 //! ```
 //!
-//! Metadata: number of elements, integer types of offsets and sizes. Children: elements,
-//! offsets, sizes, optionally the validity. Picking rows picks offsets and sizes and shares the
-//! elements. Decoding reads the elements that some row refers to, each once; where rows share
-//! elements and the type asked for cannot, they are copied within the limits of the reader.
+//! Metadata: number of elements, integer types of offsets and sizes. Children: elements, offsets, sizes,
+//! optionally the validity. Selecting rows selects offsets and sizes and shares the elements. Decoding
+//! reads the elements that rows refer to, each of them once; if rows share elements and the requested
+//! type does not allow that, they are copied within the limits of the reader.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -87,27 +87,27 @@ impl FromIterator<(usize, usize)> for Views {
 }
 
 impl Views {
-    /// Views from where each starts and where each ends.
+    /// Creates views from the start and the end of each list.
     pub(super) fn between(starts: &ArrayRef, ends: &ArrayRef) -> Result<Self> {
         let (offsets, ends) = (decode_counts(starts)?, decode_counts(ends)?);
         let sizes = offsets.iter().zip(&ends).map(|(start, end)| end.checked_sub(*start));
-        let sizes = sizes.collect::<Option<_>>().ok_or_else(|| Error::corrupt("list offsets fall"))?;
+        let sizes = sizes.collect::<Option<_>>().ok_or_else(|| Error::corrupt("list offsets decrease"))?;
         Ok(Self { offsets, sizes })
     }
 
-    /// The lists that are not empty, as ranges of elements.
+    /// The ranges of elements of all lists that are not empty.
     fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
         let views = self.offsets.iter().zip(&self.sizes);
         views.filter(|(_, size)| **size > 0).map(|(offset, size)| *offset..*offset + *size)
     }
 
-    /// Number of elements of all lists, shared ones counted for each.
+    /// Total number of elements, counting shared ones for each list.
     fn total(&self) -> Result<usize> {
         let total = self.sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
         total.ok_or_else(|| Error::limit("lists of more than 2^64 elements"))
     }
 
-    /// Whether no list starts before the one above it ends.
+    /// Whether each list starts at or after the end of the previous one.
     fn rise(&self) -> bool {
         let mut end = 0;
         self.ranges().all(|range| {
@@ -117,7 +117,7 @@ impl Views {
         })
     }
 
-    /// The elements in use: disjoint runs, rising.
+    /// The elements in use, as disjoint ascending runs.
     fn runs(&self) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = self.ranges().collect();
         if !self.rise() {
@@ -133,8 +133,7 @@ impl Views {
         ranges
     }
 
-    /// Moves offsets to where the elements of `runs` end up when nothing else is kept.
-    /// Empty lists go to the front.
+    /// Rebases offsets to the positions of elements after only `runs` are kept. Empty lists start at 0.
     fn compact(&mut self, runs: &[Range<usize>]) {
         let starts: Vec<usize> = runs
             .iter()
@@ -150,7 +149,7 @@ impl Views {
                 *offset = 0;
                 continue;
             }
-            // Neighbours mostly share a run.
+            // Neighbouring lists mostly lie in the same run.
             if !runs[at].contains(offset) {
                 at = runs.partition_point(|run| run.end <= *offset);
             }
@@ -159,7 +158,7 @@ impl Views {
     }
 }
 
-/// Decodes integers that are not null; negative ones are corrupt.
+/// Decodes non-null integers; negative ones are corrupt.
 fn decode_counts(child: &ArrayRef) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     let decoded = child.decode(&data_type(child.dtype())?)?;
@@ -173,7 +172,7 @@ fn decode_counts(child: &ArrayRef) -> Result<Vec<usize>> {
     }, else Err(Error::corrupt(format!("list offsets or sizes of type {ptype}"))))
 }
 
-/// Lists as offsets and sizes of shared elements.
+/// Lists given by offsets and sizes of shared elements.
 #[derive(Debug)]
 pub(super) struct ListViewArray {
     dtype: DType,
@@ -185,7 +184,7 @@ pub(super) struct ListViewArray {
 }
 
 impl ListViewArray {
-    /// An array of `views`, one per row.
+    /// Creates an array of `views`, one per row.
     pub(super) fn new(
         dtype: DType,
         elements: ArrayRef,
@@ -212,7 +211,7 @@ impl ListViewArray {
         }))
     }
 
-    /// The views, checked. Those of null rows are made empty: nobody looks there.
+    /// The checked views. Those of null rows are made empty, since their elements are not needed.
     fn views(&self, nulls: Option<&NullBuffer>) -> Result<Views> {
         let mut views = Views { offsets: decode_counts(&self.offsets)?, sizes: decode_counts(&self.sizes)? };
         let count = self.elements.len();
@@ -228,8 +227,8 @@ impl ListViewArray {
         Ok(views)
     }
 
-    /// Decodes the elements in use and moves the views to where they lie then; keeps the gaps
-    /// between them if they are small and `gaps` allows it.
+    /// Decodes the elements in use and rebases the views to their new positions; keeps small gaps between
+    /// them if `gaps` allows it.
     fn gather(&self, views: &mut Views, item: &Field, gaps: bool) -> Result<ArrowRef> {
         let runs = views.runs();
         let window = match (runs.first(), runs.last()) {
@@ -252,7 +251,7 @@ impl ListViewArray {
         elements.filter(&Mask::from_bits(bits.finish()))?.decode(item.data_type())
     }
 
-    /// Lists that lie one behind the other.
+    /// Converts the lists to consecutive ones.
     fn consecutive<O: OffsetSizeTrait>(
         &self,
         item: &Field,
@@ -264,7 +263,7 @@ impl ListViewArray {
             return Err(Error::limit(format!("{total} elements of lists with {} offsets", O::PREFIX)));
         }
         let rise = views.rise();
-        // Whoever copies anyway need not close gaps first, unless they are large.
+        // If elements are copied anyway, gaps need not be closed first, unless they are large.
         let mut elements = self.gather(&mut views, item, !rise)?;
         if !rise {
             elements = self.copy(&elements, &views, total)?;
@@ -277,7 +276,7 @@ impl ListViewArray {
         Ok((OffsetBuffer::new(offsets), elements))
     }
 
-    /// The elements of each view in turn, `total` in all.
+    /// The concatenated elements of all views, `total` elements.
     fn copy(&self, elements: &ArrowRef, views: &Views, total: usize) -> Result<ArrowRef> {
         self.limits.decoded_bytes(total, size_of::<u64>())?;
         let bytes = RowBytes::of(elements);
@@ -285,7 +284,7 @@ impl ListViewArray {
             sum.saturating_add(bytes.up_to(range.end).saturating_sub(bytes.up_to(range.start)))
         });
         self.limits.decoded_bytes(usize::try_from(copied).unwrap_or(usize::MAX), 1)?;
-        // Arrow reserves for average rows, however short those that are taken.
+        // Arrow reserves memory for rows of average size, even if the rows taken are shorter.
         let average = bytes.up_to(elements.len()) / (elements.len() as u64).max(1);
         self.limits.decoded_bytes(total, usize::try_from(average).unwrap_or(usize::MAX))?;
         let indices = UInt64Array::from_iter_values(views.ranges().flatten().map(|at| at as u64));

@@ -1,8 +1,7 @@
-//! Key-value lists: a list of `struct{key, value}`, seen as a map.
+//! Key-value lists: lists of `struct{key, value}`, presented as maps.
 //!
-//! No metadata, no buffers. The one child is the list of entries, which must be a list view and
-//! carries the nulls. Keys are never null. Arrow's maps are such lists too, so decoding only
-//! renames.
+//! No metadata, no buffers. The only child is the list of entries, which must be a list view and carries the
+//! nulls. Keys are never null. Arrow represents maps as such lists, too, so decoding only changes the type.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -127,7 +126,7 @@ mod tests {
     fn entries(id: &'static str) -> Tree {
         let values = Tree::primitive(&[10i32, 20, 30]).child(Tree::bools(&[true, false, true]));
         let pairs = Tree::new("vortex.struct").child(Tree::primitive(&[1u8, 2, 3])).child(values);
-        // Three elements, u8 offsets and sizes.
+        // Three lists, with offsets and sizes of type u8.
         Tree::new(id)
             .metadata(vec![0x08, 3])
             .child(pairs)

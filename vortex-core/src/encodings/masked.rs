@@ -1,14 +1,14 @@
-//! Values without nulls, and beside them which rows are null.
+//! Values without nulls, and a separate validity.
 //!
 //! ```text
-//! values    7 7 7 7      constant, say
+//! values    7 7 7 7      for example, constant
 //! validity  1 0 1 1
 //! rows      7 - 7 7
 //! ```
 //!
-//! No metadata, no buffers. Children: the values, of the same type made non-nullable, and
-//! optionally the validity. Every operation works on the children. A field taken out of a
-//! nullable struct is such an array too, then over values that may have nulls of their own.
+//! No metadata, no buffers. Children: the values, of the same type made non-nullable, and optionally the
+//! validity. Every operation is applied to the children. A field extracted from a nullable struct is also
+//! such an array, over values that may have nulls of their own.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ impl Encoding for Masked {
     }
 }
 
-/// The rows of `values`, null also where the bool array `validity` is false, as an array of
-/// `dtype`, which differs from that of the values in nullability at most.
+/// The rows of `values`, also null where the bool array `validity` is false, as an array of `dtype`,
+/// which may differ from that of the values only in nullability.
 pub(crate) fn masked(values: ArrayRef, validity: Option<&ArrayRef>, dtype: DType) -> ArrayRef {
     if validity.is_none() && values.dtype() == &dtype {
         return values;
@@ -70,7 +70,7 @@ struct MaskedArray {
 }
 
 impl MaskedArray {
-    /// The rows not masked; `None` if that is all of them.
+    /// The validity of the rows; `None` if no rows are masked.
     fn valid(&self) -> Result<Option<NullBuffer>> {
         Ok(validity::decode_child(self.validity.as_ref())?.to_nulls(self.len()))
     }
@@ -149,7 +149,7 @@ impl EncodedArray for MaskedArray {
     }
 }
 
-/// The node of values without nulls, null where `validity` is false.
+/// A node of values without nulls, which are null where `validity` is false.
 pub(crate) fn encode(values: WriteNode, validity: WriteNode) -> WriteNode {
     WriteNode::new(ID).child(values).child(validity)
 }

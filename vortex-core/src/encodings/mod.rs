@@ -1,8 +1,8 @@
-//! Encodings, one file each, and the table of those built in.
+//! Encodings, one file each, and the table of built-in encodings.
 //!
-//! A file holds the whole story of its encoding: what the bytes are, how they are checked and
-//! decoded, what can be answered without decoding. Adding one touches its own file and a line
-//! in the table of those built in.
+//! Each file covers all aspects of its encoding: the meaning of the bytes, how they are checked and
+//! decoded, and what can be answered without decoding. Adding an encoding requires its own file and a
+//! line in the table of built-in encodings.
 
 pub(crate) mod alp;
 pub(crate) mod alprd;
@@ -57,24 +57,23 @@ use crate::Result;
 use crate::array::{ArrayRef, Node};
 use crate::layout::{self, LayoutKind};
 
-/// Makes arrays of one encoding from serialized nodes.
+/// Creates arrays of one encoding from serialized nodes.
 ///
-/// The array it makes is fully checked as far as counts and lengths go, so that its methods
-/// can rely on them; see [`EncodedArray`](crate::array::EncodedArray) for the rest of the
-/// contract.
+/// The counts and lengths of a created array are fully checked, so that its methods can rely on them; see
+/// [`EncodedArray`](crate::array::EncodedArray) for the rest of the contract.
 pub trait Encoding: Send + Sync + 'static {
-    /// The id, as in the file's table of encodings.
+    /// The id, as stored in the file's table of encodings.
     fn id(&self) -> &'static str;
 
-    /// Makes the array of a node.
+    /// Creates the array of a node.
     ///
     /// # Errors
-    /// If metadata, buffers and children are not what the encoding asks for.
+    /// If metadata, buffers and children do not conform to the encoding.
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef>;
 
-    /// Makes an array of some rows of a node, which rise, asking for no more bytes than they
-    /// need. An encoding all of whose children have a row for each of its own loads the node
-    /// [of these rows](Node::of_rows). By default everything is loaded.
+    /// Creates an array of some rows of a node, in ascending order, requesting no more bytes than they
+    /// need. If all children of an encoding have one row for each row of the array, it can load the node
+    /// [of these rows](Node::of_rows). By default, everything is loaded.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -83,7 +82,7 @@ pub trait Encoding: Send + Sync + 'static {
     }
 }
 
-/// The encodings and layouts a reader knows, by id.
+/// The encodings and layouts known to a reader, by id.
 #[derive(Clone)]
 pub struct Registry {
     encodings: Arc<HashMap<&'static str, Arc<dyn Encoding>>>,
@@ -91,7 +90,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The encodings and layouts built in.
+    /// The built-in encodings and layouts.
     pub fn built_in() -> Registry {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         BUILT_IN
@@ -103,7 +102,7 @@ impl Registry {
             .clone()
     }
 
-    /// These encodings and one more, which replaces one of the same id.
+    /// This registry with an additional encoding, which replaces one of the same id.
     #[must_use]
     pub fn with(&self, encoding: Arc<dyn Encoding>) -> Registry {
         let mut encodings = self.encodings.as_ref().clone();
@@ -111,7 +110,7 @@ impl Registry {
         Registry { encodings: Arc::new(encodings), layouts: Arc::clone(&self.layouts) }
     }
 
-    /// These layouts and one more, which replaces one of the same id.
+    /// This registry with an additional layout, which replaces one of the same id.
     #[must_use]
     pub fn with_layout(&self, kind: Arc<dyn LayoutKind>) -> Registry {
         let mut layouts = self.layouts.as_ref().clone();
@@ -129,7 +128,7 @@ impl Registry {
         self.encodings.get(id)
     }
 
-    /// Ids of all encodings, sorted.
+    /// The ids of all encodings, sorted.
     pub fn ids(&self) -> Vec<&'static str> {
         let mut ids: Vec<_> = self.encodings.keys().copied().collect();
         ids.sort_unstable();
@@ -195,7 +194,7 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
     ]
 }
 
-/// The first release of the reference implementation that wrote an id, where known.
+/// The first release of the reference implementation that wrote an id, if known.
 pub(crate) fn first_release(id: &str) -> Option<&'static str> {
     Some(match id {
         "vortex.sequence" => "0.37",

@@ -85,7 +85,7 @@ impl EncodedArray for NullRows {
         Ok(self.with_len(arrow::array::Array::len(indices)))
     }
 
-    // A bit per row is the first thing about these rows that takes memory.
+    // This avoids allocating one bit per row.
     fn aggregate(&self) -> Result<Aggregate> {
         Ok(Aggregate::of_value(&Scalar::null(&DType::Null), self.len as u64))
     }

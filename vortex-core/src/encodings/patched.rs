@@ -1,17 +1,17 @@
-//! Exceptions kept outside the array they belong to, sorted for lanes that work in parallel.
+//! Exceptions stored outside the array they belong to, sorted for lanes that work in parallel.
 //!
 //! ```text
 //! rows      |------ 1024 ------|------ 1024 ------| ...
-//! slots     | lane 0 | lane 1 | ... | lane 0 | ...        lane_offsets: where each begins
+//! slots     | lane 0 | lane 1 | ... | lane 0 | ...        lane_offsets: where each slot begins
 //! patches   | k k k  | k      | ... | k k    | ...        indices (within the 1024), values
 //! ```
 //!
-//! Metadata: number of patches, number of lanes, and the rows of the first 1024 that are not
+//! Metadata: number of patches, number of lanes, and the number of rows in the first 1024 that are not
 //! part of the array. Children: `inner`, the array without its exceptions but with its nulls;
-//! `lane_offsets`, one more than there are slots; `indices`; `values`. No buffers. Slices leave
-//! patches outside of the rows behind, which do not count.
+//! `lane_offsets`, one more than there are slots; `indices`; `values`. No buffers. Slices retain patches
+//! outside of their rows, which are ignored.
 //!
-//! The patches of a chunk lie together, so that a slice decodes only those of its chunks.
+//! The patches of a chunk are adjacent, so that a slice decodes only those of its own chunks.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -88,13 +88,13 @@ impl Encoding for Patched {
 struct PatchedArray {
     ptype: PType,
     inner: ArrayRef,
-    /// Of the chunks that the rows are in.
+    /// Offsets of the chunks that contain the rows.
     lane_offsets: ArrayRef,
-    /// Of all patches, also those of other chunks.
+    /// Indices of all patches, including those of other chunks.
     indices: ArrayRef,
     values: ArrayRef,
     lanes: usize,
-    /// Rows of the first chunk before row 0.
+    /// Number of rows in the first chunk before row 0.
     offset: usize,
     by_row: OnceLock<Patches>,
 }
@@ -108,7 +108,7 @@ impl PatchedArray {
         };
         let (indices, _) = decode_raw::<u16>(&self.indices.slice(first..last)?)?;
         let mut rows = Vec::with_capacity(indices.len());
-        // Which lane a patch is in does not matter; chunks change every `lanes` slots.
+        // The lane of a patch does not matter; the chunk changes every `lanes` slots.
         for chunk in 0..(bounds.len() - 1).checked_div(self.lanes).unwrap_or_default() {
             let (start, end) = (bounds[chunk * self.lanes], bounds[(chunk + 1) * self.lanes]);
             for index in &indices[start - first..end - first] {
@@ -123,7 +123,7 @@ impl PatchedArray {
         Ok((rows, self.values.slice(first..last)?))
     }
 
-    /// The patches by rising row; where several have one row, the last counts.
+    /// The patches in ascending order of rows; if a row has several, the last one applies.
     fn by_row(&self) -> Result<&Patches> {
         if let Some(known) = self.by_row.get() {
             return Ok(known);
@@ -155,7 +155,7 @@ impl PatchedArray {
         array_of_raw(self.ptype, out.into(), nulls)
     }
 
-    /// Selected rows of the inner array with their patches.
+    /// Selected rows of the inner array with their patches applied.
     fn with_patches(&self, inner: ArrayRef, patches: Option<Patches>) -> Result<ArrayRef> {
         let Some(patches) = patches else { return Ok(inner) };
         let array = match_word!(self.ptype, |W| {
@@ -168,7 +168,7 @@ impl PatchedArray {
     }
 }
 
-/// The values for changing, copied only if someone else holds them.
+/// Mutable values, copied only if they are shared.
 fn owned<W: Word>(values: ScalarBuffer<W>) -> Vec<W> {
     let len = values.len();
     values.into_inner().into_vec::<W>().unwrap_or_else(|shared| ScalarBuffer::new(shared, 0, len).to_vec())
@@ -264,7 +264,7 @@ mod tests {
 
     const LANES: usize = 4;
 
-    /// The children for patches at rising positions of the chunks.
+    /// The children for patches at ascending positions of the chunks.
     fn patches<W: Word>(chunks: usize, at: &[(usize, W)]) -> (Vec<u32>, Vec<u16>, Vec<W>) {
         let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
         for slot in 0..chunks * LANES {

@@ -1,7 +1,7 @@
-//! Integers and floats as they lie in memory, little endian.
+//! Integers and floats in their little-endian memory layout.
 //!
-//! No metadata. Buffer: exactly `rows * width` bytes. Optional child: validity. Values under
-//! nulls are arbitrary.
+//! No metadata. Buffer: exactly `rows * width` bytes. Optional child: the validity. Values under nulls
+//! are arbitrary.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Encoding for Primitive {
     }
 }
 
-/// The same bytes where Arrow can use them: at an address divisible by `width`.
+/// The same bytes, aligned as Arrow requires: at an address divisible by `width`.
 pub(super) fn aligned(bytes: Buffer, width: usize) -> Buffer {
     if bytes.as_ptr().align_offset(width) == 0 { bytes } else { Buffer::from(bytes.as_slice()) }
 }
@@ -101,7 +101,7 @@ impl EncodedArray for PrimitiveArray {
     }
 }
 
-/// The node of values as they lie in memory.
+/// A node of values in their memory layout.
 pub(crate) fn encode<W: Word>(values: impl Into<ScalarBuffer<W>>, validity: Option<WriteNode>) -> WriteNode {
     WriteNode::new(ID).buffer(values.into().into_inner(), size_of::<W>()).children(validity)
 }

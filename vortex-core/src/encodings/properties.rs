@@ -1,7 +1,7 @@
-//! Random trees of number encodings, against the values they were made of.
+//! Random trees of numeric encodings, compared with the values they were built from.
 //!
-//! Every tree nests: the integers inside an encoding are stored by any other one that can hold
-//! them. All is seeded, so that a failure repeats.
+//! All trees are nested: the integers within an encoding are stored in any other encoding that can hold
+//! them. Everything is seeded, so that failures are reproducible.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::dtype::{DType, DecimalType, Extension, PType};
 use crate::expr::Predicate;
 use crate::mask::Mask;
 
-/// Splitmix: small, and the same everywhere.
+/// SplitMix: small, and identical on all platforms.
 struct Random(u64);
 
 impl Random {
@@ -43,10 +43,10 @@ impl Random {
     }
 }
 
-/// A column before encoding: null where it says so.
+/// A column before encoding; `None` is null.
 type Rows = Vec<Option<i128>>;
 
-/// Rows of a type in a range, in runs, with nulls if allowed.
+/// Rows of a type within a range, in runs, with nulls if permitted.
 fn rows(random: &mut Random, len: usize, nullable: bool, low: i128, high: i128) -> Rows {
     let span = u128::try_from(high - low).unwrap() + 1;
     let span = if random.one_in(2) { span.min(5) } else { span };
@@ -92,7 +92,7 @@ fn number(ptype: PType) -> u64 {
     ptype as u64
 }
 
-/// A serialized integer or null.
+/// A serialized integer, or null.
 fn scalar(value: Option<i128>, ptype: PType) -> Vec<u8> {
     let mut bytes = Vec::new();
     match value {
@@ -121,7 +121,7 @@ fn with_validity(tree: Tree, rows: &Rows) -> Tree {
     if valid.iter().all(|valid| *valid) { tree } else { tree.child(Tree::bools(&valid)) }
 }
 
-/// A tree of integers by encodings chosen at random.
+/// A tree of integers with randomly chosen encodings.
 fn integers(random: &mut Random, ptype: PType, rows: &Rows, depth: usize) -> Tree {
     let is_constant = rows.windows(2).all(|pair| pair[0] == pair[1]);
     match random.below(4) {
@@ -156,7 +156,7 @@ fn run_end(random: &mut Random, ptype: PType, rows: &Rows, depth: usize) -> Tree
         .child(integers(random, ptype, &values, depth - 1))
 }
 
-/// Description of patches, and their indices.
+/// A description of patches, and their indices.
 fn patches(random: &mut Random, positions: &[usize], depth: usize) -> (Vec<u8>, Tree) {
     let ptype = random.pick(&[PType::U16, PType::U32, PType::U64]);
     let offset = random.below(3);
@@ -178,7 +178,7 @@ fn sparse(random: &mut Random, ptype: PType, rows: &Rows, depth: usize) -> Tree 
         .child(integers(random, ptype, &values, depth - 1))
 }
 
-/// A tree, its type, and the values it stands for.
+/// A tree, its type, and the values it represents.
 type Case = (Tree, DType, ArrowRef);
 
 type MakeCase = fn(&mut Random) -> Case;
@@ -372,7 +372,7 @@ fn random_damage_does_not_panic() {
     }
 }
 
-/// Runs all operations; errors and other values are fine.
+/// Runs all operations; errors and different values are acceptable.
 fn exercise(tree: &Tree, dtype: &DType, len: usize, values: &ArrowRef) {
     let Ok(array) = tree.load(dtype, len) else { return };
     let to = data_type(dtype).unwrap();

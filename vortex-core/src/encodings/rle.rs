@@ -1,4 +1,4 @@
-//! Run-length encoding by blocks: a small dictionary of run values for each 1024 rows.
+//! Block-wise run-length encoding: a small dictionary of run values for each 1024 rows.
 //!
 //! ```text
 //! rows                a a a b b | c c c c c      (blocks, here of five)
@@ -7,13 +7,13 @@
 //! values_idx_offsets  0         | 2              (where the block's values start)
 //! ```
 //!
-//! Metadata: lengths and types of the children, and the rows of the first block that are not
-//! part of the array. Children: `values`, not null; `indices`, a byte or two each, with the
-//! nulls; `values_idx_offsets`, which slices keep as they were, so that they need not start at
-//! zero. Indices are arbitrary at null rows, and in blocks that have a single value.
+//! Metadata: lengths and types of the children, and the number of rows in the first block that are not
+//! part of the array. Children: `values`, not null; `indices`, of one or two bytes each, which carry the
+//! nulls; `values_idx_offsets`, which slices keep unchanged, so that they need not start at zero. Indices
+//! are arbitrary in null rows, and in blocks that have a single value.
 //!
-//! Slices share the offsets and decode only the values of their blocks. Comparing works once
-//! per value; taking looks up single rows.
+//! Slices share the offsets and decode only the values of their blocks. Predicates are evaluated once per
+//! value; taking looks up individual rows.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -41,7 +41,7 @@ pub(super) struct Rle;
 
 const ID: &str = "fastlanes.rle";
 
-/// Taking more than one of this many rows decodes all of them.
+/// Taking more than one in this many rows decodes all of them.
 const TAKE_MANY: usize = 8;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -113,24 +113,24 @@ struct RleArray {
     dtype: DType,
     ptype: PType,
     indices_ptype: PType,
-    /// Of all blocks, also those before `first`.
+    /// The values of all blocks, including those before `first`.
     values: ArrayRef,
     /// One per row.
     indices: ArrayRef,
     starts: Arc<Starts>,
-    /// The block that row 0 is in.
+    /// The block that contains row 0.
     first: usize,
-    /// Rows of that block before row 0.
+    /// Number of rows in that block before row 0.
     offset: usize,
     limits: Limits,
 }
 
-/// Where the values of each block start, decoded at most once for all slices.
+/// The start of the values of each block, decoded at most once for all slices.
 #[derive(Debug)]
 struct Starts {
     child: ArrayRef,
     values_len: usize,
-    /// One more than there are blocks, counted from the first.
+    /// One more than there are blocks, relative to the first.
     known: OnceLock<Box<[usize]>>,
 }
 
@@ -157,7 +157,7 @@ impl Starts {
 }
 
 impl RleArray {
-    /// The values of the blocks that the rows are in, and where in them each block's start.
+    /// The values of the blocks that contain the rows, and the start of each block's values in them.
     fn window(&self) -> Result<(ArrayRef, Vec<usize>)> {
         let count = (self.offset + self.len()).div_ceil(BLOCK);
         let starts = &self.starts.get()?[self.first..][..count + 1];
@@ -166,7 +166,7 @@ impl RleArray {
         Ok((values, starts.iter().map(|start| start - base).collect()))
     }
 
-    /// For each row what `of_values` has for its value.
+    /// For each row, the entry of `of_values` for its value.
     fn spread<V: Copy + Default>(
         &self,
         of_values: &[V],
@@ -193,7 +193,7 @@ impl RleArray {
             if let [only] = values {
                 out.resize(first + indices.len(), *only);
             } else if gather_into(values, indices, &mut out).is_none() {
-                // Fine if only null rows point nowhere.
+                // Acceptable if only null rows have indices out of range.
                 for (row, index) in (first..).zip(indices) {
                     let value = values.get(index.as_usize()).copied();
                     if value.is_none() && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
@@ -207,8 +207,8 @@ impl RleArray {
         Ok((out, nulls))
     }
 
-    /// Where in `values` of [`window`](Self::window) each of some rows has its value; `None` if
-    /// that takes a look at the whole block.
+    /// The position of the value of each of some rows in `values` of [`window`](Self::window); `None` if
+    /// determining it requires the whole block.
     fn positions(
         &self,
         rows: &UInt64Array,
@@ -237,7 +237,7 @@ impl RleArray {
     }
 }
 
-/// Whether null rows, and only those, give unknown.
+/// Whether the outcome is unknown for null rows, and only for those.
 fn is_unknown_for_nulls_only(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(_, constant) => !constant.is_null(),
@@ -339,7 +339,7 @@ mod tests {
     use crate::encodings::conformance;
     use crate::kernels::random;
 
-    /// Runs of values, the rows with nulls, and the tree of both.
+    /// Runs of values, the rows including nulls, and the tree of both.
     struct Runs<W> {
         metadata: Metadata,
         values: Vec<W>,
@@ -348,7 +348,7 @@ mod tests {
         rows: Vec<W>,
     }
 
-    /// Three blocks: of many runs, of one, of two.
+    /// Three blocks: with many runs, one run, and two runs.
     fn runs<W: Word>(ptype: PType) -> Runs<W> {
         let mut next = random(3);
         let (mut values, mut indices, mut starts) = (Vec::new(), Vec::new(), Vec::new());
@@ -357,7 +357,7 @@ mod tests {
             starts.push(100 + values.len() as u32);
             for row in 0..BLOCK {
                 if row % run_len == 0 {
-                    // Small numbers are ordinary values of floats, too.
+                    // Small numbers are ordinary values for floats, too.
                     values.push(W::narrow(next() % 100));
                 }
                 indices.push(if run_len == 1024 { 9999 } else { (row / run_len) as u16 });

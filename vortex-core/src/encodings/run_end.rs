@@ -5,11 +5,11 @@
 //!                        values [a, b, c]
 //! ```
 //!
-//! Metadata: integer type of `ends`, run count, offset: the first row's place in the numbering
-//! of `ends`. Children: `ends` (unsigned, never falling) and `values`, which carries the nulls.
+//! Metadata: integer type of `ends`, number of runs, and offset: the position of the first row in the numbering
+//! of `ends`. Children: `ends` (unsigned, never decreasing) and `values`, which carries the nulls.
 //!
-//! Slicing moves the offset and shares both children and the checked ends; predicates are asked
-//! once per run; filtering shortens runs and drops empty ones.
+//! Slicing moves the offset and shares both children and the checked ends; predicates are evaluated once
+//! per run; filtering shortens runs and drops empty ones.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -41,7 +41,7 @@ pub(super) struct RunEnd;
 
 const ID: &str = "vortex.runend";
 
-/// A filter that keeps fewer rows than this share of the runs looks each row up.
+/// A filter that keeps fewer rows than one per this many runs looks up each row.
 const RUNS_PER_LOOKUP: usize = 4;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -70,12 +70,12 @@ impl Encoding for RunEnd {
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
         let parts = Parts::of(node)?;
         let ends = parts.ends(node)?;
-        // A run that ends behind a row is not below the next one.
+        // Searching for the row after finds the first run that ends after a row.
         let rows: Vec<u64> = rows.iter().map(|row| *row as u64 + parts.offset + 1).collect();
         let runs: Vec<usize> =
             search(&ends, &rows)?.into_iter().map(|found| found.unwrap_or_else(|at| at)).collect();
         let mut wanted = runs.clone();
-        // Ends that fall may lead anywhere.
+        // Unsorted ends may lead to arbitrary runs.
         wanted.sort_unstable();
         wanted.dedup();
         let values = node.child_rows(1, node.dtype(), parts.run_count, &wanted)?;
@@ -84,12 +84,12 @@ impl Encoding for RunEnd {
     }
 }
 
-/// What the metadata of a node says of its children.
+/// The properties of the children according to a node's metadata.
 struct Parts {
     ends: DType,
     run_count: usize,
     offset: u64,
-    /// Rows that the ends must reach.
+    /// Number of rows that the ends must cover.
     covers: u64,
 }
 
@@ -125,13 +125,13 @@ impl Parts {
 struct Runs {
     ends: ArrayRef,
     values: ArrayRef,
-    /// Rows that the ends must reach.
+    /// Number of rows that the ends must cover.
     covers: u64,
     checked: OnceLock<ScalarBuffer<u64>>,
 }
 
 impl Runs {
-    /// Runs with ends known to rise.
+    /// Runs whose ends are known to be ascending.
     fn of(ends: Vec<u64>, values: ArrayRef) -> Self {
         let ends = ScalarBuffer::from(ends);
         let array = Arc::new(UInt64Array::new(ends.clone(), None));
@@ -143,7 +143,7 @@ impl Runs {
         }
     }
 
-    /// The ends, which never fall and reach all rows.
+    /// The ends, which never decrease and cover all rows.
     fn ends(&self) -> Result<&ScalarBuffer<u64>> {
         if let Some(ends) = self.checked.get() {
             return Ok(ends);
@@ -153,12 +153,12 @@ impl Runs {
     }
 }
 
-/// Ends of runs, which must not fall and reach `covers` rows.
+/// Checks that the ends of runs do not decrease and cover `covers` rows.
 fn checked(ends: &ArrayRef, covers: u64) -> Result<ScalarBuffer<u64>> {
     let decoded = ends.decode(&data_type(ends.dtype())?)?;
     let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
         let ends = positions::<false, _>(decoded.as_primitive::<T>().values());
-        let ends = ends.ok_or_else(|| Error::corrupt("run ends fall"))?;
+        let ends = ends.ok_or_else(|| Error::corrupt("run ends decrease"))?;
         ends.into_iter().map(|end| end as u64).collect::<Vec<_>>().into()
     }, else return Err(Error::corrupt(format!("run ends are {}", ends.dtype()))));
     let last = ends.last().copied().unwrap_or(0);
@@ -171,13 +171,13 @@ fn checked(ends: &ArrayRef, covers: u64) -> Result<ScalarBuffer<u64>> {
 #[derive(Debug)]
 struct RunEndArray {
     runs: Arc<Runs>,
-    /// Place of the first row in the numbering of the ends.
+    /// Position of the first row in the numbering of the ends.
     offset: u64,
     len: usize,
     limits: Limits,
 }
 
-/// The runs that a slice touches.
+/// The runs that a slice overlaps.
 struct Window<'a> {
     runs: Range<usize>,
     ends: &'a [u64],
@@ -186,10 +186,10 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// Where each run ends, in rows of the slice.
+    /// The end of each run, in rows of the slice.
     fn ends(&self) -> impl ExactSizeIterator<Item = usize> + Clone + '_ {
         let (offset, len) = (self.offset, self.len as u64);
-        // What is cut to `len` fits its type.
+        // Values limited to `len` fit its type.
         self.ends.iter().map(move |end| (end - offset).min(len) as usize)
     }
 }
@@ -306,7 +306,7 @@ impl EncodedArray for RunEndArray {
     }
 
     fn map_runs(&self, map: &dyn Fn(ArrayRef) -> Result<ArrayRef>) -> Result<Option<ArrayRef>> {
-        // Before they are shared, so that slices of one array check them once.
+        // Checked before the runs are shared, so that slices of one array do it only once.
         self.runs.ends()?;
         let runs = Runs {
             ends: Arc::clone(&self.runs.ends),
@@ -327,7 +327,7 @@ impl EncodedArray for RunEndArray {
     }
 }
 
-/// Ends of the runs after a filter, without those that keep no row, and which runs are left.
+/// The ends of the runs after a filter, without those that keep no rows, and which runs are left.
 fn shorten(ends: impl Iterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
     let ends = mask.ranks().below_all(ends);
     let before = |run: usize| if run == 0 { 0 } else { ends[run - 1] };
@@ -335,7 +335,7 @@ fn shorten(ends: impl Iterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
     let mut shortened = vec![0; ends.len()];
     let (mut left, mut total) = (0, 0);
     for end in ends {
-        // A run without rows is written over by the next.
+        // A run without rows is overwritten by the next one.
         shortened[left] = end as u64;
         left += usize::from(end > total);
         total = end;
@@ -344,7 +344,7 @@ fn shorten(ends: impl Iterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
     (shortened, Mask::from_bits(kept))
 }
 
-/// Each value as often as its run is long.
+/// Repeats each value for the length of its run.
 fn repeat(
     values: &ArrowRef,
     ends: impl Iterator<Item = usize> + Clone,
@@ -384,7 +384,7 @@ fn repeat(
     }
 }
 
-/// Values of one width, whatever they mean.
+/// Repeats values of one width, regardless of their meaning.
 fn repeat_native<N: ArrowNativeType>(
     values: &ArrowRef,
     ends: impl Iterator<Item = usize>,
@@ -398,7 +398,7 @@ fn repeat_native<N: ArrowNativeType>(
     Ok(make_array(data.build()?))
 }
 
-/// Values of any type, gathered by the number of their run.
+/// Repeats values of any type, gathered by run number.
 fn repeat_by_index(
     values: &ArrowRef,
     ends: impl Iterator<Item = usize>,
@@ -411,7 +411,7 @@ fn repeat_by_index(
     gather(values, &repeat_runs(&runs, ends, rows).into(), limits)
 }
 
-/// The node of runs that end at `ends`, the last at the last row.
+/// A node of runs that end at `ends`; the last run ends at the last row.
 pub(crate) fn encode(ends: WriteNode, ends_ptype: PType, values: WriteNode, run_count: usize) -> WriteNode {
     let metadata = Metadata { ends_ptype: ends_ptype as i32, run_count: run_count as u64, offset: 0 };
     WriteNode::new(ID).message(&metadata).child(ends).child(values)
@@ -440,7 +440,7 @@ pub(crate) mod tests {
         array.decode(&data_type(dtype)?)
     }
 
-    /// Ends of runs of 1 to 40 rows.
+    /// The ends of runs of 1 to 40 rows.
     fn some_ends(count: usize) -> Vec<u16> {
         let lengths = (0..count as u16).map(|run| 1 + run * 7 % 40);
         lengths

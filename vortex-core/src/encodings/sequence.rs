@@ -1,10 +1,10 @@
-//! Sequence: integers at equal distances.
+//! Sequence: integers with a constant difference.
 //!
-//! `value(row) = base + row * step`. Metadata: base and step as scalar values; the step's sign
-//! is its own, whatever the type of the values. No buffers, no children, no nulls.
+//! `value(row) = base + row * step`. Metadata: base and step as scalar values; the step may be signed
+//! even if the values are not. No buffers, no children, no nulls.
 //!
-//! Loading checks that first and last value fit the type, so that all between do, and decoding
-//! may wrap. Comparisons solve for the rows.
+//! Loading checks that the first and the last value fit the type; then all values do, and decoding may
+//! use wrapping arithmetic. Comparisons are solved for the rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Encoding for Sequence {
         let last = distance.and_then(|distance| base.checked_add(distance));
         if !(min..=max).contains(&base) || !last.is_some_and(|last| (min..=max).contains(&last)) {
             let rows = node.len();
-            return Err(Error::corrupt(format!("{rows} rows from {base} by {step} are not {ptype}")));
+            return Err(Error::corrupt(format!("{rows} rows from {base} by {step} do not fit {ptype}")));
         }
         let (dtype, limits) = (node.dtype().clone(), *node.limits());
         Ok(Arc::new(SequenceArray { dtype, ptype, base, step, len: node.len(), limits }))
@@ -87,7 +87,7 @@ impl SequenceArray {
     fn values(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<ArrowRef> {
         self.limits.decoded_bytes(rows.len(), self.ptype.byte_width())?;
         match_word!(self.ptype, |W| {
-            // The bits that two's complement has in common with the ring.
+            // Truncation in two's complement preserves the value modulo the width.
             let (base, step) = (W::narrow(self.base as u64), W::narrow(self.step as u64));
             let values = rows.map(|row| base.plus(step.times(W::narrow(row as u64))));
             array_of_raw(self.ptype, values.collect::<Vec<W>>().into(), None)
@@ -98,7 +98,7 @@ impl SequenceArray {
         Ok(Arc::new(Decoded::new(self.dtype.clone(), self.values(rows)?)))
     }
 
-    /// One of the values.
+    /// A value as a scalar.
     fn scalar(&self, value: i128) -> Result<Scalar> {
         let value = match self.ptype.is_signed() {
             true => Value::Int(i64::try_from(value).map_err(Error::limit)?),
@@ -138,7 +138,7 @@ impl EncodedArray for SequenceArray {
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         self.limits.decoded_bytes(self.len, self.ptype.byte_width())?;
         let values = match_word!(self.ptype, |W| {
-            // The bits that two's complement has in common with the ring.
+            // Truncation in two's complement preserves the value modulo the width.
             let (base, step) = (W::narrow(self.base as u64), W::narrow(self.step as u64));
             array_of_raw(self.ptype, count_up(base, step, self.len).into(), None)?
         });
@@ -195,7 +195,7 @@ impl EncodedArray for SequenceArray {
     }
 }
 
-/// The node of `base`, `base + step`, and so on, both as scalars of the values' type.
+/// A node of `base`, `base + step`, and so on; both are scalars of the values' type.
 ///
 /// # Errors
 /// If they are not integers.

@@ -1,14 +1,14 @@
-//! One value for most rows, and patches for the others.
+//! One value in most rows, and patches for the others.
 //!
 //! ```text
 //! rows  0 0 7 0 0 0 . 0      fill [0]   patches: indices [2, 6]
 //!       (`.` is null)                            values  [7, .]
 //! ```
 //!
-//! Metadata: the patches. Buffer: the fill value as a serialized scalar, which may be null.
-//! Children: `indices` and `values` of the patches; nulls are patches, or the fill.
+//! Metadata: the patches. Buffer: the fill value as a serialized scalar, which may be null. Children:
+//! `indices` and `values` of the patches. Nulls are either patches or the fill value.
 //!
-//! Every operation looks at the patches and asks the fill value once.
+//! Every operation is applied to the patches, and once to the fill value.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ struct SparseArray {
 }
 
 impl SparseArray {
-    /// Rows filled with the same value but where `patches` says otherwise.
+    /// Rows with the same fill value, except those in `patches`.
     fn with(&self, patches: Option<Patches>, len: usize) -> ArrayRef {
         let (fill, limits) = (self.fill.clone(), self.limits);
         match patches {
@@ -116,13 +116,13 @@ impl SparseArray {
     }
 }
 
-/// Values of one width, whatever they mean.
+/// Values of one width, regardless of their meaning.
 fn natives<N: ArrowNativeType>(values: &ArrowRef) -> ScalarBuffer<N> {
     let data = values.to_data();
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
 
-/// `len` equal bits but at the patched rows, which have their own.
+/// `len` equal bits, except in patched rows, which have their own.
 fn spread(located: &Located<'_>, len: usize, fill: bool, bits: impl Iterator<Item = bool>) -> BooleanBuffer {
     let mut out = arrow::array::BooleanBufferBuilder::new(len);
     out.append_n(len, fill);
@@ -132,7 +132,7 @@ fn spread(located: &Located<'_>, len: usize, fill: bool, bits: impl Iterator<Ite
     out.finish()
 }
 
-/// Which rows are null, given which patches are and whether all other rows are.
+/// The validity of all rows, given that of the patches and whether all other rows are null.
 fn spread_nulls(
     located: &Located<'_>,
     len: usize,
@@ -235,10 +235,10 @@ impl EncodedArray for SparseArray {
     }
 }
 
-/// The node of rows that are `fill`, but for those at `patches`, which are not empty.
+/// A node of rows that are `fill`, except those in `patches`, which are not empty.
 ///
 /// # Errors
-/// If the fill value is one that is never written.
+/// If the fill value is of a kind that is never written.
 pub(crate) fn encode(fill: &Value, patches: EncodedPatches) -> Result<WriteNode> {
     let metadata = Metadata { patches: Some(patches.message) };
     let node = WriteNode::new(ID).message(&metadata).buffer(value_to_bytes(fill)?.into(), 1);

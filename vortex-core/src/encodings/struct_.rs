@@ -1,14 +1,14 @@
-//! Named fields, a child each.
+//! Named fields, with a child for each.
 //!
 //! ```text
 //! validity  1 0 1            optional, and first
-//! a         1 7 3            each of its own type and encoding; 7 means nothing
+//! a         1 7 3            each with its own type and encoding; 7 is meaningless
 //! b         x y z
 //! ```
 //!
-//! No metadata, no buffers. Fields match by position; names may repeat. A null row nulls the
-//! whole: fields keep arbitrary values there, which decoding turns into nulls wherever the
-//! field allows it, so that readers who look at one child alone see the same.
+//! No metadata, no buffers. Fields match by position; names may be duplicated. A null row makes all its
+//! fields null: stored fields have arbitrary values there, which decoding replaces with nulls if the
+//! field is nullable, so that readers of a single child see the same.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Encoding for Struct {
         };
         node.no_metadata()?;
         node.expect_buffers(0)?;
-        // Of all encodings, this one and parquet.variant keep their validity in front.
+        // Unlike in other encodings, the validity is the first child, as it also is in parquet.variant.
         let first = match node.child_count().checked_sub(types.len()) {
             Some(first @ 0..=1) => first,
             _ => {
@@ -61,7 +61,7 @@ impl Encoding for Struct {
             }
         };
         let fields = types.dtypes().iter().enumerate();
-        // All are asked for before one that is missing ends this.
+        // All are requested before an error of one of them is returned.
         let fields: Vec<_> = fields.map(|(at, dtype)| node.child(first + at, dtype, node.len())).collect();
         Ok(Arc::new(Fields {
             dtype: node.dtype().clone(),
@@ -95,7 +95,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// The same struct of other rows, made from the same rows of each child.
+    /// A struct of other rows, created by selecting the same rows of each child.
     fn map(&self, len: usize, rows: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
@@ -129,7 +129,7 @@ impl EncodedArray for Fields {
             return present(self.decode(&data_type(&self.dtype)?)?, to);
         };
         if wanted.len() != self.fields.len() {
-            return Err(Error::invalid(format!("showing {} as {to}", self.dtype)));
+            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         }
         let nulls = self.validity()?.to_nulls(self.len);
         let columns = self.fields.iter().zip(wanted).map(|(field, wanted)| {

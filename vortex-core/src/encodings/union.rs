@@ -1,14 +1,14 @@
-//! One of several types per row.
+//! A value of one of several types per row.
 //!
 //! ```text
-//! type ids   0    1    -    0        which variant a row is; null makes the row null
-//! variant 0  7    ?    ?    9        as long as the whole; only rows of its id count
+//! type ids   0    1    -    0        the variant of each row; null makes the row null
+//! variant 0  7    ?    ?    9        as long as the array; only rows with its id matter
 //! variant 1  ?    x    ?    ?
 //! ```
 //!
-//! No metadata, no buffers. Children: the type ids, then the variants in the order of the
-//! dtype. Arrow's sparse unions lie the same, but have no nulls of their own: a null row there
-//! selects a variant that is null in that row.
+//! No metadata, no buffers. Children: the type ids, then the variants in the order of the dtype. Arrow's
+//! sparse unions have the same layout, but no validity of their own: there, a null row selects a variant
+//! that is null in that row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl UnionArray {
         }))
     }
 
-    /// The variant that null rows select: one that may be null by its type, if there is one.
+    /// The variant that null rows select: a nullable one, if there is any.
     fn null_variant(&self) -> usize {
         self.union.variants.dtypes().iter().position(DType::is_nullable).unwrap_or(0)
     }
@@ -100,7 +100,7 @@ impl EncodedArray for UnionArray {
             return present(self.decode(&data_type(&self.dtype)?)?, to);
         };
         if fields.len() != self.variants.len() {
-            return Err(Error::invalid(format!("showing {} as {to}", self.dtype)));
+            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         }
         let mut arrow_ids = [None; 256];
         for (id, (arrow_id, _)) in self.union.type_ids.iter().zip(fields.iter()) {
@@ -129,7 +129,7 @@ impl EncodedArray for UnionArray {
         Ok(Arc::new(ArrowUnion::try_new(fields.clone(), ids.into(), None, children)?))
     }
 
-    // A row is also null when the variant it selects is.
+    // A row is also null if the variant that it selects is null.
     fn validity(&self) -> Result<Validity> {
         if !self.union.variants.dtypes().iter().any(DType::is_nullable) {
             return self.type_ids.validity();

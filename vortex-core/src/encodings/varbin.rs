@@ -1,14 +1,13 @@
-//! Strings and byte strings, one after the other, and where each one starts.
+//! Concatenated strings or byte strings, and the start of each.
 //!
 //! ```text
 //! rows  ab  c  -  def      offsets  [0, 2, 3, 3, 6]
 //!                          bytes    abcdef
 //! ```
 //!
-//! Metadata: integer type of the offsets. Children: `offsets` (one more than rows, not null, may
-//! start above 0), optionally validity. Buffer: the bytes, of which head and tail may be unused.
-//! Bytes under nulls are arbitrary. Slicing slices the offsets and shares the bytes; decoding
-//! shares them too.
+//! Metadata: integer type of the offsets. Children: `offsets` (one more than rows, not null, may start above
+//! 0), optionally the validity. Buffer: the bytes, whose beginning and end may be unused. Bytes under nulls are
+//! arbitrary. Slicing slices the offsets and shares the bytes; decoding shares the bytes, too.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,7 +48,7 @@ impl Encoding for VarBin {
         bytes::is_text(node.dtype())?;
         let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
         node.expect_buffers(1)?;
-        // Both are asked for before one that is missing ends this.
+        // Both are requested before an error of one of them is returned.
         let ranges = node.ranges(0, &DType::Primitive(ptype, false), node.len(), rows, node.buffer_len(0)?);
         let validity = node.of_rows(rows).validity_child(1);
         let ranges = ranges?;
@@ -84,7 +83,7 @@ impl VarBinArray {
         })
     }
 
-    /// Values of a node's type between offsets that rise from 0 to the end of `bytes`.
+    /// Values of a node's type between ascending offsets from 0 to the end of `bytes`.
     pub(super) fn joined(
         node: &Node<'_>,
         bytes: Buffer,
@@ -102,7 +101,7 @@ impl VarBinArray {
     }
 }
 
-/// The number of offsets of `rows` rows.
+/// The number of offsets for `rows` rows.
 pub(super) fn one_more(rows: usize) -> Result<usize> {
     rows.checked_add(1).ok_or_else(|| Error::limit(format!("{rows} rows with offsets")))
 }
@@ -151,7 +150,7 @@ impl EncodedArray for VarBinArray {
     }
 }
 
-/// The node of bytes that `offsets`, one more than rows, cut into values.
+/// A node of bytes that are split into values by `offsets`, of which there is one more than rows.
 pub(crate) fn encode(
     bytes: Buffer,
     offsets_ptype: PType,

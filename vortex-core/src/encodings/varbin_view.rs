@@ -1,12 +1,12 @@
-//! Strings and byte strings behind views: short ones in the view, long ones in data buffers.
+//! Strings and byte strings referenced by views: short ones within the view, long ones in data buffers.
 //!
 //! ```text
 //! buffers   data 0, data 1, ..., views
 //! view      [u32 length][12 bytes]  or  [u32 length][4 bytes][u32 buffer][u32 offset]
 //! ```
 //!
-//! No metadata. Optional child: validity. Views of null rows and padding are arbitrary. Arrow
-//! lays views out alike, so decoding checks them and shares everything.
+//! No metadata. Optional child: the validity. Views of null rows and padding are arbitrary. Arrow's views
+//! have the same layout, so decoding checks them and shares everything.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const ID: &str = "vortex.varbinview";
 /// Bytes of a view.
 const VIEW: usize = 16;
 
-/// Longest value that lies in its view.
+/// Maximum length of a value stored within its view.
 const INLINE: usize = 12;
 
 impl Encoding for VarBinView {
@@ -64,7 +64,7 @@ impl Encoding for VarBinView {
         node.no_metadata()?;
         let data = node.buffer_count().checked_sub(1).ok_or_else(|| Error::corrupt("views are missing"))?;
         let picked = node.of_rows(rows);
-        // Both are asked for before one that is missing ends this.
+        // Both are requested before an error of one of them is returned.
         let (views, validity) = (picked.values(data, VIEW), picked.validity_child(0));
         let (views, validity) = (aligned(views?, VIEW), validity?);
         let nulls = validity::decode_child(validity.as_ref())?.to_nulls(rows.len());
@@ -160,7 +160,7 @@ impl EncodedArray for VarBinViewArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        // Indices are in range of an array in memory, so they fit.
+        // Indices are in range of an array in memory, so they fit `usize`.
         let views: Vec<u128> = indices.values().iter().map(|at| self.views[*at as usize]).collect();
         let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
         debug_assert_eq!(indices.null_count(), 0, "indices of a take are not null");

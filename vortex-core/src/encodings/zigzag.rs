@@ -1,12 +1,11 @@
-//! ZigZag: signed integers of small magnitude as small unsigned ones.
+//! ZigZag: signed integers of small magnitude as small unsigned integers.
 //!
 //! ```text
 //! rows  0 -1 1 -2 2   encoded  0 1 2 3 4
 //! ```
 //!
-//! No metadata, no buffers. Child: the unsigned integers of the same width, with the nulls.
-//! Selecting rows is the child's business; so are equality and membership, once the constants
-//! are encoded.
+//! No metadata, no buffers. Child: the unsigned integers of the same width, which carry the nulls. Selecting
+//! rows is passed on to the child; so are equality and membership, after encoding the constants.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,13 +78,13 @@ impl ZigZagArray {
         Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded })
     }
 
-    /// The constant as it is encoded.
+    /// Encodes the constant.
     fn encode(&self, constant: &Scalar) -> Option<Scalar> {
         let Value::Int(value) = constant.value() else { return None };
         Scalar::try_new(self.encoded.dtype().clone(), Value::UInt(zigzag(*value))).ok()
     }
 
-    /// The predicate on encoded values that tells the same, if there is one.
+    /// The equivalent predicate on encoded values, if there is one.
     fn encode_predicate(&self, predicate: &Predicate) -> Option<Predicate> {
         match predicate {
             Predicate::IsNull | Predicate::IsNotNull => Some(predicate.clone()),

@@ -1,8 +1,8 @@
 //! A wrapper: an array of another encoding whose buffers are Zstandard frames.
 //!
-//! Metadata: id and metadata of the inner encoding, decoded size and alignment of each buffer,
-//! and how many of the children are the inner ones; a child behind those repeats the validity and
-//! is not needed. Loading decompresses, and the inner encoding takes over.
+//! Metadata: id and metadata of the inner encoding, decoded size and alignment of each buffer, and how
+//! many of the children belong to the inner encoding; a child after those duplicates the validity and is
+//! not needed. Loading decompresses the buffers and passes them to the inner encoding.
 
 use arrow::buffer::Buffer;
 
@@ -18,10 +18,10 @@ pub(super) struct ZstdBuffers;
 
 const ID: &str = "vortex.zstd_buffers";
 
-/// Largest alignment a buffer may ask for.
+/// Maximum alignment that a buffer may request.
 const MAX_ALIGNMENT: u32 = 1 << 16;
 
-/// Alignment of what Rust's allocator gives without being asked, at least.
+/// Minimum alignment that Rust's allocator provides by default.
 const NATURAL_ALIGNMENT: usize = 16;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -64,7 +64,7 @@ impl Encoding for ZstdBuffers {
         let mut buffers = Vec::with_capacity(sizes.len());
         for (at, (size, alignment)) in sizes.iter().zip(&metadata.alignments).enumerate() {
             let bytes = Buffer::from_vec(decompress(&node.buffer(at)?, *size)?);
-            // Encodings copy what they need aligned further than this.
+            // Encodings copy bytes for which they need a larger alignment than this.
             buffers.push(aligned(bytes, (*alignment as usize).min(NATURAL_ALIGNMENT)));
         }
         node.load_wrapped(&metadata.inner_id, &metadata.inner_metadata, &buffers, children)
@@ -84,7 +84,7 @@ mod tests {
     use crate::dtype::{DType, PType};
     use crate::encodings::conformance;
 
-    /// Wraps an encoding with these plain buffers.
+    /// Wraps an encoding with these uncompressed buffers.
     fn wrap(id: &str, inner: &[u8], buffers: &[&[u8]]) -> (Metadata, Tree) {
         let metadata = Metadata {
             inner_id: id.to_owned(),
@@ -139,7 +139,7 @@ mod tests {
         assert!(changed(|it| it.alignments[0] = 3).is_err());
         assert!(changed(|it| it.alignments.clear()).is_err());
         assert!(changed(|it| it.inner_metadata.push(1)).is_err());
-        // Wraps itself over and over, with frames in frames.
+        // Wraps itself repeatedly, with frames within frames.
         let mut inner = (metadata.encode_to_vec(), zstd::bulk::compress(b"abcd", 3).unwrap());
         for _ in 0..100 {
             let (metadata, _) = wrap(ID, &inner.0, &[&inner.1]);

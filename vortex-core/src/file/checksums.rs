@@ -1,20 +1,20 @@
-//! Checksums of everything in a file, kept in an entry of user metadata.
+//! Checksums of all parts of a file, stored in an entry of user metadata.
 //!
 //! ```text
 //! "xxh3" │ u32 segments │ u32 entries │ u64 description │ u64 per segment │ u64 per entry
 //! ```
 //!
-//! All numbers are little endian. The description is dtype, layout, statistics and footer, one
-//! after the other; entries are those of user metadata other than this one, by key. Hashes are
-//! XXH3 of 64 bits over the bytes as they lie in the file. The postscript, which says where the
-//! entry lies, is not covered. Readers that do not know the entry pass it over.
+//! All numbers are little endian. The description consists of dtype, layout, statistics and footer,
+//! concatenated; entries are those of user metadata other than this one, ordered by key. Hashes are
+//! 64-bit XXH3 of the bytes as stored in the file. The postscript, which contains the position of the
+//! entry, is not covered. Readers that do not know the entry ignore it.
 
 use twox_hash::XxHash3_64;
 
 use super::SegmentId;
 use crate::{Error, Result};
 
-/// User metadata with the checksums of a file.
+/// Key of the user metadata entry with the checksums of a file.
 pub(crate) const CHECKSUMS_KEY: &str = "vortex-core.checksums";
 
 const MAGIC: &[u8; 4] = b"xxh3";
@@ -33,7 +33,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// The checksum of bytes that come in several parts.
+/// The checksum of the concatenation of several parts.
 pub(crate) fn checksum_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     let mut hasher = XxHash3_64::new();
     parts.into_iter().for_each(|part| std::hash::Hasher::write(&mut hasher, part));
@@ -41,7 +41,7 @@ pub(crate) fn checksum_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u64 
 }
 
 impl Checksums {
-    /// The entry. There are fewer than 2^32 segments and entries.
+    /// Serializes the entry. There are fewer than 2^32 segments and entries.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend((self.segments.len() as u32).to_le_bytes());
@@ -51,9 +51,9 @@ impl Checksums {
         bytes
     }
 
-    /// Reads the entry of a file of so many segments and other entries.
+    /// Parses the entry of a file with this many segments and other entries.
     pub(crate) fn parse(bytes: &[u8], segments: usize, entries: usize) -> Result<Self> {
-        let damaged = || Error::corrupt("checksums that do not fit the file");
+        let damaged = || Error::corrupt("checksums do not fit the file");
         let (header, hashes) = bytes.split_at_checked(HEADER_LEN).ok_or_else(damaged)?;
         let word =
             |at: usize| header[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word) as usize);
@@ -72,7 +72,7 @@ impl Checksums {
         })
     }
 
-    /// Holds the bytes of a segment against its checksum.
+    /// Verifies the bytes of a segment against its checksum.
     pub(crate) fn check(&self, id: SegmentId, bytes: &[u8]) -> Result<()> {
         match self.segments.get(id.0 as usize) {
             Some(expected) => compare(&format!("segment {}", id.0), *expected, bytes),
@@ -81,7 +81,7 @@ impl Checksums {
     }
 }
 
-/// Holds bytes against their checksum.
+/// Verifies bytes against their checksum.
 pub(crate) fn compare(what: &str, expected: u64, bytes: &[u8]) -> Result<()> {
     let found = checksum(bytes);
     if found == expected {

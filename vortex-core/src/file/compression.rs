@@ -1,13 +1,13 @@
-//! Segments compressed as a whole, as the segment table can say.
+//! Segments compressed as a whole, as specified in the segment table.
 //!
-//! The format names the schemes and nobody else writes them. Each is in the form that says by
-//! itself where it ends: an LZ4 frame, a zlib stream, a Zstandard frame.
+//! The format only names the schemes, and no other implementation writes them. Each is used in its
+//! self-delimiting form: an LZ4 frame, a zlib stream, a Zstandard frame.
 
 use std::io::{Read, Write as _};
 
 use crate::{Error, Result};
 
-/// How a segment is compressed as a whole.
+/// The scheme with which a segment is compressed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SegmentCompression {
@@ -20,7 +20,7 @@ pub enum SegmentCompression {
 }
 
 impl SegmentCompression {
-    /// The scheme that the segment table calls by `number`; `None` for 0, which is no compression.
+    /// The scheme with this number in the segment table; `None` for 0, which means uncompressed.
     pub(super) fn try_from_number(number: u8) -> Result<Option<Self>> {
         Ok(Some(match number {
             0 => return Ok(None),
@@ -48,7 +48,7 @@ impl SegmentCompression {
         }
     }
 
-    /// At most `max_bytes` bytes; memory grows with what really comes out.
+    /// Decompresses at most `max_bytes` bytes; memory grows only with the actual output.
     pub(super) fn decompress(self, bytes: &[u8], max_bytes: u64) -> Result<Vec<u8>> {
         match self {
             SegmentCompression::Lz4 => read(lz4_flex::frame::FrameDecoder::new(bytes), max_bytes),

@@ -1,4 +1,4 @@
-//! What describes a file: parsed once, shared by all its scans.
+//! The description of a file: parsed once, shared by all its scans.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -21,9 +21,9 @@ use crate::wire::{
 };
 use crate::{Error, Result};
 
-/// First and last bytes of a file.
+/// The first and last bytes of a file.
 const MAGIC: &[u8; 4] = b"VTXF";
-/// What files of releases before 0.36 end in.
+/// The last bytes of files written by releases before 0.36.
 const LEGACY_MAGIC: &[u8; 4] = b"VRTX";
 /// Bytes of the end-of-file record: version, postscript length, magic.
 pub(super) const EOF_LEN: u64 = 8;
@@ -31,48 +31,48 @@ const VERSION: u16 = 1;
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 const MAX_USER_METADATA: usize = 16;
 const MAX_USER_KEY_LEN: usize = 64;
-/// Longer values of user metadata are not kept with the footer.
+/// Longer values of user metadata are not kept in memory.
 const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
-/// Bytes before the description that are read to get at the Arrow schema.
+/// Maximum number of bytes before the description that are read to include the Arrow schema.
 const MAX_SCHEMA_BYTES: u64 = 16 << 20;
-/// User metadata with the Arrow schema that a file was written from.
+/// Key of the user metadata entry with the Arrow schema that a file was written from.
 pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
 
-/// One data segment: where it lies, and how it wants to be aligned in memory.
+/// A data segment: its position, and its alignment in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// First byte in the file.
+    /// Position of the first byte in the file.
     pub offset: u64,
     /// Number of bytes.
     pub length: u32,
-    /// Alignment in memory, as an exponent of two. Files need not honour it.
+    /// Alignment in memory, as an exponent of two. The position in the file need not be aligned.
     pub alignment_exponent: u8,
-    /// How the bytes are compressed as a whole, if they are.
+    /// How the bytes are compressed as a whole, if at all.
     pub compression: Option<SegmentCompression>,
 }
 
 impl Segment {
-    /// The bytes in the file.
+    /// The range of its bytes in the file.
     pub fn range(&self) -> Range<u64> {
-        // Checked against the file size when the footer was read.
+        // Checked against the file size when the footer was parsed.
         self.offset..self.offset + u64::from(self.length)
     }
 }
 
-/// Room for decoded zone maps beside a description of any size.
+/// Memory for decoded zone maps that is available regardless of the size of the description.
 const MIN_ZONE_MAPS: usize = 64 << 10;
 
-/// Decoded zone maps take at most so many times what their file does.
+/// Maximum size of the decoded zone maps, as a multiple of the file size.
 const ZONE_MAPS_SHARE: u64 = 2;
 
-/// A named value that applications keep in a file; opaque to readers.
+/// A named value that applications store in a file; opaque to readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserMetadata {
     /// The name.
     pub key: Arc<str>,
-    /// Where the value lies in the file.
+    /// The position of the value in the file.
     pub range: Range<u64>,
-    /// The value, where it is short and was read together with the description of the file.
+    /// The value, if it is short and was read together with the description of the file.
     pub value: Option<Arc<[u8]>>,
 }
 
@@ -84,7 +84,7 @@ pub struct Footer {
     segments: Arc<[Segment]>,
     statistics: Option<Vec<FieldStats>>,
     user_metadata: Vec<UserMetadata>,
-    /// Checksums that segments are held against.
+    /// Checksums against which segments are verified.
     pub(super) checksums: Option<Checksums>,
     /// The Arrow schema that the file was written from, as stored.
     stored_schema: Option<Box<[u8]>>,
@@ -99,14 +99,14 @@ pub struct Footer {
     pub(crate) zone_maps: KeptZoneMaps,
 }
 
-/// Where the description of a file starts, learnt from its last bytes.
+/// The postscript of a file, which locates its description.
 pub(super) struct Tail {
     postscript: Postscript,
     file_size: u64,
 }
 
 impl Tail {
-    /// Parses the end-of-file record and the postscript out of the last bytes of a file.
+    /// Parses the end-of-file record and the postscript from the last bytes of a file.
     pub(super) fn parse(tail: &[u8], file_size: u64, limits: &Limits) -> Result<Self> {
         let Some((before, eof)) = tail.split_last_chunk::<8>() else {
             return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
@@ -136,13 +136,13 @@ impl Tail {
         Ok(Self { postscript: Postscript::parse(&before[start..], limits)?, file_size })
     }
 
-    /// The first byte that reading the footer needs.
+    /// The position of the first byte needed for parsing the footer.
     pub(super) fn start(&self) -> Result<u64> {
         let mut start = self.file_size;
         for segment in self.parts() {
             start = start.min(self.range(segment)?.start);
         }
-        // Wanted too, but not at any price.
+        // The Arrow schema is included only if that does not require many more bytes.
         if let Some(schema) = self.arrow_schema().and_then(|part| self.range(part).ok())
             && schema.start < start
             && start - schema.start <= MAX_SCHEMA_BYTES
@@ -161,13 +161,13 @@ impl Tail {
         self.named_parts().map(|(_, segment)| segment)
     }
 
-    /// What checksums call the description, in their order.
+    /// The parts that the checksum of the description covers, in order.
     pub(super) fn described(&self) -> impl Iterator<Item = &PostscriptSegment> {
         let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
         dtype.iter().chain([layout]).chain(statistics).chain([footer])
     }
 
-    /// What the postscript points to.
+    /// The parts that the postscript refers to, with their names.
     pub(super) fn named_parts(&self) -> impl Iterator<Item = (&'static str, &PostscriptSegment)> {
         let Postscript { dtype, layout, statistics, footer, .. } = &self.postscript;
         let dtype = dtype.iter().map(|segment| ("dtype", segment));
@@ -188,7 +188,7 @@ impl Tail {
 }
 
 impl Footer {
-    /// Parses the description out of the bytes from `start` to the end of the file.
+    /// Parses the description from the bytes between `start` and the end of the file.
     pub(super) fn parse(
         tail: &Tail,
         bytes: &Buffer,
@@ -200,7 +200,7 @@ impl Footer {
         let mut described_bytes = 0;
         let mut part = |segment: &PostscriptSegment| -> Result<&[u8]> {
             let range = tail.range(segment)?;
-            // What has to be there lies within the bytes: `start` is the least of their starts.
+            // All required parts are within the bytes: `start` is the smallest of their positions.
             let at = |position: u64| {
                 position.checked_sub(start).and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX)
             };
@@ -208,13 +208,13 @@ impl Footer {
             bytes
                 .as_slice()
                 .get(at(range.start)..at(range.end))
-                .ok_or_else(|| Error::corrupt("the description of the file is cut"))
+                .ok_or_else(|| Error::corrupt("the description of the file is truncated"))
         };
         let postscript = &tail.postscript;
         let dtype = match (&postscript.dtype, dtype) {
             (_, Some(dtype)) => dtype.clone(),
             (Some(segment), None) => dtype_from_bytes(part(segment)?, limits)?,
-            (None, None) => return Err(Error::invalid("the file does not hold its dtype; supply it")),
+            (None, None) => return Err(Error::invalid("the file contains no dtype; supply one")),
         };
         let tables = FooterTables::parse(part(&postscript.footer)?, limits)?;
         let raw_layout = RawLayout::parse(part(&postscript.layout)?, limits)?;
@@ -222,7 +222,7 @@ impl Footer {
         if row_count > limits.max_rows {
             return Err(Error::limit(format!("{row_count} rows, at most {} allowed", limits.max_rows)));
         }
-        // Damaged statistics only make scans slower; they never make a file unreadable.
+        // Damaged statistics only make scans slower; they must not make a file unreadable.
         let fields: Vec<&DType> = match &dtype {
             DType::Struct(fields, _) => fields.dtypes().iter().collect(),
             other => vec![other],
@@ -265,16 +265,16 @@ impl Footer {
         })
     }
 
-    /// The logical type of the file; a non-nullable struct of its columns as a rule.
+    /// The logical type of the file, usually a non-nullable struct of its columns.
     pub fn dtype(&self) -> &DType {
         &self.dtype
     }
 
-    /// The Arrow schema of the file: the one it was written from, where the file holds it and it
-    /// fits the dtype, or the types that decoding prefers.
+    /// The Arrow schema of the file: the one that it was written from, if the file contains it and it
+    /// fits the dtype; otherwise the types that decoding prefers.
     ///
     /// # Errors
-    /// If a type has no Arrow form.
+    /// If a type has no Arrow equivalent.
     pub fn schema(&self) -> Result<SchemaRef> {
         if let Some(schema) = self.schema.get() {
             return Ok(Arc::clone(schema));
@@ -286,7 +286,7 @@ impl Footer {
         Ok(Arc::clone(self.schema.get_or_init(|| schema)))
     }
 
-    /// The schema that the file says it was written from, if that can be.
+    /// The schema that the file was written from according to its metadata, if it is consistent.
     fn written_schema(&self) -> Option<Schema> {
         let schema = arrow_schema_from_bytes(self.stored_schema.as_ref()?, &self.limits).ok()?;
         may_be_stored_as(&schema, &self.dtype).then_some(schema)
@@ -307,7 +307,7 @@ impl Footer {
         &self.layout
     }
 
-    /// All segments; a [`SegmentId`] is a position here.
+    /// All segments; a [`SegmentId`] is an index into these.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
@@ -334,13 +334,13 @@ impl Footer {
         self.checksums.is_some()
     }
 
-    /// Whether only all bytes of a segment together tell its array.
+    /// Whether the array of a segment can only be read from all of its bytes.
     pub(crate) fn is_whole(&self, id: SegmentId) -> Result<bool> {
         Ok(self.checksums.is_some() || self.segment(id)?.compression.is_some())
     }
 
-    /// The bytes of a segment as its array lies in them: held against their checksum if that was
-    /// asked for, and decompressed.
+    /// The bytes of a segment in the form in which its array is stored: verified against their checksum,
+    /// if requested, and decompressed.
     pub(super) fn unpack(&self, id: SegmentId, bytes: Buffer) -> Result<Buffer> {
         if let Some(checksums) = &self.checksums {
             checksums.check(id, &bytes)?;
@@ -351,17 +351,17 @@ impl Footer {
         }
     }
 
-    /// Statistics per root field, or of the one column of a file that is not a struct.
+    /// Statistics per root field, or of the only column if the file is not a struct.
     pub fn statistics(&self) -> Option<&[FieldStats]> {
         self.statistics.as_deref()
     }
 
-    /// Values that applications keep in the file.
+    /// Values that applications have stored in the file.
     pub fn user_metadata(&self) -> &[UserMetadata] {
         &self.user_metadata
     }
 
-    /// Ids of the array encodings the file may use; newer writers list unused ones too.
+    /// Ids of the array encodings that the file may use; newer writers also list unused ones.
     pub fn array_ids(&self) -> &[Arc<str>] {
         &self.array_ids
     }
@@ -371,16 +371,15 @@ impl Footer {
         &self.layout_ids
     }
 
-    /// The whole file, where it is so small that opening it read all of it.
+    /// The whole file, if it is so small that it was read completely when it was opened.
     pub fn whole_file(&self) -> Option<Buffer> {
         self.tail.get(&(0..self.file_size))
     }
 
-    /// About how many bytes this takes in memory, for caches: the tables as they are parsed,
-    /// not as they were stored.
+    /// Approximate memory size in bytes, for use by caches: the size of the tables as parsed, not as stored.
     pub fn memory_size(&self) -> usize {
-        // A stored layout node of some 40 bytes becomes about 200 in memory, a segment of 16
-        // becomes 24, a statistic of 80 about 300.
+        // A stored layout node of about 40 bytes takes about 200 in memory, a segment of 16 takes 24, and
+        // a statistic of 80 about 300.
         size_of::<Self>()
             + self.described_bytes * 5
             + self.segments.len() * size_of::<Segment>()
@@ -395,7 +394,7 @@ fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
     let mut segments = Vec::with_capacity(tables.segments.len());
     for (id, spec) in tables.segments.iter().enumerate() {
         if spec.offset < last {
-            return Err(Error::corrupt(format!("segment {id} at {} precedes the one before", spec.offset)));
+            return Err(Error::corrupt(format!("segment {id} at {} precedes the previous one", spec.offset)));
         }
         last = spec.offset;
         let end = spec.offset.checked_add(spec.length.into());
@@ -421,7 +420,7 @@ fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
     Ok(segments.into())
 }
 
-/// The entries of user metadata; `read_value` finds what has been read of the file already.
+/// The entries of user metadata; `read_value` returns values that have already been read.
 fn user_metadata(
     tail: &Tail,
     mut read_value: impl FnMut(&PostscriptSegment) -> Option<Arc<[u8]>>,
@@ -440,7 +439,9 @@ fn user_metadata(
             && range.start % (1 << segment.alignment_exponent) == 0;
         if !aligned || key.is_empty() || key.len() > MAX_USER_KEY_LEN || read.iter().any(|e| *e.key == **key)
         {
-            return Err(Error::corrupt(format!("user metadata entry {key:?} is not as the format asks")));
+            return Err(Error::corrupt(format!(
+                "user metadata entry {key:?} does not conform to the format"
+            )));
         }
         let value = if segment.length <= MAX_KEPT_VALUE_LEN { read_value(segment) } else { None };
         read.push(UserMetadata { key: key.as_str().into(), range, value });

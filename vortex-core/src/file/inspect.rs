@@ -1,14 +1,14 @@
-//! Looking at a file rather than reading its rows: encodings, zone maps, damage.
+//! Inspecting a file instead of reading its rows: encodings, zone maps, damage.
 //!
-//! Nothing here is needed by scans. [`VortexFile::array_encodings`] reads the tree at the end
-//! of a segment and not the values before it:
+//! Scans need nothing of this. [`VortexFile::array_encodings`] reads the tree at the end of a segment,
+//! but not the values before it:
 //!
 //! ```text
 //! segment   [pad][buffer] ... [pad][array tree][u32 length of the tree]
 //!                                  '----- read this far -------------'
 //! ```
 //!
-//! [`examine`] takes a file apart that does not open, and keeps going where opening stops.
+//! [`examine`] analyses files that cannot be opened, and continues where opening stops.
 
 use std::fmt;
 use std::ops::Range;
@@ -26,16 +26,16 @@ use crate::wire::{
 };
 use crate::{Error, Result};
 
-/// Array trees are mostly shorter than this, so one read gets them.
+/// Array trees are mostly shorter than this, so a single read suffices.
 const TREE_READ: u64 = 4 << 10;
-/// Bytes of the tree's length at the end of a segment.
+/// Length of the tree's length field at the end of a segment, in bytes.
 const TREE_LEN: u64 = 4;
-/// Bytes of a file that [`examine`] starts from: the longest postscript and the record behind.
+/// Bytes that [`examine`] reads from the end: the longest postscript, and the record after it.
 const MAX_TAIL: u64 = 64 << 10;
 
 impl VortexFile {
-    /// The encodings of the array in a segment: ids of the nodes from the root down, each with
-    /// its depth. Reads the description of the array, not its values.
+    /// The encodings of the array in a segment: ids of the nodes from the root down, each with its depth.
+    /// Reads the tree of the array, but not its values.
     ///
     /// # Errors
     /// If there is no such segment, or it does not end in an array tree.
@@ -70,7 +70,7 @@ impl VortexFile {
             Error::corrupt(format!("array tree of {tree_len} bytes in a segment of {len}"))
         })?;
         let tree = if tree_start >= start {
-            // Both ends lie in what was read, which is in memory.
+            // Both ends are within the bytes read, which are in memory.
             bytes.slice((tree_start - start) as usize..before.len())
         } else {
             bytes = source.read(tree_start..end).await?;
@@ -111,29 +111,29 @@ impl VortexFile {
     }
 }
 
-/// One part of the description of a file, whether it could be read or not.
+/// One part of the description of a file, whether it is readable or not.
 #[derive(Debug)]
 pub struct Part {
-    /// What it is: `postscript`, `layout`, ...
+    /// The name of the part: `postscript`, `layout`, ...
     pub name: &'static str,
-    /// Where it says it lies, if anything says so.
+    /// Its position according to the file, if known.
     pub range: Option<Range<u64>>,
-    /// What it holds, in a few words, or why it cannot be read.
+    /// A short summary of its content, or the reason why it cannot be read.
     pub found: Result<String>,
 }
 
-/// What can be learnt of a file, as far as it goes.
+/// The results of examining a file, as far as that is possible.
 #[derive(Debug)]
 pub struct Examination {
     /// Size of the file in bytes.
     pub file_size: u64,
-    /// Whether it starts as Vortex files do. Readers do not care.
+    /// Whether it starts with the magic of Vortex files, which readers do not require.
     pub starts_with_magic: bool,
-    /// The parts, in the order in which opening needs them.
+    /// The parts, in the order in which opening the file needs them.
     pub parts: Vec<Part>,
 }
 
-/// Takes the description of a file apart, damaged or not.
+/// Analyses the description of a file, damaged or not.
 ///
 /// # Errors
 /// If storage fails; damage is part of the result.
@@ -147,10 +147,10 @@ pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination
     match Tail::parse(&bytes, file_size, limits) {
         Err(error) => parts.push(Part { name: "postscript", range: None, found: Err(error) }),
         Ok(tail) => {
-            // Parsed, so the record is there and the postscript fits before it.
+            // The tail was parsed, so it contains the record, and the postscript fits before it.
             let len = bytes.len().checked_sub(6).and_then(|at| bytes[at..].first_chunk().copied());
             let len = u64::from(u16::from_le_bytes(len.unwrap_or_default()));
-            let found = Ok(format!("names {} parts", tail.named_parts().count()));
+            let found = Ok(format!("refers to {} parts", tail.named_parts().count()));
             parts.push(Part { name: "postscript", range: Some(end.saturating_sub(len)..end), found });
             for (name, segment) in tail.named_parts() {
                 parts.push(part(source, &tail, name, segment, limits).await);

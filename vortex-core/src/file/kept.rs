@@ -1,5 +1,5 @@
-//! What stays with the description of a file between scans: bytes that came along with it, and
-//! zone maps once they are decoded. Both are bounded, and counted from the start.
+//! Data kept with the description of a file between scans: bytes that were read together with it, and
+//! decoded zone maps. Both are bounded, and their bounds are accounted for from the start.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,15 +12,15 @@ use super::Segment;
 use crate::expr::FieldPath;
 use crate::layout::ZoneMap;
 
-/// A file up to this size stays in memory as a whole if one read brought it.
+/// A file of up to this size is kept in memory as a whole if a single read fetched it.
 const MAX_WHOLE: usize = 1 << 20;
-/// Of a larger one, what lies closest to its end: zone tables, as a rule.
+/// Of a larger file, the part closest to its end is kept, which usually contains the zone tables.
 const MAX_PART: usize = 256 << 10;
 
-/// Alignments up to this in the file hold in memory.
+/// Alignments in the file up to this value are preserved in memory.
 const ALIGNMENT: u64 = 64;
 
-/// The end of a file's data, as opening the file read it.
+/// The end of a file's data, kept from the read that opened the file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeptTail {
     start: u64,
@@ -28,25 +28,25 @@ pub(crate) struct KeptTail {
 }
 
 impl KeptTail {
-    /// What to keep of the last bytes of a file, which start at `start`.
+    /// Selects what to keep of the last bytes of a file, which start at `start`.
     pub(super) fn new(segments: &[Segment], bytes: &Buffer, start: u64) -> Self {
         let data_end = segments.iter().map(|segment| segment.range().end).max().unwrap_or(0);
         let len = usize::try_from(data_end.saturating_sub(start)).unwrap_or(usize::MAX).min(bytes.len());
         if start == 0 && bytes.len() <= MAX_WHOLE {
             return Self { start, bytes: bytes.clone() };
         }
-        // The first segment that is there as a whole starts the part.
+        // The part starts with the first segment that it contains as a whole.
         let least = start + len.saturating_sub(MAX_PART) as u64;
         let first =
             segments.iter().map(|segment| segment.range().start).filter(|first| *first >= least).min();
         let Some(first) = first.filter(|first| *first < data_end) else { return Self::default() };
-        // As aligned as in the file; copied, so that the rest need not stay.
+        // Keep the alignment of the file; copy, so that the rest can be freed.
         let first = (first / ALIGNMENT * ALIGNMENT).max(start);
         let kept = &bytes.as_slice()[(first - start) as usize..len];
         Self { start: first, bytes: Buffer::from(kept) }
     }
 
-    /// The bytes of a range, if they are here.
+    /// The bytes of a range, if they were kept.
     pub(crate) fn get(&self, range: &Range<u64>) -> Option<Buffer> {
         let at = usize::try_from(range.start.checked_sub(self.start)?).ok()?;
         let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
@@ -58,7 +58,7 @@ impl KeptTail {
     }
 }
 
-/// Zone maps that scans decoded, up to a number of bytes.
+/// Zone maps decoded by scans, up to a number of bytes.
 #[derive(Debug)]
 pub(crate) struct KeptZoneMaps {
     limit: usize,

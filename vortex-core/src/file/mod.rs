@@ -1,12 +1,12 @@
-//! The container: what describes a file, and how it is opened.
+//! The container format: the description of a file, and how it is opened.
 //!
 //! ```text
 //! "VTXF" | segments ... | user metadata | dtype | layout | statistics | footer | postscript | EOF
 //! ```
 //!
-//! Everything is found from the end: the last 8 bytes say how long the postscript before them
-//! is, the postscript says where the rest lies. Opening reads the tail once, and once more only
-//! if the description does not fit into it.
+//! Everything is located from the end: the last 8 bytes contain the length of the postscript before them,
+//! and the postscript contains the positions of the rest. Opening reads the tail once, and a second time
+//! only if the description does not fit into it.
 
 pub(crate) mod checksums;
 mod compression;
@@ -25,6 +25,6 @@ pub use open::{OpenOptions, VortexFile};
 pub(crate) use segments::{Lease, TreeCache};
 pub use verify::{Problem, Verification, verify};
 
-/// Position of a segment in the file's table.
+/// Index of a segment in the file's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub u32);

@@ -17,19 +17,19 @@ use crate::limits::Limits;
 use crate::scan::ScanBuilder;
 use crate::{Error, Result};
 
-/// The longest postscript and the record behind it always fit into this.
+/// The longest postscript and the record after it always fit into this.
 const MIN_TAIL: u64 = 64 << 10;
 
-/// A description takes about this part of a file, zone tables before it included.
+/// A description, with the zone tables before it, takes about one part in this many of a file.
 const TAIL_SHARE: u64 = 256;
 
-/// Bytes to read from the end of a file: all of a small one, of others what the description and
-/// the zone tables usually take.
+/// Number of bytes to read from the end of a file: all of a small file; of others, the usual size of the
+/// description and the zone tables.
 fn tail_size(file_size: u64, most: u64) -> u64 {
     if file_size <= most { file_size } else { (file_size / TAIL_SHARE).min(most) }
 }
 
-/// How to open a file.
+/// Options of opening a file.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     limits: Limits,
@@ -41,55 +41,55 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// The defaults.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the file may ask of the reader.
+    /// Sets the limits on what a file may require of the reader.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The encodings and layouts known.
+    /// Sets the known encodings and layouts.
     #[must_use]
     pub fn with_registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// Bytes to read from the end at first; at least 64 KiB are.
+    /// Sets the number of bytes to read from the end at first; at least 64 KiB are read.
     #[must_use]
     pub fn with_tail_size(mut self, bytes: u64) -> Self {
         self.tail_size = Some(bytes);
         self
     }
 
-    /// The size of the file, where it is known from a listing: saves asking.
+    /// Sets the size of the file, if it is known from a listing: saves a request.
     #[must_use]
     pub fn with_file_size(mut self, bytes: u64) -> Self {
         self.file_size = Some(bytes);
         self
     }
 
-    /// The dtype, for files that do not hold theirs.
+    /// Sets the dtype, for files that do not contain their own.
     #[must_use]
     pub fn with_dtype(mut self, dtype: DType) -> Self {
         self.dtype = Some(dtype);
         self
     }
 
-    /// Whether all that is read is held against the checksums of the file, where it has any;
-    /// damage is then an error whatever it looks like. Costs one more read when opening.
+    /// Sets whether all data read is verified against the checksums of the file, if it has any; damage of
+    /// any kind then results in an error. Requires one more read when opening.
     #[must_use]
     pub fn with_checksums(mut self, verify: bool) -> Self {
         self.checksums = verify;
         self
     }
 
-    /// Opens a file: one read, or two if its description exceeds the tail.
+    /// Opens a file with one read, or two if its description exceeds the tail.
     ///
     /// # Errors
     /// If storage fails, or the bytes are not a Vortex file this build can read.
@@ -97,7 +97,7 @@ impl OpenOptions {
         self.read(&source).await.at(|| source.name().to_owned())
     }
 
-    /// The description of a file that is in memory as a whole.
+    /// Parses the description of a file that is entirely in memory.
     ///
     /// # Errors
     /// If the bytes are not a Vortex file this build can read.
@@ -106,7 +106,7 @@ impl OpenOptions {
         self.footer(file, file_size)
     }
 
-    /// The description of a file of `file_size` bytes, which ends in `tail`.
+    /// Parses the description of a file of `file_size` bytes, which ends in `tail`.
     pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
         let start = file_size - tail.len() as u64;
         let parsed = Tail::parse(&tail, file_size, &self.limits)?;
@@ -150,24 +150,24 @@ impl OpenOptions {
     }
 }
 
-/// The checksums that a file holds, if it does.
+/// The checksums stored in a file, if any.
 pub(super) async fn read_checksums(source: &dyn ReadAt, footer: &Footer) -> Result<Option<Checksums>> {
     let entries = footer.user_metadata();
     let Some(entry) = entries.iter().find(|entry| &*entry.key == CHECKSUMS_KEY) else { return Ok(None) };
     let segments = footer.segments().len();
-    // One hash each, and a header: what is longer cannot be right.
+    // There is one hash each, and a header: a longer entry cannot be valid.
     let most = (segments + entries.len() + 3) as u64 * 8;
     let range = entry.range.start..entry.range.end.min(entry.range.start + most);
     let bytes = source.read(range).await?;
     Checksums::parse(&bytes, segments, entries.len() - 1).map(Some)
 }
 
-/// Holds the description, which lies in the last bytes of the file, against its checksum.
+/// Verifies the description, which is in the last bytes of the file, against its checksum.
 fn check_description(checksums: &Checksums, tail: &Tail, bytes: &Buffer, start: u64) -> Result<()> {
     let mut parts = Vec::new();
     for part in tail.described() {
         let range = tail.range(part)?;
-        // Parsed already, so all of it is there.
+        // The tail was parsed already, so all parts are within the bytes.
         let at = |position: u64| usize::try_from(position.saturating_sub(start)).unwrap_or(usize::MAX);
         parts.push(bytes.as_slice().get(at(range.start)..at(range.end)).unwrap_or_default());
     }
@@ -181,8 +181,8 @@ fn check_description(checksums: &Checksums, tail: &Tail, bytes: &Buffer, start: 
     Ok(())
 }
 
-/// An open file: its description and its source. Cheap to clone; clones share what scans of
-/// the file have in flight.
+/// An open file: its description and its source. Cheap to clone; clones share the data that scans of the
+/// file have in flight.
 #[derive(Debug, Clone)]
 pub struct VortexFile {
     source: Arc<dyn ReadAt>,
@@ -225,17 +225,17 @@ impl VortexFile {
         opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// A file whose description is known already: no read.
+    /// Creates a file whose description is already known, without reading.
     pub fn from_footer(source: Arc<dyn ReadAt>, footer: Arc<Footer>) -> Self {
         Self { source, footer, segments: Arc::default() }
     }
 
-    /// The description.
+    /// The description of the file.
     pub fn footer(&self) -> &Arc<Footer> {
         &self.footer
     }
 
-    /// Where bytes come from.
+    /// The source of its bytes.
     pub fn source(&self) -> &Arc<dyn ReadAt> {
         &self.source
     }
@@ -245,15 +245,15 @@ impl VortexFile {
         self.footer.row_count()
     }
 
-    /// The Arrow schema: the one the file was written from, or the types decoding prefers.
+    /// The Arrow schema: the one that the file was written from, or the types that decoding prefers.
     ///
     /// # Errors
-    /// If a type has no Arrow form.
+    /// If a type has no Arrow equivalent.
     pub fn schema(&self) -> Result<SchemaRef> {
         self.footer.schema()
     }
 
-    /// Starts describing a scan.
+    /// Starts building a scan.
     pub fn scan(&self) -> ScanBuilder {
         ScanBuilder::new(self.clone())
     }

@@ -1,7 +1,7 @@
-//! The bytes of segments that scans of one file hold, shared while anyone needs them.
+//! The bytes of segments held by scans of one file, shared as long as they are needed.
 //!
-//! A chunk that serves several splits, or several scans of the same open file, is fetched and
-//! parsed once: whoever needs it holds a [`Lease`], and the last lease to go frees it.
+//! A chunk that serves several splits, or several scans of the same open file, is fetched and parsed
+//! once: everything that needs it holds a [`Lease`], and dropping the last lease frees it.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -27,14 +27,14 @@ pub(crate) struct SegmentCache {
     trees: TreeCache,
 }
 
-/// Trees of arrays whose bytes are read piece by piece, kept while the file is open.
+/// Trees of arrays that are read in pieces, kept while the file is open.
 #[derive(Debug, Default)]
 pub(crate) struct TreeCache {
     kept: Mutex<Trees>,
     kept_bytes: KeptBytes,
 }
 
-/// Bytes of serialized trees kept at most; parsed they take a few times as much.
+/// Maximum number of bytes of serialized trees kept; parsed, they take a few times as much.
 const MOST_TREE_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl TreeCache {
         &self.kept_bytes
     }
 
-    /// Keeps the tree of a segment, which had `byte_len` bytes.
+    /// Keeps the tree of a segment, which had `byte_len` serialized bytes.
     pub(crate) fn keep(&self, id: SegmentId, tree: &Arc<ArrayTree>, byte_len: usize) {
         let mut kept = self.kept.lock();
         if kept.byte_len + byte_len > MOST_TREE_BYTES {
@@ -66,10 +66,10 @@ impl TreeCache {
     }
 }
 
-/// A segment that someone needs.
+/// A handle to a segment that is in use.
 pub(crate) type Lease = Arc<Entry>;
 
-/// One segment: bytes on their way or there, and what was made of them.
+/// A segment: its bytes, in flight or available, and what was derived from them.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: SegmentId,
@@ -77,14 +77,14 @@ pub(crate) struct Entry {
     pending: Pending,
     parts: OnceLock<ArrayParts>,
     array: OnceLock<ArrayRef>,
-    /// What a layout derived from the segment and wants to share between splits.
+    /// Data that a layout derived from the segment to share it between splits.
     derived: OnceLock<Arc<dyn Any + Send + Sync>>,
-    /// What its bytes take up of the memory of the scan that asked first.
+    /// The memory charged for its bytes to the scan that requested it first.
     _memory: Option<Share>,
 }
 
 impl SegmentCache {
-    /// Bytes of those segments that nobody holds and that must be read.
+    /// Total bytes of those segments that are not held and must be read.
     pub(crate) fn missing_bytes(&self, ids: &[SegmentId], footer: &Footer) -> Result<u64> {
         let entries = self.entries.lock();
         let mut bytes = 0u64;
@@ -98,13 +98,13 @@ impl SegmentCache {
         Ok(bytes)
     }
 
-    /// Trees of arrays that were read piece by piece.
+    /// Trees of arrays that are read in pieces.
     pub(crate) fn trees(&self) -> &TreeCache {
         &self.trees
     }
 
-    /// Leases segments. Those that nobody holds yet are asked for in one go, and take up parts
-    /// of `memory` until nobody holds them any more.
+    /// Leases segments. Those that are not held yet are requested in one go, and take up parts of
+    /// `memory` until they are no longer held.
     pub(crate) fn lease(
         &self,
         ids: &[SegmentId],
@@ -138,7 +138,7 @@ impl SegmentCache {
         }
         let mut unsent = None;
         if !missing.is_empty() {
-            // Under the lock, so that another scan joins these reads instead of repeating them.
+            // Done under the lock, so that another scan joins these reads instead of repeating them.
             let (pending, requests) = ask(&ranges);
             unsent = Some(requests);
             for ((at, (id, range)), pending) in missing.into_iter().zip(&ranges).zip(pending) {
@@ -183,13 +183,13 @@ impl Entry {
         self.pending.wait().await
     }
 
-    /// The bytes, if they are there.
+    /// The bytes, if they are available.
     pub(crate) fn bytes(&self) -> Option<Buffer> {
         self.pending.peek()
     }
 
-    /// The segment as an array. Parsed once; another type or length than the first asked for
-    /// (a file may refer to a segment twice) is made anew.
+    /// The segment as an array. It is parsed once; if another type or length than the first is requested
+    /// (a file may refer to a segment twice), a new array is created.
     pub(crate) fn array(&self, dtype: &DType, len: usize, footer: &Footer) -> Result<ArrayRef> {
         if let Some(array) = self.array.get().filter(|array| array.len() == len && array.dtype() == dtype) {
             return Ok(Arc::clone(array));
@@ -212,7 +212,7 @@ impl Entry {
             .map(|first| if first.len() == len && first.dtype() == dtype { first } else { array })
     }
 
-    /// What a layout derived from this segment, made by the first to ask.
+    /// Data that a layout derives from this segment, created by the first caller.
     pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let first = self.derived.get();
         if let Some(found) = first.and_then(|derived| Arc::clone(derived).downcast().ok()) {

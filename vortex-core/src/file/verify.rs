@@ -1,8 +1,8 @@
-//! Holding a file against itself: structure, checksums, values, statistics.
+//! Verifying that a file is consistent: structure, checksums, values, statistics.
 //!
-//! [`verify`] opens the file, reads every segment that has a checksum, decodes every column, and
-//! compares zone maps and statistics with the values. It goes on after a problem where it can,
-//! and holds a few batches at a time.
+//! [`verify`] opens the file, reads every segment that has a checksum, decodes every column, and compares
+//! zone maps and statistics with the values. After a problem it continues if possible. It holds only a
+//! few batches at a time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,31 +26,31 @@ use crate::stats::compute::Summary;
 use crate::stats::{FieldStats, Precision, is_float, widen_zero};
 use crate::{Error, Result, Scalar};
 
-/// Reads on their way at once.
+/// Maximum number of reads in flight.
 const READS_AHEAD: usize = 4;
 
-/// What became of verifying a file.
+/// The result of verifying a file.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Verification {
     /// Rows of the file.
     pub row_count: u64,
-    /// Columns that were decoded, fields of structs apart from each other.
+    /// Columns that were decoded; separately stored fields of structs are counted individually.
     pub column_count: usize,
-    /// Segments that were held against a checksum.
+    /// Segments that were verified against a checksum.
     pub checked_segments: usize,
     /// Zones whose statistics were compared with their values.
     pub checked_zones: u64,
-    /// What is wrong; empty if nothing is.
+    /// The problems found; empty if there are none.
     pub problems: Vec<Problem>,
 }
 
-/// Something wrong with a file.
+/// A problem of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where: a part of the description, a segment, a column and rows of it.
+    /// The place: a part of the description, a segment, or a column and some of its rows.
     pub place: String,
-    /// What is wrong there.
+    /// A description of the problem.
     pub message: String,
 }
 
@@ -66,11 +66,11 @@ impl Verification {
     }
 }
 
-/// Verifies a file: structure, checksums if it has any, all values, statistics and zone maps.
-/// Needs a tokio runtime.
+/// Verifies a file: its structure, checksums if it has any, all values, statistics and zone maps. Needs a
+/// tokio runtime.
 ///
 /// # Errors
-/// If storage fails; what is wrong with the file is part of the result.
+/// If storage fails; problems of the file are part of the result.
 pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
     let mut found = Verification::default();
     let Some(file) = open(&source, options, &mut found).await? else { return Ok(found) };
@@ -101,12 +101,12 @@ pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ve
     Ok(found)
 }
 
-/// The error as a finding, unless it says nothing of the file.
+/// The error as a problem of the file, unless it is a failure of storage.
 fn unless_storage(error: Error) -> Result<Error> {
     if matches!(error.root(), Error::Read { .. }) { Err(error) } else { Ok(error) }
 }
 
-/// Opens the file, whether its description has the right checksum or not.
+/// Opens the file, even if the checksum of its description is wrong.
 async fn open(
     source: &Arc<dyn ReadAt>,
     options: &OpenOptions,
@@ -114,7 +114,7 @@ async fn open(
 ) -> Result<Option<VortexFile>> {
     let strict = options.clone().with_checksums(true);
     let first = match strict.open(Arc::clone(source)).await {
-        // Checksums are looked at one by one; scans need not repeat that.
+        // Checksums are verified separately; scans need not repeat that.
         Ok(_) => None,
         Err(error) => Some(unless_storage(error)?),
     };
@@ -132,7 +132,7 @@ async fn open(
                     found.problem(part.name, error);
                 }
             }
-            // Most likely the same, said once more.
+            // Most likely this repeats the error already found.
             if found.problems.is_empty() {
                 found.problem("file", error);
             }
@@ -141,7 +141,7 @@ async fn open(
     }
 }
 
-/// Holds every segment and entry of metadata against its checksum.
+/// Verifies every segment and metadata entry against its checksum.
 async fn check_bytes(file: &VortexFile, checksums: &Checksums, found: &mut Verification) -> Result<()> {
     let source = file.source();
     let segments = file.footer().segments().iter().enumerate();
@@ -167,16 +167,16 @@ async fn check_bytes(file: &VortexFile, checksums: &Checksums, found: &mut Verif
     Ok(())
 }
 
-/// A column with a layout of its own.
+/// A column with its own layout.
 struct Column {
     path: FieldPath,
     dtype: DType,
     layout: LayoutRef,
-    /// Whether statistics are of what readers see: not below a struct that may be null.
+    /// Whether its statistics describe the values that readers see, which is not so below a nullable struct.
     is_visible: bool,
 }
 
-/// Adds the columns below a layout; what is broken on the way is a problem.
+/// Adds the columns below a layout; broken layouts are recorded as problems.
 fn collect(
     layout: &LayoutRef,
     path: &[Arc<str>],
@@ -185,7 +185,7 @@ fn collect(
     columns: &mut Vec<Column>,
     found: &mut Verification,
 ) {
-    // Fields lie apart if the first does, or would if it were sound.
+    // Fields are stored separately if the first one is, even if its layout is broken.
     let is_apart = |layout: &LayoutRef| !matches!(layout.field(0), Ok(None));
     let fields = dtype.as_struct().filter(|fields| !fields.is_empty() && is_apart(layout));
     let Some(fields) = fields else {
@@ -209,10 +209,10 @@ fn collect(
     }
 }
 
-/// What the values of some rows are.
+/// Properties of the values of some rows.
 struct Actual {
     summary: Summary,
-    /// Extremes of text, which summaries cut.
+    /// Extremes of text, which summaries truncate.
     text: Option<(Value, Value)>,
 }
 
@@ -244,7 +244,7 @@ impl Actual {
         Self { summary: self.summary.merge(next.summary), text }
     }
 
-    /// The least and the greatest value, if there is one.
+    /// The minimum and the maximum value, if there are any.
     fn extremes(&self, dtype: &DType) -> Option<(Scalar, Scalar)> {
         let (min, max) = match &self.text {
             Some((min, max)) => (min.clone(), max.clone()),
@@ -255,7 +255,7 @@ impl Actual {
     }
 }
 
-/// Decodes a column and compares what is known of it with its values.
+/// Decodes a column and compares its statistics with its values.
 async fn check_column(file: &VortexFile, column: &Column, found: &mut Verification) -> Result<()> {
     let place = format!("column `{}`", column.path);
     let zones = match column.layout.zones() {
@@ -308,7 +308,7 @@ fn join(whole: Option<Actual>, next: Actual) -> Actual {
     }
 }
 
-/// Types that the format lacks have values that they cannot hold.
+/// Checks values that are read as types that the format lacks, which may be out of range for them.
 async fn check_presentation(
     file: &VortexFile,
     column: &Column,
@@ -349,7 +349,7 @@ fn check_count(place: &str, what: &str, stated: Option<u64>, actual: u64, found:
     }
 }
 
-/// Bounds that are NaN, or contradict each other, bound nothing.
+/// Checks bounds against the values. NaN bounds provide no information and are ignored.
 fn check_bounds(
     place: &str,
     min: Option<&Scalar>,
@@ -405,7 +405,7 @@ fn check_statistics(
     }
     check_bounds(&place, stated.min.value(), stated.max.value(), actual, &column.dtype, found);
     check_exact(&place, stated, actual, &column.dtype, found);
-    // Sums of floats depend on the order of adding.
+    // Sums of floats depend on the order of additions.
     if let (false, Some(sum), Some(stated)) =
         (is_float(&column.dtype), summary.sum(&column.dtype), &stated.sum)
         && sum.value() != stated.value()
@@ -415,7 +415,7 @@ fn check_statistics(
     let (unsorted, not_strictly) = summary.contradicts_order();
     if (stated.is_sorted == Some(true) && unsorted) || (stated.is_strict_sorted == Some(true) && not_strictly)
     {
-        found.problem(&place, "values do not rise as stated");
+        found.problem(&place, "values are not sorted as stated");
     }
     let differ = actual.extremes(&column.dtype).is_some_and(|(min, max)| {
         widen_zero(&min, true).compare(&widen_zero(&max, true)).is_some_and(std::cmp::Ordering::is_ne)
@@ -426,7 +426,7 @@ fn check_statistics(
     }
 }
 
-/// Bounds that are said to be values must be.
+/// Checks that bounds stated as exact are actual extremes.
 fn check_exact(place: &str, stated: &FieldStats, actual: &Actual, dtype: &DType, found: &mut Verification) {
     let Some((least, greatest)) = actual.extremes(dtype) else { return };
     for (what, stated, value) in [("minimum", &stated.min, &least), ("maximum", &stated.max, &greatest)] {

@@ -1,19 +1,20 @@
-//! Bytes in use against a limit, charged to whoever else wants to know.
+//! Accounting of bytes in use against a limit, optionally charged to an external memory pool as well.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A pool of memory beside the reader's own limits: that of a query engine.
+/// An external memory pool, such as that of a query engine, charged in addition to the reader's own
+/// limits.
 pub trait MemoryPool: Debug + Send + Sync {
-    /// Takes bytes, unless the pool refuses.
+    /// Reserves bytes; returns false if the pool refuses.
     fn try_grow(&self, bytes: u64) -> bool;
 
-    /// Gives bytes back.
+    /// Returns bytes to the pool.
     fn shrink(&self, bytes: u64);
 }
 
-/// A count of bytes in use against a limit. What is taken counts for the parent too.
+/// A count of bytes in use against a limit. Bytes taken are also charged to the parent, if any.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: u64,
@@ -28,13 +29,13 @@ impl Budget {
         Arc::new(Self { limit, used: AtomicU64::new(0), peak: AtomicU64::new(0), parent: None, pool: None })
     }
 
-    /// A part of this budget with a limit of its own, charged to `pool` as well.
+    /// A part of this budget with its own limit, also charged to `pool`.
     pub(crate) fn part(self: &Arc<Self>, limit: u64, pool: Option<Arc<dyn MemoryPool>>) -> Arc<Self> {
         let parent = Some(Arc::clone(self));
         Arc::new(Self { limit, used: AtomicU64::new(0), peak: AtomicU64::new(0), parent, pool })
     }
 
-    /// The most bytes that should be in use.
+    /// The limit of the bytes in use.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
@@ -44,12 +45,12 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that were in use at once.
+    /// The peak number of bytes in use.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes` if they fit everywhere.
+    /// Takes `bytes` if they fit within this budget, its parents and the pool.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
         if !self.grow(bytes, false) {
             return None;
@@ -64,7 +65,7 @@ impl Budget {
         Some(Share { budget: Arc::clone(self), bytes, pooled })
     }
 
-    /// Takes `bytes` whether they fit or not: work that must go on. A pool that refuses them is
+    /// Takes `bytes` whether or not they fit, for work that must go on. If the pool refuses them, it is
     /// not charged.
     pub(crate) fn take_anyway(self: &Arc<Self>, bytes: u64) -> Share {
         self.grow(bytes, true);
@@ -98,7 +99,7 @@ impl Budget {
     }
 }
 
-/// Bytes taken from a budget, given back on drop.
+/// Bytes taken from a budget, returned to it on drop.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -113,7 +114,8 @@ impl Share {
         self.pooled += std::mem::take(&mut other.pooled);
     }
 
-    /// Moves `bytes` into a share of their own; beyond what is here they are taken anyway.
+    /// Splits off a share of `bytes`; if this share holds fewer, they are taken anew, regardless of the
+    /// limit.
     pub(crate) fn split(&mut self, bytes: u64) -> Share {
         if bytes > self.bytes {
             return self.budget.take_anyway(bytes);

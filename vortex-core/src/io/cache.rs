@@ -1,4 +1,4 @@
-//! Fetched bytes of files, kept for later scans in whole blocks. The least recently used go first.
+//! A cache of file bytes, kept in whole blocks for later scans and evicted in least recently used order.
 //!
 //! ```text
 //! file      |--block--|--block--|--block--|-bl|
@@ -6,8 +6,8 @@
 //! read      |=============================|        whole blocks, kept as they come in
 //! ```
 //!
-//! Blocks belong to one version of a file: another never gets to see them. Two scans that miss a
-//! block at the same moment both read it; a scan that comes later does not.
+//! Blocks belong to one version of a file and are never served for another. Two scans that miss a block
+//! at the same time both read it; later scans do not.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -25,24 +25,24 @@ use parking_lot::Mutex;
 use super::{ReadAt, StorageProfile};
 use crate::{Error, Result};
 
-/// Blocks are a multiple of this, so that alignments in the file hold in memory.
+/// Blocks are a multiple of this, so that alignments in the file are preserved in memory.
 const LEAST_BLOCK: u64 = 4 << 10;
-/// No block is larger, as each read in flight holds one that is not counted yet.
+/// Upper limit of the block size: each read in flight holds one block that is not counted yet.
 const MOST_BLOCK: u64 = 8 << 20;
-/// A cache has room for this many blocks at least, or keeps nothing.
+/// A cache too small for this many blocks keeps nothing.
 const LEAST_BLOCKS: u64 = 8;
-/// What an entry takes beside its bytes, about.
+/// Approximate overhead of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 256;
 
-/// Blocks of files, bounded in bytes. Bytes that a scan holds when their block is dropped stay
-/// until the scan lets go of them; its own memory counts them.
+/// Blocks of files, bounded in bytes. If a block is evicted while a scan still holds its bytes, they stay
+/// allocated until the scan releases them; the scan's own budget accounts for them.
 #[derive(Debug, Default)]
 pub struct BlockCache {
     kept: Mutex<Kept>,
     stores: Mutex<Stores>,
 }
 
-/// Stores that bytes were read from, by number. While an entry lives, no other store gets its
+/// Stores that bytes were read from, by number. As long as an entry exists, no other store can have its
 /// address.
 #[derive(Debug, Default)]
 struct Stores {
@@ -54,14 +54,14 @@ struct Stores {
 struct Kept {
     limit: u64,
     bytes: u64,
-    /// Number of the last use.
+    /// Number of the latest use.
     uses: u64,
     blocks: HashMap<Key, Block>,
     /// Blocks by their last use.
     by_use: BTreeMap<u64, Key>,
 }
 
-/// A version of a file, and where the block starts in it.
+/// A version of a file, and the position at which the block starts.
 type Key = (Arc<str>, u64);
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl BlockCache {
         Arc::new(cache)
     }
 
-    /// Keeps at most `bytes` from now on.
+    /// Changes the limit to `bytes`.
     pub fn set_limit(&self, bytes: u64) {
         let mut kept = self.kept.lock();
         kept.limit = bytes;
@@ -90,12 +90,12 @@ impl BlockCache {
         self.kept.lock().bytes
     }
 
-    /// Whether blocks of a length are worth reading more for.
+    /// Whether the cache is large enough for reads to be widened to blocks of this length.
     fn takes(&self, block_len: u64) -> bool {
         block_len <= self.kept.lock().limit / LEAST_BLOCKS
     }
 
-    /// A number that no other store has: many call themselves the same.
+    /// A number that is unique to this store: different stores often have the same name.
     pub(super) fn number_of(&self, store: &Arc<dyn ObjectStore>) -> u64 {
         let mut stores = self.stores.lock();
         let is_it = |known: &Weak<dyn ObjectStore>| addr_eq(known.as_ptr(), Arc::as_ptr(store));
@@ -138,7 +138,7 @@ impl BlockCache {
 }
 
 impl Kept {
-    /// Drops the blocks that were used longest ago, until `bytes` more fit.
+    /// Drops the least recently used blocks until `bytes` more fit.
     fn make_room(&mut self, bytes: u64) {
         while self.bytes + bytes > self.limit
             && let Some((_, key)) = self.by_use.pop_first()
@@ -155,7 +155,7 @@ impl Kept {
     }
 }
 
-/// A file whose bytes are looked for in a [`BlockCache`] first.
+/// A file that looks for its bytes in a [`BlockCache`] first.
 #[derive(Debug)]
 pub struct CachedFile {
     source: Arc<dyn ReadAt>,
@@ -172,11 +172,11 @@ struct Blocks {
 }
 
 impl CachedFile {
-    /// Keeps what is read of `source` in `cache`, in blocks of about `block_len` bytes: at most
-    /// 8 MiB, and an eighth of the cache. A cache of less than 32 KiB keeps nothing.
+    /// Keeps bytes read from `source` in `cache`, in blocks of approximately `block_len` bytes, but at
+    /// most 8 MiB and an eighth of the cache. A cache of less than 32 KiB keeps nothing.
     ///
-    /// `version` names the file and its version: files of which it is the same, and the length
-    /// too, have the same bytes.
+    /// `version` identifies the file and its version: files with the same `version` and the same length
+    /// must have the same bytes.
     pub fn new(
         source: Arc<dyn ReadAt>,
         version: &str,
@@ -193,13 +193,13 @@ impl CachedFile {
 }
 
 impl Blocks {
-    /// The block that holds a position.
+    /// The block that contains a position.
     fn at(&self, position: u64) -> Range<u64> {
         let start = position / self.block_len * self.block_len;
         start..start.saturating_add(self.block_len).min(self.file_len)
     }
 
-    /// A range, grown to whole blocks.
+    /// Expands a range to whole blocks.
     fn around(&self, range: &Range<u64>) -> Range<u64> {
         let last = range.end.saturating_sub(1).max(range.start);
         self.at(range.start).start..self.at(last).end.max(range.end)
@@ -209,7 +209,7 @@ impl Blocks {
         let block = |start| self.cache.get(&(Arc::clone(&self.version), start));
         let (first, len) = (self.at(range.start), range.end.checked_sub(range.start)?);
         if range.end <= first.end {
-            // Blocks are in memory, and so are their parts.
+            // Blocks are in memory, so offsets within them fit `usize`.
             let from = (range.start - first.start) as usize;
             return Some(block(first.start)?.slice(from..from + len as usize));
         }
@@ -228,12 +228,12 @@ impl Blocks {
     }
 }
 
-/// Makes blocks of the bytes of a range as they come in.
+/// Collects incoming bytes of a range into blocks.
 struct Filling {
     blocks: Blocks,
     at: u64,
     end: u64,
-    /// The block that is coming in, from its start.
+    /// The block being received, from its start.
     block: Vec<u8>,
 }
 
@@ -243,7 +243,7 @@ impl Filling {
         Self { blocks: blocks.clone(), at: range.start, end, block: Vec::new() }
     }
 
-    /// Takes the next piece. Blocks whose start did not come in are not kept, and neither is what
+    /// Takes the next piece. Blocks whose start was not received are not kept, and neither are bytes that
     /// a store sends beyond the range.
     fn take(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() && self.at < self.end {
@@ -252,7 +252,7 @@ impl Filling {
             let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
             let (head, rest) = piece.split_at(len);
             if self.at - block.start == self.block.len() as u64 {
-                // All of it at once, so that no more memory is taken than counted.
+                // Reserve the whole block at once, so that no more memory is allocated than is counted.
                 self.block.reserve_exact((block.end - self.at) as usize);
                 self.block.extend_from_slice(head);
             }
@@ -313,7 +313,7 @@ impl ReadAt for CachedFile {
         self.source.store()
     }
 
-    /// Single rows are small and far apart: not worth whole blocks.
+    /// Single rows are small and scattered, so reading whole blocks for them does not pay.
     async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
         self.source.read_many(ranges).await
     }
@@ -403,7 +403,7 @@ mod tests {
         for step in [1, 100, 4096, 5000] {
             let mut filling = Filling::new(&file.blocks, &(100..LEN));
             bytes[100..].chunks(step).for_each(|piece| filling.take(piece));
-            // More than the file has is nobody's block.
+            // Bytes beyond the end of the file belong to no block.
             filling.take(&[0; 5000]);
             assert!(file.cached(&(100..200)).is_none(), "{step}");
             let rest = LEAST_BLOCK..LEN;

@@ -1,16 +1,16 @@
-//! Nearby byte ranges become fewer reads.
+//! Coalesces nearby byte ranges into fewer reads.
 
 use std::ops::Range;
 
 use super::StorageProfile;
 
-/// Unwanted bytes may be this share of a read, in percent: the first of these, and more only
-/// where there would be more reads than may be in flight.
+/// The share of a read that may be unwanted bytes, in percent. The first value applies by default; the
+/// higher ones only where there would be more reads than may be in flight.
 const WASTE_PERCENT: [u64; 3] = [50, 60, 70];
-/// A small read is free to waste more, up to a part of the gap: its cost is the round trip.
+/// A small read may waste more, up to this fraction of the gap: its cost is dominated by the round trip.
 const FREE_WASTE: u64 = 4;
 
-/// Reads start at a multiple of this, so that alignments in the file hold in memory.
+/// Reads start at a multiple of this, so that alignments in the file are preserved in memory.
 const ALIGNMENT: u64 = 64;
 
 /// One read that serves several wanted ranges.
@@ -18,15 +18,15 @@ const ALIGNMENT: u64 = 64;
 pub(super) struct Read {
     /// The bytes to read.
     pub(super) range: Range<u64>,
-    /// Positions, in the list of wanted ranges, of those it serves.
+    /// Indices, in the list of wanted ranges, of the ranges it serves.
     pub(super) serves: Vec<usize>,
-    /// Bytes in the read that nobody wants.
+    /// Bytes of the read that were not requested.
     pub(super) wasted: u64,
 }
 
-/// Joins wanted ranges that lie close. Only what is wanted now is considered: a neighbour that
-/// nobody has asked for is never read except as a gap. Where more reads than `slots` would come
-/// of it, gaps are read that waste more, as long as each takes less time than another read.
+/// Joins wanted ranges that lie close together. Only ranges wanted now are considered: neighbouring bytes
+/// that were not requested are read only as gaps. If this would result in more than `slots` reads, larger
+/// gaps are read, as long as each takes less time than another read.
 pub(super) fn coalesce(wanted: &[Range<u64>], profile: &StorageProfile, slots: usize) -> Vec<Read> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| (wanted[*at].start, wanted[*at].end));
@@ -40,7 +40,7 @@ pub(super) fn coalesce(wanted: &[Range<u64>], profile: &StorageProfile, slots: u
     reads
 }
 
-/// Joins ranges, which rise in this order, with at most about `percent` of waste.
+/// Joins ranges, whose positions are ascending in `order`, with a waste of at most about `percent`.
 fn join(wanted: &[Range<u64>], order: &[usize], profile: &StorageProfile, percent: u64) -> Vec<Read> {
     let mut reads: Vec<Read> = Vec::new();
     for at in order {
@@ -95,7 +95,7 @@ mod tests {
     fn more_is_wasted_only_where_reads_would_have_to_wait() {
         let wanted: Vec<_> = (0..10u64).map(|at| at * 192..at * 192 + 48).collect();
         let reads = |slots| coalesce(&wanted, &StorageProfile { coalesce_gap: 144, ..PROFILE }, slots).len();
-        // Two of them waste 60 percent, four not quite 70.
+        // Two of them waste 60 percent, four almost 70.
         assert_eq!((reads(10), reads(9), reads(4), reads(1)), (10, 5, 3, 3));
     }
 

@@ -1,10 +1,10 @@
-//! One read of storage: pieces come in, and each request is answered once its bytes are there.
+//! One read from storage: pieces arrive, and each request is answered as soon as its bytes are available.
 //!
-//! A read that nobody waits for any longer ends, but not within a block that is kept for later and
-//! was wanted in part. One that the store refuses because it is asked
-//! too much goes on later, from where it was, with fewer reads beside it. One that takes far
-//! longer than others did is hedged, if the source says so: what is missing is asked for a second
-//! time, and whichever stream brings the next piece goes on.
+//! A read ends early once no request waits for it any longer, but not in the middle of a block that is
+//! kept for later and of which some bytes were delivered. A read that the store throttles is resumed
+//! later from where it stopped, with fewer reads in flight. A read that takes far longer than usual is
+//! hedged if the source allows it: the missing bytes are requested a second time, and the stream that
+//! delivers the next piece first is used from then on.
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -28,17 +28,18 @@ use super::waiting::Read;
 use crate::scan::ScanMetrics;
 use crate::{Error, Result};
 
-/// How often a read is tried that the store is too busy for, and the first pause before.
+/// Maximum number of attempts of a read that the store throttles, and the pause before the second
+/// attempt.
 const MAX_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Answers the requests of a read whose bytes are there already.
+/// Answers the requests of a read whose bytes are already available.
 pub(super) fn hand_over(read: Read, bytes: &Bytes) {
     count(&read);
     answer(read, bytes);
 }
 
-/// Answers the requests of a read that someone else has made meanwhile.
+/// Answers the requests of a read that has been made by another scan in the meantime.
 pub(super) fn hand_over_cached(read: Read, bytes: &Bytes) {
     for request in &read.serves {
         ScanMetrics::add(&request.metrics.cache_hits, 1);
@@ -61,7 +62,7 @@ fn count(read: &Read) {
     }
 }
 
-/// Makes a read and answers its requests.
+/// Performs a read and answers its requests.
 pub(super) async fn deliver(read: Read, slot: Slot) {
     count(&read);
     let metrics = read.serves.first().map(|request| Arc::clone(&request.metrics)).unwrap_or_default();
@@ -71,7 +72,7 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
     let profile = source.profile();
     let stall = profile.remote.then(|| slot.stall());
     let mut at = range.start;
-    // The end of what is kept of the requests that were answered.
+    // End of the blocks to be kept, among those of requests already answered.
     let mut kept_end = range.start;
     for attempt in 1.. {
         let started = Instant::now();
@@ -116,13 +117,13 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
                 }
                 Err(error) => break Some(error),
                 Ok(None) => {
-                    let message = format!("the bytes end at {at}");
+                    let message = format!("the data ends at {at}");
                     break Some(Error::read(source.name(), range.clone(), message));
                 }
             }
         };
         match failure {
-            // How long it would have taken is not known.
+            // The read was hedged, so the time that it would have taken alone is unknown.
             None if hedge == Hedge::Asked => return,
             None => {
                 let first_byte = opened.map_or(Duration::ZERO, |opened| opened.duration_since(started));
@@ -146,22 +147,22 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
     }
 }
 
-/// Whether a read was asked for a second time.
+/// Whether a read was requested a second time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hedge {
     Not,
     Asked,
-    /// Too many others were.
+    /// Not allowed: too many other reads were hedged.
     Refused,
 }
 
 type Pieces = BoxStream<'static, Result<Bytes>>;
 
-/// A piece, and the stream that brings those behind it.
+/// A piece, and the stream that delivers the pieces after it.
 struct Arrived {
     piece: Bytes,
     rest: Pieces,
-    /// When the stream began, if it did with this piece.
+    /// The time at which the stream was opened, if this is its first piece.
     opened_at: Option<Instant>,
 }
 
@@ -179,8 +180,8 @@ async fn next_piece(
     Ok(piece.map(|piece| Arrived { piece, rest, opened_at }))
 }
 
-/// What `work` comes to, or from `due` on what the same work comes to that is begun `again`:
-/// whichever is there first, unless it failed. The other is dropped.
+/// Awaits `work`, and from `due` on also the future returned by `again`, which does the same work.
+/// Returns the result of whichever succeeds first and drops the other.
 async fn hedged<T, W: Future<Output = Result<T>>>(
     work: impl Future<Output = Result<T>>,
     due: Option<Instant>,
@@ -207,14 +208,15 @@ fn shared(error: &Error, name: &str, range: &Range<u64>) -> Error {
     }
 }
 
-/// What `work` comes to, unless it takes longer than `limit`.
+/// The output of `work`, or an error if it takes longer than `limit`.
 async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T> {
     let Some(limit) = limit else { return Ok(work.await) };
-    let stalled = || Error::External(format!("nothing came for {} s", limit.as_secs_f64()).into());
+    let stalled = || Error::External(format!("no data received for {} s", limit.as_secs_f64()).into());
     tokio::time::timeout(limit, work).await.map_err(|_| stalled())
 }
 
-/// What `work` comes to, or nothing once nobody waits for any part, unless it `goes_on` then.
+/// The output of `work`, or `None` once no request waits for any part any longer, unless the read
+/// `goes_on` in that case.
 async fn unless_abandoned<T>(parts: &mut [Part], goes_on: bool, work: impl Future<Output = T>) -> Option<T> {
     if goes_on {
         return Some(work.await);
@@ -235,12 +237,12 @@ async fn unless_abandoned<T>(parts: &mut [Part], goes_on: bool, work: impl Futur
     }
 }
 
-/// A request while its bytes come in.
+/// A request while its bytes are arriving.
 struct Part {
     range: Range<u64>,
-    /// What is there, if it came in several pieces.
+    /// Bytes received so far, if they arrive in several pieces.
     bytes: Option<MutableBuffer>,
-    /// Where the answer goes; nothing once it is given.
+    /// The channel for the answer; `None` once it is sent.
     answer: Option<oneshot::Sender<Result<Buffer>>>,
 }
 
@@ -249,8 +251,8 @@ impl Part {
         Self { range, bytes: None, answer: Some(answer) }
     }
 
-    /// Takes its part of a piece that starts at `at`. A piece that is the `whole` read starts as
-    /// the file does, aligned, and is shared; others are copied. Whether someone got an answer.
+    /// Takes the relevant bytes of a piece that starts at `at`. A piece that makes up the `whole` read is
+    /// aligned as in the file and is shared; others are copied. Returns whether an answer was delivered.
     fn take(&mut self, at: u64, piece: &Bytes, whole: bool) -> bool {
         if self.answer.is_none() {
             return false;
@@ -274,7 +276,7 @@ impl Part {
         self.answer(Ok(bytes.into()))
     }
 
-    /// Answers; whether someone waits for it: the request may have been withdrawn.
+    /// Sends the answer; returns whether it is still awaited, since the request may have been withdrawn.
     fn answer(&mut self, outcome: Result<Buffer>) -> bool {
         self.answer.take().is_some_and(|answer| answer.send(outcome).is_ok())
     }
@@ -288,7 +290,8 @@ impl Part {
 mod tests {
     use super::*;
 
-    /// What a request of `range` gets from a read of `0..len` that comes in pieces of `step`.
+    /// The bytes that a request for `range` receives from a read of `0..len` that arrives in pieces of
+    /// `step` bytes.
     fn pieces(range: Range<u64>, len: u8, step: usize) -> Vec<u8> {
         let (answer, mut receiver) = oneshot::channel();
         let mut part = Part::new(range, answer);

@@ -1,4 +1,4 @@
-//! Files on a local disk: positional reads on one descriptor, or a memory map.
+//! Files on a local disk, accessed through positional reads on one descriptor or through a memory map.
 
 use std::fs::File;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use super::recycled::Recycled;
 use super::{ReadAt, StorageProfile};
 use crate::{Error, Result};
 
-/// Small reads that one thread makes: enough to pay for waking it, and few enough that a disk
-/// gets many at once.
+/// Small reads per blocking task: enough to pay for waking a thread, and few enough for a disk to get
+/// many reads at once.
 const READS_PER_TASK: usize = 256;
 
-/// Small reads that do not leave the thread which asks, as long as none has to wait for the disk.
+/// Maximum number of small reads made on the calling thread, as long as none has to wait for the disk.
 const READS_AT_HAND: usize = 1024;
 
-/// What positions in memory and in the file have in common.
+/// Positions in memory and in the file are equal modulo this.
 const ALIGNMENT: usize = 64;
 
-/// A file on a local disk, open once for all reads.
+/// A file on a local disk, opened once for all reads.
 #[derive(Debug, Clone)]
 pub struct LocalFile {
     name: Arc<str>,
@@ -45,7 +45,7 @@ impl LocalFile {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
         let failed = |error| Error::read(&name, 0..0, error);
-        // Opening a pipe would wait for whoever writes to it.
+        // Opening a pipe would block until another process writes to it.
         let metadata = std::fs::metadata(path.as_ref()).map_err(failed)?;
         if !metadata.is_file() {
             let what = if metadata.is_dir() { "is a directory" } else { "is not a regular file" };
@@ -56,15 +56,15 @@ impl LocalFile {
         Ok(Self { len: metadata.len(), access: Access::Descriptor(Arc::new(file)), name: name.into() })
     }
 
-    /// Maps a file into memory: no copies, for files that nobody changes meanwhile.
+    /// Maps a file into memory. This avoids copies, for files that are not modified in the meantime.
     ///
     /// # Safety
-    /// The file must not be changed or truncated, by this process or another, while anything
-    /// read from it is alive: that would change bytes under references to them.
+    /// The file must not be changed or truncated, by this process or another, while anything read from it
+    /// is alive: the bytes behind shared references would change.
     ///
     /// # Errors
     /// If it cannot be opened or mapped.
-    #[expect(unsafe_code, reason = "a mapped file can change under us; the caller rules that out")]
+    #[expect(unsafe_code, reason = "a mapped file could change; the caller rules that out")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Self> {
         let opened = Self::open(path)?;
         let Access::Descriptor(file) = &opened.access else { return Ok(opened) };
@@ -82,13 +82,14 @@ pub(super) fn read_exact_at(file: &File, range: &Range<u64>) -> std::io::Result<
     Ok(buffer.into_bytes())
 }
 
-/// Reads ranges of a file one after the other into one buffer, as many as `fill` says it filled.
+/// Reads ranges of a file one after the other into one buffer; returns as many as `fill` reports to have
+/// filled.
 fn read_pieces(
     name: &str,
     ranges: &[Range<u64>],
     mut fill: impl FnMut(&mut [u8], u64) -> std::io::Result<bool>,
 ) -> Result<Vec<Buffer>> {
-    // Each piece lies in memory as it does in the file, so that alignments there hold here.
+    // Each piece has the same alignment in memory as in the file.
     let mut places = Vec::with_capacity(ranges.len());
     let mut end = 0usize;
     for range in ranges {
@@ -134,13 +135,14 @@ fn fill_at(file: &File, bytes: &mut [u8], position: u64) -> std::io::Result<()> 
     Ok(())
 }
 
-/// Reads `range` of an open file if that takes no waiting: the operating system has it in memory.
+/// Reads `range` of an open file if the operating system has it in memory, so that the read does not
+/// block.
 pub(super) fn read_at_hand(file: &File, range: &Range<u64>) -> Option<Bytes> {
     let mut buffer = Recycled::of_len(usize::try_from(range.end.checked_sub(range.start)?).ok()?);
     fill_at_hand(file, buffer.as_mut(), range.start).then(|| buffer.into_bytes())
 }
 
-/// Fills `bytes` from a position of an open file if that takes no waiting.
+/// Fills `bytes` from a position of an open file if that does not block.
 #[cfg(target_os = "linux")]
 fn fill_at_hand(file: &File, bytes: &mut [u8], position: u64) -> bool {
     use std::io::IoSliceMut;
@@ -160,13 +162,13 @@ fn fill_at_hand(file: &File, bytes: &mut [u8], position: u64) -> bool {
     true
 }
 
-/// Elsewhere nobody says what is in memory.
+/// Other systems offer no way to find out what is in memory.
 #[cfg(not(target_os = "linux"))]
 fn fill_at_hand(_file: &File, _bytes: &mut [u8], _position: u64) -> bool {
     false
 }
 
-/// Runs a blocking read where it does not hold up other tasks.
+/// Runs a blocking read on a thread where it does not hold up other tasks.
 pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>) -> Result<Bytes> {
     let task = {
         let range = range.clone();
@@ -179,7 +181,8 @@ pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>
     }
 }
 
-/// Makes many small reads. Those that have to wait do so where they do not hold up other tasks.
+/// Makes many small reads. Those that have to wait for the disk run where they do not hold up other
+/// tasks.
 pub(super) async fn read_many(file: &Arc<File>, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
     let first = &ranges[..ranges.len().min(READS_AT_HAND)];
     let mut pieces = read_pieces(name, first, |bytes, position| Ok(fill_at_hand(file, bytes, position)))?;

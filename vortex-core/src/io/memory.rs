@@ -1,4 +1,4 @@
-//! Files that are bytes in memory.
+//! Files held in memory.
 
 use std::ops::Range;
 

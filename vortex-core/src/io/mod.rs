@@ -1,10 +1,10 @@
-//! Reading and writing bytes of storage: the only module that waits for it.
+//! Reading and writing bytes of storage: the only module that waits for storage.
 //!
-//! A source implements [`ReadAt`]; [`LocalFile`], [`MemoryFile`] and [`ObjectFile`] do. The
-//! [`Scheduler`] turns the segments that scans want into few reads, and keeps their bytes under
-//! a budget. A [`CachedFile`] keeps what is read of another source in a [`BlockCache`].
+//! Sources implement [`ReadAt`], such as [`LocalFile`], [`MemoryFile`] and [`ObjectFile`]. The
+//! [`Scheduler`] turns the segments that scans want into few reads, and holds their bytes under a budget.
+//! A [`CachedFile`] keeps bytes read from another source in a [`BlockCache`].
 //!
-//! A file is written to a [`Sink`]; [`LocalSink`], [`MemorySink`] and [`ObjectSink`] are.
+//! Files are written to a [`Sink`], such as [`LocalSink`], [`MemorySink`] or [`ObjectSink`].
 
 mod budget;
 mod cache;
@@ -45,7 +45,7 @@ use crate::Result;
 #[async_trait]
 #[expect(clippy::len_without_is_empty, reason = "an empty source is an error when opened, not a question")]
 pub trait ReadAt: Debug + Send + Sync + 'static {
-    /// What errors call it: a path or a URL.
+    /// The name used in error messages: a path or a URL.
     fn name(&self) -> &str;
 
     /// Length in bytes.
@@ -54,44 +54,44 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     /// If storage fails.
     async fn len(&self) -> Result<u64>;
 
-    /// Exactly the bytes of `range`, which lies within the length.
+    /// Reads exactly the bytes of `range`, which lies within the length.
     ///
     /// # Errors
     /// If storage fails, or has fewer bytes.
     async fn read(&self, range: Range<u64>) -> Result<Bytes>;
 
-    /// The same bytes in pieces, in order, each as it arrives. One piece by default.
+    /// Reads the same bytes in pieces, in order, each as it arrives. Delivers a single piece by default.
     ///
     /// # Errors
-    /// If storage fails before the first byte; what fails later fails its piece.
+    /// If storage fails before the first byte; a later failure is returned in place of a piece.
     async fn stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
         let bytes = self.read(range).await?;
         Ok(futures::stream::once(async move { Ok(bytes) }).boxed())
     }
 
-    /// The bytes of `range` if getting them takes no waiting at all.
+    /// The bytes of `range`, if they are available without waiting.
     fn at_hand(&self, _range: &Range<u64>) -> Option<Bytes> {
         None
     }
 
-    /// The bytes of `range` if they were kept from an earlier read, so that none is needed.
+    /// The bytes of `range`, if they were kept from an earlier read.
     fn cached(&self, _range: &Range<u64>) -> Option<Bytes> {
         None
     }
 
-    /// What to read instead of `range`: more, if all of it will be kept.
+    /// The range to read instead of `range`: a larger one, if all of it will be kept.
     fn widened(&self, range: Range<u64>) -> Range<u64> {
         range
     }
 
-    /// The storage behind. Sources of the same one share what is learnt of its pace, and a limit
-    /// of reads in flight.
+    /// The name of the underlying store. Sources of the same store share the measured latency and
+    /// bandwidth, and a limit of reads in flight.
     fn store(&self) -> &str {
         "local"
     }
 
-    /// The bytes of many ranges, each within the length. By default all are read at once; a
-    /// source for which a small read costs little does better.
+    /// Reads many ranges, each within the length. By default all are read concurrently; sources for which
+    /// a small read is cheap can do better.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -100,39 +100,40 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
         Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())
     }
 
-    /// How reads of this source are best cut.
+    /// The profile that determines how reads of this source are coalesced.
     fn profile(&self) -> StorageProfile;
 }
 
-/// How reads are best cut for one class of storage.
+/// How reads are coalesced and issued for one class of storage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct StorageProfile {
-    /// Ranges at most this many bytes apart are read together: roughly latency times bandwidth
-    /// of one stream.
+    /// Ranges at most this many bytes apart are read together: roughly latency times the bandwidth of one
+    /// stream.
     pub coalesce_gap: u64,
-    /// Largest read that coalescing may make.
+    /// Largest read that coalescing may create.
     pub max_read: u64,
-    /// Most reads in flight at once.
+    /// Maximum number of reads in flight.
     pub concurrency: usize,
-    /// Most bytes to read from the end of a file when opening it; fewer of a small one.
+    /// Maximum number of bytes to read from the end of a file when opening it; fewer if the file is
+    /// small.
     pub tail_read: u64,
-    /// Whether it is far away: a request costs more than many bytes, and may bring nothing for
-    /// long.
+    /// Whether the store is remote: a request costs more than many bytes, and may take a long time to
+    /// return anything.
     pub remote: bool,
-    /// A read that has not ended after this many times what latency and bandwidth, as measured,
-    /// predict is asked for a second time from where it stands, and whichever stream brings the
-    /// next piece goes on; 0 for never. At most one read of 20 is.
+    /// A read that takes more than this many times what the measured latency and bandwidth predict is
+    /// hedged: its missing bytes are requested a second time, and the stream that delivers the next piece
+    /// first is used from then on. 0 disables hedging. At most one read in 20 is hedged.
     pub hedge: u32,
 }
 
 impl StorageProfile {
-    /// How reads of an object store are best cut.
+    /// The profile of an object store.
     pub fn of(store: &dyn ::object_store::ObjectStore) -> Self {
         if store.to_string().starts_with("LocalFileSystem") { Self::LOCAL } else { Self::REMOTE }
     }
 
-    /// Bytes in memory: no reason to join anything.
+    /// Bytes in memory, for which joining reads has no benefit.
     pub const MEMORY: Self = Self {
         coalesce_gap: 0,
         max_read: u64::MAX,

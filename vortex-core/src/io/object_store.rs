@@ -18,44 +18,44 @@ use super::local::{read_at_hand, read_blocking, read_many};
 use super::{BlockCache, CachedFile, ReadAt, StorageProfile};
 use crate::{Error, Result};
 
-/// An object of an object store, in one version: reads ask for the e-tag that was listed, so
-/// that an object overwritten meanwhile is an error and not a mixture.
+/// One version of an object in an object store. Reads ask for the e-tag that was listed, so that an
+/// object overwritten in the meantime results in an error rather than in mixed contents.
 ///
-/// A store that serves local files hands out an open descriptor with its first answer; later
-/// reads go through that, with no open and stat each.
+/// A store that serves local files returns an open descriptor with its first answer; later reads use that
+/// descriptor, without an open and a stat for each.
 #[derive(Debug)]
 pub struct ObjectFile {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
     descriptor: OnceLock<Arc<File>>,
-    /// Its last bytes, until a read takes them.
+    /// The last bytes of the object, until a read takes them.
     end: Mutex<Option<Bytes>>,
-    /// What the store calls itself.
+    /// The name that the store reports for itself.
     store_name: Box<str>,
     name: Box<str>,
     profile: StorageProfile,
 }
 
-/// What people call an object: of local files, the path from the root.
+/// A readable name of an object; for local files, the absolute path.
 pub fn object_name(store: &dyn ObjectStore, location: &Path) -> String {
     named(&store.to_string(), location)
 }
 
 fn named(store: &str, location: &Path) -> String {
-    // Wrappers of a store show it within their own names.
+    // Stores that wrap another one include its name in their own.
     if cfg!(unix) && store.contains("LocalFileSystem(file:///)") {
         return format!("/{location}");
     }
     location.to_string()
 }
 
-/// What names an object of a store and its version, whichever table it belongs to.
+/// Identifies an object of a store and its version, regardless of the table it belongs to.
 fn version_of(store: u64, meta: &ObjectMeta) -> String {
     let ObjectMeta { location, last_modified, e_tag, version, .. } = meta;
     format!("{store} {location} {last_modified} {e_tag:?} {version:?}")
 }
 
-/// What came of asking the store.
+/// The answer of a store to a request.
 enum Answer {
     /// An open file to read from.
     Local(Arc<File>),
@@ -63,19 +63,19 @@ enum Answer {
 }
 
 impl ObjectFile {
-    /// The object that a listing or a head request described.
+    /// Creates the object that a listing or a head request described.
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
         let (store_name, profile) = (store.to_string().into_boxed_str(), StorageProfile::of(store.as_ref()));
         let name = named(&store_name, &meta.location).into();
         Self { store, meta, descriptor: OnceLock::new(), end: Mutex::default(), store_name, name, profile }
     }
 
-    /// The object at `location`, found by reading up to `bytes` of its end: one request instead of a head
-    /// request and a read. The first read of these bytes has them from memory.
+    /// Finds the object at `location` by reading up to `bytes` of its end: one request instead of a head
+    /// request and a read. The first read of these bytes is served from memory.
     ///
     /// # Errors
-    /// If there is no object, or the store cannot read the end of what it is not told the size of: Azure's
-    /// cannot, and S3 that of no empty object.
+    /// If the object does not exist, or the store cannot read the end of an object of unknown size: Azure
+    /// cannot at all, and S3 cannot for empty objects.
     pub async fn find(store: Arc<dyn ObjectStore>, location: &Path, bytes: u64) -> Result<Self> {
         let range = Some(GetRange::Suffix(bytes));
         let unknown = |error| Error::read(location, 0..bytes, error);
@@ -92,12 +92,13 @@ impl ObjectFile {
         Ok(object)
     }
 
-    /// What the store says of the object.
+    /// The metadata that the store reported for the object.
     pub fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 
-    /// The bytes of a range within the end that was read to find the object; they are not kept any longer.
+    /// The bytes of a range within the end that was read to find the object; they are not kept after
+    /// this.
     fn take_end(&self, range: &Range<u64>) -> Option<Bytes> {
         let mut end = self.end.lock();
         let start = self.meta.size - end.as_ref()?.len() as u64;
@@ -106,23 +107,23 @@ impl ObjectFile {
         (range.end <= self.meta.size).then(|| end.take())?.map(|end| end.slice(skipped..skipped + len))
     }
 
-    /// Reads that take `factor` times as long as is usual are asked for a second time; 0 for
-    /// never. See [`StorageProfile::hedge`].
+    /// Reads that take `factor` times as long as usual are requested a second time; 0 disables this. See
+    /// [`StorageProfile::hedge`].
     #[must_use]
     pub fn with_hedge(mut self, factor: u32) -> Self {
         self.profile.hedge = factor;
         self
     }
 
-    /// Whether the store told versions of the object apart: by e-tag, by version or by time. Not
-    /// all web servers do.
+    /// Whether the store distinguishes versions of the object by e-tag, version or time. Not all web
+    /// servers do.
     pub fn is_versioned(&self) -> bool {
         let ObjectMeta { last_modified, e_tag, version, .. } = &self.meta;
         e_tag.is_some() || version.is_some() || last_modified.timestamp() != 0
     }
 
-    /// The same object, with what is read of it kept in blocks of about `block_len` bytes, unless
-    /// it may change without a sign.
+    /// The same object with its bytes cached in blocks of approximately `block_len` bytes, unless changes
+    /// of the object could go unnoticed.
     pub fn cached(self, cache: Arc<BlockCache>, block_len: u64) -> CachedFile {
         let (version, size) = (version_of(cache.number_of(&self.store), &self.meta), self.meta.size);
         let cache = if self.is_versioned() { cache } else { BlockCache::new(0) };
@@ -149,7 +150,7 @@ impl ObjectFile {
             return Err(Error::read(self.name(), range.clone(), message));
         }
         if let GetResultPayload::File(file, _) = result.payload {
-            // A second reader may have been as fast; either descriptor will do.
+            // A concurrent reader may have set its descriptor first; either one will do.
             return Ok(Answer::Local(Arc::clone(self.descriptor.get_or_init(|| Arc::new(file)))));
         }
         Ok(Answer::Remote(result))
@@ -226,7 +227,7 @@ impl ReadAt for ObjectFile {
     }
 
     fn profile(&self) -> StorageProfile {
-        // Stores with other names may serve local files too.
+        // Stores with other names may serve local files, too.
         if self.descriptor.get().is_some() { StorageProfile::LOCAL } else { self.profile }
     }
 }
@@ -235,7 +236,7 @@ impl ReadAt for ObjectFile {
 /// object may hold the numbers alone.
 const THROTTLED: [&str; 3] = ["503 Service Unavailable", "429 Too Many Requests", "SlowDown"];
 
-/// Whether the store said that it is asked too much.
+/// Whether the store reported that it is throttling requests.
 pub(super) fn is_throttled(error: &Error) -> bool {
     let Error::Read { source, .. } = error.root() else { return false };
     let Some(object_store::Error::Generic { source, .. }) = source.downcast_ref() else { return false };

@@ -1,6 +1,6 @@
-//! How far away a store is, learnt from the reads it answers.
+//! Latency and bandwidth of a store, learnt from the reads that it answers.
 //!
-//! The gap worth reading is what a stream delivers in the time that another request would wait
+//! The largest gap worth reading is what a stream delivers in the time that another request would wait
 //! for its first byte: latency times bandwidth.
 
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::StorageProfile;
 
 /// Weight of the latest measurement.
 const WEIGHT: f64 = 0.125;
-/// Reads of fewer bytes say nothing about bandwidth.
+/// Smaller reads are not used to measure bandwidth.
 const MIN_MEASURED: u64 = 256 << 10;
 
-/// Latency and bandwidth, as averages that forget.
+/// Latency and bandwidth, as exponentially weighted averages.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Seconds to the first byte.
@@ -22,7 +22,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Notes a read: the time to its first byte, and from there to its last of `bytes`.
+    /// Records a read: the time to its first byte, and the time from then to the last of its `bytes`.
     pub(super) fn note(&mut self, first_byte: Duration, rest: Duration, bytes: u64) {
         blend(&mut self.latency, first_byte.as_secs_f64());
         if bytes >= MIN_MEASURED && rest > Duration::ZERO {
@@ -30,16 +30,16 @@ impl Pace {
         }
     }
 
-    /// The profile with the gap that pays at this pace, at most the declared one.
+    /// The profile with the gap that is worth reading at this pace, limited by the declared one.
     pub(super) fn adapt(&self, profile: StorageProfile) -> StorageProfile {
         let (Some(latency), Some(bandwidth)) = (self.latency, self.bandwidth) else { return profile };
         let declared = profile.coalesce_gap;
-        // A float becomes the nearest integer there is.
+        // Casts from floats saturate.
         let pays = (latency * bandwidth) as u64;
         StorageProfile { coalesce_gap: pays.clamp(declared / 8, declared), ..profile }
     }
 
-    /// How long a read of so many bytes takes, if that can be told.
+    /// The expected duration of a read of this many bytes, if it can be estimated.
     pub(super) fn expected(&self, bytes: u64) -> Option<Duration> {
         let streaming = match self.bandwidth {
             Some(bandwidth) => bytes as f64 / bandwidth,
@@ -49,7 +49,7 @@ impl Pace {
         Duration::try_from_secs_f64(self.latency? + streaming).ok()
     }
 
-    /// How long requests are worth collecting before the first of them is sent.
+    /// How long to collect requests before sending the first of them.
     pub(super) fn patience(&self) -> Patience {
         let latency = Duration::from_secs_f64(self.latency.unwrap_or(0.0));
         let bound = |wait: Duration, most| wait.clamp(Duration::from_millis(1), Duration::from_millis(most));
@@ -57,8 +57,8 @@ impl Pace {
     }
 }
 
-/// How long to wait for requests that may share a read: while more come within each step, up to
-/// half of what the read takes to begin.
+/// How long to wait for requests that may share a read: while more arrive within each step, up to half
+/// the latency of a read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     pub(super) step: Duration,

@@ -1,29 +1,29 @@
-//! Memory for reads that is used again.
+//! Reuses the memory of reads.
 //!
-//! A large allocation is memory the operating system has to clear page by page, which takes
-//! longer than copying a file's cached bytes there. Buffers of reads are large, equal in size and
-//! short-lived, so they are kept for the next read once nobody holds their bytes.
+//! The operating system has to clear a large allocation page by page, which takes longer than copying a
+//! file's cached bytes into it. Read buffers are large, equal in size and short-lived, so they are kept
+//! for the next read once their bytes are no longer referenced.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Smaller ones are cheap to allocate, larger ones too rare to keep.
+/// Smaller buffers are cheap to allocate, larger ones too rare to keep.
 const SIZES: Range<usize> = 32 << 10..(8 << 20) + 1;
 
-/// Bytes kept at most, by the whole process.
+/// Maximum number of bytes kept by the whole process.
 const MOST_KEPT: usize = 64 << 20;
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), bytes: 0 });
 
-/// Buffers nobody uses.
+/// Unused buffers.
 struct Kept {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-/// A buffer that goes back when it is dropped.
+/// A buffer that is returned for reuse when it is dropped.
 pub(super) struct Recycled {
     bytes: Vec<u8>,
     len: usize,
@@ -34,7 +34,7 @@ impl Recycled {
     pub(super) fn of_len(len: usize) -> Self {
         let mut bytes = KEPT.lock().take(len).unwrap_or_default();
         if bytes.len() < len {
-            // Zeroed memory straight from the system is cleared only once.
+            // Zeroed memory that comes straight from the system is cleared only once.
             bytes = vec![0; if SIZES.contains(&len) { rounded(len) } else { len }];
         }
         Self { bytes, len }
@@ -65,7 +65,7 @@ impl Drop for Recycled {
 }
 
 impl Kept {
-    /// A buffer of at least `len` bytes, and not many more.
+    /// A buffer of at least `len` bytes, and at most about twice as many.
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         let sizes = self.buffers.iter().map(Vec::len).enumerate();
         let fitting = sizes.filter(|(_, size)| *size >= len && size / 2 <= len);
@@ -82,7 +82,7 @@ impl Kept {
     }
 }
 
-/// An eighth of a power of two or less above `len`, so that sizes meet again.
+/// `len` rounded up by at most an eighth of a power of two, so that sizes recur.
 fn rounded(len: usize) -> usize {
     len.next_multiple_of((len.next_power_of_two() / 16).max(1)).min(SIZES.end - 1)
 }

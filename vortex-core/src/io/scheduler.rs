@@ -3,12 +3,12 @@
 //! ```text
 //! scans ── requests ──► waiting ──► next read, when one of the slots is free ──► storage
 //!   ▲                                                                              │
-//!   └───────────────── each request, the moment its bytes are there ◄─────────────┘
+//!   └───────────────── each request, as soon as its bytes arrive ◄─────────────────┘
 //! ```
 //!
-//! Requests wait in one queue per store. Whenever a read may start, the most urgent request goes,
-//! together with all that is wanted by then and lies close. A request is withdrawn by dropping
-//! its [`Pending`]: it leaves the queue, and a read that nobody waits for any longer is aborted.
+//! Requests wait in one queue per store. Whenever a read may start, the most urgent request is taken,
+//! together with all requests waiting by then that lie close to it. A request is withdrawn by dropping
+//! its [`Pending`]: it leaves the queue, and a read that no request waits for any longer is aborted.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -28,28 +28,29 @@ use super::{ReadAt, Urgency};
 use crate::scan::ScanMetrics;
 use crate::{Error, Result};
 
-/// Bytes that may be in flight or fetched and not yet decoded, if nothing else is said.
+/// Default limit of bytes in flight, or fetched and not yet decoded.
 const DEFAULT_BUDGET: u64 = 256 << 20;
 
-/// A remote read that brings nothing for this long has failed.
+/// A remote read that delivers nothing for this long has failed.
 const DEFAULT_STALL: Duration = Duration::from_secs(60);
 
-/// No read is asked for a second time sooner.
+/// No read is requested a second time sooner than this.
 const LEAST_HEDGE: Duration = Duration::from_millis(5);
 
-/// At most one of so many reads is asked for a second time.
+/// At most one in this many reads is requested a second time.
 const READS_PER_HEDGE: u64 = 20;
 
-/// A range that someone wants, and how much.
+/// A wanted range and its urgency.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// The bytes.
+    /// The byte range.
     pub range: Range<u64>,
-    /// How urgently.
+    /// The urgency of the request.
     pub urgency: Urgency,
 }
 
-/// Issues reads for all scans that share it; one per process unless a caller makes more.
+/// Issues reads for all scans that share it. Scans share the one of the process unless the caller
+/// provides another.
 #[derive(Debug)]
 pub struct Scheduler {
     budget: Arc<Budget>,
@@ -58,14 +59,13 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler that holds at most about `budget` bytes that nobody has decoded yet. One
-    /// split per scan is always admitted, so that a small budget slows scans down and never
-    /// stops them.
+    /// A scheduler that holds at most about `budget` bytes that are not yet decoded. One split per scan
+    /// is always admitted, so that a small budget slows scans down but never stops them.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_stall(budget, DEFAULT_STALL)
     }
 
-    /// A scheduler that gives up on remote reads which bring nothing for as long as `stall`.
+    /// A scheduler that fails remote reads which deliver nothing for `stall`.
     pub fn with_stall(budget: u64, stall: Duration) -> Arc<Self> {
         Arc::new(Self { budget: Budget::new(budget), stall, queues: Mutex::default() })
     }
@@ -76,12 +76,12 @@ impl Scheduler {
         Arc::clone(SHARED.get_or_init(|| Scheduler::new(DEFAULT_BUDGET)))
     }
 
-    /// Bytes in flight or fetched and not yet given back.
+    /// Bytes in flight, or fetched and not yet released.
     pub fn bytes_in_use(&self) -> u64 {
         self.budget.used()
     }
 
-    /// The most bytes that were in use at once.
+    /// The peak number of bytes in use.
     pub fn peak_bytes(&self) -> u64 {
         self.budget.peak()
     }
@@ -90,7 +90,7 @@ impl Scheduler {
         &self.budget
     }
 
-    /// Asks for ranges of one source; one pending result per range, in order.
+    /// Requests ranges of one source; returns one pending result per range, in order.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -105,8 +105,8 @@ impl Scheduler {
         pending
     }
 
-    /// As [`read`](Self::read), but nothing is asked for before it is sent: sending may take a
-    /// while, if bytes are at hand.
+    /// As [`read`](Self::read), but nothing is requested before the result is sent: sending may take a
+    /// while if bytes are available without waiting.
     pub(crate) fn request(
         &self,
         source: &Arc<dyn ReadAt>,
@@ -130,8 +130,9 @@ impl Scheduler {
         (pending, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
     }
 
-    /// Reads many small ranges of one source, which lie apart, and waits for them. Those kept from
-    /// earlier reads are not read. The share of the budget is for as long as their bytes are held.
+    /// Reads many small ranges of one source, which lie apart, and waits for them. Ranges kept from
+    /// earlier reads are not read again. The returned share of the budget must live as long as the bytes
+    /// are held.
     ///
     /// # Errors
     /// If storage fails.
@@ -154,7 +155,7 @@ impl Scheduler {
         if !wanted.is_empty() {
             let read = source.read_many(&wanted).await?;
             if read.len() != wanted.len() {
-                let message = format!("{} pieces of {}", read.len(), wanted.len());
+                let message = format!("got {} pieces instead of {}", read.len(), wanted.len());
                 return Err(Error::read(source.name(), 0..0, message));
             }
             for (at, bytes) in missing.into_iter().zip(read) {
@@ -172,8 +173,8 @@ impl Scheduler {
         }
     }
 
-    /// The queue of a store. Runtimes have their own, so that one which is not being polled
-    /// holds up nobody else.
+    /// The queue of a store. Each runtime has its own, so that a runtime which is not being polled does
+    /// not hold up others.
     fn queue(&self, store: &str) -> Arc<Queue> {
         let runtime = Handle::current();
         let mut queues = self.queues.lock();
@@ -182,7 +183,7 @@ impl Scheduler {
         {
             return Arc::clone(queue);
         }
-        // Other runtimes may have ended; a queue costs little to make again.
+        // Other runtimes may have ended; recreating a queue is cheap.
         queues.retain(|queue| queue.runtime.id() == runtime.id() || !queue.is_idle());
         let queue = Arc::new(Queue {
             store: store.into(),
@@ -195,7 +196,7 @@ impl Scheduler {
     }
 }
 
-/// Requests on their way to the queue of their store.
+/// Requests that are yet to be put into the queue of their store.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Unsent {
@@ -213,7 +214,7 @@ impl Unsent {
     }
 }
 
-/// What one store is asked for.
+/// The queue of requests to one store.
 #[derive(Debug)]
 pub(super) struct Queue {
     store: Box<str>,
@@ -226,14 +227,14 @@ pub(super) struct Queue {
 struct State {
     waiting: Waiting,
     in_flight: usize,
-    /// Reads allowed in flight while the store asks to slow down.
+    /// Reads allowed in flight while the store is throttling.
     allowed: f64,
     pace: Pace,
-    /// Someone is about to dispatch what waits.
+    /// Whether a task is about to dispatch the waiting requests.
     announced: bool,
-    /// Someone is dispatching.
+    /// Whether dispatching is in progress.
     dispatching: bool,
-    /// Reads that ended well, and reads asked for a second time.
+    /// Number of reads that succeeded, and of reads requested a second time.
     reads: u64,
     hedged: u64,
 }
@@ -245,7 +246,7 @@ impl Queue {
     }
 
     fn push(self: &Arc<Self>, source: &Arc<dyn ReadAt>, mut requests: Vec<Request>, urgency: Urgency) {
-        // From afar, a moment of patience lets neighbours share a read.
+        // For remote stores, a short delay lets neighbouring requests share a read.
         let waits = source.profile().remote && urgency.comes_in_crowds();
         requests.iter_mut().for_each(|request| request.is_ripe = !waits);
         let patience = {
@@ -262,7 +263,7 @@ impl Queue {
         }
     }
 
-    /// Dispatches once no more requests come, or after a while.
+    /// Dispatches once no more requests arrive, or after a time limit.
     async fn dispatch_soon(self: Arc<Self>, patience: Patience) {
         let start = Instant::now();
         let mut seen = 0;
@@ -280,7 +281,7 @@ impl Queue {
         self.dispatch();
     }
 
-    /// Starts reads while there are slots and requests.
+    /// Starts reads while there are free slots and waiting requests.
     fn dispatch(self: &Arc<Self>) {
         if std::mem::replace(&mut self.state.lock().dispatching, true) {
             return;
@@ -292,7 +293,7 @@ impl Queue {
             } else if let Some(bytes) = read.source.at_hand(&read.range) {
                 hand_over(read, &bytes);
             } else {
-                // Outside the lock: a runtime that is shutting down drops the task at once.
+                // Spawn outside the lock: a runtime that is shutting down drops the task at once.
                 drop(self.runtime.spawn(deliver(read, slot)));
             }
         }
@@ -314,27 +315,27 @@ impl Queue {
     }
 }
 
-/// The right to one read in flight.
+/// Permission for one read in flight.
 #[derive(Debug)]
 pub(super) struct Slot(Arc<Queue>);
 
 impl Slot {
-    /// How long a read may bring nothing.
+    /// How long a read may deliver nothing.
     pub(super) fn stall(&self) -> Duration {
         self.0.stall
     }
 
-    /// Notes how a read went.
+    /// Records the timing of a read.
     pub(super) fn note(&self, first_byte: Duration, rest: Duration, bytes: u64) {
         let mut state = self.0.state.lock();
         state.pace.note(first_byte, rest, bytes);
         state.reads += 1;
-        // One more for each round of reads that went well.
+        // One more for each round of reads that succeeded.
         state.allowed += 1.0 / state.allowed.max(1.0);
     }
 
-    /// How long a read may take before it is worth asking for again: `factor` times what it takes
-    /// at the pace measured.
+    /// How long a read may take before it is requested a second time: `factor` times the duration
+    /// expected from the measurements.
     pub(super) fn overdue(&self, factor: u32, bytes: u64) -> Option<Duration> {
         if factor == 0 {
             return None;
@@ -343,7 +344,7 @@ impl Slot {
         Some(expected.saturating_mul(factor).max(LEAST_HEDGE))
     }
 
-    /// Whether another read may be asked for a second time; it is counted if so.
+    /// Whether another read may be requested a second time; if so, it is counted.
     pub(super) fn may_hedge(&self) -> bool {
         let mut state = self.0.state.lock();
         let may = state.hedged * READS_PER_HEDGE <= state.reads;
@@ -351,7 +352,7 @@ impl Slot {
         may
     }
 
-    /// The store asks to slow down: half as many reads from now on.
+    /// Reacts to throttling by the store: halves the number of reads allowed in flight.
     pub(super) fn slow_down(&self) {
         let mut state = self.0.state.lock();
         let now = state.allowed.min(state.in_flight as f64);
@@ -366,14 +367,14 @@ impl Drop for Slot {
     }
 }
 
-/// Bytes on their way. Clones share the outcome; dropping all of them withdraws the request.
+/// Bytes being fetched. Clones share the outcome; dropping all of them withdraws the request.
 #[derive(Debug, Clone)]
 pub struct Pending {
     future: Shared<BoxFuture<'static, Result<Buffer, Arc<Error>>>>,
 }
 
 impl Pending {
-    /// Bytes that are there already.
+    /// Bytes that are already available.
     pub fn ready(bytes: Buffer) -> Self {
         Self { future: futures::future::ready(Ok(bytes)).boxed().shared() }
     }
@@ -397,7 +398,7 @@ impl Pending {
         self.future.clone().await.map_err(|error| shared_or_same(&error))
     }
 
-    /// The bytes, if they are there.
+    /// The bytes, if they have arrived.
     pub fn peek(&self) -> Option<Buffer> {
         self.future.peek().and_then(|outcome| outcome.as_ref().ok().cloned())
     }
@@ -460,7 +461,7 @@ mod tests {
         assert_eq!(counted.map(|count| count.load(Ordering::Relaxed)), [3, 2, 1, 10]);
     }
 
-    /// A file whose bytes take a moment to come.
+    /// A file whose reads take a moment.
     #[derive(Debug)]
     struct Slow;
 
@@ -500,7 +501,7 @@ mod tests {
             for one in &pending {
                 assert!(one.wait().await.is_err());
             }
-            // Another runtime is not held up.
+            // Other runtimes are not held up.
             let again = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
             assert_eq!(again[1].wait().await.unwrap().len(), 8);
         });

@@ -1,6 +1,7 @@
-//! Which requests go first. Footers, which all else depends on, do not queue at all.
+//! The order in which requests are served. Footers, which everything else depends on, are not queued at
+//! all.
 
-/// How urgent a request is: what others wait for first, then the order of the splits.
+/// The urgency of a request: first by what other requests depend on, then by the order of the splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Urgency {
     class: Class,
@@ -15,20 +16,20 @@ enum Class {
 }
 
 impl Urgency {
-    /// Statistics, which decide what else is read.
+    /// Statistics, which determine what else is read.
     pub const ZONE_MAPS: Self = Self { class: Class::ZoneMaps, split: 0 };
 
-    /// Columns of a filter, for the split that is wanted as number `split`.
+    /// Columns of a filter, for the split at position `split` of the scan.
     pub const fn filter(split: u64) -> Self {
         Self { class: Class::Filter, split }
     }
 
-    /// Other columns, for the split that is wanted as number `split`.
+    /// Other columns, for the split at position `split` of the scan.
     pub const fn projection(split: u64) -> Self {
         Self { class: Class::Projection, split }
     }
 
-    /// Whether more requests of the same kind are likely to follow within moments.
+    /// Whether more requests of the same kind are likely to follow shortly.
     pub(super) fn comes_in_crowds(self) -> bool {
         self.class >= Class::Filter
     }

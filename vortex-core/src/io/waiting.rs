@@ -1,15 +1,15 @@
-//! Requests that no read serves yet, and which read to make next.
+//! Requests not yet served by a read, and the choice of the next read.
 //!
 //! ```text
 //! wanted by urgency     1. zone maps   2. filter   3. projection
 //! by position           [--a--][-b-]   gap   [---c---]              [-d-]
 //! next read             the one that serves the most urgent request, with all
-//!                       that is wanted now and lies close
+//!                       others wanted now that lie close to it
 //! ```
 //!
-//! Requests that are likely to have neighbours in a moment are not ripe: they wait for them, but
-//! go along with a read that passes by. While more reads are due than may be in flight, larger
-//! gaps are read than would be worth it otherwise, since another read would have to wait.
+//! Requests that are likely to be followed by neighbours are not ripe: they wait for them, but join a
+//! read that covers their surroundings. While more reads are due than may be in flight, larger gaps are
+//! read than would otherwise pay, since another read would have to wait.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use super::{ReadAt, StorageProfile, Urgency};
 use crate::Result;
 use crate::scan::ScanMetrics;
 
-/// A wish for a range of a file. It is withdrawn when the receiver is dropped.
+/// A request for a range of a file. It is withdrawn when the receiver is dropped.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) range: Range<u64>,
     pub(super) urgency: Urgency,
     pub(super) answer: oneshot::Sender<Result<Buffer>>,
     pub(super) metrics: Arc<ScanMetrics>,
-    /// Whether it is time to read it.
+    /// Whether it may start a read.
     pub(super) is_ripe: bool,
 }
 
@@ -61,20 +61,20 @@ impl Waiting {
         self.files.iter().map(|(_, waiting)| waiting.len()).sum()
     }
 
-    /// Whether nobody waits.
+    /// Whether no requests are waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// All that waits by now is due.
+    /// Marks all waiting requests as due.
     pub(super) fn ripen(&mut self) {
         for (_, waiting) in &mut self.files {
             waiting.iter_mut().for_each(|request| request.is_ripe = true);
         }
     }
 
-    /// Takes out the read that serves the most urgent request, if its file's store has slots
-    /// `free`.
+    /// Takes out the read that serves the most urgent ripe request, unless the store of its file has no
+    /// `free` slots.
     pub(super) fn next(
         &mut self,
         free: impl Fn(StorageProfile) -> usize,
@@ -110,7 +110,7 @@ impl Waiting {
         let range = source.widened(read.range.clone());
         let wasted = read.wasted + len(&range).saturating_sub(len(&read.range));
         let mut serves = read.serves;
-        // From the end, so that positions stay true.
+        // Remove from the end, so that the remaining positions stay valid.
         serves.sort_unstable_by(|a, b| b.cmp(a));
         let mut served: Vec<Request> = serves.into_iter().map(|at| waiting.swap_remove(at)).collect();
         served.sort_by_key(|request| (request.range.start, request.range.end));

@@ -17,14 +17,14 @@ use crate::limits::Limits;
 use crate::wire::{Message, MessageKind, dtype_from_bytes};
 use crate::{Error, Result};
 
-/// A message before its body is at most this long; real ones have some hundred bytes.
+/// Maximum length of a message before its body; real ones have some hundred bytes.
 const MAX_HEADER: u64 = 1 << 20;
 
-/// Rows of a batch: longer messages give several, since a constant of 2^32 rows is a few bytes
-/// before it is decoded.
+/// Maximum number of rows of a batch. Longer messages result in several batches, since a constant of 2^32
+/// rows takes only a few bytes before it is decoded.
 const MAX_BATCH_ROWS: usize = 64 << 10;
 
-/// How to read a stream.
+/// Options of reading a stream.
 #[derive(Debug, Clone, Default)]
 pub struct IpcOptions {
     limits: Limits,
@@ -32,26 +32,26 @@ pub struct IpcOptions {
 }
 
 impl IpcOptions {
-    /// The defaults.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the stream may ask of the reader.
+    /// Sets the limits on what the stream may require of the reader.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The encodings known.
+    /// Sets the known encodings.
     #[must_use]
     pub fn with_registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// Starts reading: takes the first message, which says the type of all others.
+    /// Starts reading: reads the first message, which contains the type of all others.
     ///
     /// # Errors
     /// If reading fails, or the first message is not a dtype.
@@ -72,12 +72,12 @@ impl IpcOptions {
 struct Messages<R> {
     source: R,
     limits: Limits,
-    /// Bytes read so far, for errors.
+    /// Number of bytes read so far, for error messages.
     at: u64,
 }
 
 impl<R: Read> Messages<R> {
-    /// The next message and its body, or `None` where the stream ends.
+    /// The next message and its body, or `None` at the end of the stream.
     fn next(&mut self) -> Result<Option<(MessageKind, Buffer)>> {
         let start = self.at;
         self.read_message().at(|| format!("message at byte {start}"))
@@ -106,7 +106,7 @@ impl<R: Read> Messages<R> {
         if bytes.len() as u64 == len { Ok(bytes) } else { Err(ends_early(len)) }
     }
 
-    /// At most `len` bytes. Memory grows with the bytes that arrive, not with what was claimed.
+    /// Reads at most `len` bytes. Memory grows with the bytes that arrive, not with the claimed length.
     fn read(&mut self, len: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let outcome = self.source.by_ref().take(len).read_to_end(&mut bytes);
@@ -120,17 +120,17 @@ fn ends_early(len: u64) -> Error {
     Error::corrupt(format!("the stream ends within {len} bytes of a message"))
 }
 
-/// Reads the record batches of an IPC stream. A stream of something else than structs shows as
-/// one column called `value`.
+/// Reads the record batches of an IPC stream. If its type is not a struct, batches have a single column
+/// called `value`.
 #[derive(Debug)]
 pub struct IpcReader<R> {
     messages: Messages<R>,
     registry: Registry,
     dtype: DType,
     schema: SchemaRef,
-    /// The array of the message at hand, and its rows that are still to be handed out.
+    /// The array of the current message, and its rows that have not been returned yet.
     array: Option<(ArrayRef, Range<usize>)>,
-    /// The stream has ended, or failed: what follows could not be told apart.
+    /// Whether the stream has ended or failed, after which nothing can be interpreted.
     done: bool,
 }
 

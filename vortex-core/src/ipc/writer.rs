@@ -13,8 +13,8 @@ use crate::dtype::arrow::from_schema;
 use crate::wire::{EncodingIds, Message, MessageKind, WriteNode, dtype_to_bytes};
 use crate::{Error, Level, Release, Result};
 
-/// Writes record batches of one schema as an IPC stream, in canonical encodings unless told to
-/// compress.
+/// Writes record batches of one schema as an IPC stream, in canonical encodings unless compression is
+/// requested.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct IpcWriter<W> {
     sink: W,
     schema: SchemaRef,
     dtype: DType,
-    /// Without one, encodings are canonical.
+    /// Without a compressor, encodings are canonical.
     compressor: Option<Compressor>,
 }
 
@@ -53,7 +53,7 @@ impl<W: Write> IpcWriter<W> {
         Ok(writer)
     }
 
-    /// Compresses what is written from now on, for readers of `min_reader` and later.
+    /// Compresses all batches written from now on, for readers of `min_reader` and later.
     #[must_use]
     pub fn with_compression(mut self, level: Level, min_reader: Release) -> Self {
         self.compressor = Some(Compressor::new(level, min_reader));
@@ -63,10 +63,10 @@ impl<W: Write> IpcWriter<W> {
     /// Writes a batch.
     ///
     /// # Errors
-    /// If its columns are not of the schema, it is too large for one message, or writing fails.
+    /// If its columns do not match the schema, it is too large for one message, or writing fails.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.schema().fields() != self.schema.fields() {
-            return Err(Error::invalid("a batch of another schema than the stream"));
+            return Err(Error::invalid("the batch does not have the schema of the stream"));
         }
         let row_count = u32::try_from(batch.num_rows())
             .map_err(|_| Error::limit(format!("{} rows in one message", batch.num_rows())))?;
@@ -90,7 +90,7 @@ impl<W: Write> IpcWriter<W> {
         self.sink.write_all(body).map_err(failed)
     }
 
-    /// Where the stream went. There is nothing to finish: it ends where its bytes end.
+    /// Returns the sink. There is nothing to finish: the stream ends where its bytes end.
     pub fn into_inner(self) -> W {
         self.sink
     }

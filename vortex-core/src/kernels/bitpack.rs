@@ -1,10 +1,9 @@
 //! Unpacking blocks of 1024 integers of `width` bits each.
 //!
-//! A block is packed in lanes, so that one instruction works on many values: with words of `T`
-//! bits there are `1024 / T` lanes, and each lane is a stream of `T` values, least significant
-//! bit first, over `width` words. Word `w` of lane `l` lies at `w * lanes + l`. The `r`th values
-//! of all lanes are neighbours in the block, so that one row of values is made by shifting one
-//! row of words.
+//! A block is packed in lanes, so that one instruction processes many values: with words of `T` bits
+//! there are `1024 / T` lanes, and each lane is a stream of `T` values, least significant bit first, over
+//! `width` words. Word `w` of lane `l` is at `w * lanes + l`. The `r`th values of all lanes are adjacent
+//! in the block, so that one row of values is obtained by shifting one row of words.
 
 #![expect(unsafe_code, reason = "widths are known only at run time; lengths are checked once per block")]
 
@@ -14,17 +13,17 @@ use std::ops::Range;
 use super::simd::{Vectorized, vectorized};
 use super::{BLOCK, Word, block_parts};
 
-/// Which eighth of a block each group of eight values of a lane belongs to.
+/// The eighth of a block that each group of eight values of a lane belongs to.
 pub(super) const ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
 
-/// A packed block whose bytes are as many as its width asks for.
+/// A packed block that has as many words as its width requires.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PackedBlock<'a, W> {
     width: usize,
     words: &'a [W],
 }
 
-/// Up to how many values of a block are better extracted one by one.
+/// The number of values of a block up to which extracting them one by one is faster.
 pub(crate) fn few<W: Word>() -> usize {
     match W::BITS {
         8 => 16,
@@ -35,15 +34,15 @@ pub(crate) fn few<W: Word>() -> usize {
 }
 
 impl<'a, W: Word> PackedBlock<'a, W> {
-    /// Words of a block of `width` bits per value.
+    /// The number of words of a block with `width` bits per value.
     pub(crate) const fn word_count(width: usize) -> usize {
         BLOCK / W::BITS * width
     }
 
-    /// A packed block.
+    /// Wraps a packed block.
     ///
     /// # Panics
-    /// If the width exceeds that of a word, or the words are not as many as it asks for.
+    /// If the width exceeds that of a word, or the number of words does not match it.
     pub(crate) fn new(width: usize, words: &'a [W]) -> Self {
         assert!(width <= W::BITS, "{width} bits per value of {} bits", W::BITS);
         assert_eq!(words.len(), Self::word_count(width), "words of a block of {width} bits per value");
@@ -58,9 +57,9 @@ impl<'a, W: Word> PackedBlock<'a, W> {
         }
     }
 
-    /// Unpacks all values and adds `reference`, wrapping.
+    /// Unpacks all values and adds `reference`, wrapping around.
     pub(crate) fn unpack(self, reference: W, out: &mut [W; BLOCK]) {
-        // SAFETY: initialized values serve as any others; only values are written.
+        // SAFETY: initialized values are valid as `MaybeUninit`, and only values are written to them.
         let out = unsafe { &mut *std::ptr::from_mut(out).cast::<[MaybeUninit<W>; BLOCK]>() };
         vectorized(Unpack { width: self.width, words: self.words, reference, out });
     }
@@ -73,14 +72,14 @@ impl<'a, W: Word> PackedBlock<'a, W> {
     /// Extracts the values of some rows of the block.
     ///
     /// # Panics
-    /// If a row is not below 1024.
+    /// If a row is 1024 or greater.
     pub(crate) fn extract(self, rows: &[usize], reference: W, out: &mut Vec<W>) {
         assert!(rows.iter().all(|row| *row < BLOCK), "rows lie within the block");
         out.reserve(rows.len());
         let len = out.len();
         let spare = &mut out.spare_capacity_mut()[..rows.len()];
-        // SAFETY: `new` checked the width and the number of words; there is a place per row,
-        // and the callee fills them all.
+        // SAFETY: `new` checked the width and the number of words; there is space for one value per row,
+        // and the callee fills all of it.
         unsafe {
             W::unchecked_unpack_indices(self.width, self.words, rows, spare);
             out.set_len(len + rows.len());
@@ -100,10 +99,10 @@ pub(crate) struct PackedBlocks<'a, W> {
 }
 
 impl<'a, W: Word> PackedBlocks<'a, W> {
-    /// `count` packed blocks.
+    /// Wraps `count` packed blocks.
     ///
     /// # Panics
-    /// If the width exceeds that of a word, or the words are not as many as it asks for.
+    /// If the width exceeds that of a word, or the number of words does not match it.
     pub(crate) fn new(width: usize, words: &'a [W], count: usize) -> Self {
         assert!(width <= W::BITS, "{width} bits per value of {} bits", W::BITS);
         assert_eq!(words.len(), PackedBlock::<W>::word_count(width) * count, "words of {count} blocks");
@@ -120,7 +119,7 @@ impl<'a, W: Word> PackedBlocks<'a, W> {
     }
 }
 
-/// Unpacks whole blocks. There are words for all of them, and widths do not exceed a word.
+/// Unpacks whole blocks. There are enough words for all of them, and widths do not exceed a word.
 struct Unpack<'a, W> {
     width: usize,
     words: &'a [W],
@@ -141,8 +140,8 @@ impl<W: Word> Vectorized for Unpack<'_, W> {
         let (blocks, _) = self.out.as_chunks_mut::<BLOCK>();
         for (at, out) in blocks.iter_mut().enumerate() {
             let packed = &self.words[at * words..][..words];
-            // SAFETY: whoever makes `Unpack` checks the width; the callee reads as many words as
-            // it asks for, and writes all 1024 values without reading any.
+            // SAFETY: the width was checked when `Unpack` was created; the callee reads exactly as many
+            // words as it requires, and writes all 1024 values without reading any.
             unsafe {
                 let out = &mut *std::ptr::from_mut(out).cast::<[W; BLOCK]>();
                 if self.reference == W::ZERO {
@@ -155,7 +154,7 @@ impl<W: Word> Vectorized for Unpack<'_, W> {
     }
 }
 
-/// Unrolls the rows of a lane, so that the compiler makes vectors of neighbouring lanes.
+/// Unrolls the rows of a lane, so that the compiler vectorizes over neighbouring lanes.
 macro_rules! unpack_blocks {
     ($W:ty, rows $rows:tt, widths [$($width:literal)*]) => {
         #[inline(always)]
@@ -193,7 +192,7 @@ macro_rules! unpack_blocks {
     };
 }
 
-/// Repeats some statements for each row.
+/// Repeats statements for each row.
 macro_rules! unroll {
     ([$($at:literal)*], $row:ident, $body:block) => {
         $({
@@ -205,9 +204,9 @@ macro_rules! unroll {
 }
 pub(super) use {unpack_blocks, unroll};
 
-/// Unpacks `rows`, counted from the start of block 0. `blocks` gives some of the blocks from one
-/// on, at most as many as asked for, and what to add to their values. Whole blocks go straight
-/// into the result.
+/// Unpacks `rows`, counted from the start of block 0. `blocks` returns consecutive blocks starting with
+/// the given one, at most as many as requested, and what to add to their values. Whole blocks are
+/// unpacked directly into the result.
 pub(crate) fn unpack_rows<'a, W: Word>(
     rows: Range<usize>,
     blocks: impl Fn(usize, usize) -> (PackedBlocks<'a, W>, W),
@@ -237,10 +236,10 @@ pub(crate) fn unpack_rows<'a, W: Word>(
     out
 }
 
-/// The words of a packed block from the first to the last that hold the value of a row.
+/// The range of words of a packed block that contain the value of a row.
 ///
 /// # Panics
-/// If the row is not below 1024.
+/// If the row is 1024 or greater.
 pub(crate) fn words_of<W: Word>(width: usize, row: usize) -> Range<usize> {
     let (lane, bit) = bit_of::<W>(width, row);
     let first = bit / W::BITS * lanes::<W>() + lane;
@@ -251,10 +250,10 @@ pub(crate) fn words_of<W: Word>(width: usize, row: usize) -> Range<usize> {
     }
 }
 
-/// The value of a row, out of the bytes of the words that [`words_of`] tells.
+/// The value of a row, extracted from the bytes of the words given by [`words_of`].
 ///
 /// # Panics
-/// If there are fewer words, or the row is not below 1024.
+/// If there are fewer words, or the row is 1024 or greater.
 pub(crate) fn extract_single<W: Word>(width: usize, row: usize, bytes: &[u8]) -> W {
     if width == 0 {
         return W::ZERO;
@@ -274,7 +273,7 @@ const fn lanes<W: Word>() -> usize {
     BLOCK / W::BITS
 }
 
-/// The lane that a row of a block lies in, and the first bit of its value there.
+/// The lane that contains a row of a block, and the position of the value's first bit in it.
 fn bit_of<W: Word>(width: usize, row: usize) -> (usize, usize) {
     assert!(row < BLOCK, "row {row} of a block");
     let (within, lane) = (row % 128 / lanes::<W>() * lanes::<W>(), row % lanes::<W>());
@@ -283,11 +282,11 @@ fn bit_of<W: Word>(width: usize, row: usize) -> (usize, usize) {
     (lane, row_of_lane * width)
 }
 
-/// Packs a block, for tests: the low `width` bits of each value.
+/// Packs the low `width` bits of each value of a block, for tests.
 #[cfg(test)]
 pub(crate) fn pack<W: Word>(width: usize, values: &[W; BLOCK]) -> Vec<W> {
     let mut packed = vec![W::ZERO; PackedBlock::<W>::word_count(width)];
-    // SAFETY: widths of tests are those of words, and the lengths are right.
+    // SAFETY: tests use widths up to that of a word, and the lengths match.
     unsafe { W::unchecked_pack(width, values, &mut packed) };
     packed
 }
@@ -299,7 +298,7 @@ mod tests {
     use super::super::random;
     use super::*;
 
-    /// Bit by bit from the layout.
+    /// Reads a value bit by bit, straight from the definition of the layout.
     fn naive<W: Word>(width: usize, words: &[W], row: usize) -> u64 {
         let lanes = BLOCK / W::BITS;
         let (group, within) = (row / 128, row % 128);
@@ -341,7 +340,7 @@ mod tests {
 
             let mut plain = [MaybeUninit::new(W::MAX); BLOCK];
             Unpack { width, words: &words, reference, out: &mut plain }.run_plain();
-            // SAFETY: all values were there from the start.
+            // SAFETY: all values were initialized from the start.
             assert_eq!(plain.map(|value| unsafe { value.assume_init() })[..], shifted);
         }
     }

@@ -1,7 +1,8 @@
 //! Undoing differences within blocks of 1024 values.
 //!
-//! A block holds its values transposed: down each lane lie consecutive rows, so that all lanes
-//! add up at once, each from its own base. Undoing means summing, then transposing back.
+//! The values of a block are stored transposed: consecutive rows are in the same lane, so that all lanes
+//! are summed up at once, each starting with its own base. Undoing deltas means summing and then
+//! transposing back.
 
 use super::bitpack::ORDER;
 use super::simd::{Vectorized, vectorized};
@@ -12,17 +13,17 @@ pub(crate) const fn lanes<W: Word>() -> usize {
     BLOCK / W::BITS
 }
 
-/// The values of a block, in rows.
+/// The values of a block, in row order.
 ///
 /// # Panics
-/// If there is not one base per lane.
+/// If the number of bases is not that of the lanes.
 pub(crate) fn undelta<W: Word>(deltas: &[W; BLOCK], bases: &[W], out: &mut [W; BLOCK]) {
     let mut transposed = [W::ZERO; BLOCK];
     W::sum_lanes(deltas, bases, &mut transposed);
     vectorized(Untranspose { transposed: &transposed, out });
 }
 
-/// The way back from transposed order: eights of neighbouring rows lie 128 values apart.
+/// The inverse of the transposition: groups of eight neighbouring rows are 128 values apart.
 struct Untranspose<'a, W> {
     transposed: &'a [W; BLOCK],
     out: &'a mut [W; BLOCK],
@@ -40,7 +41,7 @@ impl<W: Word> Vectorized for Untranspose<'_, W> {
     }
 }
 
-/// Where in a transposed block the value of each row lies.
+/// The position of each row's value in a transposed block.
 pub(crate) fn transposed_positions() -> [usize; BLOCK] {
     let mut positions = [0; BLOCK];
     for transposed in 0..BLOCK {
@@ -54,7 +55,7 @@ pub(crate) mod tests {
     use super::super::random;
     use super::*;
 
-    /// Bases and deltas of a block, value by value from the layout.
+    /// The bases and deltas of a block, computed value by value from the definition of the layout.
     pub(crate) fn naive_delta<W: Word>(values: &[W]) -> (Vec<W>, Vec<W>) {
         let transposed: Vec<W> =
             (0..BLOCK).map(|at| values[at % 16 * 64 + ORDER[at / 16 % 8] * 8 + at / 128]).collect();

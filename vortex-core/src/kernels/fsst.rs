@@ -2,13 +2,12 @@
 //!
 //! ```text
 //! code 0..n     the symbol of that code
-//! code 255      the next byte stands for itself
+//! code 255      the next byte is a literal
 //! ```
 //!
-//! Every symbol lies in a 64-bit word, so that decoding stores whole words and moves on by the
-//! symbol's length. Which codes are escapes, and which bytes stand for themselves, is found for
-//! many at a time; the latter are looked up like codes, so that escapes cost no branches.
-//! Comparing walks the codes only until they decide.
+//! Every symbol is stored in a 64-bit word, so that decoding writes whole words and advances by the symbol's
+//! length. Escapes and literal bytes are identified for many codes at a time; literals are looked up like
+//! codes, so that escapes cost no branches. Comparisons read codes only until the outcome is known.
 #![expect(unsafe_code, reason = "stores whole words into capacity that is checked per chunk")]
 
 use super::joined::Joined;
@@ -16,20 +15,20 @@ use super::needle::{Against, Automaton, Needle};
 use super::simd::{Vectorized, vectorized};
 use crate::{Error, Result};
 
-/// The code that announces a literal byte.
+/// The escape code: the next byte is a literal.
 const ESCAPE: u8 = 255;
 
-/// Codes decoded between two looks at the capacity.
+/// Number of codes decoded between two checks of the capacity.
 const CHUNK: usize = 256;
 
-/// Capacity behind the decoded bytes: what a chunk can store at most.
+/// Capacity required after the decoded bytes: the maximum that a chunk can write.
 const SLACK: usize = CHUNK * 8;
 
-/// Added to a byte that stands for itself.
+/// Added to a literal byte to get its place in the table.
 const LITERAL: u16 = 256;
 
-/// Symbols by code, and behind them every byte as the symbol for itself. Codes without symbol
-/// have length 0, and so has the escape.
+/// Symbols by code, followed by every byte as the symbol of itself. The escape and codes without a symbol
+/// have length 0.
 pub(crate) struct SymbolTable {
     symbols: [u64; 512],
     lengths: [u8; 512],
@@ -44,10 +43,10 @@ impl std::fmt::Debug for SymbolTable {
 }
 
 impl SymbolTable {
-    /// The table of `symbols`, eight bytes each, and their lengths.
+    /// Creates the table of `symbols`, eight bytes each, with their lengths.
     ///
     /// # Errors
-    /// If there are more than 255, or a length is not 1 to 8.
+    /// If there are more than 255 symbols, or a length is not 1 to 8.
     pub(crate) fn try_new(symbols: &[u8], lengths: &[u8]) -> Result<Self> {
         let (words, rest) = symbols.as_chunks::<8>();
         if words.len() != lengths.len() || !rest.is_empty() || lengths.len() > usize::from(ESCAPE) {
@@ -71,12 +70,12 @@ impl SymbolTable {
         Ok(table)
     }
 
-    /// Decodes codes that stand for exactly `len` bytes; `None` if they do not.
+    /// Decodes codes that represent exactly `len` bytes; `None` if they do not.
     pub(crate) fn decode(&self, codes: &[u8], len: usize) -> Option<Joined> {
         vectorized(Decode { table: self, codes, len })
     }
 
-    /// Compares the value of some codes with a constant, looking no further than needed.
+    /// Compares the value of some codes with a constant, reading no more codes than needed.
     pub(crate) fn against(&self, codes: &[u8], needle: &Needle) -> Against {
         let mut at = 0;
         let mut codes = codes.iter();
@@ -92,7 +91,7 @@ impl SymbolTable {
             let shared = low_bytes(len.min(left));
             let (symbol, wanted) = (symbol & shared, needle.word(at) & shared);
             if symbol != wanted {
-                // Bytes compare from the first on, which is the lowest of the word.
+                // Bytes are compared starting with the first, which is the lowest of the word.
                 let below = symbol.swap_bytes() < wanted.swap_bytes();
                 return if below { Against::Below } else { Against::Above };
             }
@@ -104,7 +103,7 @@ impl SymbolTable {
         if at == needle.len() { Against::Equal } else { Against::Below }
     }
 
-    /// An automaton over bytes as one over codes.
+    /// Converts an automaton over bytes to one over codes.
     pub(crate) fn over_codes<'a>(&self, bytes: &'a Automaton) -> OverCodes<'a> {
         let walk = |state: u8, code: usize| {
             let symbol = self.symbols[code].to_le_bytes();
@@ -116,7 +115,7 @@ impl SymbolTable {
     }
 }
 
-/// Decoding, see [`SymbolTable::decode`].
+/// The loop of [`SymbolTable::decode`].
 struct Decode<'a> {
     table: &'a SymbolTable,
     codes: &'a [u8],
@@ -138,7 +137,7 @@ impl Vectorized for Decode<'_> {
             for place in places {
                 let place = usize::from(*place) % 512;
                 let (symbol, symbol_len) = (self.table.symbols[place], self.table.lengths[place]);
-                // SAFETY: `at <= len` held before the chunk, each of whose codes moves `at` by
+                // SAFETY: `at <= len` was true before the chunk, and each of its codes advances `at` by
                 // at most 8; so a word stored by any of them ends within `len + SLACK`.
                 unsafe { start.add(at).cast::<u64>().write_unaligned(symbol.to_le()) };
                 at += usize::from(symbol_len);
@@ -150,7 +149,7 @@ impl Vectorized for Decode<'_> {
         let mut last = 0;
         for codes in self.codes.chunks(CHUNK) {
             match codes.as_array::<CHUNK>() {
-                // The byte before the chunk is an escape, or looks like none.
+                // Whether the preceding byte is an escape is consistent with its value.
                 Some(codes) if lookup.escaped == (last == ESCAPE) => lookup.chunk(codes),
                 _ => lookup.one_by_one(codes),
             }
@@ -160,19 +159,18 @@ impl Vectorized for Decode<'_> {
         if lookup.escaped || at != self.len {
             return None;
         }
-        // SAFETY: the bytes up to `at` were stored without gaps, and `at == len` is within
-        // capacity.
+        // SAFETY: the bytes up to `at` were written without gaps, and `at == len` is within the capacity.
         unsafe { out.set_len(self.len) };
         Some(Joined::new(out, self.table.is_ascii && lookup.literals < 128))
     }
 }
 
-/// Where in the table each code of a chunk is found.
+/// The places in the table of all codes of a chunk.
 struct Lookup {
     places: [u16; CHUNK],
-    /// Whether the last code was an escape: the next byte stands for itself.
+    /// Whether the last code was an escape, so that the next byte is a literal.
     escaped: bool,
-    /// The bits of all bytes that stand for themselves.
+    /// The bitwise OR of all literal bytes.
     literals: u8,
 }
 
@@ -184,7 +182,7 @@ impl Lookup {
         let mut literals = escaped & codes[0];
         let mut doubled = literals & literal(codes[0]);
         self.places[0] = u16::from(codes[0]) | u16::from(escaped) << 1 & LITERAL;
-        // Bytes that follow an escape stand for themselves, if no such byte looks like one.
+        // Bytes after an escape are literals, provided that no literal is itself equal to the escape.
         let pairs = codes.iter().zip(&codes[1..]);
         for (place, (before, code)) in self.places[1..].iter_mut().zip(pairs) {
             let bits = literal(*before);
@@ -213,7 +211,7 @@ impl Lookup {
     }
 }
 
-/// An automaton that reads codes.
+/// An automaton over codes.
 pub(crate) struct OverCodes<'a> {
     next: Vec<[u8; 256]>,
     bytes: &'a Automaton,
@@ -237,7 +235,7 @@ impl OverCodes<'_> {
     }
 }
 
-/// A word whose `len` low bytes are set; all of them from 8 on.
+/// A word whose `len` lowest bytes are set; all bytes are if `len` is 8 or more.
 #[inline]
 fn low_bytes(len: usize) -> u64 {
     match len {
@@ -279,7 +277,7 @@ mod tests {
 
     const SYMBOLS: [&str; 6] = ["the", "eight by", "a", "bc", " ", "longer"];
 
-    /// Codes with escapes at every distance from each other and from the end.
+    /// Codes with escapes at all distances from each other and from the end.
     fn samples() -> Vec<Vec<u8>> {
         let mut seed = 1u32;
         let mut next = || {

@@ -1,4 +1,4 @@
-//! Gathering values by small integer keys: what decoding a dictionary is.
+//! Gathering values by small integer keys, which is how dictionaries are decoded.
 #![expect(unsafe_code, reason = "keys are checked once, not per value")]
 
 use super::Word;
@@ -6,7 +6,7 @@ use super::simd::{Vectorized, vectorized};
 
 /// An unsigned key of a dictionary.
 pub(crate) trait Key: Copy + Ord + Default + 'static {
-    /// The position it stands for.
+    /// The key as an index.
     fn index(self) -> usize;
 }
 
@@ -27,32 +27,32 @@ struct Highest<'a, K>(&'a [K]);
 impl<K: Key> Vectorized for Highest<'_, K> {
     type Output = K;
 
-    // A fold over the whole slice vectorizes; stopping at the first bad key would not.
+    // Folding over the whole slice is vectorized; stopping at the first invalid key would not be.
     #[inline(always)]
     fn run(self) -> K {
         self.0.iter().copied().fold(K::default(), K::max)
     }
 }
 
-/// `values[key]` of every key; `None` if a key is out of range.
+/// `values[key]` for every key; `None` if a key is out of range.
 pub(crate) fn gather<T: Copy, K: Key>(values: &[T], keys: &[K]) -> Option<Vec<T>> {
     let mut out = Vec::with_capacity(keys.len());
     gather_into(values, keys, &mut out)?;
     Some(out)
 }
 
-/// Appends `values[key]` of every key; `None`, and nothing, if a key is out of range.
+/// Appends `values[key]` for every key; returns `None` and appends nothing if a key is out of range.
 pub(crate) fn gather_into<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut Vec<T>) -> Option<()> {
     if !in_range(keys, values.len()) {
         return None;
     }
     out.reserve(keys.len());
     for (slot, key) in out.spare_capacity_mut().iter_mut().zip(keys) {
-        // SAFETY: every key was found to be below the length just above. A copy of bytes, since
-        // 16 of them as a number would travel in two halves.
+        // SAFETY: every key was checked above to be less than the length. Bytes are copied, since a
+        // 16-byte number would be moved in two halves.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().add(key.index()), slot.as_mut_ptr(), 1) };
     }
-    // SAFETY: there is capacity for one value per key, and the loop wrote them.
+    // SAFETY: there is capacity for one value per key, and the loop wrote all of them.
     unsafe { out.set_len(out.len() + keys.len()) };
     Some(())
 }

@@ -1,6 +1,6 @@
-//! Strings that lie one behind the other, as decoders leave them: views in one pass.
+//! Concatenated strings, as produced by decoders, converted to views in a single pass.
 //!
-//! Text is checked once for all of it, and not at all if the decoder knows that it is ASCII.
+//! Text is validated as a whole, and not at all if the decoder knows that it is ASCII.
 #![expect(unsafe_code, reason = "Arrow's own check goes string by string")]
 
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use arrow::datatypes::ArrowNativeType;
 
 use super::simd::{Vectorized, vectorized};
 
-/// Longest value that fits into the view itself.
+/// Maximum length of a value that is stored in the view itself.
 const MAX_INLINE: usize = 12;
 
-/// The low bytes of a word, by their number.
+/// Masks of the low bytes of a word, by their number.
 const LOW_BYTES: [u128; MAX_INLINE + 1] = {
     let mut masks = [0; MAX_INLINE + 1];
     let mut len = 1;
@@ -25,7 +25,7 @@ const LOW_BYTES: [u128; MAX_INLINE + 1] = {
     masks
 };
 
-/// The sum of lengths, `usize::MAX` if that is too small for it; `None` if one is negative.
+/// The sum of lengths, saturated at `usize::MAX`; `None` if one is negative.
 pub(crate) fn total_len<L: ArrowNativeType>(lengths: &[L]) -> Option<usize> {
     vectorized(TotalLen(lengths))
 }
@@ -42,7 +42,7 @@ impl<L: ArrowNativeType> Vectorized for TotalLen<'_, L> {
             return None;
         }
         Some(match size_of::<L>() {
-            // So few of them that these cannot overflow 64 bits.
+            // There are few enough of them not to overflow 64 bits.
             ..=4 => {
                 let total = self.0.iter().map(|len| len.as_usize() as u64).sum::<u64>();
                 usize::try_from(total).unwrap_or(usize::MAX)
@@ -52,10 +52,10 @@ impl<L: ArrowNativeType> Vectorized for TotalLen<'_, L> {
     }
 }
 
-/// Bytes between two looks at whether all were ASCII so far.
+/// Number of bytes between two checks whether all bytes so far were ASCII.
 const ASCII_STEP: usize = 4096;
 
-/// Whether no byte has its high bit set.
+/// Whether all bytes are ASCII.
 pub(super) fn is_ascii(bytes: &[u8]) -> bool {
     bytes.chunks(ASCII_STEP).all(|bytes| vectorized(AnyBit(bytes)).is_ascii())
 }
@@ -71,7 +71,7 @@ impl Vectorized for AnyBit<'_> {
     }
 }
 
-/// Decoded bytes, and what their decoder knows about them.
+/// Decoded bytes, and what the decoder knows about them.
 #[derive(Debug)]
 pub(crate) struct Joined {
     bytes: Vec<u8>,
@@ -79,7 +79,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Bytes that are certain to be ASCII, or may be anything.
+    /// Wraps bytes that are known to be ASCII, or else may be anything.
     pub(super) fn new(bytes: Vec<u8>, is_ascii: bool) -> Self {
         debug_assert!(!is_ascii || bytes.is_ascii());
         Self { bytes, is_ascii }
@@ -90,9 +90,9 @@ impl Joined {
         self.bytes
     }
 
-    /// Views of values with the given lengths. Gives the bytes back if the lengths do not add
-    /// up, values that must be text are not, or views cannot address them: a closer look may
-    /// know better, and tells what is wrong.
+    /// Views of values with the given lengths. Returns the bytes if the lengths do not add up, if values
+    /// that must be text are not, or if views cannot address them: a slower path may still succeed, or
+    /// report what is wrong.
     pub(crate) fn into_views<L: ArrowNativeType>(
         self,
         lengths: &[L],
@@ -108,17 +108,17 @@ impl Joined {
         }
         let Some(views) = views(&self.bytes, lengths) else { return Err(self) };
         let (views, buffers) = (views.into(), [Buffer::from_vec(self.bytes)]);
-        // SAFETY: `views` gives views inside the one buffer, with right prefixes and zeroed
-        // padding; there are as many as null bits.
+        // SAFETY: all `views` are within the only buffer, with correct prefixes and zeroed padding; there
+        // are as many of them as null bits.
         Ok(match is_text {
-            // SAFETY: values start and end between characters of well-formed text.
+            // SAFETY: values start and end at character boundaries of valid text.
             true => Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls.cloned()) }),
             // SAFETY: bytes need not be text.
             false => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls.cloned()) }),
         })
     }
 
-    /// Whether all bytes are text, and no value starts inside a character.
+    /// Whether all bytes are text, and all values start at character boundaries.
     fn is_text<L: ArrowNativeType>(&self, lengths: &[L]) -> bool {
         if is_ascii(&self.bytes) {
             return true;
@@ -133,7 +133,7 @@ impl Joined {
     }
 }
 
-/// Views into one buffer of values that follow each other; `None` unless they fill it.
+/// Views of consecutive values in one buffer; `None` unless they fill the buffer.
 fn views<L: ArrowNativeType>(bytes: &[u8], lengths: &[L]) -> Option<Vec<u128>> {
     let (mut at, mut fits) = (0, true);
     let views = lengths.iter().map(|len| {
@@ -143,7 +143,7 @@ fn views<L: ArrowNativeType>(bytes: &[u8], lengths: &[L]) -> Option<Vec<u128>> {
             (len, fits) = (0, false);
         }
         let view = match (LOW_BYTES.get(len), rest.first_chunk::<4>()) {
-            // In halves: a word of 16 bytes is put together slowly.
+            // Built in halves: assembling a 16-byte word directly is slow.
             (None, Some(prefix)) => {
                 let low = len as u64 | u64::from(u32::from_le_bytes(*prefix)) << 32;
                 u128::from(low) | u128::from((at as u64) << 32) << 64
@@ -157,7 +157,7 @@ fn views<L: ArrowNativeType>(bytes: &[u8], lengths: &[L]) -> Option<Vec<u128>> {
     (fits && at == bytes.len()).then_some(views)
 }
 
-/// The first 16 bytes; zeros follow fewer.
+/// The first 16 bytes, padded with zeros.
 #[inline]
 fn first_bytes(bytes: &[u8]) -> u128 {
     match bytes.first_chunk::<16>() {

@@ -1,7 +1,7 @@
-//! Plain functions over slices: the loops that decoding spends its time in.
+//! Plain functions over slices: the loops in which decoding spends its time.
 //!
-//! They know nothing of files and encodings. Values come as [`Word`]s, unsigned integers of the
-//! width of a column, so that one loop serves signed integers and floats by their bits.
+//! They are independent of files and encodings. Values are passed as [`Word`]s, unsigned integers as wide as
+//! the values of a column, so that the same loop handles signed integers and floats through their bits.
 
 pub(crate) mod bitpack;
 pub(crate) mod delta;
@@ -23,11 +23,11 @@ use std::ops::Range;
 
 pub(crate) use word::{Word, map_words, match_word};
 
-/// Values in a block, which kernels work on as a whole.
+/// Number of values in a block, which kernels process as a whole.
 pub(crate) const BLOCK: usize = 1024;
 
-/// Cuts `rows`, counted from the start of block 0, at the borders of blocks: gives the number of
-/// each block touched, and which of its rows.
+/// Splits `rows`, counted from the start of block 0, at block boundaries: yields the number of each block
+/// touched, and the range of its rows.
 pub(crate) fn block_parts(rows: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let blocks = if rows.is_empty() { 0..0 } else { rows.start / BLOCK..rows.end.div_ceil(BLOCK) };
     blocks.map(move |block| {
@@ -36,7 +36,7 @@ pub(crate) fn block_parts(rows: Range<usize>) -> impl Iterator<Item = (usize, Ra
     })
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 #[cfg(test)]
 pub(crate) fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;

@@ -1,8 +1,8 @@
-//! Constants that encoded strings are compared with, or searched for.
+//! Constants that encoded strings are compared with or searched for.
 
 use std::cmp::Ordering;
 
-/// Zeros behind the bytes, so that a word can be read at any position.
+/// Number of zeros after the bytes, so that a word can be read at any position.
 const PADDING: usize = 8;
 
 /// A byte string to compare with.
@@ -27,31 +27,31 @@ impl Needle {
         &self.padded[..self.len]
     }
 
-    /// The eight bytes from `at` on, the first one lowest; zeros behind the end.
+    /// The eight bytes starting at `at`, the first one lowest; padded with zeros.
     ///
     /// # Panics
-    /// If `at` lies behind the end.
+    /// If `at` is beyond the end.
     #[inline]
     pub(crate) fn word(&self, at: usize) -> u64 {
         self.padded[at..].first_chunk::<PADDING>().map_or(0, |word| u64::from_le_bytes(*word))
     }
 }
 
-/// How a value relates to a needle.
+/// The relation of a value to a needle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Against {
     /// It sorts before the needle.
     Below,
-    /// It is the needle.
+    /// It is equal to the needle.
     Equal,
-    /// It starts with the needle and goes on, so it sorts after it.
+    /// It starts with the needle and is longer, so it sorts after it.
     Extends,
-    /// It sorts after the needle and does not start with it.
+    /// It sorts after the needle, and does not start with it.
     Above,
 }
 
 impl Against {
-    /// The order of value and needle.
+    /// The order of the value relative to the needle.
     pub(crate) fn ordering(self) -> Ordering {
         match self {
             Against::Below => Ordering::Less,
@@ -66,19 +66,19 @@ impl Against {
     }
 }
 
-/// An automaton over bytes that ends in [`accepting`](Self::accepting) once it has read a
-/// needle. State `n` means: the last `n` bytes are the needle's first.
+/// An automaton over bytes that ends in the state [`accepting`](Self::accepting) once it has read a
+/// needle. State `n` means that the last `n` bytes are the first bytes of the needle.
 #[derive(Debug)]
 pub(crate) struct Automaton {
     next: Vec<[u8; 256]>,
 }
 
 impl Automaton {
-    /// The automaton that finds `needle`; `None` if it has more states than a byte can number.
+    /// The automaton that finds `needle`; `None` if it needs more states than fit a byte.
     pub(crate) fn finding(needle: &[u8]) -> Option<Self> {
         let accepting = u8::try_from(needle.len()).ok()?;
         let mut next: Vec<[u8; 256]> = Vec::with_capacity(needle.len() + 1);
-        // The state after the needle without its first byte: where to go on after a mismatch.
+        // The state reached by the needle without its first byte, from which to continue after a mismatch.
         let mut fallback = 0;
         for (state, byte) in (0..accepting).zip(needle) {
             let mut steps = if state == 0 { [0; 256] } else { next[usize::from(fallback)] };
@@ -92,15 +92,15 @@ impl Automaton {
         Some(Self { next })
     }
 
-    /// The state after `byte` in `state`.
+    /// The state reached from `state` by `byte`.
     #[inline]
     pub(crate) fn step(&self, state: u8, byte: u8) -> u8 {
         self.next[usize::from(state)][usize::from(byte)]
     }
 
-    /// The state that is never left once reached.
+    /// The final state, which is never left.
     pub(crate) fn accepting(&self) -> u8 {
-        // There is one more state than the needle has bytes, which a `u8` counts.
+        // There is one more state than the needle has bytes, and that number of bytes fits `u8`.
         (self.next.len() - 1) as u8
     }
 }

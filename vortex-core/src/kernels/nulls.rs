@@ -1,14 +1,14 @@
 //! Counting nulls.
-#![expect(unsafe_code, reason = "Arrow takes a count that it does not take itself, as that takes longer")]
+#![expect(unsafe_code, reason = "passes a null count to Arrow, whose own counting takes longer")]
 
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use super::simd::{Vectorized, vectorized};
 
-/// Nulls from bits that are set for valid rows.
+/// Creates a null buffer from bits that are set for valid rows.
 pub(crate) fn null_buffer(valid: BooleanBuffer) -> NullBuffer {
     let null_count = valid.len() - count_set_bits(&valid);
-    // SAFETY: those are all bits that are not set.
+    // SAFETY: this is the exact number of bits that are not set.
     unsafe { NullBuffer::new_unchecked(valid, null_count) }
 }
 

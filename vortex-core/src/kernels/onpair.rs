@@ -1,7 +1,7 @@
 //! OnPair: integer codes for strings of up to sixteen bytes.
 //!
-//! Tokens lie in sixteen bytes each, so that decoding copies all sixteen and moves on by the
-//! token's length.
+//! Each token is stored in sixteen bytes, so that decoding copies all sixteen and advances by the token's
+//! length.
 #![expect(unsafe_code, reason = "copies whole tokens into capacity that is checked per chunk")]
 
 use super::gather::{Key, in_range};
@@ -9,13 +9,13 @@ use super::joined::Joined;
 use super::needle::{Against, Needle};
 use crate::{Error, Result};
 
-/// Longest token.
+/// Maximum length of a token.
 const MAX_TOKEN: usize = 16;
 
-/// Codes decoded between two looks at the capacity.
+/// Number of codes decoded between two checks of the capacity.
 const CHUNK: usize = 16;
 
-/// Capacity behind the decoded bytes: what a chunk can store at most.
+/// Capacity required after the decoded bytes: the maximum that a chunk can write.
 const SLACK: usize = CHUNK * MAX_TOKEN;
 
 /// Tokens by code.
@@ -33,10 +33,10 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// The tokens `bytes[offsets[t]..offsets[t + 1]]`.
+    /// Creates the tokens `bytes[offsets[t]..offsets[t + 1]]`.
     ///
     /// # Errors
-    /// If one is empty, longer than sixteen bytes, or reaches past the bytes.
+    /// If a token is empty, longer than sixteen bytes, or extends beyond the bytes.
     pub(crate) fn try_new(bytes: &[u8], offsets: &[usize]) -> Result<Self> {
         let mut tokens = Self { bytes: Vec::new(), lengths: Vec::new(), is_ascii: true };
         for (code, pair) in offsets.windows(2).enumerate() {
@@ -54,7 +54,7 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// Decodes codes that stand for exactly `len` bytes; `None` if they do not.
+    /// Decodes codes that represent exactly `len` bytes; `None` if they do not.
     pub(crate) fn decode<K: Key>(&self, codes: &[K], len: usize) -> Option<Joined> {
         if !in_range(codes, self.lengths.len()) {
             return None;
@@ -67,9 +67,9 @@ impl Tokens {
                 return None;
             }
             for code in codes {
-                // SAFETY: codes were checked against the number of tokens, of which there are as
-                // many as lengths; `at <= len` held before the chunk, so the sixteen bytes of any
-                // of its tokens end within the capacity.
+                // SAFETY: codes were checked against the number of tokens, which is also that of lengths;
+                // `at <= len` was true before the chunk, so the sixteen bytes of each of its tokens end
+                // within the capacity.
                 unsafe {
                     let token = self.bytes.get_unchecked(code.index());
                     start.add(at).cast::<[u8; MAX_TOKEN]>().write(*token);
@@ -80,14 +80,13 @@ impl Tokens {
         if at != len {
             return None;
         }
-        // SAFETY: the bytes up to `at` were stored without gaps, and `at == len` is within
-        // capacity.
+        // SAFETY: the bytes up to `at` were written without gaps, and `at == len` is within the capacity.
         unsafe { out.set_len(len) };
         Some(Joined::new(out, self.is_ascii))
     }
 
-    /// Compares the value of some codes with a constant, looking no further than needed. A code
-    /// without token ends the value.
+    /// Compares the value of some codes with a constant, reading no more codes than needed. A code
+    /// without a token ends the value.
     pub(crate) fn against<K: Key>(&self, codes: &[K], needle: &Needle) -> Against {
         let mut at = 0;
         for code in codes {

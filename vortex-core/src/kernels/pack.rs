@@ -1,21 +1,20 @@
-//! Packing integers into blocks of 1024, the way back of [`bitpack`](super::bitpack).
+//! Packing integers into blocks of 1024, the inverse of [`bitpack`](super::bitpack).
 #![expect(unsafe_code, reason = "widths are known only at run time; lengths are checked once")]
 
 use super::bitpack::PackedBlock;
 use super::simd::{Vectorized, vectorized};
 use super::{BLOCK, Word};
 
-/// Packed blocks, and the rows whose values need more bits than those of a block.
+/// Packed blocks, and the rows whose values need more bits than the width of the blocks.
 #[derive(Debug)]
 pub(crate) struct Packed<W> {
-    /// Whole blocks; zeros behind the last row.
+    /// Whole blocks, padded with zeros after the last row.
     pub(crate) words: Vec<W>,
-    /// Rising.
+    /// Rows in ascending order.
     pub(crate) exceptions: Vec<u32>,
 }
 
-/// Packs the low `width` bits of the differences from `reference`, which wrap. Rows number less
-/// than 2^32.
+/// Packs the low `width` bits of the wrapping differences from `reference`. There are fewer than 2^32 rows.
 ///
 /// # Panics
 /// If the width exceeds that of a word, or there are too many rows.
@@ -36,13 +35,13 @@ pub(crate) fn pack<W: Word>(values: &[W], reference: W, width: usize) -> Packed<
             exceptions.extend(beyond.map(|(row, _)| (first + row) as u32));
         }
         let out = &mut words[at * per_block..][..per_block];
-        // SAFETY: the width was checked, and there are as many words as it asks for.
+        // SAFETY: the width was checked, and the number of words matches it.
         unsafe { W::unchecked_pack(width, &differences, out) };
     }
     Packed { words, exceptions }
 }
 
-/// Differences of the rows of a block, and the largest.
+/// Computes the differences of the rows of a block, and their maximum.
 struct Subtract<'a, W> {
     rows: &'a [W],
     reference: W,

@@ -1,14 +1,14 @@
-//! Integers that rise: offsets, ends of runs, indices of patches.
+//! Sorted integers: offsets, ends of runs, indices of patches.
 //!
-//! Hostile ones do not, and a look at each before its use would cost more than what they are for.
-//! Here all are widened and compared in one pass that makes vectors.
+//! In malicious files they are not sorted, and checking each integer before it is used would cost more
+//! than what they are used for. Here, all are widened and compared in a single vectorized pass.
 
 use arrow::datatypes::ArrowNativeType;
 
 use super::simd::{Vectorized, vectorized};
 
-/// Integers as positions; `None` if one is below the one before, or equal to it where they must
-/// be `STRICT`. A negative one becomes a huge position: the last is to be checked by the caller.
+/// Converts integers to positions; `None` if one is less than its predecessor or, where they must be `STRICT`ly
+/// ascending, equal to it. A negative integer becomes a huge position: the caller has to check the last one.
 pub(crate) fn positions<const STRICT: bool, T: ArrowNativeType>(integers: &[T]) -> Option<Vec<usize>> {
     vectorized(Widen::<STRICT, T>(integers))
 }
@@ -21,7 +21,7 @@ impl<const STRICT: bool, T: ArrowNativeType> Vectorized for Widen<'_, STRICT, T>
     #[inline(always)]
     fn run(self) -> Option<Vec<usize>> {
         let positions: Vec<usize> = self.0.iter().map(|integer| integer.as_usize()).collect();
-        // Folded, not searched: that makes vectors.
+        // Folded instead of searched, so that it is vectorized.
         let falls = positions
             .windows(2)
             .fold(false, |falls, pair| falls | if STRICT { pair[0] >= pair[1] } else { pair[0] > pair[1] });

@@ -1,4 +1,4 @@
-//! Values by rule: runs of equal ones, and those that rise by a step.
+//! Generating values: runs of equal values, and arithmetic sequences.
 #![expect(unsafe_code, reason = "runs are written in strides, beyond their ends, into checked capacity")]
 
 use arrow::buffer::{BooleanBuffer, Buffer};
@@ -6,14 +6,15 @@ use arrow::buffer::{BooleanBuffer, Buffer};
 use super::Word;
 use super::simd::{Vectorized, vectorized};
 
-/// Values written at once, in short runs and in long ones. What reaches beyond a run is overwritten by the next one.
+/// Number of values written at a time, for short and for long runs. Values written beyond a run are
+/// overwritten by the next one.
 const SHORT: usize = 8;
 const LONG: usize = 16;
 
-/// `rows` values; run `i` is `values[i]` up to the `i`th end.
+/// Expands runs to `rows` values; run `i` repeats `values[i]` up to the `i`th end.
 ///
 /// # Panics
-/// If the ends fall or do not end at `rows`.
+/// If the ends decrease or the last end is not `rows`.
 pub(crate) fn repeat_runs<T: Copy>(values: &[T], ends: impl Iterator<Item = usize>, rows: usize) -> Vec<T> {
     if values.len().saturating_mul(SHORT) >= rows {
         vectorized(Repeat::<SHORT, _, _> { values, ends, rows })
@@ -41,7 +42,7 @@ impl<const STRIDE: usize, T: Copy, E: Iterator<Item = usize>> Vectorized for Rep
             let stride = [*value; STRIDE];
             let mut at = start;
             loop {
-                // SAFETY: `at` is at most `rows`, and the capacity goes a stride beyond.
+                // SAFETY: `at` is at most `rows`, and the capacity is one stride more.
                 unsafe { target.add(at).cast::<[T; STRIDE]>().write(stride) };
                 at += STRIDE;
                 if at >= end {
@@ -51,22 +52,22 @@ impl<const STRIDE: usize, T: Copy, E: Iterator<Item = usize>> Vectorized for Rep
             start = end;
         }
         assert_eq!(start, self.rows, "runs reach the last row");
-        // SAFETY: every run was written from where the one before ended, up to `rows`.
+        // SAFETY: every run was written starting at the end of its predecessor, up to `rows`.
         unsafe { out.set_len(self.rows) };
         out
     }
 }
 
-/// `rows` bits; run `i` is `bits[i]` up to the `i`th end.
+/// Expands runs to `rows` bits; run `i` repeats `bits[i]` up to the `i`th end.
 ///
 /// # Panics
-/// If the ends fall or exceed `rows`.
+/// If the ends decrease or exceed `rows`.
 pub(crate) fn repeat_bits(
     bits: &BooleanBuffer,
     ends: impl Iterator<Item = usize>,
     rows: usize,
 ) -> BooleanBuffer {
-    // First where bits change, then how often they have changed: odd or even.
+    // First marks where bits change, then computes the parity of the number of changes so far.
     let mut words = vec![0u64; rows / 64 + 1];
     let (mut start, mut last) = (0, false);
     for (bit, end) in bits.iter().zip(ends) {
@@ -92,7 +93,7 @@ pub(crate) fn repeat_bits(
     BooleanBuffer::new(bytes, 0, rows)
 }
 
-/// `base`, `base + step`, and so on, wrapping.
+/// The values `base`, `base + step`, and so on, wrapping.
 pub(crate) fn count_up<W: Word>(base: W, step: W, rows: usize) -> Vec<W> {
     vectorized(CountUp { base, step, rows })
 }
@@ -114,7 +115,7 @@ impl<W: Word> Vectorized for CountUp<W> {
             slot.write(value);
             value = value.plus(self.step);
         }
-        // SAFETY: the loop wrote a value per row.
+        // SAFETY: the loop wrote one value per row.
         unsafe { out.set_len(self.rows) };
         out
     }

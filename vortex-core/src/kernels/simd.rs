@@ -1,21 +1,21 @@
-//! One loop, compiled for several instruction sets; the best that this machine has is run.
+//! Compiles a loop for several instruction sets and runs the best version supported by the machine.
 //!
-//! Builds are for the oldest machines of an architecture, whose vectors are short. Loops here
-//! are plain Rust: the compiler makes vectors of whatever length it is allowed to.
+//! Builds target the oldest machines of an architecture, which have short vectors. The loops are plain
+//! Rust: the compiler vectorizes them with whatever length it is allowed to use.
 #![expect(unsafe_code, reason = "calls functions compiled for instructions that were just detected")]
 
 /// A loop worth compiling several times.
 ///
-/// `run`, and what it calls in its inner loop, must be `#[inline(always)]` or small: only what
-/// ends up inside the caller is compiled for the caller's instructions.
+/// `run`, and what it calls in its inner loop, must be `#[inline(always)]` or small: only code inlined
+/// into the caller is compiled for the caller's instruction set.
 pub(crate) trait Vectorized {
-    /// What comes of it.
+    /// The result of the loop.
     type Output;
 
     /// The loop.
     fn run(self) -> Self::Output;
 
-    /// What to do on machines without any of the instruction sets.
+    /// Runs the loop on machines without any of the instruction sets.
     fn run_plain(self) -> Self::Output
     where
         Self: Sized,
@@ -48,7 +48,7 @@ pub(crate) fn vectorized<V: Vectorized>(work: V) -> V::Output {
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl");
     match (common, wide) {
-        // SAFETY: all that the function asks for was detected.
+        // SAFETY: all instruction sets that the function requires were detected.
         (true, true) => unsafe { avx512(work) },
         // SAFETY: as above.
         (true, false) => unsafe { avx2(work) },
@@ -56,7 +56,7 @@ pub(crate) fn vectorized<V: Vectorized>(work: V) -> V::Output {
     }
 }
 
-/// Runs a loop: elsewhere, vectors need no detection.
+/// Runs a loop: on other architectures, vectors need no detection.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub(crate) fn vectorized<V: Vectorized>(work: V) -> V::Output {

@@ -1,13 +1,13 @@
-//! Views: 16 bytes per string, laid out alike in the file and in Arrow.
+//! Views: 16 bytes per string, with the same layout in the file and in Arrow.
 //!
 //! ```text
 //! up to 12 bytes   [u32 length][the bytes, then zeros          ]
 //! longer           [u32 length][first 4 bytes][u32 buffer][u32 offset]
 //! ```
 //!
-//! [`string_views`] and [`binary_views`] are the only doors to Arrow arrays of views: they check
-//! every view, in bulk where they can. Text is checked a buffer at a time instead of a string at
-//! a time; strings are then well-formed if they start and end between characters.
+//! [`string_views`] and [`binary_views`] are the only ways to create Arrow arrays of views: they check
+//! every view, in bulk if possible. Text is validated per buffer instead of per string; strings are then
+//! valid if they start and end at character boundaries.
 #![expect(unsafe_code, reason = "Arrow's own check goes string by string")]
 
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use super::joined::is_ascii;
 use super::runs::repeat_runs;
 use crate::{Error, Result};
 
-/// Longest value that fits into the view itself.
+/// Maximum length of a value that is stored in the view itself.
 const MAX_INLINE: usize = 12;
 
-/// Bytes that checking strings one by one may read: overlapping views could ask for any amount.
+/// Limit of the bytes read when strings are validated one by one: overlapping views could require any amount.
 const MAX_CHECKED_BYTES: usize = 1 << 31;
 
 /// The high bits of all twelve inline bytes.
 const NOT_ASCII: u128 = 0x8080_8080_8080_8080_8080_8080 << 32;
 
-/// The bits behind an inline value, by its length.
+/// Masks of the bits after an inline value, by its length.
 const PADDING: [u128; MAX_INLINE + 1] = {
     let mut masks = [0; MAX_INLINE + 1];
     let mut len = 0;
@@ -41,10 +41,10 @@ const PADDING: [u128; MAX_INLINE + 1] = {
     masks
 };
 
-/// The view of `bytes[start..start + len]`; a long one points to `offset` in buffer `buffer`.
+/// The view of `bytes[start..start + len]`; a long value is referenced at `offset` in buffer `buffer`.
 ///
 /// # Panics
-/// If the range reaches past the bytes.
+/// If the range extends beyond the bytes.
 #[inline]
 pub(crate) fn view_of(bytes: &[u8], start: usize, len: u32, buffer: u32, offset: u32) -> u128 {
     let size = len as usize;
@@ -67,32 +67,32 @@ pub(crate) fn view_of(bytes: &[u8], start: usize, len: u32, buffer: u32, offset:
     }
 }
 
-/// The length of the value behind a view.
+/// The length of the value that a view represents.
 #[inline]
 pub(crate) fn view_len(view: u128) -> usize {
     (view & 0xFFFF_FFFF) as usize
 }
 
-/// Strings behind views. Views and bytes of null rows are not looked at, and do not survive
-/// unless they happen to be well-formed.
+/// Creates an array of strings from views. Views and bytes of null rows are ignored, and are not
+/// preserved unless they happen to be valid.
 ///
 /// # Errors
-/// If a valid row reaches past its buffer, or is not UTF-8.
+/// If a valid row extends beyond its buffer, or is not UTF-8.
 pub(crate) fn string_views(
     views: ScalarBuffer<u128>,
     buffers: Arc<[Buffer]>,
     nulls: Option<NullBuffer>,
 ) -> Result<StringViewArray> {
     let views = checked(views, &buffers, nulls.as_ref(), true)?;
-    // SAFETY: `checked` gives only views inside their buffers, with right prefixes and zeroed
-    // padding, over well-formed UTF-8, and as many as there are null bits.
+    // SAFETY: `checked` returns only views within their buffers, with correct prefixes and zeroed
+    // padding, over valid UTF-8, and as many as there are null bits.
     Ok(unsafe { StringViewArray::new_unchecked(views, buffers, nulls) })
 }
 
-/// Byte strings behind views; as [`string_views`].
+/// Creates an array of byte strings from views, as [`string_views`].
 ///
 /// # Errors
-/// If a valid row reaches past its buffer.
+/// If a valid row extends beyond its buffer.
 pub(crate) fn binary_views(
     views: ScalarBuffer<u128>,
     buffers: Arc<[Buffer]>,
@@ -103,8 +103,8 @@ pub(crate) fn binary_views(
     Ok(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) })
 }
 
-/// The values at `keys` as views into the buffers of `values`; no bytes are copied. `None` if a
-/// key is out of range, or the null bits are not as many as the keys.
+/// The values at `keys`, as views into the buffers of `values`; no bytes are copied. `None` if a key is
+/// out of range, or the number of null bits is not that of keys.
 pub(crate) fn gather_views<V: ByteViewType, K: Key>(
     values: &GenericByteViewArray<V>,
     keys: &[K],
@@ -114,16 +114,16 @@ pub(crate) fn gather_views<V: ByteViewType, K: Key>(
         return None;
     }
     let views = gather(values.views(), keys)?;
-    // SAFETY: each view is one of an array that Arrow holds valid, with the same buffers.
+    // SAFETY: each view is taken from a valid Arrow array with the same buffers.
     Some(unsafe {
         GenericByteViewArray::<V>::new_unchecked(views.into(), values.data_buffers().to_vec(), nulls)
     })
 }
 
-/// `rows` rows; run `i` is `values[i]` up to the `i`th end. No bytes are copied.
+/// Expands runs to `rows` rows; run `i` repeats `values[i]` up to the `i`th end. No bytes are copied.
 ///
 /// # Panics
-/// If the ends fall or do not end at `rows`, or the null bits are not as many.
+/// If the ends decrease, the last end is not `rows`, or there are not as many null bits.
 pub(crate) fn repeat_views<V: ByteViewType>(
     values: &GenericByteViewArray<V>,
     ends: impl Iterator<Item = usize>,
@@ -132,25 +132,25 @@ pub(crate) fn repeat_views<V: ByteViewType>(
 ) -> GenericByteViewArray<V> {
     assert!(nulls.as_ref().is_none_or(|nulls| nulls.len() == rows), "as many null bits as rows");
     let views = repeat_runs(values.views(), ends, rows);
-    // SAFETY: each view is one of an array that Arrow holds valid, with the same buffers.
+    // SAFETY: each view is taken from a valid Arrow array with the same buffers.
     unsafe { GenericByteViewArray::<V>::new_unchecked(views.into(), values.data_buffers().to_vec(), nulls) }
 }
 
-/// One value, the first of `one`, in all of `rows` rows; no bytes are copied. `None` if it has none.
+/// Repeats the first value of `one` in all of `rows` rows; no bytes are copied. `None` if `one` is empty.
 pub(crate) fn repeat_view<V: ByteViewType>(
     one: &GenericByteViewArray<V>,
     rows: usize,
 ) -> Option<GenericByteViewArray<V>> {
     let views = repeat_runs(one.views().get(..1)?, std::iter::once(rows), rows);
     let nulls = one.is_null(0).then(|| NullBuffer::new_null(rows));
-    // SAFETY: each view is the one of an array that Arrow holds valid, with the same buffers.
+    // SAFETY: each view is taken from a valid Arrow array with the same buffers.
     Some(unsafe {
         GenericByteViewArray::<V>::new_unchecked(views.into(), one.data_buffers().to_vec(), nulls)
     })
 }
 
-/// Views that Arrow would accept: the given ones if they are, otherwise with null rows and
-/// padding zeroed.
+/// Views that are valid for Arrow: the given ones if they are valid, otherwise with null rows and padding
+/// zeroed.
 fn checked(
     views: ScalarBuffer<u128>,
     buffers: &[Buffer],
@@ -177,7 +177,7 @@ fn checked(
     Ok(rewritten.into())
 }
 
-/// One view, checked on its own, with zeroed padding.
+/// Checks a single view, and returns it with zeroed padding.
 fn normalized(view: u128, buffers: &[Buffer], utf8: bool, left: &mut usize) -> Result<u128> {
     let len = view_len(view);
     let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
@@ -202,7 +202,7 @@ fn normalized(view: u128, buffers: &[Buffer], utf8: bool, left: &mut usize) -> R
     Ok(view)
 }
 
-/// The parts of a view longer than [`MAX_INLINE`].
+/// The parts of a view of a value longer than [`MAX_INLINE`].
 struct Long {
     len: usize,
     prefix: u32,
@@ -218,7 +218,7 @@ impl Long {
     }
 }
 
-/// The bytes behind a long view; also holds lengths to what Arrow can express.
+/// The bytes that a long view refers to; also checks that Arrow can represent the length.
 #[inline]
 fn long_value(view: u128, buffers: &[Buffer]) -> Option<&[u8]> {
     let long = Long::of(view);
@@ -227,10 +227,10 @@ fn long_value(view: u128, buffers: &[Buffer]) -> Option<&[u8]> {
     buffers.get(long.buffer)?.get(long.offset..end)
 }
 
-/// Whether Arrow would accept all rows, those under nulls included. May say no where a closer
-/// look says yes.
+/// Whether all rows are valid for Arrow, including those under nulls. May return false although a closer
+/// check would succeed.
 fn all_well_formed(views: &[u128], buffers: &[Buffer], utf8: bool) -> bool {
-    // The bytes of each buffer that views reach.
+    // The range of bytes in each buffer that views refer to.
     let mut windows = vec![(usize::MAX, 0usize); buffers.len()];
     let mut long_bytes = 0usize;
     let suspicious = if utf8 { NOT_ASCII } else { 0 };
@@ -257,8 +257,8 @@ fn all_well_formed(views: &[u128], buffers: &[Buffer], utf8: bool) -> bool {
     !utf8 || long_bytes == 0 || all_text(views, buffers, &windows, long_bytes)
 }
 
-/// Whether the long views hold text, by looking at whole windows of the buffers. Says no
-/// without looking if the windows are much larger than the strings in them.
+/// Whether the long views contain text, determined by validating whole windows of the buffers. Returns
+/// false without validating if the windows are much larger than the strings in them.
 fn all_text(views: &[u128], buffers: &[Buffer], windows: &[(usize, usize)], long_bytes: usize) -> bool {
     let reached = || buffers.iter().zip(windows).filter(|(_, window)| window.0 < window.1);
     let window_bytes: usize = reached().map(|(_, window)| window.1 - window.0).sum();
@@ -284,8 +284,8 @@ fn all_text(views: &[u128], buffers: &[Buffer], windows: &[(usize, usize)], long
         })
 }
 
-/// Whether `at` does not lie inside a character. The end is no better than any other place: what
-/// follows it was not checked, but a continuation byte there would belong to what precedes it.
+/// Whether `at` is not inside a character. The end is treated like any other position: the bytes after it
+/// were not validated, but a continuation byte there would belong to the preceding character.
 #[inline]
 fn between_characters(bytes: &[u8], at: usize) -> bool {
     bytes.get(at).is_none_or(|byte| byte & 0xC0 != 0x80)

@@ -1,15 +1,15 @@
 //! Testing whether values lie in an interval, a block at a time.
 //!
-//! All comparisons of integers with constants come to one test, `value - low <= span`, on the
-//! ring of words: it serves signed and unsigned values alike, and since adding a reference
-//! turns the ring, it serves values that are stored as differences from one.
+//! All comparisons of integers with constants can be expressed as a single test in modular arithmetic,
+//! `value - low <= span`: it works for signed and unsigned values alike and, since adding a reference
+//! only shifts values modulo the width, for values that are stored as differences from a reference.
 
 use super::{BLOCK, Word};
 
-/// Words of 64 bits in the bitmap of a block.
+/// Number of 64-bit words in the bitmap of a block.
 pub(crate) const BLOCK_BITS: usize = BLOCK / 64;
 
-/// A test for `value - low <= span`, wrapping, or for its opposite.
+/// The test `value - low <= span`, wrapping, or its opposite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Within<W> {
     low: W,
@@ -18,12 +18,13 @@ pub(crate) struct Within<W> {
 }
 
 impl<W: Word> Within<W> {
-    /// Tests for `low..=high`, or for all other values. Bounds count modulo the ring.
+    /// Creates a test for `low..=high`, or for all other values. Bounds are taken modulo the width of the
+    /// words.
     pub(crate) fn new(low: i128, high: i128, outside: bool) -> Self {
         if low > high {
             return Self { low: W::ZERO, span: W::MAX, outside: !outside };
         }
-        // The bits that two's complement has in common with the ring.
+        // Truncation in two's complement preserves the value modulo the width.
         let word = |value: i128| W::narrow(value as u64);
         Self { low: word(low), span: word(high).minus(word(low)), outside }
     }
@@ -38,7 +39,7 @@ impl<W: Word> Within<W> {
         (value.minus(self.low) <= self.span) != self.outside
     }
 
-    /// The outcome for all of `0..=max`, if it is one.
+    /// The outcome for all of `0..=max`, if it is the same for all.
     pub(crate) fn decided(self, max: W) -> Option<bool> {
         let to_zero = W::ZERO.minus(self.low);
         let reaches = self.span.minus(to_zero);
@@ -51,7 +52,7 @@ impl<W: Word> Within<W> {
         }
     }
 
-    /// Tests all values of a block; bit `i % 64` of word `i / 64` tells of value `i`.
+    /// Tests all values of a block; bit `i % 64` of word `i / 64` is the outcome of value `i`.
     pub(crate) fn test(self, values: &[W; BLOCK]) -> [u64; BLOCK_BITS] {
         let mut bits = [0; BLOCK_BITS];
         let opposite = if self.outside { u64::MAX } else { 0 };
@@ -66,9 +67,9 @@ impl<W: Word> Within<W> {
     }
 }
 
-/// One bit for each of 64 bytes, which are 0 or 1.
+/// Packs 64 bytes, each 0 or 1, into one bit each.
 fn pack_bools(bytes: &[u8; 64]) -> u64 {
-    // Multiplying moves the lowest bits of eight bytes side by side into the highest byte.
+    // The multiplication collects the lowest bits of eight bytes in the highest byte.
     const COLLECT: u64 = 0x0102_0408_1020_4080;
     let eighths = bytes.as_chunks::<8>().0;
     u64::from_le_bytes(std::array::from_fn(|at| {

@@ -1,4 +1,4 @@
-//! Unsigned integers of the four widths, with arithmetic that wraps.
+//! Unsigned integers of four widths, with wrapping arithmetic.
 
 use std::mem::MaybeUninit;
 
@@ -12,17 +12,17 @@ use super::simd::{Vectorized, vectorized};
 
 /// An unsigned integer as wide as the values of a column.
 pub(crate) trait Word: ArrowNativeType + BitPacking + Delta + FoR + Transpose {
-    /// Bits of a word.
+    /// Number of bits of a word.
     const BITS: usize;
     /// The largest word.
     const MAX: Self;
     /// The smallest word.
     const ZERO: Self;
 
-    /// The low bits of a wider number.
+    /// The low bits of a wider integer.
     fn narrow(bits: u64) -> Self;
 
-    /// The same number, wider.
+    /// The same value as a wider integer.
     fn as_u64(self) -> u64;
 
     /// The sum, wrapping.
@@ -37,16 +37,16 @@ pub(crate) trait Word: ArrowNativeType + BitPacking + Delta + FoR + Transpose {
     #[must_use]
     fn times(self, other: Self) -> Self;
 
-    /// Unpacks as many blocks as `out` has room for, and adds `reference`, wrapping.
+    /// Unpacks as many blocks as fit into `out`, and adds `reference`, wrapping.
     ///
     /// # Panics
     /// If the width exceeds that of a word, or there are too few words.
     fn unpack_blocks(width: usize, words: &[Self], reference: Self, out: &mut [MaybeUninit<Self>]);
 
-    /// Running sums down each lane of a block, from one base per lane.
+    /// Running sums along each lane of a block, starting from one base per lane.
     ///
     /// # Panics
-    /// If there is not one base per lane.
+    /// If the number of bases is not that of the lanes.
     fn sum_lanes(deltas: &[Self; BLOCK], bases: &[Self], out: &mut [Self; BLOCK]);
 }
 
@@ -118,7 +118,7 @@ macro_rules! match_word {
 }
 pub(crate) use match_word;
 
-/// Changes all words, in place where nobody else holds their bytes; `change` gets the row, too.
+/// Changes all words, in place if their bytes are not shared; `change` also gets the row.
 pub(crate) fn map_words<W: Word>(
     words: ScalarBuffer<W>,
     mut change: impl FnMut(usize, W) -> W,

@@ -1,7 +1,7 @@
 //! Consecutive ranges of rows, each with its own layout.
 //!
-//! No metadata. Children: the chunks, of the same dtype; their rows add up. No chunks at all
-//! are the empty column.
+//! No metadata. Children: the chunks, of the same dtype, whose rows add up to those of the layout. A
+//! layout without chunks is an empty column.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl LayoutKind for Chunked {
         let layout = ChunkedLayout::try_new(node.dtype().clone(), chunks)?;
         if layout.row_count() != node.row_count() {
             return Err(Error::corrupt(format!(
-                "chunks have {} rows together, expected {}",
+                "chunks have {} rows in total, expected {}",
                 layout.row_count(),
                 node.row_count()
             )));
@@ -61,7 +61,7 @@ impl ChunkedLayout {
         Ok(Self { dtype, chunks, starts })
     }
 
-    /// Chunks that overlap `rows`, with the part of each.
+    /// Chunks that overlap `rows`, each with the part that does.
     fn overlapping(&self, rows: &Range<u64>) -> impl Iterator<Item = (&LayoutRef, Range<u64>)> {
         let first = self.starts.partition_point(|start| *start <= rows.start).saturating_sub(1);
         let rows = rows.clone();
@@ -131,7 +131,7 @@ impl Layout for ChunkedLayout {
                 arrays.push(chunk.read_rows(&of_chunk, have));
             }
         }
-        // All chunks are asked before one with something missing ends this.
+        // All chunks are asked for what they need before an error of one of them is returned.
         Ok(chunked(&self.dtype, arrays.into_iter().collect::<Result<_>>()?, have.limits()))
     }
 }

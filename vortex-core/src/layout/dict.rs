@@ -1,9 +1,8 @@
-//! A dictionary for many chunks: values once, codes per row.
+//! A dictionary shared by many chunks: values once, codes per row.
 //!
-//! Metadata: protobuf, 1 the integer type of the codes, 2 whether codes are nullable (absent:
-//! as the column is), 3 whether every value is referenced. Children: values (of the column's
-//! type, with their own row count) and codes. Nulls may sit in the codes, in the values, or in
-//! both.
+//! Metadata: protobuf, 1 the integer type of the codes, 2 whether codes are nullable (if absent: as the
+//! column), 3 whether every value is referenced. Children: values (of the column's type, with their own
+//! row count) and codes. Nulls may be in the codes, in the values, or in both.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -103,7 +102,7 @@ impl Layout for DictLayout {
         }
         let codes = self.codes.read(rows, have)?;
         let values = self.values.read(&(0..self.values.row_count()), have)?;
-        // All splits of the dictionary share what they decode of it.
+        // All splits that use the dictionary share its decoded values.
         let shared = || Arc::new(SharedValues::new(Arc::clone(&values)));
         let values = match self.values.segments().first() {
             Some(segment) => have.derived(*segment, shared),

@@ -1,6 +1,6 @@
 //! One array in one segment.
 //!
-//! No children. Metadata may repeat the array tree of the segment; the segment's own is used.
+//! No children. The metadata may contain a copy of the segment's array tree; the tree in the segment is used.
 
 use std::ops::Range;
 use std::sync::Arc;

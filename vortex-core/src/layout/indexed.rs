@@ -1,4 +1,4 @@
-//! Data with indexes beside it; the data is read and the indexes are ignored.
+//! Data accompanied by indexes; the data is read and the indexes are ignored.
 //!
 //! Metadata: version byte 1, then a protobuf list of index descriptions. Children: the data,
 //! then one child per index. A prototype of the reference implementation.

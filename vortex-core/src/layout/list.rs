@@ -1,4 +1,4 @@
-//! Lists with elements and offsets stored apart.
+//! Lists whose elements and offsets are stored separately.
 //!
 //! Metadata: protobuf, field 1 the integer type of the offsets. Children: elements, offsets
 //! (one more than rows, counting elements from the start of this layout), and a validity if
@@ -74,7 +74,7 @@ impl ListLayout {
         Ok(offsets)
     }
 
-    /// Lists of all these elements, one behind the other.
+    /// Lists of all these elements, which are consecutive.
     fn lists(&self, elements: &ArrayRef, offsets: &[usize], validity: Option<&ArrayRef>) -> Result<ArrayRef> {
         let values = elements.decode(&data_type(elements.dtype())?)?;
         let nulls = validity::decode_child(validity)?.to_nulls(offsets.len() - 1);
@@ -139,7 +139,7 @@ impl Layout for ListLayout {
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
-        // Both are asked before one with something missing ends this.
+        // Both are asked for what they need before an error of one of them is returned.
         let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose();
         let mut needed: Vec<u64> = rows.iter().flat_map(|row| [*row, row + 1]).collect();
         needed.dedup();
@@ -158,7 +158,7 @@ impl Layout for ListLayout {
     }
 }
 
-/// Offsets counted from the first; they never fall.
+/// Offsets relative to the first one; they must not decrease.
 fn rebased<O: OffsetSizeTrait>(offsets: &[usize]) -> Result<OffsetBuffer<O>> {
     let first = offsets.first().copied().unwrap_or(0);
     let rebased: Option<Vec<O>> = offsets.iter().map(|offset| O::from_usize(offset - first)).collect();

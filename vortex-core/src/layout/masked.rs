@@ -1,6 +1,6 @@
-//! A field seen from outside its nullable struct: null where the struct is null.
+//! A field of a nullable struct as seen from outside the struct: null where the struct is null.
 //!
-//! Has no serialized form; a nullable struct layout hands it out for its fields.
+//! Has no serialized form; a nullable struct layout returns it for its fields.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Layout for MaskedLayout {
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
-        // Both are asked before one with something missing ends this.
+        // Both are asked for what they need before an error of one of them is returned.
         let (validity, field) = (self.validity.read_rows(rows, have), self.field.read_rows(rows, have));
         Ok(masked(field?, Some(&validity?), self.dtype.clone()))
     }

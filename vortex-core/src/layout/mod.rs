@@ -1,8 +1,8 @@
-//! How arrays lie over segments.
+//! How arrays are arranged in segments.
 //!
-//! A [`Layout`] is a node of a tree that says, for a range of rows, which segments it needs and
-//! how the arrays in them make up the column. It knows segments by id only and never waits:
-//! a scan asks what is wanted, fetches it, and asks again until nothing more is.
+//! A [`Layout`] is a node of a tree that determines, for a range of rows, which segments it needs and how
+//! the arrays in them form the column. It knows segments only by id and never waits: a scan asks which
+//! segments are needed, fetches them, and asks again until no more are.
 
 mod chunked;
 mod dict;
@@ -38,9 +38,9 @@ use crate::file::SegmentId;
 /// A shared [`Layout`].
 pub type LayoutRef = Arc<dyn Layout>;
 
-/// How the rows of one column, or of the whole file, lie over segments.
+/// The arrangement of the rows of one column, or of the whole file, in segments.
 pub trait Layout: Debug + Send + Sync + 'static {
-    /// The id, as in the file.
+    /// The id, as stored in the file.
     fn id(&self) -> &str;
 
     /// The logical type.
@@ -49,7 +49,7 @@ pub trait Layout: Debug + Send + Sync + 'static {
     /// Number of rows.
     fn row_count(&self) -> u64;
 
-    /// Layouts below this one, named, for showing.
+    /// The layouts below this one, with names for display.
     ///
     /// # Errors
     /// If one of them is broken.
@@ -62,8 +62,7 @@ pub trait Layout: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The layout of struct field `at`, where fields are stored apart from each other. Its
-    /// rows are null where the struct is.
+    /// The layout of struct field `at`, if fields are stored separately. Its rows are null where the struct is.
     ///
     /// # Errors
     /// If the field's layout is broken.
@@ -71,26 +70,24 @@ pub trait Layout: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Adds the segments that reading `rows` needs and `have` lacks. What a follow-up needs may
-    /// be known only once the first segments are there; reading is possible when nothing is
-    /// added.
+    /// Adds the segments that reading `rows` needs and `have` lacks. Further segments may become known
+    /// only once the first ones are available; when nothing is added, the rows can be read.
     ///
     /// # Errors
     /// If the layout cannot be read.
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()>;
 
-    /// The rows as an array, decoded as little as possible.
+    /// Reads the rows as an array, decoded as little as possible.
     ///
     /// # Errors
     /// If segments are missing or corrupt.
     fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef>;
 
-    /// Single rows, which rise, as an array; from only the bytes that they need, where the layout
-    /// knows how to find these. By default all segments between the first and the last row are
-    /// read.
+    /// Reads individual rows, in ascending order, as an array, from only the bytes that they need if the
+    /// layout can locate these. By default, all segments between the first and the last row are read.
     ///
     /// # Errors
-    /// If bytes are missing, which have then been asked for, or are corrupt.
+    /// If bytes are missing, in which case they have been requested, or are corrupt.
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(chunked(self.dtype(), Vec::new(), have.limits()));
@@ -101,25 +98,25 @@ pub trait Layout: Debug + Send + Sync + 'static {
         self.read(&all, have.segments())?.take(&wanted)
     }
 
-    /// Statistics per zone of rows, if there are any.
+    /// Statistics per zone of rows, if available.
     fn zones(&self) -> Option<&Zones> {
         None
     }
 }
 
-/// Makes layouts of one id from serialized nodes.
+/// Creates layouts of one id from serialized nodes.
 pub trait LayoutKind: Send + Sync + 'static {
-    /// The id, as in the file's table of layouts.
+    /// The id, as stored in the file's table of layouts.
     fn id(&self) -> &'static str;
 
-    /// Makes the layout of a node.
+    /// Creates the layout of a node.
     ///
     /// # Errors
-    /// If the node is not what the layout asks for.
+    /// If the node does not conform to the layout.
     fn load(&self, node: &LayoutNode) -> Result<LayoutRef>;
 }
 
-/// The layouts built in.
+/// The built-in layouts.
 pub(crate) fn built_in() -> Vec<Arc<dyn LayoutKind>> {
     vec![
         Arc::new(chunked::Chunked),
@@ -133,7 +130,7 @@ pub(crate) fn built_in() -> Vec<Arc<dyn LayoutKind>> {
     ]
 }
 
-/// A row count as a length in memory.
+/// Converts a row count to a length in memory.
 pub(crate) fn len_of(rows: u64) -> Result<usize> {
     usize::try_from(rows).map_err(|_| crate::Error::limit(format!("{rows} rows in one chunk")))
 }

@@ -1,4 +1,4 @@
-//! A serialized layout node on its way to a [`Layout`](super::Layout).
+//! A serialized layout node, from which a [`Layout`](super::Layout) is created.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::wire::RawLayout;
 use crate::{Error, Result};
 
-/// One serialized layout with the dtype its parent gives it.
+/// A serialized layout, with the dtype given by its parent.
 #[derive(Debug, Clone)]
 pub struct LayoutNode {
     raw: Arc<RawLayout>,
@@ -33,7 +33,7 @@ impl LayoutNode {
         Self { raw, dtype: dtype.clone(), ids, registry: registry.clone(), limits: *limits }
     }
 
-    /// Makes the layout. An unknown id gives a layout that fails when it is read.
+    /// Creates the layout. An unknown id results in a layout that fails when it is read.
     pub(crate) fn load(&self) -> Result<LayoutRef> {
         let id = self.id()?;
         match self.registry.layout(id) {
@@ -63,7 +63,7 @@ impl LayoutNode {
         self.raw.row_count
     }
 
-    /// What reading may cost.
+    /// The limits for reading the file.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -89,7 +89,7 @@ impl LayoutNode {
     /// Checks the number of children.
     ///
     /// # Errors
-    /// If it is another.
+    /// If the number is different.
     pub fn expect_children(&self, count: usize) -> Result<()> {
         if self.child_count() == count {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The pieces of segments at hand while single rows of layouts are read.
+//! The pieces of segments available while individual rows of layouts are read.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,15 +17,15 @@ use crate::limits::Limits;
 use crate::wire::{ArrayTree, TREE_LEN};
 use crate::{Error, Result};
 
-/// Bytes read from the end of a segment at first: most trees are shorter.
+/// Number of bytes first read from the end of a segment: most trees are shorter.
 const TREE_READ: u64 = 1 << 10;
 
-/// Bytes of a segment that are read in the time that it takes to read one row by itself, with the
-/// rounds of reading the tree, then offsets, then what these point to. Tests read pieces.
+/// Bytes of a segment that can be read in the time it takes to read one row individually, with successive
+/// reads of the tree, the offsets, and the values these refer to. Tests always read pieces.
 const BYTES_PER_ROW: u64 = if cfg!(any(test, fuzzing)) { 0 } else { 8 << 10 };
 
-/// What has been fetched for some rows of a file: trees of arrays, pieces of their buffers, and
-/// whole segments where a layout wants them.
+/// The data fetched for some rows of a file: array trees, pieces of their buffers, and whole segments
+/// where a layout requires them.
 #[derive(Debug)]
 pub struct PieceSet<'a> {
     footer: &'a Footer,
@@ -33,7 +33,7 @@ pub struct PieceSet<'a> {
     pieces: Pieces,
     segments: SegmentSet<'a>,
     missing_segments: RefCell<Vec<SegmentId>>,
-    /// Arrays that lacked nothing, and their rows: they are asked for again when others did.
+    /// Arrays that lacked nothing, and their rows. They are requested again if others were incomplete.
     complete: RefCell<HashMap<SegmentId, (Vec<usize>, ArrayRef)>>,
 }
 
@@ -49,20 +49,20 @@ impl<'a> PieceSet<'a> {
         }
     }
 
-    /// What decoding may cost.
+    /// The limits for decoding.
     pub fn limits(&self) -> &Limits {
         self.segments.limits()
     }
 
-    /// The whole segments at hand.
+    /// The whole segments that are available.
     pub fn segments(&self) -> &SegmentSet<'a> {
         &self.segments
     }
 
-    /// Asks for whole segments.
+    /// Requests whole segments.
     ///
     /// # Errors
-    /// As `request`, and if some of them are not at hand.
+    /// As `request`, and if some of the segments are not available.
     pub fn want_segments(
         &self,
         request: impl FnOnce(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
@@ -76,10 +76,10 @@ impl<'a> PieceSet<'a> {
         Err(Error::NotFetched)
     }
 
-    /// Some rows, which rise, of the array in a segment, which has `len` rows of `dtype`.
+    /// Reads some rows, in ascending order, of the array in a segment, which has `len` rows of `dtype`.
     ///
     /// # Errors
-    /// If bytes are missing, which have then been asked for, or there is no such array.
+    /// If bytes are missing, in which case they have been requested, or there is no such array.
     pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
         if let Some((known, array)) = self.complete.borrow().get(&id)
             && known == rows
@@ -138,7 +138,7 @@ impl<'a> PieceSet<'a> {
         Ok(tree)
     }
 
-    /// What was asked for in vain: ranges of the file, and whole segments. Forgets it.
+    /// Takes the requests that could not be answered: ranges of the file, and whole segments.
     pub(crate) fn take_missing(&mut self) -> (Vec<Range<u64>>, Vec<SegmentId>) {
         let mut segments = std::mem::take(self.missing_segments.get_mut());
         segments.sort_unstable();

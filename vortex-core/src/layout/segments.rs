@@ -1,4 +1,4 @@
-//! The segments at hand while layouts are read.
+//! The segments available while layouts are read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl<'a> SegmentSet<'a> {
         Self { footer, leases: HashMap::new() }
     }
 
-    /// What decoding may cost.
+    /// The limits for decoding.
     pub fn limits(&self) -> &Limits {
         &self.footer.limits
     }
@@ -34,22 +34,22 @@ impl<'a> SegmentSet<'a> {
         self.leases.values()
     }
 
-    /// Whether the bytes of a segment are here.
+    /// Whether the bytes of a segment are available.
     pub fn has(&self, id: SegmentId) -> bool {
         self.leases.get(&id).is_some_and(|lease| lease.bytes().is_some())
     }
 
-    /// Asks for a segment unless it is here.
+    /// Requests a segment unless it is available.
     pub fn want(&self, id: SegmentId, want: &mut Vec<SegmentId>) {
         if !self.has(id) {
             want.push(id);
         }
     }
 
-    /// The array in a segment, parsed once for all who hold it.
+    /// The array in a segment, parsed once for all holders of the segment.
     ///
     /// # Errors
-    /// If it is not here, or is not an array of that type and length.
+    /// If the segment is not available, or is not an array of that type and length.
     pub fn array(&self, id: SegmentId, dtype: &DType, len: usize) -> Result<ArrayRef> {
         let lease = self
             .leases
@@ -58,7 +58,7 @@ impl<'a> SegmentSet<'a> {
         lease.array(dtype, len, self.footer)
     }
 
-    /// Something derived from a segment, shared by all who hold it.
+    /// Data derived from a segment, shared by all holders of the segment.
     pub(crate) fn derived<T: std::any::Any + Send + Sync>(
         &self,
         id: SegmentId,

@@ -1,9 +1,8 @@
 //! Fields of a struct, each with its own layout.
 //!
-//! No metadata. Children: the fields in order, before them a validity (`bool`, true means
-//! valid) if the struct is nullable. Files of 0.36 to 0.54 lack the validity of nullable
-//! structs; their rows are all valid. Fields are loaded when first asked for, so that opening
-//! a file of many columns costs little.
+//! No metadata. Children: the fields in order, preceded by a validity (`bool`, true means valid) if the
+//! struct is nullable. Files of 0.36 to 0.54 lack the validity of nullable structs; all of their rows are
+//! valid. Fields are loaded when first needed, so that opening a file with many columns is cheap.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -55,7 +54,7 @@ struct StructLayout {
 }
 
 impl StructLayout {
-    /// The layout of a field as stored: not null where the struct is.
+    /// The layout of a field as stored, not yet null where the struct is.
     fn stored_field(&self, at: usize) -> Result<LayoutRef> {
         let slot = self.loaded.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
         if let Some(field) = slot.get() {
@@ -110,7 +109,7 @@ impl Layout for StructLayout {
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
-        // All are asked before one with something missing ends this.
+        // All fields are asked for what they need before an error of one of them is returned.
         let fields: Vec<_> =
             (0..self.fields.len()).map(|at| self.stored_field(at)?.read_rows(rows, have)).collect();
         let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose()?;

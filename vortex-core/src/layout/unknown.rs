@@ -16,7 +16,7 @@ struct Unknown {
     row_count: u64,
 }
 
-/// A layout with an id that nobody registered.
+/// A layout whose id is not registered.
 pub(super) fn layout(id: &str, dtype: DType, row_count: u64) -> LayoutRef {
     Arc::new(Unknown { id: id.into(), dtype, row_count })
 }

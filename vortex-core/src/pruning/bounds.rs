@@ -1,4 +1,4 @@
-//! A predicate on one column against its zone map.
+//! Evaluates a predicate on one column against its zone map.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use crate::layout::ZoneMap;
 use crate::scalar::{Scalar, Value};
 use crate::stats::widen_zero;
 
-/// What is known of the values in one zone.
+/// What is known about the values in one zone.
 struct Zone {
     min: Option<Scalar>,
     max: Option<Scalar>,
@@ -31,7 +31,7 @@ impl Zone {
     }
 }
 
-/// What a zone may do with a predicate.
+/// The possible outcomes of a predicate for the rows of a zone.
 #[derive(Clone, Copy, PartialEq)]
 struct Outcome {
     may: bool,
@@ -44,7 +44,7 @@ const NEVER: Outcome = Outcome { may: false, all: false };
 /// Evaluates a predicate per zone.
 pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap) -> Result<Verdict> {
     let (mut may, mut all) = (Vec::with_capacity(map.zone_count), Vec::with_capacity(map.zone_count));
-    // A predicate that does not fit the column fails where it is evaluated, not here.
+    // A predicate that does not fit the column fails when it is evaluated, not here.
     if predicate.check(&map.dtype).is_err() {
         return Ok(Verdict::unknown(map.zone_count));
     }
@@ -60,7 +60,7 @@ fn read(map: &ZoneMap, zone: usize) -> Zone {
     let bound = |bounds: &Option<ArrowRef>, is_min: bool| {
         let bounds = bounds.as_ref().filter(|bounds| zone < bounds.len() && bounds.is_valid(zone))?;
         let value = Scalar::from_arrow(bounds.as_ref(), zone, &map.dtype.with_nullable(true)).ok()?;
-        // A bound that is NaN bounds nothing.
+        // A NaN bound provides no information.
         (!is_nan(&value)).then(|| widen_zero(&value, is_min))
     };
     let (min, max) = (bound(&map.min, true), bound(&map.max, false));
@@ -93,7 +93,7 @@ fn outcome(predicate: &Predicate, zone: &Zone) -> Outcome {
         Predicate::IsNotNull => Outcome { may: !zone.has_no_values(), all: zone.has_no_nulls() },
         _ if zone.has_no_values() => NEVER,
         Predicate::Compare(_, constant) if constant.is_null() => NEVER,
-        // NaN lies outside the bounds, and compares greater (or, negative, less) than anything.
+        // NaN is not covered by the bounds, and compares greater (or, if negative, less) than any value.
         _ if zone.may_have_nan => UNKNOWN,
         Predicate::Compare(op, constant) => compare(*op, constant, zone),
         Predicate::Between(low, high) => {
@@ -110,7 +110,7 @@ fn outcome(predicate: &Predicate, zone: &Zone) -> Outcome {
 
 fn compare(op: CompareOp, constant: &Scalar, zone: &Zone) -> Outcome {
     let order = |bound: &Option<Scalar>| bound.as_ref().and_then(|bound| bound.compare(constant));
-    // How the least and the greatest possible value stand to the constant.
+    // How the minimum and maximum possible values compare to the constant.
     let (min, max) = (order(&zone.min), order(&zone.max));
     let no_nulls = zone.has_no_nulls();
     let (may, all) = match op {
@@ -134,7 +134,8 @@ fn compare(op: CompareOp, constant: &Scalar, zone: &Zone) -> Outcome {
 
 fn in_list(list: &InList, zone: &Zone) -> Outcome {
     if list.negated() {
-        // Only a zone of one value that is in the list, or any list with a null, rules rows out.
+        // Rows are ruled out only if the zone has a single value that is in the list, or the list
+        // contains a null.
         let every_value_listed =
             list.values().iter().any(|value| compare(CompareOp::NotEq, value, zone) == NEVER);
         return if list.has_null() || every_value_listed { NEVER } else { UNKNOWN };
@@ -144,7 +145,7 @@ fn in_list(list: &InList, zone: &Zone) -> Outcome {
     Outcome { may, all }
 }
 
-/// LIKE with a literal prefix is a range of strings.
+/// LIKE with a literal prefix selects a range of strings.
 fn prefix(like: &Like, zone: &Zone) -> Outcome {
     if like.negated || like.case_insensitive {
         return UNKNOWN;
@@ -155,7 +156,7 @@ fn prefix(like: &Like, zone: &Zone) -> Outcome {
         let bytes = bound.as_ref()?.as_bytes()?;
         Some(bytes[..bytes.len().min(prefix.len())].cmp(prefix))
     };
-    // All values lie between the bounds; so do their first bytes.
+    // All values lie within the bounds, so their prefixes do, too.
     let below = cut(&zone.max) == Some(Ordering::Less);
     let above = cut(&zone.min) == Some(Ordering::Greater);
     Outcome { may: !below && !above, all: false }

@@ -1,8 +1,8 @@
 //! Skipping rows without reading them.
 //!
-//! A filter is evaluated on statistics instead of values: for each block of rows it may match,
-//! may not, or certainly matches every row. Pruning keeps rows that fail the filter; it never
-//! drops one that passes.
+//! A filter is evaluated on statistics instead of values: for each block of rows, it may match some,
+//! cannot match any, or certainly matches every row. Pruning may keep rows that fail the filter, but
+//! never drops one that passes.
 
 mod bounds;
 mod share;
@@ -17,7 +17,7 @@ use crate::Result;
 use crate::expr::{Expr, FieldPath, Predicate};
 use crate::layout::ZoneMap;
 
-/// Consecutive blocks of rows, all of one length but the last.
+/// Consecutive blocks of rows, all of the same length except the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Blocks {
     pub(crate) row_count: u64,
@@ -37,27 +37,27 @@ impl Blocks {
         usize::try_from(first).unwrap_or(usize::MAX)..usize::try_from(last).unwrap_or(usize::MAX)
     }
 
-    /// The first row at or after `row` that lies in a block whose bit is set; the row count if
-    /// there is none.
+    /// The first row at or after `row` that lies in a block whose bit is set; the row count if there is
+    /// no such row.
     pub(crate) fn first_set(&self, bits: &BooleanBuffer, row: u64) -> u64 {
         let blocks = self.overlapping(&(row..self.row_count));
         let found = (blocks.start..bits.len()).find(|block| bits.value(*block));
         found.map_or(self.row_count, |block| self.rows(block).start.max(row)).max(row)
     }
 
-    /// Rows of a block.
+    /// The rows of a block.
     pub(crate) fn rows(&self, block: usize) -> Range<u64> {
         let start = block as u64 * self.block_len;
         start..start.saturating_add(self.block_len).min(self.row_count)
     }
 }
 
-/// What statistics say of a filter, one bit per block.
+/// What statistics tell about a filter, one bit per block.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Verdict {
-    /// Some row may match.
+    /// Whether some row may match.
     pub(crate) may: BooleanBuffer,
-    /// Every row matches.
+    /// Whether every row matches.
     pub(crate) all: BooleanBuffer,
 }
 
@@ -80,7 +80,7 @@ impl Verdict {
     }
 }
 
-/// Where zone maps come from.
+/// The source of zone maps.
 pub(crate) type ZoneMaps<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
 
 /// Evaluates a filter on statistics, one outcome per block.
@@ -112,8 +112,8 @@ pub(crate) fn evaluate(expr: &Expr, blocks: Blocks, zones: &ZoneMaps<'_>) -> Res
             None => Verdict::unknown(len),
         },
         Expr::Rows(_) => Verdict::unknown(len),
-        // What it says now holds for all rows that matter from now on, but rows it rejects may
-        // still be wanted by nobody: never a reason to skip evaluating.
+        // Its current expression holds for all rows that are still relevant, but may be false for rows
+        // that are not. So it can rule out rows, but never makes evaluation unnecessary.
         Expr::Dynamic(filter) => match filter.current() {
             Some(current) => {
                 let may = evaluate(&current, blocks, zones)?.may;
@@ -152,7 +152,7 @@ fn negate(expr: &Expr) -> Option<Expr> {
     })
 }
 
-/// An outcome per zone as one per block.
+/// Converts a verdict per zone to one per block.
 fn spread(zone: &Verdict, map: &ZoneMap, blocks: Blocks) -> Verdict {
     let len = blocks.count();
     if map.zone_len == blocks.block_len && map.zone_count == len {

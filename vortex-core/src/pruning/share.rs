@@ -1,8 +1,8 @@
-//! About which share of the rows passes a filter, as far as bounds tell.
+//! Estimates the share of rows that pass a filter from the bounds of zones.
 //!
-//! Values are taken to lie evenly between the least and the greatest, and columns to know
-//! nothing of each other. That is rarely true, and good enough to tell a filter that leaves rows
-//! everywhere from one that looks for a few.
+//! Values are assumed to be distributed evenly between the minimum and the maximum, and columns to be
+//! independent. That is rarely true, but good enough to distinguish a filter that leaves rows everywhere
+//! from one that selects only a few.
 
 use arrow::array::ArrayRef;
 
@@ -12,7 +12,7 @@ use crate::expr::{CompareOp, Expr, Predicate};
 use crate::layout::ZoneMap;
 use crate::scalar::{Scalar, Value};
 
-/// The share of rows that pass, between 0 and 1; nothing if there is no telling.
+/// The estimated share of rows that pass, between 0 and 1; `None` if there is no estimate.
 pub(crate) fn expected_share(expr: &Expr, zones: &ZoneMaps<'_>) -> Option<f64> {
     match expr {
         Expr::Literal(outcome) => Some(if *outcome == Some(true) { 1.0 } else { 0.0 }),
@@ -29,11 +29,11 @@ pub(crate) fn expected_share(expr: &Expr, zones: &ZoneMaps<'_>) -> Option<f64> {
     }
 }
 
-/// Where the values of a column lie.
+/// The range of the values of a column.
 struct Span {
     min: f64,
     max: f64,
-    /// Whether only whole numbers lie in between.
+    /// Whether the values are integers.
     whole: bool,
 }
 
@@ -64,7 +64,7 @@ impl Span {
         }
     }
 
-    /// The share of one value.
+    /// The share of a single value.
     fn one(&self, value: f64) -> Option<f64> {
         match value < self.min || value > self.max {
             true => Some(0.0),
@@ -122,7 +122,7 @@ mod tests {
         Scalar::try_new(DType::Primitive(PType::I32, false), Value::Int(value)).unwrap()
     }
 
-    /// The share among values from 0 to 99, in two zones.
+    /// The share among the values from 0 to 99, in two zones.
     fn share(predicate: Predicate) -> Option<f64> {
         let bounds = |values: [i32; 2]| Some(Arc::new(Int32Array::from_iter_values(values)) as ArrayRef);
         let map = Arc::new(ZoneMap {

@@ -1,5 +1,5 @@
-//! Putting splits to work: as many as their number and memory allow, and asking for what they all
-//! need first in one go.
+//! Admitting splits: as many as the limits on their number and memory allow, with a single request for
+//! what all of them need first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use crate::file::SegmentId;
 use crate::io::{Share, Urgency};
 
 impl Scan {
-    /// Whether almost every split has rows that pass: then what is projected is asked for at
-    /// once with what is filtered, which costs no bytes and saves a round trip. Far away much is
-    /// asked for before the first split is filtered; statistics tell what to expect.
+    /// Whether almost every split has rows that pass. Then the projected columns are requested together
+    /// with those of the filter, which costs no extra bytes and saves a round trip. On remote storage,
+    /// many splits are requested before the first one is filtered; until then, statistics provide the
+    /// estimate.
     fn filter_rarely_empties(&self) -> bool {
-        // Where few rows are wanted, the filter is going to tighten.
+        // If only few rows are wanted, the filter is going to tighten.
         if self.stops_early {
             return false;
         }
@@ -28,8 +29,8 @@ impl Scan {
         }
     }
 
-    /// Whether it is time to admit splits: several at a time, so that what is close in the file
-    /// shares a read.
+    /// Whether to admit splits now: several are admitted at a time, so that segments close together in
+    /// the file share a read.
     fn has_room(&self) -> bool {
         let at_work = self.at_work();
         let used = self.plan.memory.used().saturating_sub(self.recent.byte_len());
@@ -40,8 +41,8 @@ impl Scan {
         self.filtering.len() + self.filtered.len() + self.decoding.len()
     }
 
-    /// Puts splits to work as far as their number and memory allow. What they all need first is
-    /// asked for in one go.
+    /// Admits splits as far as the limits on their number and memory allow. What they all need first is
+    /// requested in one go.
     pub(super) fn admit(&mut self) -> Result<()> {
         if !self.has_room() {
             return Ok(());
@@ -59,7 +60,7 @@ impl Scan {
             }
             let Some(mut split) = cursor.next(&self.plan, &zone_maps) else { break };
             let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
-            // Without a filter the limit says how many rows are needed at all.
+            // Without a filter, the limit determines how many rows are needed at all.
             if self.plan.conjuncts.is_empty() {
                 let left = self.rows_left.saturating_sub(planned_rows);
                 split.live = split.live.limit(usize::try_from(left).unwrap_or(usize::MAX));
@@ -72,7 +73,7 @@ impl Scan {
                 false => Urgency::filter(self.admitted),
             };
             while !batch.reserve(&self.plan, &want, urgency, must, self.recent.byte_len())? {
-                // What may be needed again makes room for what is needed now.
+                // Segments that may be needed again make room for those needed now.
                 if !self.recent.forget_some() {
                     cursor.put_back(&split);
                     full = true;
@@ -93,7 +94,7 @@ impl Scan {
         }
         self.position = Some((cursor, zone_maps));
         for split in batch.lease(&self.plan)? {
-            // The order of splits is kept where that matters: those filtered go first.
+            // If some splits have to be filtered, all go through the same queue, to keep their order.
             if split.needs_filter() || !self.filtering.is_empty() {
                 self.filtering.start(split.filter());
             } else {
@@ -108,15 +109,15 @@ impl Scan {
 #[derive(Default)]
 struct Admission {
     splits: Vec<(Admitted, Vec<SegmentId>)>,
-    /// The segments they need first, with what the first to need them makes of it.
+    /// The segments they need first, with the urgency given by the first split that needs each.
     urgencies: BTreeMap<SegmentId, Urgency>,
     memory: Option<Share>,
 }
 
 impl Admission {
-    /// Reserves memory for what a split needs first; whether there is enough. Half of the memory
-    /// is left for what splits need once their filter is evaluated; `idle` bytes are held for
-    /// splits like this one.
+    /// Reserves memory for what a split needs first; returns whether there was enough. Half of the memory
+    /// is left for what splits need once their filter is evaluated; `idle` bytes are held for splits like
+    /// this one.
     fn reserve(
         &mut self,
         plan: &Plan,
@@ -143,7 +144,7 @@ impl Admission {
         Ok(true)
     }
 
-    /// Asks for what the splits need first.
+    /// Requests what the splits need first.
     fn lease(self, plan: &Plan) -> Result<Vec<Admitted>> {
         let Some(memory) = self.memory else { return Ok(Vec::new()) };
         let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! What the rows of a scan come to: counts, extremes and sums, without making batches of them.
+//! Aggregates of the rows of a scan: counts, extremes and sums, computed without building batches.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::{Error, Result};
 
-/// What the rows of a scan come to.
+/// Aggregates of the rows of a scan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Aggregates {
     /// Number of rows.
@@ -24,7 +24,7 @@ pub struct Aggregates {
     pub columns: Vec<Aggregate>,
 }
 
-/// Aggregates that splits add to, in whatever order they are done.
+/// Aggregates that splits add to, in any order.
 #[derive(Debug)]
 pub(super) struct Totals(Mutex<Aggregates>);
 
@@ -34,7 +34,7 @@ impl Totals {
         Self(Mutex::new(Aggregates { row_count: 0, columns }))
     }
 
-    /// Adds rows of all columns, which `column` gives.
+    /// Adds rows of all columns, which are obtained from `column`.
     pub(super) fn add(
         &self,
         projection: &[Column],
@@ -66,15 +66,15 @@ impl Totals {
 }
 
 impl ScanBuilder {
-    /// Counts rows, and finds nulls, extremes and sums of the projected columns, on encoded data
-    /// where that shows them. All rows are looked at: the statistics that a file
-    /// [keeps](crate::file::Footer::statistics) of itself are not asked.
+    /// Counts rows, and computes the null counts, extremes and sums of the projected columns, directly on
+    /// encoded data where possible. All rows are read: the statistics that a file
+    /// [keeps](crate::file::Footer::statistics) are not used.
     ///
     /// # Errors
-    /// If columns and filter do not fit the file, there is a limit, or reading fails.
+    /// If columns and filter do not fit the file, if the scan has a limit, or if reading fails.
     pub async fn aggregate(self) -> Result<Aggregates> {
         if self.limit.is_some() {
-            return Err(Error::invalid("some rows of many cannot be aggregated: there is a limit"));
+            return Err(Error::invalid("aggregate() does not support a row limit"));
         }
         let mut plan =
             Plan::new(&Self { schema: None, best_first: None, row_numbers: None, ordered: false, ..self })?;

@@ -1,4 +1,4 @@
-//! Work that runs as tasks of its own, in the order its outcomes are wanted.
+//! Work that runs in separate tasks and is awaited in the order in which its outcomes are wanted.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::{Error, Result};
 
-/// Tasks at work. Dropping them ends them.
+/// Running tasks. Dropping them aborts them.
 pub(super) enum AtWork<T> {
     Ordered(FuturesOrdered<Owned<T>>),
     Unordered(FuturesUnordered<Owned<T>>),
@@ -32,7 +32,7 @@ impl<T: Send + 'static> AtWork<T> {
         self.len() == 0
     }
 
-    /// Starts work, which goes on whether it is polled or not.
+    /// Starts a task, which makes progress whether it is polled or not.
     pub(super) fn start(&mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
         let task = Owned::spawn(work);
         match self {
@@ -41,7 +41,7 @@ impl<T: Send + 'static> AtWork<T> {
         }
     }
 
-    /// The next outcome; nothing if no work is left.
+    /// The next outcome; `None` if no task is left.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
         match self {
             AtWork::Ordered(tasks) => tasks.poll_next_unpin(context),
@@ -50,7 +50,7 @@ impl<T: Send + 'static> AtWork<T> {
     }
 }
 
-/// A task that ends with its owner.
+/// A task that is aborted when its owner is dropped.
 pub(super) struct Owned<T>(JoinHandle<Result<T>>);
 
 impl<T: Send + 'static> Owned<T> {

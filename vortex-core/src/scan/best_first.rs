@@ -1,13 +1,13 @@
-//! Looking for the first rows of an order: which splits to read first, and which to decode.
+//! Finding the first rows of an order: which splits to read first, and which to decode.
 //!
 //! ```text
 //! best row of a split    filtered: it is 88, it is 61     unread, by statistics: at most 90, 70, 64
-//! next                   filter the one that may hold 90, then decode the best that there is
+//! next                   filter the one that may hold 90, then decode the best one
 //! ```
 //!
-//! Filtering is cheap, decoding is not: a split is decoded once no other can hold a better row.
-//! Its rows then tighten the filter of whoever looks for them, and most others never are. The
-//! order is a hint; rows come in no order, and none is left out.
+//! Filtering is cheap, decoding is not: a split is decoded only once no other split can hold a better
+//! row. Its rows then let the caller tighten the filter, so that most other splits are never decoded. The
+//! order is only a hint: rows are returned unordered, and none are left out.
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef};
 use arrow::compute::{SortOptions, sort_to_indices};
@@ -20,12 +20,12 @@ use crate::array::{decode_as, take};
 use crate::dtype::arrow::data_type;
 use crate::layout::{SegmentSet, ZoneMap};
 
-/// So few columns are read out of order at little cost, unless they are far away: chunks are
-/// longer than splits.
+/// Up to this many columns can be read out of order at little cost, except from remote storage: chunks
+/// are longer than splits.
 const FEW_COLUMNS: usize = 8;
 
-/// The place of a row in the order; what is less comes first. Where nothing is known, the row
-/// may come before all others.
+/// The place of a row in the order; smaller places come first. `None`: unknown, so the row may come
+/// before all others.
 pub(super) type Place = Option<OwnedRow>;
 
 /// The order in which rows are wanted.
@@ -36,11 +36,11 @@ pub(super) struct BestFirst {
     places: RowConverter,
 }
 
-/// A split that nobody has read, by its first row.
+/// A split that has not been read, identified by its first row.
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) start: u64,
-    /// Its best row comes here at best.
+    /// A lower bound for the place of its best row.
     pub(super) bound: Place,
 }
 
@@ -57,7 +57,7 @@ impl BestFirst {
         Some(Self { column, options, places })
     }
 
-    /// The place of the best of some rows of a split.
+    /// The place of the best live row of a split.
     pub(super) fn best_of(&self, split: &Split, have: &SegmentSet<'_>) -> Result<Place> {
         if split.live.is_none() {
             return Ok(None);
@@ -73,7 +73,7 @@ impl BestFirst {
         Ok(rows.iter().map(|row| row.owned()).collect())
     }
 
-    /// The best that each zone may hold; nothing if statistics do not say.
+    /// The best place that each zone may hold; `None` if statistics do not tell.
     fn bounds(&self, map: &ZoneMap) -> Option<Vec<Place>> {
         let bounds = if self.options.descending { map.max.as_ref()? } else { map.min.as_ref()? };
         let places = self.places_of(bounds).ok()?;
@@ -84,8 +84,8 @@ impl BestFirst {
         Some(places.into_iter().enumerate().map(|(zone, place)| known(zone).then_some(place)).collect())
     }
 
-    /// All splits, best last; nothing if statistics do not say, or if splits differ too little to
-    /// be worth reading in another order than that of the file.
+    /// All splits, the best one last; `None` if statistics do not tell, or if splits differ too little to
+    /// be worth reading in an order other than that of the file.
     pub(super) fn splits(&self, plan: &Plan, map: &ZoneMap) -> Option<Vec<Unread>> {
         if plan.picks_rows() || plan.count_splits(&plan.rows) > MAX_LISTED_SPLITS || map.zone_len == 0 {
             return None;
@@ -101,7 +101,7 @@ impl BestFirst {
         };
         let (first, within) = zones(&plan.rows)?;
         let best = (0..within.len()).min_by_key(|zone| &within[*zone])?;
-        // Once the best zone is read, those that start behind its last row are ruled out.
+        // Once the best zone has been read, zones with nothing before its last row are ruled out.
         let worst = if self.options.descending { map.min.as_ref()? } else { map.max.as_ref()? };
         let last = self.places_of(&worst.slice(first + best, 1)).ok()?.pop();
         let ruled_out = within.iter().filter(|bound| **bound > last).count();

@@ -1,4 +1,4 @@
-//! Which split comes next: in the order of the rows, or best first.
+//! Determines the next split: in the order of the rows, or best first.
 //!
 //! ```text
 //! zones by maximum       [ 40 ][ 90 ][ 70 ][ 90 ][ 10 ]
@@ -13,12 +13,12 @@ use super::best_first::{Place, Unread};
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 
-/// The splits that are still to be put to work.
+/// The splits that are yet to be admitted.
 #[derive(Debug)]
 pub(super) enum Cursor {
-    /// Those from this row on.
+    /// All splits from this row on.
     InOrder(u64),
-    /// These splits, best last.
+    /// These splits, the best one last.
     BestFirst(Vec<Unread>),
 }
 
@@ -37,12 +37,12 @@ impl Cursor {
         Cursor::InOrder(plan.rows.end)
     }
 
-    /// The next split with a row that may match; its live rows are those.
+    /// The next split with rows that may match; these become its live rows.
     pub(super) fn next(&mut self, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Split> {
         loop {
             let mut split = match self {
                 Cursor::InOrder(row) => {
-                    // Rows that are ruled out are skipped in one leap, however many they are.
+                    // Rows that are ruled out are skipped in one step, no matter how many there are.
                     let possible = plan.split_start(zone_maps.first_possible(*row));
                     let ruled_out = *row..possible.max(*row).min(plan.rows.end);
                     count_splits(plan, zone_maps, &ruled_out);
@@ -65,7 +65,7 @@ impl Cursor {
         }
     }
 
-    /// Puts a split back, to come first again.
+    /// Puts a split back, so that it comes first again.
     pub(super) fn put_back(&mut self, split: &Split) {
         match self {
             Cursor::InOrder(row) => *row = split.rows.start,
@@ -73,7 +73,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a split that is still to come may hold a row that comes before `place`.
+    /// Whether any of the remaining splits may hold a row that comes before `place`.
     pub(super) fn may_hold_better(&self, plan: &Plan, place: &Place) -> bool {
         match self {
             Cursor::InOrder(row) => *row < plan.rows.end,
@@ -82,7 +82,7 @@ impl Cursor {
     }
 }
 
-/// Counts splits that are skipped.
+/// Counts the splits that are skipped.
 fn count_splits(plan: &Plan, zone_maps: &ZoneMaps, rows: &Range<u64>) {
     let (from_start, tightened) = zone_maps.count_ruled_out(plan, rows);
     ScanMetrics::add(&plan.metrics.splits_pruned, from_start);

@@ -1,8 +1,8 @@
-//! Evaluating a filter on a split: which parts, in which order.
+//! Evaluation of a filter on a split: which conjuncts, and in which order.
 //!
-//! Parts that must all hold are evaluated one after the other, each only on rows still live;
-//! those that rejected most rows for their time so far go first. A dynamic filter is checked on
-//! rows only while that rejects enough of them: whoever made it checks them again.
+//! Conjuncts are evaluated one after the other, each only on rows that are still live; those that have
+//! rejected the most rows per unit of time go first. A dynamic filter is checked on rows only while it
+//! rejects enough of them: the operator that created it checks the rows again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,27 +18,27 @@ use crate::expr::{self, Expr, FieldPath};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
 
-/// Below this share of live rows, gathering them first is cheaper than evaluating all.
+/// Below this share of live rows, gathering them first is cheaper than evaluating all rows.
 const NARROW_DENSITY: f64 = 0.3;
 
-/// Rows after which it is clear what a part of the filter brings.
+/// Rows after which the selectivity of a conjunct is considered known.
 const MEASURED_ROWS: u64 = 64 << 10;
-/// A dynamic filter that lets more rows pass than this is not checked on rows ...
+/// A dynamic filter that lets more than this share of rows pass is not checked on rows ...
 const WORTHWHILE: f64 = 0.8;
-/// ... but on one of so many splits, since it may have tightened.
+/// ... except on one in this many splits, since it may have tightened.
 const PROBE_EVERY: u64 = 16;
 
-/// A part of the filter to evaluate on a split.
+/// A conjunct of the filter to evaluate on a split.
 #[derive(Debug, Clone)]
 pub(super) struct Check {
     expr: Expr,
     pub(super) columns: Vec<FieldPath>,
-    /// Position of the part in the plan.
+    /// Index of the conjunct in the plan.
     at: usize,
 }
 
 impl Check {
-    /// What to evaluate: a dynamic filter may have tightened since the split was admitted.
+    /// The expression to evaluate: a dynamic filter may have tightened since the split was admitted.
     fn latest(&self, plan: &Plan) -> Expr {
         let Expr::Dynamic(filter) = &plan.conjuncts[self.at].expr else { return self.expr.clone() };
         let readable = |now: &Expr| now.columns().iter().all(|column| self.columns.contains(column));
@@ -47,7 +47,7 @@ impl Check {
     }
 }
 
-/// What evaluating each part of the filter brought so far.
+/// Measurements of each conjunct of the filter.
 #[derive(Debug)]
 pub(super) struct Payoffs(Vec<Payoff>);
 
@@ -56,7 +56,7 @@ struct Payoff {
     rows: AtomicU64,
     passed: AtomicU64,
     nanos: AtomicU64,
-    /// Splits that a dynamic filter was not checked on.
+    /// Splits on which a dynamic filter was not checked.
     skipped: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ impl Payoff {
         ScanMetrics::add_since(&self.nanos, start);
     }
 
-    /// Rows rejected per nanosecond; what is not measured yet comes first.
+    /// Rows rejected per nanosecond; conjuncts not measured yet come first.
     fn rate(&self) -> f64 {
         let rows = self.rows.load(Ordering::Relaxed);
         if rows < MEASURED_ROWS {
@@ -77,7 +77,7 @@ impl Payoff {
         rejected as f64 / self.nanos.load(Ordering::Relaxed).max(1) as f64
     }
 
-    /// Whether a part that need not be evaluated should be.
+    /// Whether to evaluate a conjunct whose evaluation is optional.
     fn worthwhile(&self) -> bool {
         let rows = self.rows.load(Ordering::Relaxed);
         let passed = self.passed.load(Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Payoffs {
         Self(plan.conjuncts.iter().map(|_| Payoff::default()).collect())
     }
 
-    /// What to evaluate on a split, in order: parts that statistics do not answer.
+    /// The conjuncts to evaluate on a split, in order: those that statistics do not decide.
     pub(super) fn checks(&self, plan: &Plan, zone_maps: &ZoneMaps, split: &Split) -> Vec<Check> {
         let mut checks: Vec<Check> = zone_maps
             .open_conjuncts(split)
@@ -114,8 +114,8 @@ impl Payoffs {
                         let expr = fit_constants(expr, &plan.filter_columns).ok()?;
                         self.0[at].worthwhile().then(|| Check { columns: expr.columns(), expr, at })
                     }
-                    // Where only the first rows of an order are wanted, there will be a threshold
-                    // by the time that this is evaluated.
+                    // If only the first rows of an order are wanted, there will be a threshold by the
+                    // time that this is evaluated.
                     None => plan.best_first.as_ref().map(|_| Check {
                         expr: Expr::Literal(Some(true)),
                         columns: filter.columns(),
@@ -128,7 +128,7 @@ impl Payoffs {
         checks
     }
 
-    /// The live rows of a split that filters let pass which may have tightened since.
+    /// The rows of a split that are still live after filters that may have tightened.
     pub(super) fn recheck(
         &self,
         plan: &Plan,
@@ -154,7 +154,7 @@ impl Payoffs {
         for check in checks {
             let start = Instant::now();
             let expr = check.latest(plan);
-            // Few live rows are gathered first; many are evaluated where they are.
+            // If few rows are live, they are gathered first; otherwise all rows are evaluated in place.
             let narrow = !live.is_all() && live.density() < NARROW_DENSITY;
             let rows = if narrow { live.true_count() } else { live.len() };
             let mut column = |path: &FieldPath| -> Result<ArrayRef> {

@@ -1,13 +1,13 @@
-//! Fetching few rows that lie far apart: from the bytes that they need, not from whole segments.
+//! Fetching few scattered rows, by reading only the bytes they need instead of whole segments.
 //!
 //! ```text
 //! columns  |-- task --|-- task --|-- task --|    each: try, fetch what was missing, try again
 //! ```
 //!
-//! Trying to read rows of a layout tells which bytes are missing: trees of arrays at first, then
-//! offsets and codes, then what these point to. All columns of a task are tried before anything
-//! is fetched, so that there are as many rounds as one column takes, and each makes many small
-//! reads at once. That needs a source for which a small read costs little.
+//! Attempting to read rows of a layout reveals which bytes are missing: first the trees of arrays, then
+//! offsets and codes, then the values these refer to. All columns of a task are attempted before anything
+//! is fetched. Thus there are only as many rounds as a single column needs, and each round makes many
+//! small reads at once. This requires a source for which small reads are cheap.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,22 +30,22 @@ use crate::io::Urgency;
 use crate::layout::{PieceSet, SegmentSet};
 use crate::{Error, Result};
 
-/// Bytes of whole segments that take as long to read and decode as one value by itself.
+/// Bytes of whole segments that take as long to read and decode as one individually fetched value.
 const BYTES_PER_VALUE: u64 = 8 << 10;
 
-/// Rows fetched together at most.
+/// Maximum number of rows fetched together.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// Tasks per processor: while one waits for its reads, others work.
+/// Tasks per processor: while one waits for its reads, others can work.
 const TASKS_PER_CPU: usize = 4;
 
-/// Bytes that a task holds before it does its work in two halves.
+/// Bytes that a task may hold before it splits its work into halves.
 const MOST_HELD: u64 = 16 << 20;
 
-/// Rounds of trying after which a column cannot be in order: nested deeper than limits allow.
+/// Maximum number of attempts; a column that needs more is nested deeper than the limits allow.
 const MAX_ROUNDS: usize = 4096;
 
-/// Whether fetching this many rows by themselves beats reading whole segments of so many bytes.
+/// Whether fetching this many rows individually beats reading whole segments of this many bytes.
 pub(super) fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
     let values = rows.saturating_mul(plan.projection.len() as u64);
     match plan.row_access {
@@ -58,8 +58,8 @@ pub(super) fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
     }
 }
 
-/// The rows that a scan fetches by themselves, in the order of the file, a part at a time: none
-/// if it reads splits instead.
+/// The rows that a scan fetches individually, in the order of the file, in parts; empty if it reads
+/// splits instead.
 pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
     let rows = plan.single_rows().unwrap_or_default();
     let rows = &rows[..rows.len().min(usize::try_from(limit).unwrap_or(usize::MAX))];
@@ -77,7 +77,7 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
     Ok(rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)).map(Arc::from).collect())
 }
 
-/// Fetches rows, counted from the start of the file and rising.
+/// Fetches rows, given as ascending positions from the start of the file.
 pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Decoded> {
     let mut batches = Vec::new();
     for rows in rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)) {
@@ -108,7 +108,7 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
 }
 
-/// The rows of some projected columns.
+/// Fetches the rows of some projected columns.
 fn fetch_columns(
     plan: Arc<Plan>,
     columns: Range<usize>,
@@ -161,13 +161,13 @@ fn fetch_columns(
         }
         decoded
             .into_iter()
-            .map(|column| column.ok_or_else(|| Error::corrupt("reading a row never ends")))
+            .map(|column| column.ok_or_else(|| Error::corrupt("reading a row does not terminate")))
             .collect()
     }
     .boxed()
 }
 
-/// As [`fetch_columns`], holding less at a time.
+/// As [`fetch_columns`], but in halves, to hold less memory at a time.
 async fn fetch_halves(plan: Arc<Plan>, columns: Range<usize>, rows: Arc<[u64]>) -> Result<Vec<ArrowRef>> {
     if columns.len() > 1 {
         let middle = columns.start + columns.len() / 2;

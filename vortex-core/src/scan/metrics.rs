@@ -1,11 +1,11 @@
-//! What a scan did, as plain numbers.
+//! Counters of what a scan does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a scan did, as plain counters that may be read while it runs.
+        /// Counters of what a scan does, which may be read while it runs.
         #[derive(Debug, Default)]
         #[non_exhaustive]
         pub struct ScanMetrics {
@@ -13,7 +13,7 @@ macro_rules! metrics {
         }
 
         impl ScanMetrics {
-            /// Names and values of all counters.
+            /// The names and values of all counters.
             pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
             }
@@ -24,47 +24,47 @@ macro_rules! metrics {
 metrics! {
     /// Reads of storage.
     reads,
-    /// Segments asked for.
+    /// Segments requested.
     requests,
     /// Bytes read from storage.
     bytes_read,
-    /// Bytes read that nobody asked for.
+    /// Bytes read that were not requested.
     bytes_wasted,
-    /// Segments that were at hand already.
+    /// Segments that were already available.
     segments_shared,
-    /// Segments that an earlier scan has left in a cache of bytes.
+    /// Segments that an earlier scan has left in a block cache.
     cache_hits,
-    /// Reads that took so long that they were asked for a second time.
+    /// Reads that took so long that they were requested a second time.
     reads_hedged,
-    /// Most bytes of segments that the scan held or had in flight at once.
+    /// Peak number of bytes of segments that the scan held or had in flight.
     peak_bytes,
-    /// Splits the scan consists of.
+    /// Splits that the scan consists of.
     splits_planned,
-    /// Splits skipped, by statistics and what was known of the filter from the start.
+    /// Splits skipped because of statistics and what was known of the filter from the start.
     splits_pruned,
-    /// Splits skipped, by filters that tightened while scanning.
+    /// Splits skipped because filters tightened during the scan.
     splits_pruned_dynamic,
-    /// Splits given up after they were asked for, by filters that tightened meanwhile.
+    /// Splits dropped after they were requested, because filters tightened in the meantime.
     splits_withdrawn,
     /// Splits read.
     splits_scanned,
     /// Zones skipped by static filters.
     zones_pruned,
-    /// Zones skipped by filters that tightened while scanning.
+    /// Zones skipped by filters that tightened during the scan.
     zones_pruned_dynamic,
-    /// Zones whose rows all match a filter, by statistics.
+    /// Zones whose rows all match a filter according to statistics.
     zones_fully_matched,
-    /// Rows skipped unread, by statistics.
+    /// Rows skipped without reading them, because of statistics.
     rows_pruned,
     /// Rows read and rejected by the filter.
     rows_filtered,
-    /// Rows handed out.
+    /// Rows returned.
     rows_produced,
-    /// Nanoseconds that splits waited for bytes, summed.
+    /// Total nanoseconds that splits waited for bytes.
     io_wait_nanos,
-    /// Nanoseconds spent evaluating filters, summed.
+    /// Total nanoseconds spent evaluating filters.
     filter_nanos,
-    /// Nanoseconds spent decoding, summed.
+    /// Total nanoseconds spent decoding.
     decode_nanos,
 }
 

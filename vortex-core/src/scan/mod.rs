@@ -1,10 +1,10 @@
-//! Reading rows of a file: which columns, which rows, in what pieces.
+//! Reading rows of a file: selecting columns and rows, and cutting them into batches.
 //!
-//! A [`ScanBuilder`] describes a scan; it ends in an asynchronous [`BatchStream`] or in a
-//! blocking [`BatchReader`]. The rows are cut into splits. For each split the scan asks for the
-//! segments of the filter's columns, evaluates the filter on encoded data, asks for what is
-//! still needed of the projected columns, and decodes the live rows. Fetching runs ahead of
-//! decoding as far as a budget of bytes allows.
+//! A [`ScanBuilder`] describes a scan, which is then run as an asynchronous [`BatchStream`] or a blocking
+//! [`BatchReader`]. The rows are cut into splits. For each split, the scan requests the segments of the
+//! filter's columns, evaluates the filter on encoded data, requests what is still needed of the projected
+//! columns, and decodes the live rows. Fetching runs ahead of decoding as far as a budget of bytes
+//! allows.
 
 mod admission;
 mod aggregate;
@@ -38,19 +38,20 @@ use crate::expr::{Expr, FieldPath};
 use crate::file::VortexFile;
 use crate::io::{MemoryPool, Scheduler};
 
-/// Rows per batch, if nothing else is said.
+/// Default number of rows per batch.
 const DEFAULT_BATCH_SIZE: usize = 8192;
 
-/// How rows asked for by position are fetched.
+/// How rows requested by position are fetched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowAccess {
-    /// As seems cheaper: by themselves where they lie far apart and small reads cost little.
+    /// In the way estimated to be cheaper: individually where rows lie far apart and small reads are
+    /// cheap.
     #[default]
     Cheapest,
-    /// Each row by itself, from only the bytes that it needs.
+    /// Each row individually, reading only the bytes that it needs.
     Single,
-    /// With the segments they lie in, as a whole.
+    /// As part of the segments that contain them, which are read as a whole.
     Segments,
 }
 
@@ -116,24 +117,26 @@ impl ScanBuilder {
         }
     }
 
-    /// The columns to read, in this order; nested fields by their path. All by default.
+    /// Sets the columns to read, in this order; nested fields by their path. By default, all columns are
+    /// read.
     #[must_use]
     pub fn with_projection<P: Into<FieldPath>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.projection = Some(paths.into_iter().map(Into::into).collect());
         self
     }
 
-    /// The schema of the batches: one field per projected column, none for row numbers. Types may be any that
-    /// [present](crate::dtype::arrow::presents) the stored type; they are decoded directly.
-    /// Types that the format lacks may be asked for where they are what is stored: durations
-    /// where integers are, see [`decode_as`](crate::array::decode_as).
+    /// Sets the schema of the batches, with one field per projected column and none
+    /// for row numbers. Its types may be any that
+    /// [present](crate::dtype::arrow::presents) the stored types; columns are decoded directly to them.
+    /// Types that the format lacks may be requested for the types they are stored as, such as durations
+    /// for integers; see [`decode_as`](crate::array::decode_as).
     #[must_use]
     pub fn with_schema(mut self, schema: SchemaRef) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// Only rows for which this is true. Parts joined by AND may run in any order.
+    /// Selects only rows for which this is true. Conjuncts may be evaluated in any order.
     #[must_use]
     pub fn with_filter(mut self, filter: Expr) -> Self {
         self.filter = Some(match self.filter {
@@ -143,14 +146,14 @@ impl ScanBuilder {
         self
     }
 
-    /// Only rows of this range, counted from the start of the file.
+    /// Selects only rows of this range, counted from the start of the file.
     #[must_use]
     pub fn with_row_range(mut self, rows: Range<u64>) -> Self {
         self.rows = Some(rows);
         self
     }
 
-    /// Only these rows, counted from the start of the file; rising, none twice.
+    /// Selects only these rows, counted from the start of the file, in strictly ascending order.
     #[must_use]
     pub fn with_row_indices(mut self, indices: impl Into<Arc<[u64]>>) -> Self {
         self.indices = Some(indices.into());
@@ -165,7 +168,7 @@ impl ScanBuilder {
         self
     }
 
-    /// How rows asked for by position are fetched. Changes what is read, never a result.
+    /// Sets how rows requested by position are fetched. Affects what is read, but never the result.
     #[must_use]
     pub fn with_row_access(mut self, access: RowAccess) -> Self {
         self.row_access = access;
@@ -180,29 +183,29 @@ impl ScanBuilder {
         self
     }
 
-    /// At most this many rows, after filtering.
+    /// Returns at most this many rows, after filtering.
     #[must_use]
     pub fn with_limit(mut self, rows: u64) -> Self {
         self.limit = Some(rows);
         self
     }
 
-    /// Most rows per batch.
+    /// Sets the maximum number of rows per batch.
     #[must_use]
     pub fn with_batch_size(mut self, rows: usize) -> Self {
         self.batch_size = rows.max(1);
         self
     }
 
-    /// Whether batches come in the order of the file (the default), or as they are ready.
+    /// Sets whether batches are returned in the order of the file (the default), or as they become ready.
     #[must_use]
     pub fn with_ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
         self
     }
 
-    /// Reads those rows first that, by statistics, come first in the order of this column. Rows
-    /// come in no order then, but whoever looks for the first of them finds them early, and
+    /// First reads the rows that, according to statistics, come first in the order of this column. Rows
+    /// are then returned unordered, but a caller that looks for the first of them finds them early, and
     /// with a [dynamic filter](Expr::Dynamic) the rest is not read.
     #[must_use]
     pub fn with_best_first(mut self, path: impl Into<FieldPath>, options: SortOptions) -> Self {
@@ -210,29 +213,29 @@ impl ScanBuilder {
         self
     }
 
-    /// Whether rows are skipped by statistics (the default).
+    /// Sets whether rows are skipped because of statistics (the default).
     #[must_use]
     pub fn with_pruning(mut self, prune: bool) -> Self {
         self.prune = prune;
         self
     }
 
-    /// Who else is charged for the memory of the scan. While that pool refuses, the scan goes on
-    /// with one split at a time.
+    /// Also charges the memory of the scan to this pool. While the pool refuses, the scan continues with
+    /// one split at a time.
     #[must_use]
     pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
         self.memory_pool = Some(pool);
         self
     }
 
-    /// Who issues the reads; the one of the process by default.
+    /// Sets the scheduler that issues the reads; by default, the scheduler of the process.
     #[must_use]
     pub fn with_scheduler(mut self, scheduler: Arc<Scheduler>) -> Self {
         self.scheduler = Some(scheduler);
         self
     }
 
-    /// Where to count what the scan does.
+    /// Sets the counters that the scan updates.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<ScanMetrics>) -> Self {
         self.metrics = metrics;
@@ -244,8 +247,8 @@ impl ScanBuilder {
         &self.metrics
     }
 
-    /// The row ranges that the scan will work on one by one; several together where there are
-    /// very many. Cutting a file at these is free of double work.
+    /// The row ranges that the scan processes one by one; if there are very many, several are joined into
+    /// one. Partitioning a scan at these boundaries causes no duplicate work.
     ///
     /// # Errors
     /// If a column does not exist or its layout is broken.
@@ -253,7 +256,7 @@ impl ScanBuilder {
         Ok(plan::Plan::new(self)?.split_rows())
     }
 
-    /// Starts the scan. Runs on the current tokio runtime; dropping the stream stops it.
+    /// Starts the scan on the current tokio runtime. Dropping the stream stops it.
     ///
     /// # Errors
     /// If columns, schema and filter do not fit the file.
@@ -261,7 +264,7 @@ impl ScanBuilder {
         BatchStream::start(plan::Plan::new(&self)?)
     }
 
-    /// Starts the scan on threads of its own, for callers without a runtime.
+    /// Starts the scan on its own threads, for callers without a runtime.
     ///
     /// # Errors
     /// If columns, schema and filter do not fit the file.

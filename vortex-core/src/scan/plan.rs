@@ -1,4 +1,4 @@
-//! What a scan will do, as plain data.
+//! The plan of a scan, as plain data.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,20 +19,20 @@ use crate::io::{Budget, Scheduler};
 use crate::mask::Mask;
 use crate::{Error, Result};
 
-/// Decoded bytes that a split aims at.
+/// Target for the decoded bytes of a split.
 const SPLIT_BYTES: u64 = 8 << 20;
-/// Rows that a split has at most: enough to keep the costs per split small, and no more than the
-/// chunks of usual writers have, whose decoded rows then need not be put together.
+/// Maximum number of rows of a split: enough to keep the cost per split small, and no more than the
+/// chunks of common writers have, so that decoded rows need not be concatenated.
 const MAX_SPLIT_ROWS: u64 = 64 << 10;
 /// Splits are cut at multiples of this, the usual length of zones.
 const MIN_SPLIT_ROWS: u64 = 8 << 10;
 /// Decoded bytes above which splits are cut shorter than zones.
 const MAX_SPLIT_BYTES: u64 = 32 << 20;
-/// Most ranges that the splits of a scan are shown as.
+/// Maximum number of ranges in the list of splits of a scan.
 pub(super) const MAX_LISTED_SPLITS: u64 = 1 << 16;
 
-/// Bytes of segments that one scan may hold or have in flight. From afar, much is asked for
-/// ahead, so that few large reads bring it.
+/// Bytes of segments that one scan may hold or have in flight. On remote storage, much is requested
+/// ahead, so that few large reads suffice.
 const MEMORY_LOCAL: u64 = 32 << 20;
 const MEMORY_REMOTE: u64 = 128 << 20;
 
@@ -42,7 +42,7 @@ pub(super) struct Plan {
     pub(super) file: VortexFile,
     pub(super) schema: SchemaRef,
     pub(super) projection: Vec<Column>,
-    /// Parts of the filter that must all hold.
+    /// The conjuncts of the filter.
     pub(super) conjuncts: Vec<Conjunct>,
     /// Columns of the filter, by path.
     pub(super) filter_columns: HashMap<FieldPath, Column>,
@@ -53,42 +53,42 @@ pub(super) struct Plan {
     pub(super) row_access: RowAccess,
     /// Whether batches end in a column of row numbers.
     pub(super) numbers_rows: bool,
-    /// Rows per split; splits end at its multiples.
+    /// Rows per split; splits end at multiples of this.
     pub(super) split_step: u64,
-    /// About how many bytes the rows of a split take when decoded.
+    /// Approximate decoded size of the rows of a split.
     pub(super) split_bytes: u64,
     pub(super) limit: Option<u64>,
     pub(super) batch_size: usize,
     pub(super) ordered: bool,
-    /// The order whose first rows are wanted first.
+    /// The order in which the best rows are read first.
     pub(super) best_first: Option<BestFirst>,
     /// Whether statistics may skip rows.
     pub(super) prune: bool,
     pub(super) scheduler: Arc<Scheduler>,
-    /// What this scan may hold in memory.
+    /// The memory budget of this scan.
     pub(super) memory: Arc<Budget>,
     pub(super) metrics: Arc<ScanMetrics>,
-    /// What live rows are added to instead of being handed out.
+    /// Aggregates that live rows are added to, instead of being returned.
     pub(super) totals: Option<Arc<Totals>>,
 }
 
-/// One part of a filter.
+/// A conjunct of the filter.
 #[derive(Debug, Clone)]
 pub(super) struct Conjunct {
     pub(super) expr: Expr,
     pub(super) columns: Vec<FieldPath>,
 }
 
-/// The rows of one task.
+/// The rows processed by one task.
 #[derive(Debug, Clone)]
 pub(super) struct Split {
     pub(super) rows: Range<u64>,
-    /// Rows requested or not ruled out, one bit per row of `rows`.
+    /// Rows requested and not ruled out, one bit per row of `rows`.
     pub(super) live: Mask,
 }
 
 impl Plan {
-    /// Whether the caller asked for single rows.
+    /// Whether the caller requested individual rows.
     pub(super) fn picks_rows(&self) -> bool {
         self.indices.is_some()
     }
@@ -98,7 +98,7 @@ impl Plan {
         !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some()
     }
 
-    /// The single rows that the caller asked for, if there is no filter to be asked as well.
+    /// The individual rows that the caller requested, unless there is a filter to evaluate as well.
     pub(super) fn single_rows(&self) -> Option<&[u64]> {
         self.indices_in(&self.rows).filter(|_| self.conjuncts.is_empty())
     }
@@ -133,12 +133,15 @@ impl Plan {
         let row_count = footer.row_count();
         let rows = scan.rows.clone().unwrap_or(0..row_count);
         if rows.start > rows.end || rows.end > row_count {
-            return Err(Error::invalid(format!("rows {}..{} of {row_count}", rows.start, rows.end)));
+            return Err(Error::invalid(format!(
+                "rows {}..{} are not in 0..{row_count}",
+                rows.start, rows.end
+            )));
         }
         for indices in scan.indices.iter().chain(&scan.excluded) {
             let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
             if !rising || indices.last().is_some_and(|last| *last >= row_count) {
-                return Err(Error::invalid(format!("row indices must rise and stay below {row_count}")));
+                return Err(Error::invalid(format!("row indices must be ascending and below {row_count}")));
             }
         }
         let (indices, excluded) = match (&scan.indices, &scan.excluded) {
@@ -173,7 +176,7 @@ impl Plan {
             numbers_rows: scan.row_numbers.is_some(),
             limit: scan.limit,
             batch_size: scan.batch_size,
-            // Best first is no order of rows.
+            // Best first does not preserve the order of rows.
             ordered: scan.ordered && best_first.is_none(),
             best_first,
             prune: scan.prune,
@@ -184,7 +187,7 @@ impl Plan {
         })
     }
 
-    /// Row ranges to work on one by one. Neighbours are joined where there would be more than
+    /// The row ranges to process one by one. Neighbouring splits are joined if there would be more than
     /// [`MAX_LISTED_SPLITS`]: a few bytes of a file can claim any number of rows.
     pub(super) fn split_rows(&self) -> Vec<Range<u64>> {
         let step = self.split_step;
@@ -197,8 +200,8 @@ impl Plan {
         splits.filter(|rows| !rows.is_empty()).collect()
     }
 
-    /// The first split at or after `row` with rows that were asked for. Splits are made one at
-    /// a time, since a file may claim more of them than any memory holds.
+    /// The first split at or after `row` with requested rows. Splits are made one at a time, since a file
+    /// may claim more of them than fit into memory.
     pub(super) fn split_from(&self, row: u64) -> Option<Split> {
         let mut start = row.max(self.rows.start);
         if let Some(indices) = &self.indices {
@@ -230,7 +233,7 @@ impl Plan {
         (row / self.split_step * self.split_step).max(self.rows.start)
     }
 
-    /// Number of splits in rows that start and end where splits do.
+    /// The number of splits in a range that starts and ends at split boundaries.
     pub(super) fn count_splits(&self, rows: &Range<u64>) -> u64 {
         if rows.is_empty() {
             return 0;
@@ -243,7 +246,7 @@ impl Plan {
         }
     }
 
-    /// Number of rows asked for.
+    /// The number of requested rows.
     pub(super) fn count_rows(&self, rows: &Range<u64>) -> u64 {
         match self.indices_in(rows) {
             Some(indices) => indices.len() as u64,
@@ -264,17 +267,17 @@ fn within<'a>(indices: &'a Option<Arc<[u64]>>, rows: &Range<u64>) -> Option<&'a 
     Some(&indices[first..last])
 }
 
-/// Where the split that starts at `start` ends.
+/// The end of the split that starts at `start`.
 fn split_end(start: u64, step: u64, rows_end: u64) -> u64 {
     (start / step + 1).saturating_mul(step).min(rows_end)
 }
 
-/// Rows per split, and their decoded bytes: at multiples of the zone length, so that splits end
-/// where chunks usually do. Only rows of kilobytes make splits shorter than a zone.
+/// Rows per split, and their decoded bytes. Splits are multiples of the zone length, so that they end
+/// where chunks usually do; they are shorter than a zone only if rows take kilobytes.
 fn split_step<'a>(columns: impl Iterator<Item = &'a Column>, footer: &Footer) -> (u64, u64) {
     let row_bytes = columns.fold(0u64, |sum, column| sum.saturating_add(column.row_bytes(footer))).max(1);
     let target = (SPLIT_BYTES / row_bytes).clamp(MIN_SPLIT_ROWS, MAX_SPLIT_ROWS);
-    // A power of two times the zone length divides the chunk lengths of usual writers.
+    // A power of two times the zone length divides the chunk lengths of common writers.
     let mut step = MIN_SPLIT_ROWS << (target / MIN_SPLIT_ROWS).ilog2();
     while step > 1 && step.saturating_mul(row_bytes) > MAX_SPLIT_BYTES {
         step /= 2;
@@ -282,7 +285,7 @@ fn split_step<'a>(columns: impl Iterator<Item = &'a Column>, footer: &Footer) ->
     (step, step.saturating_mul(row_bytes))
 }
 
-/// All columns of the root, by position, since names may repeat.
+/// All columns of the root, by position, since names may be duplicated.
 fn all_columns(footer: &Footer) -> Result<Vec<Column>> {
     match footer.dtype().as_columns() {
         Some(fields) => (0..fields.len()).map(|at| Column::of_root(footer, at)).collect(),
@@ -323,7 +326,7 @@ pub(super) fn fit_constants(expr: Expr, columns: &HashMap<FieldPath, Column>) ->
     })
 }
 
-/// The fields of the file's own schema, null also where a struct around them is.
+/// The projected fields of the file's own schema; nullable also if an enclosing struct is.
 fn default_schema(footer: &Footer, projection: &[Column], is_whole: bool) -> Result<SchemaRef> {
     let own = footer.schema()?;
     if is_whole {
@@ -361,7 +364,7 @@ fn with_row_numbers(schema: &Schema, name: &str) -> SchemaRef {
 fn check_schema(schema: &SchemaRef, projection: &[Column]) -> Result<SchemaRef> {
     if schema.fields().len() != projection.len() {
         return Err(Error::invalid(format!(
-            "a schema of {} fields for {} columns",
+            "schema has {} fields, but {} columns are projected",
             schema.fields().len(),
             projection.len()
         )));

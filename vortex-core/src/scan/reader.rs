@@ -13,11 +13,11 @@ use super::plan::Plan;
 use super::stream::BatchStream;
 use crate::{Error, Result};
 
-/// Batches decoded ahead of the caller.
+/// Number of batches decoded ahead of the caller.
 const BATCHES_AHEAD: usize = 2;
 
-/// A blocking iterator over the batches of a scan, which runs on a thread of its own. Works
-/// inside and outside of asynchronous runtimes; dropping it stops the scan.
+/// A blocking iterator over the batches of a scan, which runs on its own thread. Works inside and outside
+/// of asynchronous runtimes; dropping it stops the scan.
 #[derive(Debug)]
 pub struct BatchReader {
     schema: SchemaRef,
@@ -40,7 +40,7 @@ impl BatchReader {
                     Err(error) => return drop(sender.send(Err(error))),
                 };
                 while let Some(outcome) = stream.next().await {
-                    // The reader is gone when sending fails; nobody wants the rest.
+                    // Sending fails if the reader was dropped; then the rest is not needed.
                     if sender.send(outcome).is_err() {
                         break;
                     }

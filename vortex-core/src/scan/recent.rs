@@ -1,23 +1,23 @@
-//! Segments of splits that are done, kept for those that follow.
+//! Segments of completed splits, kept for those that follow.
 //!
-//! A chunk often serves many splits, but not all of them read it: a filter may leave no row in
-//! one. What was fetched for one split stays for a while, up to a number of bytes; what was not
-//! used for longest goes first. What the latest split used stays in any case: the next one most
-//! likely uses it, and would read it again.
+//! A chunk often serves many splits, but not all of them read it: a filter may leave no live row in one.
+//! Segments fetched for one split are kept for a while, up to a number of bytes; the least recently used
+//! go first. Those used by the latest split are kept in any case: the next split most likely uses them,
+//! too, and would have to read them again.
 
 use std::collections::HashMap;
 
 use crate::file::{Lease, SegmentId};
 
-/// So few are not worth forgetting by parts.
+/// Up to this many bytes are dropped all at once.
 const FEW_BYTES: usize = 1 << 20;
 
-/// Segments used lately, at most about `limit` bytes of them.
+/// Recently used segments, at most about `limit` bytes of them.
 #[derive(Debug)]
 pub(super) struct Recent {
     limit: usize,
     bytes: usize,
-    /// Counts the splits that are done.
+    /// Number of completed splits.
     clock: u64,
     used: HashMap<SegmentId, (Lease, u64)>,
 }
@@ -27,7 +27,7 @@ impl Recent {
         Self { limit, bytes: 0, clock: 0, used: HashMap::new() }
     }
 
-    /// Keeps what one split has used.
+    /// Keeps the segments that one split has used.
     pub(super) fn keep(&mut self, leases: Vec<Lease>) {
         self.clock += 1;
         for lease in leases {
@@ -40,24 +40,24 @@ impl Recent {
             }
         }
         if self.bytes > self.limit {
-            // A quarter more than needed, so that this is done rarely.
+            // Drop a quarter more than needed, so that this happens rarely.
             self.forget_until(self.limit / 4 * 3);
         }
     }
 
-    /// Bytes kept, whether others hold them too or not.
+    /// Bytes kept, whether they are also held elsewhere or not.
     pub(super) fn byte_len(&self) -> u64 {
         self.bytes as u64
     }
 
-    /// Forgets the oldest quarter; false if there is nothing to forget.
+    /// Drops the oldest quarter; returns false if there is nothing to drop.
     pub(super) fn forget_some(&mut self) -> bool {
         let before = self.used.len();
         self.forget_until(if self.bytes > FEW_BYTES { self.bytes / 4 * 3 } else { 0 });
         self.used.len() < before
     }
 
-    /// Forgets the oldest until at most so many bytes are left, or only those used last.
+    /// Drops the oldest segments until at most this many bytes are left, or only those used last.
     fn forget_until(&mut self, bytes: usize) {
         let older = self.used.iter().filter(|(_, (_, at))| *at < self.clock);
         let mut by_age: Vec<(u64, SegmentId)> = older.map(|(id, (_, at))| (*at, *id)).collect();
@@ -72,7 +72,7 @@ impl Recent {
         }
     }
 
-    /// Forgets everything.
+    /// Drops everything.
     pub(super) fn clear(&mut self) {
         self.used.clear();
         self.bytes = 0;

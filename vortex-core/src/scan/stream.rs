@@ -1,14 +1,14 @@
-//! The loop of a scan: admit splits, filter them, decode them, hand out batches.
+//! The loop of a scan: admit splits, filter them, decode them, return batches.
 //!
 //! ```text
 //! cursor ── admit ──► filtering ──► filtered ──► decoding ──► ready ──► batches
-//!           asks for                waits for    a few at
+//!           requests                waits for    a few at
 //!           filter columns          its turn     a time
 //! ```
 //!
-//! Many splits are admitted ahead of decoding, as far as memory allows, so that what they need
-//! comes in few large reads. Filtering and decoding are tasks that go on by themselves; the
-//! loop only moves splits from one to the other.
+//! Many splits are admitted ahead of decoding, as far as memory allows, so that few large reads fetch
+//! what they need. Filtering and decoding run as independent tasks; the loop only moves splits from one
+//! stage to the next.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -34,32 +34,32 @@ use crate::Result;
 use crate::array::row_bytes::reserved_bytes;
 use crate::error::ResultExt as _;
 
-/// Splits that may be admitted and not yet decoded.
+/// Maximum number of splits admitted and not yet decoded.
 const MAX_ADMITTED_LOCAL: usize = 4;
 const MAX_ADMITTED_REMOTE: usize = 256;
 
-/// Splits that may wait for their last bytes, be decoded, or wait to be handed out; and about how
-/// many bytes they may take when decoded, if more than two do.
+/// Splits that may wait for their last bytes, be decoded, or wait to be returned; and approximately how
+/// many decoded bytes they may take if there are more than two.
 const MAX_DECODING: usize = 8;
 const MAX_DECODING_BYTES: u64 = 16 << 20;
 
-/// Far away, so many splits are decoded first where the best rows are wanted: as many as the best
-/// ten rows or so are likely to lie in.
+/// Number of splits decoded first if the best rows are wanted from remote storage: as many as are likely
+/// to hold the best ten rows or so.
 const FIRST_BEST: usize = 6;
 
-/// Of a split that surely has rows that pass, so many are expected: it may be several times less
-/// than statistics say.
+/// Rows that statistics must predict for a split to be sure that some pass: the actual number may be
+/// several times smaller.
 const ROWS_EXPECTED: f64 = 8.0;
 
-/// Bytes of segments kept for later splits, per scan, while nothing else needs the memory: reading
-/// them again costs more from afar.
+/// Bytes of segments kept per scan for later splits, while the memory is not needed otherwise: reading
+/// them again costs more on remote storage.
 const RECENT_BYTES_LOCAL: usize = 4 << 20;
 const RECENT_BYTES_REMOTE: usize = 96 << 20;
 
-/// Splits after which half of what is known about the filter is forgotten.
+/// Number of splits after which half of what is known about the filter is forgotten.
 const REMEMBERED: u64 = 32;
 
-/// Batches of rows larger than this together are handed out as they are.
+/// Batches are not coalesced if their rows would take more bytes than this.
 const MAX_COALESCED_BYTES: u64 = 1 << 30;
 
 /// Record batches of a scan. Dropping it stops all work on its behalf.
@@ -104,7 +104,7 @@ impl std::fmt::Debug for BatchStream {
 pub(super) struct Scan {
     pub(super) plan: Arc<Plan>,
     pub(super) payoffs: Arc<Payoffs>,
-    /// Where the scan is, once zone maps are read.
+    /// The position of the scan, once zone maps are read.
     pub(super) position: Option<(Cursor, ZoneMaps)>,
     /// Number of splits admitted so far.
     pub(super) admitted: u64,
@@ -112,19 +112,19 @@ pub(super) struct Scan {
     pub(super) filtered: VecDeque<Filtered>,
     pub(super) decoding: AtWork<Decoded>,
     pub(super) limits: AtOnce,
-    /// Whether the rows wanted may be found long before the end.
+    /// Whether the wanted rows may be found long before the end.
     pub(super) stops_early: bool,
     ready: VecDeque<RecordBatch>,
-    /// Joins small batches of selective scans.
+    /// Joins the small batches of selective scans.
     coalescer: Option<BatchCoalescer>,
-    /// Segments of splits that are done, likely needed by those that follow.
+    /// Segments of completed splits that later ones are likely to need.
     pub(super) recent: Recent,
     pub(super) rows_left: u64,
-    /// Rows to be fetched by themselves, in place of splits.
+    /// Rows to be fetched individually instead of by splits.
     single_rows: VecDeque<Arc<[u64]>>,
-    /// Whether no split is decoded before those at work are filtered.
+    /// Whether no split is decoded until all admitted splits are filtered.
     filters_first: bool,
-    /// Whether statistics say that every split is likely to have rows that pass.
+    /// Whether statistics predict rows that pass in every split.
     pub(super) passes_expected: bool,
     remote: bool,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
@@ -132,21 +132,21 @@ pub(super) struct Scan {
     pub(super) passed: u64,
 }
 
-/// How many splits may be at work.
+/// How many splits may be in progress.
 pub(super) struct AtOnce {
     admitted: usize,
-    /// While it is uncertain how many splits are needed, fewer; more with each that is done.
+    /// Fewer while it is uncertain how many splits are needed; raised with each completed split.
     pub(super) allowed: usize,
-    /// Of those being decoded; more with each that is done, too.
+    /// Limit on splits being decoded; also raised with each completed split.
     decoding: usize,
     most_decoding: usize,
 }
 
-/// What happened to a split.
+/// The progress of a split.
 enum Progress {
     Filtered(Filtered),
     Decoded(Decoded),
-    /// No split is at work.
+    /// No split is in progress.
     Idle,
 }
 
@@ -198,7 +198,7 @@ impl Scan {
         })
     }
 
-    /// The next batch, or `None` at the end.
+    /// The next batch; `None` at the end.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         if self.position.is_none() {
             let zone_maps = ZoneMaps::read(&self.plan).await?;
@@ -206,8 +206,8 @@ impl Scan {
                 true => Cursor::new(&self.plan, &zone_maps),
                 false => Cursor::at_end(&self.plan),
             };
-            // Far away, where any split may hold the best rows, all are filtered before some are
-            // decoded together: each round of reads costs more than what they waste.
+            // On remote storage, if any split may hold the best rows, all are filtered before some are
+            // decoded together: an extra round of reads costs more than the bytes that this wastes.
             if self.plan.best_first.is_some() && self.remote && matches!(cursor, Cursor::InOrder(_)) {
                 self.limits.allowed = self.limits.admitted;
                 self.limits.decoding = FIRST_BEST;
@@ -225,7 +225,7 @@ impl Scan {
                 self.stop();
                 return Ok(None);
             }
-            // Whoever wants few rows may want no more after these.
+            // A caller that wants few rows may need no more after these.
             if self.stops_early
                 && let Some(batch) = self.ready.pop_front()
             {
@@ -254,7 +254,7 @@ impl Scan {
         }
     }
 
-    /// Waits until a split at work gets on.
+    /// Waits until one of the splits makes progress.
     async fn progress(&mut self) -> Result<Progress> {
         poll_fn(|context| {
             if let Poll::Ready(Some(split)) = self.filtering.poll_next(context) {
@@ -279,7 +279,7 @@ impl Scan {
         batch
     }
 
-    /// Drops all work; nothing more is wanted.
+    /// Drops all work, when no more rows are wanted.
     fn stop(&mut self) {
         if let Some((cursor, _)) = &mut self.position {
             *cursor = Cursor::at_end(&self.plan);
@@ -319,20 +319,22 @@ impl Scan {
         self.limits.decoding = (self.limits.decoding * 2).min(self.limits.most_decoding);
         if self.plan.best_first.is_some() {
             self.filters_first = true;
-            // The filter is about to tighten: now it is cheap to look at all there is.
+            // The filter is about to tighten, so looking at all splits is cheap now.
             self.limits.allowed = self.limits.admitted;
         }
         match &mut self.coalescer {
             None => self.ready.extend(split.batches),
             Some(coalescer) => {
                 for batch in split.batches {
-                    // A small remainder before it would have every large batch copied from here on.
+                    // A small remainder in the buffer would cause every following large batch to be
+                    // copied.
                     if batch.num_rows() > self.plan.batch_size / 2 {
                         coalescer.finish_buffered_batch()?;
                     }
                     coalescer.push_batch(batch)?;
                 }
-                // Whoever looks for the first rows can tighten the filter with what there is.
+                // A caller that looks for the first rows can tighten the filter with the rows found so
+                // far.
                 if self.plan.best_first.is_some() {
                     coalescer.finish_buffered_batch()?;
                 }
@@ -346,7 +348,7 @@ impl Scan {
         self.limits.allowed = (self.limits.allowed * 2).min(self.limits.admitted);
     }
 
-    /// Gives up rows, and splits without any left, that filters rule out which tightened meanwhile.
+    /// Drops rows that filters have ruled out in the meantime, and splits without any rows left.
     fn tighten(&mut self) -> Result<()> {
         let Some((_, zone_maps)) = &mut self.position else { return Ok(()) };
         if zone_maps.refresh(&self.plan)? {
@@ -368,12 +370,12 @@ impl Scan {
         {
             self.decoding.start(gather::gather(Arc::clone(&self.plan), rows));
         }
-        // The best rows are decoded first, once it is known where they are; some at once, so that
-        // there is something to compare with.
+        // The best rows are decoded first, once it is known where they are; several splits at once, to
+        // have rows to compare with.
         if self.filters_first && !self.filtering.is_empty() {
             return Ok(());
         }
-        // The filter tightens with every batch: more is decoded once all of them are handed out.
+        // The filter tightens with every batch, so more is decoded only once all batches are returned.
         if self.plan.best_first.is_some() && !self.ready.is_empty() {
             return Ok(());
         }
@@ -381,7 +383,7 @@ impl Scan {
             && let Some(split) = self.filtered.front_mut()
         {
             if !split.asked {
-                // Nobody else is going to give memory back.
+                // If nothing is being decoded, no other work will release memory.
                 if !self.decoding.is_empty() {
                     break;
                 }

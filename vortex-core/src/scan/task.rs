@@ -1,7 +1,7 @@
-//! The work on one split: fetch, filter, fetch, decode.
+//! The processing of one split: fetch, filter, fetch, decode.
 //!
 //! ```text
-//! admitted ──► filter columns there ──► filtered ──► other columns asked for, if memory allows
+//! admitted ──► filter columns there ──► filtered ──► other columns requested, if memory allows
 //!                                                                     │
 //!                              batches ◄── decoded ◄── all there ◄────┘
 //! ```
@@ -26,22 +26,22 @@ use crate::io::{Share, Urgency, Wish};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
 
-/// About what a distant store delivers in the time that a request waits for its first byte.
+/// Approximately the bytes a remote store delivers in the time a request waits for its first byte.
 const ROUND_TRIP_BYTES: u64 = 1 << 20;
-/// Projected columns are asked for before the filter is evaluated if they take less than one of so many of
-/// the bytes asked for anyway.
+/// Projected columns are requested before the filter is evaluated if their bytes are less than one part
+/// in this many of the bytes requested anyway.
 const SHARE_ASKED_EARLY: u64 = 32;
 
-/// A split that has been admitted: what it needs first has been asked for.
+/// A split that has been admitted: what it needs first has been requested.
 pub(super) struct Admitted {
     pub(super) plan: Arc<Plan>,
     pub(super) payoffs: Arc<Payoffs>,
     pub(super) split: Split,
-    /// Counts splits in the order in which they are wanted.
+    /// Number of the split in the order in which splits are wanted.
     pub(super) number: u64,
-    /// Parts of the filter to evaluate.
+    /// Conjuncts of the filter to evaluate.
     pub(super) checks: Vec<Check>,
-    /// Whether projected columns are asked for together with those of the filter.
+    /// Whether projected columns are requested together with those of the filter.
     pub(super) eager: bool,
     pub(super) leases: Vec<Lease>,
 }
@@ -52,27 +52,27 @@ pub(super) struct Filtered {
     payoffs: Arc<Payoffs>,
     pub(super) split: Split,
     number: u64,
-    /// Parts of the filter that were evaluated.
+    /// Conjuncts of the filter that were evaluated.
     pub(super) checks: Vec<Check>,
-    /// The place of its best row, where that is wanted.
+    /// The place of its best row, if rows are read best first.
     pub(super) best: Place,
-    /// Whether the projected columns have been asked for, or will be by decoding.
+    /// Whether the projected columns have been requested, or will be while decoding.
     pub(super) asked: bool,
-    /// Whether live rows are so few that they are fetched by themselves.
+    /// Whether live rows are so few that they are fetched individually.
     single_rows: bool,
-    /// Segments it uses, for splits that follow soon and may use them too.
+    /// Segments it uses, for later splits that may use them, too.
     pub(super) leases: Vec<Lease>,
 }
 
-/// What became of a split.
+/// A decoded split.
 pub(super) struct Decoded {
-    /// The live rows; at most the batch size each.
+    /// The live rows, in batches of at most the batch size.
     pub(super) batches: Vec<RecordBatch>,
     /// Segments it used.
     pub(super) leases: Vec<Lease>,
 }
 
-/// Fetches what `request` asks for, again and again until it asks for nothing more.
+/// Fetches what `request` asks for, repeatedly until it asks for nothing more.
 pub(super) async fn fetch(
     plan: &Plan,
     urgency: Urgency,
@@ -91,7 +91,7 @@ pub(super) async fn fetch(
     }
 }
 
-/// What `request` asks for, each segment once.
+/// The segments that `request` asks for, each of them once.
 pub(super) fn wanted(
     have: &SegmentSet<'_>,
     request: impl FnOnce(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
@@ -103,12 +103,12 @@ pub(super) fn wanted(
     Ok(want)
 }
 
-/// Bytes of those segments that nobody holds.
+/// Total bytes of those segments that are not held yet.
 pub(super) fn missing_bytes(plan: &Plan, ids: &[SegmentId]) -> Result<u64> {
     plan.file.segments().missing_bytes(ids, plan.file.footer())
 }
 
-/// Leases segments, asking storage for those that nobody holds; they take up `memory`.
+/// Leases segments and requests those that are not held yet; their bytes are charged to `memory`.
 pub(super) fn lease(
     plan: &Plan,
     ids: &[SegmentId],
@@ -138,12 +138,12 @@ async fn wait(plan: &Plan, leases: &[Lease]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of segments.
+/// Total bytes of segments.
 pub(super) fn byte_len(footer: &Footer, segments: &[SegmentId]) -> Result<u64> {
     segments.iter().map(|id| footer.segment(*id).map(|segment| u64::from(segment.length))).sum()
 }
 
-/// What a split needs before its filter can be evaluated, or its rows decoded if there is none.
+/// What a split needs before its filter can be evaluated, or its rows decoded if there is no filter.
 fn first_request(
     plan: &Plan,
     split: &Split,
@@ -163,8 +163,9 @@ fn first_request(
     Ok(())
 }
 
-/// What to ask for as a split is admitted, and whether that includes the projected columns. From afar they
-/// are asked for anyway if they take few bytes: asking later would take a round trip.
+/// The segments to request when a split is admitted, and whether these include the projected columns. On
+/// remote storage, these are included if they take few bytes: requesting them later would cost a round
+/// trip.
 pub(super) fn first_wanted(
     plan: &Plan,
     split: &Split,
@@ -188,7 +189,7 @@ pub(super) fn first_wanted(
     Ok((eager, first))
 }
 
-/// What decoding the live rows of a split needs.
+/// Requests what decoding the live rows of a split needs.
 fn request_projection(
     plan: &Plan,
     split: &Split,
@@ -199,25 +200,25 @@ fn request_projection(
     plan.projection.iter().try_for_each(|column| column.request(&rows, have, want))
 }
 
-/// From the first to the last live row.
+/// The range from the first to the last live row.
 fn live_range(Split { rows, live }: &Split) -> Range<u64> {
     let span = live.span();
     rows.start + span.start as u64..rows.start + span.end as u64
 }
 
-/// Whether the live rows of a split are fetched by themselves.
+/// Whether the live rows of a split are fetched individually.
 fn single_rows(plan: &Plan, split: &Split, want: &[SegmentId]) -> Result<bool> {
     let byte_len = byte_len(plan.file.footer(), want)?;
     Ok(gather::pays(plan, split.live.true_count() as u64, byte_len))
 }
 
 impl Admitted {
-    /// Whether something stands between asking and decoding.
+    /// Whether the split has to be filtered before it is decoded.
     pub(super) fn needs_filter(&self) -> bool {
         !self.checks.is_empty() || self.plan.best_first.is_some()
     }
 
-    /// A split without a filter to evaluate: nothing stands between asking and decoding.
+    /// Converts a split without a filter to evaluate, which can be decoded right away.
     pub(super) fn into_filtered(self) -> Filtered {
         Filtered {
             plan: self.plan,
@@ -232,8 +233,8 @@ impl Admitted {
         }
     }
 
-    /// Evaluates the filter once its columns are there, and asks for the other columns of live
-    /// rows as far as memory allows.
+    /// Evaluates the filter once its columns have arrived, and requests the other columns of live rows as
+    /// far as memory allows.
     pub(super) async fn filter(self) -> Result<Filtered> {
         if !self.needs_filter() {
             return Ok(self.into_filtered());
@@ -275,7 +276,7 @@ impl Admitted {
 }
 
 impl Filtered {
-    /// Asks for the projected columns although there is no memory to spare.
+    /// Requests the projected columns although no memory is available.
     pub(super) fn ask_anyway(&mut self) -> Result<()> {
         let footer = Arc::clone(self.plan.file.footer());
         let mut have = SegmentSet::new(&footer);
@@ -288,11 +289,11 @@ impl Filtered {
         Ok(())
     }
 
-    /// Decodes the live rows once their columns are there.
+    /// Decodes the live rows once their columns have arrived.
     pub(super) async fn decode(self) -> Result<Decoded> {
         let Filtered { plan, payoffs, mut split, number, checks, mut single_rows, leases, .. } = self;
         if plan.best_first.is_some() {
-            // The filter may have tightened while this split waited for its turn.
+            // The filter may have tightened while this split was waiting.
             let mut have = SegmentSet::new(plan.file.footer());
             have.add(leases.iter().cloned());
             split.live = payoffs.recheck(&plan, &split, &checks, &have)?;

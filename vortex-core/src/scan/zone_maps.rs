@@ -1,4 +1,4 @@
-//! The zone maps of a filter's columns, and what they rule out.
+//! The zone maps of a filter's columns, and the rows they rule out.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,25 +17,26 @@ use crate::layout::{SegmentSet, ZoneMap};
 use crate::mask::Mask;
 use crate::pruning::{self, Blocks};
 
-/// Splits that are told apart by what ruled them out; a file may claim any number.
+/// Maximum number of splits that are attributed to what ruled them out; a file may claim any number of
+/// splits.
 const MAX_COUNTED: u64 = 1 << 16;
 
-/// The zone maps of a scan, and the verdict on each part of its filter.
+/// The zone maps of a scan, and the verdict on each conjunct of its filter.
 #[derive(Debug, Default)]
 pub(super) struct ZoneMaps {
     maps: HashMap<FieldPath, Arc<ZoneMap>>,
-    /// Per conjunct: blocks, where rows may match, where all do.
+    /// Per conjunct: blocks, where rows may match, and where all rows match.
     verdicts: Vec<Option<(Blocks, pruning::Verdict)>>,
-    /// The verdicts before any filter tightened, once one has.
+    /// The verdicts before any filter tightened, if one has.
     first_verdicts: Option<Vec<Option<(Blocks, pruning::Verdict)>>>,
-    /// Generation of the dynamic filters at the last look.
+    /// Generation of the dynamic filters when they were last checked.
     generation: Option<u64>,
-    /// Of the column whose best rows are wanted first.
+    /// Zone map of the column whose best rows are read first.
     best_first: Option<Arc<ZoneMap>>,
 }
 
 impl ZoneMaps {
-    /// Reads the zone tables of the filter's columns, all in one go, and judges the filter.
+    /// Reads the zone maps of the filter's columns all at once, and judges the filter.
     pub(super) async fn read(plan: &Plan) -> Result<Self> {
         let mut zone_maps = Self::default();
         if plan.prune {
@@ -70,7 +71,7 @@ impl ZoneMaps {
             .await?;
             let start = Instant::now();
             for (column, zones) in unknown {
-                // Statistics only help: a table that cannot be read prunes nothing.
+                // Statistics are optional: a table that cannot be read prunes nothing.
                 match zones.read(&have) {
                     Ok(map) => {
                         let map = Arc::new(map);
@@ -86,18 +87,18 @@ impl ZoneMaps {
         Ok(())
     }
 
-    /// About the share of rows that pass the filter, where statistics tell.
+    /// Approximate share of rows that pass the filter, if statistics tell.
     pub(super) fn expected_share(&self, plan: &Plan) -> Option<f64> {
         let share = |expr| pruning::expected_share(expr, &|path| self.maps.get(path).cloned());
         plan.conjuncts.iter().try_fold(1.0, |all, conjunct| Some(all * share(&conjunct.expr)?))
     }
 
-    /// Statistics of the column whose best rows are wanted first.
+    /// The zone map of the column whose best rows are read first.
     pub(super) fn best_first(&self) -> Option<&ZoneMap> {
         self.best_first.as_deref()
     }
 
-    /// What is known of a filter without reading rows; `None` if nothing.
+    /// What is known about a filter without reading rows; `None` if nothing.
     fn judge(&self, expr: &Expr, plan: &Plan) -> Result<Option<(Blocks, pruning::Verdict)>> {
         let mut lens: Vec<u64> = Vec::new();
         let mut columns = expr.columns();
@@ -112,7 +113,7 @@ impl ZoneMaps {
         Ok(Some((blocks, verdict)))
     }
 
-    /// Without zones, the statistics of the file are one zone.
+    /// Without zones, treats the statistics of the file as a single zone.
     fn judge_file(&self, expr: &Expr, plan: &Plan) -> Result<Option<(Blocks, pruning::Verdict)>> {
         let footer = plan.file.footer();
         let row_count = footer.row_count();
@@ -131,7 +132,7 @@ impl ZoneMaps {
         Ok(Some((blocks, pruning::evaluate(expr, blocks, &map_of)?)))
     }
 
-    /// Zones that are pruned, and zones that match as a whole, over all parts of the filter.
+    /// Numbers of pruned zones and of zones that match as a whole, over all conjuncts of the filter.
     fn count(&self, plan: &Plan) -> (u64, u64) {
         let (mut pruned, mut matched) = (0, 0);
         for (blocks, verdict) in self.verdicts.iter().flatten() {
@@ -142,7 +143,7 @@ impl ZoneMaps {
         (pruned as u64, matched as u64)
     }
 
-    /// Judges filters that have tightened since the last look again; whether there were any.
+    /// Judges filters again that have tightened since the last check; returns whether there were any.
     pub(super) fn refresh(&mut self, plan: &Plan) -> Result<bool> {
         let mut generation = None;
         for conjunct in &plan.conjuncts {
@@ -166,14 +167,14 @@ impl ZoneMaps {
         Ok(true)
     }
 
-    /// The first row at or after `row` in a block that may match; where the rows end if there
-    /// is none.
+    /// The first row at or after `row` in a block that may match; the end of the rows if there is no such
+    /// row.
     pub(super) fn first_possible(&self, row: u64) -> u64 {
         first_possible(&self.verdicts, row)
     }
 
-    /// Splits in rows of whom none may match: those known from the start, and those that took a
-    /// filter which tightened.
+    /// Counts splits in a range of rows none of which may match: those known from the start, and those
+    /// ruled out only by a filter that tightened.
     pub(super) fn count_ruled_out(&self, plan: &Plan, rows: &Range<u64>) -> (u64, u64) {
         let all = plan.count_splits(rows);
         let Some(verdicts) = &self.first_verdicts else { return (all, 0) };
@@ -205,7 +206,7 @@ impl ZoneMaps {
         live
     }
 
-    /// The parts of the filter that are not certain for every row of the split.
+    /// The conjuncts of the filter that are not certain to hold for every row of the split.
     pub(super) fn open_conjuncts(&self, split: &Split) -> Vec<usize> {
         let certain = |at: &usize| match &self.verdicts[*at] {
             Some((blocks, verdict)) => blocks.overlapping(&split.rows).all(|block| verdict.all.value(block)),
@@ -228,7 +229,7 @@ fn first_possible(verdicts: &[Option<(Blocks, pruning::Verdict)>], mut row: u64)
     }
 }
 
-/// One bit per row of `rows`, taken from the bit of its block.
+/// One bit per row of `rows`, copied from the bit of its block.
 fn rows_of(blocks: &Blocks, bits: &BooleanBuffer, within: Range<usize>, rows: &Range<u64>) -> Mask {
     let mut mask = arrow::array::BooleanBufferBuilder::new((rows.end - rows.start) as usize);
     for block in within {

@@ -1,12 +1,12 @@
 //! Statistics of rows in memory, for zone maps and file statistics.
 //!
-//! [`Summary`] says what is known of some consecutive rows; summaries of neighbours merge. What
-//! readers must not misunderstand is left out rather than guessed:
+//! A [`Summary`] contains what is known about some consecutive rows; adjacent summaries can be merged.
+//! What readers could misinterpret is left out rather than guessed:
 //!
 //! - minimum and maximum ignore nulls and NaN and follow the total order of floats;
-//! - long strings give bounds instead of values, the upper one rounded up;
-//! - sums are of integers, and gone once they exceed 128 bits;
-//! - order is known only where no row is null or NaN.
+//! - long strings have bounds instead of values, and the upper one is rounded up;
+//! - sums exist only for integers, and are dropped if they exceed 128 bits;
+//! - the order is known only if no row is null or NaN.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ use super::{FieldStats, Precision, is_float, sum_dtype};
 use crate::dtype::{DType, Meaning, PType};
 use crate::scalar::{Scalar, Value};
 
-/// What is known of consecutive rows of one column.
+/// What is known about consecutive rows of one column.
 #[derive(Debug, Clone)]
 pub(crate) struct Summary {
     pub(crate) rows: u64,
@@ -29,12 +29,12 @@ pub(crate) struct Summary {
     pub(crate) nan_count: u64,
     pub(crate) min: Extreme,
     pub(crate) max: Extreme,
-    /// Of integers, booleans and decimals.
+    /// Sum of integers, booleans or decimals.
     sum: Option<i128>,
     order: Order,
 }
 
-/// What a zone map says of one zone.
+/// The statistics of one zone in a zone map.
 #[derive(Debug, Clone)]
 pub(crate) struct Zone {
     pub(crate) null_count: u64,
@@ -57,7 +57,7 @@ pub(crate) fn has_bounds(dtype: &DType) -> bool {
 }
 
 impl Summary {
-    /// Looks at all rows of an array that presents `dtype`.
+    /// Summarizes all rows of an array that presents `dtype`.
     pub(crate) fn of(array: &ArrowRef, dtype: &DType) -> Self {
         let null_count = match dtype {
             DType::Null => array.len(),
@@ -94,7 +94,7 @@ impl Summary {
                 self.nan_count = valid_runs(&values, array.nulls())
                     .map(|run| run.iter().filter(is_nan).count())
                     .sum::<usize>() as u64;
-                // Total order as the order of integers.
+                // Maps the total order to the order of integers.
                 let key = |value: &$native| {
                     let bits = value.to_bits().cast_signed();
                     bits ^ ((bits >> (<$bits>::BITS - 1)).cast_unsigned() >> 1).cast_signed()
@@ -132,7 +132,7 @@ impl Summary {
         self
     }
 
-    /// Extremes and order of values that compare by `key`.
+    /// Extremes and order of values that are compared by `key`.
     fn ordered<T: Copy, K: Ord>(
         &mut self,
         values: &[T],
@@ -220,7 +220,7 @@ impl Summary {
                 }
                 last = bytes;
             }
-            // Nothing can be both below the least and above the greatest.
+            // No value can be both below the minimum and above the maximum.
             if bytes < min {
                 min = bytes;
             } else if bytes > max {
@@ -244,17 +244,17 @@ impl Summary {
         };
     }
 
-    /// What a zone map says of these rows.
+    /// The zone map entry of these rows.
     pub(crate) fn to_zone(&self) -> Zone {
         let (null_count, nan_count) = (self.null_count, self.nan_count);
         Zone { null_count, nan_count, min: self.min.clone(), max: self.max.clone() }
     }
 
-    /// What is known of these rows and those that follow them.
+    /// Merges the summary of these rows with that of the following rows.
     pub(crate) fn merge(self, next: Self) -> Self {
         let sum = match (self.sum, next.sum) {
             (Some(left), Some(right)) => left.checked_add(right),
-            // Rows without values add nothing.
+            // Rows without values contribute nothing.
             (sum, None) if next.rows == next.null_count => sum,
             (None, sum) if self.rows == self.null_count => sum,
             _ => None,
@@ -270,7 +270,7 @@ impl Summary {
         }
     }
 
-    /// Whether values are known not to rise, and not to rise strictly.
+    /// Whether values are known not to be sorted, and not to be strictly sorted.
     pub(crate) fn contradicts_order(&self) -> (bool, bool) {
         match self.order {
             Order::Unknown => (false, false),
@@ -284,15 +284,15 @@ impl Summary {
         self.sum
     }
 
-    /// The sum in the type that sums of `dtype` have, if it has one and it fits.
+    /// The sum in the type that sums of `dtype` have, if there is one and it fits.
     pub(crate) fn sum(&self, dtype: &DType) -> Option<Scalar> {
         sum_scalar(self.sum?, dtype)
     }
 
-    /// As statistics of a field, of which `uncompressed_size` bytes were taken in.
+    /// Converts it to statistics of a field whose values took `uncompressed_size` bytes.
     pub(crate) fn to_field_stats(&self, dtype: &DType, uncompressed_size: u64) -> FieldStats {
         let (min, max) = (self.min.precision(dtype), self.max.precision(dtype));
-        // Compared as total order does: zeros of both signs are two values.
+        // Compared by total order: zeros of different sign are two values.
         let equal = match (&min, &max) {
             (Precision::Exact(min), Precision::Exact(max)) => min.compare(max) == Some(Ordering::Equal),
             _ => false,
@@ -318,14 +318,14 @@ impl Summary {
     }
 }
 
-/// A sum in the type that sums of `dtype` have; `None` if it does not fit.
+/// Converts a sum to the type that sums of `dtype` have; `None` if it does not fit.
 fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
     let sum_dtype = sum_dtype(dtype)?;
     let value = match &sum_dtype {
         DType::Primitive(PType::U64, _) => Value::UInt(u64::try_from(sum).ok()?),
         DType::Primitive(PType::I64, _) => Value::Int(i64::try_from(sum).ok()?),
         DType::Decimal(decimal, _) => {
-            // Of 39 digits or more, any 128-bit number is a value.
+            // With 39 digits or more, every 128-bit number is valid.
             let limit = 10i128.checked_pow(decimal.precision().into());
             if limit.is_some_and(|limit| sum.unsigned_abs() >= limit.unsigned_abs()) {
                 return None;
@@ -337,13 +337,13 @@ fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
     Scalar::try_new(sum_dtype, value).ok()
 }
 
-/// The values of a primitive array, whatever Arrow calls its type.
+/// The values of a primitive array, regardless of its Arrow type.
 pub(crate) fn values_of<T: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<T> {
     let data = array.to_data();
     ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
 
-/// The valid values, as runs of neighbours.
+/// The valid values, as runs of adjacent rows.
 fn valid_runs<'a, T>(
     values: &'a [T],
     nulls: Option<&'a NullBuffer>,
@@ -373,7 +373,7 @@ mod tests {
     fn stats(array: impl Array + 'static, dtype: &DType) -> FieldStats {
         let array: ArrowRef = Arc::new(array);
         let whole = Summary::of(&array, dtype).to_field_stats(dtype, 0);
-        // However rows are cut, the same is known of them.
+        // The merged summary is the same wherever the rows are split.
         for cut in 0..=array.len() {
             let (left, right) = (array.slice(0, cut), array.slice(cut, array.len() - cut));
             let merged = Summary::of(&left, dtype).merge(Summary::of(&right, dtype));

@@ -1,4 +1,4 @@
-//! The ends of some rows, and how they follow each other.
+//! The extremes of some rows, and their order.
 
 use std::cmp::Ordering;
 
@@ -6,13 +6,13 @@ use super::Precision;
 use crate::dtype::DType;
 use crate::scalar::{Scalar, Value, compare_values};
 
-/// The least or the greatest value of some rows.
+/// The minimum or the maximum value of some rows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum Extreme {
-    /// There is no value: all rows are null or NaN.
+    /// There are no values: all rows are null or NaN.
     #[default]
     Nothing,
-    /// This value, or a bound for it if it is not exact.
+    /// This value, or a bound if it is not exact.
     Bound { value: Value, exact: bool },
     /// There are values, but no bound that could be stored.
     Unbounded,
@@ -38,7 +38,7 @@ impl Extreme {
             (Extreme::Unbounded, _) | (_, Extreme::Unbounded) => Extreme::Unbounded,
             (Extreme::Bound { value: a, exact }, Extreme::Bound { value: b, exact: other }) => {
                 match compare_values(&a, &b) {
-                    // Of two equal bounds, an exact one is reached.
+                    // If the bounds are equal and one is exact, the merged bound is exact, too.
                     Some(Ordering::Equal) => Extreme::Bound { value: a, exact: exact || other },
                     Some(order) if order == wins => Extreme::Bound { value: a, exact },
                     Some(_) => Extreme::Bound { value: b, exact: other },
@@ -58,14 +58,14 @@ impl Extreme {
     }
 }
 
-/// How values follow each other.
+/// The order of values.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Order {
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
-    /// They do not rise.
+    /// They are not sorted.
     Broken,
-    /// They rise from the first to the last, strictly or not.
+    /// They are ascending from the first to the last, strictly or not.
     Rising { strictly: bool, first: Value, last: Value },
 }
 

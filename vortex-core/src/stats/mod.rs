@@ -1,4 +1,4 @@
-//! What is known of a column without reading it.
+//! What is known about a column without reading it.
 
 pub(crate) mod compute;
 pub(crate) mod extreme;
@@ -9,12 +9,12 @@ use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::wire::{RawStats, scalar_from_bytes};
 
-/// How a statistic relates to the data.
+/// The relation of a statistic to the data.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Precision<T> {
-    /// Equals the data.
+    /// Equal to the value in the data.
     Exact(T),
-    /// Bounds the data: at or below for a minimum, at or above for a maximum.
+    /// A bound: at or below the data for a minimum, at or above the data for a maximum.
     Inexact(T),
     /// Unknown.
     #[default]
@@ -22,7 +22,7 @@ pub enum Precision<T> {
 }
 
 impl<T> Precision<T> {
-    /// The value, exact or bounding.
+    /// The value, whether exact or a bound.
     pub fn value(&self) -> Option<&T> {
         match self {
             Precision::Exact(value) | Precision::Inexact(value) => Some(value),
@@ -42,29 +42,29 @@ impl<T> Precision<T> {
 /// Statistics of one field of a file, over all rows. Minimum and maximum ignore nulls and NaN.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FieldStats {
-    /// Least value.
+    /// Minimum value.
     pub min: Precision<Scalar>,
-    /// Greatest value.
+    /// Maximum value.
     pub max: Precision<Scalar>,
-    /// Sum in the widened type: u64, i64, f64, or a decimal of 10 more digits.
+    /// Sum in the widened type: u64, i64, f64, or a decimal with 10 more digits.
     pub sum: Option<Scalar>,
     /// Number of nulls.
     pub null_count: Option<u64>,
     /// Number of NaN values; for floats only.
     pub nan_count: Option<u64>,
-    /// Whether values never fall.
+    /// Whether values are in ascending order.
     pub is_sorted: Option<bool>,
-    /// Whether values always rise.
+    /// Whether values are in strictly ascending order.
     pub is_strict_sorted: Option<bool>,
     /// Whether all values are equal.
     pub is_constant: Option<bool>,
-    /// Bytes of the decoded column.
+    /// Bytes of the uncompressed column.
     pub uncompressed_size: Option<u64>,
 }
 
 impl FieldStats {
-    /// Interprets stored statistics of a column. What does not fit the type, or cannot be true
-    /// of `row_count` rows, is left out: statistics only help, so broken ones must not harm.
+    /// Interprets stored statistics of a column. What does not fit the type, or is impossible for
+    /// `row_count` rows, is left out: statistics are optional, so broken ones must not do harm.
     pub(crate) fn read(raw: &RawStats, dtype: &DType, row_count: u64, limits: &Limits) -> Self {
         let scalar = |bytes: &[u8], dtype: &DType| {
             scalar_from_bytes(bytes, &dtype.with_nullable(true), limits).ok().filter(|value| !value.is_null())
@@ -98,12 +98,12 @@ impl FieldStats {
     }
 }
 
-/// Bytes of a text from which on it may be a bound that was cut: releases before 0.84 cut at 64 bytes,
-/// or some before if characters are long or have no successor, and call that exact.
+/// Length in bytes from which on a text bound may have been truncated: releases before 0.84 truncate at
+/// 64 bytes, or a bit earlier if characters are long or have no successor, and call the result exact.
 const MAY_BE_CUT: usize = 48;
 
-/// Whether a bound that is called exact is a value of the column: long text may be cut, and releases before
-/// 0.54 call `false` the least of booleans that are all true.
+/// Whether a bound that is called exact is really a value of the column: long text may be truncated, and
+/// releases before 0.54 state `false` as the minimum of booleans that are all true.
 fn is_told_exactly(bound: &Scalar) -> bool {
     match bound.value() {
         Value::Bool(_) => false,
@@ -133,8 +133,8 @@ pub(crate) fn sum_dtype(dtype: &DType) -> Option<DType> {
     })
 }
 
-/// Bounds widened so that total order holds: writers compare `-0.0` and `0.0` as equal and may
-/// have stored either, while predicates tell them apart.
+/// Widens a bound so that it holds in total order: writers compare `-0.0` and `0.0` as equal and may have
+/// stored either, while predicates distinguish them.
 pub(crate) fn widen_zero(value: &Scalar, is_min: bool) -> Scalar {
     let widened = match value.value() {
         Value::F16(v) if *v == half::f16::ZERO => {

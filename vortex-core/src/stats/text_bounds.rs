@@ -1,9 +1,9 @@
 //! Short bounds of long text and byte strings.
 
-/// Most bytes of a string that a bound keeps.
+/// Maximum number of bytes of a string that a bound keeps.
 pub(crate) const MAX_BOUND_BYTES: usize = 64;
 
-/// At most the first [`MAX_BOUND_BYTES`]; of text, whole characters.
+/// Truncates to at most [`MAX_BOUND_BYTES`]; for text, to whole characters.
 pub(super) fn cut(bytes: &[u8], is_text: bool) -> &[u8] {
     if bytes.len() <= MAX_BOUND_BYTES {
         return bytes;
@@ -13,11 +13,11 @@ pub(super) fn cut(bytes: &[u8], is_text: bool) -> &[u8] {
     &bytes[..end.unwrap_or(MAX_BOUND_BYTES)]
 }
 
-/// The least bytes, or text, of at most this length above everything that starts with `prefix`.
+/// The least bytes, or text, of at most this length that are greater than everything that starts with `prefix`.
 pub(super) fn round_up(prefix: &[u8], is_text: bool) -> Option<Vec<u8>> {
     if is_text {
         let text = std::str::from_utf8(prefix).ok()?;
-        // The last character that has a successor as long as itself; what follows it is dropped.
+        // The last character that has a successor of the same length; the characters after it are dropped.
         return text.char_indices().rev().find_map(|(at, character)| {
             let next = successor(character).filter(|next| next.len_utf8() == character.len_utf8())?;
             let mut bound = text[..at].to_owned();

@@ -1,4 +1,4 @@
-//! The bytes of variant values, as the Parquet Variant encoding lays them out.
+//! The bytes of variant values, in the layout of the Parquet Variant encoding.
 //!
 //! ```text
 //! metadata  header  count  offsets...  names...        the names that objects refer to by number
@@ -9,8 +9,8 @@
 //!             11 array:  count, offsets, element values
 //! ```
 //!
-//! Reads as much of existing values as it takes to move them; writes new ones. What bytes from
-//! a file claim is checked before it is followed.
+//! Parses existing values only as far as necessary to move them; writes new ones. Claims of bytes from a
+//! file are checked before they are relied on.
 
 mod write;
 
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 pub(crate) use self::write::{encode, push_array, push_object, push_value};
 use crate::{Error, Result};
 
-/// The metadata of values that name no fields: version 1, no names.
+/// The metadata of values without field names: version 1, no names.
 const NO_NAMES: [u8; 3] = [1, 0, 0];
 
 const PRIMITIVE: u8 = 0;
@@ -28,7 +28,7 @@ const SHORT_STRING: u8 = 1;
 const OBJECT: u8 = 2;
 const ARRAY: u8 = 3;
 
-/// The primitive null: what stands for a value that is required and missing.
+/// The primitive null, which represents a value that is required but missing.
 pub(crate) const NULL: [u8; 1] = [0];
 
 /// Numbers of primitive types.
@@ -59,7 +59,7 @@ fn cut(what: &str) -> Error {
     Error::corrupt(format!("variant {what} is cut short"))
 }
 
-/// The little-endian number in `width` bytes at `at`.
+/// The little-endian number of `width` bytes at `at`.
 fn number(bytes: &[u8], at: usize, width: usize) -> Result<usize> {
     let bytes = at.checked_add(width).and_then(|end| bytes.get(at..end)).ok_or_else(|| cut("value"))?;
     let wide = bytes.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
@@ -71,7 +71,7 @@ fn push_number(out: &mut Vec<u8>, number: usize, width: usize) {
     out.extend_from_slice(&(number as u64).to_le_bytes()[..width]);
 }
 
-/// Bytes that numbers up to `max` need.
+/// Number of bytes required for numbers up to `max`.
 fn width_of(max: usize) -> Result<usize> {
     match max {
         0..=0xff => Ok(1),
@@ -100,7 +100,7 @@ impl Names {
         let width = usize::from(header >> 6) + 1;
         let count = number(metadata, 1, width)?;
         let table = 1 + width;
-        // Every name has an offset, so the bytes at hand bound what the count can claim.
+        // Every name has an offset, so the available bytes limit what the count can claim.
         if count.checked_add(1).and_then(|n| n.checked_mul(width)).is_none_or(|n| n > metadata.len() - table)
         {
             return Err(cut("metadata"));
@@ -126,7 +126,7 @@ impl Names {
         number
     }
 
-    /// The number of a name, which is added if there is none.
+    /// The number of a name, which is added if necessary.
     fn number(&mut self, name: &str) -> usize {
         match self.numbers.get(name) {
             Some(number) => *number,
@@ -142,7 +142,7 @@ impl Names {
         name.ok_or_else(|| Error::corrupt(format!("variant field name {number} of {}", self.names.len())))
     }
 
-    /// Whether there are names that the parsed metadata lacks.
+    /// Whether names were added to those of the parsed metadata.
     pub(crate) fn added(&self) -> bool {
         self.added
     }
@@ -167,14 +167,14 @@ impl Names {
     }
 }
 
-/// The head of an object or array: where its parts are.
+/// The head of an object or array, which locates its parts.
 struct Container {
     count: usize,
-    /// Where the numbers of the fields start, and their width; none for arrays.
+    /// The position of the field numbers, and their width; none for arrays.
     ids: (usize, usize),
-    /// Where the offsets start, and their width.
+    /// The position of the offsets, and their width.
     offsets: (usize, usize),
-    /// Where the values start.
+    /// The position of the values.
     values: usize,
 }
 
@@ -188,7 +188,7 @@ impl Container {
         let count_width = if is_large { 4 } else { 1 };
         let count = number(bytes, 1, count_width)?;
         let ids = 1 + count_width;
-        // A count has 32 bits at most, so none of this overflows.
+        // A count has at most 32 bits, so none of this overflows.
         let offsets = ids + count * id_width;
         let values = offsets + (count + 1) * offset_width;
         if values > bytes.len() {
@@ -197,13 +197,14 @@ impl Container {
         Ok(Self { count, ids: (ids, id_width), offsets: (offsets, offset_width), values })
     }
 
-    /// Where value `at` starts among the values; where they end, for the one behind the last.
+    /// The position of value `at` relative to the first value; for the index after the last value, the
+    /// end of the values.
     fn offset(&self, bytes: &[u8], at: usize) -> Result<usize> {
         number(bytes, self.offsets.0 + at * self.offsets.1, self.offsets.1)
     }
 }
 
-/// Length of the value that `bytes` start with.
+/// The length of the value at the start of `bytes`.
 fn value_len(bytes: &[u8]) -> Result<usize> {
     let header = *bytes.first().ok_or_else(|| cut("value"))?;
     let len = match header & 3 {
@@ -246,7 +247,7 @@ pub(crate) fn is_object(bytes: &[u8]) -> bool {
 /// The fields of an object value.
 ///
 /// # Errors
-/// If the value is no object, or broken.
+/// If the value is not an object, or is broken.
 pub(crate) fn object_fields<'a>(bytes: &'a [u8], names: &Names) -> Result<ObjectFields<'a>> {
     if !is_object(bytes) {
         return Err(Error::corrupt("a variant with shredded fields is not an object"));

@@ -1,4 +1,4 @@
-//! Writing values: typed ones, and objects and arrays of parts.
+//! Writing values: typed scalars, and objects and arrays composed of parts.
 
 use std::borrow::Cow;
 
@@ -9,12 +9,12 @@ use crate::dtype::{DType, DecimalType, Meaning, PType, TimeUnit};
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
-/// Bytes of a string that still fit the short form.
+/// Maximum length of a string in the short form.
 const MAX_SHORT_STRING: usize = 63;
-/// Elements of an object or array that still fit a count of one byte.
+/// Maximum number of elements of an object or array with a one-byte count.
 const MAX_SMALL_COUNT: usize = 255;
 
-/// Appends an object of these fields; names not yet known are added to `names`.
+/// Appends an object of these fields; new names are added to `names`.
 pub(crate) fn push_object(out: &mut Vec<u8>, mut fields: ObjectFields<'_>, names: &mut Names) -> Result<()> {
     fields.sort_by(|left, right| left.0.cmp(&right.0));
     let ids: Vec<usize> = fields.iter().map(|(name, _)| names.number(name)).collect();
@@ -51,10 +51,10 @@ fn push_values<'a>(out: &mut Vec<u8>, values: impl Iterator<Item = &'a [u8]> + C
     values.for_each(|value| out.extend_from_slice(value));
 }
 
-/// Metadata and value of a typed scalar as a variant.
+/// Converts a typed scalar to the metadata and value of a variant.
 ///
 /// # Errors
-/// If variants have nothing to hold it.
+/// If variants cannot represent it.
 pub(crate) fn encode(scalar: &Scalar) -> Result<(Vec<u8>, Vec<u8>)> {
     let mut names = Names::default();
     let mut out = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn encode(scalar: &Scalar) -> Result<(Vec<u8>, Vec<u8>)> {
     Ok((names.to_metadata()?, out))
 }
 
-/// Appends a typed value. Unsigned integers take the next wider signed type.
+/// Appends a typed value. Unsigned integers are written as the next wider signed type.
 pub(crate) fn push_value(out: &mut Vec<u8>, dtype: &DType, value: &Value, names: &mut Names) -> Result<()> {
     match (dtype, value) {
         (_, Value::Null) => out.extend(NULL),

@@ -11,28 +11,28 @@ use crate::array::ArrayRef;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// Largest alignment a buffer may ask for, as an exponent of two.
+/// Maximum alignment that a buffer may request, as an exponent of two.
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 
-/// Bytes of the number at the end of a blob that says how long the tree before it is.
+/// Number of bytes of the length of the tree, at the end of a blob.
 pub(crate) const TREE_LEN: usize = 4;
 
-/// What describes an array blob: the tree of nodes, and where the buffers they share lie.
+/// The description of an array blob: the tree of nodes, and the positions of the buffers they share.
 #[derive(Debug)]
 pub(crate) struct ArrayTree {
     pub(crate) root: RawNode,
-    /// Bytes of the blob, in order.
+    /// Ranges of bytes in the blob, in order.
     pub(crate) buffers: Vec<Range<usize>>,
 }
 
-/// One node as stored: no dtype, no length.
+/// A node as stored, without dtype and length.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RawNode {
     pub(crate) encoding: u16,
     pub(crate) metadata: Bytes,
     pub(crate) children: Vec<RawNode>,
     pub(crate) buffers: Vec<u16>,
-    /// The array of all rows, where it is kept for those who read few rows again and again.
+    /// The array of all rows, kept for readers that repeatedly read a few rows.
     pub(crate) kept: OnceLock<ArrayRef>,
 }
 
@@ -43,7 +43,7 @@ impl ArrayTree {
         Self::parse_tree(&blob[tree.clone()], tree.start, limits)
     }
 
-    /// Where the tree lies in a blob of `blob_len` bytes, told by the last of them.
+    /// The range of the tree in a blob of `blob_len` bytes, read from its last bytes.
     pub(crate) fn place(tail: &[u8], blob_len: usize) -> Result<Range<usize>> {
         let (_, tree_len) = tail
             .split_last_chunk::<TREE_LEN>()
@@ -55,7 +55,7 @@ impl ArrayTree {
         Ok(start..end)
     }
 
-    /// Parses the tree alone; what it describes lies before `tree_start`.
+    /// Parses only the tree; the buffers it describes are before `tree_start`.
     pub(crate) fn parse_tree(tree: &[u8], tree_start: usize, limits: &Limits) -> Result<Self> {
         let tree = aligned(tree);
         let root = flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), &tree)
@@ -73,7 +73,7 @@ impl ArrayTree {
                     descriptor.alignment_exponent()
                 )));
             }
-            // Both are small enough that a sum cannot overflow a 64-bit usize.
+            // Both are small enough for the sum not to overflow a 64-bit usize.
             let start = at + usize::from(descriptor.padding());
             let end = start + descriptor.length() as usize;
             if end > tree_start {
@@ -91,8 +91,8 @@ impl ArrayTree {
 }
 
 impl RawNode {
-    /// Encoding numbers of a tree alone, without the buffers it describes: the nodes from the
-    /// root down, each with its depth.
+    /// The encoding numbers in a tree, without the buffers it describes: the nodes from the root down,
+    /// each with its depth.
     pub(crate) fn encodings(tree: &[u8], limits: &Limits) -> Result<Vec<(usize, u16)>> {
         let tree = aligned(tree);
         let root = flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), &tree)
@@ -109,7 +109,7 @@ impl RawNode {
         self.children.iter().for_each(|child| child.walk(depth + 1, out));
     }
 
-    // Flatbuffers may share one table between many parents, so nodes are counted as visited.
+    // Flatbuffers may share one table between many parents, so nodes are counted as they are visited.
     fn read(node: fb::ArrayNode<'_>, depth_left: u32, nodes_left: &mut u32) -> Result<Self> {
         if depth_left == 0 || *nodes_left == 0 {
             return Err(Error::limit("array tree has too many or too deep nodes"));

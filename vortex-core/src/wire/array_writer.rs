@@ -1,4 +1,4 @@
-//! Array trees on their way out: the blob that flat segments and IPC messages hold.
+//! Writing array trees: the blobs in flat segments and IPC messages.
 //!
 //! ```text
 //! [pad][buffer 0][pad][buffer 1]...[pad][flatbuffer][u32 length of the flatbuffer]
@@ -15,16 +15,16 @@ use flatbuffers::{FlatBufferBuilder, WIPOffset};
 use super::generated::array::array as fb;
 use crate::{Error, Result};
 
-/// Bytes that describe a node in the flatbuffer, nearly.
+/// Approximate number of bytes that describe a node in the flatbuffer.
 const NODE_RECORD: usize = 32;
 
-/// Bytes that describe a buffer in the flatbuffer.
+/// Number of bytes that describe a buffer in the flatbuffer.
 const BUFFER_RECORD: usize = 8;
 
-/// Readers find the flatbuffer at a multiple of this.
+/// The flatbuffer is aligned to a multiple of this.
 const TREE_ALIGNMENT: usize = 8;
 
-/// The ids that the nodes of some trees refer to, by number.
+/// The ids that the nodes of several trees refer to, by number.
 #[derive(Debug, Default)]
 pub(crate) struct EncodingIds {
     ids: Vec<Arc<str>>,
@@ -43,12 +43,12 @@ impl EncodingIds {
         Ok(number)
     }
 
-    /// The table, in order of the numbers.
+    /// The table, ordered by number.
     pub(crate) fn table(&self) -> Arc<[Arc<str>]> {
         self.ids.as_slice().into()
     }
 
-    /// The table, in order of the numbers.
+    /// The table, ordered by number.
     pub(crate) fn into_table(self) -> Arc<[Arc<str>]> {
         self.ids.into()
     }
@@ -59,7 +59,7 @@ impl EncodingIds {
 pub(crate) struct WriteNode {
     id: &'static str,
     metadata: Vec<u8>,
-    /// Bytes, and the exponent of the alignment they want.
+    /// The bytes, and the exponent of their alignment.
     buffers: Vec<(Buffer, u8)>,
     children: Vec<WriteNode>,
 }
@@ -75,14 +75,14 @@ impl WriteNode {
         self
     }
 
-    /// Sets metadata that is no message of its own.
+    /// Sets metadata that is not a protobuf message.
     pub(crate) fn metadata(mut self, bytes: Vec<u8>) -> Self {
         self.metadata = bytes;
         self
     }
 
-    /// Bytes that the tree takes, nearly: those of its values and metadata, and a guess at what
-    /// describes each node.
+    /// Approximate number of bytes of the tree: those of its values and metadata, and an estimate of the
+    /// description of each node.
     pub(crate) fn byte_len(&self) -> usize {
         let own: usize = self.buffers.iter().map(|(bytes, _)| bytes.len() + BUFFER_RECORD).sum();
         let children: usize = self.children.iter().map(WriteNode::byte_len).sum();
@@ -96,7 +96,7 @@ impl WriteNode {
 
     /// Adds a buffer of values of `width` bytes each, a power of two.
     pub(crate) fn buffer(mut self, bytes: Buffer, width: usize) -> Self {
-        // A power of two below 2^64 has an exponent that fits.
+        // A power of two below 2^64 has an exponent that fits `u8`.
         self.buffers.push((bytes, width.trailing_zeros() as u8));
         self
     }
@@ -113,20 +113,20 @@ impl WriteNode {
         self
     }
 
-    /// Bytes of all buffers: about the size of the blob.
+    /// Total bytes of all buffers: approximately the size of the blob.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let own: usize = self.buffers.iter().map(|(bytes, _)| bytes.len()).sum();
         own + self.children.iter().map(WriteNode::buffer_bytes).sum::<usize>()
     }
 
-    /// The exponent of the alignment that a blob of the tree wants.
+    /// The exponent of the alignment required for a blob of the tree.
     pub(crate) fn alignment_exponent(&self) -> u8 {
         let own = self.buffers.iter().map(|(_, exponent)| *exponent);
         let below = self.children.iter().map(WriteNode::alignment_exponent);
         own.chain(below).fold(TREE_ALIGNMENT.trailing_zeros() as u8, u8::max)
     }
 
-    /// The tree as a blob; its ids are added to `ids`.
+    /// Serializes the tree as a blob; its ids are added to `ids`.
     ///
     /// # Errors
     /// If there are more buffers than nodes can refer to, or one is too long.
@@ -149,7 +149,7 @@ impl WriteNode {
     }
 }
 
-/// A blob while it grows.
+/// A blob being written.
 struct Blob<'a> {
     bytes: Vec<u8>,
     records: Vec<fb::Buffer>,

@@ -1,6 +1,6 @@
-//! The Arrow schema that a file was written from: an IPC schema message, compressed.
+//! The Arrow schema that a file was written from, as a compressed IPC schema message.
 //!
-//! Arrow's own reader of such messages panics on those that are damaged; this one refuses them.
+//! Arrow's own reader panics on damaged messages; this one returns an error.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -15,11 +15,11 @@ use super::{broken, verifier};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// Bytes of a message that are read at most.
+/// Maximum number of bytes of a message.
 const MAX_BYTES: u64 = 256 << 20;
 const LEVEL: i32 = 3;
 
-/// A schema as a file keeps it.
+/// Serializes a schema as stored in a file.
 ///
 /// # Errors
 /// If it cannot be compressed.
@@ -35,14 +35,14 @@ pub(crate) fn arrow_schema_to_bytes(schema: &Schema) -> Result<Vec<u8>> {
 /// Reads a schema.
 ///
 /// # Errors
-/// If the bytes are not one.
+/// If the bytes are not a valid schema.
 pub(crate) fn arrow_schema_from_bytes(bytes: &[u8], limits: &Limits) -> Result<Schema> {
     let damaged = |error: std::io::Error| Error::corrupt(format!("arrow schema: {error}"));
     let mut message = Vec::new();
     let decoder = zstd::Decoder::with_buffer(bytes).map_err(damaged)?;
     decoder.take(MAX_BYTES).read_to_end(&mut message).map_err(damaged)?;
     let mut options = verifier(limits, message.len());
-    // Lists of lists nest two tables each.
+    // Nested lists take two levels of tables each.
     options.max_depth = options.max_depth.saturating_mul(2);
     let message = root_as_message_with_opts(&options, &message).map_err(broken("arrow schema"))?;
     let schema =
@@ -246,7 +246,7 @@ mod tests {
                 let mut message = message.clone();
                 message[at] ^= damage;
                 let bytes = zstd::encode_all(message.as_slice(), 1).unwrap();
-                // Another schema is fine, a panic is not.
+                // Reading a different schema is acceptable, a panic is not.
                 drop(arrow_schema_from_bytes(&bytes, &Limits::default()));
             }
         }

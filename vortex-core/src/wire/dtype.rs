@@ -201,7 +201,7 @@ pub(crate) mod proto {
     }
 }
 
-/// The dtype of a file or of an IPC stream.
+/// Parses the dtype of a file or of an IPC stream.
 pub(crate) fn dtype_from_bytes(bytes: &[u8], limits: &Limits) -> Result<DType> {
     let bytes = aligned(bytes);
     let root = flatbuffers::root_with_opts::<fb::DType<'_>>(&verifier(limits, bytes.len()), &bytes)
@@ -210,13 +210,13 @@ pub(crate) fn dtype_from_bytes(bytes: &[u8], limits: &Limits) -> Result<DType> {
     reader.flatbuffer(root, limits.max_depth)
 }
 
-/// A dtype inside protobuf metadata.
+/// Converts a dtype in protobuf metadata.
 pub(crate) fn dtype_from_proto(dtype: &proto::DType, limits: &Limits) -> Result<DType> {
     let mut reader = Reader { columns_left: limits.max_columns };
     reader.protobuf(dtype, limits.max_depth)
 }
 
-/// Counts nodes while it reads, since flatbuffers may share one table between many parents.
+/// Counts nodes while reading, since flatbuffers may share one table between many parents.
 struct Reader {
     columns_left: u32,
 }

@@ -1,11 +1,11 @@
-//! Logical types as flatbuffers, on their way out.
+//! Writing logical types as flatbuffers.
 
 use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, Vector, WIPOffset};
 
 use super::generated::dtype::dtype as fb;
 use crate::dtype::{DType, StructType};
 
-/// A dtype as files and IPC streams hold it.
+/// Serializes a dtype as stored in files and IPC streams.
 pub(crate) fn dtype_to_bytes(dtype: &DType) -> Vec<u8> {
     let mut builder = FlatBufferBuilder::new();
     let root = write(&mut builder, dtype);

@@ -9,7 +9,7 @@ use super::{aligned, broken, verifier};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// Where one part of the file description lies.
+/// The position of one part of the file description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PostscriptSegment {
     pub(crate) offset: u64,
@@ -17,7 +17,7 @@ pub(crate) struct PostscriptSegment {
     pub(crate) alignment_exponent: u8,
 }
 
-/// What finds the footer.
+/// The postscript, which locates the footer and the other parts.
 #[derive(Debug, Clone)]
 pub(crate) struct Postscript {
     pub(crate) dtype: Option<PostscriptSegment>,
@@ -36,7 +36,7 @@ impl Postscript {
             segment
                 .map(read_segment)
                 .transpose()?
-                .ok_or_else(|| Error::corrupt(format!("postscript does not say where the {what} is")))
+                .ok_or_else(|| Error::corrupt(format!("postscript lacks the position of the {what}")))
         };
         Ok(Self {
             dtype: root.dtype().map(read_segment).transpose()?,
@@ -67,7 +67,7 @@ fn read_segment(segment: fb::PostscriptSegment<'_>) -> Result<PostscriptSegment>
     })
 }
 
-/// Where one data segment lies.
+/// The position of one data segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentSpec {
     pub(crate) offset: u64,
@@ -77,7 +77,7 @@ pub(crate) struct SegmentSpec {
     pub(crate) encryption: u16,
 }
 
-/// The footer's tables.
+/// The tables of the footer.
 #[derive(Debug, Clone)]
 pub(crate) struct FooterTables {
     pub(crate) array_ids: Arc<[Arc<str>]>,
@@ -110,7 +110,7 @@ impl FooterTables {
     }
 }
 
-/// One layout node as stored; no dtype.
+/// A layout node as stored, without dtype.
 #[derive(Debug, Clone)]
 pub(crate) struct RawLayout {
     pub(crate) encoding: u16,
@@ -129,7 +129,7 @@ impl RawLayout {
         Self::read(root, limits.max_depth, &mut layouts_left)
     }
 
-    // Flatbuffers may share one table between many parents, so nodes are counted as visited.
+    // Flatbuffers may share one table between many parents, so nodes are counted as they are visited.
     fn read(layout: fb::Layout<'_>, depth_left: u32, layouts_left: &mut u32) -> Result<Self> {
         if depth_left == 0 || *layouts_left == 0 {
             return Err(Error::limit("layout tree has too many or too deep nodes"));

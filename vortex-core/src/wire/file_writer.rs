@@ -1,4 +1,4 @@
-//! The container's tables on their way out: layout tree, statistics, footer, postscript.
+//! Writing the container's tables: layout tree, statistics, footer, postscript.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ impl WriteLayout {
         self
     }
 
-    /// The tree as bytes, and the table of ids that it refers to, in order of first use.
+    /// Serializes the tree; also returns the table of ids that it refers to, in order of first use.
     ///
     /// # Errors
     /// If there are more kinds of layouts than numbers for them.
@@ -81,7 +81,7 @@ impl LayoutIds {
     }
 }
 
-/// Statistics of each root field.
+/// Serializes the statistics of each root field.
 pub(crate) fn file_statistics_to_bytes(stats: &[FieldStats]) -> Vec<u8> {
     let mut b = FlatBufferBuilder::new();
     let fields: Vec<_> = stats.iter().map(|stats| field_stats(&mut b, stats)).collect();
@@ -92,7 +92,7 @@ pub(crate) fn file_statistics_to_bytes(stats: &[FieldStats]) -> Vec<u8> {
 }
 
 fn field_stats<'b>(b: &mut FlatBufferBuilder<'b>, stats: &FieldStats) -> WIPOffset<array_fb::ArrayStats<'b>> {
-    // What cannot be written is not known to readers; statistics only help.
+    // Values that cannot be written are left out, since statistics are optional.
     let value = |b: &mut FlatBufferBuilder<'b>, value: Option<&Scalar>| {
         value.and_then(|value| value_to_bytes(value.value()).ok()).map(|bytes| b.create_vector(&bytes))
     };

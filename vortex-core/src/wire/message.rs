@@ -1,4 +1,4 @@
-//! The messages of an IPC stream: what the bytes that follow are.
+//! The messages of an IPC stream, which describe the bytes that follow.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::{aligned, broken, verifier};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// What the body of a message is.
+/// The content of a message's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MessageKind {
-    /// A dtype, as files hold it.
+    /// A dtype, as stored in files.
     DType,
-    /// An array blob of so many rows; the ids are the table its nodes refer to.
+    /// An array blob with this many rows; the ids are the table that its nodes refer to.
     Array { row_count: u32, ids: Arc<[Arc<str>]> },
-    /// Bytes without type.
+    /// Untyped bytes.
     Buffer,
 }
 
@@ -51,7 +51,7 @@ impl Message {
         Ok(Self { kind, body_len: root.body_size() })
     }
 
-    /// The message as a flatbuffer.
+    /// Serializes the message as a flatbuffer.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut builder = FlatBufferBuilder::new();
         let (header_type, header) = match &self.kind {

@@ -13,11 +13,11 @@ use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
-/// Parses a serialized scalar value; the dtype is not in the bytes.
+/// Parses a serialized scalar value, whose bytes do not include the dtype.
 ///
-/// Lenient as the format asks: either integer kind serves either signedness when the value
-/// fits, strings and byte strings stand for each other, an unsigned integer holds the bits of
-/// an `f16` (so wrote releases before 0.44).
+/// Lenient as the format requires: both integer kinds are accepted for either signedness if the value
+/// fits, strings and byte strings are interchangeable, and an unsigned integer may contain the bits of an
+/// `f16` (as written by releases before 0.44).
 pub(crate) fn scalar_from_bytes(bytes: &[u8], dtype: &DType, limits: &Limits) -> Result<Scalar> {
     let value = proto_value(bytes)?;
     let value = read(&value, dtype, limits.max_depth, limits)?;
@@ -34,7 +34,7 @@ fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) ->
     if depth_left == 0 {
         super::too_deep("scalar value")?;
     }
-    let wrong = || Error::corrupt(format!("scalar of another kind where {dtype} belongs"));
+    let wrong = || Error::corrupt(format!("scalar is not of type {dtype}"));
     Ok(match (dtype.storage(), kind) {
         (_, Kind::NullValue(_)) => Value::Null,
         (DType::Bool(_), Kind::BoolValue(v)) => Value::Bool(*v),
@@ -92,18 +92,18 @@ fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) ->
     })
 }
 
-/// A value as scalars are serialized, without its type.
+/// Serializes a value as a scalar, without its type.
 ///
 /// # Errors
-/// If it is a variant, or holds one: nobody writes those.
+/// If it is a variant or contains one: these are never written.
 pub(crate) fn value_to_bytes(value: &Value) -> Result<Vec<u8>> {
     Ok(value_to_proto(value)?.encode_to_vec())
 }
 
-/// As [`value_to_bytes`], as the message.
+/// As [`value_to_bytes`], but returns the message.
 ///
 /// # Errors
-/// As there.
+/// As [`value_to_bytes`].
 pub(crate) fn value_to_proto(value: &Value) -> Result<ScalarValue> {
     let kind = match value {
         Value::Variant(_) => return Err(Error::unsupported("value to write", "variant")),
@@ -131,7 +131,7 @@ pub(crate) fn value_to_proto(value: &Value) -> Result<ScalarValue> {
     Ok(ScalarValue { kind: Some(kind) })
 }
 
-/// Two's complement, little endian, of 1, 2, 4, 8, 16 or 32 bytes.
+/// Parses a little-endian two's complement integer of 1, 2, 4, 8, 16 or 32 bytes.
 fn decimal(bytes: &[u8]) -> Result<i256> {
     if ![1, 2, 4, 8, 16, 32].contains(&bytes.len()) {
         return Err(Error::corrupt(format!("decimal of {} bytes", bytes.len())));

@@ -1,4 +1,4 @@
-//! Rows of one column on their way into chunks: statistics per zone, and the encoded form.
+//! Encoding the rows of one column into chunks, and computing their statistics per zone.
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef};
 use tokio::sync::oneshot;
@@ -13,20 +13,20 @@ use crate::error::ResultExt as _;
 use crate::stats::compute::Summary;
 use crate::wire::WriteNode;
 
-/// Decoded bytes that a chunk aims at.
+/// Target for the decoded bytes of a chunk.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Decoded bytes that a chunk may have before it is cut shorter than a zone.
+/// Decoded bytes above which a chunk is cut shorter than a zone.
 const MAX_CHUNK_BYTES: usize = 8 << 20;
-/// Most rows of a chunk: as many as readers decode at once.
+/// Maximum number of rows of a chunk: as many as readers decode at once.
 const MAX_CHUNK_ROWS: usize = 128 << 10;
 
-/// Rows of one column to encode: a chunk, or several of text.
+/// Rows of one column to encode: one chunk, or several chunks of text.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) leaf: usize,
     pub(super) dtype: DType,
     pub(super) path: String,
-    /// Arrays that hold the rows, among others.
+    /// Arrays that contain the rows, possibly among others.
     pub(super) pieces: Vec<ArrowRef>,
     pub(super) start: usize,
     pub(super) len: usize,
@@ -34,24 +34,24 @@ pub(super) struct Job {
     pub(super) step: usize,
     /// Bytes of the values of all rows.
     pub(super) raw_bytes: usize,
-    /// Bytes that they take while they wait.
+    /// Bytes that the rows take while they wait.
     pub(super) bytes: usize,
-    /// Which row of the file the first is.
+    /// Position in the file of the first row.
     pub(super) first_row: u64,
-    /// Whether anybody asks for statistics.
+    /// Whether to compute statistics.
     pub(super) has_zones: bool,
-    /// Of a column of text.
+    /// For a text column, its turn.
     pub(super) turn: Option<Turn>,
 }
 
-/// The turn of a job that encodes text: after the one before it, before the next.
+/// The turn of a job that encodes text: after the previous job, and before the next one.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) before: oneshot::Receiver<Text>,
     pub(super) next: oneshot::Sender<Text>,
-    /// Whether nothing may be left for later rows.
+    /// Whether everything must be encoded, with nothing held back for later rows.
     pub(super) is_last: bool,
-    /// Bytes that a dictionary takes in memory, at most, about.
+    /// Approximate limit of the bytes that a dictionary takes in memory.
     pub(super) max_dictionary_bytes: usize,
 }
 
@@ -59,27 +59,27 @@ pub(super) struct Turn {
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) leaf: usize,
-    /// Bytes of the values it was made from.
+    /// Bytes of the values that were encoded.
     pub(super) raw_bytes: usize,
     /// Bytes that these took while they waited.
     pub(super) waited_bytes: usize,
-    /// Bytes that it takes in memory and, about, in the file.
+    /// Bytes of the encoded rows in memory and, approximately, in the file.
     pub(super) encoded_bytes: usize,
     pub(super) parts: Vec<Part>,
-    /// Bytes kept for later rows of the column.
+    /// Bytes held for later rows of the column.
     pub(super) held_bytes: usize,
-    /// Of the zones it lies in; the first and the last may go on in its neighbours.
+    /// Summaries of the zones that the rows lie in; the first and the last may extend into neighbouring jobs.
     pub(super) zones: Vec<Summary>,
 }
 
-/// What becomes a segment.
+/// A part of a column that becomes a segment.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// So many rows.
+    /// A chunk of this many rows.
     Chunk(WriteNode, usize),
-    /// The codes of so many rows.
+    /// The codes of this many rows.
     Codes(WriteNode, usize),
-    /// The values of all codes that come before, and after other values.
+    /// The values of all codes since the previous values.
     Values { node: WriteNode, count: u64, codes_ptype: PType },
 }
 
@@ -92,7 +92,7 @@ impl Part {
 }
 
 impl Job {
-    /// Encodes the rows, in turn; `None` if the job before failed.
+    /// Encodes the rows when it is their turn; returns `None` if the previous job failed.
     ///
     /// # Errors
     /// If they cannot be encoded.
@@ -101,10 +101,10 @@ impl Job {
             return self.encode(compressor, None).map(Some).at(|| format!("column `{}`", self.path));
         };
         let Ok(mut text) = turn.before.await else { return Ok(None) };
-        // Nobody waits for it after the last.
+        // After the last job, there is no receiver.
         let pass_on = |text| drop(turn.next.send(text));
         if matches!(text, Text::Apart) {
-            // Nothing that later rows would depend on.
+            // Later rows do not depend on this job.
             pass_on(Text::Apart);
             return self.encode(compressor, None).map(Some).at(|| format!("column `{}`", self.path));
         }
@@ -154,7 +154,7 @@ impl Job {
     }
 }
 
-/// Statistics per zone, of which the first has `offset` rows already.
+/// Statistics per zone, the first of which already has `offset` rows.
 fn summarize(array: &ArrowRef, dtype: &DType, offset: usize) -> Vec<Summary> {
     let mut zones = Vec::with_capacity(array.len() / ZONE_LEN + 2);
     let mut start = 0;
@@ -166,8 +166,8 @@ fn summarize(array: &ArrowRef, dtype: &DType, offset: usize) -> Vec<Summary> {
     zones
 }
 
-/// Rows per chunk for a column of `rows` rows that take `bytes`: a power of two zones, or a
-/// power of two rows if already one zone is too much.
+/// Rows per chunk for a column of `rows` rows that take `bytes`: a power of two of zones, or a power of
+/// two of rows if a single zone is already too large.
 pub(super) fn chunk_rows(rows: usize, bytes: usize) -> usize {
     let row_bytes = (bytes / rows.max(1)).max(1);
     let mut chunk = ZONE_LEN;

@@ -1,9 +1,9 @@
-//! The columns of a file as they are stored: fields of structs apart from each other.
+//! The columns of a file as they are stored: fields of structs are stored separately.
 //!
 //! ```text
 //! root struct ── a                       leaf 0
 //!             ├─ s: struct, nullable ──  leaf 1: which rows of s are valid
-//!             │                      └─  leaf 2: s.x, whatever lies under null rows of s
+//!             │                      └─  leaf 2: s.x, with arbitrary values in null rows of s
 //!             └─ l: list                 leaf 3
 //! ```
 
@@ -15,26 +15,26 @@ use arrow::buffer::BooleanBuffer;
 use crate::dtype::{DType, StructType};
 use crate::wire::WriteLayout;
 
-/// A column stored on its own.
+/// A separately stored column.
 #[derive(Debug)]
 pub(super) struct Leaf {
-    /// Names from the root down, joined by dots, for errors.
+    /// Names from the root down, joined by dots, for use in errors.
     pub(super) path: String,
     pub(super) dtype: DType,
     /// The root field it is part of.
     pub(super) root: usize,
     /// Whether its statistics are those of the root field.
     pub(super) is_root: bool,
-    /// Whether rows are what readers see: below a struct that may be null they are not, so
-    /// statistics would count what nobody sees.
+    /// Whether the rows are exactly those that readers see. Below a nullable struct they are not, and
+    /// statistics would include values under null rows.
     pub(super) is_visible: bool,
 }
 
-/// How leaves make up a column.
+/// How leaves form a column.
 #[derive(Debug)]
 enum Shape {
     Leaf,
-    /// Preceded by which of its rows are valid, if some may be null.
+    /// If nullable, preceded by a leaf that tells which of its rows are valid.
     Struct {
         nullable: bool,
         fields: Vec<Shape>,
@@ -65,7 +65,7 @@ impl Columns {
         Self { fields: fields.collect(), leaves }
     }
 
-    /// The arrays of all leaves, given those of the root fields.
+    /// Splits the root fields into the arrays of all leaves.
     pub(super) fn take_apart(&self, columns: &[ArrowRef]) -> Vec<ArrowRef> {
         let mut leaves = Vec::with_capacity(self.leaves.len());
         for (shape, column) in self.fields.iter().zip(columns) {
@@ -74,7 +74,7 @@ impl Columns {
         leaves
     }
 
-    /// The layout of the root, given those of the leaves.
+    /// Assembles the layout of the root from those of the leaves.
     pub(super) fn layout(&self, row_count: u64, leaves: Vec<WriteLayout>) -> WriteLayout {
         let mut leaves = leaves.into_iter();
         let fields = self.fields.iter().map(|shape| layout(shape, row_count, &mut leaves)).collect();

@@ -14,13 +14,13 @@ use crate::wire::{
 };
 use crate::{Error, Result};
 
-/// First and last bytes of a file.
+/// The first and last bytes of a file.
 const MAGIC: &[u8; 4] = b"VTXF";
 const VERSION: u16 = 1;
-/// The alignment that entries of the postscript state; their bytes lie anywhere.
+/// The alignment stated in postscript entries; the actual positions may be arbitrary.
 const PART_ALIGNMENT_EXPONENT: u8 = 3;
 
-/// A file that grows.
+/// A file being written.
 #[derive(Debug)]
 pub(super) struct Container<S> {
     sink: S,
@@ -28,11 +28,11 @@ pub(super) struct Container<S> {
     segments: Vec<SegmentSpec>,
     ids: EncodingIds,
     compression: Option<SegmentCompression>,
-    /// Of the segments, if checksums are asked for.
+    /// Checksums of the segments, if requested.
     checksums: Option<Vec<u64>>,
 }
 
-/// The end of a finished file: from `start` on, everything that describes it.
+/// The end of a finished file, which starts at `start` and describes the file.
 #[derive(Debug)]
 pub(super) struct Tail {
     pub(super) start: u64,
@@ -55,7 +55,7 @@ impl<S: Sink> Container<S> {
         &self.sink
     }
 
-    /// Bytes of the file so far.
+    /// Number of bytes written so far.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
@@ -65,7 +65,7 @@ impl<S: Sink> Container<S> {
         self.sink.write(bytes).await
     }
 
-    /// Zeros up to a multiple of `1 << exponent`.
+    /// Writes zeros up to a multiple of `1 << exponent`.
     async fn pad(&mut self, exponent: u8) -> Result<()> {
         static ZEROS: [u8; 1 << 15] = [0; 1 << 15];
         if self.position == 0 {
@@ -74,12 +74,12 @@ impl<S: Sink> Container<S> {
         let padding = self.position.next_multiple_of(1 << exponent) - self.position;
         match padding {
             0 => Ok(()),
-            // Less than the alignment, which is at most that of the widest values.
+            // The padding is shorter than the alignment, which is at most that of the widest values.
             padding => self.append(Bytes::from_static(&ZEROS[..padding as usize])).await,
         }
     }
 
-    /// Writes an array as the next segment; gives its id and length.
+    /// Writes an array as the next segment; returns its id and length.
     pub(super) async fn segment(&mut self, node: &WriteNode) -> Result<(u32, u32)> {
         let mut blob = node.to_blob(&mut self.ids)?;
         if let Some(scheme) = self.compression {
@@ -100,7 +100,7 @@ impl<S: Sink> Container<S> {
         Ok((id, length))
     }
 
-    /// Writes what describes the file, and completes it.
+    /// Writes the description of the file, and completes it.
     pub(super) async fn finish(
         &mut self,
         dtype: &DType,
@@ -137,7 +137,7 @@ impl<S: Sink> Container<S> {
             metadata.push((CHECKSUMS_KEY.into(), checksums.to_bytes().into()));
             metadata.sort();
         }
-        // What opening reads lies last.
+        // What is read when opening the file is written last.
         metadata.sort_by_key(|(key, _)| &**key == ARROW_SCHEMA_KEY);
         let metadata = metadata.iter().map(|(key, value)| {
             let entry = PostscriptSegment { alignment_exponent: 0, ..part(value)? };
@@ -165,7 +165,7 @@ impl<S: Sink> Container<S> {
         Ok(Tail { start, bytes })
     }
 
-    /// Gives up; nothing of the file remains.
+    /// Aborts the file; nothing of it remains.
     pub(super) async fn abort(&mut self) -> Result<()> {
         self.sink.abort().await
     }

@@ -1,9 +1,9 @@
-//! One dictionary for many chunks of a column.
+//! A dictionary shared by many chunks of a column.
 //!
-//! Text that repeats is stored once for as many rows as a dictionary holds: a `vortex.dict`
-//! layout of the values, and of codes in chunks. Predicates are then evaluated once per value.
-//! Whether that takes less bytes than encoding each chunk by itself is tried out on the first
-//! rows of a column that are not all alike.
+//! Repeated text is stored only once for as many rows as a dictionary can cover, in a `vortex.dict`
+//! layout of values and of chunks of codes. Predicates are then evaluated once per value. Whether that
+//! takes fewer bytes than encoding each chunk separately is tested on the first rows of a column that are
+//! not all equal.
 //!
 //! ```text
 //! rows of a column   New ──► Shared ──► full: values are written, another begins ──► ...
@@ -27,40 +27,40 @@ use crate::array::present;
 use crate::compress::{Compressor, text_hash};
 use crate::dtype::{DType, PType};
 
-/// Values of a dictionary with codes of one byte, and of one with codes of two.
+/// Maximum number of values of a dictionary with one-byte codes, and with two-byte codes.
 const MAX_NARROW: usize = 1 << 8;
 const MAX_WIDE: usize = 1 << 16;
-/// As many values as leave room for more in a dictionary with codes of one byte.
+/// Number of values that leaves room for more in a dictionary with one-byte codes.
 const SURELY_NARROW: usize = 192;
-/// Rows per two values that a dictionary must have, to be worth going on with.
+/// Minimum number of rows per two values for a dictionary to be worthwhile.
 const MIN_ROWS_PER_TWO_VALUES: usize = 3;
-/// Rows that a dictionary must have held when it was full, to be worth going on with.
+/// Minimum number of rows covered by a full dictionary for starting another one.
 const MIN_ROWS: usize = ZONE_LEN;
-/// Bytes of memory per value, beside its own: where it ends, and its place by hash.
+/// Memory per value in addition to its bytes: its end, and its hash table entry.
 const VALUE_OVERHEAD: usize = 4 + 4;
-/// Bytes that the layout takes more than chunks by themselves, about.
+/// Approximate overhead of the layout over separate chunks, in bytes.
 const OVERHEAD: usize = 256;
 /// Rows per chunk of codes.
 const CODE_ROWS: usize = 64 << 10;
 
-/// How a column of text goes on, from one job to the next.
+/// How a text column is encoded, passed from one job to the next.
 #[derive(Debug, Default)]
 pub(super) enum Text {
     /// No rows yet.
     #[default]
     New,
-    /// With a dictionary.
+    /// With a shared dictionary.
     Shared(Dictionary),
-    /// Each chunk by itself.
+    /// Each chunk separately.
     Apart,
 }
 
-/// What all rows of a column have in common.
+/// Properties shared by all rows of a column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TextColumn<'a> {
     pub(super) dtype: &'a DType,
     pub(super) compressor: &'a Compressor,
-    /// Bytes that a dictionary takes in memory, at most, about.
+    /// Approximate limit of the bytes that a dictionary takes in memory.
     pub(super) max_bytes: usize,
 }
 
@@ -71,7 +71,7 @@ impl TextColumn<'_> {
 }
 
 impl Text {
-    /// Bytes held until later rows come.
+    /// Bytes held until later rows arrive.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Self::Shared(dictionary) => dictionary.held_bytes(),
@@ -79,8 +79,8 @@ impl Text {
         }
     }
 
-    /// Encodes further rows, in chunks, of which the first is row `start` of the column. After the
-    /// `last`, nothing is left for later.
+    /// Encodes further rows, given in chunks that start at row `start` of the column. After the `last`
+    /// rows, nothing is held back.
     ///
     /// # Errors
     /// If rows cannot be encoded.
@@ -93,7 +93,7 @@ impl Text {
     ) -> Result<Vec<Part>> {
         let (mut parts, mut start, mut chunks) = (Vec::new(), start, chunks);
         if matches!(self, Self::New) {
-            // Rows that are all alike do not tell.
+            // Rows that are all equal give no indication.
             while let [first, rest @ ..] = chunks
                 && is_uniform(first)?
             {
@@ -103,7 +103,7 @@ impl Text {
             match chunks {
                 [] => return Ok(parts),
                 [only] if last => {
-                    // Too little to tell.
+                    // Too few rows to tell.
                     parts.push(column.by_itself(only)?);
                     return Ok(parts);
                 }
@@ -148,19 +148,19 @@ impl Text {
     }
 }
 
-/// Distinct values in order of appearance, and the codes of rows that are not encoded yet.
+/// Distinct values in order of first appearance, and the codes of rows not encoded yet.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
-    /// Values one behind the other, and where each ends.
+    /// Concatenated values, and the end of each.
     bytes: Vec<u8>,
     ends: Vec<u32>,
-    /// The value that is null.
+    /// The code of the null value.
     null: Option<u16>,
     by_hash: HashTable<u16>,
     codes: Vec<u16>,
-    /// Of the column, the first of `codes`.
+    /// Position in the column of the first row in `codes`.
     first_row: u64,
-    /// Rows coded in all.
+    /// Total number of rows coded.
     rows: usize,
     /// The type of the codes, once some are encoded.
     codes_ptype: Option<PType>,
@@ -171,13 +171,14 @@ impl Dictionary {
         Self { first_row, ..Self::default() }
     }
 
-    /// An empty one for the rows that follow. What was too much for codes of one byte gets two.
+    /// An empty dictionary for the rows that follow. If codes were encoded already, it has two-byte
+    /// codes, since one byte may have been too small.
     fn successor(&self) -> Self {
         let codes_ptype = self.codes_ptype.map(|_| PType::U16);
         Self { codes_ptype, ..Self::at(self.first_row + self.codes.len() as u64) }
     }
 
-    /// Whether the first rows of a column take less bytes with a dictionary than by themselves.
+    /// Whether the first rows of a column take fewer bytes with a dictionary than separately.
     fn pays(column: TextColumn<'_>, chunks: &[ArrowRef], first: &ArrowRef, last: bool) -> Result<bool> {
         let mut tried = Self { codes_ptype: Some(PType::U16), ..Self::default() };
         let mut parts = Vec::new();
@@ -190,14 +191,14 @@ impl Dictionary {
         let rows = tried.rows;
         tried.close(column, &mut parts)?;
         let bytes = parts.iter().map(|part| match part {
-            // Later rows will share the values.
+            // The values will be shared with later rows.
             Part::Values { node, .. } if !last => node.buffer_bytes() / 2,
             part => part.buffer_bytes(),
         });
         let bytes = bytes.sum::<usize>() + OVERHEAD;
         let by_itself = column.compressor.compress(first, column.dtype)?.buffer_bytes();
         let all = by_itself.saturating_mul(rows) / first.len().max(1);
-        // Evaluating predicates once for many chunks is worth some bytes.
+        // Evaluating predicates once for many chunks justifies some extra bytes.
         Ok(bytes <= all + all / 20)
     }
 
@@ -219,7 +220,7 @@ impl Dictionary {
         (self.null != Some(code)).then(|| value(&self.bytes, &self.ends, code))
     }
 
-    /// Codes rows until the dictionary is full; tells how many.
+    /// Codes rows until the dictionary is full; returns how many were coded.
     fn push(
         &mut self,
         column: TextColumn<'_>,
@@ -245,7 +246,7 @@ impl Dictionary {
         Ok(views.len())
     }
 
-    /// The code of a value, which may be new; `None` if that is one too many.
+    /// The code of a value, which may be new; `None` if there is no room for another value.
     fn code(&mut self, text: Option<&[u8]>, max_bytes: usize) -> Option<u16> {
         let Some(text) = text else {
             if self.null.is_none() {
@@ -271,11 +272,11 @@ impl Dictionary {
         }
         self.bytes.extend_from_slice(text);
         self.ends.push(u32::try_from(self.bytes.len()).ok()?);
-        // There are at most 2^16.
+        // There are at most 2^16 values.
         Some((self.len() - 1) as u16)
     }
 
-    /// Encodes the codes that are not yet.
+    /// Encodes the codes that have not been encoded yet.
     fn encode_codes(&mut self, column: TextColumn<'_>, parts: &mut Vec<Part>) -> Result<()> {
         let narrow = || if self.ends.len() <= SURELY_NARROW { PType::U8 } else { PType::U16 };
         let ptype = *self.codes_ptype.get_or_insert_with(narrow);
@@ -293,7 +294,7 @@ impl Dictionary {
         Ok(())
     }
 
-    /// Encodes the codes that are left, and the values.
+    /// Encodes the remaining codes, and the values.
     fn close(mut self, column: TextColumn<'_>, parts: &mut Vec<Part>) -> Result<()> {
         if self.rows == 0 {
             return Ok(());
@@ -314,7 +315,7 @@ impl Dictionary {
         let values = (0..self.len()).map(|code| self.value(code as u16));
         if let DType::Utf8(_) = dtype.storage() {
             let mut builder = StringViewBuilder::with_capacity(self.len());
-            // Text that came in as text.
+            // The bytes were taken from text, so they are valid UTF-8.
             values.for_each(|value| {
                 builder.append_option(value.map(|bytes| std::str::from_utf8(bytes).unwrap_or_default()));
             });
@@ -332,12 +333,12 @@ fn value<'a>(bytes: &'a [u8], ends: &[u32], code: u16) -> &'a [u8] {
     &bytes[start..ends[code] as usize]
 }
 
-/// Whether values of a type may go into a dictionary for many chunks.
+/// Whether values of a type may be stored in a shared dictionary.
 pub(super) fn is_text(dtype: &DType) -> bool {
     matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_))
 }
 
-/// Whether all rows are null, or have the same value.
+/// Whether all rows are null, or all have the same value.
 fn is_uniform(chunk: &ArrowRef) -> Result<bool> {
     let views = binary_views(chunk)?;
     let mut rows = views.iter();
@@ -365,7 +366,7 @@ mod tests {
     use super::*;
     use crate::{Level, Release};
 
-    /// What parts are, in short: rows of chunks, of codes, and how many values.
+    /// A summary of parts: kinds, and numbers of rows or values.
     fn told(parts: &[Part]) -> Vec<(&'static str, usize)> {
         let tell = |part: &Part| match part {
             Part::Chunk(_, rows) => ("chunk", *rows),
@@ -387,12 +388,12 @@ mod tests {
         format!("value {value:06}")
     }
 
-    /// `rows` rows of `values` values in turn.
+    /// `rows` rows that cycle through `values` values.
     fn in_turn(rows: usize, values: usize) -> ArrowRef {
         Arc::new(StringArray::from_iter_values((0..rows).map(|row| text(row % values))))
     }
 
-    /// `rows` rows of `values` values in no order, which no other encoding could make use of.
+    /// `rows` rows of `values` values in random order, from which no other encoding can benefit.
     fn mixed(rows: usize, values: usize) -> ArrowRef {
         let mut random = 7u32;
         Arc::new(StringArray::from_iter_values((0..rows).map(|_| {
@@ -440,7 +441,7 @@ mod tests {
     fn text_that_stops_repeating_goes_on_by_itself() {
         let mut text = Text::New;
         assert_eq!(encode(&mut text, &[mixed(20_000, 100)], 0, false), []);
-        // 64 KiB hold 3,277 values of 12 bytes, and what comes with them.
+        // 64 KiB hold 3,277 values of 12 bytes and their overhead.
         let parts = encode(&mut text, &[in_turn(50_000, 50_000)], 20_000, false);
         assert_eq!(parts[..2], [("codes", 23_277), ("values", 3277)], "which repeat enough");
         assert_eq!(parts[2..], [("codes", 3277), ("values", 3277), ("chunk", 50_000 - 2 * 3277)]);

@@ -1,4 +1,4 @@
-//! Chunks on their way through the compressor: tasks of the runtime, a few chunks each.
+//! Compresses chunks in tasks of the runtime, several chunks per task.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,37 +10,37 @@ use super::chunk::{Encoded, Job};
 use crate::compress::Compressor;
 use crate::{Error, Result};
 
-/// Bytes that make a task worth its while: narrow chunks share one.
+/// Minimum number of bytes for a task to be worthwhile: narrow chunks share a task.
 const TASK_BYTES: usize = 512 << 10;
 
-/// Chunks at work, group by group.
+/// Chunks being encoded, group by group.
 #[derive(Debug)]
 pub(super) struct Encoder {
     compressor: Compressor,
     tasks: JoinSet<(TaskId, Ended)>,
-    /// Groups at work, the oldest first.
+    /// Groups being encoded, the oldest first.
     groups: VecDeque<Group>,
-    /// Groups that are through already.
+    /// Number of groups that are complete and have been taken.
     first_group: usize,
-    /// Of rows that are not encoded yet, as they wait.
+    /// Bytes of rows not encoded yet, in the form in which they wait.
     waiting_bytes: usize,
-    /// What these take more once runs are rows again, and the most that one chunk does: a processor
-    /// has one of them at a time.
+    /// Additional bytes that these take once runs are expanded to rows, and the largest share of a single
+    /// chunk: each processor expands one chunk at a time.
     folded_bytes: usize,
     largest_folded: usize,
     cpus: usize,
     encoded_bytes: usize,
 }
 
-/// Which task of which group.
+/// The numbers of a group and of a task within it.
 type TaskId = (usize, usize);
 
-/// How a task ends: `None` if a job that it waited for failed.
+/// The outcome of a task: `None` if a job that it waited for failed.
 type Ended = Result<Option<Vec<Encoded>>>;
 
 #[derive(Debug, Default)]
 struct Group {
-    /// What each task made, in the order of the jobs.
+    /// The results of the tasks, in the order of the jobs.
     encoded: Vec<Option<Vec<Encoded>>>,
     left: usize,
 }
@@ -60,18 +60,18 @@ impl Encoder {
         }
     }
 
-    /// Bytes of chunks at work, and of those encoded that nobody has taken yet.
+    /// Bytes of chunks being encoded, and of encoded chunks that have not been taken yet.
     pub(super) fn buffered_bytes(&self) -> usize {
         let unfolded = self.folded_bytes.min(self.largest_folded.saturating_mul(self.cpus));
         self.waiting_bytes + unfolded + self.encoded_bytes
     }
 
-    /// Whether something is at work.
+    /// Whether any tasks are running.
     pub(super) fn is_busy(&self) -> bool {
         !self.tasks.is_empty()
     }
 
-    /// Puts the chunks of a group to work. Few bytes are encoded on the spot: waking another thread
+    /// Starts encoding the chunks of a group. Few bytes are encoded on the spot: waking another thread
     /// would take about as long.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Encoder {
                         }
                         continue;
                     }
-                    // It is not its turn.
+                    // It has to wait for another job.
                     Poll::Pending => {}
                 }
             }
@@ -135,7 +135,7 @@ impl Encoder {
                 self.ended(group, at, encoded);
                 break;
             }
-            // The task that failed is told soon.
+            // The task that failed will be reported soon.
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! How much of a batch is taken in at once, and what is not.
+//! Limits how many rows of a batch are taken in at once, and rejects values that are too large.
 //!
-//! Arrow says much in few bytes: list views that show the same items over and over, long runs,
-//! dictionaries of wide values. Taken in, every row has bytes of its own, so there are only as
-//! many rows at a time as those bytes allow.
+//! Arrow can represent many values in few bytes: list views that refer to the same items over and over,
+//! long runs, dictionaries of wide values. When they are taken in, each row gets its own bytes, so only
+//! as many rows are taken in at a time as those bytes allow.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, Int16Type, Int32Type, Int
 
 use crate::{Error, Result};
 
-/// Rows that a batch is taken in by, at most.
+/// Maximum number of rows taken in at a time.
 const MAX_ROWS: usize = 64 << 10;
-/// Bytes that rows may grow to when they are taken in, if there is more than one.
+/// Maximum number of bytes that rows taken in together may expand to, unless it is a single row.
 const MAX_BYTES: u64 = 8 << 20;
-/// Bytes that a text or byte string may have.
+/// Maximum length of a text or byte string.
 const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
-/// Bytes that a row may have of its own: what a segment holds.
+/// Maximum number of bytes that a row may expand to: the capacity of a segment.
 const MAX_ROW_BYTES: u64 = u32::MAX as u64;
 
-/// Cuts a batch into rows that are taken in together.
+/// Cuts a batch into groups of rows that are taken in together.
 #[derive(Debug)]
 pub(super) struct Intake<'a> {
     batch: &'a RecordBatch,
@@ -66,7 +66,7 @@ impl Iterator for Intake<'_> {
     }
 }
 
-/// Whether rows of a type may share bytes that they do not share once they are taken in.
+/// Whether rows of a type may share bytes that are duplicated when they are taken in.
 fn may_share(data_type: &DataType) -> bool {
     match data_type {
         DataType::ListView(_)
@@ -82,16 +82,16 @@ fn may_share(data_type: &DataType) -> bool {
     }
 }
 
-/// How the bytes of values that are shown many times are found.
+/// How to compute the bytes of values that are referenced repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Judge {
-    /// As if all values were shown, and had as many.
+    /// As if all values were referenced, with their average size.
     ByAverage,
-    /// By each value that is shown.
+    /// From the individual values that are referenced.
     ByValue,
 }
 
-/// Bytes that rows have of their own once they are taken in, about. The bytes of views stay shared.
+/// Approximate number of bytes that rows take once they are taken in. The bytes of views stay shared.
 fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
     let rows = array.len() as u64;
     match array.data_type() {
@@ -128,7 +128,7 @@ fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
     }
 }
 
-/// Bytes of values of which some are shown, `times` in all; `shown` says which, and how often.
+/// Bytes of values that are referenced `times` times in total; `shown` tells which ones, and how often.
 fn repeated(
     values: &dyn Array,
     judge: Judge,
@@ -151,7 +151,7 @@ fn repeated(
     }
 }
 
-/// Ranges that overlap as ranges that do not, each with how often it is shown.
+/// Converts overlapping ranges to disjoint ones, each with the number of times that it is referenced.
 fn counted(shown: Vec<(Range<usize>, u64)>) -> Vec<(Range<usize>, u64)> {
     let mut ends = Vec::with_capacity(2 * shown.len());
     for (range, times) in shown.into_iter().filter(|(range, _)| !range.is_empty()) {
@@ -191,13 +191,13 @@ fn bytes_of_runs<R: RunEndIndexType>(array: &dyn Array, judge: Judge) -> u64 {
     })
 }
 
-/// The items that lists show.
+/// The items that lists refer to.
 fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrowRef {
     let first = lists.value_offsets()[0].as_usize();
     lists.values().slice(first, lists.value_offsets()[lists.len()].as_usize() - first)
 }
 
-/// The entries that maps show.
+/// The entries that maps refer to.
 pub(super) fn entries(maps: &MapArray) -> StructArray {
     let first = maps.value_offsets()[0].as_usize();
     maps.entries().slice(first, maps.value_offsets()[maps.len()].as_usize() - first)
@@ -207,7 +207,7 @@ fn spanned<O: OffsetSizeTrait>(offsets: &[O]) -> u64 {
     offsets.last().zip(offsets.first()).map_or(0, |(last, first)| (last.as_usize() - first.as_usize()) as u64)
 }
 
-/// Refuses values that no reader could show.
+/// Rejects values that no reader could represent.
 ///
 /// # Errors
 /// If a text or byte string has 2 GiB or more.
@@ -235,10 +235,10 @@ pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
     }
 }
 
-/// Refuses rows that share so many bytes that no file holds them.
+/// Rejects rows that expand to more bytes than a file can hold.
 ///
 /// # Errors
-/// If a row takes 4 GiB or more once its bytes are its own.
+/// If a row takes 4 GiB or more once its bytes are no longer shared.
 pub(super) fn check_rows(array: &dyn Array) -> Result<()> {
     if !may_share(array.data_type()) || own_bytes(array, Judge::ByAverage) <= MAX_ROW_BYTES {
         return Ok(());
@@ -304,14 +304,14 @@ mod tests {
         assert_eq!(taken(Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(long)))), [50_000]);
     }
 
-    /// Two lists, of a million numbers and of none.
+    /// Two lists, one of a million numbers and an empty one.
     fn one_long_one_empty() -> ListArray {
         let item = Arc::new(Field::new("item", DataType::Int64, false));
         let numbers = Arc::new(Int64Array::from_value(7, 1 << 20));
         ListArray::new(item, OffsetBuffer::from_lengths([1 << 20, 0]), numbers, None)
     }
 
-    /// One row, a list of items.
+    /// One row, which is a list of the items.
     fn one_row(items: ArrowRef) -> ListArray {
         let item = Arc::new(Field::new("item", items.data_type().clone(), true));
         ListArray::new(item, OffsetBuffer::from_lengths([items.len()]), items, None)

@@ -1,7 +1,7 @@
 //! Writing files.
 //!
 //! A [`FileWriter`] takes record batches and writes one file to a [`Sink`]; [`write_stream`] and
-//! [`write_reader`] do so for all batches there are.
+//! [`write_reader`] do so for all batches of a stream or reader.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -25,7 +25,7 @@
 //! # }
 //! ```
 //!
-//! # What a file looks like
+//! # Structure of a file
 //!
 //! ```text
 //! rows  0 ────────────────────────────────────────────────────────────
@@ -36,12 +36,12 @@
 //! file  a a a b text ... │ a a b text ... │ zone maps │ dtype layout statistics footer
 //! ```
 //!
-//! Rows gather, column by column, until they fill a chunk; if memory does not suffice for that,
-//! the columns that have most of it go first. Chunks are encoded as tasks of the runtime, many
-//! columns at once. Text that repeats is cut off the same way, but its codes and its dictionary
-//! go on from chunk to chunk, until the dictionary is full. What is encoded waits until there is
-//! enough to write, so that chunks of a column lie next to each other. All of that is counted,
-//! and [`FileWriter::write`] waits where it would exceed the memory budget.
+//! Rows are collected, column by column, until they fill a chunk; if memory does not suffice for that,
+//! the columns that take most of it are encoded first. Chunks are encoded in tasks of the runtime, many
+//! columns at once. Repetitive text is cut in the same way, but its codes and its dictionary continue
+//! from chunk to chunk until the dictionary is full. Encoded chunks wait until there is enough to write,
+//! so that chunks of a column lie next to each other. All of this memory is counted, and
+//! [`FileWriter::write`] waits whenever the memory budget would be exceeded.
 
 mod chunk;
 mod columns;
@@ -71,11 +71,11 @@ pub use writer::FileWriter;
 use crate::io::Sink;
 use crate::{Error, Release, Result};
 
-/// Rows that share statistics in zone maps.
+/// Number of rows that share statistics in zone maps.
 const ZONE_LEN: usize = 8192;
 
-/// Who must be able to read a file, if nothing else is said and its types are as old: the oldest
-/// that costs less than 1 % of size and speed. Measured with the bench `compress`, as
+/// The default for the oldest release that must read a file, unless its types require a newer one: the
+/// oldest release that costs less than 1 % in size and speed. Measured with the bench `compress`, as
 /// `default@0.36,default@0.54,...`, in MB:
 ///
 /// | readers since | 0.36 | 0.54 | 0.59 | 0.76 | 0.85 | newest |
@@ -83,17 +83,17 @@ const ZONE_LEN: usize = 8192;
 /// | lineitem, SF 1 | 170.0 | 169.9 | 152.5 | 152.5 | 152.5 | 152.5 |
 /// | 2 M rows of 105 columns | 273.4 | 254.6 | 242.8 | 242.8 | 230.4 | 230.4 |
 ///
-/// Pco is read since 0.59, OnPair since 0.85. Writing takes about as long from 0.54 on, and a
-/// third less before, where less is tried.
+/// Pco can be read since 0.59, OnPair since 0.85. Writing takes about the same time for 0.54 and later,
+/// and a third less for older releases, for which fewer encodings are tried.
 const DEFAULT_MIN_READER: Release = Release::new(0, 85);
 
-/// Keys of user metadata that the writer itself uses start so.
+/// Prefix of the user metadata keys that the writer itself uses.
 const OWN_KEYS: &str = "vortex-core.";
 
 /// Writes all batches of a stream to a file.
 ///
 /// # Errors
-/// If the stream fails, or as [`FileWriter`]; nothing remains of the file then.
+/// If the stream fails, or as [`FileWriter`]; nothing of the file remains then.
 pub async fn write_stream<E>(
     sink: impl Sink,
     schema: SchemaRef,
@@ -111,10 +111,10 @@ where
     writer.finish().await
 }
 
-/// Writes all batches of a reader to a file; blocks, on threads of its own.
+/// Writes all batches of a reader to a file; blocks, and runs on its own threads.
 ///
 /// # Errors
-/// If the reader fails, or as [`FileWriter`]; nothing remains of the file then.
+/// If the reader fails, or as [`FileWriter`]; nothing of the file remains then.
 pub fn write_reader(
     sink: impl Sink,
     batches: impl RecordBatchReader + Send,
@@ -126,7 +126,7 @@ pub fn write_reader(
         let schema = batches.schema();
         runtime.block_on(write_stream(sink, schema, futures::stream::iter(batches), options))
     };
-    // A thread of its own has no runtime yet, whatever the caller has.
+    // A new thread has no runtime yet, whatever the caller's thread has.
     std::thread::scope(|scope| {
         let writing = std::thread::Builder::new().name("vortex-write".into()).spawn_scoped(scope, write);
         match writing.map_err(failed)?.join() {

@@ -1,11 +1,11 @@
 //! Dictionaries whose keys are too narrow for the values of the whole file.
 //!
-//! Every batch may come with a dictionary of its own. Readers cut rows into other batches, where
-//! values of several dictionaries meet; keys of 8 or 16 bits may not tell all of them apart. The
-//! schema that the file keeps then has keys of 32 bits.
+//! Every batch may come with its own dictionary. Readers cut rows into different batches, in which values
+//! of several dictionaries meet; keys of 8 or 16 bits may not be able to address all of them. The schema
+//! stored in the file then has keys of 32 bits.
 //!
-//! Types, arrays and widened types are walked in one order, so that dictionaries within structs,
-//! lists and maps are told apart by their number.
+//! Types, arrays and widened types are traversed in the same order, so that dictionaries within structs,
+//! lists and maps can be identified by their number.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,7 +17,7 @@ use arrow::row::{RowConverter, SortField};
 
 use crate::Result;
 
-/// The dictionaries with narrow keys, and what values they have had.
+/// The dictionaries with narrow keys, and the values they have had.
 #[derive(Debug)]
 pub(super) struct NarrowKeys {
     dictionaries: Vec<Dictionary>,
@@ -26,11 +26,11 @@ pub(super) struct NarrowKeys {
 
 #[derive(Debug)]
 struct Dictionary {
-    /// Values that keys tell apart.
+    /// Number of values that the keys can address.
     capacity: usize,
-    /// The values seen last: most batches share them.
+    /// The values seen last, which most batches share.
     last: Option<ArrowRef>,
-    /// Hashes of the values, until there are too many of them.
+    /// Hashes of the distinct values, until there are too many of them.
     values: HashSet<u64>,
 }
 
@@ -45,10 +45,10 @@ impl NarrowKeys {
         Self { dictionaries, hasher: RandomState::new() }
     }
 
-    /// Takes note of the values of a batch.
+    /// Records the values of a batch.
     ///
     /// # Errors
-    /// If values cannot be told apart, which Arrow can for all types of dictionaries it makes.
+    /// If values cannot be compared, which Arrow supports for all types of dictionaries it makes.
     pub(super) fn see(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.dictionaries.is_empty() {
             return Ok(());
@@ -63,7 +63,7 @@ impl NarrowKeys {
         })
     }
 
-    /// The schema in which the file can be read whatever batches it is cut into.
+    /// The schema in which the file can be read, no matter which batches it is cut into.
     pub(super) fn widened(&self, schema: &SchemaRef) -> SchemaRef {
         let mut dictionaries = self.dictionaries.iter();
         let mut is_too_narrow = || dictionaries.next().is_some_and(Dictionary::is_full);
@@ -74,7 +74,7 @@ impl NarrowKeys {
 }
 
 impl Dictionary {
-    /// Whether there are more values than keys tell apart.
+    /// Whether there are more values than the keys can address.
     fn is_full(&self) -> bool {
         self.values.len() > self.capacity
     }
@@ -96,7 +96,7 @@ impl Dictionary {
     }
 }
 
-/// How many values narrow keys tell apart.
+/// The number of values that narrow keys can address.
 fn capacity(keys: &DataType) -> Option<usize> {
     match keys {
         DataType::Int8 => Some(1 << 7),
@@ -107,7 +107,7 @@ fn capacity(keys: &DataType) -> Option<usize> {
     }
 }
 
-/// The capacity of each dictionary with narrow keys.
+/// Visits the capacity of each dictionary with narrow keys.
 fn walk_type(data_type: &DataType, found: &mut dyn FnMut(usize)) {
     match data_type {
         DataType::Dictionary(keys, _) => {
@@ -127,7 +127,7 @@ fn walk_type(data_type: &DataType, found: &mut dyn FnMut(usize)) {
     }
 }
 
-/// The values of each dictionary with narrow keys.
+/// Visits the values of each dictionary with narrow keys.
 fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&ArrowRef) -> Result<()>) -> Result<()> {
     match array.data_type() {
         DataType::Dictionary(keys, _) if capacity(keys).is_some() => {
@@ -158,7 +158,7 @@ fn walk_runs<R: arrow::datatypes::RunEndIndexType>(
     array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), found))
 }
 
-/// The type with wide keys in the dictionaries that are too narrow.
+/// The type with wide keys in those dictionaries whose keys are too narrow.
 fn widened(data_type: &DataType, is_too_narrow: &mut dyn FnMut() -> bool) -> DataType {
     match data_type {
         DataType::Dictionary(keys, values) if capacity(keys).is_some() && is_too_narrow() => {

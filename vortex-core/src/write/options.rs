@@ -1,4 +1,4 @@
-//! How a file is written.
+//! Options of writing a file.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use crate::file::SegmentCompression;
 use crate::{Error, Level, Release, Result};
 
-/// Memory that a writer uses, if nothing else is said.
+/// Default memory budget of a writer.
 const MEMORY_BUDGET: usize = 64 << 20;
-/// Entries of user metadata that a file may have.
+/// Maximum number of entries of user metadata.
 const MAX_ENTRIES: usize = 16;
-/// Bytes that the key of an entry may have.
+/// Maximum length of the key of an entry, in bytes.
 const MAX_KEY_LEN: usize = 64;
 
-/// How a file is written.
+/// Options of writing a file.
 ///
 /// ```
 /// # use vortex_core::{Level, write::WriteOptions};
@@ -45,58 +45,59 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// The defaults.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What to spend time on.
+    /// Sets how much time to spend on compression.
     #[must_use]
     pub fn with_level(mut self, level: Level) -> Self {
         self.level = level;
         self
     }
 
-    /// The oldest release of the reference implementation that must read the file; all later
-    /// ones do as well. By default an old one, or the first that knows the types of the file.
+    /// Sets the oldest release of the reference implementation that must be able to read the file; all
+    /// later releases are, too. By default an old one, or the first that knows the types of the file.
     #[must_use]
     pub fn with_min_reader(mut self, release: Release) -> Self {
         self.min_reader = Some(release);
         self
     }
 
-    /// Bytes that the writer may hold in memory, about. A file of very many columns takes what
-    /// 64 KiB for each of them take, and some 200 KiB for each of text that repeats, if that is more.
+    /// Sets the approximate number of bytes that the writer may hold in memory. A file with very many
+    /// columns needs about 64 KiB for each of them, and some 200 KiB for each column of repetitive text,
+    /// even if that exceeds the budget.
     #[must_use]
     pub fn with_memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
         self
     }
 
-    /// Whether the file keeps checksums of all its parts, 8 bytes per segment. Readers hold what
-    /// they read against them [if asked to](crate::file::OpenOptions::with_checksums); those of
-    /// the reference implementation pass them over.
+    /// Sets whether the file contains checksums of all its parts, 8 bytes per segment. Readers verify
+    /// what they read against them [if requested](crate::file::OpenOptions::with_checksums); the
+    /// reference implementation ignores them.
     #[must_use]
     pub fn with_checksums(mut self, checksums: bool) -> Self {
         self.checksums = checksums;
         self
     }
 
-    /// Compresses every segment as a whole, on top of its encodings. No release of the reference
-    /// implementation reads such a file; most data is smaller at
-    /// [`Level::Compact`](crate::Level::Compact).
+    /// Compresses every segment as a whole, in addition to its encodings. No release of the reference
+    /// implementation can read such a file, and for most data [`Level::Compact`](crate::Level::Compact)
+    /// results in smaller files.
     #[must_use]
     pub fn with_segment_compression(mut self, scheme: SegmentCompression) -> Self {
         self.segment_compression = Some(scheme);
         self
     }
 
-    /// Adds an entry of user metadata, which readers hand out as it is; one of the same key is
-    /// replaced.
+    /// Adds an entry of user metadata, which readers return unchanged; an existing entry with the same
+    /// key is replaced.
     ///
     /// # Errors
-    /// If the key is empty, longer than 64 bytes, or there are 14 entries already: the writer
-    /// keeps two for itself.
+    /// If the key is empty or longer than 64 bytes, or if there are 14 entries already: the writer
+    /// reserves two for itself.
     pub fn with_metadata(mut self, key: &str, value: impl Into<Bytes>) -> Result<Self> {
         if key.is_empty() || key.len() > MAX_KEY_LEN {
             return Err(Error::invalid(format!(
@@ -106,7 +107,7 @@ impl WriteOptions {
         }
         if key.starts_with(super::OWN_KEYS) {
             return Err(Error::invalid(format!(
-                "metadata keys that start with `{}` are taken",
+                "metadata keys that start with `{}` are reserved",
                 super::OWN_KEYS
             )));
         }

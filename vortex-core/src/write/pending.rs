@@ -10,10 +10,10 @@ use super::chunk::chunk_rows;
 use super::pieces::Piece;
 use crate::Result;
 
-/// Of a column that has no runs, one of so many pieces is asked for them again.
+/// In a column without runs, one in this many pieces is checked for runs again.
 const ASKED_AGAIN: usize = 8;
 
-/// Rows as they came, column by column.
+/// Rows waiting to be encoded, column by column.
 #[derive(Debug)]
 pub(super) struct Pending {
     leaves: Vec<Waiting>,
@@ -27,15 +27,15 @@ struct Waiting {
     rows: usize,
     /// Bytes of the values of all rows.
     raw_bytes: usize,
-    /// Bytes that they take.
+    /// Bytes that the waiting rows take.
     bytes: usize,
-    /// Pieces since the last that had few runs.
+    /// Number of pieces since the last one that was kept as runs.
     without_runs: usize,
-    /// Which row of the file the first is.
+    /// Position in the file of the first row.
     first_row: u64,
 }
 
-/// Rows of one leaf that are cut off together.
+/// Rows of one leaf that are cut off and encoded together.
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) leaf: usize,
@@ -43,7 +43,7 @@ pub(super) struct Cut {
     pub(super) rows: usize,
     /// Bytes of the values of all rows.
     pub(super) raw_bytes: usize,
-    /// Bytes that they take.
+    /// Bytes that the waiting rows take.
     pub(super) bytes: usize,
     pub(super) first_row: u64,
 }
@@ -69,8 +69,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Cuts off what is to be encoded now: of each leaf the chunks that are full and, if more than
-    /// `limit` bytes would stay, what there is of the leaves that have most, whole zones first.
+    /// Cuts off the rows to encode now: of each leaf its full chunks and, if more than `limit` bytes
+    /// would remain, also the rest of the leaves that take most, preferring leaves with whole zones.
     pub(super) fn cut_due(&mut self, limit: usize) -> Vec<Cut> {
         let full = |leaf: &Waiting| leaf.rows / leaf.chunk_rows() * leaf.chunk_rows();
         let mut rows: Vec<usize> = self.leaves.iter().map(full).collect();
@@ -87,7 +87,7 @@ impl Pending {
             };
             most.sort_by_key(order);
             for at in most {
-                // Some more, lest the next rows cut off a few at a time.
+                // Cut a bit more, lest the next rows are cut off a few at a time.
                 if stay <= limit / 4 * 3 {
                     break;
                 }
@@ -117,7 +117,7 @@ impl Pending {
 }
 
 impl Waiting {
-    /// Appends rows; the bytes that they take.
+    /// Appends rows; returns the bytes that they take.
     fn push(&mut self, array: ArrowRef) -> Result<usize> {
         let mut piece = Piece::new(array);
         if self.without_runs.is_multiple_of(ASKED_AGAIN) && piece.shorten()? {
@@ -137,7 +137,7 @@ impl Waiting {
         chunk_rows(self.rows, self.raw_bytes)
     }
 
-    /// Bytes of so many rows, about.
+    /// Approximate number of bytes of this many rows.
     fn bytes_of(&self, rows: usize) -> usize {
         (self.bytes as u128 * rows as u128 / self.rows.max(1) as u128) as usize
     }
@@ -164,7 +164,8 @@ impl Waiting {
     }
 }
 
-/// As many of `rows` as are a power of two zones, so that chunks line up; all if they are no zone.
+/// The part of `rows` that is a power of two of zones, so that chunks are aligned with each other; all
+/// rows if there are fewer than a zone.
 fn whole_zones(rows: usize) -> usize {
     match rows / ZONE_LEN {
         0 => rows,

@@ -1,12 +1,12 @@
-//! Rows of one leaf as they wait: an array, or its runs where those are far fewer.
+//! Waiting rows of one leaf: an array, or its runs if they are far fewer.
 //!
 //! ```text
 //! taken in     EUR EUR EUR EUR USD EUR EUR ...     8192 rows, 128 KiB
 //! waiting      EUR until 4, USD until 5, EUR until 8192
 //! ```
 //!
-//! What takes less memory waits longer, so that there are as many rows in a chunk of it as in
-//! those of other columns.
+//! Columns that take less memory can wait longer, so that their chunks have as many rows as those of
+//! other columns.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::Result;
 use crate::array::restore::carry;
 use crate::array::take;
 
-/// Rows are kept as runs if these are at most as many as one of so many rows.
+/// Rows are kept as runs if there is at most one run per this many rows.
 const ROWS_PER_RUN: usize = 16;
-/// Fewer rows are kept as they are.
+/// Arrays with fewer rows are kept as they are.
 const MIN_ROWS: usize = 1024;
 
-/// Some rows.
+/// Some rows of a leaf.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The rows, or their runs: leaves themselves are no such arrays.
+    /// The rows, or their runs: the leaves themselves are never run-end encoded.
     pub(super) array: ArrowRef,
     /// Bytes of the values of all rows.
     pub(super) raw_bytes: usize,
-    /// Bytes that it takes.
+    /// Bytes that the array takes.
     pub(super) bytes: usize,
 }
 
@@ -42,24 +42,24 @@ impl Piece {
         Self { array, raw_bytes: bytes, bytes }
     }
 
-    /// Keeps runs instead of rows if there are few; whether it does.
+    /// Replaces rows by runs if there are few runs; returns whether it did.
     ///
     /// # Errors
     /// If rows cannot be copied.
     pub(super) fn shorten(&mut self) -> Result<bool> {
         let len = self.array.len();
-        // Nulls by themselves take nothing.
+        // Arrays of the null type take no memory.
         if len < MIN_ROWS || self.array.data_type().is_null() {
             return Ok(false);
         }
-        // Arrow compares no nested values, which stay as they are.
+        // Arrow does not compare nested values; they stay as they are.
         let Ok(differs) = distinct(&self.array.slice(0, len - 1), &self.array.slice(1, len - 1)) else {
             return Ok(false);
         };
         if differs.true_count() >= len / ROWS_PER_RUN {
             return Ok(false);
         }
-        // Rows of a batch are few enough for these.
+        // The rows of a batch are few enough for 32-bit positions.
         let starts = std::iter::once(0).chain(differs.values().set_indices_u32().map(|row| row + 1));
         let starts: UInt32Array = starts.collect::<Vec<_>>().into();
         let ends = starts.values()[1..].iter().map(|start| *start as i32).chain([len as i32]);
@@ -70,7 +70,7 @@ impl Piece {
         Ok(true)
     }
 
-    /// Cuts off the first `rows` rows, fewer than there are.
+    /// Cuts off the first `rows` rows, which must be fewer than all.
     pub(super) fn cut(&mut self, rows: usize) -> Self {
         let len = self.array.len();
         let first = self.array.slice(0, rows);
@@ -92,7 +92,7 @@ impl Piece {
     }
 }
 
-/// The rows `start..start + len` of pieces, in one array.
+/// The rows `start..start + len` of the concatenated pieces, as one array.
 pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<ArrowRef> {
     let mut skip = start;
     let mut left = len;
@@ -122,7 +122,7 @@ pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<Arro
     }
 }
 
-/// Copies views that keep much more bytes alive than they show.
+/// Copies views that keep many more bytes alive than they refer to.
 fn let_go(array: ArrowRef) -> ArrowRef {
     const MUCH: usize = 64 << 10;
     let wasteful = |used: usize, held: usize| held > MUCH && held / 2 > used;
@@ -141,7 +141,7 @@ fn let_go(array: ArrowRef) -> ArrowRef {
     }
 }
 
-/// Bytes of the values in the rows of an array, not of what lies around them.
+/// Bytes of the values in the rows of an array, not including those around them.
 pub(super) fn value_bytes(array: &ArrowRef) -> usize {
     let nulls = array.nulls().map_or(0, |_| array.len().div_ceil(8));
     let within = |values: &ArrowRef, start: usize, end: usize| value_bytes(&values.slice(start, end - start));
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::kernels::random;
 
-    /// Rows that mostly repeat the one before, of several types.
+    /// Arrays of several types in which most rows repeat the previous one.
     fn repeating(rows: usize, seed: u64) -> [ArrowRef; 5] {
         let mut next = random(seed);
         let mut value = 0;

@@ -1,4 +1,4 @@
-//! What can be stored, checked before anything is: schemas, then each batch.
+//! Checks what can be stored before anything is written: first the schema, then each batch.
 
 use std::collections::HashSet;
 
@@ -15,14 +15,14 @@ use crate::{Error, Release, Result};
 /// Whether a column can be written for `min_reader` and all later releases.
 ///
 /// # Errors
-/// If not; the error names the column and says why.
+/// If it cannot; the error names the column and the reason.
 pub fn can_write(field: &Field, min_reader: Release) -> Result<()> {
     let schema = Schema::new(vec![field.clone()]);
     let dtype = stored_schema(&schema, min_reader)?;
     dtype.as_columns().map_or(Ok(()), |fields| carriers(&schema, fields).map(drop))
 }
 
-/// The types in which columns are taken in, if all can be stored and read back.
+/// The types in which columns are taken in, provided that all can be stored and read back.
 pub(super) fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
     check_names(fields, "")?;
     let columns = schema.fields().iter().zip(fields.dtypes());
@@ -32,7 +32,7 @@ pub(super) fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataT
     carriers.collect()
 }
 
-/// The type in which a column is taken in, if what is read back can be shown as `data_type`.
+/// The type in which a column is taken in, provided that it can be read back as `data_type`.
 fn check_readable(data_type: &DataType, dtype: &DType) -> Result<DataType> {
     let unreadable = || Error::unsupported("type to write", data_type);
     let read = carrier(dtype, data_type).ok_or_else(unreadable)?;
@@ -42,12 +42,12 @@ fn check_readable(data_type: &DataType, dtype: &DType) -> Result<DataType> {
     Ok(taken)
 }
 
-/// Structs are stored field by field, and fields found by name.
+/// Structs are stored field by field, and fields are looked up by name, so names must be unique.
 fn check_names(fields: &StructType, within: &str) -> Result<()> {
     let mut names = HashSet::new();
     for (name, dtype) in fields.fields() {
         if !names.insert(name) {
-            return Err(Error::invalid(format!("column `{within}{name}` is there twice")));
+            return Err(Error::invalid(format!("duplicate column `{within}{name}`")));
         }
         if let DType::Struct(inner, _) = dtype {
             check_names(inner, &format!("{within}{name}."))?;
@@ -56,11 +56,11 @@ fn check_names(fields: &StructType, within: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether rows have the schema of the file, and values that can be stored.
+/// Checks that rows have the schema of the file, and values that can be stored.
 pub(super) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
     if batch.num_columns() != schema.fields().len() {
         return Err(Error::invalid(format!(
-            "a batch of {} columns for a file of {}",
+            "batch has {} columns, the file has {}",
             batch.num_columns(),
             schema.fields().len()
         )));
@@ -68,14 +68,13 @@ pub(super) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
     for (column, field) in batch.columns().iter().zip(schema.fields()) {
         let refused = |what: String| Err(Error::invalid(what).at(format!("column `{}`", field.name())));
         if column.data_type() != field.data_type() {
-            return refused(format!(
-                "an array of type {}, expected {}",
-                column.data_type(),
-                field.data_type()
-            ));
+            return refused(format!("array has type {}, expected {}", column.data_type(), field.data_type()));
         }
         if !field.is_nullable() && column.logical_null_count() > 0 {
-            return refused(format!("{} nulls where the schema has none", column.logical_null_count()));
+            return refused(format!(
+                "{} nulls in a column that is not nullable",
+                column.logical_null_count()
+            ));
         }
         check_lengths(column)
             .and_then(|()| check_rows(column))

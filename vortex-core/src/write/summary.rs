@@ -1,4 +1,4 @@
-//! What became of a written file.
+//! Summary of a written file.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::container::Tail;
 use crate::file::{Footer, OpenOptions};
 use crate::{Release, Result};
 
-/// What became of a written file.
+/// Summary of a written file.
 #[derive(Debug)]
 pub struct WriteSummary {
     pub(super) schema: SchemaRef,
@@ -19,11 +19,11 @@ pub struct WriteSummary {
     pub(super) tail: Tail,
 }
 
-/// What became of a column.
+/// Summary of a column.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ColumnSummary {
-    /// Bytes of the values, as they came.
+    /// Bytes of the values as they were passed in.
     pub raw_bytes: u64,
     /// Bytes of its segments in the file, zone maps included.
     pub encoded_bytes: u64,
@@ -47,7 +47,7 @@ impl WriteSummary {
         self.tail.start + self.tail.bytes.len() as u64
     }
 
-    /// What became of each column, in the order of the schema.
+    /// The summary of each column, in the order of the schema.
     pub fn columns(&self) -> &[ColumnSummary] {
         &self.columns
     }
@@ -57,11 +57,11 @@ impl WriteSummary {
         self.min_reader
     }
 
-    /// The description of the file, as opening it would find it: no read is needed to scan what
-    /// has just been written.
+    /// The footer of the file, as if it had been opened: a newly written file can be scanned without
+    /// reading its footer.
     ///
     /// # Errors
-    /// If the file exceeds the limits of these options.
+    /// If the file exceeds the limits set in `options`.
     pub fn footer(&self, options: &OpenOptions) -> Result<Arc<Footer>> {
         options.footer(Buffer::from(self.tail.bytes.clone()), self.file_size()).map(Arc::new)
     }

@@ -27,15 +27,15 @@ use crate::stats::FieldStats;
 use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
 
-/// Bytes of each column that are encoded together at least, whatever the budget.
+/// Minimum number of bytes of a column that are encoded together, regardless of the budget.
 const MIN_COLUMN_BYTES: usize = 64 << 10;
-/// Bytes that a dictionary of text may take in memory: what each has, and what one has at most.
+/// Memory of a text dictionary: the amount that each may take in any case, and the maximum of any.
 const DICTIONARY_BYTES: (usize, usize) = (64 << 10, 1 << 20);
 
 /// Writes one file, batch by batch.
 ///
-/// Encoding runs as tasks of the current tokio runtime. A writer that is dropped before
-/// [`finish`](Self::finish) leaves no file; one that failed refuses to go on.
+/// Encoding runs in tasks of the current tokio runtime. A writer that is dropped before
+/// [`finish`](Self::finish) leaves no file behind; a writer that failed refuses further calls.
 #[derive(Debug)]
 pub struct FileWriter {
     schema: SchemaRef,
@@ -49,18 +49,18 @@ pub struct FileWriter {
     narrow_keys: NarrowKeys,
     pending: Pending,
     encoder: Encoder,
-    /// Encoded chunks per leaf, until there are enough to write them next to each other.
+    /// Encoded chunks per leaf, kept until there are enough to write them next to each other.
     waiting: Vec<Vec<Encoded>>,
     waiting_bytes: usize,
     container: Container<Box<dyn Sink>>,
     leaves: Vec<Written>,
-    /// Nulls of each root field.
+    /// Null count of each root field.
     null_counts: Vec<u64>,
     row_count: u64,
-    /// Where the next rows of each column of text get to know how it goes on.
+    /// For each text column, the channel on which the job before its next rows reports how to continue.
     texts: Vec<Option<oneshot::Receiver<Text>>>,
     max_dictionary_bytes: usize,
-    /// Whether a call failed or was dropped midway.
+    /// Whether a call failed, or its future was dropped before completion.
     is_broken: bool,
 }
 
@@ -68,8 +68,8 @@ impl FileWriter {
     /// Starts a file. Nothing is written yet.
     ///
     /// # Errors
-    /// If a column has a type that Vortex, or the oldest release that must read the file, does
-    /// not have; the error names both.
+    /// If a column has a type that Vortex does not have, or that the oldest release which must read the
+    /// file does not have; the error names both.
     pub fn try_new(sink: impl Sink, schema: SchemaRef, options: WriteOptions) -> Result<Self> {
         let (dtype, min_reader) = match options.min_reader {
             Some(release) => (stored_schema(&schema, release)?, release),
@@ -79,13 +79,14 @@ impl FileWriter {
                 (dtype, min_reader)
             }
         };
-        let fields = dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema is a struct"))?;
+        let fields =
+            dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema must be a struct"))?;
         let columns = Columns::new(&fields);
         let carriers = carriers(&schema, &fields)?;
         let compressor = Compressor::new(options.level, min_reader);
         let leaf_count = columns.leaves.len();
         let text_count = columns.leaves.iter().filter(|leaf| is_text(&leaf.dtype)).count();
-        // Few of them fill up.
+        // Few dictionaries reach their maximum size.
         let max_dictionary_bytes =
             (options.memory_budget / 2 / text_count.max(1)).clamp(DICTIONARY_BYTES.0, DICTIONARY_BYTES.1);
         Ok(Self {
@@ -121,36 +122,36 @@ impl FileWriter {
         self.min_reader
     }
 
-    /// Rows taken so far.
+    /// Number of rows taken so far.
     pub fn row_count(&self) -> u64 {
         self.row_count
     }
 
-    /// Bytes held in memory: rows that wait, are being encoded, or are on their way to storage.
+    /// Bytes held in memory: rows that are waiting, being encoded, or on their way to storage.
     pub fn buffered_bytes(&self) -> usize {
         self.pending.bytes() + self.bytes_at_work() + self.held_bytes()
     }
 
-    /// Bytes of dictionaries that later rows may add to.
+    /// Bytes of dictionaries that may still grow.
     fn held_bytes(&self) -> usize {
         self.leaves.iter().map(|leaf| leaf.held_bytes).sum()
     }
 
-    /// Bytes of chunks that are being encoded, wait to be written, or are on their way to storage.
+    /// Bytes of chunks that are being encoded, waiting to be written, or on their way to storage.
     fn bytes_at_work(&self) -> usize {
         self.encoder.buffered_bytes() + self.waiting_bytes + self.container.sink().buffered_bytes()
     }
 
-    /// Bytes of the file so far.
+    /// Number of bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.container.position()
     }
 
-    /// Appends rows. Waits for earlier rows to be encoded and written where memory asks for it.
+    /// Appends rows. Waits for earlier rows to be encoded and written if memory requires it.
     ///
     /// # Errors
-    /// If the batch has another schema, or nulls where the schema has none: the writer is as it
-    /// was and can go on. If encoding or storage fails: the file is lost, and later calls fail.
+    /// If the batch does not match the schema, or has nulls in a column that is not nullable: the writer is
+    /// unchanged and can be used further. If encoding or storage fails: the file is lost, and later calls fail.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check_sound()?;
         check_batch(batch, &self.schema)?;
@@ -174,7 +175,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Encodes and writes all rows taken so far, and waits for that. Frees memory at the cost
+    /// Encodes and writes all rows taken so far, and waits until that is done. Frees memory at the cost
     /// of shorter chunks.
     ///
     /// # Errors
@@ -196,7 +197,7 @@ impl FileWriter {
     /// Writes the rest and completes the file.
     ///
     /// # Errors
-    /// If encoding or storage fails; there is no file then.
+    /// If encoding or storage fails; no file is created then.
     pub async fn finish(mut self) -> Result<WriteSummary> {
         match self.complete().await {
             Ok(summary) => Ok(summary),
@@ -207,8 +208,8 @@ impl FileWriter {
         }
     }
 
-    /// Gives up and waits until nothing remains of the file. Dropping the writer does the same
-    /// without waiting.
+    /// Aborts the file and waits until nothing of it remains. Dropping the writer does the same without
+    /// waiting.
     ///
     /// # Errors
     /// If storage fails to remove what has been written.
@@ -218,7 +219,7 @@ impl FileWriter {
 
     async fn give_up(&mut self) {
         if let Err(error) = self.container.abort().await {
-            tracing::warn!(%error, "parts of a file that failed stay behind");
+            tracing::warn!(%error, "failed to remove the parts of a failed file");
         }
     }
 
@@ -227,7 +228,7 @@ impl FileWriter {
         let (layout, statistics) = (self.write_zone_maps().await?, self.statistics());
         let mut metadata = self.options.metadata.clone();
         let schema = self.narrow_keys.widened(&self.schema);
-        // Readers would show the types that decoding prefers.
+        // Otherwise, readers would present the types that decoding prefers.
         if crate::dtype::arrow::schema(&self.dtype)? != schema {
             metadata.push((ARROW_SCHEMA_KEY.into(), arrow_schema_to_bytes(&schema)?.into()));
         }
@@ -243,21 +244,23 @@ impl FileWriter {
 
     fn check_sound(&self) -> Result<()> {
         if self.is_broken {
-            return Err(Error::invalid("the writer failed before, or a call of it was dropped midway"));
+            return Err(Error::invalid(
+                "the writer failed earlier, or one of its futures was dropped before completing",
+            ));
         }
         Ok(())
     }
 
-    /// Bytes of rows that gather: a third of the budget, while others are at work.
+    /// Limit of the bytes of collected rows: a third of the budget, while other rows are being encoded.
     fn pending_limit(&self) -> usize {
         (self.options.memory_budget / 3).max(self.leaves.len() * MIN_COLUMN_BYTES)
     }
 
-    /// Puts rows to work, once there is memory for them. After the last, nothing is left for later.
+    /// Starts encoding rows once there is memory for them. After the last rows, nothing is held back.
     async fn start(&mut self, cuts: Vec<Cut>, are_last: bool) -> Result<()> {
         let bytes: usize = cuts.iter().map(|cut| cut.bytes).sum();
         let jobs: Vec<Job> = cuts.into_iter().flat_map(|cut| self.jobs(cut, are_last)).collect();
-        // While these are at work, the next gather.
+        // Leave room to collect the next rows while these are being encoded.
         let room = self.options.memory_budget.saturating_sub(self.pending_limit() + bytes);
         while self.encoder.is_busy() && self.bytes_at_work() + self.held_bytes() > room {
             self.encoder.wait().await?;
@@ -265,12 +268,12 @@ impl FileWriter {
             self.write_if_enough().await?;
         }
         self.encoder.start(jobs)?;
-        // Few bytes are encoded already.
+        // If there are few bytes, they have been encoded on the spot.
         self.collect();
         self.write_if_enough().await
     }
 
-    /// Cuts rows of a leaf into chunks. Those of text are encoded one after the other.
+    /// Cuts rows of a leaf into chunks. Those of text are encoded one after the other, in a single job.
     fn jobs(&mut self, cut: Cut, is_last: bool) -> Vec<Job> {
         let leaf = &self.columns.leaves[cut.leaf];
         let step = chunk_rows(cut.rows, cut.raw_bytes);
@@ -300,7 +303,7 @@ impl FileWriter {
         vec![job(0, cut.rows, Some(Turn { before, next, is_last, max_dictionary_bytes }))]
     }
 
-    /// Takes the groups that are encoded.
+    /// Takes the groups that are completely encoded.
     fn collect(&mut self) {
         while let Some(chunks) = self.encoder.take_group() {
             for chunk in chunks {
@@ -362,7 +365,7 @@ impl FileWriter {
         Ok(segment)
     }
 
-    /// Writes the zone tables, and gives the layout of the file.
+    /// Writes the zone tables; returns the layout of the file.
     async fn write_zone_maps(&mut self) -> Result<WriteLayout> {
         let mut layouts = Vec::with_capacity(self.leaves.len());
         for (at, leaf) in self.columns.leaves.iter().enumerate() {
@@ -371,7 +374,7 @@ impl FileWriter {
                 written.close(last, &leaf.dtype)?;
             }
             let data = chunked(self.row_count, std::mem::take(&mut written.chunks));
-            // The statistics of the file say of a single zone what a zone map would.
+            // For a single zone, the statistics of the file contain the same as a zone map.
             if !leaf.is_visible || written.zones.len() < 2 {
                 layouts.push(data);
                 continue;
@@ -423,10 +426,10 @@ impl FileWriter {
     }
 }
 
-/// How a column of text starts.
+/// The initial state of a text column.
 fn new_text() -> oneshot::Receiver<Text> {
     let (next, text) = oneshot::channel();
-    // The receiver is here.
+    // Sending cannot fail: the receiver still exists.
     let _ = next.send(Text::New);
     text
 }

@@ -1,4 +1,4 @@
-//! What has been written of each column so far.
+//! The parts of each column written so far.
 
 use super::zone_table::Zones;
 use super::{ColumnSummary, ZONE_LEN};
@@ -8,24 +8,24 @@ use crate::layout::dict_metadata;
 use crate::stats::compute::Summary;
 use crate::wire::WriteLayout;
 
-/// What has been written of a leaf.
+/// The parts of a leaf written so far.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) chunks: Vec<WriteLayout>,
-    /// Zones that are complete.
+    /// Completed zones.
     pub(super) zones: Zones,
-    /// The zone that is not.
+    /// The zone that is not complete yet.
     pub(super) open: Option<Summary>,
-    /// All rows of the complete zones.
+    /// Summary of all rows in completed zones.
     pub(super) whole: Option<Summary>,
     /// Chunks of codes whose values are not written yet.
     pub(super) codes: Codes,
-    /// Bytes kept in memory for later rows.
+    /// Bytes held in memory for later rows.
     pub(super) held_bytes: usize,
     pub(super) summary: ColumnSummary,
 }
 
-/// Chunks of codes, and their rows.
+/// Chunks of codes, and their total number of rows.
 #[derive(Debug, Default)]
 pub(super) struct Codes {
     rows: u64,
@@ -40,14 +40,14 @@ impl Codes {
 }
 
 impl Written {
-    /// Adds the values of the codes that came before.
+    /// Adds the values that the codes written before refer to.
     pub(super) fn end_dictionary(&mut self, values: WriteLayout, codes_ptype: PType) {
         let Codes { rows, chunks } = std::mem::take(&mut self.codes);
         let layout = WriteLayout::new("vortex.dict", rows, vec![values, chunked(rows, chunks)]);
         self.chunks.push(layout.metadata(dict_metadata(codes_ptype)));
     }
 
-    /// Adds summaries of the rows that follow.
+    /// Adds the summaries of further rows.
     pub(super) fn add_zones(&mut self, zones: Vec<Summary>, dtype: &DType) -> Result<()> {
         for zone in zones {
             let zone = join(self.open.take(), zone);
@@ -74,7 +74,7 @@ fn join(before: Option<Summary>, next: Summary) -> Summary {
     }
 }
 
-/// Chunks of a column, or the one there is.
+/// A chunked layout, or the chunk itself if there is only one.
 pub(super) fn chunked(row_count: u64, chunks: Vec<WriteLayout>) -> WriteLayout {
     match <[WriteLayout; 1]>::try_from(chunks) {
         Ok([chunk]) => chunk,

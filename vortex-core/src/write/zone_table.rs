@@ -1,4 +1,4 @@
-//! Zone maps on their way out: a table of one row per zone, in one of the two forms of
+//! Writes zone maps: a table of one row per zone, in one of the two forms of
 //! [`layout::zoned`](crate::layout::ZoneMap).
 
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::stats::is_float;
 use crate::wire::WriteNode;
 use crate::{Release, Result};
 
-/// The first release that reads `vortex.zoned`, whose files all later ones read.
+/// The first release that reads `vortex.zoned`; all later ones read such files.
 const ZONED_SINCE: Release = Release::new(0, 84);
-/// The first release that reads half-precision scalars as the format has them today.
+/// The first release that reads half-precision scalars in the current format.
 const HALF_SINCE: Release = Release::new(0, 44);
 
-/// Zones that are kept as they came, before they are packed.
+/// Number of zones kept in their original form before they are packed.
 const FRESH_ZONES: usize = 128;
 
 /// The zone map of a column.
@@ -44,7 +44,7 @@ pub(super) struct ZoneTable {
     pub(super) zone_count: u64,
 }
 
-/// Zones of a column, packed so that many rows do not take much memory.
+/// Zones of a column, packed to take little memory even for many rows.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
     fresh: Vec<Zone>,
@@ -52,7 +52,7 @@ pub(super) struct Zones {
     count: usize,
 }
 
-/// What some zones say.
+/// Statistics of several zones.
 #[derive(Debug)]
 struct Packed {
     null_counts: ArrowRef,
@@ -65,11 +65,11 @@ struct Packed {
 #[derive(Debug)]
 struct Bounds {
     values: ArrowRef,
-    /// Where a bound is something else than a value of the zone.
+    /// Whether a bound is not an actual value of the zone.
     truncated: ArrowRef,
-    /// Where there are values, but no bound.
+    /// Whether there are values, but no bound.
     unknown: ArrowRef,
-    /// Where there are values.
+    /// Whether there are values.
     present: ArrowRef,
 }
 
@@ -128,17 +128,17 @@ impl Bounds {
     }
 }
 
-/// Whether bounds of this type are shown to readers of `min_reader`.
+/// Whether bounds of this type are written for readers since `min_reader`.
 pub(super) fn shows_bounds(dtype: &DType, min_reader: Release) -> bool {
     let half = matches!(dtype.storage(), DType::Primitive(PType::F16, _));
     has_bounds(dtype) && (!half || min_reader >= HALF_SINCE)
 }
 
 impl ZoneTable {
-    /// Makes the table.
+    /// Builds the table.
     ///
     /// # Errors
-    /// If the compressor refuses the type.
+    /// If the compressor does not support the type.
     pub(super) fn new(
         mut zones: Zones,
         dtype: &DType,
@@ -180,7 +180,7 @@ impl ZoneTable {
             true => Some((Kind::NanCount, zones.join(|of| &of.nan_counts)?)),
             false => None,
         };
-        // Columns follow their names in one form, numbers of statistics in the other.
+        // Columns are ordered by name in one form, and by the number of the statistic in the other.
         let counted = if zoned {
             nans.into_iter().chain([nulls]).collect::<Vec<_>>()
         } else {
@@ -202,7 +202,7 @@ impl ZoneTable {
     }
 }
 
-/// `struct{bound, unknown}`: null where there is no value at all.
+/// `struct{bound, unknown}`, which is null where there is no value at all.
 fn bounded(
     bound: ArrowRef,
     unknown: ArrowRef,
@@ -216,7 +216,7 @@ fn bounded(
     Ok((Arc::new(array), DType::Struct(Arc::new(fields), true)))
 }
 
-/// Values of a type in the Arrow type that decoding prefers.
+/// Converts values of a type to the Arrow type that decoding prefers.
 fn values<'a>(values: impl Iterator<Item = Option<&'a Value>>, dtype: &DType) -> Result<ArrowRef> {
     let to = data_type(dtype)?;
     macro_rules! primitive {
@@ -283,7 +283,7 @@ fn values<'a>(values: impl Iterator<Item = Option<&'a Value>>, dtype: &DType) ->
     if *array.data_type() == to {
         return Ok(array);
     }
-    // Dates and times have the bytes of their integers.
+    // Dates and times have the same bytes as their integers.
     Ok(make_array(array.to_data().into_builder().data_type(to).build()?))
 }
 

@@ -1,11 +1,11 @@
-//! Counts what the tests of this binary allocate, so that they can bound it.
-#![expect(unsafe_code, reason = "an allocator is unsafe by nature; this one hands everything on")]
+//! Counts the allocations of the tests in this binary, so that they can check limits.
+#![expect(unsafe_code, reason = "an allocator is inherently unsafe; this one forwards every call")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Requests beyond this fail, which ends the process: nothing that tests read justifies them.
+/// Larger requests fail, which ends the process: nothing that tests read justifies them.
 const REFUSED: usize = 8 << 30;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
@@ -18,13 +18,13 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes allocated since [`watch`] was called.
+/// Counts bytes allocated since [`watch`] was called.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watch {
     start: usize,
 }
 
-/// Starts watching; `at_work_on` is what a refused request names.
+/// Starts watching; `at_work_on` is reported if a request is refused.
 pub(crate) fn watch(at_work_on: u64) -> Watch {
     AT_WORK_ON.store(at_work_on, Relaxed);
     let start = IN_USE.load(Relaxed);
@@ -34,7 +34,7 @@ pub(crate) fn watch(at_work_on: u64) -> Watch {
 }
 
 impl Watch {
-    /// The most bytes in use at once, beyond those at the start.
+    /// The peak number of bytes in use, relative to the start.
     pub(crate) fn peak(&self) -> usize {
         PEAK.load(Relaxed).saturating_sub(self.start)
     }
@@ -65,14 +65,14 @@ fn shrink(bytes: usize) {
     IN_USE.fetch_sub(bytes, Relaxed);
 }
 
-// SAFETY: every call is handed to the system's allocator as it is; counting touches no memory
-// of its own, and refusing is what a null pointer says.
+// SAFETY: every call is forwarded unchanged to the system allocator; counting uses no memory of its own,
+// and a null pointer is the way to refuse a request.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !grow(layout.size()) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller upholds the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,11 +1,11 @@
-//! Where the fields of a file's tables lie, found without the crate under test.
+//! Locates the fields of a file's tables without the crate under test.
 //!
-//! Walks the flatbuffers of an intact file by hand and notes every integer that means
-//! something, so that damage can be aimed at it.
+//! Traverses the flatbuffers of an intact file manually and records every meaningful integer, so that
+//! damage can be aimed at it.
 
 use std::ops::Range;
 
-/// What an integer in a table means.
+/// The meaning of an integer in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum What {
     PartOffset,
@@ -32,7 +32,7 @@ pub(crate) enum What {
     PostscriptLen,
 }
 
-/// One integer: where it lies, how wide it is.
+/// An integer in the file: its position and width.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) at: usize,
@@ -40,13 +40,13 @@ pub(crate) struct Site {
     pub(crate) what: What,
 }
 
-/// Sites and tables of one file.
+/// The sites and tables of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Anatomy {
     pub(crate) sites: Vec<Site>,
-    /// The flatbuffers.
+    /// The ranges of the flatbuffers.
     pub(crate) tables: Vec<Range<usize>>,
-    /// The data segments.
+    /// The ranges of the data segments.
     pub(crate) segments: Vec<Range<usize>>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Table<'a> {
         Self { file, at: position(file, start) }
     }
 
-    /// Where the field in a slot lies, if it is there.
+    /// The position of the field in a slot, if it is present.
     fn field(&self, slot: usize) -> Option<usize> {
         let back = read_uint(self.file, self.at, 4) as u32 as i32;
         let vtable = usize::try_from(self.at as i64 - i64::from(back)).ok()?;
@@ -89,7 +89,7 @@ impl<'a> Table<'a> {
         Some(Table { file: self.file, at: position(self.file, at) })
     }
 
-    /// Where the length of a vector lies; its items follow.
+    /// The position of the length of a vector, which is followed by its items, and the length.
     fn vector(&self, slot: usize) -> Option<(usize, usize)> {
         let at = position(self.file, self.field(slot)?);
         Some((at, read_uint(self.file, at, 4) as usize))

@@ -1,4 +1,4 @@
-//! Scans that look for the first rows of an order.
+//! Scans for the first rows of an order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use vortex_core::{DType, PType, Scalar, VortexFile};
 
 const ROWS: i64 = 1_000_000;
 
-/// Rows whose key is at least a threshold that rises; checked by whoever made it.
+/// Rows whose key is at least an increasing threshold; the caller checks them again.
 #[derive(Debug, Default)]
 struct Threshold(AtomicI64);
 
@@ -54,7 +54,7 @@ async fn file(key: impl Fn(i64) -> i64) -> VortexFile {
     VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
 }
 
-/// The greatest `count` keys, found as a top-k operator would; and what the scan did.
+/// The greatest `count` keys, determined like a top-k operator does, and the metrics of the scan.
 async fn greatest(file: &VortexFile, count: usize) -> (Vec<i64>, Arc<ScanMetrics>) {
     let threshold = Arc::new(Threshold::default());
     let metrics = Arc::new(ScanMetrics::default());
@@ -92,13 +92,13 @@ async fn rows_in_no_order_are_found_all_the_same() {
     expected.sort_unstable_by(|a, b| b.cmp(a));
     let (best, metrics) = greatest(&file, 10).await;
     assert_eq!(best, expected[..10]);
-    // Once there is a threshold, few rows leave the scan.
+    // Once there is a threshold, the scan returns few rows.
     assert!(metrics.rows_produced.load(Ordering::SeqCst) < ROWS as u64 / 2, "{:?}", metrics.snapshot());
 }
 
 #[tokio::test]
 async fn only_splits_that_hold_one_of_the_first_rows_are_decoded() {
-    // Zones say little of where the greatest keys are: each has one that is close.
+    // Zones say little about where the greatest keys are: each has one that is close.
     let spread =
         |row: i64| if row % 8192 == 77 { 1_000_000_000 + (row * 7_919) % 1_000_003 } else { row % 8192 };
     let file = file(spread).await;

@@ -1,4 +1,4 @@
-//! What the cache of blocks keeps of reads whose bytes come in as from a network.
+//! What the block cache keeps of reads whose bytes arrive in small pieces.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ fn contents() -> Vec<u8> {
     (0..LEN).map(|at| (at % 251) as u8).collect()
 }
 
-/// A file of several blocks, in a store whose bytes come in small pieces, and its cache.
+/// A file of several blocks, in a store that delivers bytes in small pieces, and its cache.
 async fn file(cache: &Arc<BlockCache>) -> (Arc<TestStore>, CachedFile) {
     let store = TestStore::new();
     let path = Path::from("file");

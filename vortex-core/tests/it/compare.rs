@@ -1,4 +1,4 @@
-//! Reading a file and holding it against its expected contents.
+//! Reading a file and comparing it with its expected contents.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,13 +12,13 @@ use vortex_core::io::LocalFile;
 use vortex_core::scan::ScanBuilder;
 use vortex_core::{Error, VortexFile};
 
-/// Opens a file, blocking.
+/// Opens a file; blocks.
 pub(crate) fn open(path: &Path) -> Result<VortexFile, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
     runtime.block_on(VortexFile::open(Arc::new(LocalFile::open(path)?)))
 }
 
-/// All rows of a file, in a schema if one is given.
+/// All rows of a file, with a given schema if there is one.
 pub(crate) fn read(file: &VortexFile, schema: Option<SchemaRef>) -> Result<RecordBatch, String> {
     let mut scan = file.scan();
     if let Some(schema) = schema {
@@ -27,7 +27,7 @@ pub(crate) fn read(file: &VortexFile, schema: Option<SchemaRef>) -> Result<Recor
     collect(scan)
 }
 
-/// All rows of a scan, blocking. Invalid Arrow data is an error.
+/// All rows of a scan; blocks. Invalid Arrow data is an error.
 pub(crate) fn collect(scan: ScanBuilder) -> Result<RecordBatch, String> {
     let reader = scan.into_reader().map_err(|error| error.to_string())?;
     let schema = reader.schema();
@@ -48,13 +48,12 @@ pub(crate) fn read_arrow(path: &Path) -> RecordBatch {
     concat_batches(&schema, &batches).expect("one schema")
 }
 
-/// Whether a file holds what is expected: types as Arrow presents them, validity, and values
-/// bit for bit.
+/// Checks that a file has the expected contents: Arrow types, validity, and values bit for bit.
 pub(crate) fn check(path: &Path, expected: &Path) -> Result<(), String> {
     let expected = read_arrow(expected);
     let file = open(path).map_err(|error| error.to_string())?;
     let natural = read(&file, None)?;
-    // Names and types come from our own schema, the presentation of types from the expected one.
+    // Names and types are taken from the file's own schema, the Arrow types to decode to from the expected one.
     let fields = natural.schema();
     if fields.fields().len() != expected.num_columns() {
         return Err(format!("{} columns, expected {}", fields.fields().len(), expected.num_columns()));
@@ -79,7 +78,7 @@ pub(crate) fn check(path: &Path, expected: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares logically: what lies under nulls does not count.
+/// Compares logically: values under nulls are ignored.
 fn same(ours: &ArrayRef, theirs: &ArrayRef) -> Result<(), String> {
     if ours.data_type() != theirs.data_type() {
         return Err(format!("type {}, expected {}", ours.data_type(), theirs.data_type()));

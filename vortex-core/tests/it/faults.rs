@@ -1,4 +1,4 @@
-//! What scans do when storage fails, stalls, lies, or asks for patience.
+//! The behaviour of scans when storage fails, stalls, returns wrong data, or throttles.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ fn contents() -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// An object in a store without faults so far, and the file in it, opened with little of its data.
+/// An object in a store without faults yet, and its file, opened with little of its data.
 async fn opened() -> (Arc<TestStore>, VortexFile) {
     let store = TestStore::new();
     let path = Path::from(OBJECT);
@@ -52,7 +52,7 @@ async fn collect(scan: ScanBuilder) -> std::result::Result<RecordBatch, Error> {
     Ok(concat_batches(&schema, &batches)?)
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 fn numbers(seed: u64) -> impl FnMut() -> u64 + Send {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move || {
@@ -128,9 +128,9 @@ async fn a_read_that_stalls_fails_in_the_time_declared() {
     store.fail_reads(|| Some(Fault::Stalls));
     let scheduler = Scheduler::with_stall(1 << 30, Duration::from_millis(50));
     let scan = collect(some_rows(&file).with_scheduler(Arc::clone(&scheduler)));
-    let outcome = tokio::time::timeout(Duration::from_secs(10), scan).await.expect("it does not hang");
+    let outcome = tokio::time::timeout(Duration::from_secs(10), scan).await.expect("must not hang");
     let message = outcome.unwrap_err().to_string();
-    assert!(message.contains("nothing came") && message.contains(OBJECT), "{message}");
+    assert!(message.contains("no data received") && message.contains(OBJECT), "{message}");
     settled(&scheduler, &store).await;
 }
 
@@ -175,7 +175,7 @@ async fn a_scan_takes_few_reads_and_counts_them() {
     let metrics = Arc::new(ScanMetrics::default());
     collect(file.scan().with_metrics(Arc::clone(&metrics))).await.unwrap();
     let bytes = metrics.bytes_read.load(Ordering::Relaxed);
-    assert_eq!(store.reads.get(), 1, "all columns lie side by side");
+    assert_eq!(store.reads.get(), 1, "all columns are adjacent");
     assert_eq!(metrics.reads.load(Ordering::Relaxed), 1);
     assert_eq!(store.bytes.get(), bytes);
     assert!(bytes <= file.footer().file_size(), "{bytes}");
@@ -198,7 +198,7 @@ async fn a_limit_stops_reading() {
     assert!(metrics.splits_scanned.load(Ordering::Relaxed) <= 2);
 }
 
-/// Unused ranges must not be asked for: what a test reads, it has wished for.
+/// Ranges that are not needed must not be requested.
 #[tokio::test]
 async fn an_empty_projection_reads_nothing() {
     let (store, file) = opened().await;

@@ -1,4 +1,4 @@
-//! Files that real releases wrote: the committed golden ones, and the full set where it is.
+//! Files written by real releases: the committed golden files, and the full set if it is available.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")
 }
 
-/// The full set lies beside a checkout of maintainers, or where the environment says.
+/// The location of the full set: next to a maintainer's checkout, or given by the environment.
 fn full_set() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
     let root = std::env::var_os("VORTEX_FIXTURES").map_or(beside, PathBuf::from);
     root.join("manifest.json").is_file().then_some(root)
 }
 
-/// Checks every file of a manifest; gives what differs.
+/// Checks every file of a manifest; returns the number of files and the differences.
 fn check_all(root: &Path, wanted: impl Fn(&serde_json::Value) -> bool) -> (usize, BTreeMap<String, String>) {
     let manifest = std::fs::read_to_string(root.join("manifest.json")).expect("a manifest");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("valid JSON");
@@ -50,7 +50,7 @@ fn golden_files_equal_their_expected_contents() {
 #[test]
 fn every_file_of_the_full_set_equals_its_expected_contents() {
     let Some(root) = full_set() else {
-        eprintln!("the full set of files is not here; the golden files cover each encoding");
+        eprintln!("the full set of files is not available; the golden files cover each encoding");
         return;
     };
     let (count, failures) = check_all(&root, |_| true);
@@ -61,7 +61,7 @@ fn every_file_of_the_full_set_equals_its_expected_contents() {
     assert!(failures.is_empty(), "{} of {count} differ", failures.len());
 }
 
-/// Statistics that are called exact above all: old releases call some so that are not.
+/// Checks in particular statistics that are called exact: old releases do so for some that are not.
 #[tokio::test]
 async fn files_of_all_releases_are_what_they_say_of_themselves() {
     for root in [Some(golden()), full_set()].into_iter().flatten() {
@@ -102,7 +102,7 @@ fn rows_fetched_by_themselves_equal_those_of_the_whole_file() {
     }
 }
 
-/// Damaged files give an error or other values; never a panic, a hang, or invalid Arrow data.
+/// Damaged files result in an error or other values; never in a panic, a hang, or invalid Arrow data.
 #[test]
 fn damaged_files_end_in_values_or_errors() {
     for root in [Some(golden()), full_set()].into_iter().flatten() {
@@ -124,7 +124,7 @@ fn damaged_files_end_in_values_or_errors() {
             }
             peak = watch.peak().max(peak);
         }
-        // A panic or a hang would have ended this.
+        // A panic or a hang would have ended the test.
         println!(
             "{errors} damaged files are refused, {values} decode; 0 panics; at most {peak} bytes in use"
         );

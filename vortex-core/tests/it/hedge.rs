@@ -1,4 +1,4 @@
-//! Reads that take far too long are asked for a second time.
+//! Reads that take far too long are requested a second time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use vortex_core::Result;
 use vortex_core::io::{Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
 use vortex_core::scan::ScanMetrics;
 
-/// What a read does before its bytes come.
+/// The behaviour of a read before its bytes arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Manner {
     Usual,
-    /// Comes later than any other.
+    /// Arrives later than any other.
     Late,
     Stalls,
-    /// Brings half of its bytes, then nothing.
+    /// Delivers half of its bytes, then nothing.
     StallsMidway,
     Fails,
 }
 
-/// A distant file whose reads behave as the script says, and as usual behind its end.
+/// A remote file whose first reads behave as scripted, and all later ones as usual.
 #[derive(Debug)]
 struct Scripted {
     script: Mutex<Vec<Manner>>,
@@ -96,7 +96,7 @@ impl ReadAt for Scripted {
     }
 }
 
-/// A scheduler that knows the pace of the file's store.
+/// A scheduler that has measured the latency and bandwidth of the file's store.
 async fn measured(hedge: u32) -> (Arc<Scheduler>, Arc<Scripted>) {
     let file = Arc::new(Scripted {
         script: Mutex::default(),
@@ -113,7 +113,7 @@ async fn measured(hedge: u32) -> (Arc<Scheduler>, Arc<Scripted>) {
     (scheduler, file)
 }
 
-/// Asks for bytes far from those of other numbers.
+/// Requests bytes that are far from those of other numbers.
 fn read(scheduler: &Scheduler, file: &Arc<Scripted>, number: u64, metrics: &Arc<ScanMetrics>) -> Pending {
     let start = number << 24;
     let wish = Wish { range: start..start + 1000, urgency: Urgency::ZONE_MAPS };
@@ -155,7 +155,7 @@ async fn two_answers_that_fail_are_an_error() {
     let (scheduler, file) = measured(4).await;
     *file.script.lock() = vec![Manner::Stalls, Manner::Fails];
     let message = read(&scheduler, &file, 1, &Arc::default()).wait().await.unwrap_err().to_string();
-    assert!(message.contains("nothing came"), "{message}");
+    assert!(message.contains("no data received"), "{message}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! IPC streams: those of a real release, our own, and damaged ones.
+//! IPC streams: written by a real release, written by this crate, and damaged.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
-//! Damaged files end in values or errors: never in a panic, a hang, or a heap that grows
-//! because a header says so. What is decoded is valid Arrow, and a pushed-down filter returns
-//! what filtering afterwards returns.
+//! Damaged files result in values or errors, but never in a panic, a hang, or memory use that grows
+//! because a header claims so. Decoded data is valid Arrow, and a pushed-down filter returns the same as
+//! filtering afterwards.
 //!
-//! Every mutant has a seed of its own. `VORTEX_MUTATION_SEED` sets the first one and
-//! `VORTEX_MUTATIONS` how many follow; a failure names its seed and keeps the mutant's bytes.
+//! Every mutant has its own seed. `VORTEX_MUTATION_SEED` sets the first one and `VORTEX_MUTATIONS` the
+//! number of mutants; a failure reports its seed and keeps the mutant's bytes.
 
 use std::fmt;
 use std::ops::Range;
@@ -28,21 +28,21 @@ use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
 use crate::allocations::{self, Watch};
 use crate::anatomy::{Anatomy, Site, What, read_uint};
 
-/// Mutants per run, if nothing else is said.
+/// Default number of mutants per run.
 const MUTANTS: u64 = 4000;
-/// The first seed, if nothing else is said.
+/// Default of the first seed.
 const SEED: u64 = 1;
-/// No mutant may take longer.
+/// Maximum time per mutant.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// No single allocation may be larger, and no mutant may need more at once.
+/// Limits of a single allocation, and of the peak memory of a mutant.
 const MAX_ALLOCATION: usize = 1 << 30;
 const MAX_PEAK: usize = 2 << 30;
-/// Rows read of files that claim more: those are legal, and long.
+/// Number of rows read of files that claim more, which is legal but takes long.
 const MAX_ROWS: u64 = 1 << 17;
-/// Failures after which a run gives up.
+/// Number of failures after which a run stops.
 const MAX_FAILURES: usize = 20;
 
-/// A small generator of well-mixed numbers (splitmix64).
+/// A small generator of well-mixed numbers (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -62,7 +62,7 @@ impl Dice {
         items.get(self.below(items.len()))
     }
 
-    /// An integer that breaks arithmetic: edges of widths, neighbours of what was there.
+    /// An integer likely to break arithmetic: limits of widths, and neighbours of the previous value.
     fn hostile(&mut self, was: u64) -> u64 {
         let power = 1u64 << self.below(64);
         match self.below(9) {
@@ -159,12 +159,12 @@ fn mutate_once(bytes: &mut Vec<u8>, anatomy: &Anatomy, dice: &mut Dice) {
             bytes.copy_within(from..from + len, to);
         }
         _ => {
-            // Cuts a piece out, and keeps the end: without its magic nothing would be read.
+            // Cuts out a piece but keeps the end: without its magic, nothing would be read.
             let tail = bytes.len().saturating_sub(8 + dice.below(400));
             let start = dice.below(tail);
             let end = start + dice.below(tail - start);
             bytes.drain(start..end);
-            // Positions are those of the intact file; the rest of the damage needs them.
+            // Positions are those of the intact file, so later damage requires the same length.
             bytes.resize(bytes.len().max(16), 0);
         }
     }
@@ -176,7 +176,7 @@ fn flip(bytes: &mut [u8], at: usize, dice: &mut Dice) {
     }
 }
 
-/// A site of a random kind: rare kinds are hit as often as common ones.
+/// A site of a random kind, so that rare kinds are hit as often as common ones.
 fn any_site(anatomy: &Anatomy, dice: &mut Dice) -> Option<Site> {
     let kind = dice.pick(&anatomy.sites)?.what;
     let kind = if dice.below(2) == 0 { KINDS[dice.below(KINDS.len())] } else { kind };
@@ -201,8 +201,8 @@ const KINDS: [What; 14] = [
     What::TreeLen,
 ];
 
-/// Gives a site the value of another one of its kind: tables that are valid and in the wrong
-/// place pass every check of their shape.
+/// Gives a site the value of another one of its kind: tables that are valid but in the wrong place pass
+/// every structural check.
 fn exchange(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
     let Some(site) = dice.pick(&anatomy.sites).copied() else { return };
     let alike: Vec<Site> = anatomy.sites.iter().filter(|other| other.what == site.what).copied().collect();
@@ -212,12 +212,12 @@ fn exchange(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
     }
     let value = read_uint(bytes, other.at, other.width);
     let is_reference = matches!(site.what, What::LayoutTable | What::ArrayTable | What::TypeTable);
-    // References count from where they stand.
+    // References are relative to their own position.
     let value = if is_reference { (value + other.at as u64).wrapping_sub(site.at as u64) } else { value };
     write_uint(bytes, site.at, site.width, value);
 }
 
-/// Changes all row counts of one value alike, so that they still agree.
+/// Changes all equal row counts in the same way, so that they still agree.
 fn resize_rows(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
     let rows: Vec<Site> = anatomy.sites.iter().filter(|site| site.what == What::RowCount).copied().collect();
     let Some(one) = dice.pick(&rows) else { return };
@@ -234,7 +234,7 @@ fn resize_rows(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
     }
 }
 
-/// A predicate that every row passes, and that statistics know nothing of.
+/// A predicate that every row passes, and that statistics cannot evaluate.
 #[derive(Debug)]
 struct Always;
 
@@ -254,7 +254,7 @@ impl RowPredicate for Always {
     }
 }
 
-/// All rows of a scan. Invalid Arrow data is a failure, an error is none.
+/// All rows of a scan. Invalid Arrow data is a failure, an error is not.
 async fn rows_of(scan: ScanBuilder) -> Result<Result<RecordBatch, Error>, String> {
     let mut stream = match scan.into_stream() {
         Ok(stream) => stream,
@@ -278,7 +278,7 @@ async fn rows_of(scan: ScanBuilder) -> Result<Result<RecordBatch, Error>, String
     Ok(concat_batches(&schema, &batches).map_err(Error::from))
 }
 
-/// Reads a file in every way there is; an error is a fine outcome, a string is a failure.
+/// Reads a file in every possible way; an error is an acceptable outcome, a string is a failure.
 async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> {
     let mut limits = Limits::default();
     limits.max_decoded_bytes = 64 << 20;
@@ -304,7 +304,7 @@ async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> 
     Ok(whole.is_ok())
 }
 
-/// The rows to read: all, or a part of those that a file claims.
+/// The rows to read: all, or some of those that a file claims.
 fn window(file: &VortexFile, dice: &mut Dice) -> Range<u64> {
     let count = file.row_count();
     if count <= MAX_ROWS {
@@ -327,7 +327,7 @@ async fn filtered(
     for _ in 0..columns.len().min(4) {
         let at = dice.below(columns.len());
         let name = &columns.names()[at];
-        // A name that occurs twice means its first column.
+        // A duplicate name refers to its first column.
         if columns.position(name) != Some(at) {
             continue;
         }
@@ -336,11 +336,11 @@ async fn filtered(
         asked = Some((at, predicate));
     }
     let scan = || file.scan().with_row_range(rows.clone());
-    // Statistics may lie in a damaged file, so that what they rule out proves nothing.
+    // Statistics of a damaged file may be wrong, so what they rule out proves nothing.
     for filter in [Expr::all(parts.clone()), Expr::Or(parts.clone())] {
         let _whatever_it_is = rows_of(scan().with_filter(filter)).await?;
     }
-    // So the same filter is asked in a form that they say nothing of.
+    // Therefore, the same filter is evaluated in a form that statistics cannot decide.
     let (Some((at, predicate)), Some(part)) = (asked, parts.pop()) else { return Ok(()) };
     let fails = Expr::And(vec![Expr::Not(Box::new(part)), Expr::Rows(Arc::new(Always))]);
     let filter = Expr::Not(Box::new(fails));
@@ -355,13 +355,13 @@ async fn filtered(
     Ok(())
 }
 
-/// Whether text may be stored with lengths and with offsets of its codes. Where damage made
-/// them contradict each other, values depend on which of them is asked.
+/// Whether text may be stored with both lengths and code offsets. If damage made these contradict each
+/// other, values depend on which of them is used.
 fn tells_lengths_twice(file: &VortexFile) -> bool {
     file.footer().array_ids().iter().any(|id| matches!(&**id, "vortex.fsst" | "vortex.onpair"))
 }
 
-/// Whether some rows of a file are the ones wanted.
+/// Checks that some rows of a file are the expected ones.
 fn same(
     found: &RecordBatch,
     whole: &RecordBatch,
@@ -397,7 +397,7 @@ fn holds_text(data_type: &DataType) -> bool {
     }
 }
 
-/// A predicate that fits a column; constants come from its own rows.
+/// A predicate that fits a column, with constants from the column's own rows.
 fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, dice: &mut Dice) -> Predicate {
     let constant = |dice: &mut Dice| {
         let column = whole?.column(at);
@@ -429,7 +429,7 @@ fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, dice: &mut D
     }
 }
 
-/// Ends the process when one mutant takes too long, naming it: nothing else stops a loop.
+/// Ends the process if a mutant takes too long, reporting its seed: nothing else can stop an endless loop.
 fn start_watchdog(at_work_on: &Arc<AtomicU64>) {
     let at_work_on = Arc::clone(at_work_on);
     std::thread::spawn(move || {
@@ -454,7 +454,7 @@ fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// Reads one mutant: whether it decodes, or what is wrong.
+/// Reads one mutant: returns whether it decodes, or what is wrong.
 fn check(runtime: &Runtime, bytes: &[u8], dice: &mut Dice, watch: Watch) -> Result<bool, String> {
     let read = || runtime.block_on(read_all_ways(bytes.to_vec(), dice));
     let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {

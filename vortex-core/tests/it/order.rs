@@ -1,4 +1,4 @@
-//! Rows come in the order of the file if that is asked for, and as they are ready if not.
+//! Rows are returned in the order of the file if requested, and otherwise as they become ready.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use vortex_core::{Result, VortexFile};
 
 const ROWS: i64 = 400_000;
 
-/// A file whose beginning takes longer to read than all else.
+/// A file whose beginning takes longer to read than the rest.
 #[derive(Debug)]
 struct SlowStart(MemoryFile);
 
@@ -43,10 +43,10 @@ impl ReadAt for SlowStart {
     }
 }
 
-/// The numbers of rows as a scan hands them out.
+/// The row numbers in the order in which a scan returns them.
 async fn rows(ordered: bool) -> Vec<i64> {
     let numbers = Arc::new(Int64Array::from_iter_values(0..ROWS)) as ArrayRef;
-    // In no order that an encoding could use.
+    // Without any order that an encoding could exploit.
     let noise = |at: i64| (at + 1).wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_mul(at ^ 0x1234_5678_9ABC);
     let noise = Arc::new(Int64Array::from_iter_values((0..ROWS).map(noise))) as ArrayRef;
     let table = RecordBatch::try_from_iter([("noise", noise), ("number", numbers)]).unwrap();

@@ -1,4 +1,4 @@
-//! Random Arrow types and arrays, from a seed.
+//! Random Arrow types and arrays, generated from a seed.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// Every type without children that can be written.
+/// All types without children that can be written.
 pub(crate) fn plain_types() -> Vec<DataType> {
     use DataType::*;
     let units = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
@@ -120,7 +120,7 @@ fn nulls(random: &mut Random, rows: usize, nullable: bool) -> Option<NullBuffer>
     Some(NullBuffer::from_iter((0..rows).map(|_| !all && !random.one_in(5))))
 }
 
-/// Rows of a type. Neighbours are often equal, and numbers often close.
+/// Random rows of a type. Adjacent rows are often equal, and numbers are often close.
 pub(crate) fn array(random: &mut Random, data_type: &DataType, rows: usize, nullable: bool) -> ArrayRef {
     let lengths = |random: &mut Random| (0..rows).map(|_| random.below(4)).collect::<Vec<_>>();
     let valid = |random: &mut Random| nulls(random, rows, nullable);
@@ -200,7 +200,7 @@ fn numbers(random: &mut Random, data_type: &DataType, rows: usize, nullable: boo
     };
     let mut bytes = Vec::with_capacity(rows * width);
     for _ in 0..rows {
-        // Sign-extended, so that decimals keep to their digits and days to their range.
+        // Sign-extended, so that decimals keep within their digits and days within their range.
         let value = match (data_type, random.below(4)) {
             (DataType::Decimal32(..) | DataType::Decimal64(..), _) => {
                 random.below(9_999_999) as i64 - 5_000_000

@@ -1,4 +1,4 @@
-//! What scans return, and what they ask of storage.
+//! What scans return, and what they request from storage.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ async fn collect(scan: ScanBuilder) -> RecordBatch {
     concat_batches(&schema, &batches).unwrap()
 }
 
-/// A source that counts, and takes its time if told to.
+/// A source that counts reads, and optionally delays them.
 #[derive(Debug)]
 struct Watched {
     inner: Arc<dyn ReadAt>,
@@ -234,7 +234,7 @@ async fn a_small_file_is_opened_and_scanned_with_one_read() {
 async fn statistics_rule_out_rows_without_reading_them() {
     let source = Watched::new(&lineitem(), Duration::ZERO);
     let opened = VortexFile::open(Arc::clone(&source) as Arc<dyn ReadAt>).await.unwrap();
-    // Without the tail that opening read, everything must be asked for.
+    // Without the tail that was read when opening, everything has to be requested.
     let file = VortexFile::from_footer(Arc::clone(&source) as Arc<dyn ReadAt>, Arc::clone(opened.footer()));
     let schema = file.schema().unwrap();
     let column = schema.fields().iter().find(|field| field.data_type() == &DataType::Utf8View).unwrap();

@@ -1,5 +1,5 @@
-//! Files that claim more rows than any memory holds. They are legal: a constant column of 2^48
-//! rows takes a few bytes. Whoever reads one gets its rows as they are made.
+//! Files that claim more rows than fit into memory. They are legal: a constant column of 2^48 rows takes
+//! a few bytes. A scan returns rows as they are decoded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ async fn splits_of_vast_files_are_joined_and_still_cover_all_rows() {
 
 #[tokio::test]
 async fn rows_of_kilobytes_come_a_few_at_a_time() {
-    // Ten texts of 100,000 bytes, each many times: 2 GB from a small file.
+    // Ten texts of 100,000 bytes, each repeated many times: 2 GB from a small file.
     let texts: Vec<String> = ('a'..='j').map(|letter| letter.to_string().repeat(100_000)).collect();
     let sink = MemorySink::new();
     let schema = Arc::new(Schema::new(vec![Field::new("text", DataType::Utf8, false)]));

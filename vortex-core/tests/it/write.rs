@@ -1,4 +1,4 @@
-//! What is written comes back, and nothing is left behind where writing fails.
+//! Written data is read back unchanged, and nothing is left behind if writing fails.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use vortex_core::scalar::Value;
 use vortex_core::write::{FileWriter, WriteOptions, write_reader};
 use vortex_core::{DType, Level, PType, Release, Scalar, VortexFile};
 
-/// A table of `rows` rows: rising, null now and then, floats, text, a struct and a list.
+/// A table of `rows` rows: ascending numbers, occasional nulls, floats, text, a struct and a list.
 fn table(rows: usize) -> RecordBatch {
     let ids = Int64Array::from_iter_values(0..rows as i64);
     let some = |at: usize| !at.is_multiple_of(7);
@@ -90,7 +90,7 @@ async fn rows_come_back_as_they_were_written() {
     for rows in [0, 1, 8192, 20_000, 300_000] {
         let batch = table(rows);
         for release in [Release::new(0, 56), Release::NEWEST] {
-            // A small budget makes many groups.
+            // A small budget leads to many groups.
             let options = WriteOptions::new().with_min_reader(release).with_memory_budget(4 << 20);
             let file = written(&batch, options).await;
             assert_eq!(read(&file, &batch.schema(), None).await, batch, "{rows} rows for {release}");
@@ -142,7 +142,7 @@ async fn every_sink_holds_the_same_file() {
     let source = Arc::new(ObjectFile::new(Arc::clone(&store), store.head(&object).await.unwrap()));
     let file = VortexFile::open(source).await.unwrap();
     assert_eq!(read(&file, &batch.schema(), None).await, batch);
-    // The writer knows what opening would find.
+    // The writer returns the same footer as opening the file would.
     let footer = summary.footer(&OpenOptions::new()).unwrap();
     let file = VortexFile::from_footer(Arc::new(LocalFile::open(&path).unwrap()), footer);
     assert_eq!(read(&file, &batch.schema(), None).await, batch);
@@ -172,7 +172,7 @@ async fn a_batch_that_does_not_fit_leaves_the_writer_as_it_was() {
     assert_eq!(writer.finish().await.unwrap().row_count(), 200);
 }
 
-/// Writes columns and reads them as the file presents itself.
+/// Writes columns and reads them in the file's own schema.
 async fn round_trip(schema: Schema, columns: Vec<ArrayRef>, options: WriteOptions) {
     let batch = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
     let file = written(&batch, options).await;
@@ -209,7 +209,7 @@ async fn every_type_comes_back_with_its_schema() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// What is nested in what, and all values, follow from the seed.
+    /// The nesting of types and all values are determined by the seed.
     #[test]
     fn random_nested_columns_come_back(
         seed in any::<u64>(),
@@ -225,7 +225,7 @@ proptest! {
         for at in 0..3 {
             let data_type = any_type(&mut random, depth);
             let nullable = at == 0 || data_type == DataType::Null;
-            // Rows before the slice, and what they refer to, are not written.
+            // Rows before the slice, and the values they refer to, are not written.
             let column = array(&mut random, &data_type, rows + cut, nullable);
             columns.push(column.slice(cut, rows));
             fields.push(Field::new(format!("c{at}"), data_type, nullable));
@@ -259,7 +259,7 @@ async fn dictionaries_that_do_not_fit_into_one_come_back_with_wider_keys() {
     assert_eq!(&text(&found.column(0).slice(100, 100)), &text(batch(1000).column(0)));
 }
 
-/// Text of some hundred values, in more rows than one chunk has, and text that never repeats.
+/// Text with some hundred values in more rows than one chunk has, and text without repetition.
 fn words(rows: usize) -> RecordBatch {
     let word = |at: usize| format!("the {}th of the words that are said again and again", at * at % 499);
     let text = StringArray::from_iter((0..rows).map(|at| (at % 13 != 0).then(|| word(at))));
@@ -283,7 +283,8 @@ async fn text_that_repeats_has_one_dictionary() {
     assert_eq!(found, filter_record_batch(&batch, &keep).unwrap());
 }
 
-/// Values that wander: each dictionary has others, nulls and empty text among them; late ones do not repeat.
+/// Values that change gradually: each dictionary has different ones, including nulls and empty text; late
+/// ones are unique.
 fn wandering(rows: std::ops::Range<usize>) -> RecordBatch {
     let word = |row: usize| match row {
         row if row % 17 == 0 => None,
@@ -422,7 +423,7 @@ async fn every_flipped_bit_is_noticed() {
             assert!(scanned.is_err() || is_zone_map, "byte {at}");
         }
     }
-    // The description, and what users keep in the file. The postscript behind it has no checksum.
+    // The description, and user metadata. The postscript after it has no checksum.
     let start = (segments.last().unwrap().range().end as usize).next_multiple_of(8);
     let postscript_len = usize::from(u16::from_le_bytes(*bytes[bytes.len() - 6..].first_chunk().unwrap()));
     for at in (start..bytes.len() - 8 - postscript_len).step_by(7) {
@@ -441,7 +442,7 @@ async fn wrong_statistics_are_found() {
     writer.write(&batch).await.unwrap();
     writer.finish().await.unwrap();
     let bytes = sink.bytes().unwrap();
-    // The maximum of `id` as a scalar: 19,999 in zigzag becomes 11,807.
+    // The maximum of `id` as a scalar: changes 19,999 in zigzag to 11,807.
     let at = bytes.windows(4).rposition(|window| window == [0x18, 0xbe, 0xb8, 0x02]).unwrap();
     let mut damaged = bytes.to_vec();
     damaged[at + 3] = 1;

@@ -1,4 +1,4 @@
-//! Where writing fails, the error is clear and nothing is left behind.
+//! If writing fails, the error is clear and nothing is left behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use vortex_core::io::{LocalSink, ObjectSink, Sink};
 use vortex_core::write::{FileWriter, WriteOptions, write_stream};
 use vortex_core::{Error, Result};
 
-/// Rows that hardly compress, 400 KB, beside text whose dictionaries outlive chunks and wander with `at`.
+/// 400 KB of rows that hardly compress, with text whose dictionaries outlive chunks and change with `at`.
 fn batch_at(at: usize) -> RecordBatch {
     let mut random = Random(7);
     let values = (0..50_000).map(|_| random.next().cast_signed());
@@ -39,7 +39,7 @@ fn small_groups() -> WriteOptions {
     WriteOptions::new().with_memory_budget(1 << 20)
 }
 
-/// A disk that is full after some bytes.
+/// A disk that becomes full after some bytes.
 #[derive(Debug)]
 struct FullDisk {
     room: usize,
@@ -81,7 +81,7 @@ async fn a_full_disk_fails_the_writer_for_good() {
         }
     }
     assert!(failed.unwrap().contains("writing full disk"));
-    assert!(writer.write(&batch()).await.unwrap_err().to_string().contains("failed before"));
+    assert!(writer.write(&batch()).await.unwrap_err().to_string().contains("failed earlier"));
     assert!(writer.finish().await.is_err());
     assert!(aborted.load(Ordering::SeqCst));
 }
@@ -109,13 +109,13 @@ async fn a_writer_dropped_midway_leaves_no_file() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A list whose items are null though they must not be.
-#[expect(unsafe_code, reason = "nothing else makes an array that contradicts its type")]
+/// A list whose items include nulls although they are not nullable.
+#[expect(unsafe_code, reason = "there is no safe way to create an array that contradicts its type")]
 fn poisoned() -> RecordBatch {
     let item = Arc::new(Field::new("item", DataType::Int32, false));
     let items = Int32Array::from(vec![Some(1), None, Some(3)]);
     let data = ArrayData::builder(DataType::List(item)).len(1).add_buffer(Buffer::from_slice_ref([0i32, 3]));
-    // SAFETY: lengths and offsets are those of the items; that some are null is no matter of memory.
+    // SAFETY: lengths and offsets match the items; that some are null does not affect memory safety.
     let data = unsafe { data.add_child_data(items.to_data()).build_unchecked() };
     RecordBatch::try_from_iter([
         ("sound", Arc::new(Int64Array::from(vec![7])) as _),
@@ -135,7 +135,7 @@ async fn a_poisoned_column_is_named_and_no_file_stays() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Where the child process below writes to.
+/// The folder that the child process below writes to.
 const KILLED: &str = "VORTEX_TEST_WRITES_UNTIL_KILLED";
 
 #[test]
@@ -173,7 +173,7 @@ fn a_killed_process_leaves_no_file_under_the_final_name() {
     assert!(folder.path().join("x.vortex").exists());
 }
 
-/// Where the child process below writes to.
+/// The folder that the child process below writes to.
 #[cfg(unix)]
 const LIMITED: &str = "VORTEX_TEST_WRITES_UNTIL_REFUSED";
 
@@ -191,7 +191,7 @@ fn a_file_that_the_system_stops_from_growing_leaves_nothing() {
         });
     }
     let folder = tempfile::tempdir().unwrap();
-    // Files of 2 MB at most, and no signal when that is reached.
+    // Limits files to 2 MB, without a signal when that is reached.
     let output = std::process::Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 4000; exec \"$0\" --exact --nocapture \"$1\""])
         .arg(std::env::current_exe().unwrap())
@@ -205,7 +205,7 @@ fn a_file_that_the_system_stops_from_growing_leaves_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A process that ends with its owner.
+/// A process that is killed when its owner is dropped.
 struct Killed(std::process::Child);
 
 impl Drop for Killed {

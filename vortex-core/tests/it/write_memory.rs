@@ -1,4 +1,4 @@
-//! The memory of writing follows from the options, not from how much is written.
+//! The memory used for writing depends on the options, not on the amount of data.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use vortex_core::write::{FileWriter, WriteOptions};
 use crate::allocations;
 use crate::random::Random;
 
-/// Says to the child process below how many batches to write.
+/// Tells the child process below how many batches to write.
 const BATCHES: &str = "VORTEX_TEST_WRITES_BATCHES";
 const BUDGET: usize = 32 << 20;
-/// Three parts of 8 MiB: one grows while two are on their way.
+/// Three parts of 8 MiB: one is being collected while two are in flight.
 const PARTS: usize = 24 << 20;
 
-/// 8,192 rows of 100 columns, about 8 MB: numbers that vary, repeat or stay, and texts.
+/// 8,192 rows of 100 columns, about 8 MB: numbers that vary, repeat or are constant, and text.
 fn batch(seed: u64) -> RecordBatch {
     let mut random = Random(seed);
     let mut column = |at: usize| -> ArrayRef {
@@ -56,8 +56,8 @@ async fn write(batches: u64) {
     println!("peak {} said {said}", watch.peak());
 }
 
-/// The peak of a process of its own, so that other tests do not count: what was allocated, and
-/// what the writer said it holds.
+/// The peak of a separate process, so that other tests do not count: the memory that was allocated, and
+/// the memory that the writer reported.
 fn peak_of(batches: u64) -> (usize, usize) {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", "write_memory::peaks_do_not_grow_with_the_file"])
@@ -78,10 +78,10 @@ fn peaks_do_not_grow_with_the_file() {
     }
     let (short, short_said) = peak_of(30);
     let (long, long_said) = peak_of(90);
-    // How much is at work at once is a matter of luck, too.
+    // How much is in progress at once also depends on chance.
     assert!(long < short / 4 * 5, "{short} bytes for 30 batches, {long} for 90");
-    // What is counted: the budget, and the parts of an upload. What is not: the batch that comes in,
-    // and what two encoders work with.
+    // Counted: the budget, and the parts of an upload. Not counted: the batch being written, and the
+    // working memory of two encoders.
     let counted = BUDGET + PARTS;
     assert!(short_said.max(long_said) <= counted, "{short_said}, {long_said}");
     assert!(long <= counted + (40 << 20), "{long}");

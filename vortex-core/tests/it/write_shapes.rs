@@ -1,5 +1,5 @@
-//! Arrays as Arrow allows them, not as most programs make them: they come back as they were, or are
-//! refused before anything is written.
+//! Arrays in unusual forms that Arrow permits: they are read back unchanged, or are rejected before
+//! anything is written.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn batch(column: ArrayRef) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable([("a", column, true)]).unwrap()
 }
 
-/// What comes back of batches, which must be a sound file.
+/// Reads back written batches, whose file must be valid.
 async fn round_trip(batches: &[RecordBatch]) -> RecordBatch {
     let sink = MemorySink::new();
     let mut writer = FileWriter::try_new(sink.clone(), batches[0].schema(), WriteOptions::new()).unwrap();
@@ -40,7 +40,7 @@ async fn round_trip(batches: &[RecordBatch]) -> RecordBatch {
     concat_batches(&schema, &found).unwrap()
 }
 
-/// The column comes back with its type, whatever part of it is written.
+/// Checks that the column is read back with its type, whichever part of it is written.
 async fn comes_back(column: ArrayRef) {
     for (start, len) in [(0, column.len()), (1, column.len() - 1), (2, column.len() - 3), (1, 0)] {
         let part = batch(column.slice(start, len));
@@ -50,7 +50,7 @@ async fn comes_back(column: ArrayRef) {
     }
 }
 
-/// Values without how they are held, which readers choose.
+/// Removes dictionary and similar representations, which readers may choose.
 fn plain(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Dictionary(_, values) => plain(&cast(array, values).unwrap()),
@@ -81,7 +81,7 @@ async fn list_views_may_overlap_run_backwards_and_hide_garbage_under_nulls() {
 
 #[tokio::test]
 async fn a_small_list_view_of_many_items_is_written_piece_by_piece() {
-    // 60 rows of 4 MB each, all of the same million of items.
+    // 60 rows of 4 MB each, all with the same million items.
     let item = Arc::new(Field::new("item", DataType::Int32, false));
     let mut random = Random(1);
     let items: ArrayRef = Arc::new(Int32Array::from_iter_values((0..1 << 20).map(|_| random.next() as i32)));
@@ -177,7 +177,7 @@ async fn narrow_keys_within_structs_and_lists_get_wider_where_they_must() {
 
 #[tokio::test]
 async fn a_value_of_more_than_2_gib_is_refused_before_anything_is_written() {
-    // Zeros that no one touches take no memory.
+    // Zeros that are never touched take no memory.
     let bytes = Buffer::from_vec(vec![0u8; 3 << 30]);
     let long = LargeBinaryArray::new(OffsetBuffer::new(vec![0, 10, 3 << 30].into()), bytes, None);
     let item = Arc::new(Field::new("item", DataType::LargeBinary, false));
@@ -189,13 +189,13 @@ async fn a_value_of_more_than_2_gib_is_refused_before_anything_is_written() {
         let mut writer = FileWriter::try_new(sink, batch.schema(), WriteOptions::new()).unwrap();
         let error = writer.write(&batch).await.unwrap_err().to_string();
         assert!(error.contains("column `a`") && error.contains("2147483647"), "{error}");
-        // The writer can go on without it.
+        // The writer can be used further without that batch.
         writer.write(&batch.slice(0, 0)).await.unwrap();
         assert_eq!(writer.finish().await.unwrap().row_count(), 0);
     }
 }
 
-/// What the writer says to a column, which it can go on after.
+/// The error for a column that the writer rejects; the writer can be used afterwards.
 async fn refusal(column: ArrayRef) -> String {
     let refused = batch(column);
     let mut writer = FileWriter::try_new(MemorySink::new(), refused.schema(), WriteOptions::new()).unwrap();
@@ -206,7 +206,7 @@ async fn refusal(column: ArrayRef) -> String {
 
 #[tokio::test]
 async fn a_row_that_would_take_gigabytes_is_refused_by_its_number() {
-    // 1024 views of the same 8 MB, all of them in one row.
+    // 1024 views of the same 8 MB, all of them in a single row.
     let item = Arc::new(Field::new("item", DataType::Int64, false));
     let items: ArrayRef = Arc::new(Int64Array::from_value(7, 1 << 20));
     let (starts, lengths) = (vec![0; 1024], vec![1 << 20; 1024]);

@@ -1,6 +1,6 @@
 //! The hit log of a web-analytics service: 105 columns, most of them nearly always 0 or empty.
 //!
-//! Sorted by site, day, visitor and time; `event_id` is the key in no order that look-ups use.
+//! Sorted by site, day, visitor and time; `event_id` is a look-up key without any order.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::{Batches, FileSource, Table};
 
 /// The table's name in SQL.
 pub(crate) const TABLE: &str = "events";
-/// Rows unless asked otherwise.
+/// Default number of rows.
 pub(crate) const DEFAULT_ROWS: u64 = 2_000_000;
 
 const ROWS_PER_BATCH: usize = 8_192;
@@ -151,7 +151,7 @@ const fn column(name: &'static str, scope: Scope, shape: Shape) -> Column {
     Column { name, scope, shape }
 }
 
-/// The table with so many rows, in one file.
+/// The table with this many rows, in one file.
 pub(super) fn table(rows: u64) -> Table {
     let schema = schema();
     let make = {
@@ -166,7 +166,7 @@ fn schema() -> SchemaRef {
     Arc::new(Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// Turns visits into batches.
+/// Converts visits to batches.
 struct Hits {
     visits: Visits,
     schema: SchemaRef,

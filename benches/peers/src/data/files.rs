@@ -1,4 +1,4 @@
-//! Files of the data sets: making them once, and loading them into memory.
+//! Files of the data sets: creating them once, and loading them into memory.
 
 use std::fmt;
 use std::path::Path;
@@ -17,7 +17,7 @@ use datafusion::prelude::SessionContext;
 use super::{Batches, DataSet, FileSource, Scale};
 use crate::engines::Engine;
 
-/// What wrote a file.
+/// The writer of a file, and its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Parquet by DataFusion, default options.
@@ -30,7 +30,7 @@ pub(crate) enum Format {
     Ours(Level),
 }
 
-/// What this repository's writer spends time on.
+/// The compression level of this repository's writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Fast,
@@ -39,7 +39,7 @@ pub(crate) enum Level {
 }
 
 impl Format {
-    /// Every format, in the order of reports.
+    /// All formats, in the order of reports.
     pub(crate) const ALL: [Self; 6] = [
         Self::Parquet,
         Self::ParquetZstd,
@@ -77,7 +77,7 @@ impl Format {
         }
     }
 
-    /// What `COPY` says about how to write.
+    /// The options in `COPY` statements.
     fn options(self) -> &'static str {
         match self {
             Self::Parquet | Self::Reference | Self::Ours(Level::Default) => "",
@@ -96,8 +96,7 @@ impl Format {
         }
     }
 
-    /// Whether a file is there and was not written by an older writer: files of ours are of the
-    /// writer in this executable.
+    /// Whether a file exists and is current: this repository's files must have been written by this executable.
     fn is_current(self, path: &Path) -> bool {
         let modified = |path: &Path| path.metadata().and_then(|metadata| metadata.modified());
         let Ok(written) = modified(path) else { return false };
@@ -106,9 +105,8 @@ impl Format {
     }
 }
 
-/// Makes the files of `set` in `formats` that are not there yet, or not of the writer of this
-/// executable. A file appears under its name
-/// when it is complete, so an interrupted run is continued by the next.
+/// Creates the files of `set` in `formats` that do not exist yet, or are not current. A file gets its
+/// name only when it is complete, so that the next run continues an interrupted one.
 pub(crate) async fn generate(data: &Path, set: DataSet, scale: &Scale, formats: &[Format]) -> Result<()> {
     for table in set.tables(scale) {
         let sources = table.paths(data, set, scale, Format::Parquet);
@@ -132,7 +130,7 @@ pub(crate) async fn generate(data: &Path, set: DataSet, scale: &Scale, formats: 
     Ok(())
 }
 
-/// Writes all rows of `source` into one file, in their order.
+/// Writes all rows of `source` to one file, in order.
 pub(crate) async fn copy_to_file(
     session: &SessionContext,
     source: Arc<dyn TableProvider>,
@@ -150,7 +148,7 @@ pub(crate) async fn copy_to_file(
     Ok(())
 }
 
-/// The rows of Parquet files in memory, in partitions that take turns batch by batch.
+/// The rows of Parquet files in memory; batches are distributed to partitions in turn.
 pub(crate) async fn load(location: &Path, partition_count: usize) -> Result<Arc<dyn TableProvider>> {
     let session = Engine::Parquet.session(1)?;
     Engine::Parquet.register(&session, "source", &location.to_string_lossy()).await?;

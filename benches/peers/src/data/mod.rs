@@ -1,13 +1,13 @@
-//! The data sets: what tables they hold, how each file of them is generated, where it lies.
+//! The data sets: their tables, how each file is generated, and where it is stored.
 //!
 //! ```text
 //! <data>/<set>/<format>/<table>.<extension>             one file
 //! <data>/<set>/<format>/<table>/<number>.<extension>    many files
 //! ```
 //!
-//! All data is a function of the set's scale: the same scale gives the same bytes anywhere.
-//! Parquet files are made first; every other format is written from them, so that all
-//! engines hold the same rows in the same order under the same Arrow types.
+//! All data is a function of the set's scale: the same scale results in the same bytes anywhere. Parquet
+//! files are created first, and all other formats are written from them, so that all engines have the
+//! same rows in the same order with the same Arrow types.
 
 pub(crate) mod analytics;
 mod files;
@@ -28,17 +28,17 @@ use datafusion::error::Result;
 pub(crate) use files::{Format, Level, copy_to_file, generate, generated, load};
 pub(crate) use random::mix;
 
-/// Batches in row order, made while they are asked for.
+/// Batches in row order, generated on demand.
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
-/// How large the sets are.
+/// The size of the sets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     /// TPC-H scale factor.
     pub(crate) tpch: f64,
     /// Rows of the web-analytics table.
     pub(crate) events: u64,
-    /// Files of the table of small ones.
+    /// Number of files of the table of small files.
     pub(crate) files: u64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum DataSet {
     Analytics,
     /// One table of 3,000 columns and 1,000 rows.
     Wide,
-    /// One table in small files.
+    /// One table consisting of small files.
     SmallFiles,
 }
 
@@ -59,20 +59,20 @@ pub(crate) enum DataSet {
 pub(crate) struct Table {
     /// Its name in SQL.
     pub(crate) name: &'static str,
-    /// One file lies beside the others; several lie in a folder of the table's name.
+    /// A single file is stored next to the others; several are stored in a folder named after the table.
     pub(crate) files: Vec<FileSource>,
 }
 
-/// What one file holds.
+/// The content of one file.
 pub(crate) struct FileSource {
     /// The types of the rows.
     pub(crate) schema: SchemaRef,
-    /// Makes the rows, from the first one each time it is called.
+    /// Generates the rows, starting from the first one on each call.
     pub(crate) rows: Box<dyn Fn() -> Batches + Send + Sync>,
 }
 
 impl DataSet {
-    /// The folder of the set; sets of different scale lie beside each other.
+    /// The folder of the set, which depends on the scale.
     pub(crate) fn folder(self, scale: &Scale) -> String {
         match self {
             Self::Tpch => format!("tpch-sf{}", scale.tpch),
@@ -94,7 +94,7 @@ impl DataSet {
 }
 
 impl Table {
-    /// Where the table lies under `data`: a file, or a folder when there are several.
+    /// The location of the table under `data`: a file, or a folder if there are several files.
     pub(crate) fn location(&self, data: &Path, set: DataSet, scale: &Scale, format: Format) -> PathBuf {
         let folder = data.join(set.folder(scale)).join(format.folder());
         match self.files.len() {

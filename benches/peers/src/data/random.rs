@@ -1,7 +1,7 @@
-//! Seeded values without state: a value is a hash of what it belongs to.
+//! Seeded values without state: a value is a hash of the entity it belongs to.
 
-/// Spreads `x` over all 64 bits (the finisher of splitmix64). A bijection: distinct inputs
-/// stay distinct.
+/// Spreads `x` over all 64 bits (the finalizer of SplitMix64). A bijection: distinct inputs result in
+/// distinct outputs.
 pub(crate) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -9,12 +9,12 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The hash as a number in `0.0..1.0`.
+/// Converts the hash to a number in `0.0..1.0`.
 pub(super) fn unit(hash: u64) -> f64 {
     (hash >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// An index below `n` that is small most of the time: the larger `power`, the heavier the head.
+/// An index below `n` that is usually small: the larger `power`, the heavier the head.
 pub(super) fn heavy_tailed(hash: u64, n: u64, power: i32) -> u64 {
     ((unit(hash).powi(power) * n as f64) as u64).min(n - 1)
 }

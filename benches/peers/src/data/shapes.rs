@@ -1,8 +1,8 @@
-//! The shapes a column of the hit log takes, and how each becomes an Arrow array.
+//! The kinds of columns of the hit log, and how they are converted to Arrow arrays.
 //!
-//! A value is a hash of the column's name and of what the value belongs to: a visitor has one
-//! screen for all hits, a hit has its own duration. So runs and repetition are those of a
-//! real log, and any column can be made without the others.
+//! A value is a hash of the column's name and of the entity it belongs to: a visitor has the same screen
+//! for all hits, and a hit has its own duration. So runs and repetition are those of a real log, and any
+//! column can be generated without the others.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ const WORDS: &[&str] = &[
     "paint",
 ];
 
-/// What equal values share.
+/// The entity that equal values have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scope {
     Hit,
@@ -108,7 +108,7 @@ pub(super) enum Shape {
     Date,
     /// The moment of the hit, sorted within a visit.
     Time,
-    /// Unique and in no order: the look-up key.
+    /// Unique and unordered: the look-up key.
     EventId,
     /// The visitor, sorted within a site and day.
     Visitor,
@@ -118,38 +118,38 @@ pub(super) enum Shape {
     Hash,
     /// A 32-bit hash.
     Address,
-    /// One in so many is 1, the others 0.
+    /// 1 in one row out of this many, 0 in the others.
     Flag(u64),
     /// As `Flag`, as a boolean.
     Truth(u64),
-    /// A code below the bound; small ones are frequent.
+    /// A code below the bound; small codes are frequent.
     Code(u64),
-    /// A count below the bound; nearly all small.
+    /// A count below the bound; nearly all are small.
     Count(u64),
-    /// 0 for all but one in twenty, else a count below the bound.
+    /// A count below the bound in one row out of twenty, otherwise 0.
     Rare(u64),
-    /// A duration around so many milliseconds with a long tail; a third is 0.
+    /// A duration of about this many milliseconds with a long tail; a third are 0.
     Millis(u64),
     /// Uniform in `0.0..1.0`.
     Ratio,
-    /// One in so many is a 64-bit number, the others are null.
+    /// A 64-bit number in one row out of this many, otherwise null.
     SparseId(u64),
-    /// One in so many is an amount of money, the others are null.
+    /// An amount of money in one row out of this many, otherwise null.
     Amount(u64),
-    /// One in so many is a moment after the hit, the others are null.
+    /// A time after the hit in one row out of this many, otherwise null.
     Later(u64),
-    /// One of these, the first ones most often.
+    /// One of these names; the first ones are the most frequent.
     Name(&'static [&'static str]),
-    /// Empty for so many percent, else text of the kind.
+    /// Empty in this percentage of rows, otherwise text of this kind.
     Text(u64, Text),
 }
 
-/// What text tells.
+/// The kind of a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Text {
-    /// An address on the site of the hit.
+    /// A URL on the site of the hit.
     Page,
-    /// An address anywhere.
+    /// A URL anywhere.
     Link,
     Title,
     Phrase,

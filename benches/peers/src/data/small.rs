@@ -1,4 +1,4 @@
-//! A table that arrives in small pieces: many files of few rows, 8 columns.
+//! A table in many small files with few rows each, and 8 columns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use datafusion::error::DataFusionError;
 use super::random::{heavy_tailed, mix, one_in, unit};
 use super::{Batches, FileSource, Table};
 
-/// Rows of a file; of one among thousands, fewer.
+/// Rows per file; fewer if there are thousands of files.
 const ROWS: u64 = 2_000;
 const FEW_ROWS: u64 = 100;
 const STATES: [&str; 4] = ["ok", "late", "retry", "lost"];
 const START_MICROS: i64 = 1_740_787_200_000_000;
 
-/// The table; `id` and `taken_at` rise from file to file.
+/// The table; `id` and `taken_at` increase from file to file.
 pub(super) fn table(files: u64) -> Table {
     let schema = schema();
     let rows = if files < 1_000 { ROWS } else { FEW_ROWS };

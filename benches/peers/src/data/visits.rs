@@ -1,4 +1,4 @@
-//! The order of the hit log: which site, day, visitor and second each row belongs to.
+//! The order of the hit log: the site, day, visitor and second that each row belongs to.
 //!
 //! ```text
 //! site 1                                    site 2
@@ -7,23 +7,23 @@
 //! hits    2  1  5            1  1  2                4  1
 //! ```
 //!
-//! Rows are sorted by site, day, visitor and time. Few sites have most of the rows, most
-//! visits are one hit, some are a hundred, and visitors come back on other days.
+//! Rows are sorted by site, day, visitor and time. A few sites have most of the rows, most visits consist
+//! of a single hit, some of a hundred, and visitors return on other days.
 
 use super::random::{mix, unit};
 
-/// Sites with traffic.
+/// Number of sites.
 const SITES: u64 = 600;
-/// Days the log covers.
+/// Number of days in the log.
 const DAYS: u64 = 31;
-/// No visit is longer.
+/// Maximum number of hits of a visit.
 const MAX_HITS: u64 = 250;
-/// Rows per visitor of a site, roughly.
+/// Approximate number of rows per visitor of a site.
 const ROWS_PER_VISITOR: u64 = 12;
 /// Visits begin early enough to end on the same day.
 const LAST_START_SECOND: u64 = 80_000;
 
-/// What one row belongs to.
+/// The entities that a row belongs to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Hit {
     /// Position in the table.
@@ -31,15 +31,15 @@ pub(super) struct Hit {
     pub(crate) site: u64,
     /// Days since the log began.
     pub(crate) day: u64,
-    /// Rising within a site and day.
+    /// Ascending within a site and day.
     pub(crate) visitor: u64,
-    /// Second of the day, never falling within a visit.
+    /// Second of the day, never decreasing within a visit.
     pub(crate) second: u64,
     /// Position within the visit.
     pub(crate) hit: u64,
 }
 
-/// Gives out hits in the table's order.
+/// Generates hits in the table's order.
 pub(super) struct Visits {
     rows: u64,
     site_ends: Vec<u64>,
@@ -54,7 +54,7 @@ impl Visits {
         Self { rows, site_ends: site_ends(rows), site: 0, next, hits_left: 0 }
     }
 
-    /// Begins the visit that holds the next row.
+    /// Starts the visit that the next row belongs to.
     fn begin_visit(&mut self) {
         let row = self.next.row;
         while self.site_ends[self.site as usize] <= row {
@@ -99,7 +99,7 @@ impl Iterator for Visits {
     }
 }
 
-/// The row after the last one of each site: shares fall with the rank, ranks are shuffled.
+/// The end of the rows of each site: shares decrease with the rank, and ranks are shuffled.
 fn site_ends(rows: u64) -> Vec<u64> {
     let weight = |site: u64| 1.0 / (1.0 + (mix(site) % SITES) as f64).powf(0.9);
     let total: f64 = (0..SITES).map(weight).sum();

@@ -1,4 +1,4 @@
-//! A table with far more columns than anyone reads: 3,000 columns, 1,000 rows.
+//! A table with far more columns than are ever read: 3,000 columns, 1,000 rows.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The encodings, each made by the reference's encoders from a column it suits.
+//! The encodings, each applied by the reference's encoders to a suitable column.
 
 use std::sync::Arc;
 
@@ -38,13 +38,13 @@ use super::columns::{
 
 type Encoder = Box<dyn Fn(&ArrowRef, &mut ExecutionCtx) -> VortexResult<ArrayRef>>;
 
-/// A column and the way it is encoded.
+/// A column, and how it is encoded.
 pub(super) struct Case {
-    /// Reads `encoding/shape`.
+    /// The name, in the form `encoding/shape`.
     pub(super) name: String,
-    /// What decoding gives.
+    /// The expected result of decoding.
     pub(super) plain: ArrowRef,
-    /// Whether it is stored as it is.
+    /// Whether it is stored without encoding.
     pub(super) is_stored: bool,
     encoder: Encoder,
 }
@@ -58,12 +58,12 @@ impl Case {
         Self { name: name.into(), plain, is_stored: false, encoder: Box::new(encoder) }
     }
 
-    /// A column that is not encoded.
+    /// A column without encoding.
     fn stored(name: &str, plain: ArrowRef) -> Self {
         Self { is_stored: true, ..Self::new(name, plain, |plain, _| convert(plain)) }
     }
 
-    /// The array that the reference makes of the column.
+    /// The array that the reference encodes from the column.
     pub(super) fn encode(&self, context: &mut ExecutionCtx) -> VortexResult<ArrayRef> {
         (self.encoder)(&self.plain, context)
     }
@@ -322,7 +322,7 @@ fn others(rows: usize) -> Vec<Case> {
     ]
 }
 
-/// The same values, not encoded.
+/// The same values without encoding.
 fn convert(plain: &ArrowRef) -> VortexResult<ArrayRef> {
     from_arrow_dyn(plain.as_ref(), plain.is_nullable())
 }
@@ -374,7 +374,7 @@ fn pco(plain: &ArrowRef, context: &mut ExecutionCtx) -> VortexResult<ArrayRef> {
     Ok(Pco::from_primitive(array.as_view(), 3, 8192, context)?.into_array())
 }
 
-/// Decimal floats over packed integers.
+/// Decimal floats over bit-packed integers.
 fn alp(plain: &ArrowRef, context: &mut ExecutionCtx) -> VortexResult<ArrayRef> {
     let array = convert(plain)?.execute::<PrimitiveArray>(context)?;
     let (integers, exponents, patches) = alp_encode(array.as_view(), None, context)?.into_parts();

@@ -1,4 +1,4 @@
-//! One case: the same bytes, loaded and decoded by both sides in turn.
+//! One case: the same bytes, loaded and decoded by both implementations in turn.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ use vortex_core::{DType, Limits};
 use super::Outcome;
 use super::cases::Case;
 
-/// Where buffers start in a file, at the least.
+/// Minimum alignment of buffers in a file.
 const ALIGNMENT: usize = 64;
 
-/// Decodes a case with both sides in turn.
+/// Decodes a case with both implementations in turn.
 pub(super) fn run(case: &Case, iterations: usize, alone: bool) -> Result<Outcome> {
     let external = |error| DataFusionError::External(format!("{}: {error}", case.name).into());
     let session = VortexSession::default();
@@ -51,7 +51,7 @@ pub(super) fn run(case: &Case, iterations: usize, alone: bool) -> Result<Outcome
             };
             let name = if is_ours { "ours" } else { "reference" };
             match decoded {
-                // The first round warms up.
+                // The first round is a warm-up.
                 Ok((decoded, _)) if round == 0 => {
                     if decoded.to_data() != case.plain.to_data() {
                         outcome.objection = Some(format!("{name} decodes other values"));
@@ -66,7 +66,7 @@ pub(super) fn run(case: &Case, iterations: usize, alone: bool) -> Result<Outcome
     Ok(outcome)
 }
 
-/// Bytes that decoding has to come up with.
+/// Number of bytes that decoding has to produce.
 fn decoded_bytes(plain: &ArrowRef) -> usize {
     let strings = |lens: &mut dyn Iterator<Item = usize>| -> usize {
         lens.map(|len| if len > 12 { len } else { 0 }).sum()
@@ -81,7 +81,7 @@ fn decoded_bytes(plain: &ArrowRef) -> usize {
     }
 }
 
-/// An array as it lies in a segment.
+/// A serialized array, as in a segment.
 struct Bytes {
     blob: MutableBuffer,
     context: ArrayContext,

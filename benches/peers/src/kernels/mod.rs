@@ -1,19 +1,18 @@
-//! How fast each encoding decodes, ours beside the reference, in one run.
+//! Decoding speed of each encoding, compared with the reference in the same run.
 //!
 //! ```text
 //! Arrow array --reference encoder--> array --serialize--> bytes --+-- ours: parse, load | decode
 //!                                                                +-- reference: parse  | to Arrow
 //! ```
 //!
-//! Only what stands behind the bar is timed: a loaded array becomes an Arrow array. Both sides
-//! read the same bytes and load them afresh for each round, so that neither finds anything
-//! remembered. Sides take turns; throughput counts decoded bytes. The mean leaves out what is
-//! stored as Arrow has it: there the reference hands over the bytes of the file as they are, and
-//! ours checks that text is text.
+//! Only what follows the bar is timed: converting a loaded array to an Arrow array. Both implementations
+//! read the same bytes and load them again for each round, so that neither can use cached results. They
+//! take turns; throughput is in decoded bytes. The mean excludes cases stored without encoding, where the
+//! reference returns the bytes of the file unchanged, while ours validates text.
 //!
-//! | module | what it says |
+//! | module | what it defines |
 //! |---|---|
-//! | [`columns`] | which values there are |
+//! | [`columns`] | the values |
 //! | [`cases`] | how they are encoded |
 //! | [`measure`] | what is timed |
 
@@ -35,28 +34,28 @@ const COPIED_BYTES: usize = 256 << 20;
 pub(crate) struct Kernels {
     pub(crate) rows: usize,
     pub(crate) iterations: usize,
-    /// Parts of names of cases; all cases if there are none.
+    /// Substrings of the names of cases; empty means all cases.
     pub(crate) only: Vec<String>,
-    /// Whether to leave the reference out, for profiling.
+    /// Whether to leave out the reference, for profiling.
     pub(crate) alone: bool,
 }
 
-/// Times of one case.
+/// The measurements of one case.
 #[derive(Debug)]
 struct Outcome {
     name: String,
-    /// Of the decoded array.
+    /// Size of the decoded array in bytes.
     bytes: usize,
-    /// Whether the bytes of the file are those of the array.
+    /// Whether the bytes in the file are those of the array.
     is_stored: bool,
     ours: Vec<Duration>,
     reference: Vec<Duration>,
-    /// What was wrong with one of the answers.
+    /// A problem with one of the answers.
     objection: Option<String>,
 }
 
 impl Kernels {
-    /// Runs all cases; a table in Markdown.
+    /// Runs all cases; returns a Markdown table.
     pub(crate) fn run(&self) -> Result<String> {
         let mut outcomes = Vec::new();
         for case in cases::all(self.rows) {
@@ -113,12 +112,12 @@ impl Kernels {
     }
 }
 
-/// In milliseconds.
+/// The shortest time in milliseconds.
 fn least(times: &[Duration]) -> Option<f64> {
     times.iter().min().map(|time| time.as_secs_f64() * 1e3)
 }
 
-/// GB/s that one thread copies from memory to memory.
+/// The throughput in GB/s of copying memory on one thread.
 fn copy_throughput() -> f64 {
     let from = vec![1u8; COPIED_BYTES];
     let mut to = vec![2u8; COPIED_BYTES];

@@ -1,4 +1,4 @@
-//! Where the bytes of a file are: kinds of columns, and what describes them.
+//! The distribution of a file's bytes: kinds of columns, and metadata.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(super) struct Columns {
     bytes: BTreeMap<&'static str, u64>,
 }
 
-/// What is not a column: footers, layouts, statistics of files.
+/// Bytes that belong to no column: footers, layouts, statistics of files.
 const REST: &str = "~ the rest";
 
 impl Columns {
@@ -73,7 +73,7 @@ impl Columns {
         Ok(())
     }
 
-    /// One row per kind, in MB, of several formats beside each other.
+    /// One row per kind, in MB, with several formats side by side.
     pub(super) fn rows(formats: &[&Self]) -> Vec<(String, Vec<String>)> {
         let kinds: BTreeSet<&str> = formats.iter().flat_map(|it| it.bytes.keys().copied()).collect();
         let cell = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);

@@ -1,4 +1,4 @@
-//! How much memory writing takes: in a process of its own, batch by batch.
+//! The memory that writing takes, batch by batch in a separate process.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::{chosen, names};
 use crate::data::{DataSet, Format, Scale, copy_to_file, generated};
 use crate::report;
 
-/// Which table, in which sizes.
+/// The table to write, and its sizes.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) data: PathBuf,
@@ -23,7 +23,7 @@ pub(crate) struct Memory {
     pub(crate) formats: Vec<String>,
 }
 
-/// One table in one format, in this process.
+/// One table in one format, written by this process.
 #[derive(Debug)]
 pub(crate) struct Child {
     pub(crate) data: PathBuf,
@@ -33,8 +33,8 @@ pub(crate) struct Child {
 }
 
 impl Memory {
-    /// Writes each size in each format; a table in Markdown. The first column is what making the
-    /// rows takes when nobody writes them.
+    /// Writes each size in each format; returns a Markdown table. The first column is for generating the
+    /// rows without writing them.
     pub(crate) fn run(&self) -> Result<String> {
         let formats = chosen(&self.formats);
         let mut columns = vec!["rows only".to_owned()];
@@ -56,7 +56,7 @@ impl Memory {
             .args(["--scale-factor", &self.scale.tpch.to_string()])
             .arg("--data")
             .arg(&self.data)
-            // Pages of 2 MiB count as a whole where a few bytes are used.
+            // Otherwise, pages of 2 MiB would count as a whole if only a few bytes of them are used.
             .env("MIMALLOC_ALLOW_THP", "0")
             .output()?;
         if !output.status.success() {
@@ -67,7 +67,7 @@ impl Memory {
 }
 
 impl Child {
-    /// Writes the largest table of the set; what it took, in one line.
+    /// Writes the largest table of the set; returns the time and memory in one line.
     pub(crate) async fn run(&self) -> Result<String> {
         let tables = self.set.tables(&self.scale);
         let file = tables.last().and_then(|table| table.files.first()).expect("every set has a table");
@@ -92,7 +92,7 @@ impl Child {
     }
 }
 
-/// The most memory that this process had at once, in bytes.
+/// The peak memory of this process in bytes.
 fn peak_memory() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

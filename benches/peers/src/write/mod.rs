@@ -1,9 +1,9 @@
-//! Writing: seconds, sizes, sizes per kind of column, and the memory it takes.
+//! Writing: seconds, sizes, sizes per kind of column, and memory.
 //!
 //! ```text
-//! time, size    a table in memory, formats in turn, rounds over and over
+//! time, size    a table in memory, formats in turn, in repeated rounds
 //! columns       bytes of integers, floats, strings, ... in the files of the last round
-//! memory        a process of its own per format, fed batch by batch; its high-water mark
+//! memory        a separate process per format, fed batch by batch; its high-water mark
 //! ```
 
 mod columns;
@@ -34,13 +34,13 @@ pub(crate) struct Write {
     pub(crate) formats: Vec<String>,
 }
 
-/// A table in memory, as many providers as it has files.
+/// A table in memory, with as many providers as it has files.
 struct Loaded {
     name: &'static str,
     files: Vec<Arc<dyn TableProvider>>,
 }
 
-/// What one format did with one table.
+/// The measurements of one format for one table.
 #[derive(Debug, Default)]
 struct Outcome {
     times: Vec<Duration>,
@@ -49,7 +49,7 @@ struct Outcome {
 }
 
 impl Write {
-    /// Writes the largest table of each set in each format in turn; tables in Markdown.
+    /// Writes the largest table of each set in each format in turn; returns Markdown tables.
     pub(crate) async fn run(&self) -> Result<String> {
         let formats = chosen(&self.formats);
         let mut summary = Vec::new();
@@ -60,7 +60,7 @@ impl Write {
             let mut outcomes: Vec<Outcome> = formats.iter().map(|_| Outcome::default()).collect();
             for round in 0..self.iterations {
                 for turn in 0..formats.len() {
-                    // Another one begins each time: a noisy machine disturbs all of them alike.
+                    // A different one starts each time, so that a noisy machine affects all of them equally.
                     let at = (turn + round) % formats.len();
                     eprint!("{} {} ", table.name, formats[at].folder());
                     let folder = folder.join(round.to_string()).join(formats[at].folder());
@@ -95,8 +95,9 @@ impl Write {
         Ok(Loaded { name: table.name, files })
     }
 
-    /// One round of one format. Its files lose their bytes afterwards and stay until the set is done: ext4 looks
-    /// for a new file's place beyond all that were deleted lately, which took a quarter of the time of 300 files.
+    /// One round of one format. Its files are truncated afterwards and kept until the set is done: ext4
+    /// searches for the place of a new file beyond all recently deleted ones, which took a quarter of the
+    /// time of 300 files.
     async fn write(
         &self,
         table: &Loaded,
@@ -124,7 +125,7 @@ impl Write {
     }
 }
 
-/// The formats of these names; all if there is none.
+/// The formats with these names; all formats if there are no names.
 fn chosen(names: &[String]) -> Vec<Format> {
     let wanted = |format: &Format| names.is_empty() || names.iter().any(|name| name == format.folder());
     Format::ALL.into_iter().filter(wanted).collect()

@@ -1,4 +1,4 @@
-//! Finding the exponents of a column, and the integers that stand for its floats.
+//! Finding the exponents for a column, and the integers that represent its floats.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use crate::kernels::Word;
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::wire::WriteNode;
 
-/// Powers of ten: `e` makes an integer of a float, `f` cuts its trailing zeros.
+/// Powers of ten: `e` scales a float to an integer, `f` removes its trailing zeros.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Exponents {
     e: usize,
     f: usize,
 }
 
-/// Integers, and which rows they do not stand for.
+/// Integers, and the rows that they do not represent.
 #[derive(Debug)]
 pub(crate) struct Decimals<N> {
     pub(crate) integers: Vec<N>,
-    /// Rising. Their integers are that of another row.
+    /// Ascending. Their integers are copies of another row's.
     pub(crate) exceptions: Vec<u32>,
 }
 
-/// A float that integers can be made of.
+/// A float that can be converted to an integer.
 pub(crate) trait ToInteger: Copy + fmt::Debug {
-    /// The bits of the signed integer that is as wide.
+    /// The signed integer type of the same width.
     type Integer: Word;
     /// The largest exponent.
     const MAX: usize;
@@ -33,7 +33,7 @@ pub(crate) trait ToInteger: Copy + fmt::Debug {
     /// The integer for a float, and whether it decodes to the same bits.
     fn integer(self, exponents: Exponents) -> (Self::Integer, bool);
 
-    /// The integer as a number.
+    /// The integer widened to 64 bits.
     fn widen(integer: Self::Integer) -> i64;
 }
 
@@ -45,7 +45,7 @@ macro_rules! float {
 
             #[inline(always)]
             fn integer(self, Exponents { e, f }: Exponents) -> ($U, bool) {
-                // Adding it rounds to an integer, to the even one of two.
+                // Adding it rounds to an integer, and ties to even.
                 const SWEET: $F = $sweet;
                 let scaled = self * Self::POWERS[e] * Self::FRACTIONS[f];
                 let integer = ((scaled + SWEET) - SWEET) as $I;
@@ -63,7 +63,7 @@ macro_rules! float {
 float!(f32, i32, u32, max 10, sweet (1 << 23) as f32 + (1 << 22) as f32);
 float!(f64, i64, u64, max 18, sweet (1u64 << 52) as f64 + (1u64 << 51) as f64);
 
-/// The exponents that make some floats smallest.
+/// The exponents with which some floats take the least space.
 pub(crate) fn find_exponents<F: ToInteger>(sample: &[F]) -> Exponents {
     let mut best = (usize::MAX, Exponents::default());
     for e in (0..F::MAX).rev() {
@@ -79,7 +79,7 @@ pub(crate) fn find_exponents<F: ToInteger>(sample: &[F]) -> Exponents {
     best.1
 }
 
-/// Bits that some floats take, or more than `most`.
+/// Number of bits that some floats take, or some number above `most`.
 fn bits<F: ToInteger>(sample: &[F], exponents: Exponents, most: usize) -> usize {
     let exception = (size_of::<F>() + 2) * 8;
     let (mut low, mut high, mut exceptions) = (i64::MAX, i64::MIN, 0);
@@ -99,7 +99,7 @@ fn bits<F: ToInteger>(sample: &[F], exponents: Exponents, most: usize) -> usize 
     sample.len() * (u64::BITS - span.leading_zeros()) as usize + exceptions
 }
 
-/// The integers for some floats.
+/// Converts floats to integers.
 pub(crate) fn to_integers<F: ToInteger>(floats: &[F], exponents: Exponents) -> Decimals<F::Integer> {
     let mut integers = vec![F::Integer::ZERO; floats.len()];
     let mut exceptions = Vec::new();
@@ -110,10 +110,10 @@ pub(crate) fn to_integers<F: ToInteger>(floats: &[F], exponents: Exponents) -> D
         }
         let first = at * super::BLOCK;
         let lost = floats.iter().enumerate().filter(|(_, float)| !float.integer(exponents).1);
-        // Rows of a chunk number less than 2^32.
+        // The number of rows in a chunk is less than 2^32.
         exceptions.extend(lost.map(|(row, _)| (first + row) as u32));
     }
-    // What stands for no float should not widen the others.
+    // Integers that represent no float should not increase the width of the others.
     let mut lost = exceptions.iter().copied().peekable();
     let kept = (0..).zip(&integers).find(|(row, _)| lost.next_if_eq(row).is_none());
     if let Some((_, kept)) = kept {
@@ -123,7 +123,7 @@ pub(crate) fn to_integers<F: ToInteger>(floats: &[F], exponents: Exponents) -> D
     Decimals { integers, exceptions }
 }
 
-/// Converts a block, and tells whether all integers decode to their floats.
+/// Converts a block, and returns whether all integers decode to their floats.
 struct Convert<'a, F: ToInteger> {
     floats: &'a [F],
     exponents: Exponents,
@@ -145,7 +145,7 @@ impl<F: ToInteger> Vectorized for Convert<'_, F> {
     }
 }
 
-/// The node of encoded integers, and of the floats that they do not stand for.
+/// A node of encoded integers, and of patches for the floats that they do not represent.
 pub(crate) fn encode(
     exponents: Exponents,
     integers: WriteNode,

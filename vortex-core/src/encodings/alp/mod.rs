@@ -1,4 +1,4 @@
-//! Floats that are decimals of few digits, as integers.
+//! Floats that are decimals with few digits, stored as integers.
 //!
 //! ```text
 //! rows    1.25   -0.3    NaN     integer = round(value * 10^e * 10^-f)
@@ -6,13 +6,12 @@
 //! f=0                            patches: [2] -> [NaN]
 //! ```
 //!
-//! Metadata: the exponents e and f, and the patches. Children: the integers, as wide as the
-//! floats, which carry the nulls; then the patches, for floats that would not come back bit for
-//! bit.
+//! Metadata: the exponents e and f, and the patches. Children: the integers, as wide as the floats, which
+//! carry the nulls; then the patches, for floats that would not be restored bit for bit.
 //!
-//! The value never falls when the integer rises. Thus a comparison with a constant holds on a
-//! range of integers, which a binary search finds exactly, whatever the rounding; the integers'
-//! encoding then answers, and patched rows are corrected.
+//! The value never decreases when the integer increases. Thus a comparison with a constant holds on a
+//! range of integers, which a binary search finds exactly, regardless of rounding; the encoding of the
+//! integers evaluates it, and patched rows are corrected afterwards.
 
 mod encode;
 
@@ -45,7 +44,7 @@ pub(in crate::encodings) struct Alp;
 
 const ID: &str = "vortex.alp";
 
-/// Integers converted at once.
+/// Number of integers converted at a time.
 const BLOCK: usize = 1024;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -96,10 +95,10 @@ fn load<F: Float>(node: &Node<'_>) -> Result<ArrayRef> {
     }))
 }
 
-/// A float that decimals can be decoded into.
+/// A float type that decimals can be decoded to.
 trait Float: ArrowNativeType + fmt::Debug {
     type Arrow: ArrowPrimitiveType<Native = Self>;
-    /// The integer of the same width.
+    /// The integer type of the same width.
     type Integer: ArrowNativeType;
     const INTEGER: PType;
     /// 10^k, correctly rounded.
@@ -108,10 +107,10 @@ trait Float: ArrowNativeType + fmt::Debug {
     const FRACTIONS: &'static [Self];
     const INTEGERS: std::ops::RangeInclusive<i64>;
 
-    /// The value of one of [`Self::INTEGERS`].
+    /// The value of one of the [`Self::INTEGERS`].
     fn decode(integer: i64, scale: Scale<Self>) -> Self;
 
-    /// Replaces integers by the bits of their values.
+    /// Replaces integers with the bits of their values.
     fn decode_block(integers: &mut [Self::Integer], scale: Scale<Self>);
 
     fn of(constant: &Scalar) -> Option<Self>;
@@ -122,7 +121,7 @@ trait Float: ArrowNativeType + fmt::Debug {
     fn order(self, other: Self) -> Ordering;
 }
 
-/// The factors of an integer.
+/// The factors applied to an integer.
 #[derive(Debug, Clone, Copy)]
 struct Scale<F> {
     up: F,
@@ -183,8 +182,8 @@ impl Float for f64 {
         integer as f64 * scale.up * scale.down
     }
 
-    /// Few machines convert 64-bit integers in vectors. Those within 2^51 of zero need not be
-    /// converted: added to the bits of 1.5 * 2^52, they are its lowest digits.
+    /// Few machines can convert vectors of 64-bit integers. Integers within 2^51 of zero need no
+    /// conversion: added to the bits of 1.5 * 2^52, they become its lowest digits.
     #[inline(always)]
     fn decode_block(integers: &mut [i64], scale: Scale<f64>) {
         const MAGIC: f64 = 1.5 * (1u64 << 52) as f64;
@@ -219,7 +218,7 @@ impl Float for f64 {
     }
 }
 
-/// Replaces integers by the bits of their values.
+/// Replaces integers with the bits of their values.
 struct Decimals<'a, F: Float> {
     integers: &'a mut [F::Integer],
     scale: Scale<F>,
@@ -236,7 +235,7 @@ impl<F: Float> Vectorized for Decimals<'_, F> {
     }
 }
 
-/// The values as a vector: in place if nothing else holds them.
+/// The values as a vector, without a copy if they are not shared.
 pub(super) fn into_vec<N: ArrowNativeType>(values: ScalarBuffer<N>) -> Vec<N> {
     values.into_inner().into_vec::<N>().unwrap_or_else(|shared| shared.typed_data::<N>().to_vec())
 }
@@ -254,13 +253,13 @@ impl<F: Float> AlpArray<F> {
         Arc::new(Self { dtype: self.dtype.clone(), scale: self.scale, encoded, patches })
     }
 
-    /// The first integer whose value satisfies `holds`, which never turns false again; one past
-    /// the last integer if there is none.
+    /// The first integer whose value satisfies `holds`, which must be monotonic; one past the last
+    /// integer if there is no such integer.
     fn first(&self, holds: impl Fn(F) -> bool) -> i128 {
         let (mut low, mut high) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
         while low < high {
             let middle = (low + high).div_euclid(2);
-            // Below `high`, which is at most one past the last integer.
+            // This is below `high`, which is at most one past the last integer.
             if holds(F::decode(middle as i64, self.scale)) {
                 high = middle;
             } else {
@@ -285,7 +284,7 @@ impl<F: Float> AlpArray<F> {
         Scalar::try_new(dtype, Value::Int(i64::try_from(integer).ok()?)).ok()
     }
 
-    /// Whether the integers lie in a range; `None` if that cannot be asked.
+    /// A test whether the integers lie in a range; `None` if it cannot be expressed.
     fn within(&self, range: Range<i128>) -> Option<Asked> {
         let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
         if range.is_empty() {
@@ -301,7 +300,7 @@ impl<F: Float> AlpArray<F> {
         })
     }
 
-    /// What to ask the integers instead of `predicate`; `None` if only the values can tell.
+    /// The predicate on the integers that is equivalent to `predicate`; `None` if only the values can tell.
     fn ask(&self, predicate: &Predicate) -> Option<Asked> {
         let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
         match predicate {
@@ -342,7 +341,7 @@ impl<F: Float> AlpArray<F> {
             match end - start {
                 0 => {}
                 1 => integers.push(self.integer(start)?),
-                // Far from zero, several integers share a value.
+                // Far from zero, several integers have the same value.
                 _ => return None,
             }
         }
@@ -352,7 +351,7 @@ impl<F: Float> AlpArray<F> {
         Some(Asked::Integers(Predicate::In(Arc::new(InList::new(integers, list.negated())))))
     }
 
-    /// Replaces the outcome of patched rows by that of their patches. Null rows stay null.
+    /// Replaces the outcome of patched rows with that of their patches. Null rows stay null.
     fn correct(&self, outcome: BooleanArray, predicate: &Predicate) -> Result<BooleanArray> {
         let Some(patches) = &self.patches else { return Ok(outcome) };
         let located = patches.locate()?;
@@ -422,7 +421,7 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     }
 
     fn aggregate(&self) -> Result<Aggregate> {
-        // Integers below patches are anything. All others are in the order of their values.
+        // Integers under patches are arbitrary. All others have the same order as their values.
         if self.patches.is_none() {
             let found = self.encoded.aggregate()?.map(&self.dtype, |value| match value {
                 Value::Int(integer) if F::INTEGERS.contains(integer) => {

@@ -1,4 +1,4 @@
-//! Finding where to cut floats in two, and cutting them.
+//! Finding where to split floats into two parts, and splitting them.
 
 use arrow::buffer::NullBuffer;
 
@@ -10,18 +10,18 @@ use crate::encodings::primitive;
 use crate::kernels::Word;
 use crate::wire::WriteNode;
 
-/// Most bits of a left part.
+/// Maximum number of bits of a left part.
 const MAX_LEFT: usize = 16;
 
-/// Bits of an exception: its row, and its left part.
+/// Bits of an exception: its row index and its left part.
 const EXCEPTION: usize = 32;
 
-/// Where floats are cut, and their most frequent left parts.
+/// Where floats are split, and their most frequent left parts.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cut {
     right_width: usize,
     dictionary: Vec<u16>,
-    /// Bits that a row takes.
+    /// Number of bits per row.
     pub(crate) bits: f64,
 }
 
@@ -31,7 +31,7 @@ impl Cut {
     }
 }
 
-/// The cut that makes some floats smallest.
+/// The cut with which some floats take the least space.
 pub(crate) fn find_cut<W: Word>(sample: &[u64]) -> Option<Cut> {
     let cuts = (1..=MAX_LEFT).map(|left| cut_at(sample, W::BITS - left));
     cuts.reduce(|best, cut| if cut.bits < best.bits { cut } else { best })
@@ -44,14 +44,14 @@ fn cut_at(sample: &[u64], right_width: usize) -> Cut {
         parts.chunk_by(|left, right| left == right).map(|group| (group.len(), group[0])).collect();
     groups.sort_unstable_by_key(|(count, part)| (std::cmp::Reverse(*count), *part));
     let exceptions: usize = groups.iter().skip(MAX_ENTRIES).map(|(count, _)| count).sum();
-    // Left parts have 16 bits at most.
+    // Left parts have at most 16 bits.
     let dictionary = groups.iter().take(MAX_ENTRIES).map(|(_, part)| *part as u16).collect();
     let cut = Cut { right_width, dictionary, bits: 0.0 };
     let exceptions = (EXCEPTION * exceptions) as f64 / sample.len() as f64;
     Cut { bits: (right_width + cut.code_width()) as f64 + exceptions, ..cut }
 }
 
-/// The node of floats, as bits, cut in two. Null rows are not patched.
+/// A node of floats, given as bits, split into two parts. Null rows are not patched.
 pub(crate) fn encode<W: Word>(
     floats: &[W],
     cut: &Cut,
@@ -67,7 +67,7 @@ pub(crate) fn encode<W: Word>(
     for (row, bits) in (0u32..).zip(floats) {
         let bits = bits.as_u64();
         right.push(W::narrow(bits & mask));
-        // As many bits as the dictionary has.
+        // The left part has at most 16 bits, as in the dictionary.
         let part = (bits >> width) as u16;
         match dictionary.iter().position(|entry| *entry == Some(part)) {
             Some(code) => codes.push(code as u16),
@@ -84,7 +84,7 @@ pub(crate) fn encode<W: Word>(
     let right = bit_packed::encode(&right, W::ZERO, width, None, None);
     let patches = (!rows.is_empty()).then(|| EncodedPatches::new(&rows, primitive::encode(parts, None)));
     let metadata = Metadata {
-        // Widths are 64 at most, entries 8.
+        // Widths are at most 64; there are at most 8 entries.
         right_bit_width: width as u32,
         entry_count: cut.dictionary.len() as u32,
         entries: cut.dictionary.iter().copied().map(u32::from).collect(),

@@ -1,15 +1,15 @@
-//! Floats cut in two: frequent left bits by dictionary, right bits as they are.
+//! Floats split into two parts: left bits encoded by a dictionary, right bits as they are.
 //!
 //! ```text
 //! bits of a value   | left: 16 at most | right: `right_bit_width` |
 //!                     dictionary[code]    integer
 //! ```
 //!
-//! Metadata: width of the right part, the dictionary (8 entries at most), and the patches: left
-//! bits the dictionary lacks. Children: codes, which carry the nulls, and right parts, as wide
-//! as the floats; then the patches. Codes under nulls and patches are arbitrary.
+//! Metadata: the width of the right part, the dictionary (at most 8 entries), and the patches: left bits
+//! that are not in the dictionary. Children: codes, which carry the nulls, and right parts, as wide as
+//! the floats; then the patches. Codes under nulls and patches are arbitrary.
 //!
-//! The dictionary is shifted in place once; decoding ors it over the right parts.
+//! The dictionary entries are shifted into place once; decoding combines them with the right parts by OR.
 
 mod encode;
 
@@ -39,7 +39,7 @@ pub(in crate::encodings) struct AlpRd;
 
 const ID: &str = "vortex.alprd";
 
-/// Most entries of a dictionary; codes are masked with one less, so that no lookup fails.
+/// Maximum number of dictionary entries; codes are masked with one less, so that no lookup fails.
 const MAX_ENTRIES: usize = 8;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -77,14 +77,14 @@ impl Encoding for AlpRd {
         if PType::try_from_number(metadata.codes_ptype.into())? != PType::U16 {
             return Err(Error::corrupt("codes of left parts are not u16"));
         }
-        // Old releases declare codes and patches of nullable columns nullable, newer ones only
-        // the codes; a nullable child may lack nulls, so it serves both. The chunk offsets of
-        // these patches are never written.
+        // Old releases declare codes and patches of nullable columns as nullable, newer ones only the
+        // codes; a nullable child need not have nulls, so that type fits both. The chunk offsets of these
+        // patches are never written.
         let left = DType::Primitive(PType::U16, nullable);
         let message = metadata.patches.map(|patches| PatchesMessage { chunk_offsets_ptype: None, ..patches });
         node.expect_buffers(0)?;
         node.expect_children(2 + message.as_ref().map_or(0, PatchesMessage::child_count))?;
-        // All are asked for before one that is missing ends this.
+        // All are requested before an error of one of them is returned.
         let patches = message.map(|message| Patches::load(node, &message, 2, &left)).transpose();
         let codes = node.child(0, &left, node.len());
         let right = node.child(1, &DType::Primitive(ptype.to_unsigned(), false), node.len());
@@ -130,10 +130,10 @@ struct AlpRdArray {
 
 /// The bits of a float.
 trait Bits: ArrowNativeType + std::ops::BitOr<Output = Self> + std::ops::BitAnd<Output = Self> {
-    /// The left part in its place.
+    /// The left part, shifted into place.
     fn left(part: u16, right_bit_width: u32) -> Self;
 
-    /// As many ones as the right part has bits.
+    /// A mask of the bits of the right part.
     fn right_mask(right_bit_width: u32) -> Self;
 }
 
@@ -191,7 +191,7 @@ impl AlpRdArray {
         Ok(Arc::new(PrimitiveArray::<F>::try_new(values, nulls)?))
     }
 
-    /// Refuses codes that the dictionary lacks, unless null or patched.
+    /// Rejects codes that are not in the dictionary, unless they are null or patched.
     fn check_codes(&self, codes: &[u16], nulls: Option<&NullBuffer>) -> Result<()> {
         let known = |code: u16| usize::from(code) < self.dictionary.len();
         if in_range(codes, self.dictionary.len()) {
@@ -307,7 +307,7 @@ mod tests {
         let expected: ArrowRef = Arc::new(Float64Array::from(floats(&bits)));
         conformance::check(&tree.load(&F64, rows).unwrap(), &expected);
 
-        // With patches, nulls, and garbage codes below both.
+        // With patches, nulls, and garbage codes under both.
         let indices = [5u16, 77, 599];
         let parts = [0u16, 0x7ff8, 0x8000];
         let valid: Vec<bool> = (0..rows).map(|row| row % 4 != 2).collect();

@@ -1,4 +1,4 @@
-//! Where packed blocks lie, and how wide each is.
+//! The positions of packed blocks, and the width of each.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -13,24 +13,24 @@ use crate::{Error, Result};
 /// Bytes of a packed block per bit of width.
 pub(super) const BYTES_PER_BIT: usize = 128;
 
-/// Packed blocks, one after the other.
+/// Consecutive packed blocks.
 #[derive(Debug, Clone)]
 pub(super) enum Blocks {
-    /// All blocks have one width, and the bytes are theirs alone.
+    /// All blocks have the same width, and there are no other bytes.
     Even { packed: Buffer, width: usize },
-    /// Block `b` lies between bounds `first + b` and the next.
+    /// Block `b` lies between bound `first + b` and the next one.
     Uneven { packed: Buffer, bounds: Arc<Bounds>, first: usize },
 }
 
-/// The borders of blocks of various widths, decoded at most once for all slices.
+/// The bounds of blocks of various widths, decoded at most once for all slices.
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub(super) child: ArrayRef,
-    /// Bytes packed.
+    /// Length of the packed bytes.
     byte_len: usize,
-    /// Bits of an unpacked value.
+    /// Number of bits of an unpacked value.
     max_width: usize,
-    /// Byte positions, counted from the first.
+    /// Byte positions, relative to the first one.
     known: OnceLock<Box<[usize]>>,
 }
 
@@ -40,7 +40,7 @@ impl Blocks {
         Self::Uneven { packed, bounds: Arc::new(bounds), first: 0 }
     }
 
-    /// Some of the blocks.
+    /// A slice of the blocks.
     pub(super) fn slice(&self, blocks: Range<usize>) -> Self {
         match self {
             Self::Even { packed, width } => {
@@ -67,7 +67,7 @@ impl Blocks {
         Ok(match self {
             Self::Even { packed, width } => BlocksView::Even { words: packed.typed_data(), width: *width },
             Self::Uneven { packed, bounds, first } => {
-                // Only bounds that fit the bytes make them whole words.
+                // Bounds that fit the bytes always delimit whole words.
                 let bounds = &bounds.get()?[*first..];
                 BlocksView::Uneven { words: packed.typed_data(), bounds }
             }
@@ -131,7 +131,7 @@ impl<'a, W: Word> BlocksView<'a, W> {
         }
     }
 
-    /// Some blocks of one width from block `at` on, one or more and at most `most`.
+    /// Some consecutive blocks of one width, starting with block `at`: at least one, and at most `most`.
     ///
     /// # Panics
     /// If there are fewer blocks.

@@ -1,4 +1,4 @@
-//! Packing a column: blocks of one width, and patches for what is wider.
+//! Packing a column: blocks of one width, and patches for wider values.
 
 use arrow::buffer::{Buffer, NullBuffer};
 
@@ -9,8 +9,7 @@ use crate::kernels::Word;
 use crate::kernels::pack::pack;
 use crate::wire::WriteNode;
 
-/// The node of the differences from `reference`, which wrap, in `width` bits each. Null rows
-/// are not patched.
+/// A node of the wrapping differences from `reference`, in `width` bits each. Null rows are not patched.
 pub(crate) fn encode<W: Word>(
     values: &[W],
     reference: W,
@@ -27,7 +26,7 @@ pub(crate) fn encode<W: Word>(
         EncodedPatches::new(&packed.exceptions, primitive::encode(values.collect::<Vec<_>>(), None))
     });
     let message = patches.as_ref().map(|patches| patches.message.clone());
-    // Widths are 64 at most.
+    // Widths are at most 64.
     let metadata = Metadata { bit_width: width as u32, offset: 0, patches: message };
     let node = WriteNode::new(ID).message(&metadata);
     let node = node.buffer(Buffer::from_vec(packed.words), size_of::<W>());

@@ -1,4 +1,4 @@
-//! Bit-packing: integers in as few bits as most of them need.
+//! Bit-packing: integers stored in as few bits as most of them need.
 //!
 //! ```text
 //! rows     |-------- 1024 --------|-------- 1024 --------|--- rest, padded ---|
@@ -6,16 +6,16 @@
 //!          ^ `offset` rows of the first block are not part of the array
 //! ```
 //!
-//! Metadata: width, offset, description of the patches. Buffer: the blocks, each packed in
-//! lanes as [`kernels::bitpack`](crate::kernels::bitpack) tells. Children: those of the
-//! [patches](patches), which hold the values that need more bits, then optionally validity.
+//! Metadata: width, offset, description of the patches. Buffer: the blocks, each packed in lanes as
+//! described in [`kernels::bitpack`](crate::kernels::bitpack). Children: those of the [patches](patches),
+//! which hold the values that need more bits, then optionally the validity.
 //!
-//! Packed values are not negative: the bits above `width` are zero. [`v2`] gives each block a
-//! width of its own.
+//! Packed values are not negative: the bits above `width` are zero. [`v2`] allows a different width for
+//! each block.
 //!
-//! Slicing shares the bytes and moves the offset. Comparing unpacks one block at a time into
-//! scratch, unless the width alone decides. Filter and take extract single values where few
-//! of a block are wanted, and never touch blocks without any.
+//! Slicing shares the bytes and moves the offset. Comparisons unpack one block at a time into a scratch
+//! buffer, unless the width alone determines the outcome. Filter and take extract single values from
+//! blocks of which few are wanted, and never touch blocks without any.
 
 mod blocks;
 mod encode;
@@ -49,7 +49,7 @@ use crate::{Error, Result};
 pub(crate) use encode::encode;
 pub(super) use v2::BitPackedV2;
 
-/// Taking more than one of this many rows unpacks all of them.
+/// Taking more than one in this many rows unpacks all of them.
 const TAKE_MANY: usize = 8;
 
 /// The `fastlanes.bitpacked` encoding.
@@ -101,7 +101,7 @@ impl Encoding for BitPacked {
         node.expect_buffers(1)?;
         frame.check_bytes(width, node.buffer_len(0)?)?;
         let picked = node.of_rows(rows);
-        // All are asked for before one that is missing ends this.
+        // All are requested before an error of one of them is returned.
         let patches = frame.patches(&picked, metadata.patches.as_ref());
         let validity =
             picked.validity_child(metadata.patches.as_ref().map_or(0, PatchesMessage::child_count));
@@ -117,7 +117,7 @@ impl Encoding for BitPacked {
     }
 }
 
-/// What both versions check of a node.
+/// The properties of a node that both versions check.
 struct Frame {
     ptype: PType,
     offset: usize,
@@ -139,7 +139,7 @@ impl Frame {
         Ok(Self { ptype, offset, block_count: rows.div_ceil(BLOCK) })
     }
 
-    /// Checks the number of bytes of blocks of one width.
+    /// Checks the number of bytes of blocks that all have the same width.
     fn check_bytes(&self, width: usize, byte_len: usize) -> Result<()> {
         if width > self.ptype.bit_width() {
             return Err(Error::corrupt(format!("{width} bits for values of {}", self.ptype)));
@@ -151,7 +151,7 @@ impl Frame {
         Ok(())
     }
 
-    /// The values of some rows, each from the few words that hold it.
+    /// The values of some rows, each extracted from the few words that contain it.
     fn single_values<W: Word>(&self, node: &Node<'_>, width: usize, rows: &[usize]) -> Result<Vec<W>> {
         let mut values = Vec::with_capacity(rows.len());
         let mut append = |row: &usize| {
@@ -165,7 +165,7 @@ impl Frame {
         Ok(values)
     }
 
-    /// The patches, and how many children they take.
+    /// The patches, and the number of children that they take.
     fn patches(&self, node: &Node<'_>, message: Option<&PatchesMessage>) -> Result<(Option<Patches>, usize)> {
         let Some(message) = message else { return Ok((None, 0)) };
         let patches = Patches::load(node, message, 0, node.dtype())?;
@@ -180,7 +180,7 @@ pub(crate) struct BitPackedArray {
     dtype: DType,
     ptype: PType,
     len: usize,
-    /// Rows of the first block before row 0.
+    /// Number of rows in the first block before row 0.
     offset: usize,
     blocks: Blocks,
     patches: Option<Patches>,
@@ -188,18 +188,18 @@ pub(crate) struct BitPackedArray {
     limits: Limits,
 }
 
-/// A test for each of some intervals.
+/// The test for each of several intervals.
 pub(crate) fn tests_of<W: Word>(intervals: &Intervals) -> Vec<Within<W>> {
     intervals.any_of.iter().map(|one| Within::new(one.low, one.high, one.outside)).collect()
 }
 
 impl BitPackedArray {
-    /// Row 0's place in the first block.
+    /// Position of row 0 in the first block.
     pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 
-    /// All values, plus what `reference` gives for their block. Wraps.
+    /// All values, each plus the `reference` of its block. Additions wrap.
     pub(crate) fn unpack<W: Word>(&self, reference: impl Fn(usize) -> W) -> Result<Vec<W>> {
         self.limits.decoded_bytes(self.len, size_of::<W>())?;
         let blocks = self.blocks.view::<W>()?;
@@ -214,8 +214,8 @@ impl BitPackedArray {
         Ok(out)
     }
 
-    /// Tests which values, plus what `reference` gives for their block, pass any of some tests.
-    /// Null rows are arbitrary.
+    /// Tests which values, plus the `reference` of their block, pass any of several tests. The results of
+    /// null rows are arbitrary.
     pub(crate) fn test<W: Word>(
         &self,
         any_of: &[Within<W>],
@@ -265,7 +265,7 @@ impl BitPackedArray {
         Ok(BooleanBuffer::new(bytes, self.offset, self.len))
     }
 
-    /// The live values. `live` has a bit per row.
+    /// The live values. `live` has one bit per row.
     fn unpack_live<W: Word>(&self, live: &BooleanBuffer, count: usize) -> Result<Vec<W>> {
         self.limits.decoded_bytes(count, size_of::<W>())?;
         let blocks = self.blocks.view::<W>()?;
@@ -299,7 +299,7 @@ impl BitPackedArray {
         Ok(out)
     }
 
-    /// The values of some rows, in that order. Best where neighbours share blocks.
+    /// The values of some rows, in the given order. Fastest if neighbouring rows share blocks.
     fn unpack_single<W: Word>(&self, rows: &[u64]) -> Result<Vec<W>> {
         self.limits.decoded_bytes(rows.len(), size_of::<W>())?;
         let blocks = self.blocks.view::<W>()?;
@@ -324,7 +324,7 @@ impl BitPackedArray {
         (self.offset + row.as_usize()) / BLOCK
     }
 
-    /// An array of selected values, their patches and their validity.
+    /// An array of selected values with their patches and validity.
     fn decoded<W: Word>(
         &self,
         mut values: Vec<W>,

@@ -1,14 +1,14 @@
-//! Patches: values that a compact form could not hold, and the rows they belong to.
+//! Patches: values that a compact form cannot represent, and the rows they belong to.
 //!
 //! ```text
 //! rows     3 1 7 0 2 ...     compact  3 1 . 0 2 ...   (`.` is arbitrary)
-//!                            indices  [2]             (rising, counted from `offset`)
+//!                            indices  [2]             (ascending, counted from `offset`)
 //!                            values   [7]
 //! ```
 //!
 //! A message in the owner's metadata describes two children, `indices` and `values`. A third,
-//! `chunk_offsets`, says how many patches precede each block of 1024 rows. It saves a search
-//! and goes stale in slices, so it is counted but not read: the indices rise and tell it all.
+//! `chunk_offsets`, contains the number of patches before each block of 1024 rows. It only speeds up the
+//! search and becomes stale in slices, so it is counted but not read: the ascending indices suffice.
 //!
 //! Slices share the children and the decoded indices, and move the window of rows.
 
@@ -28,37 +28,36 @@ use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
 
-/// How metadata describes patches.
+/// The description of patches in the metadata.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct PatchesMessage {
     #[prost(uint64, tag = "1")]
     pub(crate) len: u64,
-    /// What an index says for the owner's row 0.
+    /// The index that corresponds to the owner's row 0.
     #[prost(uint64, tag = "2")]
     pub(crate) offset: u64,
     #[prost(int32, tag = "3")]
     pub(crate) indices_ptype: i32,
     #[prost(uint64, optional, tag = "4")]
     pub(crate) chunk_offsets_len: Option<u64>,
-    /// Present exactly if the child is.
+    /// Present if and only if the child is.
     #[prost(int32, optional, tag = "5")]
     pub(crate) chunk_offsets_ptype: Option<i32>,
 }
 
 impl PatchesMessage {
-    /// Number of children that the patches take: those from the position given to
-    /// [`Patches::load`] on.
+    /// Number of children that the patches take, starting at the position given to [`Patches::load`].
     pub(crate) fn child_count(&self) -> usize {
         if self.chunk_offsets_ptype.is_some() { 3 } else { 2 }
     }
 }
 
-/// Values for some rows of an owner, by rising row.
+/// Values for some rows of an owner, in ascending order of rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Patches {
     indices: Arc<Indices>,
     values: ArrayRef,
-    /// What an index says for the owner's row 0.
+    /// The index that corresponds to the owner's row 0.
     offset: usize,
     rows: usize,
 }
@@ -68,17 +67,17 @@ pub(crate) struct Patches {
 struct Indices {
     /// Absent for computed patches, whose indices are known.
     child: Option<ArrayRef>,
-    /// What each index lies in.
+    /// The range in which all indices must lie.
     window: Range<usize>,
     known: OnceLock<Box<[usize]>>,
 }
 
 impl Patches {
-    /// Loads the patches of a node from its children at `first_child` and after; `values` is
-    /// the type of the patch values. Those of some rows are found by the indices of all.
+    /// Loads the patches of a node from its children at `first_child` and after; `values` is the type of
+    /// the patch values. The patches of selected rows are located through the indices of all patches.
     ///
     /// # Errors
-    /// If message and children contradict each other.
+    /// If the message and the children contradict each other.
     pub(crate) fn load(
         node: &Node<'_>,
         message: &PatchesMessage,
@@ -123,7 +122,7 @@ impl Patches {
         })
     }
 
-    /// Patches at rising positions among `rows` rows.
+    /// Creates patches at ascending positions among `rows` rows.
     pub(crate) fn new(positions: Vec<usize>, values: ArrayRef, rows: usize) -> Self {
         debug_assert_eq!(positions.len(), values.len());
         debug_assert!(positions.windows(2).all(|pair| pair[0] < pair[1]));
@@ -132,13 +131,13 @@ impl Patches {
         Self { indices: Arc::new(Indices { child: None, window: 0..rows, known }), values, offset: 0, rows }
     }
 
-    /// The encoded parts, named.
+    /// The encoded parts, with names.
     pub(crate) fn children(&self) -> Vec<(&'static str, ArrayRef)> {
         let indices = self.indices.child.iter().map(|child| ("patch_indices", Arc::clone(child)));
         indices.chain([("patch_values", Arc::clone(&self.values))]).collect()
     }
 
-    /// The patches of some of the owner's rows.
+    /// The patches of a range of the owner's rows.
     pub(crate) fn slice(&self, rows: Range<usize>) -> Self {
         debug_assert!(rows.start <= rows.end && rows.end <= self.rows);
         Self {
@@ -149,10 +148,10 @@ impl Patches {
         }
     }
 
-    /// Which rows are patched, and with what.
+    /// Determines which rows are patched, and their values.
     ///
     /// # Errors
-    /// If the indices do not rise or lie outside the rows.
+    /// If the indices are not ascending, or lie outside the rows.
     pub(crate) fn locate(&self) -> Result<Located<'_>> {
         let all = self.indices.get()?;
         let start = all.partition_point(|index| *index < self.offset);
@@ -165,9 +164,9 @@ impl Patches {
         Ok(Located { indices: &all[start..end], offset: self.offset, values })
     }
 
-    /// Overwrites patched rows in `out`, which holds one value per row; `change` maps a row and
-    /// its patch to the value. `N` is any type as wide as the patches: nulls among them are
-    /// ignored, as the validity is the owner's.
+    /// Overwrites patched rows in `out`, which holds one value per row; `change` maps a row and its patch
+    /// to the value. `N` is any type as wide as the patches: nulls among them are ignored, as the owner
+    /// has the validity.
     ///
     /// # Errors
     /// As [`locate`](Self::locate).
@@ -188,7 +187,7 @@ impl Patches {
         Ok(())
     }
 
-    /// The patches of the live rows, counted among those; `None` if none is left.
+    /// The patches of the live rows, with positions among those; `None` if none are left.
     ///
     /// # Errors
     /// As [`locate`](Self::locate).
@@ -218,7 +217,7 @@ impl Patches {
         Ok(Some(Self::new(positions, values, mask.true_count())))
     }
 
-    /// The patches of the rows at `rows`, counted among those; `None` if there is none.
+    /// The patches of the rows at `rows`, with positions among those; `None` if there are none.
     ///
     /// # Errors
     /// As [`locate`](Self::locate).
@@ -253,7 +252,7 @@ impl Indices {
         let decoded = child.decode(&data_type(child.dtype())?)?;
         match_integer!(child.dtype().ptype()?, |T| {
             let indices = positions::<true, _>(decoded.as_primitive::<T>().values())
-                .ok_or_else(|| Error::corrupt("patch indices do not rise"))?;
+                .ok_or_else(|| Error::corrupt("patch indices are not ascending"))?;
             for index in indices.first().into_iter().chain(indices.last()) {
                 if !self.window.contains(index) {
                     return Err(Error::corrupt(format!("patch index {index} is not in {:?}", self.window)));
@@ -264,12 +263,12 @@ impl Indices {
     }
 }
 
-/// Which of some rows, which rise, are patched, and the numbers of their patches.
+/// Which of some rows, in ascending order, are patched, and the numbers of their patches.
 fn among(indices: &ArrayRef, offset: usize, rows: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
     let wanted: Vec<u64> = rows.iter().map(|row| (row + offset) as u64).collect();
     let (mut positions, mut numbers) = (Vec::new(), Vec::new());
     for (position, found) in search(indices, &wanted)?.into_iter().enumerate() {
-        // Indices that fall may lead anywhere.
+        // Unsorted indices may lead to arbitrary positions.
         if let Ok(number) = found
             && numbers.last().is_none_or(|last| *last < number)
         {
@@ -280,7 +279,7 @@ fn among(indices: &ArrayRef, offset: usize, rows: &[usize]) -> Result<(Vec<usize
     Ok((positions, numbers))
 }
 
-/// The patches of the owner's rows, found.
+/// The patches of the owner's rows, located.
 #[derive(Debug)]
 pub(crate) struct Located<'a> {
     indices: &'a [usize],
@@ -300,18 +299,18 @@ impl Located<'_> {
         self.indices.is_empty()
     }
 
-    /// The patched rows, rising.
+    /// The patched rows, in ascending order.
     pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         self.indices.iter().map(|index| index - self.offset)
     }
 
-    /// The number of the patch of a row, if it has one.
+    /// The number of the patch of a row, if it is patched.
     pub(crate) fn find(&self, row: usize) -> Option<usize> {
         self.indices.binary_search(&(row + self.offset)).ok()
     }
 }
 
-/// Patches on their way out.
+/// Encoded patches, to be written.
 #[derive(Debug)]
 pub(crate) struct EncodedPatches {
     pub(crate) message: PatchesMessage,
@@ -320,7 +319,7 @@ pub(crate) struct EncodedPatches {
 }
 
 impl EncodedPatches {
-    /// Patches of some rows, rising and not none, whose values are `values`.
+    /// Patches of some rows, ascending and at least one, whose values are `values`.
     pub(crate) fn new(rows: &[u32], values: WriteNode) -> Self {
         let last = rows.last().copied().unwrap_or_default();
         let (ptype, indices) = if last <= u8::MAX.into() {
@@ -333,7 +332,7 @@ impl EncodedPatches {
         Self::with_indices(rows.len(), ptype, indices, values)
     }
 
-    /// Patches of `len` rows, rising, as encoded integers of type `ptype`.
+    /// Patches of `len` rows; the indices are ascending encoded integers of type `ptype`.
     pub(crate) fn with_indices(len: usize, ptype: PType, indices: WriteNode, values: WriteNode) -> Self {
         let message = PatchesMessage {
             len: len as u64,
@@ -355,7 +354,7 @@ mod tests {
     use arrow::array::{Array as _, Int32Array};
     use arrow::datatypes::DataType;
 
-    /// An owner that is zero where it is not patched.
+    /// An owner whose rows are zero unless they are patched.
     #[derive(Debug)]
     struct Zeros(DType, Patches);
 

@@ -3,7 +3,7 @@ use crate::array::build::Tree;
 use crate::encodings::conformance;
 use crate::kernels::{bitpack, random};
 
-/// The packed blocks of values, `offset` rows into the first block.
+/// The packed blocks of values that start at row `offset` of the first block.
 pub(in crate::encodings) fn packed<W: Word>(values: &[W], width: usize, offset: usize) -> Buffer {
     let mut padded = vec![W::narrow(0x55); offset];
     padded.extend_from_slice(values);
@@ -12,7 +12,7 @@ pub(in crate::encodings) fn packed<W: Word>(values: &[W], width: usize, offset: 
     Buffer::from_vec(blocks.iter().flat_map(|block| bitpack::pack(width, block)).collect::<Vec<W>>())
 }
 
-/// A tree of `fastlanes.bitpacked` without patches and nulls.
+/// A `fastlanes.bitpacked` tree without patches and nulls.
 pub(in crate::encodings) fn tree<W: Word>(values: &[W], width: usize, offset: usize) -> Tree {
     let metadata = Metadata { bit_width: width as u32, offset: offset as u32, patches: None };
     Tree::new(ID).message(&metadata).buffer(packed(values, width, offset))
@@ -33,7 +33,7 @@ pub(in crate::encodings) fn validity_of(len: usize) -> Vec<bool> {
 fn conforms_at_every_width_of_every_type() {
     for ptype in PType::ALL.into_iter().filter(|ptype| ptype.is_integer()) {
         match_word!(ptype, |W| for width in 0..=ptype.bit_width() {
-            // All widths decode, some go through the whole of conformance.
+            // All widths are decoded; for some of them, full conformance is checked.
             let thorough = [0, 1, 3, ptype.bit_width() - 1, ptype.bit_width()].contains(&width);
             let len = if thorough { 2500 } else { 1100 };
             let offset = width * 37 % BLOCK;
@@ -54,7 +54,7 @@ fn conforms_at_every_width_of_every_type() {
     }
 }
 
-/// Values of four bits except every 300th and the last, which need all bits.
+/// Values of four bits, except every 300th and the last one, which need all bits.
 fn patched<W: Word>(ptype: PType, offset: usize) -> (Tree, Vec<W>) {
     let len = 3000;
     let mut values: Vec<W> = narrow_values(len, 4, 4);

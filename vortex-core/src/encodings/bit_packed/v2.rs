@@ -1,14 +1,14 @@
-//! Bit-packing with a width per block.
+//! Bit-packing with a separate width for each block.
 //!
 //! ```text
 //! packed          [ 128 * w0 bytes ][ 128 * w1 bytes ][ ... ]
 //! block_offsets   b0                b1                b2     ...  (bytes; widths follow)
 //! ```
 //!
-//! Metadata: offset, type of the block offsets, description of the patches. Buffer: the
-//! blocks. Children: those of the patches, optionally validity, and last the block offsets,
-//! one more than there are blocks; slices keep them as they were, so that they need not start
-//! at zero. All else is as in the [first version](super).
+//! Metadata: offset, type of the block offsets, description of the patches. Buffer: the blocks. Children:
+//! those of the patches, optionally the validity, and last the block offsets, one more than there are
+//! blocks. Slices keep the offsets unchanged, so they need not start at zero. Everything else is as in
+//! the [first version](super).
 
 use std::sync::Arc;
 
@@ -92,7 +92,8 @@ pub(in crate::encodings) mod tests {
     use crate::kernels::{BLOCK, Word};
     use arrow::array::Array as _;
 
-    /// Blocks of the given widths, the first `offset` rows hidden, offsets from `first` on.
+    /// Blocks of the given widths, of which the first `offset` rows are hidden, with offsets starting at
+    /// `first`.
     pub(in crate::encodings) fn blocks<W: Word>(
         widths: &[usize],
         offset: usize,

@@ -1,4 +1,4 @@
-//! Codes of rows, decoded and checked, and what is looked up by them.
+//! Decoded and checked codes of rows, and lookups through them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::kernels::views::gather_views;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// Codes of rows, each in range of the values.
+/// Codes of rows, which are in range of the values.
 pub(super) struct Keys {
     pub(super) keys: AnyKeys,
     pub(super) nulls: Option<NullBuffer>,
@@ -52,7 +52,7 @@ impl Keys {
             PType::U8 => AnyKeys::U8(decoded.as_primitive::<UInt8Type>().values().clone()),
             PType::U16 => AnyKeys::U16(decoded.as_primitive::<UInt16Type>().values().clone()),
             PType::U32 => AnyKeys::U32(decoded.as_primitive::<UInt32Type>().values().clone()),
-            // There are fewer than 2^32 values; what lies beyond is out of range as `u32::MAX` is.
+            // There are fewer than 2^32 values; any larger code is out of range, just as `u32::MAX` is.
             _ => AnyKeys::U32(
                 decode_integers(codes, "codes", |code| Ok(u32::try_from(code).unwrap_or(u32::MAX)))?.into(),
             ),
@@ -60,7 +60,7 @@ impl Keys {
         Keys { keys, nulls }.in_range_of(values)
     }
 
-    /// The keys, whatever is null.
+    /// The keys of all rows, including null rows.
     pub(super) fn indices(&self) -> Vec<usize> {
         with_keys!(&self.keys, |keys| keys.iter().map(|key| key.index()).collect())
     }
@@ -69,8 +69,8 @@ impl Keys {
         with_keys!(&self.keys, |keys| keys.len())
     }
 
-    /// Checks all keys against the number of values. Those under nulls become 0 if one is out of
-    /// range, which for no values at all still is.
+    /// Checks all keys against the number of values. If a key is out of range, keys under nulls are
+    /// replaced with 0, which still is out of range if there are no values.
     fn in_range_of(self, values: usize) -> Result<Self> {
         fn clean<K: Key + ArrowNativeType>(
             keys: ScalarBuffer<K>,
@@ -101,7 +101,7 @@ impl Keys {
         Ok(Self { keys, nulls: self.nulls })
     }
 
-    /// The values at the keys, of any Arrow type.
+    /// The values at the keys, for any Arrow type.
     pub(super) fn gather(self, values: &ArrowRef, limits: &Limits) -> Result<ArrowRef> {
         let len = self.len();
         if len == 0 {
@@ -146,20 +146,20 @@ impl Keys {
         }
     }
 
-    /// The values, as words of their width, at the keys.
+    /// The values at the keys, as words of the values' width.
     fn words<T: ArrowNativeType>(&self, values: &ArrowRef) -> Option<Buffer> {
         let data = values.to_data();
         let values = data.buffers().first()?.typed_data::<T>().get(data.offset()..)?.get(..data.len())?;
         with_keys!(&self.keys, |keys| gather(values, keys)).map(Buffer::from_vec)
     }
 
-    /// One byte per value, at the keys.
+    /// The bytes at the keys, from one byte per value.
     pub(super) fn lookup(&self, by_value: &[u8]) -> Result<Vec<u8>> {
         with_keys!(&self.keys, |keys| gather(by_value, keys))
             .ok_or_else(|| Error::corrupt("a code has no value"))
     }
 
-    /// Nulls of the rows: of the codes, and of the values they stand for.
+    /// The validity of the rows, from the codes and the values that they refer to.
     pub(super) fn null_rows(&self, values: &ArrowRef) -> Result<Option<NullBuffer>> {
         let Some(of_values) = values.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
             return Ok(self.nulls.clone());
@@ -177,10 +177,10 @@ impl Keys {
         }))
     }
 
-    /// Copies values of any other type: lists, structs, strings with offsets.
+    /// Copies values of all other types: lists, structs, strings with offsets.
     fn copy(&self, values: &ArrowRef, limits: &Limits) -> Result<ArrowRef> {
         let indices: Vec<u32> = with_keys!(&self.keys, |keys| {
-            // Codes are below the number of values, which is a `u32`.
+            // Codes are below the number of values, which fits `u32`.
             keys.iter().map(|key| key.index() as u32).collect()
         });
         gather_rows(values, &UInt32Array::new(indices.into(), self.nulls.clone()), limits)

@@ -1,17 +1,16 @@
-//! Dictionary: each distinct value once, and a code per row.
+//! Dictionary: each distinct value is stored once, with a code per row.
 //!
 //! ```text
 //! rows  b a - b b      codes   [1, 0, -, 1, 1]
 //!                      values  [a, b]
 //! ```
 //!
-//! Metadata: number of values, integer type of the codes and whether they are nullable. Children:
-//! `codes` and `values`. A row is null if its code is, or its value is; codes under nulls are
-//! arbitrary.
+//! Metadata: number of values, integer type of the codes, and whether they are nullable. Children:
+//! `codes` and `values`. A row is null if its code or its value is; codes under nulls are arbitrary.
 //!
-//! Slices share the values, also decoded ones and outcomes of predicates. Decoding gathers; views
-//! of strings are gathered without their bytes. A predicate runs once per value and then becomes
-//! a comparison of codes, or a lookup by code. Codes in runs are looked up once per run.
+//! Slices share the values, including decoded values and outcomes of predicates. Decoding gathers; views
+//! of strings are gathered without copying their bytes. A predicate is evaluated once per value and then
+//! becomes a comparison of codes, or a lookup by code. Codes in runs are looked up once per run.
 
 mod keys;
 mod values;
@@ -43,7 +42,7 @@ pub(super) struct Dict;
 
 const ID: &str = "vortex.dict";
 
-/// Fewer rows than one per this many values do not pay for decoding all values.
+/// With fewer rows than one per this many values, decoding all values does not pay.
 const VALUES_PER_ROW: usize = 8;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -52,7 +51,7 @@ struct Metadata {
     value_count: u32,
     #[prost(int32, tag = "2")]
     codes_ptype: i32,
-    /// Absent in files of old writers: then the codes are nullable if the array is.
+    /// Absent in files of old writers, where codes are nullable if the array is.
     #[prost(bool, optional, tag = "3")]
     nullable_codes: Option<bool>,
 }
@@ -79,7 +78,7 @@ impl Encoding for Dict {
     }
 }
 
-/// The type of a node's codes, and how many values there are.
+/// The type of a node's codes, and the number of values.
 fn parts(node: &Node<'_>) -> Result<(DType, usize)> {
     let metadata = node.message::<Metadata>()?;
     node.expect_children(2)?;
@@ -92,7 +91,8 @@ fn parts(node: &Node<'_>) -> Result<(DType, usize)> {
     Ok((DType::Primitive(ptype, nullable), metadata.value_count as usize))
 }
 
-/// Codes for only those of `value_count` values that they use, and which those are, rising.
+/// Codes that refer only to the values in use, of the `value_count` values, and the indices of these,
+/// ascending.
 pub(crate) fn used_values(codes: &ArrayRef, value_count: usize) -> Result<(ArrayRef, Vec<usize>)> {
     let keys = Keys::decode(codes, value_count)?;
     let indices = keys.indices();
@@ -106,7 +106,7 @@ pub(crate) fn used_values(codes: &ArrayRef, value_count: usize) -> Result<(Array
     Ok((Arc::new(Decoded::new(dtype, Arc::new(narrowed))), used))
 }
 
-/// Codes and the values they stand for.
+/// Codes, and the values that they refer to.
 #[derive(Debug)]
 pub(crate) struct DictArray {
     dtype: DType,
@@ -116,10 +116,10 @@ pub(crate) struct DictArray {
 }
 
 impl DictArray {
-    /// Codes of any integer type for these values. The array is nullable if either is.
+    /// Creates an array of codes of any integer type for these values. It is nullable if either is.
     ///
     /// # Errors
-    /// If codes are not integers.
+    /// If the codes are not integers.
     pub(crate) fn try_new(codes: ArrayRef, values: Arc<SharedValues>, limits: Limits) -> Result<Self> {
         let ptype = codes.dtype().ptype()?;
         if !ptype.is_integer() {
@@ -139,7 +139,7 @@ impl DictArray {
         })
     }
 
-    /// The same rows as runs, if the codes are: values are then looked up once per run.
+    /// The same rows as runs, if the codes are runs: values are then looked up once per run.
     fn runs(&self) -> Result<Option<ArrayRef>> {
         self.codes.map_runs(&|codes| Ok(self.with_codes(codes)))
     }
@@ -148,8 +148,8 @@ impl DictArray {
         Keys::decode(&self.codes, self.values.array.len())
     }
 
-    /// Decodes by picking the wanted ones among encoded values, which beats decoding all of them
-    /// for few rows. `None` if it would not, or there are nulls to look after.
+    /// Decodes by taking only the wanted rows from the encoded values, which for few rows is faster than
+    /// decoding all values. `None` if it is not, or if there are nulls to handle.
     fn decode_few(&self, to: &DataType) -> Result<Option<ArrowRef>> {
         if self.codes.len().saturating_mul(VALUES_PER_ROW) > self.values.array.len()
             || self.codes.dtype().is_nullable()
@@ -165,7 +165,7 @@ impl DictArray {
     fn decode_dictionary(&self, key: &DataType, value: &DataType) -> Result<ArrowRef> {
         let values = self.values.decoded(value)?;
         let keys = self.keys()?;
-        // Not all that read dictionaries look for nulls among the values.
+        // Some readers of dictionaries do not check for nulls among the values.
         let nulls = if values.is_empty() { keys.nulls.clone() } else { keys.null_rows(&values)? };
         let keys: ArrowRef = match keys.keys {
             AnyKeys::U8(keys) => Arc::new(arrow::array::UInt8Array::new(keys, nulls)),
@@ -204,7 +204,7 @@ impl EncodedArray for DictArray {
                 let bits = ptype.bit_width() as u32 - u32::from(ptype.is_signed());
                 1u128 << bits
             });
-            // Fewer keys than values do not mean that the values in use do not fit: cast then.
+            // If there are more values than keys can address, those in use may still fit: a cast handles that.
             if self.values.array.len() as u128 <= capacity {
                 return self.decode_dictionary(key, value);
             }
@@ -217,7 +217,7 @@ impl EncodedArray for DictArray {
         }
         let natural = data_type(self.values.array.dtype())?;
         match to {
-            // Gathering views is cheap, and so is copying the bytes behind them, once.
+            // Gathering views is cheap, and so is copying the bytes that they refer to once.
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
                 let rows = self.keys()?.gather(&self.values.decoded(&natural)?, &self.limits)?;
                 bytes::present_views(rows, to, &self.limits)
@@ -283,7 +283,7 @@ impl EncodedArray for DictArray {
             return runs.matches(predicate);
         }
         match predicate {
-            // Asks about null rows too, which have no code.
+            // This predicate also has an outcome for null rows, which have no code.
             Predicate::In(list) if list.values().is_empty() => {
                 return predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?);
             }
@@ -301,7 +301,7 @@ impl EncodedArray for DictArray {
 }
 
 impl DictArray {
-    /// The outcome of each row's value.
+    /// The outcome of the value of each row.
     fn look_up(&self, by_value: &BooleanArray) -> Result<BooleanArray> {
         let keys = self.keys()?;
         if by_value.is_empty() {
@@ -318,8 +318,8 @@ impl DictArray {
     }
 }
 
-/// The predicate on codes that holds where a predicate on their values does, if the values that
-/// satisfy it lie side by side; as equality of strings and ranges over sorted values do.
+/// A predicate on codes that is equivalent to a predicate on their values, if the matching values are
+/// adjacent, as for equality with a string or ranges of sorted values.
 fn codes_that_hold(by_value: &BooleanArray, dtype: &DType) -> Result<Option<Predicate>> {
     let runs: Vec<(usize, usize)> = by_value.values().set_slices().take(2).collect();
     let [(first, end)] = runs[..] else { return Ok(None) };
@@ -328,7 +328,7 @@ fn codes_that_hold(by_value: &BooleanArray, dtype: &DType) -> Result<Option<Pred
             true => Value::Int(i64::try_from(at).map_err(Error::limit)?),
             false => Value::UInt(at as u64),
         };
-        // A code that its own type cannot hold is in no row.
+        // A code that does not fit its own type occurs in no row.
         Ok::<_, Error>(Scalar::try_new(dtype.clone(), value).ok())
     };
     let (Some(low), Some(high)) = (code(first)?, code(end - 1)?) else { return Ok(None) };
@@ -340,7 +340,7 @@ fn codes_that_hold(by_value: &BooleanArray, dtype: &DType) -> Result<Option<Pred
     }))
 }
 
-/// The node of codes, which are nullable if `nullable`, and of the values that they stand for.
+/// A node of codes, which are nullable if `nullable`, and the values that they refer to.
 pub(crate) fn encode(
     codes: WriteNode,
     codes_ptype: PType,

@@ -54,7 +54,7 @@ fn nulls_may_be_in_codes_and_in_values() {
     let codes: Vec<Option<u8>> = (0..150u8).map(|at| (at % 6 != 5).then_some(at % 4)).collect();
     let expected: ArrowRef =
         Arc::new(codes.iter().map(|code| words[usize::from((*code)?)]).collect::<StringViewArray>());
-    // What lies under a null is out of range.
+    // Codes under nulls are out of range.
     let keys: Vec<u8> = codes.iter().map(|code| code.unwrap_or(200)).collect();
     let valid: Vec<bool> = codes.iter().map(Option::is_some).collect();
     let keys = UInt8Array::new(keys.into(), Some(valid.into()));

@@ -1,4 +1,4 @@
-//! The values of a dictionary, and what is known of them.
+//! The values of a dictionary, and cached results about them.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
 use crate::scalar::Scalar;
 
-/// Outcomes remembered per dictionary: a query has few predicates on one column.
+/// Number of outcomes cached per dictionary: a query has few predicates on one column.
 const MAX_OUTCOMES: usize = 16;
 
-/// Arrow types that decoded values are remembered in.
+/// Number of Arrow types in which decoded values are cached.
 const MAX_DECODED: usize = 4;
 
-/// Values of a dictionary, shared by all arrays that have codes for them. What was worked out
-/// about them once is remembered.
+/// Values of a dictionary, shared by all arrays that have codes for them. Results computed for the values
+/// are cached.
 #[derive(Debug)]
 pub(crate) struct SharedValues {
     pub(super) array: ArrayRef,
@@ -28,7 +28,7 @@ pub(crate) struct SharedValues {
 }
 
 impl SharedValues {
-    /// These values, not yet decoded.
+    /// Wraps values that are not decoded yet.
     pub(crate) fn new(array: ArrayRef) -> Self {
         Self { array, decoded: Mutex::default(), outcomes: Mutex::default() }
     }
@@ -37,7 +37,7 @@ impl SharedValues {
         self.decoded.lock().iter().find(|array| array.data_type() == to).cloned()
     }
 
-    /// All values as Arrow type `to`. Decodes once; those who ask meanwhile wait for it.
+    /// All values as Arrow type `to`. Decodes once; concurrent callers wait for the result.
     pub(super) fn decoded(&self, to: &DataType) -> Result<ArrowRef> {
         let mut all = self.decoded.lock();
         if let Some(found) = all.iter().find(|array| array.data_type() == to) {
@@ -70,7 +70,7 @@ impl SharedValues {
 
 /// Whether two predicates are certain to have the same outcome.
 fn same(left: &Predicate, right: &Predicate) -> bool {
-    // By order, not by `==`: zero and minus zero are different constants.
+    // Compared by order, not by `==`: zero and minus zero are different constants.
     let equal = |l: &Scalar, r: &Scalar| l.dtype() == r.dtype() && l.compare(r).is_some_and(|o| o.is_eq());
     match (left, right) {
         (Predicate::Compare(l_op, l), Predicate::Compare(r_op, r)) => l_op == r_op && equal(l, r),

@@ -5,17 +5,17 @@ use crate::dtype::PType;
 use crate::encodings::coded_text::TextParts;
 use crate::wire::WriteNode;
 
-/// Tokens on their way out.
+/// Encoded tokens, to be written.
 pub(crate) struct EncodedTokens {
-    /// Bytes of all tokens, which rise, and as many behind them as readers ask for.
+    /// The bytes of all tokens, in ascending order, followed by the padding that readers require.
     pub(crate) bytes: Vec<u8>,
-    /// Where each token starts, and the last ends.
+    /// The start of each token, and the end of the last one.
     pub(crate) offsets: (PType, WriteNode),
     /// Number of tokens.
     pub(crate) count: u32,
 }
 
-/// The node of rows as codes of tokens, of which there are `code_count`.
+/// A node of rows as codes of tokens, with `code_count` codes in total.
 pub(crate) fn encode(
     tokens: EncodedTokens,
     codes: (PType, WriteNode),

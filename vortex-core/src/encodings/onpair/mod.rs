@@ -5,12 +5,12 @@
 //! codes       2 | 0 1 | ...              codes_offsets [0, 1, 3, ...]
 //! ```
 //!
-//! Metadata: integer types of all children, number of tokens and of codes. Buffer: bytes of the
-//! tokens. Children: `dict_offsets` (one more than tokens), `codes`, `codes_offsets` (one more
-//! than rows, may start above 0), decoded `lengths`, optionally validity.
+//! Metadata: integer types of all children, number of tokens and of codes. Buffer: the bytes of the
+//! tokens. Children: `dict_offsets` (one more than tokens), `codes`, `codes_offsets` (one more than rows,
+//! may start above 0), decoded `lengths`, optionally the validity.
 //!
-//! Slices share the unpacked tokens. Decoding decodes only the codes of its rows, in one go;
-//! filter and take gather codes; comparisons and `prefix%` run on codes.
+//! Slices share the unpacked tokens. Decoding decodes only the codes of its rows, all at once; filter and
+//! take gather codes; comparisons and `prefix%` are evaluated on codes.
 
 mod encode;
 
@@ -47,10 +47,10 @@ pub(in crate::encodings) struct OnPair;
 
 const ID: &str = "vortex.onpair";
 
-/// Most tokens of a dictionary.
+/// Maximum number of tokens of a dictionary.
 const MAX_TOKENS: u32 = 1 << 16;
 
-/// Most bytes of a token.
+/// Maximum number of bytes of a token.
 const MAX_TOKEN_BYTES: usize = 16;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -91,7 +91,7 @@ impl Encoding for OnPair {
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
         let parts = Parts::of(node)?;
         let picked = node.of_rows(rows);
-        // All are asked for before one that is missing ends this.
+        // All are requested before an error of one of them is returned.
         let ranges = node.ranges(2, &parts.offsets, node.len(), rows, parts.code_count);
         let lengths = picked.child(3, &parts.lengths, rows.len());
         let validity = picked.validity_child(4);
@@ -115,7 +115,7 @@ impl Encoding for OnPair {
     }
 }
 
-/// What the metadata of a node says of its children.
+/// The properties of the children according to a node's metadata.
 struct Parts {
     token_count: usize,
     code_count: usize,
@@ -150,7 +150,7 @@ impl Parts {
         Ok(Arc::new(Dictionary { bytes: bytes?, offsets: offsets?, tokens: OnceLock::new() }))
     }
 
-    /// The dictionary of some tokens, which rise.
+    /// A dictionary of some tokens, in ascending order.
     fn some_tokens(&self, node: &Node<'_>, tokens: &[usize]) -> Result<Arc<Dictionary>> {
         let ranges = node.ranges(0, &self.dict_offsets, self.token_count, tokens, node.buffer_len(0)?)?;
         let offsets = coded_text::offsets_child(coded_text::ends(&ranges));
@@ -193,7 +193,7 @@ struct OnPairArray {
     limits: Limits,
 }
 
-/// Decoded codes, in the narrowest form the dictionary allows.
+/// Decoded codes, in the narrowest form that the dictionary permits.
 enum Codes {
     U8(ScalarBuffer<u8>),
     U16(ScalarBuffer<u16>),
@@ -212,7 +212,7 @@ macro_rules! with_codes {
 }
 
 impl OnPairArray {
-    /// The codes of all rows of this slice, and where they start among all codes.
+    /// The codes of all rows of this slice, and their start among all codes.
     fn window(&self) -> Result<(Codes, usize)> {
         let start = integer_at(&self.offsets, 0, "codes offsets")?;
         let end = integer_at(&self.offsets, self.len, "codes offsets")?;
@@ -238,7 +238,7 @@ impl OnPairArray {
         Ok((codes, start))
     }
 
-    /// Where the codes of each row end, counted from the start of the window.
+    /// The ends of the codes of each row, relative to the start of the window.
     fn ends(&self, start: usize) -> Result<Vec<usize>> {
         let mut ends = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
         ends.iter_mut().for_each(|end| *end -= start);
@@ -307,7 +307,7 @@ impl EncodedArray for OnPairArray {
         let total = lengths.total();
         let (codes, _) = self.window()?;
         let code_count = with_codes!(&codes, |codes| codes.len());
-        // A code stands for at most sixteen bytes, so this also bounds what is reserved.
+        // A code represents at most sixteen bytes, so this also limits the memory that is reserved.
         if total > code_count.saturating_mul(MAX_TOKEN_BYTES) {
             return Err(Error::corrupt(format!("{code_count} codes for {total} bytes")));
         }
@@ -377,7 +377,7 @@ impl<K: Key> CodedRows for Rows<'_, K> {
         self.tokens.against(&self.codes[self.offsets[row]..self.offsets[row + 1]], needle)
     }
 
-    /// Transitions for each of thousands of tokens would cost more than decoding.
+    /// Transitions for thousands of tokens would cost more than decoding.
     fn accepted(&self, _: &Automaton) -> Option<BooleanBuffer> {
         None
     }
@@ -393,7 +393,7 @@ mod tests {
 
     const TOKENS: [&str; 7] = ["a", "e", "longer", "sixteen bytes ok", "%", "ü", "c"];
 
-    /// Codes of row `at`.
+    /// The codes of row `at`.
     fn codes_of(at: usize) -> Vec<u16> {
         (0..at % 9).map(|k| u16::try_from((at * 5 + k * k) % TOKENS.len()).unwrap()).collect()
     }

@@ -12,14 +12,13 @@ use crate::dtype::PType;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
-/// Most values of a chunk.
+/// Maximum number of values of a chunk.
 const CHUNK_VALUES: usize = 1 << 18;
 
-/// Most values of a page: what reading one row costs.
+/// Maximum number of values of a page, all of which are decompressed to read a single row.
 const PAGE_VALUES: usize = 4096;
 
-/// The node of numbers of type `ptype`, whose bits are `values`. Values of null rows are not
-/// stored.
+/// A node of numbers of type `ptype` whose bits are `values`. Values of null rows are not stored.
 ///
 /// # Errors
 /// If the type has 8 bits, or compression fails.

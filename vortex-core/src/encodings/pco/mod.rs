@@ -1,15 +1,15 @@
-//! Pco: numbers as pages of a chunk that share statistics, for the values of valid rows.
+//! Pco: pages of numbers in chunks that share statistics, for the values of valid rows only.
 //!
 //! ```text
 //! buffers   meta of chunk 0, meta of chunk 1, ..., pages of chunk 0, pages of chunk 1, ...
 //! rows      a  -  b  c  -      values  a b | c     (two pages)
 //! ```
 //!
-//! Metadata: header of the pco file, and value counts of all pages of all chunks. Optional child:
-//! validity. Numbers have 16, 32 or 64 bits.
+//! Metadata: the header of the pco file, and the value counts of all pages of all chunks. Optional child:
+//! the validity. Numbers have 16, 32 or 64 bits.
 //!
-//! Slices remember their rows; decoding, filter and take decompress only pages that own a wanted
-//! value. The pco crate decodes; it is called in one place.
+//! Slices keep track of their rows; decoding, filter and take decompress only pages that contain a wanted
+//! value. The pco crate decodes; it is called in only one place.
 
 mod encode;
 
@@ -70,7 +70,7 @@ impl Encoding for Pco {
         Ok(Arc::new(PcoArray::load(node, None)?))
     }
 
-    /// Loads only the pages that hold values of the rows.
+    /// Loads only the pages that contain values of the rows.
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
         PcoArray::load(node, Some(rows))?
             .take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
@@ -79,9 +79,9 @@ impl Encoding for Pco {
 
 #[derive(Debug)]
 struct Page {
-    /// Empty if none of its values will be asked for.
+    /// Empty if none of its values will be needed.
     bytes: Buffer,
-    /// Which values of the array.
+    /// The range of its values among those of the array.
     values: Range<usize>,
 }
 
@@ -96,7 +96,7 @@ struct Stored {
     header: Vec<u8>,
     chunks: Vec<Chunk>,
     value_count: usize,
-    /// Rows of the array before it was sliced.
+    /// Number of rows of the array before it was sliced.
     rows: usize,
 }
 
@@ -110,8 +110,8 @@ struct PcoArray {
 }
 
 impl PcoArray {
-    /// Loads a node, and of its pages those that hold values of the rows that will be
-    /// asked for; `None` stands for all rows.
+    /// Loads a node, with only those of its pages that contain values of the rows in `asked_for`; `None`
+    /// means all rows.
     fn load(node: &Node<'_>, asked_for: Option<&[usize]>) -> Result<Self> {
         let ptype = node.dtype().ptype()?;
         if ptype.byte_width() == 1 {
@@ -125,7 +125,7 @@ impl PcoArray {
         let live = asked_for.map(|asked_for| rows.live(asked_for, node.limits())).transpose()?;
         let mut start = 0usize;
         let mut values_of = |page: &PageMetadata| {
-            // Counts are 32 bits and there are at most 2^16 buffers: no overflow.
+            // Counts have 32 bits and there are at most 2^16 buffers, so this does not overflow.
             let values = start..start + page.value_count as usize;
             start = values.end;
             match values.end <= node.len() {
@@ -191,15 +191,14 @@ impl PcoArray {
     where
         T: Number + Default + arrow::datatypes::ArrowNativeType,
     {
-        // The crate asserts what it believes of its own output, and damaged pages may not be
-        // that: a panic means nothing worse than that the file is corrupt. Nothing it worked
-        // on survives.
+        // The pco crate asserts invariants of its own output, which damaged pages may violate: a panic
+        // only means that the file is corrupt. No state that it worked on is used afterwards.
         let values = catch_unwind(AssertUnwindSafe(|| self.values::<T>(live)))
-            .unwrap_or_else(|_| Err(Error::corrupt("pco page makes no sense")))?;
+            .unwrap_or_else(|_| Err(Error::corrupt("pco page is inconsistent")))?;
         Ok(Buffer::from_vec(spread(values, nulls)))
     }
 
-    /// The live values. `live` has a bit per value of these rows.
+    /// The live values. `live` has one bit per value of these rows.
     fn values<T: Number + Default>(&self, live: &Mask) -> Result<Vec<T>> {
         let broken = |error: pco::errors::PcoError| Error::corrupt(format!("pco: {error}"));
         let wanted = self.rows.values()?;
@@ -315,7 +314,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::encodings::conformance;
 
-    /// Chunks of pages of values.
+    /// Chunks of pages with values.
     fn encode<T: Number>(chunks: &[Vec<&[T]>]) -> (Metadata, Vec<Vec<u8>>) {
         let file = FileCompressor::default();
         let mut metadata = Metadata::default();

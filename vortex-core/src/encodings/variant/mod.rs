@@ -1,10 +1,9 @@
-//! Self-describing values, in whatever encoding holds them.
+//! Self-describing values, in any encoding that can hold them.
 //!
-//! Metadata: optionally the dtype of a typed projection. No buffers. Children: the core
-//! storage, of the same variant type, and the projection if there is a dtype for it. The core
-//! storage carries the nulls. The projection may repeat what is there, or hold what is not:
-//! a value of the core is never replaced, one that it lacks (a variant null, or a field that an
-//! object has not) is taken from the projection.
+//! Metadata: optionally the dtype of a typed projection. No buffers. Children: the core storage, of the
+//! same variant type, and the projection if there is a dtype for it. The core storage carries the nulls.
+//! The projection may duplicate values of the core or add to them: a value of the core is never replaced,
+//! but one that it lacks (a variant null, or a missing field of an object) is taken from the projection.
 
 mod parquet;
 mod shredded;
@@ -74,7 +73,7 @@ impl VariantArray {
         Ok(Arc::new(Self { core: rows(&self.core)?, shredded, limits: self.limits }))
     }
 
-    /// The core, with what it lacks from the projection.
+    /// The core, completed with values from the projection.
     fn completed(&self, shredded: &ArrayRef) -> Result<ArrowRef> {
         let natural = data_type(self.dtype())?;
         let core = self.core.decode(&natural)?;
@@ -94,7 +93,7 @@ impl VariantArray {
     }
 }
 
-/// Appends a value; what it lacks is taken from a typed one.
+/// Appends a value; parts that it lacks are taken from a typed value.
 fn fill(core: &[u8], dtype: &DType, typed: &Value, out: &mut Vec<u8>, names: &mut Names) -> Result<()> {
     let lacks = core == variant::NULL;
     match (dtype, typed) {
@@ -220,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_the_core_lacks_is_in_the_projection() {
-        // A variant scalar: of the type null.
+        // A variant scalar of type null.
         let null = [0x5au8, 8, 0x0a, 2, 0x0a, 0, 0x12, 2, 0x08, 0];
         let core = || Tree::new("vortex.constant").buffer(null.to_vec());
         let byte = proto::dtype::Kind::Primitive(proto::Primitive { ptype: 4, nullable: true });
@@ -246,7 +245,7 @@ mod tests {
         let types = crate::dtype::StructType::new([("a".into(), byte.clone()), ("b".into(), byte)]);
         let dtype = DType::Struct(Arc::new(types), false);
         let typed = Value::List([Value::Int(1), Value::Int(2)].into());
-        // {b: 9} stays as it is, and gets an `a`.
+        // {b: 9} stays unchanged, and an `a` is added.
         let mut names = Names::parse(&[1, 1, 0, 1, b'b']).unwrap();
         let mut out = Vec::new();
         fill(&[0x02, 1, 0, 0, 2, 0x0c, 9], &dtype, &typed, &mut out, &mut names).unwrap();

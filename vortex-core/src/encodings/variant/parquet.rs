@@ -1,18 +1,18 @@
-//! Self-describing values as Parquet's variants: names, bytes, and columns split off from them.
+//! Self-describing values as Parquet variants: names, bytes, and columns shredded from them.
 //!
 //! ```text
 //! validity     1        1        0          optional, and first
 //! metadata     {a,b}    {}       ?          the names that the row's objects use
-//! value        {b: 2}   -        ?          what is not shredded
+//! value        {b: 2}   -        ?          the part that is not shredded
 //! typed_value  {a: 1}   "text"   ?          the same field of all rows, typed
 //! rows         {a: 1, b: 2}  "text"  null
 //! ```
 //!
-//! Metadata: whether there is a `value` and whether it is nullable; the dtype of `typed_value`
-//! if there is one. Decoding gives metadata and value, as they lie if nothing is shredded;
-//! else typed values are written back as variant bytes, row by row: primitives, objects
-//! (`typed_value` is a struct) and arrays (a list), whose parts are again a struct of `value`
-//! and `typed_value`. A row with neither is the variant null.
+//! Metadata: whether there is a `value` and whether it is nullable; the dtype of `typed_value` if there
+//! is one. Decoding returns metadata and value unchanged if nothing is shredded; otherwise, typed values
+//! are converted back to variant bytes, row by row: primitives, objects (`typed_value` is a struct) and
+//! arrays (a list), whose parts are in turn a struct of `value` and `typed_value`. A row with neither is
+//! the variant null.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ impl EncodedArray for VariantRows {
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let natural = data_type(&self.dtype)?;
         let DataType::Struct(fields) = &natural else {
-            return Err(Error::invalid(format!("showing {} as {to}", self.dtype)));
+            return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         };
         let nulls = self.validity()?.to_nulls(self.len());
         let metadata = self.metadata.decode(&DataType::BinaryView)?;
@@ -218,7 +218,7 @@ mod tests {
         dtype(Kind::Struct(proto::Struct { names, dtypes, nullable }))
     }
 
-    /// A column of short byte strings, a chunk each; `None` is null.
+    /// A column of short byte strings, each in its own chunk; `None` is null.
     fn bytes(values: &[Option<&[u8]>]) -> Tree {
         let offsets: Vec<u64> = (0..=values.len() as u64).collect();
         let chunks = Tree::new("vortex.chunked").child(Tree::primitive(&offsets));
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn objects_get_their_shredded_fields_back() {
-        // Fields `a` and `c` are shredded, `b` stays; the metadata of the rows lacks `c`.
+        // Fields `a` and `c` are shredded, `b` is not; the metadata of the rows lacks `c`.
         let part = || fields(vec![("value", binary()), ("typed_value", number(4))], false);
         let typed_dtype = fields(vec![("a", part()), ("c", part())], true);
         let pair = |value: Tree, typed: Tree| Tree::new("vortex.struct").child(value).child(typed);

@@ -1,7 +1,7 @@
-//! Putting values together whose parts are stored as typed columns.
+//! Reassembling values whose parts are stored as typed columns.
 //!
 //! ```text
-//! value    {b: 2}   -        what is not shredded, as bytes
+//! value    {b: 2}   -        the part that is not shredded, as bytes
 //! typed    {a: 1}   "text"   the same field of all rows
 //! row      {a: 1, b: 2}  "text"
 //! ```
@@ -34,7 +34,7 @@ enum Typed {
 }
 
 impl Shredded {
-    /// From the parts of all rows; typed ones with their type.
+    /// Creates it from the parts of all rows; typed parts come with their type.
     pub(super) fn new(value: Option<&ArrowRef>, typed: Option<(&DType, &ArrowRef)>) -> Result<Self> {
         let value = match value {
             Some(bytes) => Some(present(Arc::clone(bytes), &DataType::BinaryView)?.as_binary_view().clone()),
@@ -43,7 +43,7 @@ impl Shredded {
         Ok(Self { value, typed: typed.map(|(dtype, values)| Typed::new(dtype, values)).transpose()? })
     }
 
-    /// From a struct of `value` and `typed_value`, which parts of objects and arrays are.
+    /// Creates it from a struct of `value` and `typed_value`, the form of the parts of objects and arrays.
     fn part(dtype: &DType, array: &ArrowRef) -> Result<Self> {
         let (Some(fields), Some(columns)) = (dtype.as_struct(), array.as_struct_opt()) else {
             return Err(Error::corrupt(format!("a shredded part is {dtype}, not value and typed_value")));
@@ -60,7 +60,7 @@ impl Shredded {
         Self::new(value, column("typed_value"))
     }
 
-    /// Appends the value of a row; false if the row has none.
+    /// Appends the value of a row; returns false if the row has none.
     pub(super) fn push(&self, row: usize, out: &mut Vec<u8>, names: &mut Names) -> Result<bool> {
         let bytes = self.value.as_ref().filter(|value| value.is_valid(row)).map(|value| value.value(row));
         let typed = self.typed.as_ref().filter(|typed| typed.is_valid(row));
@@ -100,7 +100,7 @@ impl Shredded {
         Ok(true)
     }
 
-    /// The value of a row; the variant null if it has none.
+    /// The value of a row; the variant null if the row has none.
     fn push_required(&self, row: usize, names: &mut Names) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         if !self.push(row, &mut out, names)? {
@@ -150,9 +150,8 @@ impl Typed {
     }
 }
 
-/// Writes the rows back into one variant each: metadata, to which names may have been added,
-/// and values. `push` appends the value of a row, and tells whether it has one. Null rows are
-/// left empty.
+/// Converts the rows back to one variant each: metadata, to which names may have been added, and values.
+/// `push` appends the value of a row, and returns whether it has one. Null rows are left empty.
 pub(super) fn reassemble(
     metadata: &BinaryViewArray,
     nulls: Option<&NullBuffer>,
@@ -163,7 +162,7 @@ pub(super) fn reassemble(
     let mut out = Vec::new();
     let mut values = BinaryViewBuilder::with_capacity(metadata.len());
     let mut new_metadata: Option<BinaryViewBuilder> = None;
-    // Rows mostly use the same names, so they are parsed anew only where the bytes change.
+    // Most rows use the same names, so these are parsed again only if the bytes change.
     let mut names: Option<(&[u8], Names)> = None;
     for row in 0..metadata.len() {
         if nulls.is_some_and(|nulls| nulls.is_null(row)) {

@@ -10,7 +10,7 @@ use crate::kernels::Word;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
-/// Rows of strings as frames.
+/// Writes rows of strings as frames.
 pub(crate) struct FrameWriter {
     level: i32,
     payload: Vec<u8>,
@@ -20,7 +20,7 @@ pub(crate) struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// Frames of at least `frame_bytes` bytes before compression.
+    /// Writes frames of at least `frame_bytes` bytes before compression.
     pub(crate) fn new(level: i32, frame_bytes: usize) -> Self {
         Self { level, payload: Vec::new(), frames: Vec::new(), frame_bytes, values: 0 }
     }
@@ -46,7 +46,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// The node of the values added.
+    /// A node of the values added.
     ///
     /// # Errors
     /// If compression fails.
@@ -58,11 +58,10 @@ impl FrameWriter {
     }
 }
 
-/// Numbers as frames of about `frame_bytes` bytes before compression. Those of null rows are
-/// left out.
+/// Numbers as frames of approximately `frame_bytes` bytes before compression. Those of null rows are left out.
 ///
 /// # Errors
-/// If compression fails, as it does at levels that do not exist.
+/// If compression fails, as it does at unsupported levels.
 pub(crate) fn encode_numbers<W: Word>(
     values: &ScalarBuffer<W>,
     nulls: Option<&NullBuffer>,
@@ -84,10 +83,10 @@ pub(crate) fn encode_numbers<W: Word>(
     Ok(node(frames.collect::<Result<_>>()?, validity))
 }
 
-/// Bytes of numbers as one frame.
+/// The compressed size of numbers in a single frame.
 ///
 /// # Errors
-/// If compression fails, as it does at levels that do not exist.
+/// If compression fails, as it does at unsupported levels.
 pub(crate) fn byte_len<W: Word>(values: &[W], level: i32) -> Result<usize> {
     let values: ScalarBuffer<W> = values.iter().copied().collect();
     Ok(compress(values.inner(), level)?.len())
@@ -101,7 +100,7 @@ fn node(frames: Vec<(Vec<u8>, FrameMetadata)>, validity: Option<WriteNode>) -> W
 
 fn compress(bytes: &[u8], level: i32) -> Result<Vec<u8>> {
     thread_local! {
-        /// One context per thread: making one takes longer than compressing a few kilobytes.
+        /// One context per thread: creating one takes longer than compressing a few kilobytes.
         static CONTEXT: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
     }
     let failed = |error: std::io::Error| Error::External(error.into());

@@ -1,4 +1,4 @@
-//! Zstandard frames over the values of valid rows.
+//! Zstandard frames with the values of valid rows.
 //!
 //! ```text
 //! buffers   [dictionary] frame 0, frame 1, ...
@@ -6,12 +6,12 @@
 //! rows      a  -  b  c  -      values  a b | c     (two frames)
 //! ```
 //!
-//! Metadata: size of the dictionary (0: there is none), and of each frame its decoded size and
-//! value count, which early writers left out. Optional child: validity. A value never straddles
-//! frames.
+//! Metadata: the size of the dictionary (0 if there is none), and the decoded size and value count of
+//! each frame; early writers left out the latter. Optional child: the validity. A value never spans
+//! several frames.
 //!
-//! Slices remember their rows; decoding, filter and take decompress only frames that own a
-//! wanted value. Views of strings point into the decompressed frames.
+//! Slices keep track of their rows; decoding, filter and take decompress only frames that contain a
+//! wanted value. Views of strings refer to the decompressed frames.
 
 mod encode;
 
@@ -43,7 +43,7 @@ pub(in crate::encodings) struct Zstd;
 
 const ID: &str = "vortex.zstd";
 
-/// Bytes of the length before each string.
+/// Number of bytes of the length before each string.
 const PREFIX: usize = 4;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -67,8 +67,8 @@ impl FrameMetadata {
         usize::try_from(self.uncompressed_size).map_err(Error::limit)
     }
 
-    /// How many values of `width` bytes, or with lengths, this one of `frame_count` frames holds,
-    /// if it says so.
+    /// The number of values of `width` bytes, or with lengths, in this one of `frame_count` frames, if it
+    /// is stated.
     fn count(&self, width: Option<usize>, frame_count: usize) -> Result<Option<usize>> {
         let size = self.size()?;
         match width {
@@ -76,7 +76,7 @@ impl FrameMetadata {
                 Err(Error::corrupt(format!("frame of {size} bytes for values of {width}")))
             }
             Some(width) => Ok(Some(size / width)),
-            // Only a single frame can do without its count.
+            // Only a single frame may lack its count.
             None if self.value_count == 0 && frame_count == 1 => Ok(None),
             None if self.value_count == 0 && size > 0 => {
                 Err(Error::corrupt(format!("frame of {size} bytes lacks its value count")))
@@ -95,20 +95,20 @@ impl Encoding for Zstd {
         Ok(Arc::new(ZstdArray::load(node, None)?))
     }
 
-    /// Loads only the frames that hold values of the rows.
+    /// Loads only the frames that contain values of the rows.
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
         ZstdArray::load(node, Some(rows))?
             .take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
     }
 }
 
-/// Decompresses one frame, made without a dictionary, that must have exactly `size` bytes.
+/// Decompresses one frame, written without a dictionary, that must have exactly `size` bytes.
 ///
 /// # Errors
-/// If it has not, or is no frame.
+/// If it has another size, or is not a frame.
 pub(super) fn decompress(frame: &[u8], size: usize) -> Result<Vec<u8>> {
     thread_local! {
-        /// One context per thread: making one takes longer than decompressing a small frame.
+        /// One context per thread: creating one takes longer than decompressing a small frame.
         static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     }
     CONTEXT.with_borrow_mut(|context| {
@@ -121,7 +121,7 @@ pub(super) fn decompress(frame: &[u8], size: usize) -> Result<Vec<u8>> {
 }
 
 fn decompress_with(context: &mut Decompressor<'_>, frame: &[u8], size: usize) -> Result<Vec<u8>> {
-    /// Bytes that one block of a frame can decode to, and the fewest bytes a block takes.
+    /// Maximum number of bytes to which a block of a frame can decode, and the minimum size of a block.
     const BLOCK: usize = 128 << 10;
     const SMALLEST_BLOCK: usize = 4;
 
@@ -146,10 +146,10 @@ fn broken(error: std::io::Error) -> Error {
 
 #[derive(Debug)]
 struct Frame {
-    /// Empty if none of its values will be asked for.
+    /// Empty if none of its values will be needed.
     bytes: Buffer,
     size: usize,
-    /// Which values of the array; all of them if unknown.
+    /// The range of its values among those of the array; `None` if unknown, in which case it holds all of them.
     values: Option<Range<usize>>,
 }
 
@@ -157,7 +157,7 @@ struct Frame {
 struct Frames {
     all: Vec<Frame>,
     dictionary: Option<Buffer>,
-    /// Rows of the array before it was sliced.
+    /// Number of rows of the array before it was sliced.
     rows: usize,
 }
 
@@ -169,18 +169,18 @@ struct ZstdArray {
     limits: Limits,
 }
 
-/// A frame that was decompressed, and which of its values are wanted.
+/// A decompressed frame, and the wanted values in it.
 struct Piece {
     bytes: Vec<u8>,
-    /// Values in the frame.
+    /// Number of values in the frame.
     count: usize,
-    /// Runs of wanted values, counted from the frame's first.
+    /// Runs of wanted values, relative to the first value of the frame.
     wanted: Vec<Range<usize>>,
 }
 
 impl ZstdArray {
-    /// Loads a node, and of its frames those that hold values of the rows that will be
-    /// asked for; `None` stands for all rows.
+    /// Loads a node, with only those of its frames that contain values of the rows in `asked_for`; `None`
+    /// means all rows.
     fn load(node: &Node<'_>, asked_for: Option<&[usize]>) -> Result<Self> {
         let width = match node.dtype() {
             DType::Primitive(ptype, _) => Some(ptype.byte_width()),
@@ -224,7 +224,7 @@ impl ZstdArray {
         })
     }
 
-    /// Decompresses the frames that hold live values. `live` has a bit per value of these rows.
+    /// Decompresses the frames that contain live values. `live` has one bit per value of these rows.
     fn pieces(&self, live: &Mask) -> Result<Vec<Piece>> {
         let total = self.rows.total(self.frames.rows)?;
         let values = self.rows.values()?;
@@ -320,7 +320,7 @@ fn spread_numbers<T: ArrowNativeType>(values: &[T], nulls: Option<&NullBuffer>) 
     spread(values.to_vec(), nulls)
 }
 
-/// Views of the wanted strings of all pieces, and the frames they point into.
+/// Views of the wanted strings of all pieces, and the frames that they refer to.
 fn strings(pieces: Vec<Piece>, count: usize) -> Result<(Vec<u128>, Vec<Buffer>)> {
     let (mut views, mut buffers) = (Vec::with_capacity(count), Vec::with_capacity(pieces.len()));
     for (buffer, mut piece) in pieces.into_iter().enumerate() {
@@ -334,7 +334,7 @@ fn strings(pieces: Vec<Piece>, count: usize) -> Result<(Vec<u128>, Vec<Buffer>)>
             let prefix =
                 prefix.ok_or_else(|| Error::corrupt(format!("length of value {value} is missing")))?;
             let len = u32::from_le_bytes(*prefix);
-            // A zero between the strings is text too, so that all can be checked at once.
+            // Zero bytes between the strings are also valid text, so that all strings can be validated at once.
             *prefix = [0; PREFIX];
             at += PREFIX;
             if len as usize > bytes.len() - at {
@@ -360,7 +360,7 @@ fn strings(pieces: Vec<Piece>, count: usize) -> Result<(Vec<u128>, Vec<Buffer>)>
             next(&mut value, None)?;
         }
         if at != bytes.len() {
-            return Err(Error::corrupt(format!("{} bytes behind the last value", bytes.len() - at)));
+            return Err(Error::corrupt(format!("{} bytes after the last value", bytes.len() - at)));
         }
         buffers.push(Buffer::from_vec(piece.bytes));
     }

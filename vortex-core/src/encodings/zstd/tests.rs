@@ -5,7 +5,7 @@ use crate::array::build::Tree;
 use crate::dtype::PType;
 use crate::encodings::conformance;
 
-/// A tree of frames of plain bytes with their value counts.
+/// A tree of frames of uncompressed bytes with their value counts.
 fn tree(frames: &[(Vec<u8>, usize)]) -> Tree {
     let mut tree = Tree::new(ID);
     let mut metadata = Metadata::default();
@@ -84,7 +84,7 @@ fn no_valid_rows_have_no_frames() {
 
 #[test]
 fn frames_may_share_a_dictionary() {
-    // Bytes that are no trained dictionary serve as content to refer to.
+    // Bytes that are not a trained dictionary serve as content to refer to.
     let dictionary = b"sample of the words that both of them use".to_vec();
     let (bytes, count) = text_frame(&["words that both of them use, and x", "x"]);
     let mut compressor = zstd::bulk::Compressor::with_dictionary(3, &dictionary).unwrap();
@@ -123,7 +123,7 @@ fn sizes_and_lengths_are_checked() {
     };
     let (good, count) = text_frame(&["ab", "c"]);
     assert!(decode(&[(good.clone(), count)], 2).is_ok());
-    assert!(decode(&[(good.clone(), 1)], 1).is_err(), "bytes behind the last value");
+    assert!(decode(&[(good.clone(), 1)], 1).is_err(), "bytes after the last value");
     assert!(decode(&[(good.clone(), 3)], 3).is_err());
     assert!(decode(&[(good.clone(), 2)], 3).is_err());
     assert!(decode(&[(good.clone(), 3)], 2).is_err());
@@ -144,7 +144,7 @@ fn sizes_and_lengths_are_checked() {
 
 #[test]
 fn a_frame_too_short_for_its_size_reserves_nothing() {
-    // Magic, a descriptor with an eight-byte content size, window, size.
+    // Magic, a descriptor with an eight-byte content size, the window, and the size.
     let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0xC0, 0x50];
     frame.extend((1u64 << 40).to_le_bytes());
     assert_eq!(zstd::zstd_safe::get_frame_content_size(&frame).unwrap(), Some(1 << 40));

@@ -20,11 +20,11 @@ use crate::{Error, Result};
 /// Small writes are joined up to this many bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Tells the temporary files of one process apart.
+/// Distinguishes the temporary files of one process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A file on a local disk. It is written under a temporary name next to its own, which it gets
-/// when it is complete and synced; a file that has the name is replaced.
+/// A file on a local disk. It is written under a temporary name next to the final one, and renamed once
+/// it is complete and synced; an existing file of that name is replaced.
 #[derive(Debug)]
 pub struct LocalSink {
     name: String,
@@ -48,22 +48,22 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let (Some(path), Err(error)) = (self.0.clone(), self.remove()) {
-            tracing::warn!(path = %path.display(), %error, "temporary file stays behind");
+            tracing::warn!(path = %path.display(), %error, "failed to remove a temporary file");
         }
     }
 }
 
-/// Where a file belongs that is written under another name first, and then takes the name of `path`: where
-/// links lead.
+/// The final location of a file that is written under a temporary name and then takes the name `path`:
+/// links are followed.
 ///
 /// # Errors
-/// If what has the name is no regular file: a folder, or a device, which would be gone.
+/// If the path is anything but a regular file, such as a folder or a device, which would be lost.
 pub fn local_target(path: &Path) -> std::io::Result<PathBuf> {
     match std::fs::metadata(path) {
         Ok(there) if there.is_file() => std::fs::canonicalize(path),
         Ok(there) if there.is_dir() => Err(std::io::Error::other("is a folder")),
         Ok(_) => Err(std::io::Error::other("is not a regular file, and would be replaced by one")),
-        // A link that leads nowhere yet.
+        // A link whose target does not exist yet.
         Err(_) => match std::fs::read_link(path) {
             Ok(to) => Ok(path.parent().unwrap_or(Path::new("")).join(to)),
             Err(_) => Ok(path.to_path_buf()),
@@ -72,14 +72,14 @@ pub fn local_target(path: &Path) -> std::io::Result<PathBuf> {
 }
 
 impl LocalSink {
-    /// Starts a file at `path`, whose folder must exist. What a link points to is replaced, not the link.
+    /// Starts a file at `path`, whose folder must exist. The target of a link is replaced, not the link.
     ///
     /// # Errors
-    /// If something else than a file has the name, or the temporary file cannot be made.
+    /// If the path is anything but a regular file, or the temporary file cannot be created.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
         let path = local_target(path.as_ref()).map_err(|error| Error::write(&name, error))?;
-        let file_name = path.file_name().ok_or_else(|| Error::write(&name, "not the name of a file"))?;
+        let file_name = path.file_name().ok_or_else(|| Error::write(&name, "not a file name"))?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(file_name);
@@ -100,7 +100,7 @@ impl LocalSink {
         })
     }
 
-    /// Runs blocking work on the file where it does not hold up other tasks.
+    /// Runs blocking work on the file on a thread where it does not hold up other tasks.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&File) -> std::io::Result<T> + Send + 'static,
@@ -117,15 +117,15 @@ impl LocalSink {
             return Ok(());
         }
         if self.temporary.0.is_none() {
-            return Err(Error::write(&self.name, "was given up or finished before"));
+            return Err(Error::write(&self.name, "was already aborted or finished"));
         }
         let buffered = std::mem::take(&mut self.buffered);
         self.buffered_bytes = 0;
         let write = move |mut file: &File| buffered.iter().try_for_each(|bytes| file.write_all(bytes));
         let outcome = self.blocking(write).await;
         if outcome.is_err() {
-            // A file with a hole must not get its name. What storage says of removing it is
-            // less than what it said of writing.
+            // An incomplete file must not get its final name. The write error matters more than an error
+            // of the removal, which is ignored.
             drop(self.temporary.remove());
         }
         outcome
@@ -154,7 +154,7 @@ impl Sink for LocalSink {
     async fn finish(&mut self) -> Result<()> {
         self.write_buffered().await?;
         let Some(temporary) = self.temporary.0.clone() else {
-            return Err(Error::write(&self.name, "was given up or finished before"));
+            return Err(Error::write(&self.name, "was already aborted or finished"));
         };
         let path = self.path.clone();
         let finish = move |file: &File| {
@@ -181,7 +181,7 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Other systems sync names on their own, or have no way to ask for it.
+/// Other systems sync names on their own, or offer no way to request it.
 #[cfg(not(unix))]
 fn sync_folder(_path: &Path) -> std::io::Result<()> {
     Ok(())

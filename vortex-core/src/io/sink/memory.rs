@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::Sink;
 use crate::Result;
 
-/// A file in memory. Clones share it: keep one to get the bytes once the file is finished.
+/// A file in memory. Clones share it: keep a clone to get the bytes once the file is finished.
 #[derive(Debug, Clone, Default)]
 pub struct MemorySink {
     state: Arc<Mutex<State>>,
@@ -27,7 +27,7 @@ impl MemorySink {
         Self::default()
     }
 
-    /// The file, once it is finished.
+    /// The bytes of the file, once it is finished.
     pub fn bytes(&self) -> Option<Bytes> {
         self.state.lock().finished.clone()
     }

@@ -1,4 +1,4 @@
-//! Where files are written to: bytes from front to back, and all or nothing.
+//! Destinations of files: bytes are written from front to back, and appear all at once or not at all.
 
 mod local;
 mod memory;
@@ -15,33 +15,33 @@ pub use object_store::ObjectSink;
 
 use crate::Result;
 
-/// Where one file is written to, from front to back.
+/// The destination of one file, written from front to back.
 ///
-/// Nothing shows under the final name before [`finish`](Sink::finish) has returned `Ok`. A sink
-/// that is dropped before, or whose method failed, leaves nothing behind.
+/// Nothing is visible under the final name before [`finish`](Sink::finish) has returned `Ok`. A sink that
+/// is dropped before that, or one of whose methods failed, leaves nothing behind.
 #[async_trait]
 pub trait Sink: Debug + Send + 'static {
-    /// What errors call it: a path or a URL.
+    /// The name used in error messages: a path or a URL.
     fn name(&self) -> &str;
 
-    /// Appends bytes. They may stay in memory for a while; waits when too many do.
+    /// Appends bytes. They may be buffered for a while; waits while too many are.
     ///
     /// # Errors
-    /// If storage fails, now or for bytes of earlier calls.
+    /// If storage fails, now or for the bytes of earlier calls.
     async fn write(&mut self, bytes: Bytes) -> Result<()>;
 
-    /// Bytes taken that are still in memory.
+    /// Bytes accepted that are still in memory.
     fn buffered_bytes(&self) -> usize {
         0
     }
 
-    /// Completes the file: it is durable and has its name when this returns.
+    /// Completes the file: when this returns, it is durable and has its final name.
     ///
     /// # Errors
-    /// If storage fails; then there is no file.
+    /// If storage fails; no file is created then.
     async fn finish(&mut self) -> Result<()>;
 
-    /// Gives up, and waits until what has been written is gone.
+    /// Aborts the file, and waits until everything written is removed.
     ///
     /// # Errors
     /// If storage fails to remove it.

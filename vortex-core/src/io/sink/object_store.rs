@@ -1,8 +1,8 @@
 //! Objects written to any object store.
 //!
-//! Bytes gather into parts of equal size, which some stores insist on. An object that fits into
-//! one part is put in one request; a longer one becomes a multipart upload, several parts of
-//! which are on their way at once.
+//! Bytes are collected into parts of equal size, which some stores require. An object that fits into one
+//! part is written in a single request; a longer one becomes a multipart upload with several parts in
+//! flight at once.
 
 use std::sync::Arc;
 
@@ -16,26 +16,27 @@ use tokio::task::{JoinError, JoinSet};
 use super::Sink;
 use crate::{Error, Result};
 
-/// Bytes of a part.
+/// Bytes per part.
 const PART_BYTES: usize = 8 << 20;
-/// Parts that stores take at most; with those of usual size, an object has up to 78 GiB.
+/// Maximum number of parts that stores accept; with parts of the default size, an object has up to 78
+/// GiB.
 const MAX_PARTS: usize = 10_000;
-/// Parts on their way at once.
+/// Parts in flight at once.
 const PARTS_IN_FLIGHT: usize = 2;
 
-/// An object of an object store, which shows up when it is complete. Needs a tokio runtime; an
-/// upload that is dropped midway is aborted there.
+/// An object of an object store, which becomes visible once it is complete. Needs a tokio runtime, on
+/// which an upload that is dropped midway is aborted.
 #[derive(Debug)]
 pub struct ObjectSink {
     store: Arc<dyn ObjectStore>,
     path: Path,
     part_bytes: usize,
     parts_in_flight: usize,
-    /// Bytes of the part that is growing.
+    /// Bytes of the part being collected.
     growing: Vec<Bytes>,
     growing_bytes: usize,
     upload: Upload,
-    /// Finished, failed or given up: nothing more can be written.
+    /// Whether the object is finished, failed or aborted, so that nothing more can be written.
     is_closed: bool,
 }
 
@@ -44,13 +45,13 @@ pub struct ObjectSink {
 struct Upload {
     started: Option<Box<dyn MultipartUpload>>,
     parts: JoinSet<object_store::Result<()>>,
-    /// Parts sent, arrived or not.
+    /// Number of parts sent, whether they have arrived or not.
     sent: usize,
     runtime: Option<Handle>,
 }
 
 impl Upload {
-    /// Stops what is on its way, then removes what has arrived.
+    /// Stops the parts in flight, then removes those that have arrived.
     async fn abort(&mut self) -> object_store::Result<()> {
         self.parts.shutdown().await;
         match self.started.take() {
@@ -64,17 +65,17 @@ impl Drop for Upload {
     fn drop(&mut self) {
         let (Some(_), Some(runtime)) = (&self.started, self.runtime.take()) else { return };
         let mut upload = std::mem::take(self);
-        // Nothing is left to abort in the upload that is dropped with the task.
+        // The upload dropped with the task has nothing left to abort.
         runtime.spawn(async move {
             if let Err(error) = upload.abort().await {
-                tracing::warn!(%error, "parts of a dropped upload stay behind");
+                tracing::warn!(%error, "failed to remove the parts of a dropped upload");
             }
         });
     }
 }
 
 impl ObjectSink {
-    /// Starts an object. An object of that name is replaced.
+    /// Starts an object. An existing object of that name is replaced.
     pub fn new(store: Arc<dyn ObjectStore>, path: Path) -> Self {
         Self {
             store,
@@ -88,14 +89,14 @@ impl ObjectSink {
         }
     }
 
-    /// Bytes of each part but the last; most stores ask for 5 MiB at least.
+    /// Sets the number of bytes of each part but the last; most stores require at least 5 MiB.
     #[must_use]
     pub fn with_part_bytes(mut self, bytes: usize) -> Self {
         self.part_bytes = bytes.max(1);
         self
     }
 
-    /// How many parts may be on their way at once. Memory for one more is needed.
+    /// Sets the maximum number of parts in flight. Memory for one more is needed.
     #[must_use]
     pub fn with_parts_in_flight(mut self, parts: usize) -> Self {
         self.parts_in_flight = parts.max(1);
@@ -107,15 +108,15 @@ impl ObjectSink {
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.is_closed { Err(self.failed("was given up or finished before")) } else { Ok(()) }
+        if self.is_closed { Err(self.failed("was already aborted or finished")) } else { Ok(()) }
     }
 
-    /// Sends the part that is growing.
+    /// Sends the collected part.
     async fn send(&mut self) -> Result<()> {
         if self.upload.sent == MAX_PARTS {
             let bytes = self.part_bytes;
             return Err(self.failed(format!(
-                "stores take {MAX_PARTS} parts, of {bytes} bytes here: write larger parts, or several files"
+                "stores accept at most {MAX_PARTS} parts, of {bytes} bytes here: write larger parts or several files"
             )));
         }
         if self.upload.started.is_none() {
@@ -135,7 +136,7 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// Waits for a part on its way.
+    /// Waits for one of the parts in flight.
     async fn part_arrived(&mut self) -> Result<()> {
         match self.upload.parts.join_next().await {
             Some(arrived) => self.arrived(arrived),
@@ -149,7 +150,7 @@ impl ObjectSink {
 
     async fn append(&mut self, mut bytes: Bytes) -> Result<()> {
         self.check_open()?;
-        // Parts that have arrived take no memory any more, and those that failed are told of soon.
+        // Parts that have arrived no longer take up memory, and failures are reported early.
         while let Some(arrived) = self.upload.parts.try_join_next() {
             self.arrived(arrived)?;
         }
@@ -186,13 +187,13 @@ impl ObjectSink {
         Ok(())
     }
 
-    /// After a failure nothing may be left behind; the failure is what the caller hears of.
+    /// Removes everything after a failure, and returns that failure to the caller.
     async fn or_abort(&mut self, outcome: Result<()>) -> Result<()> {
         self.is_closed |= outcome.is_err();
         if outcome.is_err()
             && let Err(error) = self.upload.abort().await
         {
-            tracing::warn!(object = %self.path, %error, "parts of a failed upload stay behind");
+            tracing::warn!(object = %self.path, %error, "failed to remove the parts of a failed upload");
         }
         outcome
     }

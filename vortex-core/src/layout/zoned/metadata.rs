@@ -1,4 +1,4 @@
-//! What the columns of a zone table are, on its way out.
+//! Serializes which columns a zone table has.
 
 use prost::Message as _;
 
@@ -14,11 +14,11 @@ pub(crate) enum Kind {
     BoundedMin,
     NullCount,
     NanCount,
-    /// Whether the bound in the column before it is cut; in `vortex.stats` only.
+    /// Whether the bound in the preceding column is truncated; only in `vortex.stats`.
     Flag,
 }
 
-/// Metadata of `vortex.stats`, whose columns follow the numbers of their statistics.
+/// The metadata of `vortex.stats`, whose columns are ordered by the numbers of their statistics.
 pub(crate) fn stats(zone_len: u32, columns: &[Kind]) -> Vec<u8> {
     let bit = |kind: &Kind| match kind {
         Kind::Max | Kind::BoundedMax => 1u16 << 3,
@@ -33,7 +33,7 @@ pub(crate) fn stats(zone_len: u32, columns: &[Kind]) -> Vec<u8> {
     metadata
 }
 
-/// Metadata of `vortex.zoned`, which names the columns in their order.
+/// The metadata of `vortex.zoned`, which lists the columns in order.
 pub(crate) fn zoned(zone_len: u32, columns: &[Kind]) -> Vec<u8> {
     let skip_nans = || NanOptions { skip_nans: true }.encode_to_vec();
     let max_bytes = || (MAX_BOUND_BYTES as u64).to_le_bytes().to_vec();

@@ -1,16 +1,16 @@
-//! Data with statistics per zone of rows beside it.
+//! Data accompanied by statistics per zone of rows.
 //!
-//! Zone `i` covers rows `i * zone_len ..`, the last one is shorter. Children: the data, and a
-//! table with one row per zone and one column per statistic. Columns have no names in the file;
-//! their order follows from the metadata:
+//! Zone `i` starts at row `i * zone_len`; the last zone may be shorter. Children: the data, and a table
+//! with one row per zone and one column per statistic. Columns have no names in the file; their order
+//! follows from the metadata:
 //!
 //! - `vortex.stats` (0.36 to 0.75): `zone_len` as u32, then a bit set of statistic numbers;
 //!   columns in order of the numbers, each minimum and maximum followed by a flag column.
 //! - `vortex.zoned` (since 0.76): version byte 1, then protobuf with `zone_len` and the
 //!   aggregates in column order.
 //!
-//! A zone table that contradicts itself, or holds aggregates of unknown kind, is ignored: the
-//! data can be read without.
+//! A zone table that is inconsistent, or contains aggregates of unknown kind, is ignored: the data can be
+//! read without it.
 
 pub(crate) mod metadata;
 mod zone_map;
@@ -36,28 +36,28 @@ pub(super) struct Zoned;
 const STATS_ID: &str = "vortex.stats";
 const ZONED_ID: &str = "vortex.zoned";
 
-/// Tables of more zones are ignored: judging them would cost more than they save.
+/// Tables with more zones are ignored: evaluating them would cost more than they save.
 const MAX_ZONES: u64 = 1 << 22;
 
-/// What a column of a zone table holds.
+/// The content of a column of a zone table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Aggregate {
-    /// Least value, nulls and NaN aside, or a lower bound.
+    /// Minimum value, ignoring nulls and NaN, or a lower bound.
     Min,
-    /// Greatest value, nulls and NaN aside, or an upper bound.
+    /// Maximum value, ignoring nulls and NaN, or an upper bound.
     Max,
-    /// `struct{bound, unknown}`: an upper bound, or the fact that there is none.
+    /// `struct{bound, unknown}`: an upper bound, or the information that none is known.
     BoundedMax,
     /// Number of nulls.
     NullCount,
     /// Number of NaN values.
     NanCount,
-    /// Something pruning does not use.
+    /// A statistic that pruning does not use.
     Other,
 }
 
-/// Statistics per zone of a column.
+/// The per-zone statistics of a column.
 #[derive(Debug)]
 pub struct Zones {
     zone_len: u64,
@@ -78,7 +78,7 @@ impl Zones {
         self.table.row_count()
     }
 
-    /// What the columns of the table hold.
+    /// The content of each column of the table.
     pub fn columns(&self) -> &[Aggregate] {
         &self.columns
     }
@@ -127,7 +127,7 @@ impl LayoutKind for Stats {
     }
 }
 
-/// The columns of a statistic number, in the order of the format.
+/// The columns of a statistic number, in the order required by the format.
 fn legacy_columns(stat: usize, dtype: &DType) -> Columns {
     let nullable = |ptype| DType::Primitive(ptype, true);
     let bound = |kind| match dtype {
@@ -196,7 +196,7 @@ fn zoned_column(spec: &AggregateSpec, dtype: &DType) -> Option<Option<(Aggregate
     let nullable = |ptype| DType::Primitive(ptype, true);
     let value = dtype.with_nullable(true);
     let comparable = comparable(dtype);
-    // Without that option, NaN counts as a value, and bounds mean something else.
+    // Without that option, NaN counts as a value, and bounds have a different meaning.
     let usable = |kind| {
         let skips = NanOptions::decode(spec.options.as_slice()).is_ok_and(|options| options.skip_nans);
         if skips || !is_float(dtype) { kind } else { Aggregate::Other }

@@ -1,4 +1,4 @@
-//! A zone table, decoded.
+//! A decoded zone table.
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, UInt64Array, new_null_array};
 use arrow::compute::nullif;
@@ -11,7 +11,7 @@ use crate::dtype::arrow::data_type;
 use crate::stats::{FieldStats, Precision, is_float};
 use crate::{Error, Result};
 
-/// Statistics of a column, one row per zone. A null bound says nothing about its zone.
+/// Statistics of a column, one row per zone. A null bound provides no information about its zone.
 #[derive(Debug, Clone)]
 pub struct ZoneMap {
     /// The type of the column.
@@ -22,9 +22,9 @@ pub struct ZoneMap {
     pub row_count: u64,
     /// Number of zones.
     pub zone_count: usize,
-    /// Lower bounds of the values, nulls and NaN aside.
+    /// Lower bounds of the values, ignoring nulls and NaN.
     pub min: Option<ArrowRef>,
-    /// Upper bounds of the values, nulls and NaN aside.
+    /// Upper bounds of the values, ignoring nulls and NaN.
     pub max: Option<ArrowRef>,
     /// Numbers of nulls.
     pub null_count: Option<UInt64Array>,
@@ -59,7 +59,7 @@ impl ZoneMap {
         Ok(map)
     }
 
-    /// File statistics as a map of one zone.
+    /// Converts file statistics to a map of one zone.
     pub(crate) fn of_file(stats: &FieldStats, dtype: &DType, row_count: u64) -> Result<Self> {
         let arrow = data_type(dtype)?;
         let bound = |bound: &Precision<crate::Scalar>| bound.value().and_then(|v| v.to_arrow(&arrow, 1).ok());
@@ -76,7 +76,7 @@ impl ZoneMap {
         })
     }
 
-    /// About how many bytes this takes in memory.
+    /// Approximate memory size in bytes.
     pub(crate) fn memory_size(&self) -> usize {
         let bounds = [&self.min, &self.max].into_iter().flatten().map(|bound| bound.get_array_memory_size());
         let counts = [&self.null_count, &self.nan_count]
@@ -86,13 +86,13 @@ impl ZoneMap {
         size_of::<Self>() + bounds.chain(counts).sum::<usize>()
     }
 
-    /// Rows of zone `zone`.
+    /// Number of rows of a zone.
     pub fn rows_of(&self, zone: usize) -> u64 {
         let start = (zone as u64).saturating_mul(self.zone_len);
         self.row_count.saturating_sub(start).min(self.zone_len)
     }
 
-    /// Number of nulls in a zone, if known and possible.
+    /// Number of nulls in a zone, if it is known and plausible.
     pub(crate) fn nulls_of(&self, zone: usize) -> Option<u64> {
         if !self.dtype.is_nullable() {
             return Some(0);
@@ -101,17 +101,17 @@ impl ZoneMap {
         counts.is_valid(zone).then(|| counts.value(zone)).filter(|count| *count <= self.rows_of(zone))
     }
 
-    /// Whether a zone may hold NaN, which its bounds do not cover.
+    /// Whether a zone may contain NaN, which its bounds do not cover.
     pub(crate) fn may_have_nan(&self, zone: usize) -> bool {
         is_float(&self.dtype)
             && !self.nan_count.as_ref().is_some_and(|counts| counts.is_valid(zone) && counts.value(zone) == 0)
     }
 }
 
-/// `struct{bound, unknown}` as bounds that are null where nothing is known.
+/// Converts `struct{bound, unknown}` to bounds that are null where they are unknown.
 fn bounded(column: &ArrowRef) -> Result<ArrowRef> {
     let parts = column.as_struct_opt().filter(|parts| parts.num_columns() == 2);
-    let parts = parts.ok_or_else(|| Error::corrupt("zone bound is not a struct of two"))?;
+    let parts = parts.ok_or_else(|| Error::corrupt("zone bound is not a struct of two fields"))?;
     let (bound, unknown) = (parts.column(0), parts.column(1));
     if unknown.data_type() != &DataType::Boolean {
         return Ok(new_null_array(bound.data_type(), bound.len()));
