@@ -65,84 +65,130 @@ fn count(read: &Read) {
 /// Performs a read and answers its requests.
 pub(super) async fn deliver(read: Read, slot: Slot) {
     count(&read);
-    let metrics = read.serves.first().map(|request| Arc::clone(&request.metrics)).unwrap_or_default();
-    let Read { source, range, serves, .. } = read;
-    let mut parts: Vec<Part> =
-        serves.into_iter().map(|request| Part::new(request.range, request.answer)).collect();
-    let profile = source.profile();
-    let stall = profile.remote.then(|| slot.stall());
-    let mut at = range.start;
-    // End of the blocks to be kept, among those of requests already answered.
-    let mut kept_end = range.start;
+    let len = read.range.end - read.range.start;
+    let mut delivery = Delivery::new(read);
     for attempt in 1.. {
         let started = Instant::now();
-        let overdue = slot.overdue(profile.hedge, range.end - at).map(|patience| started + patience);
+        match delivery.receive(&slot, started).await {
+            Received::All { opened } => {
+                let first_byte = opened.map_or(Duration::ZERO, |opened| opened.duration_since(started));
+                let rest = started.elapsed().saturating_sub(first_byte);
+                return slot.note(first_byte, rest, len);
+            }
+            // Of a hedged read, the time that it would have taken alone is unknown.
+            Received::Hedged | Received::Abandoned => return,
+            Received::Failure(error) if attempt < MAX_ATTEMPTS && is_throttled(&error) => {
+                slot.slow_down();
+                let pause = tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt - 1));
+                if unless_abandoned(&mut delivery.parts, false, pause).await.is_none() {
+                    return;
+                }
+            }
+            Received::Failure(error) => return delivery.fail(&error),
+        }
+    }
+}
+
+/// A read in progress.
+struct Delivery {
+    source: Arc<dyn ReadAt>,
+    range: Range<u64>,
+    /// Its requests.
+    parts: Vec<Part>,
+    metrics: Arc<ScanMetrics>,
+    /// Position of the next byte to receive.
+    at: u64,
+    /// End of the blocks to be kept, among those of requests already answered.
+    kept_end: u64,
+}
+
+/// The outcome of an attempt to receive the rest of a read.
+enum Received {
+    All {
+        opened: Option<Instant>,
+    },
+    /// Everything was received, but requested twice.
+    Hedged,
+    /// No request waits for the rest.
+    Abandoned,
+    Failure(Error),
+}
+
+impl Delivery {
+    fn new(read: Read) -> Self {
+        let metrics = read.serves.first().map(|request| Arc::clone(&request.metrics)).unwrap_or_default();
+        let Read { source, range, serves, .. } = read;
+        let parts = serves.into_iter().map(|request| Part::new(request.range, request.answer)).collect();
+        Self { at: range.start, kept_end: range.start, source, range, parts, metrics }
+    }
+
+    /// Receives pieces until the read is complete.
+    async fn receive(&mut self, slot: &Slot, started: Instant) -> Received {
+        let profile = self.source.profile();
+        let stall = profile.remote.then(|| slot.stall());
+        let rest = self.at..self.range.end;
+        let overdue = slot.overdue(profile.hedge, rest.end - rest.start).map(|patience| started + patience);
         let mut hedge = Hedge::Not;
         let (mut opened, mut open) = (None, None);
-        let failure = loop {
+        if self.range.is_empty() {
+            self.take(&Bytes::new());
+        }
+        while self.at < self.range.end {
+            let rest = self.at..self.range.end;
             let due = overdue.filter(|_| hedge == Hedge::Not);
             let again = || {
                 hedge = if slot.may_hedge() { Hedge::Asked } else { Hedge::Refused };
                 (hedge == Hedge::Asked).then(|| {
-                    ScanMetrics::add(&metrics.reads, 1);
-                    ScanMetrics::add(&metrics.reads_hedged, 1);
-                    next_piece(&source, at..range.end, None)
+                    ScanMetrics::add(&self.metrics.reads, 1);
+                    ScanMetrics::add(&self.metrics.reads_hedged, 1);
+                    next_piece(&self.source, rest.clone(), None)
                 })
             };
-            let step = hedged(next_piece(&source, at..range.end, open.take()), due, again);
-            let arrived = match unless_abandoned(&mut parts, at < kept_end, unless_stalled(stall, step)).await
-            {
-                Some(outcome) => outcome.flatten(),
-                None => return,
-            };
-            match arrived {
-                Ok(Some(Arrived { piece, rest, opened_at })) => {
+            let step = hedged(next_piece(&self.source, rest.clone(), open.take()), due, again);
+            let goes_on = self.at < self.kept_end;
+            let arrived = unless_abandoned(&mut self.parts, goes_on, unless_stalled(stall, step)).await;
+            match arrived.map(Result::flatten) {
+                None => return Received::Abandoned,
+                Some(Err(error)) => return Received::Failure(error),
+                Some(Ok(None)) => return self.failure(format!("the data ends at {}", self.at)),
+                Some(Ok(Some(Arrived { piece, rest, opened_at }))) => {
                     opened = opened.or(opened_at);
-                    let end = at.saturating_add(piece.len() as u64);
-                    if end > range.end {
-                        let message = format!("{} bytes more than asked for", end - range.end);
-                        break Some(Error::read(source.name(), range.clone(), message));
-                    }
-                    let whole = at == range.start && end == range.end;
-                    for part in &mut parts {
-                        if part.take(at, &piece, whole) {
-                            kept_end = kept_end.max(source.widened(part.range.clone()).end.min(range.end));
-                        }
-                    }
-                    at = end;
-                    if at >= range.end {
-                        break None;
+                    let excess = self.take(&piece);
+                    if excess > 0 {
+                        return self.failure(format!("{excess} bytes more than asked for"));
                     }
                     open = Some(rest);
                 }
-                Err(error) => break Some(error),
-                Ok(None) => {
-                    let message = format!("the data ends at {at}");
-                    break Some(Error::read(source.name(), range.clone(), message));
-                }
             }
-        };
-        match failure {
-            // The read was hedged, so the time that it would have taken alone is unknown.
-            None if hedge == Hedge::Asked => return,
-            None => {
-                let first_byte = opened.map_or(Duration::ZERO, |opened| opened.duration_since(started));
-                let rest = started.elapsed().saturating_sub(first_byte);
-                return slot.note(first_byte, rest, range.end - range.start);
+        }
+        if hedge == Hedge::Asked { Received::Hedged } else { Received::All { opened } }
+    }
+
+    /// Passes a piece on to the requests. Returns the number of bytes that are more than was asked for; nothing is
+    /// taken of such a piece.
+    fn take(&mut self, piece: &Bytes) -> u64 {
+        let end = self.at.saturating_add(piece.len() as u64);
+        if end > self.range.end {
+            return end - self.range.end;
+        }
+        let whole = self.at == self.range.start && end == self.range.end;
+        for part in &mut self.parts {
+            if part.take(self.at, piece, whole) {
+                let block_end = self.source.widened(part.range.clone()).end.min(self.range.end);
+                self.kept_end = self.kept_end.max(block_end);
             }
-            Some(error) if attempt < MAX_ATTEMPTS && is_throttled(&error) => {
-                slot.slow_down();
-                let pause = tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt - 1));
-                if unless_abandoned(&mut parts, false, pause).await.is_none() {
-                    return;
-                }
-            }
-            Some(error) => {
-                for part in parts {
-                    part.fail(shared(&error, source.name(), &range));
-                }
-                return;
-            }
+        }
+        self.at = end;
+        0
+    }
+
+    fn failure(&self, message: String) -> Received {
+        Received::Failure(Error::read(self.source.name(), self.range.clone(), message))
+    }
+
+    fn fail(self, error: &Error) {
+        for part in self.parts {
+            part.fail(shared(error, self.source.name(), &self.range));
         }
     }
 }
