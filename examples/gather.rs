@@ -1,4 +1,4 @@
-//! Fetch single rows by their position, blocking, without an asynchronous runtime.
+//! Fetch single rows by position with the blocking API, without an asynchronous runtime.
 
 use std::sync::Arc;
 

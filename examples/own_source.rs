@@ -1,5 +1,5 @@
-//! A table over a source of one's own: anything that can read a range of bytes. This one is in memory, and
-//! counts.
+//! A table over a custom source, which is anything that can read a range of bytes. This one is in memory, and
+//! counts bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl ReadAt for Counting {
 
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         self.read.fetch_add(range.end - range.start, Ordering::Relaxed);
-        // A real source checks that the range lies within its bytes.
+        // A real source checks that the range is within its bytes.
         Ok(self.bytes.slice(range.start as usize..range.end as usize))
     }
 
@@ -53,6 +53,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?
         .show()
         .await?;
-    println!("{} bytes were read in all", source.read.load(Ordering::Relaxed));
+    println!("{} bytes were read in total", source.read.load(Ordering::Relaxed));
     Ok(())
 }

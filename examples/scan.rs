@@ -1,4 +1,4 @@
-//! Scan without a query engine: some columns, a filter, batches as they are decoded.
+//! Scan without a query engine: some columns, a filter, and batches as they are decoded.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A service: tables by name, a bound on memory, a time limit, and what a query did.
+//! A service: tables by name, a memory limit, a time limit, and metrics of a query.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // Scans, joins and sorts of all queries share this much.
+    // Scans, joins and sorts of all queries share this amount of memory.
     let pool = Arc::new(FairSpillPool::new(256 << 20));
     let state = SessionStateBuilder::new()
         .with_config(SessionConfig::new().with_target_partitions(4))
@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
     let sql =
         "SELECT l_shipmode, count(*) AS lines FROM lineitem WHERE l_quantity > 45 GROUP BY 1 ORDER BY 1";
     let plan = ctx.sql(sql).await?.create_physical_plan().await?;
-    // A query that is dropped, as this one would be after a second, stops reading at once.
+    // A query that is dropped, as this one would be after a second, stops reading immediately.
     let query = collect(Arc::clone(&plan), ctx.task_ctx());
     let batches = tokio::time::timeout(Duration::from_secs(1), query)
         .await

@@ -1,4 +1,4 @@
-//! Register the format once; then files, folders and external tables are SQL.
+//! Register the format once; then query files, folders and external tables with SQL.
 
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Field::new("celsius", DataType::Float64, true),
     ]));
     let options = WriteOptions::new().with_level(Level::Compact);
-    // The file gets its name when it is complete; a writer that is dropped leaves nothing.
+    // The file gets its name when it is complete; a writer that is dropped leaves nothing behind.
     let mut writer = FileWriter::try_new(LocalSink::create(&path)?, Arc::clone(&schema), options)?;
     for day in 0..100 {
         let rows = day * 1000..(day + 1) * 1000;

@@ -50,7 +50,7 @@ def differences(found, expected):
 
 
 def unreadable(data_type):
-    """Types that the Arrow bridge of old releases fails on, whoever wrote the file."""
+    """Types that the Arrow bridge of old releases fails on, regardless of the writer of the file."""
     if pa.types.is_nested(data_type):
         return any(unreadable(data_type.field(at).type) for at in range(data_type.num_fields))
     zoned = pa.types.is_timestamp(data_type) and data_type.tz is not None

@@ -1,1 +1,1 @@
-//! Examples; each is a file beside `Cargo.toml`.
+//! Examples; each is a file next to `Cargo.toml`.

@@ -1,4 +1,4 @@
-//! Query results as the lines of a suite: one text per cell, one letter per column.
+//! Query results in the form used by suites: one text per cell, one letter per column.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -6,7 +6,7 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use sqllogictest::ColumnType;
 
-/// What a column holds, as the letter after `query`.
+/// The kind of a column, as a letter after `query`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cell {
     /// `B`
@@ -53,7 +53,7 @@ impl ColumnType for Cell {
 }
 
 impl Cell {
-    /// The columns of a result.
+    /// The kinds of the columns of a result.
     pub fn of(schema: &SchemaRef) -> Vec<Cell> {
         schema.fields().iter().map(|field| Self::of_type(field.data_type())).collect()
     }
@@ -86,7 +86,7 @@ pub(crate) fn rows(batch: &RecordBatch) -> Result<Vec<Vec<String>>, ArrowError> 
         .collect()
 }
 
-/// Cells are separated by blanks and rows by line ends, so neither may vanish in a cell.
+/// Cells are separated by blanks and rows by line breaks, so both must be visible in cells.
 fn visible(text: &str) -> String {
     if text.is_empty() {
         return "(empty)".to_owned();

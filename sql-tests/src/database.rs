@@ -1,4 +1,4 @@
-//! A DataFusion session as sqllogictest wants it.
+//! A DataFusion session, adapted to sqllogictest.
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -11,23 +11,23 @@ use tempfile::TempDir;
 use crate::cells::{Cell, rows};
 use crate::{Places, Store};
 
-/// What a suite runs against.
+/// The variants of the data that suites run against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// DataFusion's own reader over Arrow files: where answers come from.
+    /// DataFusion's own reader over Arrow files: the source of the expected answers.
     Arrow,
-    /// Vortex files as users get them.
+    /// Vortex files with default settings.
     Vortex,
-    /// Vortex files with every push-down off.
+    /// Vortex files with all push-down disabled.
     Plain,
-    /// Vortex files cut into as many pieces as can be.
+    /// Vortex files cut into as many pieces as possible.
     Splits,
-    /// Vortex files in the object store of a server.
+    /// Vortex files in an object store on a server.
     Store,
 }
 
 impl Variant {
-    /// Names by which `skipif` and `onlyif` mean this variant.
+    /// Labels for this variant in `skipif` and `onlyif`.
     pub fn labels(self) -> &'static [&'static str] {
         match self {
             Self::Arrow => &["arrow"],
@@ -46,7 +46,7 @@ impl Variant {
         }
     }
 
-    /// Statements that turn a session into this variant.
+    /// Statements that configure a session for this variant.
     fn settings(self) -> &'static [&'static str] {
         match self {
             Self::Arrow | Self::Vortex | Self::Store => &[],
@@ -71,12 +71,12 @@ pub struct Database {
     session: SessionContext,
     variant: Variant,
     places: Places,
-    /// Where statements write to, if that is a folder of this machine.
+    /// The folder that statements write to, if it is on this machine.
     _scratch: TempDir,
 }
 
 impl Database {
-    /// A session in which no table is defined yet, over files that lie in `places`.
+    /// Opens a session without tables, over the files in `places`.
     ///
     /// # Errors
     /// If Vortex cannot be registered, or does not know a setting of the variant.
@@ -95,7 +95,7 @@ impl Database {
         Ok(Self { session, variant, places, _scratch: scratch })
     }
 
-    /// Puts real places, and for Arrow the other file type, into a statement.
+    /// Inserts the actual places and, for Arrow, the other file type into a statement.
     fn adapt(&self, sql: &str) -> String {
         let sql = sql
             .replace("{files}", &self.places.files)
@@ -117,7 +117,7 @@ impl Database {
             assert_eq!(batch.schema(), schema, "a batch differs from the plan's schema: {sql}");
             lines.extend(rows(&batch)?);
         }
-        // Plans and messages name files; answers must not depend on where those lie.
+        // Plans and messages name files; answers must not depend on their location.
         for (place, name) in self.places.as_shown() {
             for cell in lines.iter_mut().flatten() {
                 *cell = cell.replace(&place, name);
@@ -137,7 +137,7 @@ impl AsyncDB for Database {
         if schema.fields().is_empty() {
             return Ok(DBOutput::StatementComplete(rows.len() as u64));
         }
-        // The second column of EXPLAIN is a drawing: one line per row reads better.
+        // The second column of EXPLAIN is a drawing: it is more readable with one row per line.
         if sql.trim_start().get(..7).is_some_and(|word| word.eq_ignore_ascii_case("explain")) {
             rows = rows.iter().map(|row| row.join(" ")).flat_map(|plan| plan_lines(&plan)).collect();
             return Ok(DBOutput::Rows { types: vec![Cell::Text], rows });
@@ -148,7 +148,7 @@ impl AsyncDB for Database {
     async fn shutdown(&mut self) {}
 }
 
-/// Lines of a plan as single cells, indentation drawn so that it survives comparison.
+/// The lines of a plan as single cells, with indentation made visible so that comparisons do not ignore it.
 fn plan_lines(plan: &str) -> Vec<Vec<String>> {
     let lines = plan.split("\\n").filter(|line| !line.trim().is_empty());
     lines

@@ -1,22 +1,21 @@
 //! Runs the suites of `slt/`, each against several [`Variant`]s of the same data.
 //!
 //! ```text
-//! slt/nulls.slt ──┬── arrow            DataFusion's own Arrow reader: where answers come from
-//!                 ├── vortex           as users get it
-//!                 ├── vortex plain     every push-down off
+//! slt/nulls.slt ──┬── arrow            DataFusion's own Arrow reader, the source of the answers
+//!                 ├── vortex           default settings
+//!                 ├── vortex plain     all push-down disabled
 //!                 ├── vortex splits    tiny batches, many partitions, files cut into many splits
 //!                 └── vortex store     files in an object store; `stores/run` starts servers for it
 //! ```
 //!
-//! A suite is written for Vortex. For the Arrow variant, [`Database`] replaces the file type
-//! and the extension in the statement, and nothing else; golden files come in both forms.
-//! So an answer in a suite never comes from the reader it tests.
+//! Suites are written for Vortex. For the Arrow variant, [`Database`] replaces only the file type and the
+//! extension in statements; golden files exist in both forms. Thus, an answer in a suite never comes from the
+//! reader under test.
 //!
-//! Statements name places by words in braces: `{files}` is the folder of golden files, `{tables}`
-//! the folder of tables that [`Tables`] makes of them: partitioned, of several releases, damaged;
-//! `{scratch}` is an empty folder of the session, to write to. Records that make sense for one
-//! variant only say so with `skipif` and `onlyif`; labels are `arrow`, `vortex`, `pushdown`,
-//! `plain`, `splits`, `store`.
+//! Statements refer to places by words in braces: `{files}` is the folder of golden files; `{tables}` is the
+//! folder of tables that [`Tables`] creates from them: partitioned, of several releases, damaged; `{scratch}`
+//! is an empty folder of the session, to write to. Records that apply only to some variants are marked with
+//! `skipif` and `onlyif`; labels are `arrow`, `vortex`, `pushdown`, `plain`, `splits`, `store`.
 
 mod cells;
 mod database;

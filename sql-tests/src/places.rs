@@ -1,4 +1,4 @@
-//! Where the files of a run lie: folders of this machine, or an object store.
+//! The locations of the files of a run: folders of this machine, or an object store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::{Tables, golden_files};
 
-/// What `{files}`, `{tables}` and `{scratch}` stand for in a statement.
+/// The values of `{files}`, `{tables}` and `{scratch}` in statements.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The folder of golden files, as a path or a URL.
@@ -28,13 +28,13 @@ impl Places {
         Self { files: text(golden_files()), tables: text(tables.folder(extension)), scratch: String::new() }
     }
 
-    /// Both in an object store, where a session also writes to.
+    /// Both in an object store, which the session also writes to.
     pub fn in_store(store: &Store) -> Self {
         let place = |folder: &str| format!("{}/{folder}", store.url);
         Self { files: place("files"), tables: place("tables"), scratch: String::new() }
     }
 
-    /// The same with a place to write to: `folder`, or a folder of that name where the tables are.
+    /// The same places, and one to write to: `folder`, or a folder of that name below the tables in a store.
     pub(crate) fn with_scratch(self, folder: &Path) -> Self {
         let scratch = match Url::parse(&self.tables) {
             Ok(_) => format!("{}{}", self.tables, folder.display()),
@@ -43,13 +43,13 @@ impl Places {
         Self { scratch, ..self }
     }
 
-    /// The places as plans and messages write them, with the words that stand for them.
+    /// The places as they appear in plans and messages, with the words that represent them.
     pub(crate) fn as_shown(&self) -> [(String, &'static str); 3] {
         let shown = |place: &str| match Url::parse(place) {
             Ok(url) => url.path().trim_start_matches('/').to_owned(),
             Err(_) => place.trim_start_matches('/').to_owned(),
         };
-        // The scratch folder may lie in that of the tables, so it comes first.
+        // The scratch folder may be inside the folder of tables, so it comes first.
         [
             (shown(&self.scratch), "{scratch}"),
             (shown(&self.files), "{files}"),
@@ -58,25 +58,25 @@ impl Places {
     }
 }
 
-/// An object store, and the folder in it that holds the files of a run.
+/// An object store, and the folder in it that contains the files of a run.
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// The folder, without a slash at the end.
+    /// The folder, without a trailing slash.
     pub url: Url,
     /// The store.
     pub objects: Arc<dyn ObjectStore>,
 }
 
 impl Store {
-    /// Copies golden files and tables to the folder that `SLT_STORE` names, say
-    /// `s3://bucket/folder` or `az://container/folder`. Keys and end points come from the
-    /// usual variables `AWS_…` and `AZURE_…`.
+    /// Copies golden files and tables to the folder that `SLT_STORE` names, for example `s3://bucket/folder`
+    /// or `az://container/folder`. Keys and endpoints are taken from the usual variables `AWS_…` and
+    /// `AZURE_…`.
     ///
     /// # Errors
-    /// If `SLT_STORE` is missing or names no store, or the store does not take the files.
+    /// If `SLT_STORE` is missing or does not name a store, or the store does not accept the files.
     pub async fn upload(tables: &Tables) -> Result<Self> {
         let url = std::env::var("SLT_STORE")
-            .map_err(|_| DataFusionError::Configuration("SLT_STORE names no store".into()))?;
+            .map_err(|_| DataFusionError::Configuration("SLT_STORE does not name a store".into()))?;
         let url = Url::parse(&url).map_err(|error| DataFusionError::External(error.into()))?;
         let settings =
             std::env::vars().filter(|(name, _)| name.starts_with("AWS_") || name.starts_with("AZURE_"));

@@ -1,12 +1,12 @@
-//! The files that suites query: golden files, and tables made of them for one run.
+//! The files that suites query: golden files, and tables created from them for one run.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use tempfile::TempDir;
 
-/// The folder of golden files: `<release>/<case>.vortex` and, beside it, what the file holds
-/// as `<case>.arrow`. `VORTEX_TEST_FILES` names another one.
+/// The folder of golden files: `<release>/<case>.vortex` and, next to it, its contents as `<case>.arrow`.
+/// `VORTEX_TEST_FILES` can name another folder.
 pub fn golden_files() -> PathBuf {
     match std::env::var_os("VORTEX_TEST_FILES") {
         Some(folder) => folder.into(),
@@ -14,7 +14,7 @@ pub fn golden_files() -> PathBuf {
     }
 }
 
-/// Tables of several files, laid out in a temporary folder:
+/// Tables of several files, created in a temporary folder:
 ///
 /// ```text
 /// arrow/  and  vortex/
@@ -30,7 +30,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Lays out the tables.
+    /// Creates the tables.
     ///
     /// # Errors
     /// If a golden file is missing or the folder cannot be written.

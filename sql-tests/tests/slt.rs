@@ -1,4 +1,4 @@
-//! Every suite against every variant; see the crate's documentation.
+//! Runs every suite against every variant; see the documentation of the crate.
 //!
 //! `SLT_COMPLETE=1 cargo sql-tests answers_come_from_arrow` writes answers into the suites.
 //! `SLT=nulls,like cargo sql-tests` runs two of them.
@@ -28,7 +28,7 @@ async fn vortex_answers_the_same_over_tiny_splits() {
     run(Variant::Splits).await;
 }
 
-/// The files lie on the server that `SLT_STORE` names: `stores/run` sets it.
+/// The files are on the server named by `SLT_STORE`, which `stores/run` sets.
 #[cfg(feature = "stores")]
 #[tokio::test]
 async fn vortex_answers_the_same_from_an_object_store() {

@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by what the caller can do about it.
+//! Errors, grouped by what the caller can do about them.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,14 +6,14 @@ use std::ops::Range;
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file contradicts itself or the format. Retrying will not help.
     #[error("corrupt file: {0}")]
     Corrupt(Box<str>),
-    /// Valid, but needs an encoding, layout, type or version this build lacks.
+    /// The file is valid, but needs an encoding, layout, type or version that this build lacks.
     #[error("unsupported {kind} `{id}`{}", advice(.kind, .id))]
     Unsupported {
         /// What is missing: `encoding`, `layout`, `extension type`, ...
@@ -24,38 +24,38 @@ pub enum Error {
     /// A limit of this reader was reached; see [`Limits`](crate::Limits).
     #[error("limit exceeded: {0}")]
     LimitExceeded(Box<str>),
-    /// The request itself cannot work.
+    /// The request itself is invalid.
     #[error("invalid argument: {0}")]
     InvalidArgument(Box<str>),
-    /// Storage failed; the source says whether a retry makes sense.
+    /// Reading from storage failed; the source indicates whether a retry makes sense.
     #[error("{} {object}: {source}", reading(.range))]
     Read {
         /// The file or object.
         object: Box<str>,
-        /// The bytes asked for; none if the object could not be opened.
+        /// The bytes requested; empty if the object could not be opened.
         range: Range<u64>,
-        /// What storage said.
+        /// The error of the storage.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Storage did not take what was written; the source says whether a retry makes sense.
+    /// Writing to storage failed; the source indicates whether a retry makes sense.
     #[error("writing {object}: {source}")]
     Write {
         /// The file or object.
         object: Box<str>,
-        /// What storage said.
+        /// The error of the storage.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An Arrow kernel refused; usually a type mismatch in the request.
+    /// An Arrow kernel returned an error; usually a type mismatch in the request.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
     /// A predicate supplied by the caller failed.
     #[error("{0}")]
     External(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Bytes of a file are not at hand. They have been asked for, and whoever fetches them tries
-    /// again: see [`Encoding::load_rows`](crate::encodings::Encoding::load_rows).
-    #[error("bytes are not fetched yet")]
+    /// Bytes of a file are not available. They have been recorded as missing, and the caller fetches them and
+    /// tries again: see [`Encoding::load_rows`](crate::encodings::Encoding::load_rows).
+    #[error("bytes have not been fetched yet")]
     NotFetched,
-    /// An error together with the place it happened at.
+    /// An error together with the place where it happened.
     #[error("{place}: {source}")]
     At {
         /// File, column or byte range.
@@ -71,17 +71,17 @@ impl Error {
         Error::Corrupt(message.to_string().into())
     }
 
-    /// This build lacks something the file needs.
+    /// This build lacks something that the file needs.
     pub fn unsupported(kind: &'static str, id: impl fmt::Display) -> Self {
         Error::Unsupported { kind, id: id.to_string().into() }
     }
 
-    /// The file wants more than [`Limits`](crate::Limits) allow.
+    /// The file requires more than [`Limits`](crate::Limits) allow.
     pub fn limit(message: impl fmt::Display) -> Self {
         Error::LimitExceeded(message.to_string().into())
     }
 
-    /// The request cannot work.
+    /// The request is invalid.
     pub fn invalid(message: impl fmt::Display) -> Self {
         Error::InvalidArgument(message.to_string().into())
     }
@@ -95,7 +95,7 @@ impl Error {
         Error::Read { object: object.to_string().into(), range, source: source.into() }
     }
 
-    /// Storage failed to take bytes of `object`.
+    /// Storage failed to write bytes of `object`.
     pub fn write(
         object: impl fmt::Display,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -103,7 +103,7 @@ impl Error {
         Error::Write { object: object.to_string().into(), source: source.into() }
     }
 
-    /// An argument that cannot work, where it comes from a file: that is corrupt.
+    /// Turns an invalid argument that comes from a file into the error that the file is corrupt.
     pub(crate) fn in_file(self) -> Self {
         match self {
             Error::InvalidArgument(message) => Error::Corrupt(message),
@@ -126,7 +126,7 @@ impl Error {
     }
 }
 
-/// What was tried with a file.
+/// Describes the attempted operation on a file.
 fn reading(range: &Range<u64>) -> String {
     if range.is_empty() {
         "opening".to_owned()
@@ -135,7 +135,7 @@ fn reading(range: &Range<u64>) -> String {
     }
 }
 
-/// Says since which release an id exists, where that is known.
+/// Names the release that introduced an id, if known.
 fn advice(kind: &str, id: &str) -> String {
     match (kind, crate::encodings::first_release(id)) {
         ("encoding" | "layout", Some(release)) => {
@@ -150,14 +150,14 @@ fn advice(kind: &str, id: &str) -> String {
 
 /// Adds a place to the error of a result.
 pub(crate) trait ResultExt<T> {
-    /// Adds where the error happened; `place` runs only on errors.
+    /// Adds where the error happened; `place` is called only on errors.
     fn at<P: fmt::Display>(self, place: impl FnOnce() -> P) -> Result<T>;
 }
 
 impl<T> ResultExt<T> for Result<T> {
     fn at<P: fmt::Display>(self, place: impl FnOnce() -> P) -> Result<T> {
         self.map_err(|error| match error {
-            // Happens all the time, and nobody reads where.
+            // This happens all the time, and the place is never reported.
             Error::NotFetched => Error::NotFetched,
             error => error.at(place()),
         })

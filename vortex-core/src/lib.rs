@@ -37,17 +37,17 @@
 //! | filter | [`expr::column`], [`Expr`](expr::Expr) |
 //! | write | [`FileWriter`](write::FileWriter), [`write_reader`](write::write_reader) |
 //! | use other storage | [`ReadAt`](io::ReadAt), [`Sink`](io::Sink), [`ObjectFile`](io::ObjectFile) |
-//! | bound what a file may cost | [`Limits`], [`OpenOptions`](file::OpenOptions) |
-//! | look inside a file | [`Footer`](file::Footer), [`examine`](file::examine), [`verify`](file::verify()) |
+//! | limit what a file may cost | [`Limits`], [`OpenOptions`](file::OpenOptions) |
+//! | inspect a file | [`Footer`](file::Footer), [`examine`](file::examine), [`verify`](file::verify()) |
 //! | add an encoding | [`Encoding`](encodings::Encoding), [`Registry`](encodings::Registry) |
 //! | exchange arrays between processes | [`ipc`] |
 //!
-//! Scans and writers run on the tokio runtime that polls them. Without one there are
+//! Scans and writers run on the tokio runtime that polls them. Without a runtime, use
 //! [`VortexFile::open_blocking`], [`ScanBuilder::into_reader`](scan::ScanBuilder::into_reader) and
 //! [`write_reader`](write::write_reader).
 //!
-//! The bytes of a file are not trusted: whatever they are, opening and scanning end in `Ok` or `Err`,
-//! within the [`Limits`].
+//! The bytes of a file are not trusted: whatever they are, opening and scanning return `Ok` or `Err`, within
+//! the [`Limits`].
 
 pub mod array;
 mod compress;

@@ -1,9 +1,9 @@
-//! How much a file may ask of its reader.
+//! Limits on what a file may demand of its reader.
 
 use crate::{Error, Result};
 
-/// How much a file may ask of its reader. Every count that a file claims is held against
-/// these before memory is reserved or time is spent.
+/// Limits on what a file may demand of its reader. Every count that a file claims is checked against them
+/// before memory is reserved or time is spent.
 ///
 /// The defaults open everything that real writers produce, 100,000 columns included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Checks that `rows` values of `bytes_per_row` may be decoded, and gives the byte count.
+    /// Checks that `rows` values of `bytes_per_row` may be decoded, and returns the byte count.
     ///
     /// # Errors
     /// [`Error::LimitExceeded`] if not.

@@ -1,4 +1,4 @@
-//! Which rows of one row range are live.
+//! Masks of live rows.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use arrow::buffer::BooleanBuffer;
 
 use crate::kernels::simd::{Vectorized, vectorized};
 
-/// Which rows of one row range are live. All-live and none-live take no memory.
+/// A mask that marks the live rows of a row range. Masks with all rows or no row live take no memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mask {
     rows: Rows,
@@ -21,7 +21,7 @@ enum Rows {
     Bits(BooleanBuffer),
 }
 
-/// Live rows counted up to each word of 64 rows.
+/// The number of live rows before each word of 64 rows.
 #[derive(Debug)]
 pub(crate) struct Ranks {
     words: Vec<u64>,
@@ -123,7 +123,7 @@ impl Mask {
         self.true_count == 0
     }
 
-    /// Whether some row is live of those within `rows`, which may reach beyond the last one.
+    /// Whether any of `rows` is live; the range may extend beyond the last row.
     pub(crate) fn any_within(&self, rows: &Range<usize>) -> bool {
         let rows = rows.start.min(self.len)..rows.end.min(self.len);
         match &self.rows {
@@ -151,7 +151,7 @@ impl Mask {
         BooleanArray::new(self.to_bits(), None)
     }
 
-    /// Positions of the live rows, rising.
+    /// Positions of the live rows, in ascending order.
     pub fn indices(&self) -> Vec<usize> {
         match &self.rows {
             Rows::Bits(bits) => bits.set_indices().collect(),
@@ -159,7 +159,7 @@ impl Mask {
         }
     }
 
-    /// Runs of live rows, rising and disjoint.
+    /// Runs of live rows, ascending and disjoint.
     pub fn runs(&self) -> Vec<Range<usize>> {
         match &self.rows {
             Rows::Bits(bits) => bits.set_slices().map(|(start, end)| start..end).collect(),
@@ -168,7 +168,7 @@ impl Mask {
         }
     }
 
-    /// The live rows counted, for many questions of how many come before a row.
+    /// Cumulative counts of live rows, for repeatedly determining how many come before a row.
     pub(crate) fn ranks(&self) -> Ranks {
         let bits = self.to_bits();
         let words: Vec<u64> = bits.bit_chunks().iter_padded().collect();
@@ -180,7 +180,7 @@ impl Mask {
         Ranks { before: before.collect(), words, total: self.true_count }
     }
 
-    /// From the first to the last live row; empty if there is none.
+    /// The range from the first to the last live row; empty if there is none.
     pub fn span(&self) -> Range<usize> {
         match &self.rows {
             Rows::Uniform if self.is_none() => 0..0,
@@ -249,7 +249,7 @@ impl Mask {
     }
 }
 
-/// Where the last set bit ends; the bit at `low` is set.
+/// The position after the last set bit; the bit at `low` is set.
 fn end_of_set(bits: &BooleanBuffer, mut low: usize) -> usize {
     let mut high = bits.len();
     while high - low > 1 {

@@ -1,4 +1,5 @@
-//! Releases of the format's reference implementation: what a file may use is told by who must read it.
+//! Releases of the format's reference implementation. The oldest release that must read a file determines
+//! what the file may use.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,9 +21,9 @@ pub struct Release {
 }
 
 impl Release {
-    /// The first release whose files later ones read.
+    /// The first release whose files can be read by all later ones.
     pub const OLDEST: Self = Self::new(0, 36);
-    /// The newest release that this crate knows the readers of.
+    /// The newest release whose reader is known to this crate.
     pub const NEWEST: Self = Self::new(0, 91);
 
     /// The release `major.minor`.

@@ -1,7 +1,8 @@
-//! Footers kept: between queries in DataFusion's metadata cache, within one scan as open files.
+//! Caching of footers: between queries in DataFusion's metadata cache, within one scan as open files.
 //!
-//! An entry counts for one version of an object: size, time of modification and, where the
-//! store gives one, e-tag. Its size is that of the parsed footer, not of its bytes in the file.
+//! An entry is valid for one version of an object, identified by its size, modification time and, if the
+//! store provides one, e-tag. The size of an entry is that of the parsed footer, not of its bytes in the
+//! file.
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
@@ -21,26 +22,26 @@ use vortex_core::io::{BlockCache, ObjectFile, ReadAt};
 use crate::convert::datafusion_error;
 use crate::options::VortexOptions;
 
-/// Forgotten scans are cleared from the table of open files when it has this many entries.
+/// Entries of finished scans are removed from the table of open files when it has this many entries.
 const SWEEP_AT: usize = 64;
 
-/// Footers that are parsed take about this part of the cache of footers at most, if their files
-/// are small; those behind them are kept as the bytes of their file.
+/// Parsed footers of small files take up at most about one part in this many of the footer cache; further
+/// footers are kept as the bytes of their files.
 const PARSED_SHARE: usize = 3;
-/// Files of more bytes are always kept parsed.
+/// Footers of files larger than this many bytes are always kept parsed.
 const MOST_STORED: usize = 64 << 10;
 
-/// Opens files, remembering their footers.
+/// Opens files, and caches their footers.
 #[derive(Clone, Default)]
 pub(crate) struct FooterCache {
     footers: Option<Arc<FileMetadataCache>>,
     reading: Reading,
 }
 
-/// How files are read, once it is known where what is fetched of them may be kept.
+/// How files are read, according to the options, and the cache for the bytes that are fetched.
 #[derive(Debug, Clone, Default)]
 struct Reading {
-    /// Bytes to read from the end of a file.
+    /// Number of bytes to read from the end of a file.
     tail: Option<u64>,
     blocks: Option<Arc<BlockCache>>,
     block_len: u64,
@@ -55,7 +56,7 @@ impl FooterCache {
         Self { footers: Some(footers), reading: Reading::default() }
     }
 
-    /// Reads files as `options` say. What is fetched of remote ones may be kept in `segments`.
+    /// Reads files as specified by `options`. Bytes fetched from remote files may be kept in `segments`.
     pub(crate) fn with_options(
         mut self,
         options: &VortexOptions,
@@ -76,8 +77,8 @@ impl FooterCache {
         self
     }
 
-    /// The file in the version that `meta` describes. `hint` is how many bytes to read from the
-    /// end if its footer is not known, where options do not say.
+    /// Opens the file in the version that `meta` describes. `hint` is the number of bytes to read from its
+    /// end if the footer is not cached and the options do not specify the number.
     ///
     /// # Errors
     /// If storage fails, or this is not a Vortex file.
@@ -90,8 +91,9 @@ impl FooterCache {
         self.open_object(ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
     }
 
-    /// What a store far away says of a file whose footer is not known, and that footer to the cache, in one
-    /// request. Nothing if it is known, or what is read is kept, or the store cannot tell: a head request will.
+    /// Fetches the metadata of a remote file and puts its footer into the cache, in one request. Returns
+    /// `None` if a footer is already cached, if fetched bytes are to be kept in blocks, or if the request
+    /// fails; a head request is necessary then.
     ///
     /// # Errors
     /// If it is not a Vortex file.
@@ -102,12 +104,12 @@ impl FooterCache {
         location: &Path,
     ) -> Result<Option<ObjectMeta>> {
         let is_known = self.footers.as_ref().is_none_or(|footers| footers.contains_key(location));
-        // What is kept in blocks is read in blocks, which takes the size.
+        // Bytes to be kept in blocks are read in blocks, which requires the size.
         if is_known || self.reading.blocks.is_some() {
             return Ok(None);
         }
         let end = self.reading.tail.unwrap_or(StorageProfile::REMOTE.tail_read);
-        // Opening reads from a multiple of 64.
+        // The read for opening starts at a multiple of 64.
         let object = ObjectFile::find(Arc::clone(store), location, end + 64).await;
         let Ok(object) = object else { return Ok(None) };
         if object.meta().size == 0 {
@@ -140,7 +142,7 @@ impl FooterCache {
         Ok(file)
     }
 
-    /// Whether the footer of just this version is known.
+    /// Whether the footer of exactly this version is cached.
     #[cfg(feature = "session")]
     pub(crate) fn knows(&self, meta: &ObjectMeta) -> bool {
         let entry = self.footers.as_ref().and_then(|footers| footers.get(&meta.location));
@@ -155,8 +157,8 @@ impl FooterCache {
         (footer.verifies_checksums() == verifies).then_some(footer)
     }
 
-    /// Keeps a footer; as the bytes of its file, if that is small and there are so many that all of
-    /// them take too much room.
+    /// Caches a footer; as the bytes of its file, if the file is small and parsed footers of this size would
+    /// take up too much of the cache.
     fn put(&self, meta: &ObjectMeta, footer: Arc<Footer>) {
         let Some(footers) = &self.footers else { return };
         let like_it = footer.memory_size().saturating_mul(footers.len() + 1);
@@ -187,8 +189,7 @@ fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
 /// A footer as DataFusion's cache holds it.
 enum CachedFooter {
     Parsed(Arc<Footer>),
-    /// The bytes of a small file, to be parsed whenever they are asked for: slower, but a part of
-    /// the size.
+    /// The bytes of a small file, parsed on every use: slower, but a fraction of the size.
     Stored {
         file: Buffer,
         info: Info,
@@ -234,18 +235,18 @@ impl FileMetadata for CachedFooter {
     }
 }
 
-/// Files that scans of one plan have open: partitions that read different ranges of a file
-/// share its descriptor and what they fetch of it. A file closes with its last scan.
+/// Files that scans of one plan have open: partitions that read different ranges of a file share its
+/// descriptor and the bytes they fetch. A file is closed when its last scan ends.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     files: Mutex<HashMap<Path, (ObjectMeta, Weak<OpenFile>)>>,
 }
 
-/// A file that the first of its readers opens.
+/// A file that is opened by its first reader.
 pub(crate) type OpenFile = OnceCell<VortexFile>;
 
 impl OpenFiles {
-    /// The place of a file in the version that `meta` describes.
+    /// The entry of a file in the version that `meta` describes.
     pub(crate) fn entry(&self, meta: &ObjectMeta) -> Arc<OpenFile> {
         let mut files = self.files.lock();
         if let Some((version, file)) = files.get(&meta.location)

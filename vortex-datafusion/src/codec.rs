@@ -1,6 +1,7 @@
-//! Plans as bytes: scans of and writes to Vortex files, for engines that plan here and run there.
+//! Serialization of plans: scans of and writes to Vortex files, for engines that plan a query in one process
+//! and run it in another.
 //!
-//! Hand a [`VortexCodec`] to `datafusion-proto`, or to the engine that uses it:
+//! Pass a [`VortexCodec`] to `datafusion-proto`, or to the engine that uses it:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -22,9 +23,9 @@
 //! # }
 //! ```
 //!
-//! A message holds what DataFusion says of any scan of files, the filters that the scan took, and
-//! the options. Where it runs, the session there gives its caches and its object stores. Plans of
-//! tables over open files ([`VortexTable`](crate::VortexTable)) have no bytes.
+//! A message contains DataFusion's own description of the file scan, the filters that the scan has taken
+//! over, and the options. Caches and object stores are those of the session that runs the plan. Plans of
+//! tables over open files ([`VortexTable`](crate::VortexTable)) cannot be serialized.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,10 +59,10 @@ use crate::selection::RowSelection;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 
-/// What messages begin with; the last byte is the version.
+/// The first bytes of every message; the last of them is the version.
 const MAGIC: &[u8] = b"vortex-datafusion\x01";
 
-/// Encodes and decodes plan nodes over Vortex files; refuses all others.
+/// Encodes and decodes plan nodes over Vortex files; returns an error for all others.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VortexCodec;
 
@@ -83,7 +84,7 @@ struct Scan {
     pruning: Vec<protobuf::PhysicalExprNode>,
     #[prost(map = "string, string", tag = "4")]
     options: HashMap<String, String>,
-    /// The one in `base` has 32 bits.
+    /// The limit in `base` has only 32 bits.
     #[prost(uint64, optional, tag = "5")]
     limit: Option<u64>,
     #[prost(bool, tag = "6")]
@@ -173,7 +174,7 @@ impl VortexCodec {
                 );
             }
             if file.extension::<RowSelection>().is_some() {
-                return not_impl_err!("plans that read a selection of the rows of {location} have no bytes");
+                return not_impl_err!("plans that read selected rows of {location} cannot be serialized");
             }
         }
         let encode = |filters: &[Arc<dyn PhysicalExpr>]| {
@@ -224,7 +225,7 @@ impl VortexCodec {
     }
 }
 
-/// What decoding a node needs.
+/// The context for decoding a node.
 struct Decoding<'a> {
     codec: &'a VortexCodec,
     task: &'a TaskContext,
@@ -266,7 +267,7 @@ impl Decoding<'_> {
         Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(sink), order)))
     }
 
-    /// The column whose best rows come first; nothing if this version cannot use what is asked.
+    /// The column whose best rows come first; `None` if this version does not support the requested order.
     fn best_first(&self, scan: &Scan, table: &TableSchema) -> Result<Option<BestFirst>> {
         let Some(key) = &scan.best_first else { return Ok(None) };
         let (expr, options) = self.sort_key(key, table.table_schema())?;

@@ -44,20 +44,20 @@ pub struct VortexFormat {
 }
 
 impl VortexFormat {
-    /// A format with the options of the session it is used in.
+    /// A format with the options of the session in which it is used.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Options to use whatever the session says.
+    /// Uses these options instead of those of the session.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         self.base = Some(options);
         self
     }
 
-    /// What the store says of a file whose footer is not known, and that footer to the cache, in one request.
-    /// Nothing if it is known, or the store cannot tell.
+    /// Fetches the metadata of a file and puts its footer into the cache, in one request. Returns `None` if a
+    /// footer is already cached, or if the request fails.
     ///
     /// # Errors
     /// If it is not a Vortex file.
@@ -78,7 +78,7 @@ impl VortexFormat {
     }
 }
 
-/// Opens files for what their footers say.
+/// Opens files to read their footers.
 struct Footers<'a> {
     cache: FooterCache,
     store: &'a Arc<dyn ObjectStore>,
@@ -133,7 +133,7 @@ impl FileFormat for VortexFormat {
         let footers = Footers::new(self, state, store)?;
         let concurrency: usize = state.config_options().execution.meta_fetch_concurrency.into();
         let mut objects = objects.to_vec();
-        // The order of a listing is the store's business; that of columns should not be.
+        // The store determines the order of a listing, which must not affect the order of columns.
         objects.sort_by(|left, right| left.location.cmp(&right.location));
         let schemas: Vec<(String, SchemaRef)> = futures::stream::iter(objects)
             .map(|object| {
@@ -225,14 +225,14 @@ impl FileFormat for VortexFormat {
     }
 }
 
-/// Whether plans of a session keep files of a declared order apart.
+/// Whether plans of a session keep files with a declared order in their partitions.
 #[cfg(feature = "session")]
 pub(crate) fn keeps_apart(session: &dyn Session) -> bool {
     let state = session.as_any().downcast_ref::<datafusion::execution::session_state::SessionState>();
     state.is_some_and(crate::register::keeps_order)
 }
 
-/// Whether plans of a session keep files of a declared order apart.
+/// Whether plans of a session keep files with a declared order in their partitions.
 #[cfg(not(feature = "session"))]
 pub(crate) fn keeps_apart(_session: &dyn Session) -> bool {
     false
@@ -250,7 +250,7 @@ impl VortexFormatFactory {
         Self { base: None }
     }
 
-    /// Options that formats start from, whatever their session says.
+    /// Makes formats start from these options instead of those of the session.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         self.base = Some(options);

@@ -1,4 +1,4 @@
-//! Vortex files without SQL: what `read_parquet`, `register_parquet` and `write_parquet` are for Parquet.
+//! Vortex files without SQL: the counterparts of `read_parquet`, `register_parquet` and `write_parquet`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::options::VortexOptions;
 use crate::table_factory::VortexTableFactory;
 
-/// Reading Vortex files in a session that [knows](crate::register) them.
+/// Reading Vortex files in a session that [supports](crate::register) them.
 ///
 /// ```
 /// use datafusion::prelude::*;
@@ -41,17 +41,17 @@ use crate::table_factory::VortexTableFactory;
 /// ```
 #[async_trait]
 pub trait VortexContextExt {
-    /// The rows of files at a place: a path or URL of a file or a folder, or a glob. Folders named
-    /// `key=value` are columns.
+    /// Reads the files at a place: a path or URL of a file or a folder, or a glob. Folders named `key=value`
+    /// become columns.
     ///
     /// # Errors
-    /// If the session does not know Vortex, or there are no files of one schema.
+    /// If Vortex is not registered in the session, or there are no files with compatible schemas.
     async fn read_vortex(&self, place: &str) -> Result<DataFrame>;
 
-    /// Makes the files at a place a table, as `CREATE EXTERNAL TABLE … STORED AS VORTEX`.
+    /// Registers the files at a place as a table, like `CREATE EXTERNAL TABLE … STORED AS VORTEX`.
     ///
     /// # Errors
-    /// As [`read_vortex`](Self::read_vortex), and if there is a table of this name.
+    /// As for [`read_vortex`](Self::read_vortex), and if a table of this name exists.
     async fn register_vortex(&self, name: &str, place: &str) -> Result<()>;
 }
 
@@ -81,11 +81,11 @@ async fn table(
 /// Writing rows into Vortex files.
 #[async_trait]
 pub trait VortexDataFrameExt {
-    /// Writes the rows, as `COPY … TO`: into one file, or into files of a folder if the path ends in `/`.
+    /// Writes the rows, like `COPY … TO`: into one file, or into files in a folder if the path ends in `/`.
     /// Returns the number of rows.
     ///
     /// # Errors
-    /// If a type cannot be written, the query fails, or storage does; then nothing is left.
+    /// If a type cannot be written, or the query or storage fails; nothing is left behind then.
     async fn write_vortex(self, path: &str, options: VortexOptions) -> Result<u64>;
 }
 

@@ -1,18 +1,19 @@
 //! Globs in URLs: `s3://bucket/logs/2026-*.vortex`.
 //!
-//! DataFusion resolves globs in local paths only. Here the part of a URL up to the first segment
-//! with a `*`, `?` or `[` is the folder that is listed, and the rest is the pattern. A `%2A` in a URL
-//! is no glob but a name with an asterisk.
+//! DataFusion resolves globs in local paths only. Here the part of a URL up to the first segment with a `*`,
+//! `?` or `[` is the folder that is listed, and the rest is the pattern. `%2A` in a URL is not a glob, but
+//! stands for an asterisk in a name.
 //!
-//! What DataFusion's tables hold against the pattern, be it of a URL or a path:
+//! DataFusion's tables match the pattern, whether of a URL or of a path, against:
 //!
-//! - The first name below the folder, folders `key=value` left out: `logs/2026*` also takes all that
-//!   lies in a folder `logs/2026-01/`. No file matches a pattern with a `/`, so those are refused.
-//! - With `datafusion.execution.listing_table_ignore_subdirectory = false`, all names below the
-//!   folder, joined by `/`, which `*` matches as well.
+//! - The first name below the folder, ignoring folders named `key=value`: `logs/2026*` also matches
+//!   everything in a folder `logs/2026-01/`. No file matches a pattern with a `/`, so such patterns are
+//!   refused.
+//! - With `datafusion.execution.listing_table_ignore_subdirectory = false`, all names below the folder,
+//!   joined by `/`; `*` then also matches `/`.
 //!
-//! On the command line, commands other than SQL hold the whole path below the folder against it,
-//! name by name: `*` matches no `/`.
+//! On the command line, commands other than SQL match the pattern against the whole path below the folder,
+//! name by name: `*` does not match `/`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -39,7 +40,7 @@ use crate::one_file::{Found, OneFile};
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either.
 ///
 /// # Errors
-/// If it is neither, or a glob where nothing can be listed: behind `http://` and `https://`.
+/// If `place` is neither, or is a glob in an `http://` or `https://` URL, where files cannot be listed.
 pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
     let Some((folder, glob)) = split_glob(place) else { return ListingTableUrl::parse(place) };
     let url = Url::parse(folder).map_err(|error| plan_datafusion_err!("{place}: {error}"))?;
@@ -49,23 +50,23 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
     ListingTableUrl::try_new(url, None)?.with_glob(glob)
 }
 
-/// Refuses patterns that no file matches, the way DataFusion looks at them.
+/// Refuses patterns that no file can match, given how DataFusion applies them.
 pub(crate) fn check_pattern(url: &ListingTableUrl, options: &ConfigOptions) -> Result<()> {
     let Some(glob) = url.get_glob() else { return Ok(()) };
     if glob.as_str().contains('/') && options.execution.listing_table_ignore_subdirectory {
         return plan_err!(
-            "the pattern {glob} below {url} spans folders: use one without a /, or SET \
-             datafusion.execution.listing_table_ignore_subdirectory = false, and * matches any / too"
+            "the pattern {glob} below {url} spans folders: use a pattern without /, or SET \
+             datafusion.execution.listing_table_ignore_subdirectory = false, which makes * match / as well"
         );
     }
     Ok(())
 }
 
-/// The folder and the pattern of a URL with a glob.
+/// Splits a URL with a glob into the folder and the pattern.
 pub(crate) fn split_glob(place: &str) -> Option<(&str, &str)> {
     let path = place.find("://")? + 3;
     let is_web = place.starts_with("http://") || place.starts_with("https://");
-    // What follows a question mark is sent to web servers.
+    // In web URLs, a question mark starts the query.
     let end = if is_web { place.find('?').unwrap_or(place.len()) } else { place.len() };
     let path = path + place[path..end].find('/')?;
     let first = path + place[path..end].find(['*', '?', '['])?;
@@ -73,17 +74,17 @@ pub(crate) fn split_glob(place: &str) -> Option<(&str, &str)> {
     Some((&place[..folder], &place[folder..]))
 }
 
-/// Makes files, folders and globs tables of a session, by path or URL: `FROM 's3://bucket/*.vortex'`.
+/// Lets a session query files, folders and globs by path or URL: `FROM 's3://bucket/*.vortex'`.
 ///
-/// As [`SessionContext::enable_url_table`], which knows globs in paths only; use one of the two.
-/// `CREATE EXTERNAL TABLE … STORED AS VORTEX` takes globs in URLs wherever Vortex is registered.
+/// This replaces [`SessionContext::enable_url_table`], which supports globs only in paths; use one of the
+/// two. `CREATE EXTERNAL TABLE … STORED AS VORTEX` accepts globs in URLs wherever Vortex is registered.
 pub fn enable_url_tables(context: &SessionContext) {
     let catalogs = Arc::clone(context.state().catalog_list());
     let tables = Arc::new(UrlTables { session: context.state_weak_ref() });
     context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, tables)));
 }
 
-/// Tables of what a path or URL names.
+/// Creates tables from paths and URLs.
 struct UrlTables {
     session: Weak<RwLock<SessionState>>,
 }
@@ -103,7 +104,7 @@ impl UrlTableFactory for UrlTables {
         let url = match listing_url(place) {
             Ok(url) => url,
             Err(error) if is_glob => return Err(error),
-            // The name of a table that there is not.
+            // It is the name of a table that does not exist.
             Err(_) => return Ok(None),
         };
         check_pattern(&url, state.config_options())?;
@@ -124,7 +125,7 @@ impl UrlTableFactory for UrlTables {
     }
 }
 
-/// The table of one file far away, if it is there.
+/// The table of one remote file, if it exists.
 async fn found_file(state: &SessionState, url: &ListingTableUrl) -> Result<Option<OneFile>> {
     let Some(formats) = state.get_file_format_factory(EXTENSION) else { return Ok(None) };
     let format = formats.create(state, &HashMap::new())?;

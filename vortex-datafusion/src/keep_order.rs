@@ -1,13 +1,13 @@
-//! An optimizer rule: scans whose files have a declared order read them in that order.
+//! An optimizer rule that makes scans read files with a declared order in that order.
 //!
 //! ```text
 //! SortPreservingMergeExec: [a ASC], fetch=10
 //!   DataSourceExec: file_groups={[x], [y]}, output_ordering=[a ASC]
 //! ```
 //!
-//! DataFusion 55 lets a partition that is done take over files of others, unless told that the order
-//! matters; and where a limit was pushed down, it says that it does not. Merges above then meet rows out
-//! of order. The rule says so again, once everything else has been decided.
+//! DataFusion 55 lets a partition that has finished take over files of other partitions, unless the scan is
+//! told to preserve the order; and pushing down a limit resets that flag. Merges above then receive rows out
+//! of order. The rule sets the flag again, after all other optimizations.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use datafusion_physical_plan::ExecutionPlan;
 
 use crate::source::VortexSource;
 
-/// Keeps partitions of ordered files apart.
+/// Keeps ordered files in their partitions.
 #[derive(Debug, Default)]
 pub(crate) struct KeepOrder;
 

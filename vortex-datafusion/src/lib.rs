@@ -19,15 +19,15 @@
 //! # }
 //! ```
 //!
-//! Files that are open already, from whatever source, are a [`VortexTable`].
+//! A [`VortexTable`] is a table over files that are already open, from any source.
 //!
-//! Without the `session` feature the crate depends on DataFusion's parts only; register a
+//! Without the `session` feature the crate depends only on DataFusion's component crates; register a
 //! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`].
 //!
-//! What the scan takes over from the plan: projections down to single fields of structs,
-//! every deterministic filter, limits. Filters that the encodings cannot answer run on decoded
-//! columns before the rest is read; filters that tighten while the query runs skip zones. The
-//! settings are those of [`VortexOptions`], as `SET vortex.<name>` or in `OPTIONS (...)`.
+//! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
+//! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the
+//! rest is read; filters that tighten while the query runs skip zones. The settings are those of
+//! [`VortexOptions`], given by `SET vortex.<name>` or in `OPTIONS (...)`.
 
 mod cache;
 #[cfg(feature = "proto")]

@@ -1,10 +1,10 @@
-//! Memory of scans, charged to DataFusion's pool.
+//! Charges the memory of scans to DataFusion's pool.
 
 use std::sync::Arc;
 
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
-/// What the scans of one partition have reserved. A pool that refuses slows them down; it does
+/// The memory that scans of one partition have reserved. A pool that refuses memory slows them down, but does
 /// not make them fail.
 #[derive(Debug)]
 pub(crate) struct ScanMemory(MemoryReservation);
@@ -22,7 +22,7 @@ impl vortex_core::io::MemoryPool for ScanMemory {
     }
 
     fn shrink(&self, bytes: u64) {
-        // No more than was taken, which did fit.
+        // No more is returned than was taken, so it fits into `usize`.
         self.0.shrink(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
 }

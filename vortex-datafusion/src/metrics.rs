@@ -1,7 +1,7 @@
-//! Every metric of a scan, as EXPLAIN ANALYZE shows it.
+//! The metrics of a scan, as shown by EXPLAIN ANALYZE.
 //!
-//! Names follow DataFusion's Parquet scan where the meaning is the same, so that dashboards
-//! work. One set per partition, never one per file: a set per file would grow without bound.
+//! Names follow DataFusion's Parquet scan where the meaning is the same, so that existing dashboards work.
+//! There is one set per partition, never one per file: their number would grow without bound.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use datafusion_physical_plan::metrics::{
 };
 use vortex_core::scan::ScanMetrics;
 
-/// What becomes of a counter of the core: its name there, here, and what it counts.
+/// The counters of the core: the name in the core, the name here, and the kind of metric.
 const COUNTERS: &[(&str, &str, MetricType, MetricCategory)] = {
     use MetricCategory::{Bytes, Rows, Uncategorized};
     use MetricType::{Dev, Summary};
@@ -37,24 +37,24 @@ const COUNTERS: &[(&str, &str, MetricType, MetricCategory)] = {
     ]
 };
 
-/// Durations of the core, in nanoseconds there.
+/// Durations measured by the core, in nanoseconds: the name in the core and the name here.
 const TIMES: &[(&str, &str)] = &[
     ("io_wait_nanos", "io_wait_time"),
     ("filter_nanos", "predicate_eval_time"),
     ("decode_nanos", "decode_time"),
 ];
 
-/// The most that any file of a partition reached: its name in the core and here.
+/// The maximum over all files of a partition: the name in the core and the name here.
 const PEAK: (&str, &str) = ("peak_bytes", "peak_inflight_bytes");
 
 /// The metrics of one partition of a scan.
 #[derive(Debug, Clone)]
 pub(crate) struct ScanCounters {
-    /// Files and ranges of files, skipped or not by what planning knew of them.
+    /// Files and ranges of files, skipped or not, according to statistics known from planning.
     pub(crate) files_pruned: PruningMetrics,
-    /// Time to get footers that were not known.
+    /// Time spent reading footers that were not cached.
     pub(crate) metadata_time: Time,
-    /// Filters that could not be turned into checks of statistics.
+    /// Filters that could not be translated into checks of statistics.
     pub(crate) predicate_errors: Count,
     counters: Vec<(&'static str, Count)>,
     times: Vec<(&'static str, Time)>,
@@ -85,7 +85,7 @@ impl ScanCounters {
         }
     }
 
-    /// Metrics of the scan of one file, added to these when they are dropped.
+    /// Metrics of the scan of one file; they are added to these when dropped.
     pub(crate) fn file(&self) -> FileMetrics {
         FileMetrics { scan: Arc::default(), partition: self.clone() }
     }
@@ -113,12 +113,12 @@ pub(crate) struct FileMetrics {
 }
 
 impl FileMetrics {
-    /// Where the core counts.
+    /// The counters that the core updates.
     pub(crate) fn scan(&self) -> &Arc<ScanMetrics> {
         &self.scan
     }
 
-    /// The file was counted as read, and has been given up.
+    /// Counts a file as pruned that was counted as read, but whose scan was stopped early.
     pub(crate) fn stopped_early(&self) {
         self.partition.files_pruned.add_pruned(1);
         self.partition.files_pruned.subtract_matched(1);

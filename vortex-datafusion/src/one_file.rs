@@ -1,9 +1,10 @@
-//! Tables of one file, made and scanned with few requests.
+//! Tables of one file, created and scanned with few requests.
 //!
-//! DataFusion asks a store for the file when it makes the table, again for its schema, and whenever it plans
-//! a scan. Here one read of the file's end brings what describes it and its footer, and scans planned
-//! within a moment believe that. Should the file change in that moment, reads are refused by its
-//! e-tag: an error, no wrong rows. Where a store gives none, nothing is believed.
+//! DataFusion requests the file's metadata when it creates the table, again for the schema, and whenever it
+//! plans a scan. Here, one read of the end of the file returns its metadata and its footer, and scans planned
+//! within a short time rely on them. If the file changes during that time, the store rejects reads because of
+//! the e-tag: the result is an error, not wrong rows. If a store provides no e-tags, scans do not rely on
+//! earlier results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,10 +28,10 @@ use vortex_core::io::StorageProfile;
 use crate::cache::FooterCache;
 use crate::format::VortexFormat;
 
-/// So long what was found of a file counts.
+/// How long scans rely on what was found.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// A file that was found in a store far away, at a time.
+/// A file found in a remote store, and the time when it was found.
 #[derive(Debug)]
 pub(crate) struct Found {
     meta: ObjectMeta,
@@ -38,9 +39,9 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The file at `url`, if it is far away: by one read of its end, which brings its footer to the cache,
-    /// or one question if that is there. Nothing if it is near, or not found: what is there instead is
-    /// DataFusion's to find out.
+    /// Finds the file at `url`, if the store is remote: by one read of its end, which puts its footer into
+    /// the cache, or by a head request if the footer is already there. Returns `None` if the store is local
+    /// or the file is not found; DataFusion then determines what is there instead.
     ///
     /// # Errors
     /// If it is not a Vortex file.
@@ -66,14 +67,15 @@ impl Found {
         &self.meta
     }
 
-    /// Whether that still counts: it was a moment ago, and reads will tell if it has changed since.
+    /// Whether this is still reliable: it was found a moment ago, and reads fail if the file has changed
+    /// since.
     fn counts(&self) -> bool {
         let is_told_apart = self.meta.e_tag.is_some() || self.meta.version.is_some();
         is_told_apart && self.at.elapsed() < MOMENT
     }
 }
 
-/// A table of one file that was found a moment ago.
+/// A table of one file that has just been found.
 #[derive(Debug)]
 pub(crate) struct OneFile {
     listed: ListingTable,
@@ -85,7 +87,7 @@ impl OneFile {
         Self { listed, found }
     }
 
-    /// As a [`ListingTable`] scans, but that the file need not be asked for.
+    /// Plans a scan like [`ListingTable`], but without requesting the file's metadata.
     async fn scan_found(&self, session: &dyn Session, args: &ScanArgs<'_>) -> Result<Arc<dyn ExecutionPlan>> {
         let (url, options) = (&self.listed.table_paths()[0], self.listed.options());
         let store = session.runtime_env().object_store(url)?;
@@ -156,7 +158,7 @@ impl TableProvider for OneFile {
     }
 
     async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
-        // Whoever writes the file in this process forgets its footer.
+        // Writing the file in this process removes its footer from the cache.
         let footers = FooterCache::new(session.runtime_env().cache_manager.get_file_metadata_cache());
         if self.found.counts() && footers.knows(&self.found.meta) {
             Ok(ScanResult::new(self.scan_found(session, &args).await?))
@@ -193,7 +195,7 @@ mod tests {
         };
         assert!(found(Some("1"), None, Duration::ZERO).counts());
         assert!(found(None, Some("1"), Duration::ZERO).counts());
-        assert!(!found(None, None, Duration::ZERO).counts(), "a time alone is not asked for in reads");
+        assert!(!found(None, None, Duration::ZERO).counts(), "reads do not check the modification time");
         assert!(!found(Some("1"), Some("1"), MOMENT).counts());
     }
 }

@@ -1,7 +1,8 @@
-//! What can be set: `SET vortex.<name> = <value>` for a session, `OPTIONS (<name> '<value>')` for
-//! a table or a `COPY`.
+//! Options: `SET vortex.<name> = <value>` for a session, `OPTIONS (<name> '<value>')` for a table or a
+//! `COPY`.
 //!
-//! Options of a table win over the session's. Unknown names are errors that list the known ones.
+//! Options of a table take precedence over those of the session. Unknown names are errors that list the known
+//! ones.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use vortex_core::{Level, Release};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VortexOptions {
-    /// Evaluate filters inside the scan. Off: filters only skip data, and run above the scan.
+    /// Evaluate filters inside the scan. If off, filters only skip data, and are evaluated above the scan.
     pub predicate_pushdown: bool,
     /// Also take over filters that the encodings cannot answer, by evaluating them on decoded
     /// columns before the other columns are read.
@@ -27,44 +28,44 @@ pub struct VortexOptions {
     pub prune: bool,
     /// Bytes to read from the end of a file when opening it; 0 chooses by storage.
     pub footer_read_size: u64,
-    /// Strings and byte strings as Arrow views unless files say otherwise (`view`), or never as
-    /// views (`utf8`), where the schema of a table is inferred.
+    /// Arrow types of strings and byte strings in inferred schemas: views unless files specify otherwise
+    /// (`view`), or never views (`utf8`).
     pub string_type: StringType,
-    /// Bytes of remote files that are kept in memory once fetched, for all tables of the session
-    /// together; 0 for none. What is said last counts; what is kept already is dropped when less
-    /// is said, but not by 0.
+    /// Number of bytes of remote files that are kept in memory after being fetched, for all tables of the
+    /// session together; 0 keeps none. The value used last applies; a lower value evicts data already kept,
+    /// but 0 does not.
     ///
-    /// The session's memory pool is not charged, as it is not for DataFusion's own caches. Needs a
-    /// session where Vortex is registered, or one with a [`BlockCache`](vortex_core::io::BlockCache)
-    /// among the extensions of its configuration.
+    /// This memory is not charged to the session's memory pool, just as DataFusion's own caches are not.
+    /// Requires a session where Vortex is registered, or one with a
+    /// [`BlockCache`](vortex_core::io::BlockCache) among the extensions of its configuration.
     pub segment_cache: u64,
-    /// Bytes of the blocks that the segment cache keeps, 8 MiB and an eighth of the cache at most;
+    /// Size in bytes of the blocks that the segment cache keeps, at most 8 MiB and an eighth of the cache;
     /// reads fetch whole blocks.
     pub segment_cache_block_size: u64,
     /// With a segment cache: remote files up to this size are read as a whole when they are
     /// opened.
     pub segment_cache_preload: u64,
-    /// A remote read that takes this many times as long as latency and bandwidth, as measured,
-    /// predict is asked for a second time, and the first answer counts. At most one read of 20
-    /// is; 0 for none.
+    /// A remote read that takes this many times as long as the measured latency and bandwidth predict is
+    /// requested a second time, and the first answer is used. At most one read in 20 is repeated; 0 disables
+    /// this.
     pub hedge: u32,
-    /// Check all that is read against the checksums of files that have them. One more read opens
-    /// such a file.
+    /// Verify all data read from files that have checksums. Opening such a file takes one more read.
     pub verify_checksums: bool,
-    /// Declare the order that a file's statistics prove, besides orders recorded when files were
-    /// written. Plans that group by the sorted column then hold little in memory, and need no sort
-    /// for `ORDER BY`; but DataFusion also merges streams to keep an order that nothing needs.
+    /// Declare the order that a file's statistics prove, besides orders recorded when files were written.
+    /// Plans that group by the sorted column then hold little in memory, and need no sort for `ORDER BY`; but
+    /// DataFusion also merges streams to preserve an order that no operator needs.
     pub order_from_statistics: bool,
-    /// What writing spends time on.
+    /// The trade-off between the time for writing and the size of files.
     pub level: Level,
     /// The oldest release of the reference implementation that must read what is written; `None`
     /// leaves the choice to the writer.
     pub min_reader: Option<Release>,
     /// Write checksums of all parts of a file.
     pub checksums: bool,
-    /// Bytes that the writer of one file may hold in memory, about; 0 leaves the choice to it.
+    /// Approximate number of bytes that the writer of one file may hold in memory; 0 leaves the choice to the
+    /// writer.
     pub write_memory: usize,
-    /// Bytes after which a file in a folder is full, and another is begun; 0 for no such limit.
+    /// Number of bytes after which a file in a folder is full and another one is started; 0 for no limit.
     pub target_file_size: u64,
 }
 
@@ -110,7 +111,7 @@ struct Entry {
     set: fn(&mut VortexOptions, &str) -> Result<()>,
 }
 
-/// An option whose field has its name.
+/// An option whose field has the same name.
 macro_rules! entry {
     ($name:ident, $description:literal) => {
         Entry {
@@ -134,14 +135,14 @@ const ENTRIES: &[Entry] = &[
     entry!(string_type, "Arrow type of inferred string columns: view or utf8"),
     entry!(
         segment_cache,
-        "Bytes of remote files kept in memory, by all tables of the session; 0 keeps no more"
+        "Bytes of remote files kept in memory, for all tables of the session; 0 keeps no more"
     ),
     entry!(segment_cache_block_size, "Bytes of the blocks that the segment cache keeps"),
     entry!(segment_cache_preload, "With a segment cache: read remote files up to this size as a whole"),
-    entry!(hedge, "Ask again for remote reads that take this many times as long as predicted; 0 for never"),
+    entry!(hedge, "Repeat remote reads that take this many times as long as predicted; 0 for never"),
     entry!(verify_checksums, "Check what is read against the checksums of files that have them"),
     entry!(order_from_statistics, "Declare the order that statistics prove, besides recorded orders"),
-    entry!(level, "What writing spends time on: fast, default or compact"),
+    entry!(level, "Trade-off between write time and file size: fast, default or compact"),
     Entry {
         name: "min_reader",
         description: "Oldest release of the reference implementation that must read what is written: \
@@ -166,7 +167,7 @@ impl VortexOptions {
         config.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
-    /// These options in terms of the writer.
+    /// The options of the writer that correspond to these.
     pub fn write_options(&self) -> WriteOptions {
         let mut options = WriteOptions::new().with_level(self.level).with_checksums(self.checksums);
         if let Some(release) = self.min_reader {
@@ -184,7 +185,7 @@ impl VortexOptions {
         ENTRIES.iter().map(|entry| (entry.name.to_owned(), (entry.get)(self))).collect()
     }
 
-    /// The options that a map names; the others have their defaults.
+    /// Options with the values in a map, and defaults for the others.
     #[cfg(feature = "proto")]
     pub(crate) fn from_map(map: &HashMap<String, String>) -> Result<Self> {
         let mut options = Self::default();
@@ -261,7 +262,7 @@ impl ExtensionOptions for VortexOptions {
 
     fn entries(&self) -> Vec<ConfigEntry> {
         let entry = |entry: &Entry| ConfigEntry {
-            // In full, so that SHOW finds it.
+            // The full name, so that SHOW finds it.
             key: format!("{}.{}", Self::PREFIX, entry.name),
             value: Some((entry.get)(self)),
             description: entry.description,
@@ -270,12 +271,12 @@ impl ExtensionOptions for VortexOptions {
     }
 }
 
-/// The options of one table, checked but not yet joined with those of a session.
+/// The options of one table, checked but not yet combined with those of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TableOptions(Vec<(String, String)>);
 
 impl TableOptions {
-    /// Options as SQL's `OPTIONS` gives them: `format.name` or `vortex.name`, lower-cased.
+    /// Options as specified by SQL's `OPTIONS`: `format.name` or `vortex.name`, in lower case.
     ///
     /// # Errors
     /// If a name or value is unknown.

@@ -1,13 +1,13 @@
-//! In which order the rows of a file are.
+//! The order of the rows of a file.
 //!
-//! The sink records the order that its input had, in a metadata entry that other readers ignore:
+//! The sink records the order of its input in a metadata entry that other readers ignore:
 //!
 //! ```text
-//! asc,nulls_last,5:l_day desc,nulls_first,3:l_n      direction, place of nulls, length and name
+//! asc,nulls_last,5:l_day desc,nulls_first,3:l_n      direction, placement of nulls, length and name
 //! ```
 //!
-//! A file without the entry may still prove that one column rises: by its statistics. That is
-//! declared only if asked for: a plan that knows an order keeps it, at the price of merges.
+//! If a file has no such entry, its statistics may still prove that a column is sorted. This order is
+//! declared only on request: a plan that knows an order preserves it, at the cost of merges.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ struct SortedColumn {
     options: SortOptions,
 }
 
-/// Options that record the order in which rows are written, for readers to rely on. Says nothing if
-/// the first column of the order is not one of `schema`.
+/// Options that record the order in which rows are written, for readers to rely on. Nothing is recorded if
+/// the first column of the order is not in `schema`.
 ///
 /// # Errors
 /// If the options have no room for another entry of metadata.
@@ -50,8 +50,8 @@ pub fn record_order(
     }
 }
 
-/// The order that rows have when they meet `requirement`, as the entry of a file with the
-/// columns of `schema`. `None` if nothing of it can be said in terms of these columns.
+/// The metadata entry for rows that satisfy `requirement`, in a file with the columns of `schema`. `None` if
+/// no part of the order can be expressed in these columns.
 pub(crate) fn entry(requirement: &LexRequirement, schema: &Schema) -> Option<String> {
     let columns = requirement.iter().map_while(|key| {
         let column = key.expr.downcast_ref::<Column>()?;
@@ -70,7 +70,7 @@ impl std::fmt::Display for SortedColumn {
     }
 }
 
-/// Reads an entry up to what makes no sense.
+/// Parses an entry up to the first part that is invalid.
 fn parse(entry: &str) -> Vec<SortedColumn> {
     let mut columns = Vec::new();
     let mut rest = entry;
@@ -100,9 +100,9 @@ fn parse_column(text: &str) -> Option<(SortedColumn, &str)> {
     Some((SortedColumn { name, options }, rest.get(byte_len..)?))
 }
 
-/// The order of a file's rows, over the columns of a table: as recorded, or as statistics prove
-/// if they are to be asked. It ends where the table declares a type that orders values otherwise:
-/// '10' comes before '9', and 10 after 9.
+/// The order of a file's rows, over the columns of a table: as recorded or, with `ask_statistics`, as proven
+/// by statistics. It ends at the first column for which the table declares a type that orders values
+/// differently: '10' comes before '9', but 10 after 9.
 pub(crate) fn of_file(footer: &Footer, table: &Schema, ask_statistics: bool) -> Option<LexOrdering> {
     let recorded = footer.user_metadata().iter().find(|entry| &*entry.key == KEY);
     let columns = match recorded.and_then(|entry| entry.value.as_deref()) {
@@ -123,8 +123,8 @@ pub(crate) fn of_file(footer: &Footer, table: &Schema, ask_statistics: bool) -> 
     LexOrdering::new(keys)
 }
 
-/// The first column that statistics prove to rise. Floats are left out: statistics do not order
-/// NaN and the zeros as SQL does. So are columns with nulls, which may stand anywhere.
+/// The first column that is sorted in ascending order according to statistics. Floats are excluded:
+/// statistics do not order NaN and the zeros as SQL does. So are columns with nulls, which may be anywhere.
 fn proven(footer: &Footer) -> Option<SortedColumn> {
     let fields = footer.dtype().as_columns()?;
     let columns = fields.fields().zip(footer.statistics()?);
@@ -148,12 +148,13 @@ fn is_ordered_alike(dtype: &DType) -> bool {
     }
 }
 
-/// A scan that promises no more order than it has.
+/// Restricts the declared order of a scan to what the scan guarantees.
 ///
-/// - Where a partition reads several files one after the other, DataFusion holds their bounds against each
-///   other, but nulls have none: the order ends at the first column that has some.
-/// - `keeps_apart` tells whether plans keep the files of partitions apart, see `keep_order.rs`. Where they do not,
-///   files are not to be taken over by other partitions, and then neither split among them.
+/// - If a partition reads several files one after the other, DataFusion compares their bounds, which do not
+///   cover nulls: the order ends at the first column that may have nulls.
+/// - `keeps_apart` is whether plans keep files in their partitions, see `keep_order.rs`. If they do not,
+///   other partitions must be prevented from taking over files, and files are then not split among partitions
+///   either.
 pub(crate) fn as_kept(config: FileScanConfig, keeps_apart: bool) -> FileScanConfig {
     if config.output_ordering.is_empty() {
         return config;
@@ -183,7 +184,7 @@ fn has_no_nulls(file: &PartitionedFile, column: usize) -> bool {
     known.is_some_and(|known| known.null_count == Precision::Exact(0))
 }
 
-/// The order that all files of a table share: their longest common beginning.
+/// The order that all files of a table share: their longest common prefix.
 pub(crate) fn of_table(files: &[PartitionedFile]) -> Option<LexOrdering> {
     let mut orders = files.iter().map(|file| file.ordering.as_ref());
     let first = orders.next()??;
@@ -237,7 +238,7 @@ mod tests {
             assert_eq!(parse(text), [], "{text}");
         }
         assert_eq!(parse("asc,nulls_last,1:a desc").len(), 1);
-        // A length that ends inside a letter.
+        // A length that ends inside a character.
         assert_eq!(parse("asc,nulls_last,1:日"), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Teaching a session about Vortex: the format, `STORED AS VORTEX`, `SET vortex.…`, and functions.
+//! Registration of Vortex in a session: the format, `STORED AS VORTEX`, `SET vortex.…`, and functions.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::keep_order::KeepOrder;
 use crate::options::VortexOptions;
 use crate::table_factory::VortexTableFactory;
 
-/// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in
-/// `FROM` and `COPY … TO`, listing tables, `SET vortex.…`, and functions that show what files are
-/// made of (`vortex_metadata`, `vortex_layouts`, `vortex_segments`, `vortex_zones`).
+/// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in `FROM` and
+/// `COPY … TO`, listing tables, `SET vortex.…`, and functions that show the structure of files
+/// (`vortex_metadata`, `vortex_layouts`, `vortex_segments`, `vortex_zones`).
 ///
 /// Registering again keeps the settings of the session. Paths in `FROM` also need
 /// [`SessionContext::enable_url_table`], or [`enable_url_tables`](crate::enable_url_tables) for globs
@@ -45,12 +45,13 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
-/// Whether plans of a session keep files of a declared order apart.
+/// Whether plans of a session keep files with a declared order in their partitions.
 pub(crate) fn keeps_order(state: &SessionState) -> bool {
     state.physical_optimizers().iter().any(|rule| rule.name() == KeepOrder::NAME)
 }
 
-/// What scans share in a session: its settings, and a cache that is empty until they give it room.
+/// Adds what scans of a session share: settings, and a cache that is empty until the settings provide space
+/// for it.
 fn add_options(config: &mut SessionConfig) {
     if config.get_extension::<BlockCache>().is_none() {
         config.set_extension(BlockCache::new(0));
@@ -63,8 +64,8 @@ fn add_options(config: &mut SessionConfig) {
 
 /// [`register`] for sessions that are still being built.
 pub trait VortexSessionExt {
-    /// Makes the session read and write Vortex files, as [`register`] does. Comes after `with_default_features` and `with_config`,
-    /// which replace what is registered before.
+    /// Makes the session read and write Vortex files, as [`register`] does. Call it after
+    /// `with_default_features` and `with_config`, which replace what was registered before.
     #[must_use]
     fn with_vortex(self) -> Self;
 }

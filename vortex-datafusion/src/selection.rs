@@ -1,14 +1,14 @@
-//! Rows of a file that a scan reads or leaves out, as table formats know them: deletion vectors,
-//! results of an index.
+//! Selections of rows of a file that a scan reads or skips, as table formats use them: deletion vectors,
+//! results of an index lookup.
 
 use std::sync::Arc;
 
 use vortex_core::scan::ScanBuilder;
 
-/// Which rows of a file are read: an extension of its `PartitionedFile`.
+/// The rows of a file to read; attach it to a `PartitionedFile` as an extension.
 ///
-/// Whoever adds one also answers for the statistics of the file: numbers of rows and sums of the whole
-/// file are not those of some of its rows.
+/// The caller that attaches a selection must also adjust the statistics of the file: row counts and sums of
+/// the whole file do not apply to some of its rows.
 ///
 /// ```
 /// # use datafusion::datasource::listing::PartitionedFile;
@@ -24,17 +24,17 @@ pub struct RowSelection {
 }
 
 impl RowSelection {
-    /// These rows, counted from the start of the file; rising, none twice.
+    /// Only these rows, counted from the start of the file, in strictly ascending order.
     pub fn only(rows: impl Into<Arc<[u64]>>) -> Self {
         Self { rows: rows.into(), are_read: true }
     }
 
-    /// All rows but these, counted from the start of the file; rising, none twice.
+    /// All rows except these, counted from the start of the file, in strictly ascending order.
     pub fn except(rows: impl Into<Arc<[u64]>>) -> Self {
         Self { rows: rows.into(), are_read: false }
     }
 
-    /// The scan of these rows.
+    /// Restricts a scan to these rows.
     pub(crate) fn apply(&self, scan: ScanBuilder) -> ScanBuilder {
         let rows = Arc::clone(&self.rows);
         if self.are_read { scan.with_row_indices(rows) } else { scan.with_excluded_rows(rows) }

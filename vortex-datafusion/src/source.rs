@@ -1,4 +1,4 @@
-//! Plan-time state of a scan. Each hook of the optimizer delegates to a sibling module.
+//! The state of a scan during planning. Each hook of the optimizer delegates to a sibling module.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ use crate::opener::{OpenerState, SharedAhead, VortexOpener, wants_row_numbers};
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters, Sorted, sorted};
 
-/// Batches hold this many rows unless the session says otherwise.
+/// Default number of rows per batch, unless the session specifies another.
 const DEFAULT_BATCH_SIZE: usize = 8192;
 
-/// Reads Vortex files for a `DataSourceExec`. Cheap to clone; the optimizer does so freely.
+/// Reads Vortex files for a `DataSourceExec`. Cheap to clone, since the optimizer clones it often.
 #[derive(Debug, Clone)]
 pub struct VortexSource {
     table: TableSchema,
@@ -74,7 +74,7 @@ impl VortexSource {
         }
     }
 
-    /// How files are read.
+    /// Sets how files are read.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         self.options = options;
@@ -93,14 +93,14 @@ impl VortexSource {
             .with_memory_pool(Arc::clone(&runtime.memory_pool))
     }
 
-    /// Where footers are kept between queries.
+    /// Sets the cache that keeps footers between queries.
     #[must_use]
     pub fn with_footer_cache(mut self, footers: Arc<FileMetadataCache>) -> Self {
         self.footers = FooterCache::new(footers);
         self
     }
 
-    /// Where fetched bytes of remote files are kept, if the options say so.
+    /// Sets the cache that keeps fetched bytes of remote files, if the options enable it.
     #[must_use]
     pub fn with_segment_cache(mut self, segments: Option<Arc<BlockCache>>) -> Self {
         self.segments = segments;
@@ -133,7 +133,7 @@ impl VortexSource {
         self
     }
 
-    /// The pool that is charged for the memory of scans.
+    /// Sets the pool that is charged for the memory of scans.
     #[must_use]
     pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
         self.memory = Some(pool);
@@ -145,9 +145,9 @@ impl VortexSource {
         &self.options
     }
 
-    /// Whether the scan should compute this projection; columns and constants always.
+    /// Whether the scan should compute this projection; it always computes columns and constants.
     fn accepts(&self, projection: &ProjectionExprs) -> bool {
-        // Nobody else knows the number of a row.
+        // No other operator knows the number of a row.
         self.options.projection_pushdown
             || wants_row_numbers(projection)
             || projection.iter().all(|output| output.expr.is::<Column>() || output.expr.is::<Literal>())
@@ -165,9 +165,9 @@ impl FileSource for VortexSource {
             Some(factory) => Arc::clone(factory),
             None => Arc::new(DefaultPhysicalExprAdapterFactory),
         };
-        // Without a threshold that tightens, the best rows are no use early.
+        // Without a threshold that tightens, reading the best rows first has no benefit.
         let best_first = self.best_first.clone().filter(|_| self.filters.is_dynamic());
-        // Whoever wants few rows may need none of the next file.
+        // A query that needs few rows may need none of the next file.
         let few = best_first.is_some() || config.limit.is_some();
         let ahead = (StorageProfile::of(store.as_ref()).remote && !few).then(|| {
             let files = config.file_groups.iter().flat_map(|group| group.iter().cloned()).collect();
@@ -185,7 +185,7 @@ impl FileSource for VortexSource {
             files: Arc::clone(&self.files),
             batch_size: self.batch_size,
             limit: config.limit,
-            // Partitions side by side have no order among them that a plan could rely on.
+            // Parallel partitions have no order among them that a plan could rely on.
             ordered: config.preserve_order
                 || !config.output_ordering.is_empty()
                 || config.file_groups.len() == 1,
@@ -204,7 +204,7 @@ impl FileSource for VortexSource {
         Arc::new(Self { batch_size: batch_size.max(1), ..self.clone() })
     }
 
-    /// What rows that come out satisfy. Filters used for skipping only are not among it.
+    /// The filter that returned rows satisfy. It does not include filters that are only used for skipping.
     fn filter(&self) -> Option<Arc<dyn PhysicalExpr>> {
         self.filters.accepted_conjunction()
     }

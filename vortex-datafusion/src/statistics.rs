@@ -1,7 +1,7 @@
-//! What a footer says about a file, as DataFusion's [`Statistics`].
+//! Statistics in a footer as DataFusion's [`Statistics`].
 //!
-//! `Exact` is a promise that planning relies on: `count(*)`, `min`, `max` and `sum` are then
-//! answered without reading data. Whatever is less than certain stays inexact or absent.
+//! `Exact` is a promise that planning relies on: `count(*)`, `min`, `max` and `sum` are then answered without
+//! reading data. Anything less than certain is inexact or absent.
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::stats::Precision;
@@ -13,8 +13,8 @@ use vortex_core::{DType, Scalar};
 
 use crate::convert::to_datafusion;
 
-/// What a footer says of its file, for table providers that plan their own scans: one entry per column
-/// of `table`, partition columns left out. What is exact there may answer queries.
+/// The statistics in a footer, for table providers that plan their own scans: one entry per column of
+/// `table`, without partition columns. Exact values may be used to answer queries.
 pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
     let rows = footer.row_count();
     let columns = table.fields().iter().map(|field| match column(footer, field.name()) {
@@ -30,9 +30,10 @@ pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
     }
 }
 
-/// The size of all columns, if each is as wide in every row. A projection with strings keeps the
-/// size of the whole table (`Statistics::calculate_total_byte_size` of DataFusion 55), and joins
-/// then build on the side with fewer columns instead of fewer rows; without sizes they count rows.
+/// The size of all columns, if each has a fixed width. With strings, a projection would keep the size of the
+/// whole table (`Statistics::calculate_total_byte_size` of DataFusion 55), and joins would choose the side
+/// with fewer columns as the build side instead of the one with fewer rows; without sizes they compare row
+/// counts.
 fn total_bytes(table: &Schema, columns: &[ColumnStatistics]) -> Precision<usize> {
     if !table.fields().iter().all(|field| field.data_type().primitive_width().is_some()) {
         return Precision::Absent;
@@ -65,8 +66,8 @@ fn column_statistics(
     field: &Field,
     rows: u64,
 ) -> ColumnStatistics {
-    // A guess at the length of strings would pass for knowledge: planning compares bytes with a
-    // threshold where it has them, and rows where it has not.
+    // An estimated length of strings would be taken for a fact: planning compares sizes with a threshold if
+    // they are known, and row counts otherwise.
     let fixed = field.data_type().primitive_width().and_then(|width| u64::try_from(width).ok());
     let hint = fixed.and_then(|width| rows.checked_mul(width));
     let unknown = FieldStats::default();
@@ -90,8 +91,8 @@ fn inexact(value: Option<u64>) -> Precision<usize> {
     count(value).to_inexact()
 }
 
-/// A minimum or maximum in the table's type. Bounds of floats leave out NaN, which DataFusion
-/// orders above all numbers, and do not tell the zeros apart.
+/// A minimum or maximum in the table's type. Bounds of floats ignore NaN, which DataFusion orders above all
+/// numbers, and do not distinguish the two zeros.
 fn bound(known: &FieldStats, bound: &Known<Scalar>, dtype: &DType, to: &DataType) -> Precision<ScalarValue> {
     let is_float = matches!(dtype.storage(), DType::Primitive(ptype, _) if ptype.is_float());
     if is_float && known.nan_count != Some(0) {
@@ -111,7 +112,7 @@ fn is_zero(value: &ScalarValue) -> bool {
     matches!(value.cast_to(&DataType::Float64), Ok(ScalarValue::Float64(Some(value))) if value == 0.0)
 }
 
-/// The sum, where addition in any order gives it: integers and decimals without overflow.
+/// The sum, if it does not depend on the order of additions: of integers and decimals, without overflow.
 fn sum(
     known: &FieldStats,
     dtype: &DType,

@@ -1,11 +1,11 @@
 //! [`VortexTable`]: a table over files that are already open, from any source.
 //!
-//! Files in object stores need none of this: `STORED AS VORTEX`, or a `ListingTable` on a
-//! [`VortexFormat`](crate::VortexFormat), lists and opens them. This is for sources that only the
+//! Files in object stores do not need it: `STORED AS VORTEX`, or a `ListingTable` on a
+//! [`VortexFormat`](crate::VortexFormat), lists and opens them. It is meant for sources that only the
 //! application knows: bytes in memory, a cache, an encrypted volume.
 //!
-//! Planned like any other scan of files, so that file groups, filters, statistics and metrics
-//! work the same. Each file travels with the plan as an extension of its `PartitionedFile`.
+//! Scans are planned like other scans of files, so that file groups, filters, statistics and metrics work in
+//! the same way. Each file is part of the plan as an extension of its `PartitionedFile`.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::ordering;
 use crate::source::VortexSource;
 use crate::statistics::statistics;
 
-/// Sources that are opened at the same time.
+/// Number of sources opened at the same time.
 const OPENED_AT_ONCE: usize = 32;
 
 /// A table over one or several open files.
@@ -60,8 +60,8 @@ pub struct VortexTable {
 }
 
 impl VortexTable {
-    /// A table over files. Columns are those of all files, by name; a file that lacks one has
-    /// nulls there.
+    /// Creates a table over files. Its columns are those of all files, by name; a column that a file lacks is
+    /// null there.
     ///
     /// # Errors
     /// If two files disagree on the type of a column.
@@ -75,7 +75,7 @@ impl VortexTable {
         Ok(Self { files, schema, options: None })
     }
 
-    /// Opens the sources, a few at a time, and makes a table over them.
+    /// Opens the sources, several at a time, and creates a table over them.
     ///
     /// # Errors
     /// If a source is not a Vortex file, or two disagree on the type of a column.
@@ -88,8 +88,9 @@ impl VortexTable {
         Self::try_new(files)
     }
 
-    /// How the files are read, whatever the session says. The columns of the table follow
-    /// [`string_type`](VortexOptions::string_type) of these options only: they are fixed before there is a session.
+    /// Sets how the files are read, regardless of the session. The types of the columns follow only the
+    /// [`string_type`](VortexOptions::string_type) of these options, since they are determined before there
+    /// is a session.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         if options.string_type == StringType::Utf8 {
@@ -99,7 +100,7 @@ impl VortexTable {
         self
     }
 
-    /// The files as plans hold them, and what is known of all of them.
+    /// The files in the form that plans use, and the statistics of all of them.
     fn described(&self, options: &VortexOptions) -> Result<(Vec<PartitionedFile>, Statistics)> {
         let files: FileGroup = self.files.iter().map(|file| described(file, &self.schema, options)).collect();
         let (groups, statistics) =
@@ -108,7 +109,7 @@ impl VortexTable {
     }
 }
 
-/// A file with its statistics, and the order that its rows are in.
+/// A file with its statistics and the order of its rows.
 fn described(file: &VortexFile, schema: &SchemaRef, options: &VortexOptions) -> PartitionedFile {
     let footer = file.footer();
     PartitionedFile::new(file.source().name(), footer.file_size())
@@ -128,7 +129,7 @@ impl TableProvider for VortexTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        // The physical optimizer moves them into the scan, where it is known what they mean.
+        // The physical optimizer moves them into the scan, which determines what it can do with them.
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
@@ -153,7 +154,7 @@ impl TableProvider for VortexTable {
             VortexSource::new(TableSchema::from(&self.schema)).with_options(options).with_session(state);
         let ordering = ordering::of_table(&files);
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
-        // No file comes from this store; a scan wants to know one that is there.
+        // No file is read from this store, but a scan requires an existing one.
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
             .with_file_groups(groups)
             .with_statistics(statistics)

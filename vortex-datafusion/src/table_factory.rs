@@ -1,9 +1,9 @@
 //! `CREATE EXTERNAL TABLE … STORED AS VORTEX`.
 //!
 //! ```text
-//! several files, a folder   as DataFusion makes them
+//! several files, a folder   created by DataFusion
 //! one file                  one read of its end
-//! a glob in a URL           as a folder of which the names are held against it
+//! a glob in a URL           a folder whose file names are matched against it
 //! ```
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::format::EXTENSION;
 use crate::globs::{check_pattern, listing_url, split_glob};
 use crate::one_file::{Found, OneFile};
 
-/// Tables of files: those of DataFusion, over globs in URLs as well, made with few requests.
+/// Creates tables of files: those of DataFusion, but also over globs in URLs, and with few requests.
 #[derive(Debug, Default)]
 pub(crate) struct VortexTableFactory {
     others: DefaultTableFactory,
@@ -39,13 +39,13 @@ impl TableProviderFactory for VortexTableFactory {
         match (globs, table.locations.as_slice()) {
             (1, [location]) => listed_table(session, table, listing_url(location)?).await,
             (0, [location]) => match listing_url(location)? {
-                // DataFusion asks three times whether it is there: to find partitions, which it cannot have,
-                // to read its schema, and to read its statistics, which the scan asks for as well.
+                // DataFusion requests the metadata of the file three times: to find partitions, which it
+                // cannot have, to read its schema, and to read its statistics, which the scan reads as well.
                 file if !file.is_collection() => listed_table(session, table, file).await,
                 _ => self.others.create(session, table).await,
             },
             (0, _) => self.others.create(session, table).await,
-            _ => plan_err!("a table of several locations takes no globs in URLs"),
+            _ => plan_err!("a table with several locations cannot have globs in URLs"),
         }
     }
 }
@@ -114,7 +114,7 @@ async fn listed_table(
     })
 }
 
-/// The type of partition columns that nobody declares, as in DataFusion.
+/// The type of partition columns that are not declared, as in DataFusion.
 fn dictionary_of_names() -> DataType {
     DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8))
 }

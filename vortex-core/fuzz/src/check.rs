@@ -48,7 +48,7 @@ fn reserves_much(data_type: &DataType) -> bool {
     }
 }
 
-/// Decodes an array, and holds every operation against the same one on what was decoded.
+/// Decodes an array, and compares every operation with the same one on the decoded values.
 pub fn array(array: &ArrayRef, choices: &mut Choices<'_>) -> Result<()> {
     let to = data_type(array.dtype())?;
     encoded_bytes(array.as_ref());
@@ -164,7 +164,7 @@ impl RowPredicate for Always {
     }
 }
 
-/// Holds a filtered scan, and one of single rows, against the scan of everything.
+/// Compares a filtered scan, and one of single rows, with the scan of everything.
 pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     let whole = self::file(file)?;
     let rows = 0..whole.num_rows() as u64;

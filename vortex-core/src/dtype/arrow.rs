@@ -1,8 +1,8 @@
-//! Logical types to Arrow fields and back.
+//! Conversion of logical types to Arrow fields and back.
 //!
-//! Several Arrow types present the same logical type (`Utf8`, `LargeUtf8`, `Utf8View`, a
-//! dictionary of them). [`field`] gives the one decoding prefers; a scan can ask for another
-//! that [`presents`] accepts.
+//! Several Arrow types can represent the same logical type (`Utf8`, `LargeUtf8`, `Utf8View`, a dictionary of
+//! any of these). [`field`] returns the one that decoding prefers; a scan can request another one that
+//! [`presents`] accepts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ const UUID: &str = "arrow.uuid";
 const JSON: &str = "arrow.json";
 const VARIANT: &str = "arrow.parquet.variant";
 
-/// The Arrow schema of a file: one field per column. A root that is not a struct, or may be
-/// null, shows as one column called `value`.
+/// The Arrow schema of a file: one field per column. A root that is not a struct, or is nullable, is
+/// presented as one column called `value`.
 ///
 /// # Errors
-/// If a type has no Arrow form.
+/// If a type has no Arrow equivalent.
 pub fn schema(dtype: &DType) -> Result<SchemaRef> {
     let fields = match dtype {
         DType::Struct(fields, false) => struct_fields(fields)?,
@@ -38,7 +38,7 @@ pub fn schema(dtype: &DType) -> Result<SchemaRef> {
 /// The Arrow field of a column in the type that decoding prefers.
 ///
 /// # Errors
-/// If the type has no Arrow form.
+/// If the type has no Arrow equivalent.
 pub fn field(name: &str, dtype: &DType) -> Result<Field> {
     let field = Field::new(name, data_type(dtype)?, dtype.is_nullable());
     let extension = match dtype {
@@ -62,7 +62,7 @@ pub fn field(name: &str, dtype: &DType) -> Result<Field> {
 /// The Arrow type that decoding prefers for `dtype`.
 ///
 /// # Errors
-/// If the type has no Arrow form.
+/// If the type has no Arrow equivalent.
 pub fn data_type(dtype: &DType) -> Result<DataType> {
     Ok(match dtype {
         DType::Null => DataType::Null,
@@ -105,8 +105,8 @@ pub fn data_type(dtype: &DType) -> Result<DataType> {
     })
 }
 
-/// Whether `to` presents the same values as `dtype`, so that decoding can produce it directly.
-/// Nested types compare by position; field names and nullability do not matter.
+/// Whether `to` represents the same values as `dtype`, so that decoding can produce it directly. Nested types
+/// are compared by position; field names and nullability do not matter.
 pub fn presents(dtype: &DType, to: &DataType) -> bool {
     match (dtype, to) {
         (_, DataType::Dictionary(keys, values)) => keys.is_integer() && presents(dtype, values),
@@ -146,7 +146,7 @@ pub fn presents(dtype: &DType, to: &DataType) -> bool {
 /// The logical type of an Arrow schema: a non-nullable struct.
 ///
 /// # Errors
-/// If a column has a type without logical form; the error names it.
+/// If a column has a type without logical equivalent; the error names it.
 pub fn from_schema(schema: &Schema) -> Result<DType> {
     Ok(DType::Struct(Arc::new(from_fields(schema.fields())?), false))
 }
@@ -154,7 +154,7 @@ pub fn from_schema(schema: &Schema) -> Result<DType> {
 /// The logical type of an Arrow field.
 ///
 /// # Errors
-/// If the type has no logical form.
+/// If the type has no logical equivalent.
 pub fn from_field(field: &Field) -> Result<DType> {
     let nullable = field.is_nullable();
     let extension = |id: &str, storage: DType, metadata: Vec<u8>| {

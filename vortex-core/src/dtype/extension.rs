@@ -42,7 +42,7 @@ impl TimeUnit {
     }
 }
 
-/// What an extension type means.
+/// The meaning of an extension type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Meaning {
@@ -50,17 +50,17 @@ pub enum Meaning {
     Date(TimeUnit),
     /// `vortex.time`: time of day.
     Time(TimeUnit),
-    /// `vortex.timestamp`: ticks since the epoch, UTC when a zone is given.
+    /// `vortex.timestamp`: ticks since the epoch, in UTC if a zone is given.
     Timestamp(TimeUnit, Option<Arc<str>>),
     /// `vortex.uuid`: 16 bytes, big endian.
     Uuid,
     /// `vortex.json`: JSON text.
     Json,
-    /// An id this build does not know; the storage is shown as it is.
+    /// An id unknown to this build; values are presented as their storage type.
     Unknown,
 }
 
-/// An extension type: id, storage and parameters, checked.
+/// An extension type: id, storage and parameters, which have been checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Extension {
     id: Arc<str>,
@@ -70,10 +70,10 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// An extension type; built-in ids have their storage and parameters checked.
+    /// Creates an extension type; for built-in ids, storage and parameters are checked.
     ///
     /// # Errors
-    /// If a built-in id has a storage or parameters it cannot have.
+    /// If a built-in id has invalid storage or parameters.
     pub fn try_new(id: &str, storage: DType, metadata: impl Into<Arc<[u8]>>) -> Result<Self> {
         let metadata = metadata.into();
         let meaning = meaning(id, &storage, &metadata)?;
@@ -85,7 +85,7 @@ impl Extension {
         &self.id
     }
 
-    /// The type values are stored in.
+    /// The type in which values are stored.
     pub fn storage(&self) -> &DType {
         &self.storage
     }
@@ -95,12 +95,12 @@ impl Extension {
         &self.metadata
     }
 
-    /// What it means.
+    /// The meaning.
     pub fn meaning(&self) -> &Meaning {
         &self.meaning
     }
 
-    /// The same extension over a storage of other nullability.
+    /// The same extension over storage with this nullability.
     #[must_use]
     pub fn with_nullable(&self, nullable: bool) -> Self {
         Self { storage: self.storage.with_nullable(nullable), ..self.clone() }

@@ -1,4 +1,4 @@
-//! Logical types: what a column means, whatever its encoding.
+//! Logical types: the meaning of a column, independent of its encoding.
 //!
 //! [`DType`] is the type of a column in the file; [`arrow`](mod@self::arrow) maps it to
 //! Arrow fields and back. Nullability is part of the type.
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 pub enum DType {
     /// Only nulls.
     Null,
-    /// Booleans. The flag of this and the following variants: nullable.
+    /// Booleans. The flag of this and the following variants is whether they are nullable.
     Bool(bool),
     /// Integers and floats.
     Primitive(PType, bool),
@@ -38,7 +38,7 @@ pub enum DType {
     Struct(Arc<StructType>, bool),
     /// Lists of any length.
     List(Arc<DType>, bool),
-    /// Lists of one length.
+    /// Lists of a fixed length.
     FixedSizeList(Arc<DType>, u32, bool),
     /// Key-value lists.
     Map(Arc<MapType>, bool),
@@ -58,7 +58,7 @@ pub struct DecimalType {
 }
 
 impl DecimalType {
-    /// Most digits a decimal can have.
+    /// Maximum number of digits of a decimal.
     pub const MAX_PRECISION: u8 = 76;
 
     /// A decimal type.
@@ -80,7 +80,7 @@ impl DecimalType {
         self.precision
     }
 
-    /// Digits behind the point; may be negative.
+    /// Number of digits after the decimal point; may be negative.
     pub fn scale(self) -> i8 {
         self.scale
     }
@@ -132,7 +132,7 @@ impl StructType {
             return self.names.iter().position(|candidate| &**candidate == name);
         }
         let positions = self.positions.0.get_or_init(|| {
-            // Of equal names the first one stays.
+            // If names are equal, the first one is kept.
             self.names.iter().enumerate().rev().map(|(at, name)| (Arc::clone(name), at)).collect()
         });
         positions.get(name).copied()
@@ -142,8 +142,8 @@ impl StructType {
 /// Up to this many fields are searched one by one.
 const FEW_FIELDS: usize = 16;
 
-/// The fields of a struct by name, collected when they are first asked for. Says nothing that the
-/// names do not, so it is left out of comparisons.
+/// The fields of a struct by name, collected on first use. Comparisons ignore it, since it is derived from
+/// the names.
 #[derive(Clone, Default)]
 struct Positions(OnceLock<HashMap<Arc<str>, usize>>);
 
@@ -194,7 +194,7 @@ impl MapType {
 pub struct UnionType {
     /// Names and types of the variants.
     pub variants: StructType,
-    /// The number that stands for each variant in the data.
+    /// The number that represents each variant in the data.
     pub type_ids: Box<[u8]>,
 }
 
@@ -267,7 +267,7 @@ impl DType {
         }
     }
 
-    /// The type values are stored in: the innermost storage of extensions, else the type itself.
+    /// The type in which values are stored: the innermost storage of extensions, else the type itself.
     pub fn storage(&self) -> &DType {
         match self {
             DType::Extension(extension) => extension.storage().storage(),

@@ -1,18 +1,18 @@
-//! What Arrow types are stored as, those included that the format lacks.
+//! How Arrow types are stored, including types that the format lacks.
 //!
 //! | Arrow | stored as |
 //! |---|---|
-//! | types that [`from_field`] maps | what it says |
-//! | dictionaries, run-end encoded | their values; how to encode them is the writer's matter |
+//! | types that [`from_field`] maps | the type that it returns |
+//! | dictionaries, run-end encoded | their values; the writer decides how to encode them |
 //! | durations, intervals of months | integers |
 //! | other intervals | structs of their parts |
 //! | fixed-size binary; UUIDs before 0.85 | byte strings |
 //! | maps before 0.85, fixed-size lists before 0.54 | lists |
-//! | extension types other than UUID | what they are based on |
+//! | extension types other than UUID | their storage types |
 //!
-//! The Arrow schema goes into the file beside, so that reading it here gives back what was
-//! written. [`carrier`] is the Arrow type in between: it presents the stored type, and has the
-//! same values as the Arrow type asked for.
+//! The Arrow schema is stored in the file as well, so that this implementation reads back what was written.
+//! [`carrier`] is the intermediate Arrow type: it represents the stored type, and has the same values as the
+//! requested Arrow type.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const NULLABLE_STRUCTS: Release = Release::new(0, 55);
 const MAPS: Release = Release::new(0, 85);
 const UUIDS: Release = Release::new(0, 85);
 
-/// The type of a file of `schema` that `min_reader` and later releases read.
+/// The type of a file with `schema` that `min_reader` and later releases can read.
 ///
 /// # Errors
 /// If a column cannot be stored for them; the error names it.
@@ -45,7 +45,7 @@ fn stored_fields(fields: &Fields, min_reader: Release) -> Result<StructType> {
     Ok(StructType::new(fields.collect::<Result<Vec<_>>>()?))
 }
 
-/// What a field is stored as.
+/// The type as which a field is stored.
 fn stored(field: &Field, min_reader: Release) -> Result<DType> {
     let nullable = field.is_nullable();
     let of_values = |values: &DataType| stored(&Field::new("", values.clone(), nullable), min_reader);
@@ -121,7 +121,7 @@ pub(crate) fn parts(unit: IntervalUnit) -> Option<Vec<(Arc<str>, DType)>> {
 }
 
 fn since(what: &str, release: Release, min_reader: Release) -> Error {
-    Error::invalid(format!("{what} are read since release {release}, the file is for {min_reader} and later"))
+    Error::invalid(format!("{what} need release {release}, but the file is for {min_reader} and later"))
 }
 
 /// The first release that reads a type.
@@ -139,16 +139,16 @@ pub(crate) fn first_reader(dtype: &DType) -> Release {
     }
 }
 
-/// Whether a file of type `dtype` may have been written from `schema`, so that reading it as
-/// that schema gives what was written.
+/// Whether a file of type `dtype` may have been written from `schema`, so that reading it as that schema
+/// returns what was written.
 pub(crate) fn may_be_stored_as(schema: &Schema, dtype: &DType) -> bool {
     [Release::NEWEST, NULLABLE_STRUCTS, FIXED_SIZE_LISTS, Release::OLDEST]
         .into_iter()
         .any(|release| stored_schema(schema, release).is_ok_and(|stored| stored == *dtype))
 }
 
-/// The Arrow type that decoding `dtype` can produce and that has the values of `to`; `to`
-/// itself where decoding can produce it. `None` if there is none.
+/// The Arrow type that decoding `dtype` can produce and that has the values of `to`; this is `to` itself if
+/// decoding can produce it. `None` if there is none.
 pub(crate) fn carrier(dtype: &DType, to: &DataType) -> Option<DataType> {
     if presents(dtype, to) {
         return Some(to.clone());
@@ -195,7 +195,7 @@ fn carried(dtype: &DType, to: &FieldRef) -> Option<FieldRef> {
     Some(Arc::new(to.as_ref().clone().with_data_type(carrier)))
 }
 
-/// As [`carrier`], without dictionaries: the form in which a writer takes values in.
+/// Like [`carrier`], but without dictionaries: the form in which a writer collects values.
 pub(crate) fn plain_carrier(dtype: &DType, from: &DataType) -> Option<DataType> {
     carrier(dtype, &without_dictionaries(from))
 }
@@ -205,7 +205,7 @@ fn without_dictionaries(data_type: &DataType) -> DataType {
         let plain = without_dictionaries(field.data_type());
         Arc::new(field.as_ref().clone().with_data_type(plain))
     };
-    // Rows of one value share its bytes.
+    // Rows with the same value share its bytes.
     let shared = |values: &DataType| match values {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,

@@ -1,19 +1,19 @@
-//! Filters as they are written in Rust: `column("price").gt(100)`.
+//! Construction of filters in Rust: `column("price").gt(100)`.
 
 use std::sync::Arc;
 
 use super::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
 use crate::scalar::Scalar;
 
-/// A column to be compared with values; made by [`column`].
+/// A column to be compared with values; created by [`column`].
 #[derive(Debug, Clone)]
 pub struct ColumnExpr(FieldPath);
 
-/// The column at a path, for building filters. A name is a top-level column, an array of names a
+/// The column at a path, for building filters. A name stands for a top-level column, an array of names for a
 /// field of structs.
 ///
-/// Values are those of the column's type, or become them when the scan starts: `7` may be compared with
-/// a column of any numbers.
+/// Values have the column's type, or are converted to it when the scan starts: `7` can be compared with a
+/// column of any numeric type.
 ///
 /// ```
 /// use vortex_core::expr::{Expr, column};
@@ -76,7 +76,7 @@ impl ColumnExpr {
         self.is(Predicate::In(Arc::new(InList::new(values.into_iter().map(Into::into), false))))
     }
 
-    /// `column LIKE pattern`: `%` any characters, `_` any one, `\` escapes.
+    /// `column LIKE pattern`: `%` matches any characters, `_` matches any one character, `\` escapes.
     pub fn like(self, pattern: impl Into<Arc<str>>) -> Expr {
         self.is(Predicate::Like(Like { pattern: pattern.into(), negated: false, case_insensitive: false }))
     }

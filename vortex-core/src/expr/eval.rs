@@ -1,4 +1,4 @@
-//! Evaluating an expression on the encoded columns of one split.
+//! Evaluation of an expression on the encoded columns of one split.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::array::{ArrayRef, decode_as};
 use crate::dtype::arrow::{data_type, field};
 
-/// Evaluates an expression on `rows` rows; `column` gives the encoded column of a path.
+/// Evaluates an expression on `rows` rows; `column` returns the encoded column of a path.
 ///
 /// # Errors
 /// If a column cannot be decoded, or a predicate fails.

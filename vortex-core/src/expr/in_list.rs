@@ -12,11 +12,11 @@ use super::{CompareOp, Predicate};
 use crate::Result;
 use crate::scalar::Scalar;
 
-/// Up to this many constants, comparing with each beats hashing.
+/// Up to this many constants, comparing with each of them is faster than hashing.
 const FEW: usize = 4;
 
-/// The list of an IN or NOT IN. SQL's rules for nulls: a null in the list makes every value
-/// that is not found unknown.
+/// The list of an IN or NOT IN. Nulls follow the rules of SQL: with a null in the list, the outcome is
+/// unknown for every value that is not found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InList {
     values: Vec<Scalar>,
@@ -53,7 +53,7 @@ impl InList {
         self.negated
     }
 
-    /// NOT IN for IN, and the other way round.
+    /// Turns IN into NOT IN, and vice versa.
     #[must_use]
     pub fn negate(&self) -> Self {
         Self { negated: !self.negated, ..self.clone() }
@@ -72,7 +72,7 @@ impl InList {
         let nulls = array.logical_nulls();
         let outcome = if self.negated { !&found } else { found.clone() };
         let known = match (self.has_null, nulls) {
-            // Without constants even a null value is certainly not in the list.
+            // Without constants, even a null value is certainly not in the list.
             _ if self.values.is_empty() && !self.has_null => None,
             (false, nulls) => nulls,
             (true, None) => Some(found.into()),
@@ -112,7 +112,7 @@ impl InList {
     }
 }
 
-/// Equality by bytes is what Arrow's total order calls equal.
+/// Values are equal in Arrow's total order if and only if their bytes are equal.
 fn primitive<T: ArrowPrimitiveType>(
     array: &arrow::array::PrimitiveArray<T>,
     constants: &ArrowRef,

@@ -1,4 +1,4 @@
-//! Comparisons of integers as intervals: what encodings of integers can reason about.
+//! Comparisons of integers as intervals, which encodings of integers can evaluate.
 
 use arrow::array::BooleanArray;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
@@ -7,19 +7,19 @@ use super::{CompareOp, Predicate};
 use crate::dtype::PType;
 use crate::scalar::Scalar;
 
-/// The integers a predicate accepts: those of `low..=high`, or all others.
+/// The integers that a predicate accepts: those in `low..=high`, or all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interval {
     pub(crate) low: i128,
-    /// Below `low` where the interval is empty.
+    /// Less than `low` if the interval is empty.
     pub(crate) high: i128,
-    /// Whether the interval holds what is refused.
+    /// Whether the interval contains the rejected values instead of the accepted ones.
     pub(crate) outside: bool,
 }
 
 impl Interval {
-    /// The interval of a comparison of values of an integer type with constants that are not
-    /// null; `None` for all other predicates.
+    /// The interval of a comparison of values of an integer type with non-null constants; `None` for all
+    /// other predicates.
     pub(crate) fn of(predicate: &Predicate, ptype: PType) -> Option<Self> {
         let (min, max) = range(ptype)?;
         let (low, high) = match predicate {
@@ -40,7 +40,7 @@ impl Interval {
         Some(Self { low: low.max(min), high: high.min(max), outside })
     }
 
-    /// Whether no value, or every value but null, is accepted.
+    /// Whether no value or, with `outside`, every non-null value is accepted.
     pub(crate) fn is_empty(self) -> bool {
         self.low > self.high
     }
@@ -51,7 +51,7 @@ impl Interval {
         (self.low <= value && value <= self.high) != self.outside
     }
 
-    /// The predicate that tests for the interval alone, and whether its outcome must be negated.
+    /// A predicate that tests for the interval itself, and whether its outcome must be negated.
     pub(crate) fn to_predicate(self, ptype: PType) -> Option<(Predicate, bool)> {
         let constant = |value: i128| {
             use crate::scalar::Value;
@@ -70,20 +70,21 @@ impl Interval {
     }
 }
 
-/// Intervals of which a value must be in any: what a list of constants asks, too.
+/// Several intervals, of which a value must be in at least one; this also represents lists of constants.
 #[derive(Debug)]
 pub(crate) struct Intervals {
     pub(crate) any_of: Vec<Interval>,
     negated: bool,
-    /// Whether values in none of them are unknown, as a null among the constants makes them.
+    /// Whether the outcome is unknown for values in none of them, because there is a null among the
+    /// constants.
     unknown_if_missed: bool,
 }
 
 impl Intervals {
-    /// Of more constants, hashing beats testing for each.
+    /// Maximum number of constants; with more of them, hashing is faster than testing each.
     const MOST: usize = 16;
 
-    /// The intervals of a predicate on an integer type; `None` if it is not about such.
+    /// The intervals of a predicate on an integer type; `None` if it cannot be expressed by intervals.
     pub(crate) fn of(predicate: &Predicate, ptype: PType) -> Option<Self> {
         let Predicate::In(list) = predicate else {
             let any_of = vec![Interval::of(predicate, ptype)?];

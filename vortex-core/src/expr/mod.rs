@@ -1,8 +1,8 @@
-//! Filter expressions: what a scan evaluates per row.
+//! Filter expressions, which a scan evaluates for every row.
 //!
-//! An [`Expr`] is boolean, with SQL's three values. Its leaves are a [`Predicate`] on one column,
-//! which encodings can answer without decoding, or a [`RowPredicate`] supplied by the caller,
-//! evaluated on decoded columns. A row passes when the whole is true.
+//! An [`Expr`] is boolean, with SQL's three-valued logic. Its leaves are [`Predicate`]s on one column, which
+//! encodings can answer without decoding, and [`RowPredicate`]s supplied by the caller, which are evaluated
+//! on decoded columns. A row passes if the whole expression is true.
 
 mod column;
 mod display;
@@ -91,41 +91,41 @@ pub enum Expr {
     Not(Box<Expr>),
     /// Anything else, evaluated by the caller on decoded columns.
     Rows(Arc<dyn RowPredicate>),
-    /// A filter that tightens while the scan runs. Rows it rejects may be dropped, but need
-    /// not be: whoever supplied it checks again.
+    /// A filter that tightens while the scan runs. Rows that it rejects may be dropped, but need not be: the
+    /// caller that supplied it checks them again.
     Dynamic(Arc<dyn DynamicFilter>),
 }
 
 /// A predicate over whole rows, supplied by the caller.
 pub trait RowPredicate: Debug + Display + Send + Sync {
-    /// The columns it reads. The batch given to `evaluate` has one column per path, in this
-    /// order, in the type that decoding prefers.
+    /// The columns that it reads. The batch passed to `evaluate` has one column per path, in this order, in
+    /// the type that decoding prefers.
     fn columns(&self) -> &[FieldPath];
 
-    /// The Arrow schema the batch must have, where decoding's preferred types will not do.
+    /// The Arrow schema that the batch must have, if the types that decoding prefers are not suitable.
     fn schema(&self) -> Option<arrow::datatypes::SchemaRef> {
         None
     }
 
-    /// One outcome per row of the batch. Must depend on nothing but the row.
+    /// Returns one outcome per row of the batch, which must depend only on that row.
     ///
     /// # Errors
-    /// Whatever makes the query fail, as [`Error::External`](crate::Error::External).
+    /// Any error that makes the query fail, as [`Error::External`](crate::Error::External).
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray>;
 }
 
 /// A filter whose bounds tighten while the scan runs: top-k thresholds, join keys.
 pub trait DynamicFilter: Debug + Display + Send + Sync {
-    /// The columns that `current` may ever read, so that their statistics can be at hand.
+    /// All columns that `current` may read, so that their statistics can be loaded in advance.
     fn columns(&self) -> Vec<FieldPath>;
 
     /// A number that changes whenever `current` does. Cheap; called per split.
     fn generation(&self) -> u64;
 
-    /// What is known now; `None` while nothing is.
+    /// The filter as known now; `None` while nothing is known.
     fn current(&self) -> Option<Expr>;
 
-    /// Whether rows may be checked too, not only statistics.
+    /// Whether the filter may be applied to rows, not only to statistics.
     fn checks_rows(&self) -> bool {
         true
     }
@@ -137,7 +137,7 @@ impl Expr {
         Expr::Field(path.into(), Predicate::Compare(op, value))
     }
 
-    /// All of `exprs`, flattened; true of none.
+    /// The conjunction of `exprs`, flattened; true if there are none.
     pub fn all(exprs: impl IntoIterator<Item = Expr>) -> Self {
         let mut flat = Vec::new();
         for expr in exprs {
@@ -154,7 +154,7 @@ impl Expr {
         }
     }
 
-    /// Any of `exprs`, flattened; false of none.
+    /// The disjunction of `exprs`, flattened; false if there are none.
     pub fn any(exprs: impl IntoIterator<Item = Expr>) -> Self {
         let mut flat = Vec::new();
         for expr in exprs {
@@ -180,7 +180,7 @@ impl Expr {
         }
     }
 
-    /// Visits the columns the expression reads, repeated as they occur.
+    /// Visits the columns that the expression reads, once per occurrence.
     pub fn visit_columns(&self, visit: &mut dyn FnMut(&FieldPath)) {
         match self {
             Expr::Literal(_) | Expr::Dynamic(_) => {}
@@ -191,7 +191,7 @@ impl Expr {
         }
     }
 
-    /// The columns the expression reads, each once, in order of first use.
+    /// The distinct columns that the expression reads, in order of first use.
     pub fn columns(&self) -> Vec<FieldPath> {
         let mut columns = Vec::new();
         self.visit_columns(&mut |path| {

@@ -1,4 +1,4 @@
-//! Predicates on one column: what encodings can answer without decoding.
+//! Predicates on one column, which encodings can answer without decoding.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// The operator that holds exactly where this one does not.
+    /// The operator that holds exactly when this one does not.
     #[must_use]
     pub fn negate(self) -> Self {
         match self {
@@ -41,7 +41,7 @@ impl CompareOp {
         }
     }
 
-    /// The operator with its sides exchanged.
+    /// The equivalent operator for exchanged operands.
     #[must_use]
     pub fn swap(self) -> Self {
         match self {
@@ -77,7 +77,7 @@ impl CompareOp {
     }
 }
 
-/// A LIKE pattern: `%` any run, `_` any character, `\` escapes.
+/// A LIKE pattern: `%` matches any characters, `_` matches any one character, `\` escapes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Like {
     /// The pattern.
@@ -88,11 +88,12 @@ pub struct Like {
     pub case_insensitive: bool,
 }
 
-/// A predicate on the values of one column. Null values give unknown, except for the null tests.
+/// A predicate on the values of one column. The outcome for null values is unknown, except for the null
+/// tests.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Predicate {
-    /// `value op constant`; a null constant gives unknown everywhere.
+    /// `value op constant`; with a null constant, the outcome is unknown for all values.
     Compare(CompareOp, Scalar),
     /// `low <= value AND value <= high`.
     Between(Scalar, Scalar),
@@ -107,7 +108,7 @@ pub enum Predicate {
 }
 
 impl Predicate {
-    /// Evaluates on decoded values: the meaning that every encoding must reproduce.
+    /// Evaluates the predicate on decoded values; every encoding must return the same outcome.
     ///
     /// # Errors
     /// If the predicate does not fit the type of the values.
@@ -142,7 +143,7 @@ impl Predicate {
     /// The outcome for one value.
     ///
     /// # Errors
-    /// As [`evaluate`](Self::evaluate).
+    /// As for [`evaluate`](Self::evaluate).
     pub fn evaluate_scalar(&self, value: &Scalar) -> Result<Option<bool>> {
         match self {
             Predicate::IsNull => return Ok(Some(value.is_null())),
@@ -154,10 +155,10 @@ impl Predicate {
         Ok(outcome.is_valid(0).then(|| outcome.value(0)))
     }
 
-    /// The predicate with constants of a column's type.
+    /// The predicate with its constants converted to a column's type.
     ///
     /// # Errors
-    /// If a constant is no value of that type.
+    /// If a constant is not a value of that type.
     pub(crate) fn coerce(self, dtype: &DType) -> Result<Self> {
         let nullable = dtype.with_nullable(true);
         let fits = |constant: &Scalar| constant.dtype().with_nullable(true) == nullable;
@@ -175,10 +176,10 @@ impl Predicate {
         })
     }
 
-    /// Checks that the predicate can be asked of a column of this type.
+    /// Checks that the predicate can be evaluated on a column of this type.
     ///
     /// # Errors
-    /// If it cannot; names both types.
+    /// If it cannot; the error names both types.
     pub fn check(&self, dtype: &DType) -> Result<()> {
         let same = |constant: &Scalar| {
             let (left, right) = (dtype.with_nullable(true), constant.dtype().with_nullable(true));
@@ -200,7 +201,7 @@ impl Predicate {
     }
 }
 
-/// The constant as Arrow wants it beside `values`.
+/// The constant in the form that Arrow requires for comparing it with `values`.
 fn datum(constant: &Scalar, values: &ArrowRef) -> Result<ArrowScalar<ArrowRef>> {
     let to = match values.data_type() {
         DataType::Dictionary(_, inner) => inner.as_ref(),

@@ -1,4 +1,4 @@
-//! Values of Rust as scalars, and scalars as other types.
+//! Conversion of Rust values to scalars, and of scalars to other types.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Scalar, Value};
 use crate::dtype::{DType, PType};
 use crate::{Error, Result};
 
-/// Integers up to this many bits are doubles, every one of them.
+/// All integers of up to this many bits are exact as doubles.
 const EXACT_IN_F64: u32 = 53;
 
 macro_rules! from_number {
@@ -52,12 +52,12 @@ impl From<&[u8]> for Scalar {
 }
 
 impl Scalar {
-    /// The same value as one of another type, which the result has. Integers become other
-    /// integers, floats and decimals; floats become wider or narrower ones; text becomes bytes; and
-    /// any value becomes one of an extension type that stores it. A null becomes any null.
+    /// Converts the value to another type, which the result has. Integers can be converted to other integers,
+    /// floats and decimals; floats to wider or narrower ones; text to bytes; and any value to an extension
+    /// type that stores it. A null can be converted to any type.
     ///
     /// # Errors
-    /// If the type does not hold exactly this value.
+    /// If the type cannot represent this value exactly.
     pub fn coerce(&self, dtype: &DType) -> Result<Scalar> {
         if self.is_null() {
             return Ok(Scalar::null(dtype));

@@ -1,4 +1,4 @@
-//! One typed value: in metadata, in statistics, in predicates.
+//! Single typed values, as used in metadata, statistics and predicates.
 
 mod coerce;
 mod rows;
@@ -14,7 +14,7 @@ use half::f16;
 use crate::dtype::{DType, PType};
 use crate::{Error, Result};
 
-/// A value without its type. Integers are widened; the dtype tells what they are.
+/// A value without its type. Integers are widened; the dtype determines their actual type.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names say it all")]
@@ -38,7 +38,7 @@ pub enum Value {
     Union(u8, Arc<Value>),
 }
 
-/// One value of a [`DType`]. An extension value is held as its storage value.
+/// One value of a [`DType`]. An extension value is represented by its storage value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scalar {
     dtype: DType,
@@ -46,7 +46,7 @@ pub struct Scalar {
 }
 
 impl Scalar {
-    /// A value of a type.
+    /// Creates a value of a type.
     ///
     /// # Errors
     /// If the value does not fit the type, or is null and the type is not nullable.
@@ -77,7 +77,7 @@ impl Scalar {
         self.value == Value::Null
     }
 
-    /// The same value as the storage type of its extension type, if it has one.
+    /// The same value with the storage type of its type, if that is an extension type.
     #[must_use]
     pub fn to_storage(&self) -> Scalar {
         Self { dtype: self.dtype.storage().clone(), value: self.value.clone() }
@@ -86,7 +86,7 @@ impl Scalar {
     /// The same value under another type.
     ///
     /// # Errors
-    /// If it does not fit there.
+    /// If it does not fit that type.
     pub fn with_dtype(&self, dtype: &DType) -> Result<Scalar> {
         let value = match (&self.value, dtype.storage()) {
             (Value::Int(v), DType::Primitive(ptype, _)) if ptype.is_unsigned() => {
@@ -135,12 +135,12 @@ impl Scalar {
     /// An Arrow array of `len` rows that all hold this value, in the type `to`.
     ///
     /// # Errors
-    /// If `to` cannot present the value.
+    /// If `to` cannot represent the value.
     pub fn to_arrow(&self, to: &DataType, len: usize) -> Result<ArrowRef> {
         rows::expand(&self.value, &self.dtype, to, len)
     }
 
-    /// The value in row `at` of an Arrow array that presents `dtype`.
+    /// The value in row `at` of an Arrow array that represents `dtype`.
     ///
     /// # Errors
     /// If the array has another type.
@@ -190,7 +190,7 @@ fn fits(dtype: &DType, value: &Value) -> bool {
     }
 }
 
-/// Order of two values of one type, as [`Scalar::compare`].
+/// Order of two values of the same type, as in [`Scalar::compare`].
 pub(crate) fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     Some(match (left, right) {
         (Value::Bool(l), Value::Bool(r)) => l.cmp(r),

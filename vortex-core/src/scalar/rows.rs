@@ -1,4 +1,4 @@
-//! Values as rows of Arrow arrays, and back.
+//! Conversion of values to rows of Arrow arrays, and back.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::limits::Limits;
 use crate::{Error, Result};
 
 fn mismatch(value: &Value, to: &DataType) -> Error {
-    Error::invalid(format!("cannot show {value:?} as Arrow type {to}"))
+    Error::invalid(format!("cannot represent {value:?} as Arrow type {to}"))
 }
 
-/// Bytes of a null row: lists of a fixed size and structs have values below it.
+/// Number of bytes of a null row; fixed-size lists and structs have values below it.
 fn null_bytes(to: &DataType) -> u64 {
     let sum = |sum: u64, field: &FieldRef| sum.saturating_add(null_bytes(field.data_type()));
     match to {
@@ -42,7 +42,7 @@ fn null_bytes(to: &DataType) -> u64 {
     }
 }
 
-/// `len` rows of one value.
+/// An array of `len` rows with the same value.
 pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<ArrowRef> {
     if let DataType::Dictionary(..) = to {
         let DataType::Dictionary(_, values) = to else { return Err(mismatch(value, to)) };
@@ -177,7 +177,7 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
     })
 }
 
-/// One row holding a list of `values`.
+/// An array of one row with a list of `values`.
 fn one_list(values: &[Value], element: &DType, to: &DataType) -> Result<ArrowRef> {
     let items = |field: &arrow::datatypes::Field| -> Result<ArrowRef> {
         let rows = values
@@ -241,7 +241,7 @@ fn one_list(values: &[Value], element: &DType, to: &DataType) -> Result<ArrowRef
             items(field)?,
             None,
         )?),
-        _ => return Err(Error::invalid(format!("cannot show a list as Arrow type {to}"))),
+        _ => return Err(Error::invalid(format!("cannot represent a list as Arrow type {to}"))),
     })
 }
 

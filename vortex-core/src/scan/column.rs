@@ -1,4 +1,4 @@
-//! A column that a scan reads: a path of names resolved to a layout.
+//! The columns that a scan reads: paths of names resolved to layouts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,30 +11,31 @@ use crate::file::{Footer, SegmentId};
 use crate::layout::{LayoutRef, PieceSet, SegmentSet, Zones};
 use crate::{Error, Result};
 
-/// Bytes that a file may say a row has: as many as leave splits some rows, if that is not true.
+/// Upper limit for the bytes per row that a file claims, so that splits still have some rows if the claim is
+/// wrong.
 const MAX_SAID: u64 = 512 << 10;
 
-/// A column: the deepest layout of its own, and the fields to take from the arrays there.
+/// A column: its deepest separately stored layout, and the fields to take from the arrays there.
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     pub(super) path: FieldPath,
     pub(super) dtype: DType,
     layout: LayoutRef,
-    /// Fields inside structs that are stored as one array.
+    /// The fields to take, one within the other, from structs that are stored as one array.
     within: Vec<usize>,
-    /// Which field of the root it is, if it is one.
+    /// The position of the column among the fields of the root, if it is one.
     root_field: Option<usize>,
 }
 
 impl Column {
-    /// Finds a path in a file. The column's type is nullable if anything around it is.
+    /// Resolves a path in a file. The column's type is nullable if any enclosing struct is.
     pub(super) fn resolve(footer: &Footer, path: &FieldPath) -> Result<Self> {
         let mut layout = Arc::clone(footer.layout());
         let mut dtype = footer.dtype().clone();
         let mut within = Vec::new();
         let mut root_field = None;
         let mut names = path.names();
-        // A root without columns shows as one column called `value`.
+        // A root without columns is presented as one column called `value`.
         if dtype.as_columns().is_none() {
             names = match names.split_first() {
                 Some((name, rest)) if &**name == "value" => rest,
@@ -64,7 +65,7 @@ impl Column {
         Ok(Self { path: path.clone(), dtype, layout, within, root_field })
     }
 
-    /// Root field `at`, whatever other fields are called.
+    /// Field `at` of the root, regardless of the names of other fields.
     pub(super) fn of_root(footer: &Footer, at: usize) -> Result<Self> {
         let not_there = || Error::invalid(format!("no field {at}"));
         let fields = footer.dtype().as_columns().ok_or_else(not_there)?;
@@ -78,7 +79,8 @@ impl Column {
         Ok(Self { path, dtype, layout, within, root_field: Some(at) })
     }
 
-    /// About how many bytes a decoded row takes: what the file says, or else what is usual.
+    /// Approximate number of bytes of a decoded row: according to the file, but at least what is usual for
+    /// the type.
     pub(super) fn row_bytes(&self, footer: &Footer) -> u64 {
         let said = || {
             let stats = footer.statistics()?.get(self.root_field?)?;
@@ -101,7 +103,8 @@ impl Column {
         self.layout.request(rows, have, want).at(|| format!("column `{}`", self.path))
     }
 
-    /// Single rows, which rise; fails for what is missing, which has then been asked for.
+    /// Reads single rows in ascending order; returns an error if bytes are missing, which are then recorded
+    /// in `have`.
     pub(super) fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
         let read = || {
             let mut array = self.layout.read_rows(rows, have)?;
@@ -125,7 +128,7 @@ impl Column {
     }
 }
 
-/// Says what there is instead, as far as one reads on.
+/// The error for a missing field, which lists the first existing ones.
 fn missing(path: &FieldPath, around: &FieldPath, fields: &StructType) -> Error {
     const SHOWN: usize = 20;
     let names: Vec<&str> = fields.names().iter().take(SHOWN).map(|name| &**name).collect();

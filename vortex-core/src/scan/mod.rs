@@ -125,11 +125,10 @@ impl ScanBuilder {
         self
     }
 
-    /// Sets the schema of the batches, with one field per projected column and none
-    /// for row numbers. Its types may be any that
-    /// [present](crate::dtype::arrow::presents) the stored types; columns are decoded directly to them.
-    /// Types that the format lacks may be requested for the types they are stored as, such as durations
-    /// for integers; see [`decode_as`](crate::array::decode_as).
+    /// Sets the schema of the batches, with one field per projected column and none for row numbers. Its
+    /// types may be any that [present](crate::dtype::arrow::presents) the stored types; columns are decoded
+    /// directly to them. Types that the format lacks may be requested for the types they are stored as, such
+    /// as durations for integers; see [`decode_as`](crate::array::decode_as).
     #[must_use]
     pub fn with_schema(mut self, schema: SchemaRef) -> Self {
         self.schema = Some(schema);
@@ -160,8 +159,8 @@ impl ScanBuilder {
         self
     }
 
-    /// None of these rows, counted from the start of the file; rising, none twice. For rows that are
-    /// recorded as deleted.
+    /// Excludes these rows, counted from the start of the file, in strictly ascending order; for rows that
+    /// are recorded as deleted.
     #[must_use]
     pub fn with_excluded_rows(mut self, indices: impl Into<Arc<[u64]>>) -> Self {
         self.excluded = Some(indices.into());
@@ -175,8 +174,8 @@ impl ScanBuilder {
         self
     }
 
-    /// Adds a last column of this name: the number of each row, `UInt64`, counted from the start of the
-    /// file whatever filters and ranges leave out.
+    /// Adds a last column of this name: the number of each row, `UInt64`, counted from the start of the file,
+    /// regardless of filters and ranges.
     #[must_use]
     pub fn with_row_numbers(mut self, name: impl Into<Arc<str>>) -> Self {
         self.row_numbers = Some(name.into());

@@ -26,7 +26,8 @@ use crate::stats::is_float;
 use crate::wire::WriteNode;
 use crate::{Release, Result};
 
-/// The first release that reads `vortex.zoned`; all later ones read such files.
+/// The first release that prunes by `vortex.zoned`, which 0.76 introduced; for older readers, `vortex.stats`
+/// is written.
 const ZONED_SINCE: Release = Release::new(0, 84);
 /// The first release that reads half-precision scalars in the current format.
 const HALF_SINCE: Release = Release::new(0, 44);

@@ -1,4 +1,4 @@
-//! What callers ask for: columns, constants, and the errors when there is no such thing.
+//! Requests of callers: columns, constants, and the errors if they do not exist.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -19,14 +19,14 @@ pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
     DynamicFilterTracking::classify(expr).contains_dynamic_filter()
 }
 
-/// A DataFusion expression whose meaning changes, seen as filters over one file. Whoever
+/// A DataFusion expression whose meaning changes, translated to filters over one file. The operator that
 /// supplied it checks the rows again, so parts that the scan cannot answer are left out.
 pub(crate) struct TighteningFilter {
     expr: Arc<dyn PhysicalExpr>,
     columns: Vec<FieldPath>,
     schema: SchemaRef,
     dtype: DType,
-    /// Whether rows may be checked too.
+    /// Whether the filter may also be applied to rows.
     rows: bool,
     latest: Mutex<Option<(u64, Option<Expr>)>>,
 }
@@ -43,7 +43,7 @@ impl TighteningFilter {
         Ok(Self { expr, columns, schema, dtype, rows: false, latest: Mutex::default() })
     }
 
-    /// Whether rows may be checked too, not only statistics.
+    /// Sets whether the filter may be applied to rows, not only to statistics.
     pub(crate) fn with_rows(self, rows: bool) -> Self {
         Self { rows, ..self }
     }
@@ -66,7 +66,7 @@ impl DynamicFilter for TighteningFilter {
     }
 
     fn current(&self) -> Option<Expr> {
-        // Read before the snapshot: a change in between is then seen by the next call.
+        // Read before the snapshot: the next call then notices a change made in between.
         let generation = self.generation();
         let mut latest = self.latest.lock();
         match latest.as_ref() {

@@ -1,10 +1,10 @@
-//! DataFusion's expressions as the core's filters: the one translation.
+//! The translation of DataFusion's expressions to the core's filters.
 //!
-//! [`Translator::translate`] is exact: the result is true, false and unknown on the same rows
-//! as DataFusion's evaluation. What it returns `None` for, DataFusion evaluates itself, see
-//! [`PhysicalPredicate`](super::PhysicalPredicate). [`Translator::weaken`] gives up exactness:
-//! its result holds wherever the expression is true, which is enough to skip rows that someone
-//! above the scan checks again.
+//! [`Translator::translate`] is exact: the result is true, false and unknown for the same rows as
+//! DataFusion's evaluation. If it returns `None`, DataFusion evaluates the expression itself, see
+//! [`PhysicalPredicate`](super::PhysicalPredicate). The result of [`Translator::weaken`] is not exact: it
+//! holds wherever the expression is true, which suffices for skipping rows if an operator above the scan
+//! checks the expression again.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 /// Translates expressions over one file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Translator<'a> {
-    /// The physical schema: what expressions refer to, with the fields of the file in their order.
+    /// The physical schema, which expressions refer to: the fields of the file, in the order of the file.
     schema: &'a Schema,
     /// The type of the file.
     root: &'a DType,
-    /// Whether the zeros are to pass whatever either of them passes. Sorts tell them apart and joins do
-    /// not, so a filter made for either may be asked again about both.
+    /// Whether both zeros pass if either of them does. Sorts distinguish them and joins do not, so a filter
+    /// must be correct for both kinds of operators.
     joins_zeros: bool,
 }
 
-/// A column or field of a struct, as both sides see it.
+/// A column or a field of a struct, as DataFusion and the core see it.
 struct FieldRead<'a> {
     path: FieldPath,
     dtype: &'a DType,
@@ -44,26 +44,26 @@ struct FieldRead<'a> {
 }
 
 impl<'a> Translator<'a> {
-    /// A translator for expressions over `schema`, which presents a file of type `root`.
+    /// Creates a translator for expressions over `schema`, which presents a file of type `root`.
     pub(crate) fn new(schema: &'a Schema, root: &'a DType) -> Self {
         Self { schema, root, joins_zeros: false }
     }
 
-    /// The column or struct field that `expr` reads and nothing more, if so.
+    /// The column or struct field that `expr` consists of; `None` for any other expression.
     ///
     /// # Errors
-    /// If it is a column that the schema lacks.
+    /// If `expr` is a column that the schema lacks.
     pub(crate) fn field(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<(FieldPath, FieldRef)>> {
         match (self.read(expr), expr.downcast_ref::<Column>()) {
             (None, Some(column)) => Err(self.schema.index_of(column.name()).map_or_else(
                 |missing| missing.into(),
-                |_| internal_datafusion_err!("column `{}` is not where the file has it", column.name()),
+                |_| internal_datafusion_err!("column `{}` is not at its position in the file", column.name()),
             )),
             (read, _) => Ok(read.map(|read| (read.path, read.field))),
         }
     }
 
-    /// The same outcome for every row, or `None` where only DataFusion can tell it.
+    /// A filter with the same outcome for every row, or `None` if only DataFusion can evaluate `expr`.
     pub(crate) fn translate(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         if let Some(literal) = expr.downcast_ref::<Literal>() {
             return match literal.value() {
@@ -99,7 +99,7 @@ impl<'a> Translator<'a> {
         })?
     }
 
-    /// A filter that holds wherever `expr` is true, or `None` for one that says nothing.
+    /// A filter that holds wherever `expr` is true, or `None` if it would hold everywhere.
     pub(crate) fn weaken(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         if let Some(exact) = (Self { joins_zeros: true, ..*self }).translate(expr) {
             return Some(exact);
@@ -113,7 +113,7 @@ impl<'a> Translator<'a> {
                 _ => None,
             };
         }
-        // One of the branches is taken, whatever decides which: a partitioned join's filter.
+        // One of the branches is taken, regardless of the condition: the filter of a partitioned join.
         let case = expr.downcast_ref::<CaseExpr>()?;
         let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
         branches.map(|branch| self.weaken(branch)).collect::<Option<Vec<_>>>().map(Expr::any)
@@ -157,8 +157,8 @@ impl<'a> Translator<'a> {
         Some(self.compare(read.path, if swapped { op.swap() } else { op }, constant))
     }
 
-    /// A comparison as DataFusion means it: its zeros are equal, while the core orders `-0.0` before
-    /// `0.0`. (Lists are looked up by bits in both.)
+    /// A comparison with DataFusion's semantics: it treats both zeros as equal, while the core orders `-0.0`
+    /// before `0.0`. (Both compare values with lists by their bits.)
     fn compare(&self, path: FieldPath, op: CompareOp, constant: Scalar) -> Expr {
         let Some((low, high)) = zeros(&constant) else { return Expr::compare(path, op, constant) };
         match op {
@@ -203,8 +203,8 @@ impl<'a> Translator<'a> {
         Some(Expr::Field(read.path, Predicate::Like(like)))
     }
 
-    /// The literal as the core compares it with `read`. Both must have the type that DataFusion
-    /// compares them in, else its cast would be lost.
+    /// The literal as the core compares it with `read`. Both must have the type in which DataFusion compares
+    /// them, else its cast would be lost.
     fn constant(&self, read: &FieldRead, value: &ScalarValue) -> Option<Scalar> {
         let same =
             value.data_type().is_null() || logical(&value.data_type()) == logical(read.field.data_type());
@@ -213,7 +213,7 @@ impl<'a> Translator<'a> {
 
     fn read(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<FieldRead<'a>> {
         if let Some(column) = expr.downcast_ref::<Column>() {
-            // Of columns with the same name, both sides take the first.
+            // If several columns have the same name, both sides use the first.
             let (at, dtype) = match self.root.as_columns() {
                 Some(fields) => {
                     let at = fields.position(column.name())?;
@@ -234,7 +234,7 @@ impl<'a> Translator<'a> {
                 return None;
             };
             let (at, field) = fields.find(name)?;
-            // Names may repeat: both sides take the first.
+            // If several fields have the same name, both sides use the first.
             if inner.position(name)? != at {
                 return None;
             }
@@ -267,7 +267,7 @@ fn zeros(constant: &Scalar) -> Option<(Scalar, Scalar)> {
     Some((scalar(low)?, scalar(high)?))
 }
 
-/// The type without its presentation.
+/// The logical type, regardless of its Arrow representation.
 fn logical(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => logical(values),
@@ -286,7 +286,7 @@ fn is_ordered(dtype: &DType) -> bool {
     )
 }
 
-/// Joins a lower and an upper bound on the same column: `a >= 1`, `a <= 5` are one predicate.
+/// Combines a lower and an upper bound on the same column: `a >= 1` and `a <= 5` become one predicate.
 pub(crate) fn fuse_bounds(conjuncts: Vec<Expr>) -> Vec<Expr> {
     let mut fused: Vec<Expr> = Vec::with_capacity(conjuncts.len());
     for conjunct in conjuncts {

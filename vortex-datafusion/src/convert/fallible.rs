@@ -1,7 +1,7 @@
-//! Which expressions can raise an error for some rows.
+//! Determines whether an expression can fail for some rows.
 //!
-//! SQL lets `b <> 0 AND a / b > 1` protect its division. A scan that takes the conjunction
-//! apart must not run the division on rows that the other part rejects.
+//! SQL lets `b <> 0 AND a / b > 1` protect its division. A scan that splits the conjunction must not evaluate
+//! the division on rows that the other part rejects.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion_physical_expr::expressions::{
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-/// Functions that give a value for every row.
+/// Functions that return a value for every row.
 const TOTAL_FUNCTIONS: &[&str] = &[
     "bit_length",
     "btrim",
@@ -35,7 +35,8 @@ const TOTAL_FUNCTIONS: &[&str] = &[
     "upper",
 ];
 
-/// Whether evaluating `expr` over columns of `schema` might fail for some rows. Errs towards yes.
+/// Whether evaluating `expr` over columns of `schema` might fail for some rows. Returns true in case of
+/// doubt.
 pub(crate) fn is_fallible(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     let mut found = false;
     let visited = expr.apply(|node| {
@@ -45,7 +46,7 @@ pub(crate) fn is_fallible(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool
     found || visited.is_err()
 }
 
-/// Whether this node, given values of its children, always has one.
+/// Whether this node always has a value if its children have values.
 fn is_total(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     let node = node.as_ref();
     if let Some(binary) = node.downcast_ref::<BinaryExpr>() {

@@ -1,4 +1,4 @@
-//! Which columns an expression reads, down to single fields of structs.
+//! The columns that an expression reads, down to single fields of structs.
 //!
 //! ```text
 //! expressions   upper(name)      address.city      address.zip + 1
@@ -6,7 +6,7 @@
 //! rewritten     upper(@0)        @1                @2 + 1
 //! ```
 //!
-//! The leaves are what a scan decodes; the rewritten expressions run on its batches.
+//! A scan decodes the leaves; the rewritten expressions are evaluated on its batches.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use vortex_core::expr::FieldPath;
 
 use super::Translator;
 
-/// The columns and struct fields that expressions over one file read, each once.
+/// The distinct columns and struct fields that expressions over one file read.
 #[derive(Debug, Default)]
 pub(crate) struct Leaves {
     paths: Vec<FieldPath>,
@@ -28,7 +28,7 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Adds what `expr` reads, and returns it as an expression over the leaves.
+    /// Adds the columns that `expr` reads, and returns `expr` as an expression over the leaves.
     ///
     /// # Errors
     /// If it reads a column that the file lacks.
@@ -65,7 +65,7 @@ impl Leaves {
         &self.paths
     }
 
-    /// The leaves as a batch has them.
+    /// The schema of batches of the leaves.
     pub(crate) fn schema(&self) -> SchemaRef {
         Arc::new(Schema::new(self.fields.iter().cloned().collect::<Fields>()))
     }

@@ -1,7 +1,6 @@
-//! DataFusion on one side, the core on the other: types, values, expressions, errors.
+//! Conversions between DataFusion and the core: types, values, expressions, errors.
 //!
-//! Planning and opening call the same functions here, so that what planning promises is what
-//! a scan does.
+//! Planning and opening call the same functions, so that a scan does what planning has promised.
 
 mod dynamic;
 mod expr;
@@ -22,8 +21,8 @@ pub(crate) use rows::PhysicalPredicate;
 pub(crate) use scalar::{keeps_order, to_core, to_datafusion};
 pub(crate) use simplify::simplify;
 
-/// An error of the core as DataFusion reports it. An error that DataFusion raised inside a
-/// scan comes back as it was.
+/// Converts an error of the core to DataFusion's error type. An error that DataFusion raised inside a scan is
+/// returned unchanged.
 pub(crate) fn datafusion_error(error: vortex_core::Error) -> DataFusionError {
     match error {
         vortex_core::Error::External(inner) => match inner.downcast::<DataFusionError>() {
@@ -39,7 +38,7 @@ pub(crate) fn datafusion_error(error: vortex_core::Error) -> DataFusionError {
     }
 }
 
-/// An error of DataFusion on its way through the core.
+/// Wraps an error of DataFusion so that it can pass through the core.
 pub(crate) fn core_error(error: DataFusionError) -> vortex_core::Error {
     vortex_core::Error::External(Box::new(error))
 }

@@ -16,7 +16,7 @@ use super::{Leaves, Translator, core_error};
 /// A boolean DataFusion expression over columns of one file.
 #[derive(Debug)]
 pub(crate) struct PhysicalPredicate {
-    /// Must be true of a row before `expr` may see it.
+    /// Must be true for a row before `expr` may be evaluated on it.
     guard: Option<Arc<dyn PhysicalExpr>>,
     expr: Arc<dyn PhysicalExpr>,
     columns: Vec<FieldPath>,
@@ -24,8 +24,8 @@ pub(crate) struct PhysicalPredicate {
 }
 
 impl PhysicalPredicate {
-    /// A predicate from an expression over the physical schema of a file. With a `guard`, the
-    /// predicate is both, and `expr` runs on rows only that pass the guard.
+    /// A predicate from an expression over the physical schema of a file. With a `guard`, the predicate is
+    /// the conjunction of both, and `expr` is evaluated only on rows that pass the guard.
     ///
     /// # Errors
     /// If either reads a column that the file lacks.
@@ -73,7 +73,7 @@ fn boolean(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
         Some(outcome) => Ok(outcome.clone()),
         // An untyped NULL: unknown for every row.
         None if array.data_type().is_null() => Ok(BooleanArray::new_null(rows)),
-        None => plan_err!("a filter of type {}", array.data_type()),
+        None => plan_err!("a filter must be boolean, not {}", array.data_type()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Single values: DataFusion's [`ScalarValue`] and the core's [`Scalar`].
+//! Conversions between DataFusion's [`ScalarValue`] and the core's [`Scalar`].
 
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, TimeUnit};
@@ -24,8 +24,8 @@ pub(crate) fn to_core(value: &ScalarValue, dtype: &DType) -> Result<Option<Scala
     Scalar::from_arrow(one.as_ref(), 0, &dtype.with_nullable(true)).map(Some).map_err(datafusion_error)
 }
 
-/// The value in the Arrow type `to`, or `None` if `to` cannot hold it, or orders its values
-/// differently: what was a bound must stay one.
+/// The value in the Arrow type `to`, or `None` if `to` cannot hold it or orders values differently: a bound
+/// must remain a bound.
 pub(crate) fn to_datafusion(value: &Scalar, to: &DataType) -> Result<Option<ScalarValue>> {
     if presents(value.dtype(), to) {
         let one = value.to_arrow(to, 1).map_err(datafusion_error)?;
@@ -64,7 +64,7 @@ fn widens(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Whether values stay in the same order, and apart from each other, when they are cast.
+/// Whether values remain distinct and in the same order when they are cast.
 pub(crate) fn keeps_order(from: &DataType, to: &DataType) -> bool {
     let bits = |t: &DataType| t.primitive_width().unwrap_or(0) * 8 - usize::from(t.is_signed_integer());
     match (from, to) {
@@ -83,7 +83,7 @@ pub(crate) fn keeps_order(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Whether a decimal type has all digits of another, or of an integer type.
+/// Whether the decimal type `to` has room for all digits of the decimal or integer type `from`.
 fn has_all_digits(from: &DataType, to: &DataType) -> bool {
     let digits = |t: &DataType| match t {
         DataType::Decimal32(p, s)

@@ -1,7 +1,7 @@
-//! Schemas: one for a table over many files, and one for each file as the table wants it.
+//! Schemas: one for a table over many files, and one for each file as the table requires it.
 //!
-//! Several Arrow types present one stored type (`Utf8`, `Utf8View`, a dictionary of them). The
-//! table chooses; a file then decodes straight into that choice, and no cast is planned.
+//! Several Arrow types can represent one stored type (`Utf8`, `Utf8View`, a dictionary of either). The table
+//! chooses one; files are decoded directly to it, and no cast is planned.
 //!
 //! ```text
 //! files   a: i32   b: utf8            table   a: Int64          (widened, not in all files: nullable)
@@ -20,19 +20,19 @@ use vortex_core::dtype::arrow::{data_type, presents};
 
 use super::datafusion_error;
 
-/// The schema of a table over files: columns by name in order of first sight, numbers widened,
-/// nullable where any file says so or lacks the column. Depends on the order of `files` only.
+/// The schema of a table over files: columns by name, in order of first occurrence, with numbers widened,
+/// nullable if they are in any file or if a file lacks the column. Depends only on the order of `files`.
 ///
 /// # Errors
-/// If two files disagree on the type of a column; names both files.
+/// If two files disagree on the type of a column; the error names both files.
 pub(crate) fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
     let Some((_, first)) = files.first() else { return Ok(Schema::empty()) };
-    // Position, file that had it first, number of files that have it.
+    // Field, first file that contains it, number of files that contain it.
     let mut columns: Vec<(FieldRef, &str, usize)> = Vec::new();
     let mut positions: HashMap<&str, usize> = HashMap::new();
     for (name, schema) in files {
         let mut seen: HashSet<&str> = HashSet::new();
-        // Of columns with the same name, the first one counts.
+        // If several columns have the same name, the first one counts.
         for field in schema.fields().iter().filter(|field| seen.insert(field.name())) {
             let known = positions.get(field.name().as_str()).and_then(|at| columns.get_mut(*at));
             let Some((column, from, count)) = known else {
@@ -93,7 +93,7 @@ fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
         (FixedSizeList(left, size), FixedSizeList(right, other)) if size == other => {
             FixedSizeList(merge_fields(left, right)?, *size)
         }
-        // Files that present one stored type in different ways.
+        // Different Arrow representations of one stored type.
         (left, right) if is_string(left) && is_string(right) => Utf8View,
         (left, right) if is_bytes(left) && is_bytes(right) => BinaryView,
         (Dictionary(_, left), Dictionary(_, right)) => merge_types(left, right)?,
@@ -128,8 +128,8 @@ fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
     })
 }
 
-/// The schema with fields of nullable structs nullable too. DataFusion takes a field out of a
-/// struct without looking at the struct; only a field that may be null reads as null in a null row.
+/// The schema with the fields of nullable structs made nullable as well. DataFusion extracts a field from a
+/// struct without considering the nulls of the struct; only a nullable field reads as null in a null row.
 pub(crate) fn with_nullable_fields(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(|field| nullable_field(field, false)).collect::<Fields>();
     Schema::new_with_metadata(fields, schema.metadata().clone())
@@ -148,7 +148,7 @@ fn nullable_field(field: &FieldRef, in_nullable: bool) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(data_type).with_nullable(nullable))
 }
 
-/// The schema with strings and byte strings as plain offsets instead of views.
+/// The schema with strings and byte strings as offset-based types instead of views.
 pub(crate) fn without_views(schema: &Schema) -> Schema {
     let fields = schema.fields().iter().map(plain_field).collect::<Fields>();
     Schema::new_with_metadata(fields, schema.metadata().clone())
@@ -167,12 +167,11 @@ fn plain_field(field: &FieldRef) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(plain))
 }
 
-/// What decoding a file of type `root` gives when it serves a table with these columns: the
-/// table's choice of type, nullability and metadata wherever the file can present it, else the
-/// file's own.
+/// The schema to which a file of type `root` is decoded for a table with these columns: the table's type,
+/// nullability and metadata if the file can be decoded to them, else the file's own.
 ///
 /// # Errors
-/// If a stored type has no Arrow form.
+/// If a stored type has no Arrow equivalent.
 pub(crate) fn physical(root: &DType, file: &SchemaRef, table: &Schema) -> Result<SchemaRef> {
     // Names may repeat; the first one counts.
     let wanted: HashMap<&str, &FieldRef> =
@@ -195,8 +194,8 @@ pub(crate) fn physical(root: &DType, file: &SchemaRef, table: &Schema) -> Result
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// The field of a file, as much like `wanted` as decoding can make it. A table that promises
-/// no nulls is believed: a null found while reading is then an error.
+/// The field of a file, as close to `wanted` as decoding allows. If the table declares that a column has no
+/// nulls, a null found while reading is an error.
 fn adopt(dtype: &DType, field: &FieldRef, wanted: &FieldRef) -> Result<FieldRef> {
     let adopted = adopt_type(dtype, field.data_type(), wanted.data_type())?;
     Ok(Arc::new(
@@ -240,9 +239,9 @@ fn adopt_type(dtype: &DType, own: &DataType, wanted: &DataType) -> Result<DataTy
         (DType::Map(map, _), DataType::Map(own, _), DataType::Map(wanted, sorted)) => {
             DataType::Map(adopt_entries(map, own, wanted)?, *sorted)
         }
-        // Types that the format lacks: the file says that it was written from them.
+        // Types that the format lacks: the schema in the file states that it was written from them.
         (dtype, own, wanted) if own == wanted && can_decode_as(dtype, wanted) => wanted.clone(),
-        // Fields of structs have to be matched by name, which happens above or not at all.
+        // Fields of structs must be matched by name, which is done above or not at all.
         (dtype, _, wanted) if presents(dtype, wanted) && !has_structs(wanted) => wanted.clone(),
         _ => data_type(dtype).map_err(datafusion_error)?,
     })
@@ -262,7 +261,7 @@ fn has_structs(data_type: &DataType) -> bool {
     }
 }
 
-/// Entries of maps: keys and values by their place, under the names of the table.
+/// Entries of maps: keys and values by position, with the names of the table.
 fn adopt_entries(map: &MapType, own: &FieldRef, wanted: &FieldRef) -> Result<FieldRef> {
     let (DataType::Struct(own_fields), DataType::Struct(fields)) = (own.data_type(), wanted.data_type())
     else {
@@ -275,7 +274,7 @@ fn adopt_entries(map: &MapType, own: &FieldRef, wanted: &FieldRef) -> Result<Fie
     Ok(Arc::new(wanted.as_ref().clone().with_data_type(entries)))
 }
 
-/// Elements have no name of their own: they take the table's.
+/// Elements have no names of their own; they take those of the table.
 fn adopt_item(dtype: &DType, own: &FieldRef, wanted: &FieldRef) -> Result<FieldRef> {
     let adopted = adopt(dtype, own, wanted)?;
     Ok(Arc::new(adopted.as_ref().clone().with_name(wanted.name())))
@@ -352,7 +351,7 @@ mod tests {
         assert_eq!(physical.field(0), table.field(3));
         assert_eq!(physical.field(1), table.field(2));
         assert_eq!(physical.field(2), table.field(1));
-        // Another stored type stays: the adapter casts it.
+        // A different stored type is kept: the adapter casts it.
         assert_eq!(physical.field(3), &Field::new("i", DataType::Int32, false));
     }
 

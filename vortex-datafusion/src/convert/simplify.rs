@@ -1,13 +1,13 @@
-//! Expressions over a table made simpler once they are expressions over a file.
+//! Simplification of expressions over a table once they have become expressions over a file.
 //!
 //! ```text
-//! CAST(a AS Int64) > 5     a > 5           a is Int32: the cast keeps the order and loses nothing
+//! CAST(a AS Int64) > 5     a > 5           a is Int32: the cast preserves order and values
 //! day = 3                  true            day is constant in this file
-//! CAST(t AS ns) < x        as it is        t is in milliseconds, and x between two of them
+//! CAST(t AS ns) < x        unchanged       t is in milliseconds, and x is between two of them
 //! ```
 //!
-//! DataFusion's own simplifier takes casts off columns by casting the literal the other way, also where
-//! that rounds the literal, or where the cast rounds the column. Here both must be exact.
+//! DataFusion's own simplifier removes casts of columns by casting the literal in the opposite direction,
+//! even if that rounds the literal, or if the cast rounds the column. Here, both must be exact.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ use datafusion_physical_expr::utils::collect_columns;
 
 use super::keeps_order;
 
-/// An expression over `schema` with the same value for every row: what is constant is computed, and
-/// comparisons with literals are made in the column's own type where that says the same.
+/// Returns an expression over `schema` with the same value for every row: constant parts are computed, and
+/// comparisons with literals are made in the column's own type if the result is the same.
 ///
 /// # Errors
-/// If an expression refuses its new children.
+/// If an expression cannot be built with its new children.
 pub(crate) fn simplify(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
     let simpler = expr.transform_up(|node| {
         if node.is::<Literal>() {
@@ -49,7 +49,7 @@ pub(crate) fn simplify(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<A
     Ok(simpler.data)
 }
 
-/// A comparison of a cast column as one of the column.
+/// Rewrites a comparison of a cast column as a comparison of the column itself.
 fn without_cast(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Arc<dyn PhysicalExpr>>> {
     if let Some(list) = node.downcast_ref::<InListExpr>() {
         let Some(cast) = ExactCast::of(list.expr(), schema)? else { return Ok(None) };
@@ -73,7 +73,7 @@ fn without_cast(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<
     Ok(None)
 }
 
-/// A cast that keeps values apart and in order.
+/// A cast that keeps values distinct and in order.
 struct ExactCast {
     inner: Arc<dyn PhysicalExpr>,
     from: DataType,
@@ -87,7 +87,7 @@ impl ExactCast {
         Ok(keeps_order(&from, &to).then(|| Self { inner: Arc::clone(cast.expr()), from, to }))
     }
 
-    /// The value that the cast makes `value` of.
+    /// The value that the cast converts to `value`.
     fn undo(&self, value: &ScalarValue) -> Option<ScalarValue> {
         if value.is_null() {
             return ScalarValue::try_from(&self.from).ok();

@@ -1,4 +1,4 @@
-//! Table functions that show what files are made of.
+//! Table functions that show the structure of files.
 //!
 //! ```sql
 //! SELECT "column", bytes, null_count, min, max FROM vortex_metadata('visits.vortex');
@@ -61,7 +61,7 @@ impl TableFunctionImpl for MetadataFunction {
                 | ScalarValue::Utf8View(Some(place)) => place.clone(),
                 other => return plan_err!("expected the place of a file, not {other}"),
             },
-            // Names in double quotes are columns to SQL.
+            // SQL treats names in double quotes as columns.
             [Expr::Column(Column { relation: None, name, .. })] => name.clone(),
             _ => return plan_err!("expected one argument: a file, a folder or a glob"),
         };
@@ -97,7 +97,7 @@ impl TableProvider for Metadata {
         let runtime = state.runtime_env();
         let store = runtime.object_store(&self.url)?;
         let footers = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());
-        // Of a folder the files with our extension; a file that is named may have any.
+        // In a folder, only files with our extension; a file given by name may have any.
         let extension = if self.url.is_collection() { EXTENSION } else { "" };
         let mut objects: Vec<_> =
             self.url.list_all_files(state, &store, extension).await?.try_collect().await?;

@@ -19,10 +19,10 @@ use vortex_core::{DType, Scalar};
 
 use crate::convert::datafusion_error;
 
-/// Ends of segments read at once.
+/// Number of segment ends read at the same time.
 const READS: usize = 16;
 
-/// What a function shows.
+/// The part of the description that a function shows.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     Columns,
@@ -88,7 +88,7 @@ impl Part {
         Arc::new(Schema::new(fields))
     }
 
-    /// The rows of one file; columns that nobody `wants` may be null where they cost a read.
+    /// The rows of one file; columns for which `wants` is false may be null if they would require reads.
     ///
     /// # Errors
     /// If the file is broken, or storage fails.
@@ -133,7 +133,7 @@ fn flags(values: impl IntoIterator<Item = Option<bool>>) -> ArrayRef {
     Arc::new(values.into_iter().collect::<BooleanArray>())
 }
 
-/// A layout of a file and where it stands: fields by name, `data`, `zones`, chunk numbers.
+/// A layout of a file and its path: names of fields, `data`, `zones`, chunk numbers.
 struct Placed {
     path: String,
     layout: LayoutRef,
@@ -200,7 +200,7 @@ fn collect_segments(layout: &LayoutRef, into: &mut BTreeSet<SegmentId>) -> vorte
     layout.children()?.iter().try_for_each(|(_, child)| collect_segments(child, into))
 }
 
-/// A value as Arrow shows it: dates as dates, decimals with their point.
+/// A value as Arrow displays it: dates as dates, decimals with a decimal point.
 fn shown(value: &Scalar) -> String {
     let array = data_type(value.dtype()).ok().and_then(|to| value.to_arrow(&to, 1).ok());
     array.and_then(|array| shown_at(&array, 0)).unwrap_or_else(|| value.to_string())
@@ -227,7 +227,7 @@ fn layouts(footer: &Footer) -> vortex_core::Result<Vec<ArrayRef>> {
     ])
 }
 
-/// Ids of the arrays in each segment of the file, from the root down.
+/// Encoding ids of the arrays in each segment of the file, from the root down.
 async fn encodings(file: &VortexFile) -> vortex_core::Result<BTreeMap<SegmentId, Vec<String>>> {
     let used: BTreeSet<SegmentId> =
         walk(file.footer())?.iter().flat_map(|placed| placed.layout.segments()).collect();

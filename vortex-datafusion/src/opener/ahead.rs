@@ -1,14 +1,14 @@
-//! Files opened before their turn.
+//! Opens files before their turn.
 //!
 //! ```text
 //! queue     [ a ][ b ][ c ][ d ][ e ] ...
-//!             │    └────┴─ footer, zone maps and first batch of these are on their way
+//!             │    └────┴─ footer, zone maps and first batch of these are being fetched
 //!             └─ being read
 //! ```
 //!
-//! DataFusion opens a file when it is done with the one before; far away, each then costs round
-//! trips during which nothing else happens. So whoever opens a file starts those behind it in the
-//! queue, a few bytes ahead, and whoever comes to one of them takes over what is there.
+//! DataFusion opens a file when it has finished the preceding one; on remote storage, each file then costs
+//! round trips during which nothing else happens. Therefore, opening a file also starts the next ones in the
+//! queue, up to a limit of bytes, and a partition that reaches one of them takes over what has been started.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -22,16 +22,16 @@ use parking_lot::Mutex;
 
 use super::{Batches, OpenerState};
 
-/// Files ahead, together, have at most this many bytes; one is always ahead.
+/// Once the files opened ahead have this many bytes in total, no more are opened.
 const BYTES_AHEAD: u64 = 8 << 20;
 const FILES_AHEAD: usize = 32;
 
-/// The files of one execution of a scan, and those of them that were started early.
+/// The files of one execution of a scan, and which of them were started early.
 pub(crate) struct Ahead {
     /// In the order in which they will be opened.
     files: Vec<PartitionedFile>,
-    /// `None` for what is there twice: what else belongs to a file, as the values of its partition, may
-    /// differ, so neither is started early.
+    /// `None` for files that occur twice: their other properties, such as partition values, may differ, so
+    /// neither is started early.
     positions: HashMap<Key, Option<usize>>,
     state: Mutex<State>,
 }
@@ -50,12 +50,12 @@ fn key(file: &PartitionedFile) -> Key {
     (file.object_meta.location.clone(), range)
 }
 
-/// Where the partitions of a scan find what one of them has started.
+/// Shares files started by one partition of a scan with the others.
 #[derive(Debug, Default)]
 pub(crate) struct SharedAhead(Mutex<Weak<Ahead>>);
 
 impl SharedAhead {
-    /// What is shared by all partitions that are at work.
+    /// The files shared by all partitions that are running.
     pub(crate) fn get(&self, files: impl FnOnce() -> Vec<PartitionedFile>) -> Arc<Ahead> {
         let mut shared = self.0.lock();
         if let Some(ahead) = shared.upgrade() {
@@ -76,7 +76,7 @@ impl Ahead {
         Self { files, positions, state: Mutex::default() }
     }
 
-    /// Opens a file, or takes over what was started of it, and starts files behind it.
+    /// Opens a file, or takes it over if it was started, and starts the files after it.
     pub(crate) async fn open(
         self: Arc<Self>,
         state: Arc<OpenerState>,
@@ -111,7 +111,7 @@ impl Ahead {
                 let (state, file) = (Arc::clone(state), file.clone());
                 let start = async move {
                     let mut batches = state.open(file).await?;
-                    // Whoever takes over goes on from here.
+                    // The partition that takes over continues from here.
                     let first = batches.next().await;
                     Ok(futures::stream::iter(first).chain(batches).boxed())
                 };

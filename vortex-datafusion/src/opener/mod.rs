@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! fill      partition columns, file name, results of subqueries become literals
-//! prune     statistics known from planning against the filters: maybe nothing is read
+//! prune     check filters against statistics known from planning: perhaps nothing is read
 //! footer    from the cache, or one read
 //! adapt     columns of the table -> columns of this file (types, missing columns, fields)
-//! filter    each conjunct by the encodings, or by DataFusion on decoded columns;
-//!           dynamic filters beside them
-//! project   leaves to decode, and expressions on top of them
+//! filter    evaluate each conjunct on encodings, or by DataFusion on decoded columns;
+//!           dynamic filters in addition
+//! project   leaves to decode, and expressions over them
 //! range     bytes of the file -> whole splits of rows
 //! stream    project, stop early
 //! ```
 //!
-//! All of it is per file: two files of a table may differ in columns and types.
+//! All of this is done per file: files of a table may differ in columns and types.
 
 mod ahead;
 mod numbered;
@@ -63,11 +63,11 @@ type Batches = BoxStream<'static, Result<arrow::array::RecordBatch>>;
 /// Opens files for one partition of a scan.
 pub(crate) struct VortexOpener {
     pub(crate) state: Arc<OpenerState>,
-    /// Files opened before their turn, if that pays.
+    /// Files opened before their turn, if that is worthwhile.
     pub(crate) ahead: Option<Arc<Ahead>>,
 }
 
-/// What all files of a partition have in common.
+/// The state shared by all files of a partition.
 pub(crate) struct OpenerState {
     pub(crate) table: TableSchema,
     pub(crate) projection: ProjectionExprs,
@@ -123,7 +123,7 @@ impl OpenerState {
         }
 
         let entry = match file.extension::<VortexFile>() {
-            // A table over open files brings its own.
+            // A table over open files provides its own.
             Some(open) => Arc::new(OpenFile::new_with(Some(open.clone()))),
             None => self.files.entry(&file.object_meta),
         };
@@ -171,14 +171,14 @@ impl OpenerState {
         Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
     }
 
-    /// Reads the footer, unless it is known.
+    /// Reads the footer, unless it is cached.
     async fn load(&self, file: &PartitionedFile) -> Result<VortexFile> {
         let _timer = self.metrics.metadata_time.timer();
         let hint = file.metadata_size_hint.and_then(|hint| u64::try_from(hint).ok());
         self.footers.open(&self.store, &file.object_meta, hint).await
     }
 
-    /// Whether an accepted filter is false for all rows by the file's constants alone.
+    /// Whether an accepted filter is false or NULL for all rows because of the file's constants alone.
     fn never_passes(&self, constants: &FileConstants) -> Result<bool> {
         if self.table.table_partition_cols().is_empty() {
             return Ok(false);
@@ -196,7 +196,7 @@ impl OpenerState {
     }
 }
 
-/// The rows that the range of a file stands for; `None` for all of them.
+/// The rows to which the byte range of a file corresponds; `None` for all of them.
 fn range_of(file: &PartitionedFile, scan: &ScanBuilder) -> Result<Option<Range<u64>>> {
     let Some(range) = &file.range else { return Ok(None) };
     let bytes = u64::try_from(range.start).unwrap_or(0)..u64::try_from(range.end).unwrap_or(0);
@@ -208,7 +208,7 @@ fn nothing() -> Batches {
     futures::stream::empty().boxed()
 }
 
-/// The value of a boolean literal; unknown counts as one.
+/// The value of a boolean literal, which may be NULL.
 fn literal(expr: &Arc<dyn PhysicalExpr>) -> Option<Option<bool>> {
     match expr.downcast_ref::<Literal>()?.value() {
         ScalarValue::Boolean(value) => Some(*value),
@@ -222,7 +222,7 @@ struct Adapted<'a> {
     scan: &'a OpenerState,
     file: &'a VortexFile,
     constants: FileConstants<'a>,
-    /// What decoding the file gives.
+    /// The schema to which the file is decoded.
     physical: SchemaRef,
     adapter: Arc<dyn PhysicalExprAdapter>,
 }
@@ -248,7 +248,7 @@ impl<'a> Adapted<'a> {
         simplify(expr, &self.physical)
     }
 
-    /// What rows must satisfy; `None` if no row of this file can.
+    /// The filter that rows must satisfy; `None` if no row of this file can.
     fn filter(&self) -> Result<Option<Expr>> {
         let mut native = Vec::new();
         let mut evaluated = Vec::new();
@@ -274,15 +274,16 @@ impl<'a> Adapted<'a> {
         Ok(Some(Expr::all(conjuncts)))
     }
 
-    /// A conjunct for DataFusion to evaluate. One that can fail is guarded by those before it,
-    /// in whatever order the scan runs them.
+    /// A conjunct for DataFusion to evaluate. One that can fail is guarded by those before it, whatever the
+    /// order in which the scan evaluates them.
     fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, before: &[Arc<dyn PhysicalExpr>]) -> Result<Expr> {
         let guarded = !before.is_empty() && is_fallible(part, &self.physical);
         let guard = guarded.then(|| conjunction(before.iter().cloned()));
         Ok(Expr::Rows(Arc::new(PhysicalPredicate::try_new(Arc::clone(part), guard, &self.translator())?)))
     }
 
-    /// A filter checked again above the scan, for skipping. What cannot be used is left out.
+    /// A filter that is checked again above the scan, for skipping data. Parts that cannot be used are left
+    /// out.
     fn hint(&self, filter: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
         if !self.scan.options.prune {
             return None;
@@ -298,7 +299,7 @@ impl<'a> Adapted<'a> {
         Some(Expr::Dynamic(Arc::new(filter)))
     }
 
-    /// The column whose best rows are wanted first, if this file has it as it is.
+    /// The column whose best rows are wanted first, if this file stores it unchanged.
     fn best_first(&self) -> Option<(FieldPath, SortOptions)> {
         let wanted = self.scan.best_first.as_ref()?;
         let column: Arc<dyn PhysicalExpr> = Arc::new(wanted.column.clone());
@@ -307,7 +308,7 @@ impl<'a> Adapted<'a> {
         Some((FieldPath::from(column.name()), wanted.options))
     }
 
-    /// What to decode, and what to compute from it.
+    /// The leaves to decode, and the expressions to compute from them.
     fn projection(&self) -> Result<(Leaves, Projector)> {
         let mut leaves = Leaves::default();
         let outputs = self

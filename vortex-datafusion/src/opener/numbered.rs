@@ -1,7 +1,7 @@
-//! Rows that know where in their file they are: `file_row_index()`.
+//! Numbers of rows within their file: `file_row_index()`.
 //!
-//! DataFusion leaves the function to the scan, since nothing above it knows the number of a row: that in
-//! the whole file, whatever filters and ranges leave out.
+//! DataFusion leaves this function to the scan, since no operator above it knows the number of a row. Rows
+//! are counted from the start of the file, including those that filters and ranges leave out.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_expr_adapter::rewrite::expr_references_scalar_udf;
 
-/// What scans call the column of row numbers.
+/// The name of the column of row numbers in scans.
 pub(super) const ROW_NUMBER: &str = "file_row_index";
 
-/// Whether an output asks for the numbers of rows.
+/// Whether an output requires row numbers.
 pub(crate) fn wants_row_numbers(projection: &ProjectionExprs) -> bool {
     projection.iter().any(|output| expr_references_scalar_udf::<FileRowIndexFunc>(&output.expr))
 }

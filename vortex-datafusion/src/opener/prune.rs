@@ -1,5 +1,5 @@
-//! What is known of a file before it is opened: values that are the same for all its rows, and
-//! statistics that may rule it out.
+//! What is known about a file before it is opened: values that are the same for all its rows, and statistics
+//! that may exclude it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use datafusion_pruning::FilePruner;
 
 use crate::pushdown::Filters;
 
-/// Expressions over a table, for one of its files: what is constant there becomes a literal.
+/// Adapts expressions over a table to one of its files: values that are constant there become literals.
 pub(crate) struct FileConstants<'a> {
     file_columns: usize,
     partition_values: &'a [ScalarValue],
@@ -37,7 +37,7 @@ impl<'a> FileConstants<'a> {
     /// The expression with partition columns, the file's name and results of subqueries filled in.
     ///
     /// # Errors
-    /// If an expression refuses its new children.
+    /// If an expression cannot be built with its new children.
     pub(crate) fn fill(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let filled = Arc::clone(expr).transform_up(|node| match self.value(&node) {
             Some(value) => Ok(Transformed::yes(lit(value))),
@@ -55,7 +55,7 @@ impl<'a> FileConstants<'a> {
         if ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node).is_some() {
             return Some(ScalarValue::Utf8(Some(self.file_name.to_owned())));
         }
-        // Subqueries have run by the time a file is opened; one that has not stays as it is.
+        // Subqueries have run by the time a file is opened; one that has not run is left unchanged.
         let subquery = node.downcast_ref::<ScalarSubqueryExpr>()?;
         let no_rows = arrow::array::RecordBatch::new_empty(Arc::new(arrow::datatypes::Schema::empty()));
         match subquery.evaluate(&no_rows) {
@@ -65,11 +65,11 @@ impl<'a> FileConstants<'a> {
     }
 }
 
-/// Checks the file's statistics against all filters, dynamic ones included. `None` if there is
+/// A pruner that checks the file's statistics against all filters, including dynamic ones. `None` if there is
 /// nothing to check.
 ///
 /// # Errors
-/// If an expression refuses its new children.
+/// If an expression cannot be built with its new children.
 pub(crate) fn file_pruner(
     filters: &Filters,
     constants: &FileConstants,

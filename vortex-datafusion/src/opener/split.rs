@@ -1,8 +1,7 @@
-//! Which rows a byte range of a file stands for.
+//! Maps byte ranges of a file to rows.
 //!
-//! DataFusion cuts files by bytes, but a column store has no place where "row 1000" lies. Rows
-//! are laid on an axis as long as the file, and each split belongs to the range that its first
-//! row falls into:
+//! DataFusion cuts files by bytes, but in a columnar file "row 1000" has no single position. Rows are mapped
+//! to an axis as long as the file, and each split belongs to the range that contains its first row:
 //!
 //! ```text
 //! bytes   0 ------------ 50 ------------ 100
@@ -10,12 +9,12 @@
 //! range 0..50  -> rows 0..200,  range 50..100 -> rows 200..400
 //! ```
 //!
-//! Ranges that tile the bytes therefore tile the rows, whoever computes them.
+//! Therefore, ranges that tile the bytes also tile the rows, regardless of which process computes them.
 
 use std::ops::Range;
 
-/// The rows of the splits that start in `bytes`, of a file of `file_size` bytes. The splits are
-/// adjacent and rise from row 0; the result is empty if none starts there.
+/// The rows of the splits that start in `bytes`, in a file of `file_size` bytes. The splits are adjacent and
+/// ascend from row 0; the result is empty if none of them starts there.
 pub(crate) fn rows_of(bytes: Range<u64>, file_size: u64, splits: &[Range<u64>]) -> Range<u64> {
     let row_count = splits.last().map_or(0, |last| last.end);
     let starts_before = |position: u64| {
@@ -29,7 +28,8 @@ pub(crate) fn rows_of(bytes: Range<u64>, file_size: u64, splits: &[Range<u64>]) 
     }
 }
 
-/// Where a row lies on the axis of the file. Row 0 lies at byte 0, and all rows before its end.
+/// The position of a row on the axis of the file. Row 0 is at byte 0, and all rows are before the end of the
+/// file.
 fn first_byte(row: u64, row_count: u64, file_size: u64) -> u64 {
     let scaled = u128::from(row) * u128::from(file_size) / u128::from(row_count.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX).min(file_size.saturating_sub(1))

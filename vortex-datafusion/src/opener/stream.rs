@@ -1,4 +1,4 @@
-//! Batches of one file on their way out: projected, and stopped once nothing more can match.
+//! The output batches of one file: projected, and stopped once nothing more can match.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::cache::OpenFile;
 use crate::convert::datafusion_error;
 use crate::metrics::FileMetrics;
 
-/// Turns decoded leaves into the columns of the plan.
+/// Computes the columns of the plan from decoded leaves.
 #[derive(Debug)]
 pub(crate) struct Projector {
     outputs: Vec<Arc<dyn PhysicalExpr>>,
@@ -24,7 +24,7 @@ pub(crate) struct Projector {
 }
 
 impl Projector {
-    /// Computes `outputs`, which make up `schema`.
+    /// A projector that computes `outputs`, the columns of `schema`.
     pub(crate) fn new(outputs: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef) -> Self {
         Self { outputs, schema }
     }
@@ -40,7 +40,7 @@ impl Projector {
                 if column.data_type() == field.data_type() {
                     return Ok(column);
                 }
-                // A literal that simplification left in another presentation.
+                // A literal that simplification left in another representation.
                 Ok(arrow::compute::cast(&column, field.data_type())?)
             })
             .collect::<Result<Vec<_>>>()?;
@@ -53,7 +53,7 @@ impl Projector {
 pub(crate) struct FileBatches {
     scan: BatchStream,
     projector: Projector,
-    /// Watches dynamic filters that may rule the rest of the file out.
+    /// Watches dynamic filters that may exclude the rest of the file.
     pruner: Option<FilePruner>,
     metrics: FileMetrics,
     /// Keeps the file open for other ranges of it.
@@ -62,7 +62,7 @@ pub(crate) struct FileBatches {
 }
 
 impl FileBatches {
-    /// Projects what `scan` yields.
+    /// A stream that projects the batches of `scan`.
     pub(crate) fn new(
         scan: BatchStream,
         projector: Projector,
@@ -73,7 +73,7 @@ impl FileBatches {
         Self { scan, projector, pruner, metrics, _file: file, done: false }
     }
 
-    /// The batch as the plan wants it; `None` if it, and all after it, cannot matter.
+    /// The batch as the plan expects it; `None` if this batch and all further ones are irrelevant.
     fn emit(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
         if let Some(pruner) = &mut self.pruner
             && pruner.should_prune()?

@@ -1,10 +1,10 @@
-//! Filters: which ones the scan answers for, and which it only uses to skip data.
+//! Filters: which ones the scan guarantees, and which it only uses to skip data.
 //!
-//! Accepting is a promise: no row comes out for which the filter is false or NULL, exactly as
-//! DataFusion evaluates it. Every deterministic filter over the columns of the table can be
-//! accepted, since what encodings cannot answer is evaluated by DataFusion's own code on
-//! decoded columns. Dynamic filters are never accepted: their producer stays correct without
-//! the scan, and the scan is free to apply them where that pays.
+//! Accepting a filter is a promise: the scan returns no row for which the filter is false or NULL, exactly as
+//! DataFusion evaluates it. Every deterministic filter over the columns of the table can be accepted, since
+//! filters that encodings cannot answer are evaluated by DataFusion's own code on decoded columns. Dynamic
+//! filters are never accepted: the operator that produces them is correct without the scan, so the scan is
+//! free to apply them only where that is worthwhile.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    /// Filters that were offered elsewhere.
+    /// Filters that were offered in another process.
     #[cfg(feature = "proto")]
     pub(crate) fn new(accepted: Vec<Arc<dyn PhysicalExpr>>, pruning: Vec<Arc<dyn PhysicalExpr>>) -> Self {
         Self { accepted, pruning }
     }
 
-    /// Takes a filter, and says whether the plan may forget it.
+    /// Adds a filter, and returns whether the plan may drop it.
     pub(crate) fn offer(
         &mut self,
         filter: Arc<dyn PhysicalExpr>,
@@ -59,12 +59,12 @@ impl Filters {
         }
     }
 
-    /// Filters that rows coming out satisfy.
+    /// Filters that all returned rows satisfy.
     pub(crate) fn accepted(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.accepted
     }
 
-    /// Filters checked above the scan, which may use them to skip data.
+    /// Filters that are checked above the scan, which may use them to skip data.
     pub(crate) fn pruning(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.pruning
     }
@@ -85,7 +85,7 @@ impl Filters {
     }
 }
 
-/// Whether the filter reads nothing but columns of files and partitions.
+/// Whether the filter reads only columns of files and partition columns.
 fn reads_only(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
     let readable = table.schema_without_virtual_columns();
     let known = |column: &Column| {
@@ -105,8 +105,8 @@ fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &Vorte
             .is_ok_and(|dtype| Translator::new(table.file_schema(), &dtype).translate(filter).is_some())
 }
 
-/// Whether two evaluations may differ. The name of the file is volatile to DataFusion, but one
-/// value for each file.
+/// Whether two evaluations may differ. DataFusion treats the name of the file as volatile, but it is constant
+/// for each file.
 fn is_volatile(filter: &Arc<dyn PhysicalExpr>) -> bool {
     let mut found = false;
     let visited = filter.apply(|node| {

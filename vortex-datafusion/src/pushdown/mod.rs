@@ -1,4 +1,4 @@
-//! What a scan takes over from the plan above it.
+//! The parts of a plan that a scan takes over.
 
 mod filter;
 mod sort;

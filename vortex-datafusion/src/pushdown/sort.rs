@@ -1,8 +1,8 @@
-//! Order: which files, and which parts of them, hold the rows that a query wants first.
+//! Order: which files, and which parts of them, contain the rows that a query needs first.
 //!
-//! A query that sorts and takes a few rows is fastest when it meets those rows early: its
-//! threshold then rules out, by statistics, most of what has not been read. The order is a hint;
-//! the sort above stays, unless files are declared to be sorted.
+//! A query that sorts and takes a few rows is fastest if it encounters those rows early: its threshold then
+//! excludes, by statistics, most of what has not been read. The order is a hint; the sort above the scan
+//! remains, unless files are declared to be sorted.
 
 use std::cmp::Ordering;
 
@@ -16,11 +16,11 @@ use datafusion_physical_expr::{EquivalenceProperties, PhysicalSortExpr};
 /// What a scan can do for a requested order.
 #[derive(Debug)]
 pub(crate) enum Sorted {
-    /// Rows come in that order anyway.
+    /// Rows are returned in that order anyway.
     Exactly,
     /// The best rows can be read first.
     BestFirst(BestFirst),
-    /// Nothing.
+    /// The scan cannot help.
     No,
 }
 
@@ -31,10 +31,10 @@ pub(crate) struct BestFirst {
     pub(crate) options: SortOptions,
 }
 
-/// What to do for `order`, given over the output of a scan that yields `projection` of `table`.
+/// What a scan that returns `projection` of `table` can do for `order`, which refers to its output.
 ///
 /// # Errors
-/// If the order cannot be compared with what is known of the output.
+/// If the order cannot be compared with the known properties of the output.
 pub(crate) fn sorted(
     order: &[PhysicalSortExpr],
     known: &EquivalenceProperties,
@@ -45,7 +45,7 @@ pub(crate) fn sorted(
     if known.ordering_satisfy(order.iter().cloned())? {
         return Ok(Sorted::Exactly);
     }
-    // A sort that finds a beginning of its order done already is better left alone.
+    // If the output already satisfies a prefix of the order, it is better not to interfere with the sort.
     for len in 1..order.len() {
         if known.ordering_satisfy(order[..len].iter().cloned())? {
             return Ok(Sorted::No);
@@ -64,7 +64,7 @@ pub(crate) fn sorted(
 }
 
 impl BestFirst {
-    /// The files with the best rows first; those without statistics last.
+    /// The files, sorted so that those with the best rows come first and those without statistics last.
     pub(crate) fn files(&self, mut files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
         files.sort_by(|left, right| match (self.best(left), self.best(right)) {
             (Some(left), Some(right)) => {

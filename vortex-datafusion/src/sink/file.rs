@@ -1,4 +1,4 @@
-//! The rows of one file, on their way into it.
+//! Writing the rows of one file.
 
 use std::sync::Arc;
 
@@ -19,33 +19,34 @@ use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 use crate::convert::datafusion_error;
 use crate::format::EXTENSION;
 
-/// What the files of one statement have in common.
+/// The state shared by the files of one statement.
 #[derive(Debug)]
 pub(super) struct Destination {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// Bytes of the parts in which files go to the store, if they need not be those of a bucket.
+    /// Size in bytes of the parts in which files are written to the store, if it may differ from the size for
+    /// buckets.
     pub(super) part_bytes: Option<usize>,
     pub(super) schema: SchemaRef,
     pub(super) options: WriteOptions,
-    /// Bytes after which rows go on in another file.
+    /// Number of bytes after which rows continue in another file.
     pub(super) full_at: Option<u64>,
     pub(super) pool: Arc<dyn MemoryPool>,
     pub(super) write_time: Time,
 }
 
-/// Rows for one path, and for the files after it when it is full.
+/// The rows for one path, and for the files that continue it when it is full.
 #[derive(Debug)]
 pub(super) struct FileRows {
     destination: Arc<Destination>,
     path: Path,
     writer: FileWriter,
     reservation: MemoryReservation,
-    /// Files that were full, and are complete.
+    /// Full files, which are complete.
     written: Written,
 }
 
 impl FileRows {
-    /// Starts the file at `path`; nothing shows there until it is finished.
+    /// Starts the file at `path`; nothing is visible there until it is finished.
     ///
     /// # Errors
     /// If a column cannot be stored.
@@ -56,7 +57,7 @@ impl FileRows {
         Ok(Self { destination, path, writer, reservation, written })
     }
 
-    /// Writes the rows that come, up to the end of the file but without it.
+    /// Writes the rows received, but does not complete the file.
     ///
     /// # Errors
     /// If a batch does not fit the schema, storage fails, or memory does not suffice.
@@ -71,11 +72,11 @@ impl FileRows {
         Ok(self)
     }
 
-    /// Gives up; returns when nothing is left of these rows.
+    /// Aborts writing; returns when all traces of these rows have been removed.
     pub(super) async fn abort(self) {
         let Self { path, writer, written, .. } = self;
         if let Err(error) = writer.abort().await {
-            tracing::warn!(%path, %error, "parts of a failed statement stay behind");
+            tracing::warn!(%path, %error, "parts of a failed statement were not removed");
         }
         written.remove().await;
     }
@@ -94,8 +95,8 @@ impl FileRows {
         self.reserve().await
     }
 
-    /// Charges what the writer holds to the pool. A pool that refuses is first given back what can
-    /// be written out.
+    /// Charges the writer's buffers to the pool. If the pool refuses, buffered data is written out first to
+    /// free memory.
     async fn reserve(&mut self) -> Result<()> {
         if self.reservation.try_resize(self.writer.buffered_bytes()).is_ok() {
             return Ok(());
@@ -104,7 +105,7 @@ impl FileRows {
         self.reservation.try_resize(self.writer.buffered_bytes())
     }
 
-    /// Completes the file and goes on in another.
+    /// Completes the file and continues in another one.
     async fn start_next(&mut self) -> Result<()> {
         let path = numbered(&self.path, self.written.files.len() + 1);
         let writer = self.destination.start(&path)?;
@@ -117,7 +118,7 @@ impl FileRows {
     /// Completes the file.
     ///
     /// # Errors
-    /// If storage fails; then nothing is left of these rows.
+    /// If storage fails; nothing is left behind of these rows then.
     pub(super) async fn finish(self) -> Result<Written> {
         let Self { destination, path, writer, reservation, mut written } = self;
         written.add(complete(writer, path, &destination).await?);
@@ -137,7 +138,7 @@ impl Destination {
     }
 }
 
-/// The error with the file in it; most name it themselves.
+/// Adds the path to an error, unless it already contains it.
 fn at(path: &Path, error: DataFusionError) -> DataFusionError {
     if error.to_string().contains(path.as_ref()) { error } else { error.context(format!("writing {path}")) }
 }
@@ -151,7 +152,7 @@ async fn complete(writer: FileWriter, path: Path, destination: &Arc<Destination>
     Ok(Written { destination: Arc::clone(destination), files: vec![file] })
 }
 
-/// `a/b.vortex` as `a/b-2.vortex`, and that as `a/b-3.vortex`.
+/// Numbers a path: `a/b.vortex` becomes `a/b-2.vortex`, which becomes `a/b-3.vortex`.
 fn numbered(path: &Path, number: usize) -> Path {
     let name = path.filename().unwrap_or_default();
     let stem = name.strip_suffix(&format!(".{EXTENSION}")).unwrap_or(name);
@@ -164,13 +165,13 @@ fn numbered(path: &Path, number: usize) -> Path {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WrittenFile {
-    /// Where it is in its store.
+    /// Its path in the store.
     pub path: Path,
-    /// Its rows and bytes, its [footer](WriteSummary::footer) with statistics.
+    /// Its row count and size, and its [footer](WriteSummary::footer) with statistics.
     pub summary: Arc<WriteSummary>,
 }
 
-/// Complete files, which go again unless the whole statement succeeds.
+/// Complete files, which are removed unless the whole statement succeeds.
 #[derive(Debug)]
 pub(super) struct Written {
     destination: Arc<Destination>,
@@ -192,7 +193,8 @@ impl Written {
         remove(Arc::clone(&self.destination.store), files).await;
     }
 
-    /// The statement has succeeded: the files stay. What `footers` knew of files that they replaced goes.
+    /// Keeps the files, since the statement has succeeded. Entries of files that they replaced are removed
+    /// from `footers`.
     pub(super) fn keep(mut self, footers: &FileMetadataCache) -> Vec<WrittenFile> {
         for file in &self.files {
             footers.remove(&file.path);
@@ -212,19 +214,19 @@ impl Drop for Written {
 async fn remove(store: Arc<dyn ObjectStore>, files: Vec<WrittenFile>) {
     for WrittenFile { path, .. } in files {
         if let Err(error) = store.delete(&path).await {
-            tracing::warn!(%path, %error, "a file of a failed statement stays behind");
+            tracing::warn!(%path, %error, "a file of a failed statement was not removed");
         }
     }
 }
 
-/// A batch with the schema of the file. Plans differ from it in what they say of nulls, metadata
-/// and the names of list items.
+/// Converts a batch to the schema of the file. The schemas of plans may differ from it in nullability,
+/// metadata and the names of list items.
 fn conformed(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref() == schema {
         return Ok(batch.clone());
     }
     if batch.num_columns() != schema.fields().len() {
-        return exec_err!("{} columns for a file of {}", batch.num_columns(), schema.fields().len());
+        return exec_err!("{} columns for a file with {}", batch.num_columns(), schema.fields().len());
     }
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| adapted(column, field));
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

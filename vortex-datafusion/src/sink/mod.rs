@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! rows ── demultiplexer ──┬── a/day=1/x.vortex ── FileRows ── FileWriter ──┐
-//!         (DataFusion)    ├── a/day=2/x.vortex ── FileRows ── FileWriter ──┼── all there? ── finish
+//!         (DataFusion)    ├── a/day=2/x.vortex ── FileRows ── FileWriter ──┼── all written? ─ finish
 //!                         └── …                                            ┘
 //! ```
 //!
-//! DataFusion decides which rows go to which file; each file has a task and a writer of its own.
-//! A query that fails ends the rows of all files early, which looks like a regular end to them. So no
-//! file is finished before the query is known to have succeeded: a writer that is dropped leaves
-//! nothing behind.
+//! DataFusion decides which rows go to which file; each file has its own task and writer. If the query fails,
+//! the rows of all files end early, which their tasks cannot distinguish from a regular end. Therefore, no
+//! file is finished before the query is known to have succeeded; a writer that is dropped leaves nothing
+//! behind.
 
 mod file;
 
@@ -39,17 +39,17 @@ use crate::ordering;
 pub use file::WrittenFile;
 use file::{Destination, FileRows, Written};
 
-/// Files that are being finished at once.
+/// Number of files that are finished concurrently.
 const FINISHING: usize = 8;
 
-/// Bytes that are written to a local disk at once. Buckets want more, which takes memory.
+/// Number of bytes written to a local disk at once. Buckets require larger parts, which take more memory.
 const LOCAL_PART_BYTES: usize = 1 << 20;
 
 /// Writes rows into Vortex files, for a `DataSinkExec`.
 pub struct VortexSink {
     config: FileSinkConfig,
     options: VortexOptions,
-    /// The order of rows within each file, as files record it.
+    /// The order of rows within each file, in the form in which files record it.
     order: Option<String>,
     /// The columns of the files.
     schema: SchemaRef,
@@ -58,7 +58,7 @@ pub struct VortexSink {
 }
 
 impl VortexSink {
-    /// A sink for rows that meet `order`.
+    /// Creates a sink for rows that satisfy `order`.
     pub fn new(config: FileSinkConfig, options: VortexOptions, order: Option<&LexRequirement>) -> Self {
         let schema = get_writer_schema(&config);
         let order = order.and_then(|order| ordering::entry(order, &schema));
@@ -77,8 +77,8 @@ impl VortexSink {
         &self.options
     }
 
-    /// The files that have been written, in the order in which they were completed: what a table format
-    /// records when it commits them. None before the statement has succeeded.
+    /// The files that have been written, in the order in which they were completed; a table format records
+    /// them when it commits. Empty until the statement has succeeded.
     pub fn written(&self) -> Vec<WrittenFile> {
         self.written.lock().clone()
     }
@@ -91,7 +91,7 @@ impl VortexSink {
         }
     }
 
-    /// Whether rows may go on in another file when one is full.
+    /// Whether rows may continue in another file when one is full.
     fn may_split(&self) -> bool {
         let is_file = self.config.table_partition_cols.is_empty()
             && self
@@ -148,7 +148,7 @@ impl FileSink for VortexSink {
         let rows_written = counter("rows_written", MetricCategory::Rows);
         let bytes_written = counter("bytes_written", MetricCategory::Bytes);
         let files_written = counter("files_written", MetricCategory::Uncategorized);
-        // Storage included: writing a part waits for one before it.
+        // Includes time spent in storage: writing a part waits for an earlier one.
         let write_time = MetricBuilder::new(&self.metrics).subset_time("write_time", 0);
 
         let is_local = self.config.object_store_url.as_str().starts_with("file:");
@@ -174,7 +174,7 @@ impl FileSink for VortexSink {
     }
 }
 
-/// Writes the rows of all files, but finishes none. If anything fails, nothing is left.
+/// Writes the rows of all files, but finishes none. If anything fails, nothing is left behind.
 async fn fill(
     destination: &Arc<Destination>,
     demux_task: SpawnedTask<Result<()>>,
@@ -209,7 +209,7 @@ async fn fill(
             },
         };
         failure.get_or_insert(failed);
-        // Without it, the other files soon come to an end.
+        // Dropping the demultiplexer ends the rows of the other files.
         demux_task = None;
     }
     if let (None, Some(demux_task)) = (&failure, demux_task) {
@@ -228,7 +228,7 @@ async fn fill(
     }
 }
 
-/// Completes all files, or leaves none.
+/// Completes all files; if anything fails, none is left behind.
 async fn finish(destination: &Arc<Destination>, filled: Vec<FileRows>) -> Result<Written> {
     let mut written = Written::new(Arc::clone(destination));
     let mut finishing = JoinSet::new();
@@ -255,12 +255,12 @@ async fn finish(destination: &Arc<Destination>, filled: Vec<FileRows>) -> Result
     Err(error)
 }
 
-/// What a task returned; a panic in it goes on here.
+/// Returns the result of a task, and propagates a panic.
 fn joined<T>(outcome: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     match outcome {
         Ok(outcome) => outcome,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(error) => Err(exec_datafusion_err!("a task that writes a file was stopped: {error}")),
+        Err(error) => Err(exec_datafusion_err!("a task that writes a file was cancelled: {error}")),
     }
 }
 

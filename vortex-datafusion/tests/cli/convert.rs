@@ -94,7 +94,7 @@ fn a_failure_leaves_the_old_output_alone() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 
-/// Rows of a file that do not depend on how its format names types.
+/// A summary of a file's rows that does not depend on how its format names types.
 fn digest(file: &str) -> String {
     csv(&format!(
         "SELECT count(*) AS n, sum(l_orderkey) AS keys, max(l_comment) AS comment, min(CAST(l_shipdate AS DATE)) AS day,
@@ -205,7 +205,7 @@ fn rows_are_sorted_and_cut_into_parts() {
     assert_eq!(rows.map(|text| text.lines().count() - 1).sum::<usize>(), 15_000);
     let line =
         complaint(&run(&["convert", "--target-file-size", "200k", "--to", "csv", &csv_source, &whole]), 1);
-    assert!(line.contains("is there already"), "{line}");
+    assert!(line.contains("already exists"), "{line}");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_disk_that_is_full_leaves_no_output() {
     let source = golden("0.91.0/tpch_orders.vortex");
     for name in ["out.vortex", "out.parquet", "out.csv", "out.arrow"] {
         let output = path(&folder, name);
-        // Files of 512 bytes at most, and no signal when that is reached.
+        // Files are limited to 512 bytes, and reaching the limit raises no signal.
         let outcome = std::process::Command::new("sh")
             .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" convert \"$1\" \"$2\""])
             .args([env!("CARGO_BIN_EXE_vortex"), &source, &output])
@@ -257,7 +257,7 @@ fn a_disk_that_is_full_leaves_no_output() {
 fn a_killed_conversion_leaves_nothing_under_the_final_name() {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");
-    // Enough inputs that there is time to kill.
+    // Enough inputs to leave time for the kill.
     let mut arguments = vec!["convert"];
     arguments.resize(3000, &source);
     for signal in ["KILL", "INT", "TERM"] {
@@ -293,7 +293,7 @@ fn folders_named_after_values_become_columns() {
     ok(&["convert", &days, &one]);
     let rows = |place: &str| csv(&format!("SELECT a, day FROM '{place}' ORDER BY a"));
     assert_eq!(rows(&one), rows(&days));
-    // Into a folder, they stay what folders are named after.
+    // When converting into a folder, the values remain in the names of folders.
     ok(&["convert", &days, &path(&folder, "again/")]);
     assert_eq!(rows(&path(&folder, "again/")), rows(&days));
 }

@@ -21,7 +21,7 @@ fn golden(name: &str) -> String {
     format!("{}/../vortex-core/tests/files/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The binary, away from the settings and history of whoever runs the tests.
+/// The binary, isolated from the settings and history of the user who runs the tests.
 fn vortex(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vortex"));
     let home = std::env::temp_dir().join("vortex-cli-tests");
@@ -41,14 +41,14 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Output of a run that must succeed and has nothing to complain about.
+/// The output of a run that must succeed and print nothing on stderr.
 fn ok(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
     stdout(&output)
 }
 
-/// The one line that a failing run complains with.
+/// The one line that a failing run prints on stderr.
 fn complaint(output: &Output, status: i32) -> String {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{text}");
@@ -124,7 +124,7 @@ fn files_in(folder: &str, wanted: impl Fn(&str) -> bool + Copy) -> Vec<String> {
     files
 }
 
-/// Serves one file under every name, as web servers do: lengths, ranges, nothing else.
+/// Serves one file under every name, like a plain web server: with lengths and ranges only.
 fn serve(file: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

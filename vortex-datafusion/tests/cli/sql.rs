@@ -92,7 +92,7 @@ fn files_that_come_to_a_folder_are_seen_by_a_session_that_knows_it() {
     assert!(child.wait().unwrap().success());
 }
 
-/// The planner of DataFusion 55.2 divides by zero where a decimal of negative scale is compared.
+/// The planner of DataFusion 55.2 divides by zero when a decimal of negative scale is compared.
 #[test]
 fn a_statement_that_panics_is_an_error() {
     let sql = format!("SELECT 1 FROM '{}' WHERE d128_negscale = 78200", golden("0.91.0/decimals.vortex"));

@@ -1,4 +1,4 @@
-//! Plans as bytes: what comes back plans and answers the same.
+//! Serialized plans: after a round trip, plans and answers are the same.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Sessions over files in a store that counts what is asked of it.
+//! Sessions over files in a store that counts requests.
 
 use std::sync::Arc;
 

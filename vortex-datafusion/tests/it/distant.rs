@@ -1,4 +1,4 @@
-//! How much is asked of a store that is far away.
+//! How many requests and bytes scans need from a remote store.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn what_a_scan_did_is_shown() {
     }
 }
 
-/// Writes a table as one file of some megabytes: a key that rises, a number and a text in no order.
+/// Writes a table as one file of some megabytes: a sorted key, and an unsorted number and text.
 pub(crate) async fn write_large(context: &SessionContext) {
     let rows = "SELECT value AS key, value * value % 1000003 AS mixed, \
                        'text ' || (value * value % 99991 * value % 1000003) AS text \
@@ -68,23 +68,23 @@ async fn queries_ask_for_few_reads_and_no_more_bytes_than_they_need() {
     let (store, context) = session(1, None).await;
     write_large(&context).await;
     let size = store.inner.head(&Path::from("large.vortex")).await.unwrap().size;
-    // Far enough for both partitions to ask for what they share before either has it.
+    // Slow enough that both partitions request what they share before either has it.
     store.set_latency(Duration::from_millis(20));
-    // The footer is known from creating the table, and the zone tables with it. All columns of the
-    // table lie within what is worth reading as a gap.
+    // The footer and the zone tables are cached since the table was created. All columns of the table are so
+    // close that gaps between them are worth reading.
     let cases = [
-        // Statistics answer, or rule all rows out.
+        // Statistics answer the query, or exclude all rows.
         ("SELECT count(*), max(key), sum(mixed) FROM large", 0, 0),
         ("SELECT key FROM large WHERE key = 600000", 0, 0),
-        // A chunk of keys tells the row; then a chunk of texts.
+        // A chunk of keys determines the row; then a chunk of texts is read.
         ("SELECT text FROM large WHERE key = 400000", 2, 420_000),
-        // Either partition looks at its last keys; one chunk of each other column follows.
+        // Each partition reads its last keys; then one chunk of each other column is read.
         ("SELECT * FROM large ORDER BY key DESC LIMIT 10", 3, size * 3 / 4),
-        // The numbers of either partition; then chunks of keys and texts for the rows found.
+        // The numbers of each partition; then chunks of keys and texts for the rows found.
         ("SELECT key, text FROM large WHERE mixed = 12345", 4, size * 2 / 5),
-        // So few bytes of keys come along at once.
+        // The keys take so few bytes that they are read together with the numbers.
         ("SELECT key FROM large WHERE mixed = 12345", 2, size * 2 / 5),
-        // Every byte of two columns, once; either partition may be the first to ask.
+        // Every byte of two columns, once; either partition may be the first to request it.
         ("SELECT sum(mixed * 2), max(text || 'x') FROM large", 2, size),
         // The first chunks of all columns.
         ("SELECT * FROM large LIMIT 10", 1, size * 4 / 5),

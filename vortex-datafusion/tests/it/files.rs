@@ -1,4 +1,4 @@
-//! Where test files are, and sessions to read them in.
+//! Locations of test files, and sessions that read them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../vortex-core/tests/files")
 }
 
-/// The full set lies beside a checkout of maintainers, or where the environment says.
+/// The full set is next to the checkout of maintainers, or where the environment specifies.
 fn full_set() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
     let root = std::env::var_os("VORTEX_FIXTURES").map_or(beside, PathBuf::from);
     root.join("manifest.json").is_file().then_some(root)
 }
 
-/// The files of the newest release, as many as are here.
+/// The files of the newest release, as many as are available.
 pub(crate) fn newest() -> PathBuf {
     full_set().unwrap_or_else(golden).join("0.91.0")
 }
@@ -58,7 +58,7 @@ pub(crate) fn session_with(mut config: SessionConfig) -> SessionContext {
     context
 }
 
-/// Everything the scan could do, left to the plan above it.
+/// Options that leave everything the scan could do to the plan above it.
 pub(crate) fn nothing_pushed() -> VortexOptions {
     let mut options = VortexOptions::default();
     options.predicate_pushdown = false;
@@ -83,7 +83,7 @@ pub(crate) async fn table(
     Arc::new(ListingTable::try_new(config).expect("a table"))
 }
 
-/// Runs a statement; rows as one batch.
+/// Runs a statement; returns its rows as one batch.
 pub(crate) async fn run(context: &SessionContext, sql: &str) -> RecordBatch {
     let frame = context.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let schema: Schema = frame.schema().as_arrow().clone();

@@ -13,10 +13,10 @@ use vortex_datafusion::enable_url_tables;
 use crate::counting::{example, over};
 use crate::files::{run, show};
 
-/// Rows of each object, which all are the example file.
+/// Number of rows of each object; all objects are copies of the example file.
 const ROWS: i64 = 8300;
 
-/// A session that takes URLs as tables, over a store with these objects.
+/// A session that accepts URLs as tables, over a store with these objects.
 async fn session(objects: &[&str]) -> SessionContext {
     session_over(&TestStore::new(), objects).await
 }

@@ -1,4 +1,4 @@
-//! SQL over files, those that real releases wrote and our own. One binary, a module per theme.
+//! SQL over files, written by real releases and by this implementation. One binary, with a module per topic.
 
 #[cfg(feature = "proto")]
 mod codec;

@@ -1,4 +1,4 @@
-//! Tables of more files than DataFusion's cache of metadata has room for once they are parsed.
+//! Tables of more files than fit into DataFusion's metadata cache when they are parsed.
 
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};

@@ -1,4 +1,4 @@
-//! What scans say they did, held against what a store in memory was asked for.
+//! The metrics of scans, compared with the requests to a store in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::counting::over;
 use crate::distant::write_large;
 use crate::files::{run, show};
 
-/// Of the table `large`, which has 500,000 rows.
+/// Number of rows of the table `large`.
 const ROWS: usize = 500_000;
 const ZONE: usize = 8192;
 const ZONES: usize = ROWS.div_ceil(ZONE);
 
-/// A session with one partition over `large`, whose footer is known.
+/// A session with one partition over `large`, whose footer is cached.
 async fn session() -> (Arc<TestStore>, SessionContext) {
     let store = TestStore::new();
     let context = over(&store, None);
@@ -93,7 +93,7 @@ async fn reads_and_bytes_are_those_that_the_store_has_seen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_of_gaps_are_wasted() {
     let (store, context) = session().await;
-    // Apart, each column is asked for by itself; what lies between is read when all is asked for.
+    // Separate queries read each column by itself; a query for all of them also reads the gaps in between.
     let mut wanted = 0;
     for column in ["key", "text"] {
         let found = Found::of(&context, &format!("SELECT max({column} || 'x') FROM large")).await;

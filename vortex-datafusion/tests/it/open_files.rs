@@ -87,7 +87,7 @@ async fn scans_are_charged_to_the_pool_of_the_session() {
     assert!(charged.iter().any(|name| name.starts_with("VortexScan")), "{charged:?}");
 }
 
-/// A pool that notes who takes memory.
+/// A pool that records which consumers take memory.
 #[derive(Debug, Default)]
 struct Noting {
     inner: UnboundedMemoryPool,

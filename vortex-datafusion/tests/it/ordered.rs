@@ -14,7 +14,7 @@ fn session(partitions: usize) -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions))
 }
 
-/// Files that are sorted by `a` each, and overlap.
+/// Files that are each sorted by `a`, and overlap.
 async fn write(folder: &Path, files: usize) {
     let context = session(1);
     register(&context).unwrap();
@@ -78,7 +78,7 @@ async fn nulls_of_one_file_do_not_come_between_the_values_of_two() {
     assert_eq!(numbers(&first), [1, 2, 3]);
     let all = run(&context, "SELECT a FROM t ORDER BY a NULLS LAST").await;
     assert_eq!(numbers(&all)[..4], [1, 2, 3, 4]);
-    // A file by itself keeps its order, nulls and all.
+    // A single file keeps its order, including nulls.
     let alone = table(&context, &folder.path().join("a.vortex"), VortexOptions::default()).await;
     context.register_table("alone", alone).unwrap();
     let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT a FROM alone ORDER BY a NULLS LAST").await;

@@ -66,7 +66,7 @@ async fn a_declared_schema_decides_types_and_columns() {
     assert_eq!(show(&context, by_status).await, show(&context, &expected).await);
 }
 
-/// A table of the files that queries write, one each.
+/// A table of files written by queries, one file per query.
 async fn table_of(context: &SessionContext, queries: &[&str], columns: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (at, query) in queries.iter().enumerate() {

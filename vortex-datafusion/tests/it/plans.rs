@@ -1,4 +1,4 @@
-//! What the plan shows: what was pushed, and what a run did.
+//! What plans show: the operations pushed down, and the metrics of a run.
 
 use crate::files::{file, plan, run, session, show};
 

@@ -1,4 +1,4 @@
-//! What the scan answers is what DataFusion answers on decoded rows.
+//! The scan gives the same answers as DataFusion on decoded rows.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use vortex_datafusion::VortexOptions;
 
 use crate::files::{file, newest, nothing_pushed, session_with, table, write_chunks};
 
-/// Rows of a frame; an error as its text.
+/// The rows of a frame, or the text of the error.
 async fn rows(frame: DataFrame) -> Result<RecordBatch, String> {
     let plan = frame.create_physical_plan().await.map_err(|error| error.to_string())?;
     let context = SessionContext::new().task_ctx();
@@ -53,7 +53,7 @@ fn filters(column: &str, values: &[ScalarValue]) -> Vec<Expr> {
     filters
 }
 
-/// Up to two values of a column that differ.
+/// Up to two distinct values of a column.
 fn samples(rows: &RecordBatch, column: usize) -> Vec<ScalarValue> {
     let array = rows.column(column);
     let mut found: Vec<ScalarValue> = Vec::new();
@@ -69,14 +69,14 @@ fn samples(rows: &RecordBatch, column: usize) -> Vec<ScalarValue> {
     found
 }
 
-/// Checks one file; gives what differs, and how many filters were tried.
+/// Checks one file; returns how many filters were tried, and the differences.
 async fn check(path: &Path) -> (usize, Vec<String>) {
     let context = session_with(SessionConfig::new().with_target_partitions(1));
     let pushed = table(&context, path, VortexOptions::default()).await;
     let plain = table(&context, path, nothing_pushed()).await;
     let columns = plain.schema().fields().clone();
     let all = |of: &std::sync::Arc<_>| context.read_table(std::sync::Arc::clone(of) as _).expect("a table");
-    // A file with an encoding that is not known is the core's business.
+    // Files with unknown encodings are tested in the core.
     let Ok(decoded) = rows(all(&plain)).await else { return (0, Vec::new()) };
     let (mut count, mut differences) = (0, Vec::new());
     for (at, field) in columns.iter().enumerate() {
@@ -108,7 +108,7 @@ async fn every_filter_on_every_column_gives_the_rows_of_an_unpushed_one() {
     for entry in std::fs::read_dir(newest()).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        // Hundreds of columns take long and tell nothing new.
+        // Hundreds of columns take long and provide no new information.
         let is_small = path.metadata().is_ok_and(|meta| meta.len() < 400_000);
         if name.ends_with(".vortex") && is_small && !["wide_300.vortex", "names_odd.vortex"].contains(&&*name)
         {

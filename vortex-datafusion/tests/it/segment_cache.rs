@@ -15,7 +15,7 @@ use crate::files::{run, show};
 
 const SUM: &str = "SELECT sum(mixed * 2), max(text || 'x') FROM large";
 
-/// A session with settings, over a file of some megabytes whose bytes come in small pieces.
+/// A session with settings, over a file of some megabytes whose bytes arrive in small pieces.
 async fn session(settings: &[(&str, u64)]) -> (Arc<TestStore>, SessionContext) {
     let store = TestStore::new();
     let context = over(&store, None);
@@ -27,7 +27,7 @@ async fn session(settings: &[(&str, u64)]) -> (Arc<TestStore>, SessionContext) {
     (store, context)
 }
 
-/// Waits until nothing more comes in, be it after the query.
+/// Waits until no more bytes arrive, even after the end of the query.
 async fn settled(store: &TestStore) {
     while store.in_flight.get() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;

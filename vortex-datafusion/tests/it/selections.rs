@@ -1,4 +1,4 @@
-//! Scans of some rows of their files, as table formats plan them.
+//! Scans of selected rows of files, as table formats plan them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use vortex_datafusion::{RowSelection, VortexSource};
 
 use crate::files::{file, session};
 
-/// The order keys, and a value of each file's own, of the rows of some files.
+/// The order keys and the partition values of the rows of some files.
 async fn scan(files: Vec<PartitionedFile>) -> Vec<(i64, i64)> {
     let context = session();
     let path = file("tpch_orders");

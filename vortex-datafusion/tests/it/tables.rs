@@ -127,7 +127,7 @@ async fn a_plan_runs_more_than_once() {
     let plan = context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
     let mut counts = Vec::new();
     for _ in 0..3 {
-        // Files that partitions share are handed out once per reset.
+        // Files shared by partitions are distributed once per reset.
         let plan = reset_plan_states(Arc::clone(&plan)).unwrap();
         let batches = collect(plan, context.task_ctx()).await.unwrap();
         counts.push(batches.iter().map(RecordBatch::num_rows).sum::<usize>());
@@ -200,7 +200,7 @@ async fn a_table_of_one_file_is_made_and_scanned_with_one_read_of_its_end() {
     let (store, folder) = counting::session(1, None).await;
     store.take();
     store.heads.take();
-    // Another session, which knows no footers.
+    // Another session, which has no footers cached.
     let context = counting::over(&store, None);
     run(
         &context,
@@ -264,7 +264,7 @@ async fn a_file_that_changes_within_the_moment_is_an_error_and_later_another_tab
 
     let sql = "SELECT sum(l_quantity) FROM one";
     let outcome = async { context.sql(sql).await?.collect().await }.await;
-    // A slow machine may have let the moment pass.
+    // On a slow machine, the moment may already have passed.
     if let Err(error) = outcome {
         assert!(error.to_string().contains("000.vortex"), "{error}");
     }

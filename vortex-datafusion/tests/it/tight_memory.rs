@@ -1,4 +1,4 @@
-//! Scans within a pool of memory that is small, or taken by others.
+//! Scans with a memory pool that is small, or used up by others.
 
 use std::sync::Arc;
 use std::time::Duration;

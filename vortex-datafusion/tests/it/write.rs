@@ -1,4 +1,4 @@
-//! `COPY`, `INSERT INTO`: what is written is what is read, and a failure leaves nothing.
+//! `COPY`, `INSERT INTO`: reading returns what was written, and a failure leaves nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -95,7 +95,7 @@ fn many_types(rows: i64) -> RecordBatch {
     .unwrap()
 }
 
-/// The files below a folder, hidden ones too, by their paths within.
+/// The relative paths of the files below a folder, including hidden ones.
 fn files_in(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -220,7 +220,7 @@ async fn an_order_that_only_statistics_prove_is_declared_if_asked_for() {
     let file = file.display();
     let context = session();
     run(&context, "SET datafusion.execution.target_partitions = 1").await;
-    // Nothing says in which order a VALUES list comes.
+    // The order of the rows of a VALUES list is not defined.
     run(&context, &format!("COPY (VALUES (1), (2), (3)) TO '{file}'")).await;
     for (asked, declared) in [(false, false), (true, true)] {
         run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
@@ -299,7 +299,7 @@ async fn analyze_counts_what_was_written() {
     }
 }
 
-/// Rows that come until something goes wrong, or for ever.
+/// A source of rows that ends only when something fails.
 #[derive(Debug)]
 struct Endless {
     schema: SchemaRef,
@@ -337,7 +337,7 @@ impl PartitionStream for Endless {
             Some(end) if at >= end => Err(DataFusionError::Execution("the source broke".into())),
             _ => Ok(Self::batch(at)),
         });
-        // Somewhere a cancelled query can stop.
+        // A point at which a cancelled query can stop.
         let batches = batches.then(|batch| async {
             tokio::task::yield_now().await;
             batch

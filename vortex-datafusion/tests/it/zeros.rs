@@ -1,4 +1,4 @@
-//! The two zeros of floating-point numbers, which joins do not tell apart.
+//! The two zeros of floating-point numbers, which joins do not distinguish.
 
 use crate::files::{run, session, show};
 

@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well.
+//! The ways in which commands fail.
 
 use std::error::Error;
 use std::io;
@@ -7,17 +7,17 @@ use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use parquet::errors::ParquetError;
 
-/// What a command returns.
+/// The result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 /// Why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The arguments do not make sense together: exit status 2.
+    /// The combination of arguments is invalid: exit status 2.
     Usage(String),
-    /// Something failed; one line: exit status 1.
+    /// An error, described in one line: exit status 1.
     Error(String),
-    /// Nobody reads the output any more: as good as done.
+    /// The output is no longer read: treated as success.
     ClosedPipe,
 }
 
@@ -37,7 +37,7 @@ impl Failure {
     }
 }
 
-/// Line ends become separators, so that an error stays one line for tools.
+/// Replaces line breaks by separators, so that tools get one line per error.
 fn one_line(message: &str) -> String {
     let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("; ").replace(":;", ":").replace("caused by;", "caused by:")

@@ -1,22 +1,22 @@
-//! Ctrl-C, and being asked to end: what is being written is to be removed before the process ends.
+//! Handling of Ctrl-C and SIGTERM: incomplete output is removed before the process ends.
 
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-/// How long the main task may take to notice: it may wait for input that never comes.
+/// How long the main task may take to react: it may be waiting for input that never comes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long tasks that are dropped may take to remove what they have written, and how often to look.
+/// How long dropped tasks may take to remove what they have written, and how often to check.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Says when the process is asked to end, and ends it if nobody listens.
+/// Reports when the process is asked to end, and ends it after a while if the main task does not.
 pub(crate) fn watch() -> oneshot::Receiver<()> {
     let (interrupted, heard) = oneshot::channel();
     tokio::spawn(async move {
         let status = signal().await;
-        // Whoever waits may be gone already.
+        // The receiver may already have been dropped.
         let _ = interrupted.send(());
         tokio::time::sleep(PATIENCE).await;
         std::process::exit(status);
@@ -24,7 +24,8 @@ pub(crate) fn watch() -> oneshot::Receiver<()> {
     heard
 }
 
-/// Waits for a signal to end, for ever if they cannot be heard; the status of who ends by it.
+/// Waits for a signal that asks the process to end, forever if signals cannot be received; returns the
+/// corresponding exit status.
 #[cfg(unix)]
 async fn signal() -> i32 {
     use tokio::signal::unix::{SignalKind, signal};
@@ -50,14 +51,14 @@ async fn signal() -> i32 {
     }
 }
 
-/// Waits until the tasks of work that was dropped are gone, and the files that they were writing with them.
+/// Waits until the tasks of dropped work have ended and have removed the files they were writing.
 pub(crate) async fn let_tasks_end() {
     let start = Instant::now();
     let tasks = tokio::runtime::Handle::current();
-    // Besides, there is the one that waits for signals.
+    // One more task is alive: the one that waits for signals.
     while tasks.metrics().num_alive_tasks() > 1 && start.elapsed() < LAST_CHANCE {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    // Their last act is to have a file removed on another thread.
+    // The last thing they do is have a file removed on another thread.
     tokio::time::sleep(LOOK_AGAIN).await;
 }

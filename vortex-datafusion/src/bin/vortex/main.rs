@@ -1,14 +1,14 @@
 //! The `vortex` command line: parse, call the libraries, print.
 //!
 //! ```text
-//! vortex sql      the DataFusion shell with Vortex built in
-//! vortex inspect  what a file is made of
-//! vortex convert  files in another format
-//! vortex verify   is a file what it says it is?
+//! vortex sql      the DataFusion shell with support for Vortex
+//! vortex inspect  the structure of files
+//! vortex convert  conversion of files to other formats
+//! vortex verify   consistency checks of files
 //! ```
 //!
-//! Exit status: 0 fine, 1 an error told in one line on stderr, 2 wrong usage. A reader that
-//! closes the pipe early is fine.
+//! Exit status: 0 for success, 1 for an error, which is reported in one line on stderr, 2 for wrong usage. It
+//! is not an error if a reader closes the pipe early.
 
 mod convert;
 mod failure;
@@ -28,7 +28,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Vortex files on the command line.
 #[derive(Debug, Parser)]
-#[command(name = "vortex", version, about = "SQL over Vortex files, their anatomy, and conversion")]
+#[command(name = "vortex", version, about = "Query, inspect, convert and verify Vortex files")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -36,19 +36,19 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run SQL over Vortex and other files; a shell unless statements are given.
+    /// Run SQL over Vortex and other files; starts a shell unless statements are given.
     Sql(sql::Arguments),
-    /// Show what a file is made of: schema, layout, encodings, segments, statistics.
+    /// Show the structure of files: schema, layout, encodings, segments, statistics.
     Inspect(inspect::Arguments),
-    /// Turn files of Vortex, Parquet, Arrow, CSV and JSON lines into each other.
+    /// Convert files between Vortex, Parquet, Arrow, CSV and JSON lines.
     Convert(convert::Arguments),
-    /// Hold files against themselves: structure, checksums, values, statistics.
+    /// Check that files are consistent: structure, checksums, values, statistics.
     Verify(verify::Arguments),
 }
 
 fn main() -> ExitCode {
     exit_quietly_on_closed_pipe();
-    // Prints help, or wrong usage with status 2.
+    // Prints help, or an error of usage with status 2.
     let arguments = Arguments::parse();
     let outcome = run(arguments.command).and_then(|()| Ok(std::io::stdout().flush()?));
     match outcome {
@@ -77,7 +77,7 @@ fn run(command: Command) -> Outcome {
             }
         };
         if is_shell {
-            // It takes interrupts itself, for single statements.
+            // The shell handles interrupts itself, for single statements.
             return run.await;
         }
         let interrupted = interrupts::watch();
@@ -91,13 +91,13 @@ fn run(command: Command) -> Outcome {
         }
         outcome
     });
-    // A read that hangs must not keep the process once there is nothing left to say.
+    // A read that hangs must not keep the process alive once all output has been written.
     runtime.shutdown_background();
     outcome
 }
 
-/// `println!` in libraries panics where a write to a closed pipe fails; that is no bug of ours
-/// to report, and nobody is left to read more.
+/// `println!` in libraries panics if it writes to a closed pipe; this is not a bug to report, and there is no
+/// reader for further output.
 fn exit_quietly_on_closed_pipe() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,9 +1,9 @@
-//! Places files come from: local paths and URLs of object stores.
+//! Locations of files: local paths and URLs of object stores.
 //!
-//! DataFusion asks its registry for the store of a URL. [`Stores`] remembers stores and builds
-//! missing ones on demand, from the environment and from `OPTIONS ('aws.region' '…')`. The DataFusion
-//! shell builds S3 stores itself, because only there the AWS SDK finds credentials of profiles and
-//! single sign-on; [`Stores::prepare`] does the same.
+//! DataFusion asks its registry for the store of a URL. [`Stores`] keeps stores and builds missing ones on
+//! demand, from the environment and from `OPTIONS ('aws.region' '…')`. The DataFusion shell builds S3 stores
+//! itself, since finding credentials of profiles and single sign-on requires the AWS SDK; [`Stores::prepare`]
+//! does the same.
 
 use std::fmt;
 use std::path::Path;
@@ -29,21 +29,21 @@ use crate::failure::{Failure, Outcome};
 /// Environment variables that configure stores.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
-/// What the names of files end in that are looked for in folders.
+/// The extension of the files to find in folders.
 const EXTENSION: &str = ".vortex";
 
-/// The object stores of this process, counted for `\object_store_profiling`.
+/// The object stores of this process, which count requests for `\object_store_profiling`.
 pub(crate) struct Stores {
     known: Arc<InstrumentedObjectStoreRegistry>,
 }
 
 impl Stores {
-    /// Stores on top of a registry, which knows the local one and counts requests to others.
+    /// Creates stores on top of a registry that contains the local store and counts requests to others.
     pub(crate) fn new(known: Arc<InstrumentedObjectStoreRegistry>) -> Arc<Self> {
         Arc::new(Self { known })
     }
 
-    /// Makes sure that there is a store for a URL; with options there is a new one.
+    /// Makes sure that there is a store for a URL; if options are given, a new one is created.
     pub(crate) async fn prepare(&self, url: &Url, options: &[(String, String)]) -> Result<()> {
         let options: Vec<_> = options.iter().filter_map(|(key, value)| store_option(key, value)).collect();
         if options.is_empty() && self.get_store(url).is_ok() {
@@ -62,8 +62,8 @@ impl Stores {
         Ok(())
     }
 
-    /// The files at places: those that are no folder as they are, and all Vortex files of folders
-    /// and of globs in URLs.
+    /// The files at places: for a folder or a glob in a URL, all Vortex files there; any other place is taken
+    /// as a file.
     pub(crate) async fn files(&self, places: &[String]) -> Outcome<Vec<String>> {
         let mut files = Vec::new();
         for place in places {
@@ -116,8 +116,8 @@ impl Stores {
     }
 }
 
-/// Whether an object lies at a place: below the folder, and if there is a pattern, on a path that
-/// matches it name by name.
+/// Whether an object is at a place: below the folder, and if there is a pattern, with a path that matches it
+/// name by name.
 pub(crate) fn is_match(place: &ListingTableUrl, object: &ObjectMeta) -> bool {
     let Some(below) = place.strip_prefix(&object.location) else { return false };
     let Some(glob) = place.get_glob() else { return true };
@@ -136,7 +136,8 @@ fn some_of(place: &str, mut found: Vec<String>, files: &mut Vec<String>) -> Outc
     Ok(())
 }
 
-/// Finds the files in a folder and the folders below; links to folders are not followed, they may lead in circles.
+/// Finds the files in a folder and its subfolders; links to folders are not followed, since they may form
+/// cycles.
 fn walk(folder: &Path, files: &mut Vec<String>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -161,7 +162,7 @@ fn as_url(place: &str) -> Option<Url> {
     place.contains("://").then(|| Url::parse(place).ok()).flatten()
 }
 
-/// An option that is about the store, under the name the store knows: `aws.region` is `region`.
+/// An option for the store, under the store's name for it: `aws.region` is `region`.
 fn store_option(key: &str, value: &str) -> Option<(String, String)> {
     let (namespace, name) = key.split_once('.')?;
     let name = match namespace {
@@ -179,7 +180,7 @@ fn aws_options(options: &[(String, String)]) -> Result<AwsOptions> {
     Ok(aws)
 }
 
-/// A store from the environment and options; later ones win.
+/// A store configured by the environment and options; later values take precedence.
 fn build(url: &Url, options: &[(String, String)]) -> Result<Arc<dyn ObjectStore>> {
     let environment = std::env::vars().filter(|(name, _)| PREFIXES.iter().any(|it| name.starts_with(it)));
     let mut all: Vec<(String, String)> =
@@ -207,7 +208,7 @@ impl ObjectStoreRegistry for Stores {
             return Ok(store);
         }
         if matches!(url.scheme(), "s3" | "oss" | "cos" | "stdin") {
-            // Needs to wait for credentials; the shell's catalog does, and so does `prepare`.
+            // Building it requires waiting for credentials, which the shell's catalog and `prepare` do.
             return Err(DataFusionError::Execution(format!("the store of `{url}` is not open yet")));
         }
         self.known.register_store(url, build(url, &[])?);

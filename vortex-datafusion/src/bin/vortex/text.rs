@@ -1,6 +1,6 @@
-//! Numbers and names for people to read.
+//! Formatting of numbers and names for people.
 
-/// A number with thousands apart.
+/// A number with separators between thousands.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() * 4 / 3);
@@ -28,17 +28,16 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A number and a noun, in the plural unless it is one.
+/// A number and a noun, in the plural unless the number is one.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Text from a file with control characters made visible: a name in a file must not steer
-/// the terminal.
+/// Text from a file with control characters made visible: a name in a file must not control the terminal.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
-        // Also those that turn the direction of writing around.
+        // Including those that change the direction of text.
         let steers =
             letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if steers { shown.extend(letter.escape_default()) } else { shown.push(letter) }
@@ -46,7 +45,7 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
-/// At most `limit` letters of a text.
+/// At most `limit` characters of a text.
 pub(crate) fn shortened(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! `vortex verify`: is a file what it says it is?
+//! `vortex verify`: checks that files are consistent.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub(crate) struct Arguments {
     /// The files, or folders of them: paths, or URLs (s3://, gs://, az://, https://).
     #[arg(required = true)]
     file: Vec<String>,
-    /// Print problems only.
+    /// Print only problems.
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// Verifies the files one after the other; fails if any has a problem.
+/// Verifies the files one after the other; returns an error if any has a problem.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
     let mut bad = 0u64;

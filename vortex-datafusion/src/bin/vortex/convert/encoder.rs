@@ -20,9 +20,10 @@ use crate::failure::{Failure, Outcome};
 const ROW_GROUP_BYTES: usize = 64 << 20;
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
-/// Takes batches, writes a format.
+/// Writes batches in a format.
 pub(super) enum Encoder<W: Write + Send> {
-    /// Dictionaries of its batches would have to be one: the columns are plain.
+    /// An Arrow file allows only one dictionary per column for all batches, so columns are written without
+    /// dictionaries.
     ArrowFile(Box<FileWriter<W>>, SchemaRef),
     ArrowStream(Box<StreamWriter<W>>),
     Parquet(Box<ArrowWriter<W>>),
@@ -31,7 +32,7 @@ pub(super) enum Encoder<W: Write + Send> {
 }
 
 impl<W: Write + Send> Encoder<W> {
-    /// Starts writing. A stream cannot be sought in by its reader, so Arrow takes its other form.
+    /// Starts writing. Readers cannot seek in a stream, so the streaming format of Arrow is used there.
     pub(super) fn open(format: Format, schema: &SchemaRef, out: W, as_stream: bool) -> Outcome<Self> {
         Ok(match format {
             Format::Arrow if as_stream => Self::ArrowStream(Box::new(StreamWriter::try_new(out, schema)?)),
@@ -50,7 +51,7 @@ impl<W: Write + Send> Encoder<W> {
             Format::Csv => {
                 flat_columns_only(schema)?;
                 let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
-                // The header comes with the first batch, and there may be none.
+                // The header is written with the first batch, and there may be none.
                 writer.write(&RecordBatch::new_empty(Arc::clone(schema)))?;
                 Self::Csv(Box::new(writer))
             }
@@ -80,7 +81,7 @@ impl<W: Write + Send> Encoder<W> {
         Ok(())
     }
 
-    /// Writes what the format has at its end, and all that is buffered.
+    /// Writes the end of the format, and all buffered data.
     pub(super) fn finish(self) -> Outcome {
         let mut out = match self {
             Self::ArrowFile(writer, _) => writer.into_inner()?,

@@ -20,7 +20,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format that the extension of a path says.
+    /// The format that corresponds to the extension of a path.
     pub(super) fn of_path(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_string_lossy().to_lowercase();
         Some(match extension.as_str() {
@@ -33,7 +33,7 @@ impl Format {
         })
     }
 
-    /// The extension of files that are named by this program.
+    /// The extension for files named by this program.
     pub(super) fn extension(self) -> &'static str {
         match self {
             Self::Vortex => "vortex",

@@ -1,8 +1,8 @@
-//! What is converted: files found at places, and their rows as one stream.
+//! The input of conversions: files found at places, and their rows as one stream.
 //!
-//! Vortex files of one schema are scanned by the core, which keeps that schema to the letter, and
-//! Parquet files on local disks are read page by page. All else goes through DataFusion: other
-//! formats, files that differ, rows that are to be sorted.
+//! Vortex files with the same schema are scanned by the core, which preserves that schema exactly, and
+//! Parquet files on local disks are read page by page. Everything else is read by DataFusion: other formats,
+//! files that differ, rows that are to be sorted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,27 +41,27 @@ use super::sort::SortKey;
 use crate::failure::{Failure, Outcome};
 use crate::stores::{Stores, is_match};
 
-/// Memory for sorting; what does not fit goes to temporary files.
+/// Memory for sorting; rows that do not fit are spilled to temporary files.
 const SORT_MEMORY: usize = 1 << 30;
-/// Lines of CSV and JSON that the types of columns are taken from.
+/// Number of lines of CSV and JSON from which the types of columns are inferred.
 const LINES_FOR_TYPES: usize = 100_000;
 
 /// A file to convert.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
-    /// What messages call it.
+    /// Its name in messages.
     pub(super) name: String,
-    /// Its path below the folder that was given; else its name.
+    /// Its path below the given folder, or its name if there is none.
     pub(super) relative: PathBuf,
     pub(super) format: Format,
     url: ListingTableUrl,
     meta: ObjectMeta,
-    /// The folder it was found in, if folders below that are named after values: `day=1/`.
+    /// The folder in which it was found, if subfolders are named after values: `day=1/`.
     partitioned: Option<ListingTableUrl>,
 }
 
 impl Found {
-    /// The file by itself, whatever its folders are named after.
+    /// The file by itself, without the values in the names of its folders.
     pub(super) fn alone(&self) -> Self {
         Self { partitioned: None, ..self.clone() }
     }
@@ -73,7 +73,7 @@ impl Found {
     }
 }
 
-/// Which rows are wanted, and in which order.
+/// The rows to read, and their order.
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {
     pub(super) columns: Option<&'a [String]>,
@@ -84,9 +84,9 @@ pub(super) struct Wanted<'a> {
 /// Rows of one or several files.
 pub(super) struct Rows {
     pub(super) schema: SchemaRef,
-    /// How many there are, if that is known.
+    /// The number of rows, if known.
     pub(super) count: Option<u64>,
-    /// The order that they come in, if that is known.
+    /// The order of the rows, if known.
     pub(super) order: Option<LexOrdering>,
     pub(super) batches: BoxStream<'static, Outcome<RecordBatch>>,
 }
@@ -98,7 +98,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// A reader; one that sorts reads files at once, one that does not reads row by row.
+    /// Creates a reader; one that sorts reads files concurrently, others read them in order.
     pub(super) fn open(sorts: bool) -> Outcome<Self> {
         let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
         let runtime = RuntimeEnvBuilder::new()
@@ -108,7 +108,7 @@ impl Reader {
         let options = config.options_mut();
         options.execution.listing_table_ignore_subdirectory = false;
         options.execution.collect_statistics = true;
-        // Types as they are in the file, with all that is said of them.
+        // Types as they are in the file, with their metadata.
         options.execution.parquet.schema_force_view_types = false;
         options.execution.parquet.skip_metadata = false;
         if !sorts {
@@ -135,7 +135,8 @@ impl Reader {
                 let state = self.context.state();
                 return Ok(url.list_all_files(&state, &store, "").await?.try_collect().await?);
             }
-            // Folders of partitions are like other folders here; to DataFusion they are no part of a path.
+            // Folders of partitions are like other folders here; DataFusion does not treat them as part of
+            // the path.
             let listed = store.list(Some(url.prefix())).try_filter(|object| ready(is_match(&url, object)));
             Ok::<Vec<ObjectMeta>, Failure>(listed.try_collect().await?)
         };
@@ -154,9 +155,9 @@ impl Reader {
             };
             let format = match format.or_else(|| Format::of_path(&relative)) {
                 Some(format) => format,
-                // A folder may hold other files too.
+                // A folder may contain other files too.
                 None if !is_one => continue,
-                None => return Err(Failure::Usage(format!("{place}: which format? Say it with --from"))),
+                None => return Err(Failure::Usage(format!("{place}: unknown format; set it with --from"))),
             };
             let name = if is_one { place.to_owned() } else { object_name(store.as_ref(), &meta.location) };
             let has_values = url.is_collection() && url.get_glob().is_none() && names_values(&relative);
@@ -165,9 +166,7 @@ impl Reader {
             files.push(Found { name, relative, format, url, meta, partitioned });
         }
         if files.is_empty() {
-            return Err(Failure::error(format!(
-                "{place}: no file has an extension that names a known format"
-            )));
+            return Err(Failure::error(format!("{place}: no file has the extension of a known format")));
         }
         Ok(files)
     }
@@ -193,7 +192,7 @@ impl Reader {
         self.queried(files, wanted).await
     }
 
-    /// Rows of Vortex files by the core; `None` if the files have several schemas.
+    /// Rows of Vortex files, read by the core; `None` if the files have different schemas.
     async fn scanned(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
         let mut schema: Option<SchemaRef> = None;
         let mut count = 0u64;
@@ -216,7 +215,7 @@ impl Reader {
                 scan = scan.with_projection(names.iter().map(String::as_str));
             }
             if let Some(rows) = left {
-                // Without a filter the number of rows is known beforehand.
+                // Without a filter, the number of rows is known in advance.
                 left = Some(rows.saturating_sub(file.row_count()));
                 scan = scan.with_limit(rows);
             }
@@ -227,7 +226,7 @@ impl Reader {
             scans.push((name, scan));
         }
         let Some(schema) = projected else { return Ok(None) };
-        // A scan starts when the one before has ended.
+        // A scan starts when the preceding one has ended.
         let batches = stream::iter(scans).map(|(name, scan)| {
             let batches = scan.into_stream().map_err(|error| Failure::at(&name, error))?;
             Ok::<_, Failure>(batches.map_err(move |error| Failure::at(&name, error)))
@@ -242,14 +241,14 @@ impl Reader {
         Ok(VortexFile::open(Arc::new(ObjectFile::new(store, found.meta.clone()))).await?)
     }
 
-    /// Rows by DataFusion.
+    /// Rows read by DataFusion.
     async fn queried(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
         let Some(format) = files.first().map(|file| file.format) else {
             return Err(Failure::error("no file to convert"));
         };
         if let Some(other) = files.iter().find(|file| file.format != format) {
             return Err(Failure::Usage(format!(
-                "{}: is not of the format of {}; files of several formats go into a folder",
+                "{}: does not have the format of {}; convert files of several formats into a folder",
                 other.name, files[0].name
             )));
         }
@@ -286,8 +285,8 @@ impl Reader {
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
     }
 
-    /// A table of files of one format. Those in folders that are named after values have these, too, and
-    /// columns that some lack may be null.
+    /// A table of files of one format. Values in the names of folders become columns, and columns that some
+    /// files lack are nullable.
     async fn table(&self, files: &[Found], format: Format) -> Outcome<ListingTable> {
         let state = self.context.state();
         let extension = format!(".{}", format.extension());
@@ -301,7 +300,7 @@ impl Reader {
         }
         if !folders.is_empty() {
             if let Some(file) = files.iter().find(|file| file.partitioned.is_none()) {
-                let message = "is in no folder that is named after a value, as other files are";
+                let message = "is not in a folder named after a value, unlike other files";
                 return Err(Failure::Usage(format!("{}: {message}", file.name)));
             }
             let extension = if files.iter().all(has_extension) { extension.as_str() } else { "" };
@@ -368,7 +367,7 @@ fn sort_expr(key: &SortKey) -> SortExpr {
     Expr::Column(Column::from_name(&key.column)).sort(!key.descending, key.nulls_first)
 }
 
-/// Whether a path is one of the files.
+/// Whether a path is that of one of the files.
 pub(super) fn is_among(path: &Path, files: &[Found]) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
     let url = path.to_str().and_then(|path| ListingTableUrl::parse(path).ok());

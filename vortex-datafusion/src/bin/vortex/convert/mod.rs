@@ -1,15 +1,15 @@
-//! `vortex convert`: files in another format, or the same one anew.
+//! `vortex convert`: writes files in another format, or again in the same format.
 //!
 //! ```text
 //! one file        rows of all inputs, in order, into that file
-//! a folder        each input into a file of its own, below the folder as it was below its own
+//! a folder        each input into its own file, at the same relative path
 //! a folder, with --target-file-size
 //!                 rows of all inputs, in order, into part-00000, part-00001, ...
 //! ```
 //!
-//! Batches are written as they are decoded, so memory does not grow with the files; only sorting
-//! needs more, on disk. Each output has a temporary name until it is complete: whoever sees the final
-//! name sees the whole file.
+//! Batches are written as they are decoded, so memory does not grow with the files; only sorting needs more
+//! space, on disk. Each output has a temporary name until it is complete: a file with the final name is
+//! always complete.
 
 mod encoder;
 mod format;
@@ -39,14 +39,14 @@ use sort::SortKey;
 /// Arguments of `vortex convert`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://). Last comes
-    /// the file or, with a `/` at its end, the folder to write; `-` is standard output.
+    /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://). The last place
+    /// is the file or, if it ends in `/`, the folder to write; `-` is standard output.
     #[arg(required = true, value_names = ["INPUT", "OUTPUT"])]
     places: Vec<String>,
-    /// The format to read; extensions say it by default.
+    /// The format to read; by default, extensions determine it.
     #[arg(long, value_enum, value_name = "FORMAT")]
     from: Option<Format>,
-    /// The format to write; the extension says it by default, and folders are of Vortex files.
+    /// The format to write; by default, the extension determines it, and folders get Vortex files.
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Option<Format>,
     /// Only these columns, in this order.
@@ -68,8 +68,8 @@ pub(crate) struct Arguments {
 /// How Vortex files are written.
 #[derive(Debug, clap::Args)]
 struct VortexArguments {
-    /// What to spend time on: `fast` writing, small files that read fast (`default`), or the
-    /// smallest files (`compact`).
+    /// What to optimize: fast writing (`fast`), small files that read fast (`default`), or the smallest files
+    /// (`compact`).
     #[arg(long, value_name = "LEVEL")]
     level: Option<String>,
     /// The oldest release of the reference implementation that must read the files: `0.76`, `newest`.
@@ -100,21 +100,21 @@ impl VortexArguments {
 }
 
 impl Arguments {
-    /// What to convert, and what to write.
+    /// The inputs and the output.
     fn places(&self) -> Outcome<(&[String], &Path)> {
         match self.places.split_last() {
             Some((output, inputs)) if !inputs.is_empty() => Ok((inputs, Path::new(output))),
-            _ => Err(Failure::Usage("convert what into what? An input and an output are needed".to_owned())),
+            _ => Err(Failure::Usage("convert needs an input and an output".to_owned())),
         }
     }
 }
 
-/// Rows of some files, and where they go.
+/// The conversion of some files into one target.
 struct Job {
     files: Vec<Found>,
     target: Target,
     format: Format,
-    /// A folder to make, unless it is there.
+    /// A folder to create unless it exists.
     folder: Option<PathBuf>,
 }
 
@@ -141,7 +141,7 @@ async fn convert(arguments: &Arguments) -> Outcome {
         let outcome = job.run(arguments, &reader, &options).await;
         outcome.map_err(|failure| match failure {
             Failure::Error(message) if job_count > 1 => {
-                Failure::Error(format!("{message} ({done} of {job_count} files are converted)"))
+                Failure::Error(format!("{message} ({done} of {job_count} files were converted)"))
             }
             other => other,
         })?;
@@ -149,7 +149,7 @@ async fn convert(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// What is to be done; says no before anything is written.
+/// The conversions to run; reports invalid arguments before anything is written.
 fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<Job>> {
     // Many files go into a folder, unless a format for all of them is given.
     let has_format = arguments.to.is_some() || Format::of_path(output).is_some();
@@ -159,7 +159,7 @@ fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<
     let extension = if is_folder { Some(Format::Vortex) } else { Format::of_path(output) };
     let Some(format) = arguments.to.or(extension) else {
         return Err(Failure::Usage(format!(
-            "{}: which format? Say it with --to, or by the extension",
+            "{}: unknown format; set it with --to, or by the extension",
             output.display()
         )));
     };
@@ -167,7 +167,7 @@ fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<
         if output == Path::new("-") || (!is_folder && (output.exists() || Format::of_path(output).is_some()))
         {
             return Err(Failure::Usage(format!(
-                "{}: parts go into a folder, whose name ends with `/`",
+                "{}: parts are written into a folder, whose name must end with `/`",
                 output.display()
             )));
         }
@@ -218,7 +218,7 @@ impl Job {
         outputs.finish().await
     }
 
-    /// Folders that the output lies in, where it is this program that chose them.
+    /// Creates the folder of the output, if this program chose it.
     fn make_folder(&self) -> Outcome {
         let Some(folder) = &self.folder else { return Ok(()) };
         std::fs::create_dir_all(folder).map_err(|error| Failure::at(folder.display(), error))
@@ -235,7 +235,7 @@ async fn copy(mut rows: Rows, outputs: &mut Outputs) -> Outcome {
     Ok(())
 }
 
-/// A bar over the rows, where someone can see it.
+/// A progress bar over the rows, shown only on a terminal.
 fn progress(rows: Option<u64>) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

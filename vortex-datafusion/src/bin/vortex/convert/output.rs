@@ -1,4 +1,4 @@
-//! Where rows go: one file, or a row of parts, or standard output.
+//! The output of conversions: one file, a series of parts, or standard output.
 //!
 //! ```text
 //! rows ──> Output ──> out.parquet.partial-4711 ── rename ──> out.parquet
@@ -79,7 +79,7 @@ impl Output {
         }
     }
 
-    /// Bytes that have been written so far; what is still in memory is not among them.
+    /// Number of bytes written so far, not counting data that is still in memory.
     pub(super) fn bytes_written(&self) -> u64 {
         match self {
             Self::Vortex(writer) => writer.bytes_written(),
@@ -88,7 +88,7 @@ impl Output {
         }
     }
 
-    /// Writes what the format has at its end; a file gets its name.
+    /// Writes the end of the format; a file gets its final name.
     pub(super) async fn finish(self) -> Outcome {
         match self {
             Self::Vortex(writer) => {
@@ -104,7 +104,7 @@ impl Output {
     }
 }
 
-/// A file that counts what is written to it.
+/// A file that counts the bytes written to it.
 pub(super) struct Counting {
     out: BufWriter<File>,
     written: Arc<AtomicU64>,
@@ -122,7 +122,7 @@ impl Write for Counting {
     }
 }
 
-/// Standard output, which has no name to keep back: what is written is out.
+/// Standard output, which has no final name to withhold: whatever is written is visible.
 #[derive(Debug)]
 struct StandardOutput;
 
@@ -151,18 +151,18 @@ impl Sink for StandardOutput {
     }
 }
 
-/// Files that rows are spread over: one path, or parts of about the same size in a folder.
+/// The files that rows are written to: one path, or parts of about the same size in a folder.
 pub(super) struct Outputs {
     target: Target,
     format: Format,
     schema: SchemaRef,
     options: WriteOptions,
     open: Option<(PathBuf, Output)>,
-    /// Parts that are complete.
+    /// Complete parts.
     done: Vec<PathBuf>,
 }
 
-/// Where rows of one stream go.
+/// The destination of the rows of one stream.
 #[derive(Debug, Clone)]
 pub(super) enum Target {
     One(PathBuf),
@@ -170,7 +170,7 @@ pub(super) enum Target {
 }
 
 impl Outputs {
-    /// Starts writing. A file is there even if no rows come.
+    /// Starts writing. A file is created even if there are no rows.
     pub(super) fn create(
         target: Target,
         format: Format,
@@ -195,7 +195,7 @@ impl Outputs {
             Target::Parts { folder, .. } => {
                 let path = folder.join(format!("part-{:05}.{}", self.done.len(), self.format.extension()));
                 if path.exists() {
-                    return Err(Failure::error(format!("{}: is there already", path.display())));
+                    return Err(Failure::error(format!("{}: already exists", path.display())));
                 }
                 path
             }
@@ -233,7 +233,7 @@ impl Outputs {
 }
 
 impl Drop for Outputs {
-    /// Parts of a whole that never came to be.
+    /// Removes the complete parts of an output that was not finished.
     fn drop(&mut self) {
         for path in &self.done {
             let _ = std::fs::remove_file(path);

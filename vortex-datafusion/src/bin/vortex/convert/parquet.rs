@@ -1,8 +1,8 @@
 //! Rows of Parquet files on local disks, read page by page.
 //!
-//! DataFusion fetches the chunks of all columns of a row group before it decodes the first row:
-//! more than a hundred megabytes for a table of a hundred columns. A conversion goes through each
-//! column once, from front to back, and needs a page of each at a time.
+//! DataFusion fetches the chunks of all columns of a row group before it decodes the first row: more than a
+//! hundred megabytes for a table of a hundred columns. A conversion reads each column once, from start to
+//! end, and needs only one page of each at a time.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -20,20 +20,20 @@ use parquet::errors::ParquetError;
 use super::input::{Found, Rows, Wanted};
 use crate::failure::{Failure, Outcome};
 
-/// Rows of a batch.
+/// Number of rows per batch.
 const BATCH_ROWS: usize = 8192;
 
-/// A file whose description has been read.
+/// A file whose metadata has been read.
 struct Opened {
     name: String,
     file: File,
     metadata: ArrowReaderMetadata,
-    /// Rows to read of it.
+    /// Number of rows to read.
     limit: usize,
 }
 
-/// Rows of files one after the other; `None` if that takes DataFusion: files elsewhere, of several
-/// schemas or with an order of their own, or a column that is not there.
+/// Rows of files, one after the other; `None` if DataFusion is required: if files have different schemas or a
+/// declared order, or a column does not exist.
 pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
     let mut schema: Option<SchemaRef> = None;
     let mut left = wanted.limit.unwrap_or(u64::MAX);
@@ -71,7 +71,7 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
         None => schema,
         Some(columns) => Arc::new(schema.project(columns)?),
     };
-    // A file is read when the one before has ended.
+    // A file is read when the preceding one has ended.
     let batches = stream::iter(opened).map(move |opened| {
         let name = opened.name.clone();
         let at_file = move |error: Failure| Failure::at(&name, error);
@@ -82,7 +82,7 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
     Ok(Some(Rows { schema: projected, count: Some(count), order: None, batches }))
 }
 
-/// The rows of a file: of these columns, in this order.
+/// The rows of a file, with these columns in this order.
 fn read(
     opened: Opened,
     columns: Option<&[usize]>,
@@ -94,7 +94,7 @@ fn read(
         Some(columns) => ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied()),
     };
     let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).with_limit(limit).build()?;
-    // Each column comes once, in the order of the file.
+    // Each column is read once, in the order of the file.
     let order = columns.map(|columns| {
         let mut read = columns.to_vec();
         read.sort_unstable();

@@ -1,4 +1,4 @@
-//! A file under a temporary name until it is complete.
+//! Files that have a temporary name until they are complete.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use vortex_core::io::local_target;
 
 use crate::failure::{Failure, Outcome};
 
-/// A file that is being written. Dropped before it is complete, it disappears.
+/// A file that is being written. It is removed if dropped before it is complete.
 #[derive(Debug)]
 pub(super) struct Partial {
     file: File,
@@ -17,7 +17,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Starts a file beside its target, so that the two are on one disk.
+    /// Starts a file next to its target, so that both are on the same disk.
     pub(super) fn create(target: &Path) -> Outcome<Self> {
         let place = target.display().to_string();
         let target = local_target(target).map_err(|error| Failure::Usage(format!("{place}: {error}")))?;
@@ -36,7 +36,7 @@ impl Partial {
         self.file.try_clone().map_err(|error| Failure::at(self.target.display(), error))
     }
 
-    /// Makes the file durable and gives it its name, replacing what had it.
+    /// Makes the file durable and gives it its final name, replacing any file with that name.
     pub(super) fn complete(mut self) -> Outcome {
         let rename = || {
             self.file.sync_all()?;
@@ -51,7 +51,7 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.complete {
-            // Nothing more can be done about a file that does not go away.
+            // Nothing more can be done about a file that cannot be removed.
             let _ = fs::remove_file(&self.temporary);
         }
     }

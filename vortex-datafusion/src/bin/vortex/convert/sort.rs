@@ -1,4 +1,4 @@
-//! `--sort-by`: the order that rows are written in.
+//! `--sort-by`: the order in which rows are written.
 
 use std::str::FromStr;
 
@@ -27,13 +27,13 @@ impl FromStr for SortKey {
         if column.is_empty() {
             return Err("expected the name of a column".to_owned());
         }
-        // As in SQL: nulls are greater than all else.
+        // As in SQL: nulls are greater than all other values.
         let nulls_first = nulls_first.unwrap_or(descending);
         Ok(Self { column: column.to_owned(), descending, nulls_first })
     }
 }
 
-/// The text before words that end it.
+/// The text before `words`, if it ends in them.
 fn without<'a>(text: &'a str, words: &str) -> Option<&'a str> {
     let text = text.trim();
     let at = text.len().checked_sub(words.len())?;

@@ -1,4 +1,4 @@
-//! A report for programs. Keys are stable; parts that were not asked for are absent.
+//! A report for programs. Keys are stable; parts that were not requested are absent.
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -12,7 +12,7 @@ use super::print::scalar;
 use super::report::{Node, Report};
 use super::{Arguments, Part};
 
-/// The parts that are wanted, as one object.
+/// The requested parts as one object.
 pub(super) fn report(report: &Report<'_>, arguments: &Arguments) -> Value {
     let footer = report.footer;
     let mut object = Map::new();
@@ -54,7 +54,7 @@ pub(super) fn report(report: &Report<'_>, arguments: &Arguments) -> Value {
     Value::Object(object)
 }
 
-/// What is left of a file that does not open.
+/// The readable parts of a file that cannot be opened.
 pub(super) fn examination(place: &str, examination: &Examination, error: &Error) -> Value {
     let parts = examination.parts.iter().map(|part| {
         json!({

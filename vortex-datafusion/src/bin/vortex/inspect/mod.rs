@@ -1,7 +1,7 @@
-//! `vortex inspect`: what a file is made of.
+//! `vortex inspect`: shows the structure of files.
 //!
-//! Rows are not read: the description of the file, the ends of its segments, and the zone tables
-//! are. Of a damaged file it prints what can still be read, and fails with what cannot.
+//! It reads the description of the file, the ends of its segments, and the zone tables, but not the rows. For
+//! a damaged file it prints what can still be read, and fails with an error about the rest.
 
 mod json;
 mod print;
@@ -32,23 +32,23 @@ pub(crate) struct Arguments {
     /// Print only these parts.
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Most zones to print per column; JSON has them all.
+    /// Maximum number of zones to print per column; JSON contains all of them.
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     zones: usize,
 }
 
-/// A part of what is printed.
+/// A part of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Columns, their types, sizes and encodings.
+    /// Columns with their types, sizes and encodings.
     Schema,
-    /// Statistics of the whole file per column.
+    /// Statistics of each column for the whole file.
     Statistics,
     /// The tree of layouts and, in each segment, of encodings.
     Layout,
     /// Statistics per zone of rows.
     Zones,
-    /// Where each segment lies.
+    /// The position of each segment.
     Segments,
 }
 
@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// Inspects the files one after the other; fails with the first problem at the end.
+/// Inspects the files one after the other; at the end, returns the first problem as an error.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
     let mut outcome = Ok(());
@@ -93,7 +93,7 @@ async fn inspect(place: &str, arguments: &Arguments, stores: &Stores) -> Outcome
     }
 }
 
-/// Prints the parts of a file that does not open, and fails with the reason.
+/// Prints the parts of a file that cannot be opened, and returns the reason as an error.
 async fn damaged(place: &str, as_json: bool, source: &dyn ReadAt, error: Error) -> Outcome {
     if let Ok(examination) = examine(source, &Limits::default()).await {
         let mut out = BufWriter::new(std::io::stdout().lock());

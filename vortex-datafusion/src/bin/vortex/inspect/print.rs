@@ -18,11 +18,11 @@ use super::report::{Column, Node, Report};
 use super::{Arguments, Part};
 use crate::text::{bytes, count, counted, shortened, visible};
 
-/// Letters of a value or type that are shown.
+/// Maximum number of characters shown of a value or type.
 const VALUE_LETTERS: usize = 28;
 const TYPE_LETTERS: usize = 60;
 
-/// Prints the parts that are wanted.
+/// Prints the requested parts.
 pub(super) fn report(out: &mut impl Write, report: &Report<'_>, arguments: &Arguments) -> Result<()> {
     let footer = report.footer;
     let stored: u64 = footer.segments().iter().map(|segment| u64::from(segment.length)).sum();
@@ -63,11 +63,11 @@ pub(super) fn report(out: &mut impl Write, report: &Report<'_>, arguments: &Argu
     Ok(())
 }
 
-/// Prints what is left of a file that does not open.
+/// Prints the readable parts of a file that cannot be opened.
 pub(super) fn examination(out: &mut impl Write, place: &str, examination: &Examination) -> Result<()> {
-    writeln!(out, "{place}: {}, does not open", bytes(examination.file_size))?;
+    writeln!(out, "{place}: {}, cannot be opened", bytes(examination.file_size))?;
     if !examination.starts_with_magic {
-        writeln!(out, "  does not start with \"VTXF\", which readers do not mind")?;
+        writeln!(out, "  does not start with \"VTXF\", which readers ignore")?;
     }
     examination.parts.iter().try_for_each(|part| {
         let mark = if part.found.is_ok() { " " } else { "!" };
@@ -130,7 +130,7 @@ fn bound(bound: &Precision<Scalar>, inexact: &str) -> String {
     }
 }
 
-/// A value as Arrow shows it: dates as dates, decimals with their point.
+/// A value as Arrow displays it: dates as dates, decimals with a decimal point.
 pub(super) fn scalar(value: &Scalar) -> String {
     let shown = || {
         let array = value.to_arrow(&data_type(value.dtype()).ok()?, 1).ok()?;
@@ -150,13 +150,13 @@ fn optional(value: Option<impl Display>) -> String {
 fn traits_of(stats: &FieldStats) -> String {
     let facts = [
         (stats.is_constant, "constant"),
-        (stats.is_strict_sorted, "strictly rising"),
-        (stats.is_sorted, "rising"),
+        (stats.is_strict_sorted, "strictly ascending"),
+        (stats.is_sorted, "ascending"),
     ];
     facts.iter().find(|(fact, _)| *fact == Some(true)).map_or("-", |(_, name)| name).to_owned()
 }
 
-/// A layout: its own line, the arrays of its segments, then the layouts below.
+/// Prints a layout: its line with the arrays of its segments, then the layouts below.
 fn node(out: &mut impl Write, report: &Report<'_>, node: &Node, first: &str, rest: &str) -> Result<()> {
     let name = if node.name.is_empty() { String::new() } else { format!("{}: ", visible(&node.name)) };
     write!(out, "{first}{name}{} {}", visible(&node.id), counted(node.row_count, "row"))?;
@@ -251,7 +251,7 @@ fn segments(out: &mut impl Write, report: &Report<'_>) -> Result<()> {
     table(out, &["segment", "offset", "bytes", "align", "columns"], rows.collect(), &[0, 1, 2, 3])
 }
 
-/// Lines up cells under their heads; numbers to the right.
+/// Aligns cells under their headings; the columns in `right` are right-aligned.
 fn table(out: &mut impl Write, heads: &[&str], rows: Vec<Vec<String>>, right: &[usize]) -> Result<()> {
     let letters = |text: &str| text.chars().count();
     let widths: Vec<usize> = (0..heads.len())

@@ -1,4 +1,4 @@
-//! What is known of a file, gathered before anything is printed.
+//! Information about a file, collected before anything is printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use vortex_core::layout::{LayoutRef, ZoneMap};
 
 use super::{Arguments, Part};
 
-/// Array trees read at once.
+/// Number of array trees read at the same time.
 const READS: usize = 16;
 
-/// A file, taken apart.
+/// The parts of a file.
 pub(super) struct Report<'a> {
     pub(super) place: &'a str,
     pub(super) footer: &'a Footer,
@@ -21,13 +21,13 @@ pub(super) struct Report<'a> {
     pub(super) layout: Node,
     /// Encodings of the array in a segment, from the root down, with depths.
     pub(super) encodings: BTreeMap<SegmentId, Vec<(usize, String)>>,
-    /// Statistics per zone, by the path of the layout that has them.
+    /// Statistics per zone, with the path of the layout that has them.
     pub(super) zones: Vec<(String, ZoneMap)>,
-    /// What could not be read.
+    /// Errors about parts that could not be read.
     pub(super) problems: Vec<String>,
 }
 
-/// A column of the file, or the one that a file holds that is not a struct.
+/// A column of the file, or the only one if the file's root is not a struct.
 pub(super) struct Column<'a> {
     pub(super) name: &'a str,
     pub(super) dtype: &'a DType,
@@ -35,11 +35,11 @@ pub(super) struct Column<'a> {
     pub(super) segments: BTreeSet<SegmentId>,
     /// Segments of its values.
     pub(super) values: BTreeSet<SegmentId>,
-    /// Bytes of these.
+    /// Total bytes of `segments`.
     pub(super) byte_len: u64,
 }
 
-/// A layout and those below.
+/// A layout and those below it.
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) id: String,
@@ -50,7 +50,7 @@ pub(super) struct Node {
 }
 
 impl<'a> Report<'a> {
-    /// Reads what the arguments ask for; never fails, but notes problems.
+    /// Reads what the arguments request; never fails, but records problems.
     pub(super) async fn read(place: &'a str, file: &'a VortexFile, arguments: &Arguments) -> Self {
         let footer: &Footer = file.footer();
         let mut walk = Walk { problems: Vec::new(), with_zones: Vec::new() };

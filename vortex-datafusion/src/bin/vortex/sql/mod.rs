@@ -1,8 +1,8 @@
-//! `vortex sql`: the DataFusion shell with Vortex built in.
+//! `vortex sql`: the DataFusion shell with support for Vortex.
 //!
-//! Session, printing, completion and commands are those of the `datafusion-cli` library, and
-//! arguments have the names they have there. Statements are run by [`statement`], so that `OPTIONS` of
-//! Vortex tables are understood and results in other formats than tables are streamed.
+//! Session, printing, completion and commands are those of the `datafusion-cli` library, and arguments have
+//! the same names. Statements are run by [`statement`], so that `OPTIONS` of Vortex tables are supported, and
+//! results in formats other than tables are streamed.
 
 mod script;
 mod session;
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Print results only.
     #[arg(short, long)]
     quiet: bool,
-    /// Most rows of a printed table; `inf` for all.
+    /// Maximum number of rows of a printed table; `inf` for all.
     #[arg(long, value_name = "ROWS", default_value = "40")]
     maxrows: MaxRows,
     /// Colour statements while they are typed.
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Rows per batch.
     #[arg(short, long, value_name = "ROWS")]
     batch_size: Option<std::num::NonZeroUsize>,
-    /// Most memory of queries, like `4g`; unlimited by default.
+    /// Maximum memory of queries, like `4g`; unlimited by default.
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     memory_limit: Option<usize>,
     /// How queries share limited memory.
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// How many of the largest consumers to name when memory runs out; 0 for none.
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     top_memory_consumers: usize,
-    /// Most disk space of queries that spill, like `100g`.
+    /// Maximum disk space for queries that spill, like `100g`.
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     disk_limit: Option<usize>,
     /// Count requests to object stores: `disabled`, `summary` or `trace`.
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether somebody types statements.
+    /// Whether statements are entered interactively.
     pub(crate) fn is_shell(&self) -> bool {
         self.command.is_empty() && self.file.is_empty() && std::io::stdin().is_terminal()
     }

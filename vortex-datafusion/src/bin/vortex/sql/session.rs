@@ -23,11 +23,11 @@ use super::Arguments;
 use crate::failure::Outcome;
 use crate::stores::Stores;
 
-/// How long files of a folder are believed to be what they were. DataFusion would never look again, and tell
-/// of a file that has been replaced since what its old statistics say.
+/// How long listings of folders are cached. DataFusion would cache them forever, and would answer queries
+/// about replaced files from their old statistics.
 const LISTING_BELIEVED: Duration = Duration::from_secs(1);
 
-/// A DataFusion session and how its results are printed.
+/// A DataFusion session, and settings for printing its results.
 pub(super) struct Session {
     pub(super) context: SessionContext,
     pub(super) stores: Arc<Stores>,
@@ -35,7 +35,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A session that knows Vortex, object stores and the functions of the DataFusion shell.
+    /// Creates a session with Vortex, object stores and the functions of the DataFusion shell.
     pub(super) async fn open(arguments: &Arguments) -> Outcome<Self> {
         let known =
             InstrumentedObjectStoreRegistry::new().with_profile_mode(arguments.object_store_profiling);
@@ -81,7 +81,7 @@ fn register_functions(context: &SessionContext) {
     context.register_udtf("list_files_cache", Arc::new(ListFilesCacheFunc::new(caches())));
 }
 
-/// Settings: the environment's, the arguments', and what is readable on a screen.
+/// Settings: those of the environment and the arguments, and formats that are readable on a screen.
 fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     let mut options = ConfigOptions::from_env()?;
     if std::env::var_os("DATAFUSION_EXPLAIN_FORMAT").is_none() {

@@ -12,13 +12,13 @@ use super::script;
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
 
-/// What follows a command.
+/// What to do after a command.
 pub(super) enum Next {
     Continue,
     Quit,
 }
 
-/// Reads and runs statements until the user quits. Errors are shown, and the shell goes on.
+/// Reads and runs statements until the user quits. Errors are printed, and the shell continues.
 pub(super) async fn run(session: &mut Session) -> Outcome {
     if !session.print.quiet {
         println!("vortex {} with DataFusion {}", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION);
@@ -89,7 +89,7 @@ pub(super) async fn run_command(session: &mut Session, command: &str) -> Outcome
     Ok(Next::Continue)
 }
 
-/// Where statements typed before are kept: with the user's other state, not in every folder.
+/// The file that keeps earlier statements: with the user's other state, not in the current folder.
 fn history_file() -> Option<PathBuf> {
     let state = match std::env::var_os("XDG_STATE_HOME").filter(|folder| !folder.is_empty()) {
         Some(folder) => PathBuf::from(folder),

@@ -1,8 +1,8 @@
-//! One statement after the other: plan it, open the stores it names, run it, print.
+//! Runs statements: plans each of them, opens the stores it names, runs it, and prints the result.
 //!
-//! The shell library checks `OPTIONS` of a table against the formats built into DataFusion, before
-//! the format itself sees them, so plain options of Vortex tables fail there. Here every
-//! option goes to the format, and those of a store also to the store.
+//! The shell library checks the `OPTIONS` of a table against the formats built into DataFusion before the
+//! format itself gets them, so unprefixed options of Vortex tables fail there. Here, every option is passed
+//! to the format, and those of a store also to the store.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::session::Session;
 use crate::failure::{Failure, Outcome};
 
 impl Session {
-    /// Runs the statements of a text, in order, up to the first that fails.
+    /// Runs the statements in a text, in order, up to the first one that fails.
     pub(super) async fn run(&self, sql: &str) -> Outcome {
         let state = self.context.state();
         let dialect = &state.config().options().sql_parser.dialect;
@@ -73,7 +73,7 @@ impl Session {
         Ok(())
     }
 
-    /// Prints a result: tables as a whole, since their columns must line up, the rest as it comes.
+    /// Prints a result: tables as a whole, since their columns must be aligned; other formats as rows arrive.
     async fn print(&self, plan: Arc<dyn ExecutionPlan>, mut print: PrintOptions, start: Instant) -> Outcome {
         if print.format == PrintFormat::Automatic {
             print.format = PrintFormat::Table;
@@ -82,7 +82,7 @@ impl Session {
         let format = task.session_config().options().format.clone();
         let schema = plan.schema();
         let mut batches = execute_stream(plan, Arc::clone(&task))?;
-        // An array of JSON objects is one text as well.
+        // An array of JSON objects is also printed as a whole.
         if !matches!(print.format, PrintFormat::Table | PrintFormat::Json) && !schema.fields().is_empty() {
             return Ok(print.print_stream(batches, start, &format).await?);
         }
@@ -94,7 +94,7 @@ impl Session {
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             rows += batch.num_rows();
-            // One row more than is shown says that there are more.
+            // One row more than is shown indicates that there are more.
             if kept_rows <= shown {
                 kept_rows += batch.num_rows();
                 kept.push(batch);
@@ -104,7 +104,8 @@ impl Session {
     }
 }
 
-/// Stores write under another name and rename: a device that has the name would be gone.
+/// Refuses output to devices and the like: stores write to another name and rename, which would replace the
+/// device.
 fn replaces_files_only(output: &str) -> Outcome {
     let Ok(path) = listing_url(output)?.get_url().to_file_path() else { return Ok(()) };
     if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
@@ -113,7 +114,7 @@ fn replaces_files_only(output: &str) -> Outcome {
     Ok(())
 }
 
-/// `SHOW ALL` and the like: lists of settings, worth showing whole.
+/// Whether the statement is `SHOW ALL` or similar: lists of settings should be shown in full.
 fn shows_settings(statement: &Statement) -> bool {
     match statement {
         Statement::Statement(statement) => {
