@@ -119,7 +119,12 @@ impl UrlTableFactory for UrlTables {
         {
             return Ok(Some(Arc::new(table)));
         }
-        let Ok(config) = ListingTableConfig::new(url).infer_options(&state).await else { return Ok(None) };
+        let config = match ListingTableConfig::new(url).infer_options(&state).await {
+            Ok(config) => config,
+            // A URL is not the name of a table.
+            Err(error) if place.contains("://") => return Err(error.context(place.to_owned())),
+            Err(_) => return Ok(None),
+        };
         let config = config.infer_partitions_from_path(&state).await?.infer_schema(&state).await?;
         Ok(Some(Arc::new(ListingTable::try_new(config)?)))
     }

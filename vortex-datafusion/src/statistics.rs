@@ -6,6 +6,7 @@
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
+use vortex_core::dtype::arrow::presents;
 use vortex_core::file::Footer;
 use vortex_core::scalar::Value;
 use vortex_core::stats::{FieldStats, Precision as Known};
@@ -73,8 +74,10 @@ fn column_statistics(
     let unknown = FieldStats::default();
     let known = known.unwrap_or(&unknown);
     let nulls = if dtype.is_nullable() { known.null_count } else { Some(0) };
+    // A cast to a list makes a list of one null of a null.
+    let keeps_nulls = !field.data_type().is_nested() || presents(dtype, field.data_type());
     ColumnStatistics {
-        null_count: count(nulls),
+        null_count: count(nulls.filter(|_| keeps_nulls)),
         min_value: bound(known, &known.min, dtype, field.data_type()),
         max_value: bound(known, &known.max, dtype, field.data_type()),
         sum_value: sum(known, dtype, nulls, rows, field.data_type()),

@@ -23,8 +23,9 @@ use crate::dtype::stored::{first_reader, stored_schema};
 use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::Sink;
+use crate::limits::Limits;
 use crate::stats::FieldStats;
-use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
+use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes, dtype_from_bytes, dtype_to_bytes};
 use crate::{Error, Release, Result};
 
 /// Minimum number of bytes of a column that are encoded together, regardless of the budget.
@@ -69,7 +70,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// If a column has a type that Vortex does not have, or that the oldest release which must read the
-    /// file does not have; the error names both.
+    /// file does not have; the error names both. If types nest deeper than readers accept, some 30 levels.
     pub fn try_new(sink: impl Sink, schema: SchemaRef, options: WriteOptions) -> Result<Self> {
         let (dtype, min_reader) = match options.min_reader {
             Some(release) => (stored_schema(&schema, release)?, release),
@@ -81,6 +82,9 @@ impl FileWriter {
         };
         let fields =
             dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema must be a struct"))?;
+        // Readers bound how deep types may nest.
+        dtype_from_bytes(&dtype_to_bytes(&dtype), &Limits::default())
+            .map_err(|error| Error::invalid(format!("readers do not accept this schema: {error}")))?;
         let columns = Columns::new(&fields);
         let carriers = carriers(&schema, &fields)?;
         let compressor = Compressor::new(options.level, min_reader);

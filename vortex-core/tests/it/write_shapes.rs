@@ -231,3 +231,17 @@ async fn a_list_of_more_items_than_a_chunk_takes_is_refused() {
     };
     assert!(error.to_string().contains("5000000000"), "{error}");
 }
+
+#[tokio::test]
+async fn what_is_nested_too_deeply_for_readers_is_refused_before_it_is_written() {
+    let nested = |depth: usize| {
+        (0..depth).fold(Arc::new(Int64Array::from_iter_values(0..10)) as ArrayRef, |inner, _| {
+            let field = Arc::new(Field::new("n", inner.data_type().clone(), false));
+            Arc::new(arrow::array::StructArray::new(vec![field].into(), vec![inner], None))
+        })
+    };
+    comes_back(nested(29)).await;
+    let schema = batch(nested(31)).schema();
+    let error = FileWriter::try_new(MemorySink::new(), schema, WriteOptions::new()).err().unwrap();
+    assert!(error.to_string().contains("nested too deeply"), "{error}");
+}

@@ -133,3 +133,12 @@ async fn the_url_of_a_file_is_one_read_and_then_one_question() {
     let message = error(&context, "SELECT * FROM 'counting://store/a/none.vortex'").await;
     assert!(message.contains("none.vortex"), "{message}");
 }
+
+#[tokio::test]
+async fn a_store_that_cannot_be_asked_is_told_and_not_a_missing_table() {
+    let context = session(&[]).await;
+    let told = error(&context, "SELECT * FROM 'nosuch://store/a.vortex'").await;
+    assert!(told.contains("nosuch://store") && !told.contains("table '"), "{told}");
+    let told = error(&context, "SELECT * FROM nosuch").await;
+    assert!(told.contains("table '") && told.contains("not found"), "{told}");
+}

@@ -149,3 +149,22 @@ async fn rows_of_any_type_are_sorted_for_the_first_of_them() {
     assert!(show(&context, "SELECT l FROM t ORDER BY l DESC LIMIT 1").await.contains("[3]"));
     assert!(show(&context, "SELECT n FROM t ORDER BY n LIMIT 1").await.contains("| n |"));
 }
+
+#[tokio::test]
+async fn durations_are_cast_from_what_they_are_and_not_from_what_is_stored() {
+    let context = session();
+    let rows = "SELECT arrow_cast(3, 'Duration(Second)') AS c, named_struct('x', arrow_cast(3, 'Duration(Second)')) AS s";
+    let _folder = table_of(&context, &[rows], "(c VARCHAR, s STRUCT<x VARCHAR>)").await;
+    let shown = show(&context, "SELECT c, s FROM t WHERE s['x'] LIKE '% 3 secs'").await;
+    assert_eq!(shown.matches("0 days 0 hours 0 mins 3 secs").count(), 2, "{shown}");
+}
+
+#[tokio::test]
+async fn a_null_that_becomes_a_list_of_one_null_is_no_null() {
+    let context = session();
+    let rows = "SELECT value AS id, CASE WHEN value = 2 THEN 5 END AS c FROM generate_series(1, 3)";
+    let _folder = table_of(&context, &[rows], "(id BIGINT, c BIGINT[])").await;
+    assert!(show(&context, "SELECT count(c) AS n FROM t").await.contains("| 3 "));
+    assert!(show(&context, "SELECT count(*) AS n FROM t WHERE c IS NOT NULL").await.contains("| 3 "));
+    assert!(show(&context, "SELECT count(id) AS n FROM t WHERE c IS NULL").await.contains("| 0 "));
+}
