@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
 use crate::scalar::Scalar;
 
-/// A column to be compared with values; created by [`column`].
+/// A column to be compared with values; created by [`column()`].
 #[derive(Debug, Clone)]
 pub struct ColumnExpr(FieldPath);
 
