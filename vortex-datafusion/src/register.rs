@@ -30,10 +30,13 @@ pub fn register(context: &SessionContext) -> Result<()> {
 
 fn register_state(state: &mut SessionState) -> Result<()> {
     if !keeps_order(state) {
+        let creates_catalog = state.config_options().catalog.create_default_catalog_and_schema;
         *state = SessionStateBuilder::new_from_existing(state.clone())
             .with_session_id(state.session_id().to_owned())
             .with_physical_optimizer_rule(Arc::new(KeepOrder))
             .build();
+        // The builder turns this off to keep the catalog that exists; copies of the configuration need it.
+        state.config_mut().options_mut().catalog.create_default_catalog_and_schema = creates_catalog;
     }
     state.register_file_format(Arc::new(VortexFormatFactory::new()), true)?;
     state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
