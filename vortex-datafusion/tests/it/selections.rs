@@ -7,26 +7,35 @@ use arrow::datatypes::Int64Type;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::prelude::SessionContext;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutPayload};
+use test_store::TestStore;
 use vortex_core::VortexFile;
 use vortex_datafusion::{RowSelection, VortexSource};
 
+use crate::counting::over;
 use crate::files::{file, session};
 
 /// The order keys and the partition values of the rows of some files.
 async fn scan(files: Vec<PartitionedFile>) -> Vec<(i64, i64)> {
-    let context = session();
+    let groups = files.into_iter().map(|file| vec![file].into()).collect();
+    scan_of(&session(), ObjectStoreUrl::local_filesystem(), groups).await
+}
+
+async fn scan_of(context: &SessionContext, store: ObjectStoreUrl, groups: Vec<FileGroup>) -> Vec<(i64, i64)> {
     let path = file("tpch_orders");
     let schema = VortexFile::open_path(&path).await.unwrap().schema().unwrap();
     let part = Arc::new(Field::new("part", DataType::Int64, false));
     let table = TableSchema::builder(schema).with_table_partition_cols(vec![part]).build();
     let last = table.table_schema().fields().len() - 1;
     let source = VortexSource::new(table).with_session(&context.state());
-    let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
-        .with_file_groups(files.into_iter().map(|file| vec![file].into()).collect())
+    let config = FileScanConfigBuilder::new(store, Arc::new(source))
+        .with_file_groups(groups)
         .with_projection_indices(Some(vec![0, last]))
         .unwrap()
         .build();
@@ -63,4 +72,22 @@ async fn one_file_in_two_places_keeps_them_apart() {
     let rows = scan(vec![part(1).with_extension(RowSelection::only([3])), part(2)]).await;
     assert_eq!(rows.len(), 1501);
     assert_eq!(rows.iter().filter(|(_, part)| *part == 1).count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_remote_file_in_two_places_is_not_taken_over_by_either() {
+    let bytes = std::fs::read(file("tpch_orders")).unwrap();
+    let size = bytes.len() as u64;
+    let store = TestStore::new();
+    store.put(&Path::from("a.vortex"), PutPayload::from(bytes)).await.unwrap();
+    let context = over(&store, None);
+    let part = |value: i64| {
+        PartitionedFile::new("a.vortex", size).with_partition_values(vec![ScalarValue::from(value)])
+    };
+    // One partition, so that whatever is behind the first file is opened early.
+    let group = vec![part(1), part(2).with_extension(RowSelection::only([3, 4])), part(3)];
+    let url = ObjectStoreUrl::parse("counting://store").unwrap();
+    let rows = scan_of(&context, url, vec![group.into()]).await;
+    let of = |wanted: i64| rows.iter().filter(|(_, part)| *part == wanted).count();
+    assert_eq!([of(1), of(2), of(3)], [1500, 2, 1500]);
 }

@@ -15,7 +15,7 @@ use object_store::{ObjectStoreExt as _, PutPayload};
 use test_store::{ReadFault, TestStore};
 use vortex_core::io::MemorySink;
 use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_datafusion::VortexSessionExt as _;
+use vortex_datafusion::{VortexSessionExt as _, register};
 
 use crate::counting;
 use crate::files::{file, plan, run, session, show};
@@ -299,4 +299,24 @@ async fn a_store_that_cannot_read_the_end_is_asked_as_others_are() {
         .await;
     assert_eq!((store.reads.take(), store.heads.take()), (2, 1));
     assert_eq!(count(&run(&context, "SELECT count(*) FROM one").await), 8300);
+}
+
+#[tokio::test]
+async fn registering_changes_nothing_else_of_a_session() {
+    let context = SessionContext::new();
+    run(&context, "CREATE TABLE before AS SELECT 1 AS a").await;
+    let (id, config) = (context.state().session_id().to_owned(), context.copied_config());
+    register(&context).unwrap();
+    register(&context).unwrap();
+    assert_eq!(context.state().session_id(), id);
+    assert_eq!(run(&context, "SELECT a FROM before").await.num_rows(), 1);
+    let settings = |config: &SessionConfig| {
+        let entries =
+            config.options().entries().into_iter().filter(|entry| !entry.key.starts_with("vortex."));
+        entries.map(|entry| (entry.key, entry.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(settings(&context.copied_config()), settings(&config));
+    let rules =
+        context.state().physical_optimizers().iter().filter(|rule| rule.name().contains("vortex")).count();
+    assert_eq!(rules, 1);
 }

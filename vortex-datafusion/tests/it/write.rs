@@ -14,10 +14,12 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, SchemaRef, UnionFields};
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::datasource::MemTable;
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::collect;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -25,6 +27,7 @@ use futures::StreamExt as _;
 use object_store::ObjectStore as _;
 use test_store::{TestStore, WriteFault as Fault};
 use url::Url;
+use vortex_datafusion::VortexSink;
 
 use crate::files::{plan, run, session, show};
 
@@ -492,4 +495,47 @@ async fn what_cannot_be_stored_is_named_before_anything_is_written() {
     let error = error_of(&context, "COPY source TO 'faulty://x/a.vortex'").await;
     assert!(error.contains("odd") && error.contains("Union"), "{error}");
     leaves_nothing(&store).await;
+}
+
+#[tokio::test]
+async fn a_sink_tells_what_it_has_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let rows = "SELECT value AS n, value % 3 AS k FROM generate_series(1, 1000)";
+    let copy = format!("COPY ({rows}) TO '{}/' STORED AS VORTEX PARTITIONED BY (k)", folder.path().display());
+    let plan = context.sql(&copy).await.unwrap().create_physical_plan().await.unwrap();
+    let exec = plan.downcast_ref::<DataSinkExec>().expect("a sink");
+    let sink = exec.sink().downcast_ref::<VortexSink>().expect("one of ours");
+    assert!(sink.written().is_empty());
+    collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+    let written = sink.written();
+    assert!(written.len() >= 3, "a file for each value at least");
+    assert_eq!(written.iter().map(|file| file.summary.row_count()).sum::<u64>(), 1000);
+    for file in &written {
+        let path = std::path::Path::new("/").join(file.path.as_ref());
+        assert_eq!(path.metadata().unwrap().len(), file.summary.file_size(), "{}", file.path);
+    }
+}
+
+#[tokio::test]
+async fn checksums_are_verified_by_queries_that_ask_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sums.vortex");
+    let context = session();
+    let rows = "SELECT value AS n, value * 7919 % 10007 AS m FROM generate_series(1, 50000)";
+    run(&context, &format!("COPY ({rows}) TO '{}' OPTIONS (checksums true)", path.display())).await;
+    let sql = format!("SELECT sum(m * 2) FROM '{}'", path.display());
+    let expected = run(&context, &sql).await;
+    run(&context, "SET vortex.verify_checksums = true").await;
+    // The footer is known by now, but not its checksums.
+    assert_eq!(run(&context, &sql).await, expected);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let fresh = session();
+    run(&fresh, "SET vortex.verify_checksums = true").await;
+    let error = fresh.sql(&format!("SELECT n, m FROM '{}'", path.display())).await.unwrap().collect().await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("checksum") && error.contains("sums.vortex"), "{error}");
 }
