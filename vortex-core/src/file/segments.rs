@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::buffer::Buffer;
 use parking_lot::Mutex;
+use tokio::runtime::{Handle, Id as RuntimeId};
 
 use super::{Footer, SegmentId};
 use crate::Result;
@@ -79,6 +80,8 @@ pub(crate) struct Entry {
     array: OnceLock<ArrayRef>,
     /// Data that a layout derived from the segment to share it between splits.
     derived: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// The runtime whose tasks deliver the bytes.
+    runtime: Option<RuntimeId>,
     /// The memory charged for its bytes to the scan that requested it first.
     _memory: Option<Share>,
 }
@@ -90,7 +93,7 @@ impl SegmentCache {
         let mut bytes = 0u64;
         for id in ids {
             let range = footer.segment(*id)?.range();
-            let held = entries.get(id).is_some_and(|entry| entry.strong_count() > 0);
+            let held = entries.get(id).and_then(Weak::upgrade).is_some_and(|entry| entry.can_be_shared());
             if !held && footer.tail.get(&range).is_none() {
                 bytes = bytes.saturating_add(range.end - range.start);
             }
@@ -118,7 +121,8 @@ impl SegmentCache {
         let mut ranges: Vec<(SegmentId, Range<u64>)> = Vec::new();
         let mut entries = self.entries.lock();
         for (at, id) in ids.iter().enumerate() {
-            if let Some(held) = entries.get(id).and_then(Weak::upgrade) {
+            let held = entries.get(id).and_then(Weak::upgrade);
+            if let Some(held) = held.filter(|entry| entry.can_be_shared()) {
                 leases[at] = Some(held);
                 ScanMetrics::add(&metrics.segments_shared, 1);
                 continue;
@@ -159,6 +163,10 @@ impl SegmentCache {
     }
 }
 
+fn current_runtime() -> Option<RuntimeId> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}
+
 impl Entry {
     fn new(id: SegmentId, range: &Range<u64>, pending: Pending, memory: Option<Share>) -> Self {
         Self {
@@ -169,8 +177,15 @@ impl Entry {
             parts: OnceLock::new(),
             array: OnceLock::new(),
             derived: OnceLock::new(),
+            runtime: current_runtime(),
             _memory: memory,
         }
+    }
+
+    /// Whether a scan on the current runtime may wait for these bytes: those that another runtime is yet to
+    /// deliver may never come, since nobody has to poll it.
+    fn can_be_shared(&self) -> bool {
+        self.bytes().is_some() || self.runtime == current_runtime()
     }
 
     /// Bytes of the segment.

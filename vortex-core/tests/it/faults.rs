@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::concat_batches;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
@@ -12,9 +12,10 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload};
 use test_store::{ReadFault as Fault, TestStore};
 use vortex_core::expr::{CompareOp, Expr};
 use vortex_core::file::OpenOptions;
-use vortex_core::io::{ObjectFile, ReadAt as _, Scheduler};
+use vortex_core::io::{MemorySink, ObjectFile, ReadAt as _, Scheduler};
 use vortex_core::scalar::Value;
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
+use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_core::{DType, Error, PType, Scalar, VortexFile};
 
 const OBJECT: &str = "folder/lineitem.vortex";
@@ -50,6 +51,40 @@ async fn collect(scan: ScanBuilder) -> std::result::Result<RecordBatch, Error> {
     let schema = Arc::clone(stream.schema());
     let batches: Vec<_> = stream.try_collect().await?;
     Ok(concat_batches(&schema, &batches)?)
+}
+
+#[tokio::test]
+async fn a_reader_that_nobody_drains_holds_up_no_other() {
+    let rows = 500_000;
+    let mut next = numbers(7);
+    let column: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..rows).map(|_| next())));
+    let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), WriteOptions::new()).unwrap();
+    writer.write(&batch).await.unwrap();
+    writer.finish().await.unwrap();
+    let (store, path) = (TestStore::new(), Path::from(OBJECT));
+    store.put(&path, PutPayload::from(sink.bytes().unwrap())).await.unwrap();
+    let meta = store.inner.head(&path).await.unwrap();
+    // Bytes arrive one chunk after the other, so that the first reader gets some of them and waits then.
+    store.set_piece_len(4 << 10);
+    let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
+    let file = OpenOptions::new().with_tail_size(1).open(source).await.unwrap();
+
+    let read = std::thread::spawn(move || {
+        let mut waits = file.scan().with_batch_size(100).into_reader().unwrap();
+        waits.next().unwrap().unwrap();
+        let (sender, count) = std::sync::mpsc::channel();
+        let reader = file.scan().into_reader().unwrap();
+        std::thread::spawn(move || {
+            let counted: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
+            sender.send(counted).unwrap();
+        });
+        let counted = count.recv_timeout(Duration::from_secs(60)).expect("the second reader is not held up");
+        (counted, waits.map(|batch| batch.unwrap().num_rows()).sum::<usize>())
+    });
+    let (counted, rest) = tokio::task::spawn_blocking(|| read.join().unwrap()).await.unwrap();
+    assert_eq!((counted as u64, rest as u64 + 100), (rows, rows));
 }
 
 /// Pseudo-random numbers, the same for the same seed.
