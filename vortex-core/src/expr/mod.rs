@@ -191,6 +191,16 @@ impl Expr {
         }
     }
 
+    /// Whether the caller evaluates a part of the expression.
+    pub(crate) fn has_row_predicate(&self) -> bool {
+        match self {
+            Expr::Literal(_) | Expr::Dynamic(_) | Expr::Field(..) => false,
+            Expr::And(parts) | Expr::Or(parts) => parts.iter().any(Expr::has_row_predicate),
+            Expr::Not(inner) => inner.has_row_predicate(),
+            Expr::Rows(_) => true,
+        }
+    }
+
     /// The distinct columns that the expression reads, in order of first use.
     pub fn columns(&self) -> Vec<FieldPath> {
         let mut columns = Vec::new();

@@ -1,7 +1,7 @@
 //! A scan for callers without an asynchronous runtime.
 
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
@@ -22,6 +22,8 @@ const BATCHES_AHEAD: usize = 2;
 pub struct BatchReader {
     schema: SchemaRef,
     batches: Receiver<Result<RecordBatch>>,
+    /// The thread that scans, until it has ended.
+    scanning: Option<JoinHandle<()>>,
 }
 
 impl BatchReader {
@@ -47,11 +49,9 @@ impl BatchReader {
                 }
             });
         };
-        thread::Builder::new()
-            .name("vortex-scan".into())
-            .spawn(run)
-            .map_err(|error| Error::External(error.into()))?;
-        Ok(Self { schema, batches })
+        let scanning = thread::Builder::new().name("vortex-scan".into()).spawn(run);
+        let scanning = scanning.map_err(|error| Error::External(error.into()))?;
+        Ok(Self { schema, batches, scanning: Some(scanning) })
     }
 }
 
@@ -59,8 +59,14 @@ impl Iterator for BatchReader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let outcome = self.batches.recv().ok()?;
-        Some(outcome.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+        if let Ok(outcome) = self.batches.recv() {
+            return Some(outcome.map_err(|error| ArrowError::ExternalError(Box::new(error))));
+        }
+        // A panic, for instance in a predicate of the caller, must not look like the end of the rows.
+        match self.scanning.take()?.join() {
+            Ok(()) => None,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod hedge;
 mod ipc;
 mod mutations;
 mod order;
+mod predicates;
 mod random;
 mod requests;
 mod scan;

@@ -1,0 +1,83 @@
+//! Predicates that callers evaluate themselves, and the scans that run them.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{AsArray as _, BooleanArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use futures::TryStreamExt as _;
+use vortex_core::expr::{Expr, FieldPath, RowPredicate};
+use vortex_core::{Error, Result, VortexFile};
+
+/// Passes all rows, but cannot evaluate one of them.
+#[derive(Debug)]
+struct Chokes {
+    column: FieldPath,
+    on: i64,
+    panics: bool,
+}
+
+impl Chokes {
+    fn filter(on: i64, panics: bool) -> Expr {
+        Expr::Rows(Arc::new(Self { column: "l_orderkey".into(), on, panics }))
+    }
+}
+
+impl fmt::Display for Chokes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chokes on {}", self.on)
+    }
+}
+
+impl RowPredicate for Chokes {
+    fn columns(&self) -> &[FieldPath] {
+        std::slice::from_ref(&self.column)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        let found = batch.column(0).as_primitive::<Int64Type>().values().contains(&self.on);
+        assert!(!(found && self.panics), "{self}");
+        match found {
+            true => Err(Error::External(self.to_string().into())),
+            false => Ok(vec![true; batch.num_rows()].into()),
+        }
+    }
+}
+
+async fn lineitem() -> VortexFile {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex");
+    VortexFile::open_path(path).await.unwrap()
+}
+
+/// The order keys of all rows.
+async fn keys(file: &VortexFile) -> Vec<i64> {
+    let stream = file.scan().with_projection(["l_orderkey"]).into_stream().unwrap();
+    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+    let keys = batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec());
+    keys.collect()
+}
+
+#[tokio::test]
+async fn rows_that_the_caller_left_out_are_not_evaluated() {
+    let file = lineitem().await;
+    let keys = keys(&file).await;
+    let on = keys[keys.len() / 2];
+    let (bad, good): (Vec<u64>, Vec<u64>) =
+        (0..file.row_count()).partition(|row| keys[usize::try_from(*row).unwrap()] == on);
+    let scan = || file.scan().with_filter(Chokes::filter(on, false)).with_projection(["l_comment"]);
+    let error = scan().aggregate().await.unwrap_err().to_string();
+    assert!(error.contains("chokes"), "{error}");
+    let kept = good.len() as u64;
+    assert_eq!(scan().with_excluded_rows(bad).aggregate().await.unwrap().row_count, kept);
+    assert_eq!(scan().with_row_indices(good).aggregate().await.unwrap().row_count, kept);
+}
+
+#[tokio::test]
+async fn a_panic_is_not_the_end_of_the_rows() {
+    let file = lineitem().await;
+    let last = *keys(&file).await.last().unwrap();
+    let reader = file.scan().with_filter(Chokes::filter(last, true)).into_reader().unwrap();
+    let counting = std::thread::spawn(move || reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>());
+    assert!(counting.join().is_err());
+}
