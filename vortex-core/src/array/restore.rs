@@ -149,14 +149,14 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         }
         (DataType::FixedSizeList(_, size), DataType::LargeList(item)) => {
             let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
-            let values = carry(&values, item.data_type())?;
+            let values = carry_field(&values, item)?;
             let size = usize::try_from(*size).unwrap_or(0);
             let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(size, array.len()));
             Arc::new(LargeListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
         }
         (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
             let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
-            let values = carry(&values, item.data_type())?;
+            let values = carry_field(&values, item)?;
             let len = array.len();
             Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls, len)?)
         }
@@ -172,17 +172,21 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         }
         (DataType::Struct(_), DataType::Struct(fields)) => {
             let array = array.as_struct();
-            let columns = array.columns().iter().zip(fields).map(|(column, field)| {
-                let column = carry(column, field.data_type())?;
-                // Arrow allows such a field to be null where the struct is; the format does not.
-                Ok(if field.is_nullable() { column } else { without_nulls(column)? })
-            });
+            let columns =
+                array.columns().iter().zip(fields).map(|(column, field)| carry_field(column, field));
             let columns = columns.collect::<Result<Vec<_>>>()?;
             let (fields, nulls) = (fields.clone(), array.nulls().cloned());
             Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len())?)
         }
         _ => present(Arc::clone(array), to)?,
     })
+}
+
+/// Carries the values of a field of structs, or the items of lists of a fixed size. Arrow allows those that
+/// are not nullable to be null where the struct or list is; the format does not.
+fn carry_field(values: &ArrowRef, field: &FieldRef) -> Result<ArrowRef> {
+    let values = carry(values, field.data_type())?;
+    if field.is_nullable() { Ok(values) } else { without_nulls(values) }
 }
 
 /// Expands runs to rows; text is not copied for each row but referenced by views.
@@ -223,13 +227,12 @@ fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, Arc::clone(views.values()), nulls)?))
 }
 
-/// Whether a non-nullable field may have nulls because an enclosing struct has some.
+/// Whether a non-nullable field may have nulls because an enclosing struct or list of a fixed size has some.
 fn has_masked_fields(data_type: &DataType) -> bool {
     match data_type {
         DataType::Struct(_) => true,
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            has_masked_fields(item.data_type())
-        }
+        DataType::FixedSizeList(item, _) => !item.is_nullable() || has_masked_fields(item.data_type()),
+        DataType::List(item) | DataType::LargeList(item) => has_masked_fields(item.data_type()),
         DataType::Map(entries, _) => has_masked_fields(entries.data_type()),
         _ => false,
     }

@@ -1,12 +1,12 @@
 //! Extension types: encoded by their storage, and timestamps also as days, seconds and ticks.
 
 use arrow::array::{Array as _, ArrayRef};
-use arrow::buffer::ScalarBuffer;
 
 use super::numbers::{bits, compress_narrowed};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain};
 use crate::array::canonical::storage;
+use crate::array::values_of;
 use crate::dtype::{Extension, Meaning};
 use crate::encodings::{datetime_parts, ext};
 use crate::wire::WriteNode;
@@ -42,19 +42,16 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) ->
 
 /// Timestamps split into days, seconds and ticks, if a sample indicates that this costs less than `whole`.
 fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: f64) -> Result<Option<WriteNode>> {
-    let data = stored.to_data();
-    let values = ScalarBuffer::<i64>::new(data.buffers()[0].clone(), data.offset(), data.len());
+    let values = values_of::<i64>(stored);
     let cut = |value: i64| {
         [value / (SECONDS_PER_DAY * ticks), value % (SECONDS_PER_DAY * ticks) / ticks, value % ticks]
     };
     let sampled = sample::rows(values.len()).flatten().filter(|row| stored.is_valid(*row));
     let sampled: Vec<[i64; 3]> = sampled.map(|row| cut(values[row])).collect();
-    let is_negative = sampled.iter().any(|parts| parts.iter().any(|part| *part < 0));
     let bits: f64 = (0..3).map(|part| part_bits(sampled.iter().map(|parts| parts[part]), values.len())).sum();
     let expected = (bits * values.len() as f64 / 8.0) as usize;
     let decoded = Plain { rows: values.len(), bytes: values.len() * size_of::<i64>() };
-    if cx.cost(Kind::DateTimeParts, expected, decoded) >= whole || is_negative && cx.reader() < FIRST_NEGATIVE
-    {
+    if cx.cost(Kind::DateTimeParts, expected, decoded) >= whole {
         return Ok(None);
     }
     let (mut days, mut seconds, mut rest) = (Vec::new(), Vec::new(), Vec::new());
@@ -66,6 +63,10 @@ fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: f64) -> Result<Opti
         days.push(last[0]);
         seconds.push(last[1]);
         rest.push(last[2]);
+    }
+    let has_negative = || [&days, &seconds, &rest].iter().any(|parts| parts.iter().any(|part| *part < 0));
+    if cx.reader() < FIRST_NEGATIVE && has_negative() {
+        return Ok(None);
     }
     let below = cx.below(Kind::DateTimeParts, &[]);
     Ok(Some(datetime_parts::encode([

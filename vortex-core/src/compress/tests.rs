@@ -340,6 +340,23 @@ fn old_readers_meet_no_new_encodings() {
 }
 
 #[test]
+fn a_single_time_before_1970_keeps_old_readers_from_parts() {
+    let rows = 100_000;
+    let hidden = (0..rows).find(|row| !sample::rows(rows).flatten().any(|sampled| sampled == *row)).unwrap();
+    let mut next = random(3);
+    let mut times: Vec<i64> = Vec::with_capacity(rows);
+    times.resize_with(rows, || ((next() % 20_000 * 86_400 + next() % 86_400) * 1_000_000).cast_signed());
+    let in_parts = |times: &[i64], reader| {
+        let array: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times.to_vec()));
+        round_trip(&array, Level::Default, reader).encoding() == "vortex.datetimeparts"
+    };
+    assert!(in_parts(&times, Release::OLDEST));
+    times[hidden] = -1;
+    assert!(!in_parts(&times, Release::OLDEST));
+    assert!(in_parts(&times, Release::new(0, 54)));
+}
+
+#[test]
 fn types_that_old_readers_lack_are_refused() {
     let item = Arc::new(Field::new("item", DataType::UInt16, false));
     let array: ArrayRef = Arc::new(FixedSizeListArray::new(item, 1, numbers::<UInt16Type>(&[1], None), None));

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, DictionaryArray, Int32Array, Int64Array, LargeBinaryArray,
-    LargeListViewArray, ListArray, ListViewArray, RecordBatch, RunArray, StringArray, StringViewArray,
-    StringViewBuilder, StructArray,
+    Array as _, ArrayRef, AsArray as _, DictionaryArray, FixedSizeListArray, Int32Array, Int64Array,
+    LargeBinaryArray, LargeListViewArray, ListArray, ListViewArray, RecordBatch, RunArray, StringArray,
+    StringViewArray, StringViewBuilder, StructArray,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches};
@@ -77,6 +77,25 @@ async fn list_views_may_overlap_run_backwards_and_hide_garbage_under_nulls() {
     let lengths: Vec<i64> = vec![100, 50, 1, 0, 1, 100, 2, 3];
     let views = LargeListViewArray::new(item, starts.into(), lengths.into(), items, Some(nulls));
     comes_back(Arc::new(views)).await;
+}
+
+#[tokio::test]
+async fn items_that_are_not_nullable_may_be_null_in_null_lists_of_a_fixed_size() {
+    let valid = || Some(NullBuffer::from(vec![true, false, true, false, true]));
+    let of_two = |item: ArrayRef| -> ArrayRef {
+        let field = Arc::new(Field::new("item", item.data_type().clone(), false));
+        Arc::new(FixedSizeListArray::new(field, 2, item, valid()))
+    };
+    let hidden = [1, 2, 5, 6, 9, 10];
+    let number = |at: i32| (at % 4 < 2).then_some(hidden[(at / 4 * 2 + at % 4 % 2) as usize]);
+    let numbers: ArrayRef = Arc::new(Int32Array::from_iter((0..10).map(number)));
+    comes_back(of_two(Arc::clone(&numbers))).await;
+    let field = Field::new("x", DataType::Int32, false);
+    let structs = StructArray::new(vec![field].into(), vec![Arc::clone(&numbers)], numbers.nulls().cloned());
+    comes_back(of_two(Arc::new(structs))).await;
+    let inner = of_two(numbers);
+    let field = Field::new("lists", inner.data_type().clone(), false);
+    comes_back(Arc::new(StructArray::new(vec![field].into(), vec![inner], valid()))).await;
 }
 
 #[tokio::test]
