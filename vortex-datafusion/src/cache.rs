@@ -124,13 +124,15 @@ impl FooterCache {
         let Reading { tail, blocks, block_len, preload, hedge, verify } = &self.reading;
         let object = object.with_hedge(*hedge);
         let meta = &object.meta().clone();
-        let blocks = blocks.as_ref().filter(|_| object.profile().remote && object.is_versioned());
+        // Whether a change of the object would be noticed.
+        let is_versioned = object.is_versioned();
+        let blocks = blocks.as_ref().filter(|_| object.profile().remote && is_versioned);
         let is_preloaded = blocks.is_some() && meta.size <= *preload;
         let source: Arc<dyn ReadAt> = match blocks {
             Some(blocks) => Arc::new(object.cached(Arc::clone(blocks), *block_len)),
             None => Arc::new(object),
         };
-        if let Some(footer) = self.get(meta) {
+        if is_versioned && let Some(footer) = self.get(meta) {
             return Ok(VortexFile::from_footer(source, footer));
         }
         let mut options = OpenOptions::new().with_file_size(meta.size).with_checksums(*verify);
@@ -138,7 +140,9 @@ impl FooterCache {
             options = options.with_tail_size(bytes);
         }
         let file = options.open(source).await.map_err(datafusion_error)?;
-        self.put(meta, Arc::clone(file.footer()));
+        if is_versioned {
+            self.put(meta, Arc::clone(file.footer()));
+        }
         Ok(file)
     }
 
@@ -266,6 +270,9 @@ impl OpenFiles {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "session")]
+    use object_store::ObjectStoreExt as _;
+
     use super::*;
 
     fn meta(e_tag: Option<&str>) -> ObjectMeta {
@@ -275,6 +282,24 @@ mod tests {
             size: 10,
             e_tag: e_tag.map(str::to_owned),
             version: None,
+        }
+    }
+
+    #[cfg(feature = "session")]
+    #[tokio::test]
+    async fn a_footer_is_not_kept_if_changes_would_go_unnoticed() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+        let bytes = std::fs::read(example).unwrap();
+        let size = bytes.len() as u64;
+        let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+        store.put(&Path::from("a.vortex"), bytes.into()).await.unwrap();
+        let runtime = datafusion_execution::runtime_env::RuntimeEnv::default();
+        let cache = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());
+        let unversioned = ObjectMeta { size, ..meta(None) };
+        let dated = ObjectMeta { last_modified: std::time::SystemTime::now().into(), ..unversioned.clone() };
+        for (meta, is_kept) in [(unversioned, false), (dated, true)] {
+            cache.open(&store, &meta, None).await.unwrap();
+            assert_eq!(cache.knows(&meta), is_kept);
         }
     }
 

@@ -81,7 +81,11 @@ fn column_statistics(
         min_value: bound(known, &known.min, dtype, field.data_type()),
         max_value: bound(known, &known.max, dtype, field.data_type()),
         sum_value: sum(known, dtype, nulls, rows, field.data_type()),
-        distinct_count: distinct(known, nulls, rows),
+        // Casts may join values.
+        distinct_count: match presents(dtype, field.data_type()) {
+            true => distinct(known, nulls, rows),
+            false => Precision::Absent,
+        },
         byte_size: inexact(known.uncompressed_size.or(hint)),
     }
 }
@@ -231,6 +235,8 @@ mod tests {
         let known = FieldStats { is_strict_sorted: Some(true), ..FieldStats::default() };
         let stats = of(DType::Primitive(PType::I32, false), &known, DataType::Int32, 10);
         assert_eq!(stats.distinct_count, Precision::Exact(10));
+        let joined = of(DType::Primitive(PType::F64, false), &known, DataType::Int32, 10);
+        assert_eq!(joined.distinct_count, Precision::Absent, "casts may join values");
         let constant = FieldStats { is_constant: Some(true), null_count: Some(0), ..FieldStats::default() };
         let stats = of(DType::Primitive(PType::I32, true), &constant, DataType::Int32, 10);
         assert_eq!(stats.distinct_count, Precision::Exact(1));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion_common::{DataFusionError, Result, exec_err};
 use datafusion_execution::cache::cache_manager::FileMetadataCache;
@@ -237,7 +237,8 @@ fn adapted(column: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
     if column.data_type() == field.data_type() {
         return Ok(Arc::clone(column));
     }
-    cast(column, field.data_type())
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(column, field.data_type(), &options)
         .map_err(|error| DataFusionError::from(error).context(format!("column `{}`", field.name())))
 }
 

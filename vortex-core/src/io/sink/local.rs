@@ -160,7 +160,10 @@ impl Sink for LocalSink {
         let finish = move |file: &File| {
             file.sync_all()?;
             std::fs::rename(&temporary, &path)?;
-            sync_folder(&path)
+            // The file is complete and has its name, so failing to sync the folder, which one need not be
+            // allowed to read, is not reported as a failure to write the file.
+            drop(sync_folder(&path));
+            Ok(())
         };
         self.blocking(finish).await?;
         self.temporary.0 = None;
