@@ -8,12 +8,12 @@ use std::cmp::Ordering;
 use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
-use super::present;
+use super::{present, values_of};
 use crate::Result;
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::scalar::{Scalar, Value, compare_values};
-use crate::stats::compute::{Summary, has_bounds, values_of};
+use crate::stats::compute::{Summary, has_bounds};
 
 /// Aggregates of the rows of an array.
 ///
@@ -85,7 +85,7 @@ impl Aggregate {
         if value.is_null() {
             return Self { null_count: row_count, ..nothing };
         }
-        if is_nan(value.value()) {
+        if value.value().is_nan() {
             return Self { nan_count: row_count, ..nothing };
         }
         let some = (row_count > 0 && has_bounds(value.dtype())).then(|| value.value().clone());
@@ -161,15 +161,6 @@ fn integer(value: &Value) -> Option<i128> {
         Value::UInt(value) => Some((*value).into()),
         Value::Decimal(value) => value.to_i128(),
         _ => None,
-    }
-}
-
-fn is_nan(value: &Value) -> bool {
-    match value {
-        Value::F16(value) => value.is_nan(),
-        Value::F32(value) => value.is_nan(),
-        Value::F64(value) => value.is_nan(),
-        _ => false,
     }
 }
 

@@ -28,7 +28,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
-use arrow::datatypes::DataType;
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::{ArrowNativeType, DataType};
 
 pub use aggregate::Aggregate;
 pub use arrow::array::ArrayRef as ArrowRef;
@@ -180,4 +181,10 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
 /// Number of bytes of an array tree: those of its buffers, including the buffers of all children.
 pub fn encoded_bytes(array: &dyn EncodedArray) -> usize {
     array.own_bytes() + array.children().iter().map(|(_, child)| encoded_bytes(child.as_ref())).sum::<usize>()
+}
+
+/// The values of an Arrow array of fixed-width values, as words of that width, whatever they mean.
+pub(crate) fn values_of<T: ArrowNativeType>(array: &dyn arrow::array::Array) -> ScalarBuffer<T> {
+    let data = array.to_data();
+    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }

@@ -8,6 +8,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain, Scheme, choose};
 use super::{boolean, float, integer, value_of};
+use crate::array::values_of;
 use crate::dtype::PType;
 use crate::encodings::{constant, masked, primitive};
 use crate::kernels::simd::{Vectorized, vectorized};
@@ -159,11 +160,7 @@ impl<W: Word> Vectorized for Look<'_, W> {
 /// # Errors
 /// If a child cannot be encoded.
 pub(super) fn compress(cx: &Context, array: &ArrayRef, ptype: PType) -> Result<WriteNode> {
-    let data = array.to_data();
-    match_word!(ptype, |W| {
-        let values = ScalarBuffer::<W>::new(data.buffers()[0].clone(), data.offset(), data.len());
-        compress_words(cx, ptype, values, array.nulls())
-    })
+    match_word!(ptype, |W| compress_words(cx, ptype, values_of::<W>(array), array.nulls()))
 }
 
 /// Compresses words that are integers or floats. Null rows may contain anything.

@@ -21,7 +21,7 @@ use arrow::datatypes::{ArrowNativeType, DataType, i256};
 use super::Encoding;
 use super::gather::gather;
 use crate::array::sorted::search;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, values_of};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -391,9 +391,7 @@ fn repeat_native<N: ArrowNativeType>(
     rows: usize,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrowRef> {
-    let data = values.to_data();
-    let natives = ScalarBuffer::<N>::new(data.buffers()[0].clone(), data.offset(), data.len());
-    let repeated = Buffer::from_vec(repeat_runs(&natives, ends, rows));
+    let repeated = Buffer::from_vec(repeat_runs(&values_of::<N>(values), ends, rows));
     let data = ArrayData::builder(values.data_type().clone()).len(rows).add_buffer(repeated).nulls(nulls);
     Ok(make_array(data.build()?))
 }

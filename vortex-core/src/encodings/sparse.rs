@@ -14,14 +14,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt64Array, make_array};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, i256};
 
 use super::Encoding;
 use super::bit_packed::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use super::constant::ConstantArray;
 use super::gather::gather;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, values_of};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::runs::repeat_runs;
@@ -92,8 +92,8 @@ impl SparseArray {
     ) -> Result<ArrowRef> {
         self.limits.decoded_bytes(self.len, size_of::<N>())?;
         let nulls = spread_nulls(located, self.len, values.nulls(), fill.is_null(0));
-        let mut out = repeat_runs(&natives::<N>(fill)[..1], std::iter::once(self.len), self.len);
-        for (row, value) in located.rows().zip(natives::<N>(values).iter()) {
+        let mut out = repeat_runs(&values_of::<N>(fill)[..1], std::iter::once(self.len), self.len);
+        for (row, value) in located.rows().zip(values_of::<N>(values).iter()) {
             out[row] = *value;
         }
         let data = ArrayData::builder(values.data_type().clone())
@@ -114,12 +114,6 @@ impl SparseArray {
         }
         gather(&arrow::compute::concat(&[values, fill])?, &indices.into(), &self.limits)
     }
-}
-
-/// Values of one width, regardless of their meaning.
-fn natives<N: ArrowNativeType>(values: &ArrowRef) -> ScalarBuffer<N> {
-    let data = values.to_data();
-    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
 
 /// `len` equal bits, except in patched rows, which have their own.

@@ -359,27 +359,18 @@ fn check_bounds(
     found: &mut Verification,
 ) {
     let Some((least, greatest)) = actual.extremes(dtype) else { return };
-    if let Some(min) = min.map(|min| widen_zero(min, true)).filter(|min| !is_nan(min))
+    if let Some(min) = min.map(|min| widen_zero(min, true)).filter(|min| !min.value().is_nan())
         && least.compare(&min).is_some_and(std::cmp::Ordering::is_lt)
     {
         found.problem(place, format!("{:?} lies below the stated minimum {:?}", least.value(), min.value()));
     }
-    if let Some(max) = max.map(|max| widen_zero(max, false)).filter(|max| !is_nan(max))
+    if let Some(max) = max.map(|max| widen_zero(max, false)).filter(|max| !max.value().is_nan())
         && greatest.compare(&max).is_some_and(std::cmp::Ordering::is_gt)
     {
         found.problem(
             place,
             format!("{:?} lies above the stated maximum {:?}", greatest.value(), max.value()),
         );
-    }
-}
-
-fn is_nan(value: &Scalar) -> bool {
-    match value.value() {
-        Value::F16(v) => v.is_nan(),
-        Value::F32(v) => v.is_nan(),
-        Value::F64(v) => v.is_nan(),
-        _ => false,
     }
 }
 
@@ -432,7 +423,7 @@ fn check_exact(place: &str, stated: &FieldStats, actual: &Actual, dtype: &DType,
     for (what, stated, value) in [("minimum", &stated.min, &least), ("maximum", &stated.max, &greatest)] {
         let Precision::Exact(stated) = stated else { continue };
         let same = widen_zero(stated, true).compare(&widen_zero(value, true));
-        if !is_nan(stated) && same.is_some_and(std::cmp::Ordering::is_ne) {
+        if !stated.value().is_nan() && same.is_some_and(std::cmp::Ordering::is_ne) {
             found.problem(place, format!("the {what} is {:?}, not {:?}", value.value(), stated.value()));
         }
     }

@@ -286,32 +286,49 @@ impl Queue {
         if std::mem::replace(&mut self.state.lock().dispatching, true) {
             return;
         }
-        while let Some(read) = self.next_read() {
-            let slot = Slot(Arc::clone(self));
-            if let Some(bytes) = read.source.cached(&read.range) {
-                hand_over_cached(read, &bytes);
-            } else if let Some(bytes) = read.source.at_hand(&read.range) {
-                hand_over(read, &bytes);
-            } else {
-                // Spawn outside the lock: a runtime that is shutting down drops the task at once.
-                drop(self.runtime.spawn(deliver(read, slot)));
-            }
+        let _guard = ResetOnPanic(self);
+        while let Some(reads) = self.next_reads() {
+            reads.into_iter().for_each(|(read, slot)| self.start(read, slot));
         }
     }
 
-    fn next_read(&self) -> Option<Read> {
+    fn start(&self, read: Read, slot: Slot) {
+        if let Some(bytes) = read.source.cached(&read.range) {
+            hand_over_cached(read, &bytes);
+        } else if let Some(bytes) = read.source.at_hand(&read.range) {
+            hand_over(read, &bytes);
+        } else {
+            // Spawn outside the lock: a runtime that is shutting down drops the task at once.
+            drop(self.runtime.spawn(deliver(read, slot)));
+        }
+    }
+
+    /// The reads to start now, each with its slot; `None` if there are none.
+    fn next_reads(self: &Arc<Self>) -> Option<Vec<(Read, Slot)>> {
         let mut state = self.state.lock();
         let State { waiting, pace, in_flight, allowed, .. } = &mut *state;
         let free = |profile: super::StorageProfile| {
             let slots = (profile.concurrency as f64).min(allowed.max(1.0)) as usize;
             slots.saturating_sub(*in_flight)
         };
-        let read = waiting.next(free, |profile| pace.adapt(profile));
-        match &read {
-            Some(_) => state.in_flight += 1,
-            None => state.dispatching = false,
+        let reads = waiting.next(free, |profile| pace.adapt(profile));
+        if reads.is_empty() {
+            state.dispatching = false;
+            return None;
         }
-        read
+        state.in_flight += reads.len();
+        Some(reads.into_iter().map(|read| (read, Slot(Arc::clone(self)))).collect())
+    }
+}
+
+/// Lets others dispatch after a source has panicked.
+struct ResetOnPanic<'a>(&'a Queue);
+
+impl Drop for ResetOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.state.lock().dispatching = false;
+        }
     }
 }
 
@@ -483,6 +500,45 @@ mod tests {
         fn profile(&self) -> StorageProfile {
             StorageProfile::LOCAL
         }
+    }
+
+    /// A file that panics when it is asked for bytes.
+    #[derive(Debug)]
+    struct Panics;
+
+    #[async_trait::async_trait]
+    impl ReadAt for Panics {
+        fn name(&self) -> &str {
+            "panics"
+        }
+
+        async fn len(&self) -> Result<u64> {
+            Ok(16)
+        }
+
+        async fn read(&self, _range: Range<u64>) -> Result<bytes::Bytes> {
+            Ok(vec![0; 16].into())
+        }
+
+        fn at_hand(&self, _range: &Range<u64>) -> Option<bytes::Bytes> {
+            panic!("not at hand")
+        }
+
+        fn profile(&self) -> StorageProfile {
+            StorageProfile::LOCAL
+        }
+    }
+
+    #[tokio::test]
+    async fn a_source_that_panics_holds_up_no_other() {
+        let scheduler = Scheduler::new(1 << 20);
+        let bad: Arc<dyn ReadAt> = Arc::new(Panics);
+        let ask = || scheduler.read(&bad, wishes([0..8, 8..16]), &Arc::default());
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
+        let good: Arc<dyn ReadAt> = Arc::new(Slow);
+        let pending = scheduler.read(&good, wishes([0..8, 8..16]), &Arc::default());
+        let bytes = tokio::time::timeout(Duration::from_secs(10), pending[0].wait()).await;
+        assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
     }
 
     #[test]

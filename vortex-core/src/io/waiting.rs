@@ -1,10 +1,10 @@
-//! Requests not yet served by a read, and the choice of the next read.
+//! Requests not yet served by a read, and the choice of the next reads.
 //!
 //! ```text
 //! wanted by urgency     1. zone maps   2. filter   3. projection
 //! by position           [--a--][-b-]   gap   [---c---]              [-d-]
-//! next read             the one that serves the most urgent request, with all
-//!                       others wanted now that lie close to it
+//! next reads            those that serve the most urgent requests, with all
+//!                       others wanted now that lie close to them
 //! ```
 //!
 //! Requests that are likely to be followed by neighbours are not ripe: they wait for them, but join a
@@ -73,13 +73,13 @@ impl Waiting {
         }
     }
 
-    /// Takes out the read that serves the most urgent ripe request, unless the store of its file has no
-    /// `free` slots.
+    /// Takes out the reads that serve the most urgent ripe requests of one file, as many as its store has
+    /// `free` slots for. All are chosen at once, since a choice looks at all waiting requests.
     pub(super) fn next(
         &mut self,
         free: impl Fn(StorageProfile) -> usize,
         adapt: impl Fn(StorageProfile) -> StorageProfile,
-    ) -> Option<Read> {
+    ) -> Vec<Read> {
         for (_, waiting) in &mut self.files {
             waiting.retain(|request| !request.answer.is_closed());
         }
@@ -87,38 +87,34 @@ impl Waiting {
         let most_urgent = |waiting: &[Request]| {
             waiting.iter().filter(|request| request.is_ripe).map(|request| request.urgency).min()
         };
-        let (at, urgency) = self
-            .files
-            .iter()
-            .enumerate()
-            .filter_map(|(at, (_, waiting))| Some((at, most_urgent(waiting)?)))
-            .min_by_key(|(_, urgency)| *urgency)?;
+        let files = self.files.iter().enumerate();
+        let urgencies = files.filter_map(|(at, (_, waiting))| Some((at, most_urgent(waiting)?)));
+        let Some((at, urgency)) = urgencies.min_by_key(|(_, urgency)| *urgency) else { return Vec::new() };
         let (source, waiting) = &mut self.files[at];
         let free = free(source.profile());
         if free == 0 {
-            return None;
+            return Vec::new();
         }
         let wanted: Vec<Range<u64>> = waiting.iter().map(|request| request.range.clone()).collect();
         let profile = adapt(source.profile());
         let reads = coalesce(&wanted, &profile, free.max(profile.concurrency / 2));
         let is_due = |at: &usize| waiting[*at].is_ripe && waiting[*at].urgency == urgency;
-        let read = reads
-            .into_iter()
-            .find(|read| read.serves.iter().any(is_due))
-            .expect("every request is served by a read");
+        let due = reads.into_iter().filter(|read| read.serves.iter().any(is_due)).take(free);
+        let due: Vec<_> = due.collect();
+        let mut requests: Vec<Option<Request>> = waiting.drain(..).map(Some).collect();
         let len = |range: &Range<u64>| range.end - range.start;
-        let range = source.widened(read.range.clone());
-        let wasted = read.wasted + len(&range).saturating_sub(len(&read.range));
-        let mut serves = read.serves;
-        // Remove from the end, so that the remaining positions stay valid.
-        serves.sort_unstable_by(|a, b| b.cmp(a));
-        let mut served: Vec<Request> = serves.into_iter().map(|at| waiting.swap_remove(at)).collect();
-        served.sort_by_key(|request| (request.range.start, request.range.end));
-        let source = Arc::clone(source);
+        let next = due.into_iter().map(|read| {
+            let range = source.widened(read.range.clone());
+            let wasted = read.wasted + len(&range).saturating_sub(len(&read.range));
+            let serves = read.serves.iter().filter_map(|at| requests[*at].take()).collect();
+            Read { source: Arc::clone(source), range, wasted, serves }
+        });
+        let next = next.collect();
+        waiting.extend(requests.into_iter().flatten());
         if waiting.is_empty() {
             self.files.swap_remove(at);
         }
-        Some(Read { source, range, wasted, serves: served })
+        next
     }
 }
 
@@ -153,11 +149,27 @@ mod tests {
         let (first, second) = (file(), file());
         waiting.push(&first, vec![a, b, c]);
         waiting.push(&second, vec![d]);
-        let ranges: Vec<_> = std::iter::from_fn(|| waiting.next(|_| 8, remote))
+        let ranges: Vec<_> = std::iter::from_fn(|| waiting.next(|_| 8, remote).pop())
             .map(|read| (read.range, read.serves.len()))
             .collect();
         assert_eq!(ranges, [(far..far + 30, 2), (0..64, 1), (0..10, 1)]);
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn requests_of_one_urgency_are_read_together_as_far_as_there_are_slots() {
+        let far = 100 << 20;
+        let (requests, _answers): (Vec<_>, Vec<_>) =
+            (0..5).map(|at| request(at * far..at * far + 10, Urgency::filter(at / 4))).unzip();
+        let mut waiting = Waiting::default();
+        waiting.push(&file(), requests);
+        let mut starts = |free| {
+            waiting.next(|_| free, remote).iter().map(|read| read.range.start / far).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            [starts(3), starts(3), starts(0), starts(3), starts(3)],
+            [vec![0, 1, 2], vec![3], vec![], vec![4], vec![]]
+        );
     }
 
     #[test]
@@ -168,11 +180,11 @@ mod tests {
         (a.is_ripe, b.is_ripe) = (false, false);
         let mut waiting = Waiting::default();
         waiting.push(&file(), vec![a, b, c]);
-        let read = waiting.next(|_| 8, remote).unwrap();
+        let read = waiting.next(|_| 8, remote).remove(0);
         assert_eq!((read.range, read.serves.len()), (0..192, 2));
-        assert!(waiting.next(|_| 8, remote).is_none());
+        assert!(waiting.next(|_| 8, remote).is_empty());
         waiting.ripen();
-        assert_eq!(waiting.next(|_| 8, remote).unwrap().range.start, 64 << 20);
+        assert_eq!(waiting.next(|_| 8, remote)[0].range.start, 64 << 20);
     }
 
     #[test]
@@ -182,8 +194,8 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.push(&file(), vec![a, b]);
         drop(dropped);
-        assert_eq!(waiting.next(|_| 8, remote).unwrap().range, 0..10);
-        assert!(waiting.next(|_| 8, remote).is_none());
+        assert_eq!(waiting.next(|_| 8, remote)[0].range, 0..10);
+        assert!(waiting.next(|_| 8, remote).is_empty());
         drop(kept);
     }
 }

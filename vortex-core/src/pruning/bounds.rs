@@ -9,7 +9,7 @@ use super::Verdict;
 use crate::Result;
 use crate::expr::{CompareOp, InList, Like, Predicate};
 use crate::layout::ZoneMap;
-use crate::scalar::{Scalar, Value};
+use crate::scalar::Scalar;
 use crate::stats::widen_zero;
 
 /// What is known about the values in one zone.
@@ -61,7 +61,7 @@ fn read(map: &ZoneMap, zone: usize) -> Zone {
         let bounds = bounds.as_ref().filter(|bounds| zone < bounds.len() && bounds.is_valid(zone))?;
         let value = Scalar::from_arrow(bounds.as_ref(), zone, &map.dtype.with_nullable(true)).ok()?;
         // A NaN bound provides no information.
-        (!is_nan(&value)).then(|| widen_zero(&value, is_min))
+        (!value.value().is_nan()).then(|| widen_zero(&value, is_min))
     };
     let (min, max) = (bound(&map.min, true), bound(&map.max, false));
     let crossed = match (&min, &max) {
@@ -78,19 +78,14 @@ fn read(map: &ZoneMap, zone: usize) -> Zone {
     }
 }
 
-fn is_nan(value: &Scalar) -> bool {
-    match value.value() {
-        Value::F16(v) => v.is_nan(),
-        Value::F32(v) => v.is_nan(),
-        Value::F64(v) => v.is_nan(),
-        _ => false,
-    }
-}
-
 fn outcome(predicate: &Predicate, zone: &Zone) -> Outcome {
     match predicate {
         Predicate::IsNull => Outcome { may: !zone.has_no_nulls(), all: zone.has_no_values() },
         Predicate::IsNotNull => Outcome { may: !zone.has_no_values(), all: zone.has_no_nulls() },
+        // Without constants, even a null is certainly not in the list.
+        Predicate::In(list) if list.values().is_empty() && !list.has_null() => {
+            Outcome { may: list.negated(), all: list.negated() }
+        }
         _ if zone.has_no_values() => NEVER,
         Predicate::Compare(_, constant) if constant.is_null() => NEVER,
         // NaN is not covered by the bounds, and compares greater (or, if negative, less) than any value.
@@ -170,6 +165,7 @@ mod tests {
 
     use super::*;
     use crate::dtype::{DType, PType};
+    use crate::scalar::Value;
 
     fn ints() -> ZoneMap {
         ZoneMap {
@@ -259,5 +255,10 @@ mod tests {
         };
         assert_eq!(bits(&verdict(&list(&[5, 100], false), &ints()).unwrap().may), [true, false, true, false]);
         assert_eq!(bits(&verdict(&list(&[5, 100], true), &ints()).unwrap().may), [true, true, false, false]);
+        for negated in [false, true] {
+            let empty = verdict(&list(&[], negated), &ints()).unwrap();
+            assert_eq!(bits(&empty.may), [negated; 4], "even nulls are not in an empty list");
+            assert_eq!(bits(&empty.all), [negated; 4]);
+        }
     }
 }

@@ -208,6 +208,18 @@ pub(crate) fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     })
 }
 
+impl Value {
+    /// Whether this is a float that is not a number.
+    pub fn is_nan(&self) -> bool {
+        match self {
+            Value::F16(value) => value.is_nan(),
+            Value::F32(value) => value.is_nan(),
+            Value::F64(value) => value.is_nan(),
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         display(&self.value, &self.dtype, f)

@@ -11,13 +11,14 @@
 use std::cmp::Ordering;
 
 use arrow::array::{Array, ArrayRef as ArrowRef, AsArray as _};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, i256};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, i256};
 use half::f16;
 
 use super::extreme::{Extreme, Order};
 use super::text_bounds::{MAX_BOUND_BYTES, cut, round_up};
 use super::{FieldStats, Precision, is_float, sum_dtype};
+use crate::array::values_of;
 use crate::dtype::{DType, Meaning, PType};
 use crate::scalar::{Scalar, Value};
 
@@ -335,12 +336,6 @@ fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
         _ => return None,
     };
     Scalar::try_new(sum_dtype, value).ok()
-}
-
-/// The values of a primitive array, regardless of its Arrow type.
-pub(crate) fn values_of<T: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<T> {
-    let data = array.to_data();
-    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }
 
 /// The valid values, as runs of adjacent rows.
