@@ -6,6 +6,14 @@ use crate::{Error, Result};
 /// before memory is reserved or time is spent.
 ///
 /// The defaults open everything that real writers produce, 100,000 columns included.
+///
+/// ```
+/// use vortex_core::Limits;
+/// use vortex_core::file::OpenOptions;
+///
+/// let limits = Limits::new().with_max_columns(1000).with_max_decoded_bytes(64 << 20);
+/// let options = OpenOptions::new().with_limits(limits);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -37,6 +45,53 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The default limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`max_depth`](Self::max_depth).
+    #[must_use]
+    pub fn with_max_depth(mut self, depth: u32) -> Self {
+        self.max_depth = depth;
+        self
+    }
+
+    /// Sets [`max_nodes`](Self::max_nodes).
+    #[must_use]
+    pub fn with_max_nodes(mut self, nodes: u32) -> Self {
+        self.max_nodes = nodes;
+        self
+    }
+
+    /// Sets [`max_layouts`](Self::max_layouts).
+    #[must_use]
+    pub fn with_max_layouts(mut self, layouts: u32) -> Self {
+        self.max_layouts = layouts;
+        self
+    }
+
+    /// Sets [`max_columns`](Self::max_columns).
+    #[must_use]
+    pub fn with_max_columns(mut self, columns: u32) -> Self {
+        self.max_columns = columns;
+        self
+    }
+
+    /// Sets [`max_rows`](Self::max_rows).
+    #[must_use]
+    pub fn with_max_rows(mut self, rows: u64) -> Self {
+        self.max_rows = rows;
+        self
+    }
+
+    /// Sets [`max_decoded_bytes`](Self::max_decoded_bytes).
+    #[must_use]
+    pub fn with_max_decoded_bytes(mut self, bytes: u64) -> Self {
+        self.max_decoded_bytes = bytes;
+        self
+    }
+
     /// Checks that `rows` values of `bytes_per_row` may be decoded, and returns the byte count.
     ///
     /// # Errors

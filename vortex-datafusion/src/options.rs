@@ -13,7 +13,16 @@ use datafusion_common::{DataFusionError, Result, config_err};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
 
-/// How Vortex files are read and written.
+/// How Vortex files are read and written. Start from the defaults, and set what differs:
+///
+/// ```
+/// use vortex_core::Level;
+/// use vortex_datafusion::VortexOptions;
+///
+/// let mut options = VortexOptions::default();
+/// options.level = Level::Compact;
+/// options.checksums = true;
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VortexOptions {
@@ -71,6 +80,7 @@ pub struct VortexOptions {
 
 /// The Arrow type of inferred string columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum StringType {
     /// `Utf8View` and `BinaryView`.
     #[default]

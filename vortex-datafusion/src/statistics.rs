@@ -175,13 +175,19 @@ mod tests {
         Known::Exact(Scalar::try_new(DType::Primitive(PType::F64, true), Value::F64(value)).unwrap())
     }
 
+    fn known(set: impl FnOnce(&mut FieldStats)) -> FieldStats {
+        let mut known = FieldStats::default();
+        set(&mut known);
+        known
+    }
+
     fn of(dtype: DType, known: &FieldStats, to: DataType, rows: u64) -> ColumnStatistics {
         column_statistics(&dtype, Some(known), &Field::new("c", to, true), rows)
     }
 
     #[test]
     fn bounds_take_the_type_of_the_table() {
-        let known = FieldStats { min: int(1), max: int(9), null_count: Some(2), ..FieldStats::default() };
+        let known = known(|of| (of.min, of.max, of.null_count) = (int(1), int(9), Some(2)));
         let i32 = DType::Primitive(PType::I32, true);
         let wide = of(i32.clone(), &known, DataType::Int64, 10);
         assert_eq!(wide.min_value, Precision::Exact(ScalarValue::Int64(Some(1))));
@@ -192,7 +198,7 @@ mod tests {
     #[test]
     fn a_truncated_string_is_only_a_bound() {
         let text = Scalar::try_new(DType::Utf8(true), Value::Utf8("abc".into())).unwrap();
-        let known = FieldStats { max: Known::Inexact(text), ..FieldStats::default() };
+        let known = known(|of| of.max = Known::Inexact(text));
         let stats = of(DType::Utf8(true), &known, DataType::Utf8View, 10);
         assert_eq!(stats.max_value, Precision::Inexact(ScalarValue::Utf8View(Some("abc".into()))));
     }
@@ -200,7 +206,7 @@ mod tests {
     #[test]
     fn floats_have_bounds_only_without_nan_and_zero_is_not_exact() {
         let f64 = DType::Primitive(PType::F64, true);
-        let mut known = FieldStats { min: float(0.0), max: float(2.0), ..FieldStats::default() };
+        let mut known = known(|of| (of.min, of.max) = (float(0.0), float(2.0)));
         assert_eq!(of(f64.clone(), &known, DataType::Float64, 10).max_value, Precision::Absent);
         known.nan_count = Some(0);
         let stats = of(f64, &known, DataType::Float64, 10);
@@ -211,7 +217,7 @@ mod tests {
     #[test]
     fn a_sum_is_known_only_over_some_values() {
         let i64_sum = Scalar::try_new(DType::Primitive(PType::I64, true), Value::Int(7)).unwrap();
-        let mut known = FieldStats { sum: Some(i64_sum), null_count: Some(9), ..FieldStats::default() };
+        let mut known = known(|of| (of.sum, of.null_count) = (Some(i64_sum), Some(9)));
         let i32 = DType::Primitive(PType::I32, true);
         let stats = of(i32.clone(), &known, DataType::Int32, 10);
         assert_eq!(stats.sum_value, Precision::Exact(ScalarValue::Int64(Some(7))));
@@ -232,12 +238,12 @@ mod tests {
 
     #[test]
     fn a_strictly_sorted_column_has_as_many_values_as_rows() {
-        let known = FieldStats { is_strict_sorted: Some(true), ..FieldStats::default() };
-        let stats = of(DType::Primitive(PType::I32, false), &known, DataType::Int32, 10);
+        let sorted = known(|of| of.is_strict_sorted = Some(true));
+        let stats = of(DType::Primitive(PType::I32, false), &sorted, DataType::Int32, 10);
         assert_eq!(stats.distinct_count, Precision::Exact(10));
-        let joined = of(DType::Primitive(PType::F64, false), &known, DataType::Int32, 10);
+        let joined = of(DType::Primitive(PType::F64, false), &sorted, DataType::Int32, 10);
         assert_eq!(joined.distinct_count, Precision::Absent, "casts may join values");
-        let constant = FieldStats { is_constant: Some(true), null_count: Some(0), ..FieldStats::default() };
+        let constant = known(|of| (of.is_constant, of.null_count) = (Some(true), Some(0)));
         let stats = of(DType::Primitive(PType::I32, true), &constant, DataType::Int32, 10);
         assert_eq!(stats.distinct_count, Precision::Exact(1));
     }

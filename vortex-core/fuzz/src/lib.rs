@@ -10,7 +10,5 @@ pub use choices::Choices;
 
 /// Limits that keep one input cheap.
 pub fn limits() -> vortex_core::Limits {
-    let mut limits = vortex_core::Limits::default();
-    limits.max_decoded_bytes = 16 << 20;
-    limits
+    vortex_core::Limits::new().with_max_decoded_bytes(16 << 20)
 }

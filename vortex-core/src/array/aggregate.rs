@@ -19,7 +19,10 @@ use crate::stats::compute::{Summary, has_bounds};
 ///
 /// Engines differ in their treatment of NaN and of sums that overflow, so neither is decided here: NaN
 /// values are counted and never are extremes, and sums are exact.
+///
+/// Encodings outside of this crate start from [`empty`](Self::empty) and set what they know.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Aggregate {
     /// Number of rows.
     pub row_count: u64,

@@ -52,6 +52,7 @@ use crate::{Error, Release, Result};
 
 /// What to optimize for when writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Level {
     /// Encodings that are fast to write.
     Fast,

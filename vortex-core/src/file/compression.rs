@@ -9,6 +9,7 @@ use crate::{Error, Result};
 
 /// The scheme with which a segment is compressed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 #[repr(u8)]
 pub enum SegmentCompression {
     /// LZ4.

@@ -40,6 +40,7 @@ pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
 
 /// A data segment: its position, and its alignment in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Segment {
     /// Position of the first byte in the file.
     pub offset: u64,
@@ -67,6 +68,7 @@ const ZONE_MAPS_SHARE: u64 = 2;
 
 /// A named value that applications store in a file; opaque to readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UserMetadata {
     /// The name.
     pub key: Arc<str>,

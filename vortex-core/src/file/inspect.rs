@@ -113,6 +113,7 @@ impl VortexFile {
 
 /// One part of the description of a file, whether it is readable or not.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Part {
     /// The name of the part: `postscript`, `layout`, ...
     pub name: &'static str,
@@ -124,6 +125,7 @@ pub struct Part {
 
 /// The results of examining a file, as far as that is possible.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Examination {
     /// Size of the file in bytes.
     pub file_size: u64,

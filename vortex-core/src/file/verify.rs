@@ -47,6 +47,7 @@ pub struct Verification {
 
 /// A problem of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
     /// The place: a part of the description, a segment, or a column and some of its rows.
     pub place: String,

@@ -104,7 +104,14 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     fn profile(&self) -> StorageProfile;
 }
 
-/// How reads are coalesced and issued for one class of storage.
+/// How reads are coalesced and issued for one class of storage. A profile is one of the constants, possibly
+/// changed:
+///
+/// ```
+/// use vortex_core::io::StorageProfile;
+///
+/// const SLOW_DISK: StorageProfile = StorageProfile::LOCAL.with_coalesce_gap(1 << 20).with_concurrency(2);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct StorageProfile {
@@ -160,4 +167,46 @@ impl StorageProfile {
         remote: true,
         hedge: 0,
     };
+
+    /// Sets [`coalesce_gap`](Self::coalesce_gap).
+    #[must_use]
+    pub const fn with_coalesce_gap(mut self, bytes: u64) -> Self {
+        self.coalesce_gap = bytes;
+        self
+    }
+
+    /// Sets [`max_read`](Self::max_read).
+    #[must_use]
+    pub const fn with_max_read(mut self, bytes: u64) -> Self {
+        self.max_read = bytes;
+        self
+    }
+
+    /// Sets [`concurrency`](Self::concurrency).
+    #[must_use]
+    pub const fn with_concurrency(mut self, reads: usize) -> Self {
+        self.concurrency = reads;
+        self
+    }
+
+    /// Sets [`tail_read`](Self::tail_read).
+    #[must_use]
+    pub const fn with_tail_read(mut self, bytes: u64) -> Self {
+        self.tail_read = bytes;
+        self
+    }
+
+    /// Sets [`remote`](Self::remote).
+    #[must_use]
+    pub const fn with_remote(mut self, remote: bool) -> Self {
+        self.remote = remote;
+        self
+    }
+
+    /// Sets [`hedge`](Self::hedge).
+    #[must_use]
+    pub const fn with_hedge(mut self, factor: u32) -> Self {
+        self.hedge = factor;
+        self
+    }
 }

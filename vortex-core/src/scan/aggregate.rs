@@ -17,6 +17,7 @@ use crate::{Error, Result};
 
 /// Aggregates of the rows of a scan.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Aggregates {
     /// Number of rows.
     pub row_count: u64,

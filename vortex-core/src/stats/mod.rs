@@ -41,6 +41,7 @@ impl<T> Precision<T> {
 
 /// Statistics of one field of a file, over all rows. Minimum and maximum ignore nulls and NaN.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct FieldStats {
     /// Minimum value.
     pub min: Precision<Scalar>,

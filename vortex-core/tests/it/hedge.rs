@@ -90,9 +90,7 @@ impl ReadAt for Scripted {
     }
 
     fn profile(&self) -> StorageProfile {
-        let mut profile = StorageProfile::REMOTE;
-        profile.hedge = self.hedge.load(Ordering::SeqCst);
-        profile
+        StorageProfile::REMOTE.with_hedge(self.hedge.load(Ordering::SeqCst))
     }
 }
 

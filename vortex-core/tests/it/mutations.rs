@@ -280,8 +280,7 @@ async fn rows_of(scan: ScanBuilder) -> Result<Result<RecordBatch, Error>, String
 
 /// Reads a file in every possible way; an error is an acceptable outcome, a string is a failure.
 async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> {
-    let mut limits = Limits::default();
-    limits.max_decoded_bytes = 64 << 20;
+    let limits = Limits::new().with_max_decoded_bytes(64 << 20);
     let source = Arc::new(MemoryFile::new(bytes));
     let Ok(file) = OpenOptions::new().with_limits(limits).open(source).await else { return Ok(false) };
     let rows = window(&file, dice);

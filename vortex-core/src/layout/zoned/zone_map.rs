@@ -13,6 +13,7 @@ use crate::{Error, Result};
 
 /// Statistics of a column, one row per zone. A null bound provides no information about its zone.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ZoneMap {
     /// The type of the column.
     pub dtype: DType,
