@@ -27,7 +27,7 @@ pub use node::LayoutNode;
 pub use pieces::PieceSet;
 pub use segments::SegmentSet;
 pub(crate) use zoned::metadata as zone_metadata;
-pub use zoned::{Aggregate, ZoneMap, Zones};
+pub use zoned::{ZoneMap, Zones};
 
 use crate::Result;
 use crate::array::ArrayRef;

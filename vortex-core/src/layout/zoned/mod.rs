@@ -40,9 +40,8 @@ const ZONED_ID: &str = "vortex.zoned";
 const MAX_ZONES: u64 = 1 << 22;
 
 /// The content of a column of a zone table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Aggregate {
+#[derive(Debug, Clone, Copy)]
+enum Statistic {
     /// Minimum value, ignoring nulls and NaN, or a lower bound.
     Min,
     /// Maximum value, ignoring nulls and NaN, or an upper bound.
@@ -63,7 +62,8 @@ pub struct Zones {
     zone_len: u64,
     row_count: u64,
     dtype: DType,
-    columns: Vec<Aggregate>,
+    /// The content of each column of the table.
+    columns: Vec<Statistic>,
     table: LayoutRef,
 }
 
@@ -76,11 +76,6 @@ impl Zones {
     /// Number of zones.
     pub fn zone_count(&self) -> u64 {
         self.table.row_count()
-    }
-
-    /// The content of each column of the table.
-    pub fn columns(&self) -> &[Aggregate] {
-        &self.columns
     }
 
     /// The layout of the table.
@@ -107,7 +102,7 @@ impl Zones {
 }
 
 /// A zone table's columns and their types.
-type Columns = Vec<(Aggregate, DType)>;
+type Columns = Vec<(Statistic, DType)>;
 
 impl LayoutKind for Stats {
     fn id(&self) -> &'static str {
@@ -132,17 +127,17 @@ fn legacy_columns(stat: usize, dtype: &DType) -> Columns {
     let nullable = |ptype| DType::Primitive(ptype, true);
     let bound = |kind| match dtype {
         DType::Null => vec![],
-        _ => vec![(kind, dtype.with_nullable(true)), (Aggregate::Other, DType::Bool(false))],
+        _ => vec![(kind, dtype.with_nullable(true)), (Statistic::Other, DType::Bool(false))],
     };
     match stat {
-        0..=2 => vec![(Aggregate::Other, DType::Bool(true))],
-        3 => bound(Aggregate::Max),
-        4 => bound(Aggregate::Min),
+        0..=2 => vec![(Statistic::Other, DType::Bool(true))],
+        3 => bound(Statistic::Max),
+        4 => bound(Statistic::Min),
         // Release 0.36 summed extension columns by their storage.
-        5 => sum_dtype(dtype.storage()).map(|sum| (Aggregate::Other, sum)).into_iter().collect(),
-        6 => vec![(Aggregate::NullCount, nullable(PType::U64))],
-        7 => vec![(Aggregate::Other, nullable(PType::U64))],
-        8 if is_float(dtype) => vec![(Aggregate::NanCount, nullable(PType::U64))],
+        5 => sum_dtype(dtype.storage()).map(|sum| (Statistic::Other, sum)).into_iter().collect(),
+        6 => vec![(Statistic::NullCount, nullable(PType::U64))],
+        7 => vec![(Statistic::Other, nullable(PType::U64))],
+        8 if is_float(dtype) => vec![(Statistic::NanCount, nullable(PType::U64))],
         _ => vec![],
     }
 }
@@ -192,29 +187,29 @@ impl LayoutKind for Zoned {
 }
 
 /// The column of an aggregate, if it applies to the type; `None` for unknown aggregates.
-fn zoned_column(spec: &AggregateSpec, dtype: &DType) -> Option<Option<(Aggregate, DType)>> {
+fn zoned_column(spec: &AggregateSpec, dtype: &DType) -> Option<Option<(Statistic, DType)>> {
     let nullable = |ptype| DType::Primitive(ptype, true);
     let value = dtype.with_nullable(true);
     let comparable = comparable(dtype);
     // Without that option, NaN counts as a value, and bounds have a different meaning.
     let usable = |kind| {
         let skips = NanOptions::decode(spec.options.as_slice()).is_ok_and(|options| options.skip_nans);
-        if skips || !is_float(dtype) { kind } else { Aggregate::Other }
+        if skips || !is_float(dtype) { kind } else { Statistic::Other }
     };
     Some(match spec.id.as_str() {
-        "vortex.max" => comparable.then(|| (usable(Aggregate::Max), value)),
-        "vortex.min" => comparable.then(|| (usable(Aggregate::Min), value)),
-        "vortex.bounded_min" => comparable.then_some((Aggregate::Min, value)),
+        "vortex.max" => comparable.then(|| (usable(Statistic::Max), value)),
+        "vortex.min" => comparable.then(|| (usable(Statistic::Min), value)),
+        "vortex.bounded_min" => comparable.then_some((Statistic::Min, value)),
         "vortex.bounded_max" => {
             let fields = [("bound".into(), value), ("unknown".into(), DType::Bool(false))];
             let bounded = DType::Struct(Arc::new(StructType::new(fields)), true);
-            comparable.then_some((Aggregate::BoundedMax, bounded))
+            comparable.then_some((Statistic::BoundedMax, bounded))
         }
-        "vortex.null_count" => Some((Aggregate::NullCount, nullable(PType::U64))),
-        "vortex.nan_count" => is_float(dtype).then(|| (Aggregate::NanCount, nullable(PType::U64))),
-        "vortex.sum" => sum_dtype(dtype).map(|sum| (Aggregate::Other, sum)),
-        "vortex.uncompressed_size_in_bytes" => Some((Aggregate::Other, nullable(PType::U64))),
-        "vortex.bloom_filter.sbbf" => Some((Aggregate::Other, DType::Binary(true))),
+        "vortex.null_count" => Some((Statistic::NullCount, nullable(PType::U64))),
+        "vortex.nan_count" => is_float(dtype).then(|| (Statistic::NanCount, nullable(PType::U64))),
+        "vortex.sum" => sum_dtype(dtype).map(|sum| (Statistic::Other, sum)),
+        "vortex.uncompressed_size_in_bytes" => Some((Statistic::Other, nullable(PType::U64))),
+        "vortex.bloom_filter.sbbf" => Some((Statistic::Other, DType::Binary(true))),
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, UInt64Array, 
 use arrow::compute::nullif;
 use arrow::datatypes::{DataType, UInt64Type};
 
-use super::{Aggregate, Zones};
+use super::{Statistic, Zones};
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -49,12 +49,12 @@ impl ZoneMap {
         };
         for (kind, column) in zones.columns.iter().zip(table.columns()) {
             match kind {
-                Aggregate::Min => map.min = Some(std::sync::Arc::clone(column)),
-                Aggregate::Max => map.max = Some(std::sync::Arc::clone(column)),
-                Aggregate::BoundedMax => map.max = Some(bounded(column)?),
-                Aggregate::NullCount => map.null_count = column.as_primitive_opt::<UInt64Type>().cloned(),
-                Aggregate::NanCount => map.nan_count = column.as_primitive_opt::<UInt64Type>().cloned(),
-                Aggregate::Other => {}
+                Statistic::Min => map.min = Some(std::sync::Arc::clone(column)),
+                Statistic::Max => map.max = Some(std::sync::Arc::clone(column)),
+                Statistic::BoundedMax => map.max = Some(bounded(column)?),
+                Statistic::NullCount => map.null_count = column.as_primitive_opt::<UInt64Type>().cloned(),
+                Statistic::NanCount => map.nan_count = column.as_primitive_opt::<UInt64Type>().cloned(),
+                Statistic::Other => {}
             }
         }
         Ok(map)
