@@ -17,17 +17,17 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Nesting of dtypes, layouts, array nodes and scalars.
+    /// Nesting of dtypes, layouts, array nodes and scalars; 64 by default.
     pub max_depth: u32,
-    /// Nodes of one array tree or one scalar, counted with repetition.
+    /// Nodes of one array tree or one scalar, counted with repetition; 1,000,000 by default.
     pub max_nodes: u32,
-    /// Nodes of the layout tree, counted with repetition.
+    /// Nodes of the layout tree, counted with repetition; 8,000,000 by default.
     pub max_layouts: u32,
-    /// Fields of all structs of the file's dtype together.
+    /// Fields of all structs of the file's dtype together; 1,000,000 by default.
     pub max_columns: u32,
-    /// Rows of the file.
+    /// Rows of the file; 2^48 by default.
     pub max_rows: u64,
-    /// Bytes that decoding one chunk of one column may produce.
+    /// Bytes that decoding one chunk of one column may produce; 2 GiB by default.
     pub max_decoded_bytes: u64,
 }
 

@@ -26,55 +26,77 @@ use vortex_core::{Level, Release};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VortexOptions {
-    /// Evaluate filters inside the scan. If off, filters only skip data, and are evaluated above the scan.
+    /// Evaluate filters inside the scan.
+    ///
+    /// If off, filters only skip data, and are evaluated above the scan. On by default.
     pub predicate_pushdown: bool,
-    /// Also take over filters that the encodings cannot answer, by evaluating them on decoded
-    /// columns before the other columns are read.
+    /// Take over filters that encodings cannot answer, on decoded columns.
+    ///
+    /// These columns are read before the others. On by default.
     pub fallback_filter_eval: bool,
     /// Compute projected expressions inside the scan, reading single fields of structs.
+    ///
+    /// On by default.
     pub projection_pushdown: bool,
     /// Skip files and parts of files by statistics.
+    ///
+    /// On by default.
     pub prune: bool,
-    /// Bytes to read from the end of a file when opening it; 0 chooses by storage.
+    /// Bytes to read from the end of a file when opening it; 0, the default, chooses by storage.
     pub footer_read_size: u64,
-    /// Arrow types of strings and byte strings in inferred schemas: views unless files specify otherwise
-    /// (`view`), or never views (`utf8`).
+    /// Arrow type of inferred string columns: `view` or `utf8`.
+    ///
+    /// This applies to strings and byte strings. By default they are views unless files specify otherwise;
+    /// with `utf8` they never are.
     pub string_type: StringType,
-    /// Number of bytes of remote files that are kept in memory after being fetched, for all tables of the
-    /// session together; 0 keeps none. The value used last applies; a lower value evicts data already kept,
-    /// but 0 does not.
+    /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, keeps no more.
+    ///
+    /// The value used last applies; a lower value evicts data already kept, but 0 does not.
     ///
     /// This memory is not charged to the session's memory pool, just as DataFusion's own caches are not.
     /// Requires a session where Vortex is registered, or one with a
     /// [`BlockCache`](vortex_core::io::BlockCache) among the extensions of its configuration.
     pub segment_cache: u64,
-    /// Size in bytes of the blocks that the segment cache keeps, at most 8 MiB and an eighth of the cache;
-    /// reads fetch whole blocks.
+    /// Bytes of the blocks that the segment cache keeps; 256 KiB by default.
+    ///
+    /// Blocks have at most 8 MiB and an eighth of the cache; reads fetch whole blocks.
     pub segment_cache_block_size: u64,
-    /// With a segment cache: remote files up to this size are read as a whole when they are
-    /// opened.
+    /// With a segment cache: read remote files up to this size as a whole; 0 by default.
+    ///
+    /// They are read when they are opened.
     pub segment_cache_preload: u64,
-    /// A remote read that takes this many times as long as the measured latency and bandwidth predict is
-    /// requested a second time, and the first answer is used. At most one read in 20 is repeated; 0 disables
-    /// this.
+    /// Repeat remote reads that take this many times as long as predicted; 0, the default, for never.
+    ///
+    /// The measured latency and bandwidth predict how long a read takes. The first answer is used. At most
+    /// one read in 20 is repeated.
     pub hedge: u32,
-    /// Verify all data read from files that have checksums. Opening such a file takes one more read.
+    /// Check what is read against the checksums of files that have them.
+    ///
+    /// Opening such a file takes one more read. Off by default.
     pub verify_checksums: bool,
-    /// Declare the order that a file's statistics prove, besides orders recorded when files were written.
+    /// Declare the order that statistics prove, besides recorded orders.
+    ///
     /// Plans that group by the sorted column then hold little in memory, and need no sort for `ORDER BY`; but
-    /// DataFusion also merges streams to preserve an order that no operator needs.
+    /// DataFusion also merges streams to preserve an order that no operator needs. Off by default.
     pub order_from_statistics: bool,
-    /// The trade-off between the time for writing and the size of files.
+    /// Trade-off between write time and file size: `fast`, `default` or `compact`.
+    ///
+    /// [`Level::Default`] by default.
     pub level: Level,
-    /// The oldest release of the reference implementation that must read what is written; `None`
-    /// leaves the choice to the writer.
+    /// Oldest release that must read what is written: `default`, `newest`, or a number like `0.76`.
+    ///
+    /// The releases are those of the reference implementation. `None`, the default, leaves the choice to the
+    /// writer: see [`WriteOptions::with_min_reader`].
     pub min_reader: Option<Release>,
     /// Write checksums of all parts of a file.
+    ///
+    /// Off by default.
     pub checksums: bool,
-    /// Approximate number of bytes that the writer of one file may hold in memory; 0 leaves the choice to the
-    /// writer.
+    /// Bytes that the writer of one file may hold in memory, roughly; 0, the default, for 64 MiB.
     pub write_memory: usize,
-    /// Number of bytes after which a file in a folder is full and another one is started; 0 for no limit.
+    /// Bytes after which a file in a folder is full; 0, the default, for no limit.
+    ///
+    /// Another file is started then.
     pub target_file_size: u64,
 }
 

@@ -46,21 +46,23 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Sets the limits on what a file may require of the reader.
+    /// Sets the limits on what a file may require of the reader. The defaults are listed at [`Limits`].
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets the known encodings and layouts.
+    /// Sets the known encodings and layouts; by default, those [built in](Registry::built_in).
     #[must_use]
     pub fn with_registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// Sets the number of bytes to read from the end at first; at least 64 KiB are read.
+    /// Sets the number of bytes to read from the end at first; at least 64 KiB are read. By default, one part
+    /// in 256 of the file, or all of a small file, and never more than the
+    /// [profile](crate::io::StorageProfile::tail_read) of the storage says.
     #[must_use]
     pub fn with_tail_size(mut self, bytes: u64) -> Self {
         self.tail_size = Some(bytes);
@@ -82,7 +84,7 @@ impl OpenOptions {
     }
 
     /// Sets whether all data read is verified against the checksums of the file, if it has any; damage of
-    /// any kind then results in an error. Requires one more read when opening.
+    /// any kind then results in an error. Requires one more read when opening. Off by default.
     #[must_use]
     pub fn with_checksums(mut self, verify: bool) -> Self {
         self.checksums = verify;

@@ -116,7 +116,8 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
 #[non_exhaustive]
 pub struct StorageProfile {
     /// Ranges at most this many bytes apart are read together: roughly latency times the bandwidth of one
-    /// stream.
+    /// stream. Once both have been measured, less may be read together, but never less than an eighth of
+    /// this.
     pub coalesce_gap: u64,
     /// Largest read that coalescing may create.
     pub max_read: u64,
@@ -130,7 +131,8 @@ pub struct StorageProfile {
     pub remote: bool,
     /// A read that takes more than this many times what the measured latency and bandwidth predict is
     /// hedged: its missing bytes are requested a second time, and the stream that delivers the next piece
-    /// first is used from then on. 0 disables hedging. At most one read in 20 is hedged.
+    /// first is used from then on. 0, as in all constants, disables hedging. At most one read in 20 is
+    /// hedged.
     pub hedge: u32,
 }
 
@@ -140,7 +142,7 @@ impl StorageProfile {
         if store.to_string().starts_with("LocalFileSystem") { Self::LOCAL } else { Self::REMOTE }
     }
 
-    /// Bytes in memory, for which joining reads has no benefit.
+    /// Bytes in memory, for which joining reads has no benefit: 64 reads at once, 64 KiB from the end.
     pub const MEMORY: Self = Self {
         coalesce_gap: 0,
         max_read: u64::MAX,
@@ -149,7 +151,7 @@ impl StorageProfile {
         remote: false,
         hedge: 0,
     };
-    /// A local disk.
+    /// A local disk: gaps of up to 16 KiB, reads of up to 4 MiB, 32 reads at once, 64 KiB from the end.
     pub const LOCAL: Self = Self {
         coalesce_gap: 16 << 10,
         max_read: 4 << 20,
@@ -158,7 +160,7 @@ impl StorageProfile {
         remote: false,
         hedge: 0,
     };
-    /// An object store.
+    /// An object store: gaps of up to 1.5 MiB, reads of up to 8 MiB, 64 reads at once, 1 MiB from the end.
     pub const REMOTE: Self = Self {
         coalesce_gap: 3 << 19,
         max_read: 8 << 20,

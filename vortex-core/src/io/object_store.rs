@@ -107,8 +107,8 @@ impl ObjectFile {
         (range.end <= self.meta.size).then(|| end.take())?.map(|end| end.slice(skipped..skipped + len))
     }
 
-    /// Reads that take `factor` times as long as usual are requested a second time; 0 disables this. See
-    /// [`StorageProfile::hedge`].
+    /// Reads that take `factor` times as long as usual are requested a second time; 0, the default, disables
+    /// this. See [`StorageProfile::hedge`].
     #[must_use]
     pub fn with_hedge(mut self, factor: u32) -> Self {
         self.profile.hedge = factor;

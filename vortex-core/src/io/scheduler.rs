@@ -60,17 +60,18 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// A scheduler that holds at most about `budget` bytes that are not yet decoded. One split per scan
-    /// is always admitted, so that a small budget slows scans down but never stops them.
+    /// is always admitted, so that a small budget slows scans down but never stops them. A remote read that
+    /// delivers nothing for 60 seconds fails.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_stall(budget, DEFAULT_STALL)
     }
 
-    /// A scheduler that fails remote reads which deliver nothing for `stall`.
+    /// As [`new`](Self::new), but a remote read fails if it delivers nothing for `stall`.
     pub fn with_stall(budget: u64, stall: Duration) -> Arc<Self> {
         Arc::new(Self { budget: Budget::new(budget), stall, queues: Mutex::default() })
     }
 
-    /// The scheduler of this process.
+    /// The scheduler of this process, which holds at most about 256 MiB.
     pub fn shared() -> Arc<Self> {
         static SHARED: OnceLock<Arc<Scheduler>> = OnceLock::new();
         Arc::clone(SHARED.get_or_init(|| Scheduler::new(DEFAULT_BUDGET)))

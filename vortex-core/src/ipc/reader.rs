@@ -37,14 +37,14 @@ impl IpcOptions {
         Self::default()
     }
 
-    /// Sets the limits on what the stream may require of the reader.
+    /// Sets the limits on what the stream may require of the reader. The defaults are listed at [`Limits`].
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets the known encodings.
+    /// Sets the known encodings; by default, those [built in](Registry::built_in).
     #[must_use]
     pub fn with_registry(mut self, registry: Registry) -> Self {
         self.registry = registry;

@@ -128,7 +128,8 @@ impl ScanBuilder {
     /// Sets the schema of the batches, with one field per projected column and none for row numbers. Its
     /// types may be any that [present](crate::dtype::arrow::presents) the stored types; columns are decoded
     /// directly to them. Types that the format lacks may be requested for the types they are stored as, such
-    /// as durations for integers; see [`decode_as`](crate::array::decode_as).
+    /// as durations for integers; see [`decode_as`](crate::array::decode_as). By default, the fields of
+    /// [`VortexFile::schema`].
     #[must_use]
     pub fn with_schema(mut self, schema: SchemaRef) -> Self {
         self.schema = Some(schema);
@@ -167,7 +168,8 @@ impl ScanBuilder {
         self
     }
 
-    /// Sets how rows requested by position are fetched. Affects what is read, but never the result.
+    /// Sets how rows requested by position are fetched; [`RowAccess::Cheapest`] by default. Affects what is
+    /// read, but never the result.
     #[must_use]
     pub fn with_row_access(mut self, access: RowAccess) -> Self {
         self.row_access = access;
@@ -182,14 +184,14 @@ impl ScanBuilder {
         self
     }
 
-    /// Returns at most this many rows, after filtering.
+    /// Returns at most this many rows, after filtering; all by default.
     #[must_use]
     pub fn with_limit(mut self, rows: u64) -> Self {
         self.limit = Some(rows);
         self
     }
 
-    /// Sets the maximum number of rows per batch.
+    /// Sets the maximum number of rows per batch; 8,192 by default.
     #[must_use]
     pub fn with_batch_size(mut self, rows: usize) -> Self {
         self.batch_size = rows.max(1);
@@ -219,15 +221,17 @@ impl ScanBuilder {
         self
     }
 
-    /// Also charges the memory of the scan to this pool. While the pool refuses, the scan continues with
-    /// one split at a time.
+    /// Also charges the memory of the scan to this pool: segments of up to about 32 MiB, or of 128 MiB on
+    /// remote storage. While the pool refuses, the scan continues with one split at a time. By default, the
+    /// memory counts only against the limit of the [scheduler](Self::with_scheduler).
     #[must_use]
     pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
         self.memory_pool = Some(pool);
         self
     }
 
-    /// Sets the scheduler that issues the reads; by default, the scheduler of the process.
+    /// Sets the scheduler that issues the reads; by default, the [scheduler of the
+    /// process](Scheduler::shared).
     #[must_use]
     pub fn with_scheduler(mut self, scheduler: Arc<Scheduler>) -> Self {
         self.scheduler = Some(scheduler);

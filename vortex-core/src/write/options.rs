@@ -50,7 +50,7 @@ impl WriteOptions {
         Self::default()
     }
 
-    /// Sets how much time to spend on compression.
+    /// Sets how much time to spend on compression; [`Level::Default`] by default.
     #[must_use]
     pub fn with_level(mut self, level: Level) -> Self {
         self.level = level;
@@ -58,16 +58,17 @@ impl WriteOptions {
     }
 
     /// Sets the oldest release of the reference implementation that must be able to read the file; all
-    /// later releases are, too. By default an old one, or the first that knows the types of the file.
+    /// later releases are, too. By default 0.85, or the first one that knows the types of the file if that
+    /// is newer.
     #[must_use]
     pub fn with_min_reader(mut self, release: Release) -> Self {
         self.min_reader = Some(release);
         self
     }
 
-    /// Sets the approximate number of bytes that the writer may hold in memory. A file with very many
-    /// columns needs about 64 KiB for each of them, and some 200 KiB for each column of repetitive text,
-    /// even if that exceeds the budget.
+    /// Sets the approximate number of bytes that the writer may hold in memory; 64 MiB by default. A file
+    /// with very many columns needs about 64 KiB for each of them, and some 200 KiB for each column of
+    /// repetitive text, even if that exceeds the budget.
     #[must_use]
     pub fn with_memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;
@@ -76,7 +77,7 @@ impl WriteOptions {
 
     /// Sets whether the file contains checksums of all its parts, 8 bytes per segment. Readers verify
     /// what they read against them [if requested](crate::file::OpenOptions::with_checksums); the
-    /// reference implementation ignores them.
+    /// reference implementation ignores them. Off by default.
     #[must_use]
     pub fn with_checksums(mut self, checksums: bool) -> Self {
         self.checksums = checksums;
@@ -85,7 +86,7 @@ impl WriteOptions {
 
     /// Compresses every segment as a whole, in addition to its encodings. No release of the reference
     /// implementation can read such a file, and for most data [`Level::Compact`](crate::Level::Compact)
-    /// results in smaller files.
+    /// results in smaller files. Off by default.
     #[must_use]
     pub fn with_segment_compression(mut self, scheme: SegmentCompression) -> Self {
         self.segment_compression = Some(scheme);

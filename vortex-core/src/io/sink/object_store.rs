@@ -89,14 +89,15 @@ impl ObjectSink {
         }
     }
 
-    /// Sets the number of bytes of each part but the last; most stores require at least 5 MiB.
+    /// Sets the number of bytes of each part but the last; 8 MiB by default. Most stores require at
+    /// least 5 MiB.
     #[must_use]
     pub fn with_part_bytes(mut self, bytes: usize) -> Self {
         self.part_bytes = bytes.max(1);
         self
     }
 
-    /// Sets the maximum number of parts in flight. Memory for one more is needed.
+    /// Sets the maximum number of parts in flight; 2 by default. Memory for one more is needed.
     #[must_use]
     pub fn with_parts_in_flight(mut self, parts: usize) -> Self {
         self.parts_in_flight = parts.max(1);
