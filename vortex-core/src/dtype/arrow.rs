@@ -250,7 +250,7 @@ pub fn from_field(field: &Field) -> Result<DType> {
 }
 
 /// The machine type of an Arrow primitive number type.
-pub fn ptype_of(data_type: &DataType) -> Option<PType> {
+pub(crate) fn ptype_of(data_type: &DataType) -> Option<PType> {
     PType::ALL.into_iter().find(|ptype| primitive(*ptype) == *data_type)
 }
 

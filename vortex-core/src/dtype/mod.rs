@@ -276,7 +276,7 @@ impl DType {
     }
 
     /// A rough size of one decoded row in bytes, for planning.
-    pub fn row_bytes_hint(&self) -> usize {
+    pub(crate) fn row_bytes_hint(&self) -> usize {
         let fields = |fields: &StructType| {
             fields.dtypes().iter().fold(0usize, |sum, dtype| sum.saturating_add(dtype.row_bytes_hint()))
         };

@@ -10,6 +10,10 @@ mod budget;
 mod cache;
 mod coalesce;
 mod delivery;
+#[cfg(test)]
+mod hedging;
+#[cfg(test)]
+mod kept_blocks;
 mod local;
 mod memory;
 mod object_store;
@@ -34,10 +38,10 @@ use futures::stream::BoxStream;
 pub use local::LocalFile;
 pub use memory::MemoryFile;
 pub use object_store::{ObjectFile, object_name};
-pub(crate) use scheduler::Unsent;
-pub use scheduler::{Pending, Scheduler, Wish};
+pub use scheduler::Scheduler;
+pub(crate) use scheduler::{Pending, Unsent, Wish};
 pub use sink::{LocalSink, MemorySink, ObjectSink, Sink, local_target};
-pub use urgency::Urgency;
+pub(crate) use urgency::Urgency;
 
 use crate::Result;
 

@@ -42,11 +42,11 @@ const READS_PER_HEDGE: u64 = 20;
 
 /// A wanted range and its urgency.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub(crate) struct Wish {
     /// The byte range.
-    pub range: Range<u64>,
+    pub(crate) range: Range<u64>,
     /// The urgency of the request.
-    pub urgency: Urgency,
+    pub(crate) urgency: Urgency,
 }
 
 /// Issues reads for all scans that share it. Scans share the one of the process unless the caller
@@ -91,11 +91,9 @@ impl Scheduler {
         &self.budget
     }
 
-    /// Requests ranges of one source; returns one pending result per range, in order.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    pub fn read(
+    /// As [`request`](Self::request), and sends the requests.
+    #[cfg(test)]
+    pub(super) fn read(
         &self,
         source: &Arc<dyn ReadAt>,
         wanted: Vec<Wish>,
@@ -106,8 +104,11 @@ impl Scheduler {
         pending
     }
 
-    /// As [`read`](Self::read), but nothing is requested before the result is sent: sending may take a
-    /// while if bytes are available without waiting.
+    /// Requests ranges of one source; returns one pending result per range, in order. Nothing is requested
+    /// before the requests are sent, which may take a while if bytes are available without waiting.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub(crate) fn request(
         &self,
         source: &Arc<dyn ReadAt>,
@@ -387,13 +388,13 @@ impl Drop for Slot {
 
 /// Bytes being fetched. Clones share the outcome; dropping all of them withdraws the request.
 #[derive(Debug, Clone)]
-pub struct Pending {
+pub(crate) struct Pending {
     future: Shared<BoxFuture<'static, Result<Buffer, Arc<Error>>>>,
 }
 
 impl Pending {
     /// Bytes that are already available.
-    pub fn ready(bytes: Buffer) -> Self {
+    pub(crate) fn ready(bytes: Buffer) -> Self {
         Self { future: futures::future::ready(Ok(bytes)).boxed().shared() }
     }
 
@@ -412,12 +413,12 @@ impl Pending {
     ///
     /// # Errors
     /// If storage failed.
-    pub async fn wait(&self) -> Result<Buffer> {
+    pub(crate) async fn wait(&self) -> Result<Buffer> {
         self.future.clone().await.map_err(|error| shared_or_same(&error))
     }
 
     /// The bytes, if they have arrived.
-    pub fn peek(&self) -> Option<Buffer> {
+    pub(crate) fn peek(&self) -> Option<Buffer> {
         self.future.peek().and_then(|outcome| outcome.as_ref().ok().cloned())
     }
 }

@@ -3,7 +3,7 @@
 
 /// The urgency of a request: first by what other requests depend on, then by the order of the splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Urgency {
+pub(crate) struct Urgency {
     class: Class,
     split: u64,
 }
@@ -17,15 +17,15 @@ enum Class {
 
 impl Urgency {
     /// Statistics, which determine what else is read.
-    pub const ZONE_MAPS: Self = Self { class: Class::ZoneMaps, split: 0 };
+    pub(crate) const ZONE_MAPS: Self = Self { class: Class::ZoneMaps, split: 0 };
 
     /// Columns of a filter, for the split at position `split` of the scan.
-    pub const fn filter(split: u64) -> Self {
+    pub(crate) const fn filter(split: u64) -> Self {
         Self { class: Class::Filter, split }
     }
 
     /// Other columns, for the split at position `split` of the scan.
-    pub const fn projection(split: u64) -> Self {
+    pub(crate) const fn projection(split: u64) -> Self {
         Self { class: Class::Projection, split }
     }
 

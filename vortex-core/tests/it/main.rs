@@ -3,11 +3,9 @@
 mod allocations;
 mod anatomy;
 mod best_first;
-mod blocks;
 mod compare;
 mod faults;
 mod files;
-mod hedge;
 mod ipc;
 mod mutations;
 mod order;

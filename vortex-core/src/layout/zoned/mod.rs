@@ -87,7 +87,7 @@ impl Zones {
     ///
     /// # Errors
     /// If the table's layout cannot be read.
-    pub fn request(&self, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
+    pub(crate) fn request(&self, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         self.table.request(&(0..self.table.row_count()), have, want)
     }
 
@@ -95,7 +95,7 @@ impl Zones {
     ///
     /// # Errors
     /// If segments are missing or corrupt.
-    pub fn read(&self, have: &SegmentSet<'_>) -> Result<ZoneMap> {
+    pub(crate) fn read(&self, have: &SegmentSet<'_>) -> Result<ZoneMap> {
         let table = self.table.read(&(0..self.table.row_count()), have)?;
         ZoneMap::read(self, &table)
     }

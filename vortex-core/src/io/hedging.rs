@@ -1,4 +1,4 @@
-//! Reads that take far too long are requested a second time.
+//! Tests that reads which take far too long are requested a second time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
-use vortex_core::Result;
-use vortex_core::io::{Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
-use vortex_core::scan::ScanMetrics;
+
+use super::{Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
+use crate::scan::ScanMetrics;
+use crate::{Error, Result};
 
 /// The behaviour of a read before its bytes arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,7 +73,7 @@ impl ReadAt for Scripted {
             Manner::Usual | Manner::StallsMidway => tokio::time::sleep(USUAL).await,
             Manner::Late => tokio::time::sleep(USUAL * 40).await,
             Manner::Stalls => std::future::pending().await,
-            Manner::Fails => return Err(vortex_core::Error::External("the network is down".into())),
+            Manner::Fails => return Err(Error::External("the network is down".into())),
         }
         let bytes = self.read(range).await?;
         let half = bytes.slice(..bytes.len() / 2);

@@ -1,4 +1,4 @@
-//! What the block cache keeps of reads whose bytes arrive in small pieces.
+//! Tests of what the block cache keeps of reads whose bytes arrive in small pieces.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,8 +7,9 @@ use std::time::Duration;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
-use vortex_core::io::{BlockCache, CachedFile, ObjectFile, ReadAt, Scheduler, Urgency, Wish};
-use vortex_core::scan::ScanMetrics;
+
+use super::{BlockCache, CachedFile, ObjectFile, ReadAt, Scheduler, Urgency, Wish};
+use crate::scan::ScanMetrics;
 
 const LEN: u64 = 100_000;
 const BLOCK: u64 = 16 << 10;
