@@ -13,91 +13,131 @@ use datafusion_common::{DataFusionError, Result, config_err};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
 
-/// How Vortex files are read and written. Start from the defaults, and set what differs:
-///
-/// ```
-/// use vortex_core::Level;
-/// use vortex_datafusion::VortexOptions;
-///
-/// let mut options = VortexOptions::default();
-/// options.level = Level::Compact;
-/// options.checksums = true;
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VortexOptions {
-    /// Evaluate filters inside the scan.
+/// Declares the options, each with its default. The first line of its documentation describes an option in
+/// SQL, too.
+macro_rules! options {
+    (
+        $(#[$meta:meta])*
+        pub struct VortexOptions {$(
+            #[doc = $description:literal]
+            $(#[doc = $details:literal])*
+            pub $name:ident: $type:ty = $default:expr,
+        )*}
+    ) => {
+        $(#[$meta])*
+        pub struct VortexOptions {$(
+            #[doc = $description]
+            $(#[doc = $details])*
+            pub $name: $type,
+        )*}
+
+        impl Default for VortexOptions {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        const ENTRIES: &[Entry] = &[$(
+            Entry {
+                name: stringify!($name),
+                documentation: $description,
+                get: |options| options.$name.text(),
+                set: |options, text| {
+                    options.$name = Setting::of(text)?;
+                    Some(())
+                },
+            },
+        )*];
+    };
+}
+
+options! {
+    /// How Vortex files are read and written. Start from the defaults, and set what differs:
     ///
-    /// If off, filters only skip data, and are evaluated above the scan. On by default.
-    pub predicate_pushdown: bool,
-    /// Take over filters that encodings cannot answer, on decoded columns.
+    /// ```
+    /// use vortex_core::Level;
+    /// use vortex_datafusion::VortexOptions;
     ///
-    /// These columns are read before the others. On by default.
-    pub fallback_filter_eval: bool,
-    /// Compute projected expressions inside the scan, reading single fields of structs.
-    ///
-    /// On by default.
-    pub projection_pushdown: bool,
-    /// Skip files and parts of files by statistics.
-    ///
-    /// On by default.
-    pub prune: bool,
-    /// Bytes to read from the end of a file when opening it; 0, the default, chooses by storage.
-    pub footer_read_size: u64,
-    /// Arrow type of inferred string columns: `view` or `utf8`.
-    ///
-    /// This applies to strings and byte strings. By default they are views unless files specify otherwise;
-    /// with `utf8` they never are.
-    pub string_type: StringType,
-    /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, keeps no more.
-    ///
-    /// The value used last applies; a lower value evicts data already kept, but 0 does not.
-    ///
-    /// This memory is not charged to the session's memory pool, just as DataFusion's own caches are not.
-    /// Requires a session where Vortex is registered, or one with a
-    /// [`BlockCache`](vortex_core::io::BlockCache) among the extensions of its configuration.
-    pub segment_cache: u64,
-    /// Bytes of the blocks that the segment cache keeps; 256 KiB by default.
-    ///
-    /// Blocks have at most 8 MiB and an eighth of the cache; reads fetch whole blocks.
-    pub segment_cache_block_size: u64,
-    /// With a segment cache: read remote files up to this size as a whole; 0 by default.
-    ///
-    /// They are read when they are opened.
-    pub segment_cache_preload: u64,
-    /// Repeat remote reads that take this many times as long as predicted; 0, the default, for never.
-    ///
-    /// The measured latency and bandwidth predict how long a read takes. The first answer is used. At most
-    /// one read in 20 is repeated.
-    pub hedge: u32,
-    /// Check what is read against the checksums of files that have them.
-    ///
-    /// Opening such a file takes one more read. Off by default.
-    pub verify_checksums: bool,
-    /// Declare the order that statistics prove, besides recorded orders.
-    ///
-    /// Plans that group by the sorted column then hold little in memory, and need no sort for `ORDER BY`; but
-    /// DataFusion also merges streams to preserve an order that no operator needs. Off by default.
-    pub order_from_statistics: bool,
-    /// Trade-off between write time and file size: `fast`, `default` or `compact`.
-    ///
-    /// [`Level::Default`] by default.
-    pub level: Level,
-    /// Oldest release that must read what is written: `default`, `newest`, or a number like `0.76`.
-    ///
-    /// The releases are those of the reference implementation. `None`, the default, leaves the choice to the
-    /// writer: see [`WriteOptions::with_min_reader`].
-    pub min_reader: Option<Release>,
-    /// Write checksums of all parts of a file.
-    ///
-    /// Off by default.
-    pub checksums: bool,
-    /// Bytes that the writer of one file may hold in memory, roughly; 0, the default, for 64 MiB.
-    pub write_memory: usize,
-    /// Bytes after which a file in a folder is full; 0, the default, for no limit.
-    ///
-    /// Another file is started then.
-    pub target_file_size: u64,
+    /// let mut options = VortexOptions::default();
+    /// options.level = Level::Compact;
+    /// options.checksums = true;
+    /// ```
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct VortexOptions {
+        /// Evaluate filters inside the scan.
+        ///
+        /// If off, filters only skip data, and are evaluated above the scan. On by default.
+        pub predicate_pushdown: bool = true,
+        /// Take over filters that encodings cannot answer, on decoded columns.
+        ///
+        /// These columns are read before the others. On by default.
+        pub fallback_filter_eval: bool = true,
+        /// Compute projected expressions inside the scan, reading single fields of structs.
+        ///
+        /// On by default.
+        pub projection_pushdown: bool = true,
+        /// Skip files and parts of files by statistics.
+        ///
+        /// On by default.
+        pub prune: bool = true,
+        /// Bytes to read from the end of a file when opening it; 0, the default, chooses by storage.
+        pub footer_read_size: u64 = 0,
+        /// Arrow type of inferred string columns: `view` or `utf8`.
+        ///
+        /// This applies to strings and byte strings. By default they are views unless files specify otherwise;
+        /// with `utf8` they never are.
+        pub string_type: StringType = StringType::View,
+        /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, keeps no more.
+        ///
+        /// The value used last applies; a lower value evicts data already kept, but 0 does not.
+        ///
+        /// This memory is not charged to the session's memory pool, just as DataFusion's own caches are not.
+        /// Requires a session where Vortex is registered, or one with a
+        /// [`BlockCache`](vortex_core::io::BlockCache) among the extensions of its configuration.
+        pub segment_cache: u64 = 0,
+        /// Bytes of the blocks that the segment cache keeps; 256 KiB by default.
+        ///
+        /// Blocks have at most 8 MiB and an eighth of the cache; reads fetch whole blocks.
+        pub segment_cache_block_size: u64 = 256 << 10,
+        /// With a segment cache: read remote files up to this size as a whole; 0 by default.
+        ///
+        /// They are read when they are opened.
+        pub segment_cache_preload: u64 = 0,
+        /// Repeat remote reads that take this many times as long as predicted; 0, the default, for never.
+        ///
+        /// The measured latency and bandwidth predict how long a read takes. The first answer is used. At most
+        /// one read in 20 is repeated.
+        pub hedge: u32 = 0,
+        /// Check what is read against the checksums of files that have them.
+        ///
+        /// Opening such a file takes one more read. Off by default.
+        pub verify_checksums: bool = false,
+        /// Declare the order that statistics prove, besides recorded orders.
+        ///
+        /// Plans that group by the sorted column then hold little in memory, and need no sort for `ORDER BY`;
+        /// but DataFusion also merges streams to preserve an order that no operator needs. Off by default.
+        pub order_from_statistics: bool = false,
+        /// Trade-off between write time and file size: `fast`, `default` or `compact`.
+        ///
+        /// [`Level::Default`] by default.
+        pub level: Level = Level::Default,
+        /// Oldest release that must read what is written: `default`, `newest`, or a number like `0.76`.
+        ///
+        /// The releases are those of the reference implementation. `None`, the default, leaves the choice to
+        /// the writer: see [`WriteOptions::with_min_reader`].
+        pub min_reader: Option<Release> = None,
+        /// Write checksums of all parts of a file.
+        ///
+        /// Off by default.
+        pub checksums: bool = false,
+        /// Bytes that the writer of one file may hold in memory, roughly; 0, the default, for 64 MiB.
+        pub write_memory: usize = 0,
+        /// Bytes after which a file in a folder is full; 0, the default, for no limit.
+        ///
+        /// Another file is started then.
+        pub target_file_size: u64 = 0,
+    }
 }
 
 /// The Arrow type of inferred string columns.
@@ -111,87 +151,55 @@ pub enum StringType {
     Utf8,
 }
 
-impl Default for VortexOptions {
-    fn default() -> Self {
-        Self {
-            predicate_pushdown: true,
-            fallback_filter_eval: true,
-            projection_pushdown: true,
-            prune: true,
-            footer_read_size: 0,
-            string_type: StringType::View,
-            segment_cache: 0,
-            segment_cache_block_size: 256 << 10,
-            segment_cache_preload: 0,
-            hedge: 0,
-            verify_checksums: false,
-            order_from_statistics: false,
-            level: Level::Default,
-            min_reader: None,
-            checksums: false,
-            write_memory: 0,
-            target_file_size: 0,
-        }
-    }
-}
-
 /// One option: its name, what it does, and how it is read and written as text.
 struct Entry {
     name: &'static str,
-    description: &'static str,
+    documentation: &'static str,
     get: fn(&VortexOptions) -> String,
-    set: fn(&mut VortexOptions, &str) -> Result<()>,
+    set: fn(&mut VortexOptions, &str) -> Option<()>,
 }
 
-/// An option whose field has the same name.
-macro_rules! entry {
-    ($name:ident, $description:literal) => {
-        Entry {
-            name: stringify!($name),
-            description: $description,
-            get: |options| options.$name.to_string(),
-            set: |options, value| {
-                options.$name = parse(stringify!($name), $description, value)?;
-                Ok(())
-            },
+impl Entry {
+    /// The description, in the form of other options of the session: without a final dot.
+    fn description(&self) -> &'static str {
+        self.documentation.trim().trim_end_matches('.')
+    }
+}
+
+/// A value that SQL reads and shows as text.
+trait Setting: Sized {
+    /// The value that a text in lower case stands for, if any.
+    fn of(text: &str) -> Option<Self>;
+
+    /// The text for this value.
+    fn text(&self) -> String;
+}
+
+macro_rules! settings {
+    ($($type:ty),*) => {$(
+        impl Setting for $type {
+            fn of(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+
+            fn text(&self) -> String {
+                self.to_string()
+            }
         }
-    };
+    )*};
 }
 
-const ENTRIES: &[Entry] = &[
-    entry!(predicate_pushdown, "Evaluate filters inside the scan"),
-    entry!(fallback_filter_eval, "Take over filters that encodings cannot answer, on decoded columns"),
-    entry!(projection_pushdown, "Compute projected expressions inside the scan"),
-    entry!(prune, "Skip files and parts of files by statistics"),
-    entry!(footer_read_size, "Bytes to read from the end of a file when opening it; 0 chooses by storage"),
-    entry!(string_type, "Arrow type of inferred string columns: view or utf8"),
-    entry!(
-        segment_cache,
-        "Bytes of remote files kept in memory, for all tables of the session; 0 keeps no more"
-    ),
-    entry!(segment_cache_block_size, "Bytes of the blocks that the segment cache keeps"),
-    entry!(segment_cache_preload, "With a segment cache: read remote files up to this size as a whole"),
-    entry!(hedge, "Repeat remote reads that take this many times as long as predicted; 0 for never"),
-    entry!(verify_checksums, "Check what is read against the checksums of files that have them"),
-    entry!(order_from_statistics, "Declare the order that statistics prove, besides recorded orders"),
-    entry!(level, "Trade-off between write time and file size: fast, default or compact"),
-    Entry {
-        name: "min_reader",
-        description: "Oldest release of the reference implementation that must read what is written: \
-                      default, newest, or a number like 0.76",
-        get: |options| options.min_reader.map_or("default".to_owned(), |release| release.to_string()),
-        set: |options, value| {
-            options.min_reader = match value.trim().to_ascii_lowercase().as_str() {
-                "default" => None,
-                release => Some(parse("min_reader", "a number like 0.76", release)?),
-            };
-            Ok(())
-        },
-    },
-    entry!(checksums, "Write checksums of all parts of a file"),
-    entry!(write_memory, "Bytes that the writer of one file may hold in memory; 0 leaves it to the writer"),
-    entry!(target_file_size, "Bytes after which a file in a folder is full; 0 for no limit"),
-];
+settings!(bool, u32, u64, usize, Level, StringType);
+
+impl Setting for Option<Release> {
+    fn of(text: &str) -> Option<Self> {
+        if text == "default" { Some(None) } else { text.parse().ok().map(Some) }
+    }
+
+    fn text(&self) -> String {
+        self.map_or("default".to_owned(), |release| release.to_string())
+    }
+}
 
 impl VortexOptions {
     /// The options of a session: those set with `SET vortex.…`, or the defaults.
@@ -230,22 +238,21 @@ impl VortexOptions {
     /// # Errors
     /// If there is no such option, or the value does not fit it.
     pub fn set_by_name(&mut self, name: &str, value: &str) -> Result<()> {
-        match ENTRIES.iter().find(|entry| entry.name == name) {
-            Some(entry) => (entry.set)(self, value),
-            None => config_err!("unknown Vortex option `{name}`; there are: {}", names()),
+        let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else {
+            return config_err!("unknown Vortex option `{name}`; there are: {}", names());
+        };
+        match (entry.set)(self, &value.trim().to_ascii_lowercase()) {
+            Some(()) => Ok(()),
+            None => {
+                let description = entry.description();
+                config_err!("`{value}` is not a value of the Vortex option `{name}` ({description})")
+            }
         }
     }
 }
 
 fn names() -> String {
     ENTRIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
-}
-
-fn parse<T: FromStr>(name: &str, description: &str, value: &str) -> Result<T> {
-    match value.trim().to_ascii_lowercase().parse() {
-        Ok(parsed) => Ok(parsed),
-        Err(_) => config_err!("`{value}` is not a value of the Vortex option `{name}` ({description})"),
-    }
 }
 
 impl std::fmt::Display for StringType {
@@ -297,7 +304,7 @@ impl ExtensionOptions for VortexOptions {
             // The full name, so that SHOW finds it.
             key: format!("{}.{}", Self::PREFIX, entry.name),
             value: Some((entry.get)(self)),
-            description: entry.description,
+            description: entry.description(),
         };
         ENTRIES.iter().map(entry).collect()
     }
