@@ -1,17 +1,19 @@
 //! Serialization of plans: scans of and writes to Vortex files, for engines that plan a query in one process
 //! and run it in another.
 //!
-//! Pass a [`VortexCodec`] to `datafusion-proto`, or to the engine that uses it:
+//! With the feature `proto`, pass a [`VortexCodec`] to `datafusion-proto`, or to the engine that uses it:
 //!
 //! ```
-//! # use std::sync::Arc;
-//! # use datafusion::prelude::SessionContext;
-//! # use datafusion_proto::bytes::{physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec};
-//! # use vortex_datafusion::codec::VortexCodec;
+//! use datafusion::prelude::SessionContext;
+//! use datafusion_proto::bytes::{
+//!     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
+//! };
+//! use vortex_datafusion::codec::VortexCodec;
+//!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> datafusion::common::Result<()> {
-//! # let context = SessionContext::new().enable_url_table();
-//! # vortex_datafusion::register(&context)?;
+//! let context = SessionContext::new().enable_url_table();
+//! vortex_datafusion::register(&context)?;
 //! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
 //! let plan = context.sql(&format!("SELECT count(*) FROM '{file}' WHERE l_quantity > 49")).await?;
 //! let plan = plan.create_physical_plan().await?;

@@ -19,7 +19,8 @@
 //! # }
 //! ```
 //!
-//! A [`VortexTable`] is a table over files that are already open, from any source.
+//! A [`VortexTable`] is a table over files that are already open, from any source. The feature `proto` adds
+//! the module `codec`, which serializes physical plans, so that they can run in another process.
 //!
 //! Without the `session` feature the crate depends only on DataFusion's component crates; register a
 //! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`].

@@ -25,6 +25,22 @@ const MAX_HEADER: u64 = 1 << 20;
 const MAX_BATCH_ROWS: usize = 64 << 10;
 
 /// Options of reading a stream.
+///
+/// ```no_run
+/// use std::fs::File;
+/// use std::io::BufReader;
+///
+/// use vortex_core::Limits;
+/// use vortex_core::ipc::IpcOptions;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = IpcOptions::new().with_limits(Limits::new().with_max_decoded_bytes(64 << 20));
+/// for batch in options.open(BufReader::new(File::open("visits.stream")?))? {
+///     println!("{} rows", batch?.num_rows());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct IpcOptions {
     limits: Limits,

@@ -17,9 +17,11 @@ use crate::{Error, Level, Release, Result};
 /// requested.
 ///
 /// ```
-/// # use std::sync::Arc;
-/// # use arrow::array::{Int32Array, RecordBatch, RecordBatchReader};
-/// # use vortex_core::ipc::{IpcReader, IpcWriter};
+/// use std::sync::Arc;
+///
+/// use arrow::array::{Int32Array, RecordBatch, RecordBatchReader as _};
+/// use vortex_core::ipc::{IpcReader, IpcWriter};
+///
 /// # fn main() -> vortex_core::Result<()> {
 /// let batch = RecordBatch::try_from_iter([("a", Arc::new(Int32Array::from(vec![1, 2, 3])) as _)])?;
 /// let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema())?;
@@ -53,7 +55,26 @@ impl<W: Write> IpcWriter<W> {
         Ok(writer)
     }
 
-    /// Compresses all batches written from now on, for readers of `min_reader` and later.
+    /// Compresses all batches written from now on, for readers of `min_reader` and later. Without this,
+    /// nothing is compressed.
+    ///
+    /// ```no_run
+    /// # use arrow::array::RecordBatch;
+    /// use std::net::TcpStream;
+    ///
+    /// use vortex_core::ipc::IpcWriter;
+    /// use vortex_core::{Level, Release};
+    ///
+    /// # fn example(batches: &[RecordBatch]) -> Result<(), Box<dyn std::error::Error>> {
+    /// let connection = TcpStream::connect("localhost:4711")?;
+    /// let writer = IpcWriter::try_new(connection, &batches[0].schema())?;
+    /// let mut writer = writer.with_compression(Level::Fast, Release::NEWEST);
+    /// for batch in batches {
+    ///     writer.write(batch)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_compression(mut self, level: Level, min_reader: Release) -> Self {
         self.compressor = Some(Compressor::new(level, min_reader));

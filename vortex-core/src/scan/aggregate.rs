@@ -71,6 +71,20 @@ impl ScanBuilder {
     /// encoded data where possible. All rows are read: the statistics that a file
     /// [keeps](crate::file::Footer::statistics) are not used.
     ///
+    /// ```
+    /// # use vortex_core::VortexFile;
+    /// # async fn example() -> vortex_core::Result<()> {
+    /// use vortex_core::expr::column;
+    ///
+    /// let file = VortexFile::open_path("lineitem.vortex").await?;
+    /// let by_air = file.scan().with_filter(column("l_shipmode").eq("AIR"));
+    /// let found = by_air.with_projection(["l_linenumber", "l_comment"]).aggregate().await?;
+    /// println!("{} rows, the line numbers add up to {:?}", found.row_count, found.columns[0].sum);
+    /// println!("the first comment is {:?}", found.columns[1].min);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If columns and filter do not fit the file, if the scan has a limit, or if reading fails.
     pub async fn aggregate(self) -> Result<Aggregates> {

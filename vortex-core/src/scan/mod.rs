@@ -119,6 +119,20 @@ impl ScanBuilder {
 
     /// Sets the columns to read, in this order; nested fields by their path. By default, all columns are
     /// read.
+    ///
+    /// ```
+    /// # use vortex_core::VortexFile;
+    /// # async fn example(file: VortexFile) -> vortex_core::Result<()> {
+    /// use vortex_core::expr::FieldPath;
+    ///
+    /// let names = file.scan().with_projection(["name", "email"]).into_stream()?;
+    ///
+    /// // The second column of the batches is called `city`. No other field of `address` is read.
+    /// let paths = [FieldPath::from("name"), FieldPath::from(["address", "city"])];
+    /// let cities = file.scan().with_projection(paths).into_stream()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_projection<P: Into<FieldPath>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.projection = Some(paths.into_iter().map(Into::into).collect());

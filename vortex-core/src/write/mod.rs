@@ -113,6 +113,20 @@ where
 
 /// Writes all batches of a reader to a file; blocks, and runs on its own threads.
 ///
+/// ```no_run
+/// # use arrow::array::RecordBatchReader;
+/// use vortex_core::Level;
+/// use vortex_core::io::LocalSink;
+/// use vortex_core::write::{WriteOptions, write_reader};
+///
+/// # fn example(batches: impl RecordBatchReader + Send) -> vortex_core::Result<()> {
+/// let options = WriteOptions::new().with_level(Level::Compact);
+/// let summary = write_reader(LocalSink::create("visits.vortex")?, batches, options)?;
+/// println!("{} rows in {} bytes", summary.row_count(), summary.file_size());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// If the reader fails, or as [`FileWriter`]; nothing of the file remains then.
 pub fn write_reader(

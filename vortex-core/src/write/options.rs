@@ -17,10 +17,19 @@ const MAX_KEY_LEN: usize = 64;
 /// Options of writing a file.
 ///
 /// ```
-/// # use vortex_core::{Level, write::WriteOptions};
-/// let options = WriteOptions::new().with_level(Level::Compact).with_min_reader("0.54".parse()?);
+/// use vortex_core::Level;
+/// use vortex_core::write::WriteOptions;
+///
+/// let options = WriteOptions::new()
+///     .with_level(Level::Compact)
+///     .with_min_reader("0.54".parse()?)
+///     .with_memory_budget(256 << 20)
+///     .with_checksums(true)
+///     .with_metadata("station", "Oslo")?;
 /// # Ok::<(), vortex_core::Error>(())
 /// ```
+///
+/// The entries of metadata are those of [`Footer::user_metadata`](crate::file::Footer::user_metadata).
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
     pub(super) level: Level,
