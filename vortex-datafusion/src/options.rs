@@ -83,7 +83,7 @@ options! {
         pub prune: bool = true,
         /// Bytes to read from the end of a file when opening it; 0, the default, chooses by storage.
         pub footer_read_size: u64 = 0,
-        /// Arrow type of inferred string columns: `view` or `utf8`.
+        /// Arrow type of inferred string columns: view or utf8.
         ///
         /// This applies to strings and byte strings. By default they are views unless files specify otherwise;
         /// with `utf8` they never are.
@@ -118,11 +118,11 @@ options! {
         /// Plans that group by the sorted column then hold little in memory, and need no sort for `ORDER BY`;
         /// but DataFusion also merges streams to preserve an order that no operator needs. Off by default.
         pub order_from_statistics: bool = false,
-        /// Trade-off between write time and file size: `fast`, `default` or `compact`.
+        /// Trade-off between write time and file size: fast, default or compact.
         ///
         /// [`Level::Default`] by default.
         pub level: Level = Level::Default,
-        /// Oldest release that must read what is written: `default`, `newest`, or a number like `0.76`.
+        /// Oldest release that must read what is written: default, newest, or a number like 0.76.
         ///
         /// The releases are those of the reference implementation. `None`, the default, leaves the choice to
         /// the writer: see [`WriteOptions::with_min_reader`].

@@ -10,10 +10,6 @@ mod budget;
 mod cache;
 mod coalesce;
 mod delivery;
-#[cfg(test)]
-mod hedging;
-#[cfg(test)]
-mod kept_blocks;
 mod local;
 mod memory;
 mod object_store;
@@ -21,6 +17,8 @@ mod pace;
 mod recycled;
 mod scheduler;
 mod sink;
+#[cfg(test)]
+mod tests;
 mod urgency;
 mod waiting;
 

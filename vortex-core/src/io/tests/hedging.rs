@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
-use super::{Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
+use crate::io::{Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
 use crate::scan::ScanMetrics;
 use crate::{Error, Result};
 

@@ -8,7 +8,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
 
-use super::{BlockCache, CachedFile, ObjectFile, ReadAt, Scheduler, Urgency, Wish};
+use crate::io::{BlockCache, CachedFile, ObjectFile, ReadAt, Scheduler, Urgency, Wish};
 use crate::scan::ScanMetrics;
 
 const LEN: u64 = 100_000;

@@ -1,0 +1,4 @@
+//! Tests of how several parts of this module work together.
+
+mod hedging;
+mod kept_blocks;
