@@ -88,7 +88,7 @@ options! {
         /// This applies to strings and byte strings. By default they are views unless files specify otherwise;
         /// with `utf8` they never are.
         pub string_type: StringType = StringType::View,
-        /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, keeps no more.
+        /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, adds none.
         ///
         /// The value used last applies; a lower value evicts data already kept, but 0 does not.
         ///
@@ -122,7 +122,7 @@ options! {
         ///
         /// [`Level::Default`] by default.
         pub level: Level = Level::Default,
-        /// Oldest release that must read what is written: default, newest, or a number like 0.76.
+        /// Oldest reference release that must read what is written: default, newest, or a number like 0.76.
         ///
         /// The releases are those of the reference implementation. `None`, the default, leaves the choice to
         /// the writer: see [`WriteOptions::with_min_reader`].
@@ -385,12 +385,21 @@ mod tests {
 
     #[test]
     fn every_option_is_listed_with_its_default() {
-        let entries = VortexOptions::default().entries();
-        let mut copy = VortexOptions { prune: false, ..VortexOptions::default() };
-        for entry in &entries {
-            copy.set(&entry.key, entry.value.as_deref().unwrap()).unwrap();
+        let defaults = VortexOptions::default();
+        let others = VortexOptions {
+            prune: false,
+            string_type: StringType::Utf8,
+            level: Level::Compact,
+            min_reader: Some(Release::OLDEST),
+            hedge: 7,
+            ..VortexOptions::default()
+        };
+        for (options, mut copy) in [(&defaults, others.clone()), (&others, defaults.clone())] {
+            for entry in options.entries() {
+                copy.set(&entry.key, entry.value.as_deref().unwrap()).unwrap();
+                assert!(!entry.description.is_empty());
+            }
+            assert_eq!(copy, *options);
         }
-        assert_eq!(copy, VortexOptions::default());
-        assert!(entries.iter().all(|entry| !entry.description.is_empty()));
     }
 }

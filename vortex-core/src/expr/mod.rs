@@ -194,7 +194,8 @@ impl Expr {
     /// Whether the caller evaluates a part of the expression.
     pub(crate) fn has_row_predicate(&self) -> bool {
         match self {
-            Expr::Literal(_) | Expr::Dynamic(_) | Expr::Field(..) => false,
+            Expr::Literal(_) | Expr::Field(..) => false,
+            Expr::Dynamic(filter) => filter.current().is_some_and(|now| now.has_row_predicate()),
             Expr::And(parts) | Expr::Or(parts) => parts.iter().any(Expr::has_row_predicate),
             Expr::Not(inner) => inner.has_row_predicate(),
             Expr::Rows(_) => true,

@@ -184,7 +184,7 @@ fn check_description(checksums: &Checksums, tail: &Tail, bytes: &Buffer, start: 
 }
 
 /// An open file: its description and its source. Cheap to clone; clones share the data that scans of the
-/// file have in flight.
+/// file on one runtime have in flight.
 #[derive(Debug, Clone)]
 pub struct VortexFile {
     source: Arc<dyn ReadAt>,

@@ -1,7 +1,8 @@
 //! The bytes of segments held by scans of one file, shared as long as they are needed.
 //!
-//! A chunk that serves several splits, or several scans of the same open file, is fetched and parsed
-//! once: everything that needs it holds a [`Lease`], and dropping the last lease frees it.
+//! A chunk that serves several splits, or several scans of the same open file on one runtime, is fetched
+//! and parsed once: everything that needs it holds a [`Lease`], and dropping the last lease frees it. Scans on
+//! different runtimes share nothing: bytes that a runtime is to deliver may never come if nobody polls it.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -21,12 +22,15 @@ use crate::io::{Pending, Share, Unsent};
 use crate::scan::ScanMetrics;
 use crate::wire::ArrayTree;
 
-/// Segments in use, by id.
+/// Segments in use.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentCache {
-    entries: Mutex<HashMap<SegmentId, Weak<Entry>>>,
+    entries: Mutex<HashMap<Key, Weak<Entry>>>,
     trees: TreeCache,
 }
+
+/// A segment, and the runtime whose tasks deliver its bytes.
+type Key = (SegmentId, Option<RuntimeId>);
 
 /// Trees of arrays that are read in pieces, kept while the file is open.
 #[derive(Debug, Default)]
@@ -80,8 +84,6 @@ pub(crate) struct Entry {
     array: OnceLock<ArrayRef>,
     /// Data that a layout derived from the segment to share it between splits.
     derived: OnceLock<Arc<dyn Any + Send + Sync>>,
-    /// The runtime whose tasks deliver the bytes.
-    runtime: Option<RuntimeId>,
     /// The memory charged for its bytes to the scan that requested it first.
     _memory: Option<Share>,
 }
@@ -89,11 +91,12 @@ pub(crate) struct Entry {
 impl SegmentCache {
     /// Total bytes of those segments that are not held and must be read.
     pub(crate) fn missing_bytes(&self, ids: &[SegmentId], footer: &Footer) -> Result<u64> {
+        let runtime = current_runtime();
         let entries = self.entries.lock();
         let mut bytes = 0u64;
         for id in ids {
             let range = footer.segment(*id)?.range();
-            let held = entries.get(id).and_then(Weak::upgrade).is_some_and(|entry| entry.can_be_shared());
+            let held = entries.get(&(*id, runtime)).is_some_and(|entry| entry.strong_count() > 0);
             if !held && footer.tail.get(&range).is_none() {
                 bytes = bytes.saturating_add(range.end - range.start);
             }
@@ -119,10 +122,10 @@ impl SegmentCache {
         let mut leases: Vec<Option<Lease>> = ids.iter().map(|_| None).collect();
         let mut missing: Vec<usize> = Vec::new();
         let mut ranges: Vec<(SegmentId, Range<u64>)> = Vec::new();
+        let runtime = current_runtime();
         let mut entries = self.entries.lock();
         for (at, id) in ids.iter().enumerate() {
-            let held = entries.get(id).and_then(Weak::upgrade);
-            if let Some(held) = held.filter(|entry| entry.can_be_shared()) {
+            if let Some(held) = entries.get(&(*id, runtime)).and_then(Weak::upgrade) {
                 leases[at] = Some(held);
                 ScanMetrics::add(&metrics.segments_shared, 1);
                 continue;
@@ -131,7 +134,7 @@ impl SegmentCache {
             match footer.tail.get(&range) {
                 Some(bytes) => {
                     let entry = Arc::new(Entry::new(*id, &range, Pending::ready(bytes), None));
-                    entries.insert(*id, Arc::downgrade(&entry));
+                    entries.insert((*id, runtime), Arc::downgrade(&entry));
                     leases[at] = Some(entry);
                 }
                 None => {
@@ -148,7 +151,7 @@ impl SegmentCache {
             for ((at, (id, range)), pending) in missing.into_iter().zip(&ranges).zip(pending) {
                 let memory = memory.split(range.end - range.start);
                 let entry = Arc::new(Entry::new(*id, range, pending, Some(memory)));
-                entries.insert(*id, Arc::downgrade(&entry));
+                entries.insert((*id, runtime), Arc::downgrade(&entry));
                 leases[at] = Some(entry);
             }
         }
@@ -177,15 +180,8 @@ impl Entry {
             parts: OnceLock::new(),
             array: OnceLock::new(),
             derived: OnceLock::new(),
-            runtime: current_runtime(),
             _memory: memory,
         }
-    }
-
-    /// Whether a scan on the current runtime may wait for these bytes: those that another runtime is yet to
-    /// deliver may never come, since nobody has to poll it.
-    fn can_be_shared(&self) -> bool {
-        self.bytes().is_some() || self.runtime == current_runtime()
     }
 
     /// Bytes of the segment.

@@ -118,8 +118,8 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
 #[non_exhaustive]
 pub struct StorageProfile {
     /// Ranges at most this many bytes apart are read together: roughly latency times the bandwidth of one
-    /// stream. Once both have been measured, less may be read together, but never less than an eighth of
-    /// this.
+    /// stream. Once both have been measured, only smaller gaps may be read, but never less than an eighth
+    /// of this.
     pub coalesce_gap: u64,
     /// Largest read that coalescing may create.
     pub max_read: u64,
@@ -144,7 +144,7 @@ impl StorageProfile {
         if store.to_string().starts_with("LocalFileSystem") { Self::LOCAL } else { Self::REMOTE }
     }
 
-    /// Bytes in memory, for which joining reads has no benefit: 64 reads at once, 64 KiB from the end.
+    /// Bytes in memory: no gaps, as joining reads has no benefit; 64 reads at once, 64 KiB from the end.
     pub const MEMORY: Self = Self {
         coalesce_gap: 0,
         max_read: u64::MAX,

@@ -288,7 +288,7 @@ impl Queue {
         if std::mem::replace(&mut self.state.lock().dispatching, true) {
             return;
         }
-        let _guard = ResetOnPanic(self);
+        let _guard = ResumeOnPanic(self);
         while let Some(reads) = self.next_reads() {
             reads.into_iter().for_each(|(read, slot)| self.start(read, slot));
         }
@@ -323,13 +323,15 @@ impl Queue {
     }
 }
 
-/// Lets others dispatch after a source has panicked.
-struct ResetOnPanic<'a>(&'a Queue);
+/// Goes on dispatching after a source has panicked.
+struct ResumeOnPanic<'a>(&'a Arc<Queue>);
 
-impl Drop for ResetOnPanic<'_> {
+impl Drop for ResumeOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.state.lock().dispatching = false;
+            let queue = Arc::clone(self.0);
+            drop(self.0.runtime.spawn(async move { queue.dispatch() }));
         }
     }
 }
@@ -535,8 +537,11 @@ mod tests {
     async fn a_source_that_panics_holds_up_no_other() {
         let scheduler = Scheduler::new(1 << 20);
         let bad: Arc<dyn ReadAt> = Arc::new(Panics);
-        let ask = || scheduler.read(&bad, wishes([0..8, 8..16]), &Arc::default());
+        let far = 1 << 30;
+        let ask =
+            || scheduler.read(&bad, wishes([0..8, far..far + 8, 2 * far..2 * far + 8]), &Arc::default());
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
+        assert!(scheduler.queue("local").is_idle(), "no slot is lost");
         let good: Arc<dyn ReadAt> = Arc::new(Slow);
         let pending = scheduler.read(&good, wishes([0..8, 8..16]), &Arc::default());
         let bytes = tokio::time::timeout(Duration::from_secs(10), pending[0].wait()).await;

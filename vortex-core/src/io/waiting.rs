@@ -73,8 +73,8 @@ impl Waiting {
         }
     }
 
-    /// Takes out the reads that serve the most urgent ripe requests of one file, as many as its store has
-    /// `free` slots for. All are chosen at once, since a choice looks at all waiting requests.
+    /// Takes out the reads that serve the most urgent ripe requests of the file that has them, as many as its
+    /// store has `free` slots for. All are chosen at once, since a choice looks at all waiting requests.
     pub(super) fn next(
         &mut self,
         free: impl Fn(StorageProfile) -> usize,
@@ -149,10 +149,11 @@ mod tests {
         let (first, second) = (file(), file());
         waiting.push(&first, vec![a, b, c]);
         waiting.push(&second, vec![d]);
-        let ranges: Vec<_> = std::iter::from_fn(|| waiting.next(|_| 8, remote).pop())
-            .map(|read| (read.range, read.serves.len()))
-            .collect();
-        assert_eq!(ranges, [(far..far + 30, 2), (0..64, 1), (0..10, 1)]);
+        let mut next = || {
+            let reads = waiting.next(|_| 8, remote);
+            reads.into_iter().map(|read| (read.range, read.serves.len())).collect::<Vec<_>>()
+        };
+        assert_eq!([next(), next(), next()], [[(far..far + 30, 2)], [(0..64, 1)], [(0..10, 1)]]);
         assert!(waiting.is_empty());
     }
 

@@ -60,18 +60,20 @@ impl<W: Write> IpcWriter<W> {
     ///
     /// ```no_run
     /// # use arrow::array::RecordBatch;
+    /// use std::io::{BufWriter, Write as _};
     /// use std::net::TcpStream;
     ///
     /// use vortex_core::ipc::IpcWriter;
     /// use vortex_core::{Level, Release};
     ///
     /// # fn example(batches: &[RecordBatch]) -> Result<(), Box<dyn std::error::Error>> {
-    /// let connection = TcpStream::connect("localhost:4711")?;
+    /// let connection = BufWriter::new(TcpStream::connect("localhost:4711")?);
     /// let writer = IpcWriter::try_new(connection, &batches[0].schema())?;
     /// let mut writer = writer.with_compression(Level::Fast, Release::NEWEST);
     /// for batch in batches {
     ///     writer.write(batch)?;
     /// }
+    /// writer.into_inner().flush()?;
     /// # Ok(())
     /// # }
     /// ```

@@ -156,8 +156,8 @@ impl Payoffs {
             let expr = check.latest(plan);
             // If few rows are live, they are gathered first; otherwise all rows are evaluated in place. A
             // predicate of the caller might fail on rows that the caller left out.
-            let picky = plan.leaves_rows_out() && expr.has_row_predicate();
-            let narrow = !live.is_all() && (picky || live.density() < NARROW_DENSITY);
+            let may_fail = plan.leaves_rows_out() && expr.has_row_predicate();
+            let narrow = !live.is_all() && (may_fail || live.density() < NARROW_DENSITY);
             let rows = if narrow { live.true_count() } else { live.len() };
             let mut column = |path: &FieldPath| -> Result<ArrayRef> {
                 let array = match arrays.get(path) {

@@ -236,8 +236,8 @@ impl ScanBuilder {
     }
 
     /// Also charges the memory of the scan to this pool: segments of up to about 32 MiB, or of 128 MiB on
-    /// remote storage. While the pool refuses, the scan continues with one split at a time. By default, the
-    /// memory counts only against the limit of the [scheduler](Self::with_scheduler).
+    /// remote storage. While the pool refuses, the scan continues with one split at a time. By default, only
+    /// the scan's own limit and that of the [scheduler](Self::with_scheduler) apply.
     #[must_use]
     pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
         self.memory_pool = Some(pool);

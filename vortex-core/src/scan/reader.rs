@@ -36,7 +36,7 @@ impl BatchReader {
             .map_err(|error| Error::External(error.into()))?;
         let (sender, batches) = sync_channel(BATCHES_AHEAD);
         let run = move || {
-            runtime.block_on(async move {
+            runtime.block_on(async {
                 let mut stream = match BatchStream::start(plan) {
                     Ok(stream) => stream,
                     Err(error) => return drop(sender.send(Err(error))),
@@ -48,6 +48,8 @@ impl BatchReader {
                     }
                 }
             });
+            // Not even a read that blocks for ever holds up the end.
+            runtime.shutdown_background();
         };
         let scanning = thread::Builder::new().name("vortex-scan".into()).spawn(run);
         let scanning = scanning.map_err(|error| Error::External(error.into()))?;
@@ -62,11 +64,12 @@ impl Iterator for BatchReader {
         if let Ok(outcome) = self.batches.recv() {
             return Some(outcome.map_err(|error| ArrowError::ExternalError(Box::new(error))));
         }
-        // A panic, for instance in a predicate of the caller, must not look like the end of the rows.
-        match self.scanning.take()?.join() {
-            Ok(()) => None,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        // A panic, for instance in a predicate of the caller, must not look like the end of the rows. It is
+        // not passed on, as readers may be behind interfaces of C, through which no panic may pass.
+        let panic = self.scanning.take()?.join().err()?;
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
+        Some(Err(ArrowError::ExternalError(format!("the scan panicked: {said}").into())))
     }
 }
 

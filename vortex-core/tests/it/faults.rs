@@ -70,12 +70,15 @@ async fn a_reader_that_nobody_drains_holds_up_no_other() {
     store.set_piece_len(4 << 10);
     let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
     let file = OpenOptions::new().with_tail_size(1).open(source).await.unwrap();
+    let scheduler = Scheduler::new(1 << 30);
+    let budget = Arc::clone(&scheduler);
 
     let read = std::thread::spawn(move || {
-        let mut waits = file.scan().with_batch_size(100).into_reader().unwrap();
+        let scan = || file.scan().with_scheduler(Arc::clone(&scheduler));
+        let mut waits = scan().with_batch_size(100).into_reader().unwrap();
         waits.next().unwrap().unwrap();
         let (sender, count) = std::sync::mpsc::channel();
-        let reader = file.scan().into_reader().unwrap();
+        let reader = scan().into_reader().unwrap();
         std::thread::spawn(move || {
             let counted: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
             sender.send(counted).unwrap();
@@ -85,6 +88,7 @@ async fn a_reader_that_nobody_drains_holds_up_no_other() {
     });
     let (counted, rest) = tokio::task::spawn_blocking(|| read.join().unwrap()).await.unwrap();
     assert_eq!((counted as u64, rest as u64 + 100), (rows, rows));
+    assert_eq!(budget.bytes_in_use(), 0);
 }
 
 /// Pseudo-random numbers, the same for the same seed.

@@ -75,7 +75,7 @@ async fn one_file_in_two_places_keeps_them_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_remote_file_in_two_places_is_not_taken_over_by_either() {
+async fn a_remote_file_in_two_places_is_read_once_for_each() {
     let bytes = std::fs::read(file("tpch_orders")).unwrap();
     let size = bytes.len() as u64;
     let store = TestStore::new();

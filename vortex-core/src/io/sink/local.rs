@@ -160,10 +160,11 @@ impl Sink for LocalSink {
         let finish = move |file: &File| {
             file.sync_all()?;
             std::fs::rename(&temporary, &path)?;
-            // The file is complete and has its name, so failing to sync the folder, which one need not be
-            // allowed to read, is not reported as a failure to write the file.
-            drop(sync_folder(&path));
-            Ok(())
+            match sync_folder(&path) {
+                // Writing to a folder does not take permission to read it, as syncing it does.
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+                synced => synced,
+            }
         };
         self.blocking(finish).await?;
         self.temporary.0 = None;
