@@ -74,20 +74,30 @@ fn column_statistics(
     let unknown = FieldStats::default();
     let known = known.unwrap_or(&unknown);
     let nulls = if dtype.is_nullable() { known.null_count } else { Some(0) };
-    // A cast to a list makes a list of one null of a null.
-    let keeps_nulls = !field.data_type().is_nested() || presents(dtype, field.data_type());
-    ColumnStatistics {
-        null_count: count(nulls.filter(|_| keeps_nulls)),
-        min_value: bound(known, &known.min, dtype, field.data_type()),
-        max_value: bound(known, &known.max, dtype, field.data_type()),
-        sum_value: sum(known, dtype, nulls, rows, field.data_type()),
-        // Casts may join values.
-        distinct_count: match presents(dtype, field.data_type()) {
-            true => distinct(known, nulls, rows),
-            false => Precision::Absent,
-        },
+    let to = field.data_type();
+    let found = ColumnStatistics {
+        null_count: count(nulls),
+        min_value: bound(known, &known.min, dtype, to),
+        max_value: bound(known, &known.max, dtype, to),
+        sum_value: sum(known, dtype, nulls, rows, to),
+        distinct_count: distinct(known, nulls, rows),
         byte_size: inexact(known.uncompressed_size.or(hint)),
+    };
+    if presents(dtype, to) {
+        return found;
     }
+    // A cast may join values, make a list of one null of a null, or fail: then reading the rows is an error,
+    // which statistics must not hide.
+    let found = ColumnStatistics { distinct_count: Precision::Absent, ..found };
+    let casts = |bound: &Known<Scalar>| {
+        bound.value().is_some_and(|value| matches!(to_datafusion(value, to), Ok(Some(_))))
+    };
+    if casts(&known.min) && casts(&known.max) {
+        return found;
+    }
+    let null_count = if to.is_nested() { Precision::Absent } else { found.null_count.to_inexact() };
+    let (min_value, max_value) = (found.min_value.to_inexact(), found.max_value.to_inexact());
+    ColumnStatistics { null_count, min_value, max_value, sum_value: Precision::Absent, ..found }
 }
 
 fn count(value: Option<u64>) -> Precision<usize> {
@@ -193,6 +203,26 @@ mod tests {
         assert_eq!(wide.min_value, Precision::Exact(ScalarValue::Int64(Some(1))));
         assert_eq!(wide.null_count, Precision::Exact(2));
         assert_eq!(of(i32, &known, DataType::Utf8, 10).max_value, Precision::Absent);
+    }
+
+    #[test]
+    fn values_that_the_type_of_the_table_cannot_hold_are_not_aggregated() {
+        let sum = Scalar::try_new(DType::Primitive(PType::I64, true), Value::Int(2995)).unwrap();
+        let stats = known(|of| {
+            (of.min, of.max, of.null_count, of.sum) = (int(-5), int(3000), Some(2), Some(sum));
+        });
+        let i32 = DType::Primitive(PType::I32, true);
+        for to in [DataType::Int8, DataType::UInt32, DataType::Date32] {
+            let cast = of(i32.clone(), &stats, to.clone(), 10);
+            assert_eq!(cast.sum_value, Precision::Absent, "{to}");
+            assert_eq!(cast.null_count, Precision::Inexact(2), "{to}");
+            assert!([&cast.min_value, &cast.max_value].iter().all(|bound| bound.is_exact() != Some(true)));
+        }
+        let wide = of(i32, &stats, DataType::Int64, 10);
+        assert_eq!(
+            (wide.sum_value, wide.null_count),
+            (Precision::Exact(2995i64.into()), Precision::Exact(2))
+        );
     }
 
     #[test]

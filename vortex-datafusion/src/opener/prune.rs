@@ -15,7 +15,7 @@ use datafusion_physical_plan::ColumnarValue;
 use datafusion_physical_plan::metrics::Count;
 use datafusion_pruning::FilePruner;
 
-use crate::pushdown::Filters;
+use crate::pushdown::{Filters, reads_nested};
 
 /// Adapts expressions over a table to one of its files: values that are constant there become literals.
 pub(crate) struct FileConstants<'a> {
@@ -77,7 +77,8 @@ pub(crate) fn file_pruner(
     file: &PartitionedFile,
     errors: &Count,
 ) -> Result<Option<FilePruner>> {
-    let filled = filters.all().map(|filter| constants.fill(filter)).collect::<Result<Vec<_>>>()?;
+    let comparable = filters.all().filter(|filter| !reads_nested(filter, table));
+    let filled = comparable.map(|filter| constants.fill(filter)).collect::<Result<Vec<_>>>()?;
     if filled.is_empty() {
         return Ok(None);
     }

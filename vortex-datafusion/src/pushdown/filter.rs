@@ -41,7 +41,9 @@ impl Filters {
         table: &TableSchema,
         options: &VortexOptions,
     ) -> PushedDown {
-        if !reads_only(&filter, table) {
+        // A join fails to compute bounds of keys like lists of lists; and it computes them for scans that
+        // keep its filter.
+        if !reads_only(&filter, table) || is_dynamic(&filter) && reads_nested(&filter, table) {
             return PushedDown::No;
         }
         // The same filter may be offered again by a later optimizer pass.
@@ -92,6 +94,14 @@ fn reads_only(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
         readable.fields().get(column.index()).is_some_and(|field| field.name() == column.name())
     };
     collect_columns(filter).iter().all(known)
+}
+
+/// Whether the filter reads columns of nested types, for which there are no bounds.
+pub(crate) fn reads_nested(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
+    let fields = table.table_schema().fields();
+    let is_nested =
+        |column: &Column| fields.get(column.index()).is_some_and(|field| field.data_type().is_nested());
+    collect_columns(filter).iter().any(is_nested)
 }
 
 fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &VortexOptions) -> bool {

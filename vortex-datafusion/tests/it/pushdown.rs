@@ -167,6 +167,28 @@ async fn queries_over_lineitem_agree() {
 }
 
 #[tokio::test]
+async fn nested_keys_are_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nested.vortex");
+    let context = session_with(SessionConfig::new());
+    let keys =
+        "map(['k'], [value]) m, make_array(make_array(value)) ll, make_array(named_struct('a', value)) ls,
+        named_struct('a', make_array(value)) sl, named_struct('m', map(['k'], [value])) sm,
+        arrow_cast(make_array(make_array(value)), 'FixedSizeList(1, FixedSizeList(1, Int64))') ff";
+    let copy = format!("COPY (SELECT value id, {keys} FROM generate_series(1, 10)) TO '{}'", path.display());
+    context.sql(&copy).await.unwrap().collect().await.unwrap();
+    for key in ["m", "ll", "ls", "sl", "sm", "ff"] {
+        let from = format!("FROM '{}'", path.display());
+        let joined = format!("SELECT a.id {from} a JOIN '{}' b ON a.{key} = b.{key}", path.display());
+        let listed = format!("SELECT id {from} WHERE {key} IN (SELECT {key} {from} WHERE id < 4)");
+        for (sql, expected) in [(joined, 10), (listed, 3)] {
+            let found = rows(context.sql(&sql).await.unwrap()).await;
+            assert_eq!(found.map(|rows| rows.num_rows()), Ok(expected), "{sql}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_division_is_protected_by_the_condition_before_it() {
     let path = file("tpch_lineitem");
     let context = session_with(SessionConfig::new());
