@@ -109,7 +109,9 @@ pub fn data_type(dtype: &DType) -> Result<DataType> {
 /// are compared by position; field names and nullability do not matter.
 pub fn presents(dtype: &DType, to: &DataType) -> bool {
     match (dtype, to) {
-        (_, DataType::Dictionary(keys, values)) => keys.is_integer() && presents(dtype, values),
+        (_, DataType::Dictionary(keys, values)) => {
+            keys.is_integer() && can_be_packed(values) && presents(dtype, values)
+        }
         (DType::Utf8(_), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
         | (DType::Binary(_), DataType::Binary | DataType::LargeBinary | DataType::BinaryView) => true,
         (DType::Decimal(decimal, _), to) => match to {
@@ -140,6 +142,15 @@ pub fn presents(dtype: &DType, to: &DataType) -> bool {
             presents(extension.storage(), to)
         }
         (dtype, to) => data_type(dtype).is_ok_and(|preferred| preferred == *to),
+    }
+}
+
+/// Whether Arrow makes dictionaries of values of this type.
+pub(crate) fn can_be_packed(values: &DataType) -> bool {
+    match values {
+        DataType::Boolean | DataType::Duration(_) | DataType::Interval(_) => false,
+        DataType::Struct(_) => true,
+        other => !other.is_nested(),
     }
 }
 

@@ -155,7 +155,9 @@ pub(crate) fn carrier(dtype: &DType, to: &DataType) -> Option<DataType> {
     }
     let item = |element: &DType, to: &FieldRef| carried(element, to);
     Some(match (dtype, to) {
-        (dtype, DataType::Dictionary(_, values)) => carrier(dtype, values)?,
+        (dtype, DataType::Dictionary(_, values)) if super::arrow::can_be_packed(values) => {
+            carrier(dtype, values)?
+        }
         (dtype, DataType::RunEndEncoded(_, values)) => carrier(dtype, values.data_type())?,
         (DType::Primitive(PType::I64, _), DataType::Duration(_)) => DataType::Int64,
         (DType::Primitive(PType::I32, _), DataType::Interval(IntervalUnit::YearMonth)) => DataType::Int32,
@@ -270,6 +272,19 @@ mod tests {
         let union = DataType::Union(fields.unwrap(), arrow::datatypes::UnionMode::Dense);
         let error = stored_type(union, true, Release::NEWEST).unwrap_err().to_string();
         assert!(error.contains("column `a`") && error.contains("Union"), "{error}");
+    }
+
+    #[test]
+    fn dictionaries_that_arrow_cannot_make_are_not_promised() {
+        let of = |values: DataType| DataType::Dictionary(Box::new(DataType::Int8), Box::new(values));
+        let list = DataType::new_list(DataType::Int8, true);
+        for values in [DataType::Boolean, list, DataType::Duration(arrow::datatypes::TimeUnit::Second)] {
+            let dtype = stored(&Field::new("a", of(values.clone()), true), Release::NEWEST).unwrap();
+            assert_eq!(carrier(&dtype, &of(values.clone())), None);
+            assert!(crate::write::can_write(&Field::new("a", of(values), true), Release::NEWEST).is_err());
+        }
+        let words = of(DataType::Utf8);
+        assert!(carrier(&DType::Utf8(true), &words).is_some());
     }
 
     #[test]

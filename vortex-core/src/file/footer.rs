@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 
 use super::checksums::{CHECKSUMS_KEY, Checksums};
 use super::kept::{KeptTail, KeptZoneMaps};
 use super::{SegmentCompression, SegmentId};
+use crate::array::can_decode_as;
 use crate::dtype::DType;
 use crate::dtype::stored::may_be_stored_as;
 use crate::encodings::Registry;
@@ -291,7 +292,12 @@ impl Footer {
     /// The schema that the file was written from according to its metadata, if it is consistent.
     fn written_schema(&self) -> Option<Schema> {
         let schema = arrow_schema_from_bytes(self.stored_schema.as_ref()?, &self.limits).ok()?;
-        may_be_stored_as(&schema, &self.dtype).then_some(schema)
+        if !may_be_stored_as(&schema, &self.dtype) {
+            return None;
+        }
+        let dtypes = self.dtype.as_columns().map(|columns| columns.dtypes()).unwrap_or_default();
+        let decodes = |(dtype, field): (&DType, &FieldRef)| can_decode_as(dtype, field.data_type());
+        dtypes.iter().zip(schema.fields()).all(decodes).then_some(schema)
     }
 
     /// Number of rows.

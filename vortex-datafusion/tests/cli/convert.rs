@@ -1,5 +1,11 @@
 //! `vortex convert`.
 
+use std::sync::Arc;
+
+use arrow::array::Int64Array;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::ipc::writer;
+
 use crate::*;
 
 fn read_arrow(path: impl AsRef<Path>) -> Vec<RecordBatch> {
@@ -231,6 +237,28 @@ fn a_broken_input_leaves_no_output() {
         assert!(stderr(&output).contains(told), "{arguments:?}: {}", stderr(&output));
     }
     assert_eq!(names(&folder), ["in.csv"]);
+}
+
+#[test]
+fn columns_of_the_same_name_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let fields = ["a", "b", "a"].map(|name| Field::new(name, DataType::Int64, false));
+    let schema = Arc::new(Schema::new(fields.to_vec()));
+    let columns = (0..3).map(|at| Arc::new(Int64Array::from(vec![at])) as _).collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let (file, stream) = (path(&folder, "file.arrow"), path(&folder, "stream.arrow"));
+    let mut writer = writer::FileWriter::try_new(File::create(&file).unwrap(), &schema).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let mut writer = writer::StreamWriter::try_new(File::create(&stream).unwrap(), &schema).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    for source in [file, stream] {
+        for target in ["out.vortex", "out.csv"] {
+            let line = complaint(&run(&["convert", &source, &path(&folder, target)]), 1);
+            assert!(line.contains("duplicate column `a`") && line.contains(&source), "{line}");
+        }
+    }
 }
 
 #[cfg(unix)]

@@ -13,6 +13,7 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinSet};
 
+use super::super::object_name;
 use super::Sink;
 use crate::{Error, Result};
 
@@ -30,6 +31,8 @@ const PARTS_IN_FLIGHT: usize = 2;
 pub struct ObjectSink {
     store: Arc<dyn ObjectStore>,
     path: Path,
+    /// The name in messages.
+    name: String,
     part_bytes: usize,
     parts_in_flight: usize,
     /// Bytes of the part being collected.
@@ -77,9 +80,11 @@ impl Drop for Upload {
 impl ObjectSink {
     /// Starts an object. An existing object of that name is replaced.
     pub fn new(store: Arc<dyn ObjectStore>, path: Path) -> Self {
+        let name = object_name(store.as_ref(), &path);
         Self {
             store,
             path,
+            name,
             part_bytes: PART_BYTES,
             parts_in_flight: PARTS_IN_FLIGHT,
             growing: Vec::new(),
@@ -105,7 +110,7 @@ impl ObjectSink {
     }
 
     fn failed(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-        Error::write(&self.path, error)
+        Error::write(&self.name, error)
     }
 
     fn check_open(&self) -> Result<()> {
@@ -182,7 +187,7 @@ impl ObjectSink {
             self.part_arrived().await?;
         }
         if let Some(upload) = &mut self.upload.started {
-            upload.complete().await.map_err(|error| Error::write(&self.path, error))?;
+            upload.complete().await.map_err(|error| Error::write(&self.name, error))?;
         }
         self.upload.started = None;
         Ok(())
@@ -203,7 +208,7 @@ impl ObjectSink {
 #[async_trait]
 impl Sink for ObjectSink {
     fn name(&self) -> &str {
-        self.path.as_ref()
+        &self.name
     }
 
     async fn write(&mut self, bytes: Bytes) -> Result<()> {
@@ -224,6 +229,6 @@ impl Sink for ObjectSink {
         self.is_closed = true;
         self.growing.clear();
         self.growing_bytes = 0;
-        self.upload.abort().await.map_err(|error| Error::write(&self.path, error))
+        self.upload.abort().await.map_err(|error| Error::write(&self.name, error))
     }
 }

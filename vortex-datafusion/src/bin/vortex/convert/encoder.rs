@@ -26,7 +26,8 @@ pub(super) enum Encoder<W: Write + Send> {
     /// dictionaries.
     ArrowFile(Box<FileWriter<W>>, SchemaRef),
     ArrowStream(Box<StreamWriter<W>>),
-    Parquet(Box<ArrowWriter<W>>),
+    /// The Parquet writer does not take dictionaries of views.
+    Parquet(Box<ArrowWriter<W>>, SchemaRef),
     Csv(Box<csv::Writer<W>>),
     Json(Box<json::LineDelimitedWriter<W>>),
 }
@@ -37,7 +38,7 @@ impl<W: Write + Send> Encoder<W> {
         Ok(match format {
             Format::Arrow if as_stream => Self::ArrowStream(Box::new(StreamWriter::try_new(out, schema)?)),
             Format::Arrow => {
-                let plain = Arc::new(without_dictionaries(schema));
+                let plain = Arc::new(without_dictionaries(schema, |_| true));
                 Self::ArrowFile(Box::new(FileWriter::try_new(out, &plain)?), plain)
             }
             Format::Parquet => {
@@ -46,7 +47,10 @@ impl<W: Write + Send> Encoder<W> {
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
                     .build();
-                Self::Parquet(Box::new(ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))?))
+                let is_view = |values: &DataType| matches!(values, DataType::Utf8View | DataType::BinaryView);
+                let plain = Arc::new(without_dictionaries(schema, is_view));
+                let writer = ArrowWriter::try_new(out, Arc::clone(&plain), Some(properties))?;
+                Self::Parquet(Box::new(writer), plain)
             }
             Format::Csv => {
                 flat_columns_only(schema)?;
@@ -66,17 +70,11 @@ impl<W: Write + Send> Encoder<W> {
     /// Writes a batch.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Outcome {
         match self {
-            Self::ArrowFile(writer, plain) => {
-                let columns = batch.columns().iter().zip(plain.fields());
-                let columns = columns.map(|(column, field)| cast(column, field.data_type()));
-                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-                let columns = columns.collect::<Result<_, _>>()?;
-                writer.write(&RecordBatch::try_new_with_options(Arc::clone(plain), columns, &options)?)?;
-            }
+            Self::ArrowFile(writer, plain) => writer.write(&as_plain(batch, plain)?)?,
             Self::ArrowStream(writer) => writer.write(batch)?,
             Self::Csv(writer) => writer.write(batch)?,
             Self::Json(writer) => writer.write(batch)?,
-            Self::Parquet(writer) => writer.write(batch)?,
+            Self::Parquet(writer, plain) => writer.write(&as_plain(batch, plain)?)?,
         }
         Ok(())
     }
@@ -86,7 +84,7 @@ impl<W: Write + Send> Encoder<W> {
         let mut out = match self {
             Self::ArrowFile(writer, _) => writer.into_inner()?,
             Self::ArrowStream(writer) => writer.into_inner()?,
-            Self::Parquet(writer) => writer.into_inner()?,
+            Self::Parquet(writer, _) => writer.into_inner()?,
             Self::Csv(writer) => writer.into_inner(),
             Self::Json(mut writer) => {
                 writer.finish()?;
@@ -97,18 +95,29 @@ impl<W: Write + Send> Encoder<W> {
     }
 }
 
-fn without_dictionaries(schema: &SchemaRef) -> Schema {
-    let fields: Vec<FieldRef> = schema.fields().iter().map(plain).collect();
-    Schema::new_with_metadata(fields, schema.metadata().clone())
+/// The rows without the dictionaries that `plain` lacks.
+fn as_plain(batch: &RecordBatch, plain: &SchemaRef) -> Outcome<RecordBatch> {
+    let columns = batch.columns().iter().zip(plain.fields());
+    let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = columns.collect::<Result<_, _>>()?;
+    Ok(RecordBatch::try_new_with_options(Arc::clone(plain), columns, &options)?)
 }
 
-fn plain(field: &FieldRef) -> FieldRef {
-    Arc::new(field.as_ref().clone().with_data_type(plain_type(field.data_type())))
+/// The schema without dictionaries of the values that `is_unpacked` selects.
+fn without_dictionaries(schema: &SchemaRef, is_unpacked: fn(&DataType) -> bool) -> Schema {
+    let fields = schema.fields().iter().map(|field| plain(field, is_unpacked));
+    Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone())
 }
 
-fn plain_type(data_type: &DataType) -> DataType {
+fn plain(field: &FieldRef, is_unpacked: fn(&DataType) -> bool) -> FieldRef {
+    Arc::new(field.as_ref().clone().with_data_type(plain_type(field.data_type(), is_unpacked)))
+}
+
+fn plain_type(data_type: &DataType, is_unpacked: fn(&DataType) -> bool) -> DataType {
+    let plain = |field: &FieldRef| plain(field, is_unpacked);
     match data_type {
-        DataType::Dictionary(_, values) => plain_type(values),
+        DataType::Dictionary(_, values) if is_unpacked(values) => plain_type(values, is_unpacked),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
         DataType::List(item) => DataType::List(plain(item)),
         DataType::LargeList(item) => DataType::LargeList(plain(item)),
@@ -140,6 +149,22 @@ mod tests {
     use arrow::ipc::reader::FileReader;
 
     use super::*;
+
+    #[test]
+    fn dictionaries_of_views_go_into_parquet_as_views() {
+        let keys = arrow::array::Int8Array::from(vec![Some(0), None, Some(0)]);
+        let words = arrow::array::StringViewArray::from(vec!["a text that a view does not hold by itself"]);
+        let words = Arc::new(DictionaryArray::<Int8Type>::new(keys, Arc::new(words))) as _;
+        let batch = RecordBatch::try_from_iter([("a", words)]).unwrap();
+        let mut file = Vec::new();
+        let mut encoder = Encoder::open(Format::Parquet, &batch.schema(), &mut file, false).unwrap();
+        encoder.write(&batch).unwrap();
+        encoder.finish().unwrap();
+        let read =
+            parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(file), 10);
+        let read = read.unwrap().next().unwrap().unwrap();
+        assert_eq!((read.num_rows(), read.column(0).null_count()), (3, 1));
+    }
 
     #[test]
     fn batches_with_dictionaries_of_their_own_make_one_arrow_file() {

@@ -4,11 +4,13 @@
 //! Parquet files on local disks are read page by page. Everything else is read by DataFusion: other formats,
 //! files that differ, rows that are to be sorted.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ipc::convert::try_schema_from_ipc_buffer;
 use datafusion::common::Column;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
@@ -29,7 +31,7 @@ use futures::future::ready;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::local::LocalFileSystem;
-use object_store::{ObjectMeta, ObjectStore as _};
+use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 use url::Url;
 use vortex_core::VortexFile;
 use vortex_core::io::{ObjectFile, object_name};
@@ -45,6 +47,8 @@ use crate::stores::{Stores, is_match};
 const SORT_MEMORY: usize = 1 << 30;
 /// Number of lines of CSV and JSON from which the types of columns are inferred.
 const LINES_FOR_TYPES: usize = 100_000;
+/// Schemas of Arrow files are expected within this many bytes.
+const ARROW_SCHEMA_BYTES: u64 = 1 << 20;
 
 /// A file to convert.
 #[derive(Debug, Clone)]
@@ -285,9 +289,31 @@ impl Reader {
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
     }
 
+    /// Checks that no two columns of an Arrow file have the same name: DataFusion takes them for one.
+    async fn check_names(&self, file: &Found) -> Outcome {
+        let store = self.stores.get_store(file.url.as_ref())?;
+        let start = 0..file.meta.size.min(ARROW_SCHEMA_BYTES);
+        let start = store.get_range(&file.meta.location, start).await?;
+        // Files begin with their magic and padding, streams at once with the schema. What is wrong with those
+        // that have none is told when they are read.
+        let padded = start.strip_prefix(b"ARROW1").unwrap_or(&start);
+        let padding = padded.iter().take_while(|byte| **byte == 0).count();
+        let Ok(schema) = try_schema_from_ipc_buffer(&padded[padding..]) else { return Ok(()) };
+        let mut names = HashSet::new();
+        match schema.fields().iter().find(|field| !names.insert(field.name())) {
+            None => Ok(()),
+            Some(field) => Err(Failure::error(format!("duplicate column `{}`", field.name()))),
+        }
+    }
+
     /// A table of files of one format. Values in the names of folders become columns, and columns that some
     /// files lack are nullable.
     async fn table(&self, files: &[Found], format: Format) -> Outcome<ListingTable> {
+        if format == Format::Arrow {
+            for file in files {
+                self.check_names(file).await.map_err(|error| Failure::at(&file.name, error))?;
+            }
+        }
         let state = self.context.state();
         let extension = format!(".{}", format.extension());
         let has_extension = |file: &Found| file.meta.location.as_ref().ends_with(&extension);
