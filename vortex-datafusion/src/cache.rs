@@ -1,8 +1,8 @@
 //! Caching of footers: between queries in DataFusion's metadata cache, within one scan as open files.
 //!
 //! An entry is valid for one version of an object, identified by its size, modification time and, if the
-//! store provides one, e-tag. The size of an entry is that of the parsed footer, not of its bytes in the
-//! file.
+//! store provides one, e-tag. Of objects without time, e-tag and version, nothing is kept. The size of an entry
+//! is that of the parsed footer, not of its bytes in the file.
 
 use std::any::Any;
 use std::sync::{Arc, Weak};

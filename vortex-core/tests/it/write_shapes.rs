@@ -127,6 +127,16 @@ async fn dictionaries_may_have_values_that_are_null_equal_or_of_no_row() {
 }
 
 #[tokio::test]
+async fn files_written_from_dictionaries_of_booleans_are_read_as_booleans() {
+    // Written before such dictionaries were refused: Arrow cannot make them when reading.
+    let bytes = include_bytes!("dictionary_of_booleans.vortex");
+    let file = VortexFile::open(Arc::new(MemoryFile::new(bytes.to_vec()))).await.unwrap();
+    let found: Vec<RecordBatch> = file.scan().into_stream().unwrap().try_collect().await.unwrap();
+    let found: Vec<_> = found.iter().flat_map(|batch| batch.column(0).as_boolean().iter()).collect();
+    assert_eq!(found, [Some(true), Some(false), None, Some(true)]);
+}
+
+#[tokio::test]
 async fn runs_come_back_as_runs() {
     let ends = |ends: Vec<i32>| Int32Array::from(ends);
     let words = StringArray::from(vec![Some("a"), None, Some(""), Some("a longer text than views hold")]);

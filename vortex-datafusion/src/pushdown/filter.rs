@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_datasource::TableSchema;
 use datafusion_functions::core::input_file_name::InputFileNameFunc;
-use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion_physical_expr::utils::{collect_columns, conjunction};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_plan::filter_pushdown::PushedDown;
@@ -41,9 +41,7 @@ impl Filters {
         table: &TableSchema,
         options: &VortexOptions,
     ) -> PushedDown {
-        // A join fails to compute bounds of keys like lists of lists; and it computes them for scans that
-        // keep its filter.
-        if !reads_only(&filter, table) || is_dynamic(&filter) && reads_nested(&filter, table) {
+        if !reads_only(&filter, table) || has_nested_key(&filter, table) {
             return PushedDown::No;
         }
         // The same filter may be offered again by a later optimizer pass.
@@ -96,7 +94,18 @@ fn reads_only(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
     collect_columns(filter).iter().all(known)
 }
 
-/// Whether the filter reads columns of nested types, for which there are no bounds.
+/// Whether this is the filter of a join on keys of nested types. A join fails to compute bounds of keys like
+/// lists of lists, and it computes them for scans that keep its filter.
+fn has_nested_key(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
+    let is_nested = |key: &&Arc<dyn PhysicalExpr>| {
+        key.data_type(table.table_schema()).is_ok_and(|data_type| data_type.is_nested())
+    };
+    let found = filter
+        .exists(|node| Ok(node.is::<DynamicFilterPhysicalExpr>() && node.children().iter().any(is_nested)));
+    found.unwrap_or(true)
+}
+
+/// Whether the filter reads columns of nested types, for which files have no bounds.
 pub(crate) fn reads_nested(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
     let fields = table.table_schema().fields();
     let is_nested =
@@ -132,7 +141,7 @@ fn is_volatile(filter: &Arc<dyn PhysicalExpr>) -> bool {
 mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_expr::Operator;
-    use datafusion_physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, col, lit};
+    use datafusion_physical_expr::expressions::{binary, col, is_null, lit};
 
     use super::*;
 
@@ -190,5 +199,22 @@ mod tests {
         assert!(filters.is_dynamic());
         assert_eq!(filters.all().count(), 1);
         assert!(filters.accepted_conjunction().is_none());
+    }
+
+    #[test]
+    fn a_dynamic_filter_is_kept_unless_its_keys_are_nested() {
+        let list = Arc::new(Schema::new(vec![Field::new_list(
+            "l",
+            Field::new_list_field(DataType::Int8, true),
+            true,
+        )]));
+        let table = TableSchema::from(&list);
+        let column = col("l", &list).unwrap();
+        for (key, is_kept) in [(is_null(Arc::clone(&column)).unwrap(), true), (column, false)] {
+            let dynamic = Arc::new(DynamicFilterPhysicalExpr::new(vec![key], lit(true)));
+            let mut filters = Filters::default();
+            filters.offer(dynamic, &table, &VortexOptions::default());
+            assert_eq!(filters.is_dynamic(), is_kept);
+        }
     }
 }

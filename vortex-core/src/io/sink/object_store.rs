@@ -13,8 +13,8 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinSet};
 
-use super::super::object_name;
 use super::Sink;
+use crate::io::object_name;
 use crate::{Error, Result};
 
 /// Bytes per part.
