@@ -222,6 +222,22 @@ impl Mask {
         }
     }
 
+    /// Rows live in this mask, but not in the other one.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[must_use]
+    pub fn without(&self, other: &Mask) -> Mask {
+        assert_eq!(self.len, other.len, "masks of different lengths");
+        if self.is_none() || other.is_none() {
+            return self.clone();
+        }
+        if other.is_all() {
+            return Self::none(self.len);
+        }
+        Self::from_bits(&self.to_bits() & &!&other.to_bits())
+    }
+
     /// Narrows this mask by one that has a row per live row of this mask.
     ///
     /// # Panics
@@ -305,6 +321,11 @@ mod tests {
         assert!(Mask::all(5).slice(1..3).is_all());
         assert!(Mask::none(5).and(&Mask::all(5)).is_none());
         assert_eq!(Mask::from_indices(4, [0, 2]).and(&Mask::from_indices(4, [2, 3])).indices(), [2]);
+        assert_eq!(Mask::from_indices(4, [0, 2]).without(&Mask::from_indices(4, [2, 3])).indices(), [0]);
+        assert_eq!(Mask::all(3).without(&Mask::from_indices(3, [1])).indices(), [0, 2]);
+        assert!(
+            Mask::all(5).without(&Mask::all(5)).is_none() && Mask::all(5).without(&Mask::none(5)).is_all()
+        );
         assert_eq!(Mask::from_indices(8, [2, 3, 6]).runs(), [2..4, 6..7]);
         for (first, last) in [(0, 0), (0, 99), (7, 8), (63, 64), (99, 99)] {
             assert_eq!(Mask::from_indices(100, [first, last]).span(), first..last + 1);

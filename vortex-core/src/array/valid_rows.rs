@@ -16,6 +16,9 @@ use crate::Result;
 use crate::limits::Limits;
 use crate::mask::Mask;
 
+/// Below this share of live rows, their values are counted instead of looking at each valid row.
+const SPARSE: f64 = 0.1;
+
 /// Some rows of an array, and the values that belong to them. Slices share the decoded validity.
 #[derive(Debug, Clone)]
 pub(crate) struct ValidRows {
@@ -97,15 +100,21 @@ impl ValidRows {
                 (Mask::all(nulls.len() - nulls.null_count()), Some(nulls))
             }
             Validity::Bits(nulls) => {
-                (filter_bits(&mask.to_bits(), nulls.inner()), Some(bits_of(nulls.inner(), mask).into()))
+                (values_of(mask, nulls.inner()), Some(bits_of(nulls.inner(), mask).into()))
             }
         })
     }
 }
 
-/// The bits of `bits` at positions where `by` is set.
-fn filter_bits(bits: &BooleanBuffer, by: &BooleanBuffer) -> Mask {
-    Mask::from_bits(by.set_indices().map(|at| bits.value(at)).collect())
+/// The values that belong to live rows, as one bit for each valid row.
+fn values_of(live: &Mask, valid: &BooleanBuffer) -> Mask {
+    if live.density() >= SPARSE {
+        let live = live.to_bits();
+        return Mask::from_bits(valid.set_indices().map(|at| live.value(at)).collect());
+    }
+    let values = Mask::from_bits(valid.clone());
+    let live = live.indices().into_iter().filter(|row| valid.value(*row));
+    Mask::from_indices(values.true_count(), values.ranks().below_all(live))
 }
 
 fn bits_of(bits: &BooleanBuffer, mask: &Mask) -> BooleanBuffer {
@@ -183,6 +192,19 @@ mod tests {
         let (values, nulls) = rows.select(&Mask::from_indices(6, [1, 2, 5])).unwrap();
         assert_eq!(values.indices(), [1, 2]);
         assert_eq!(nulls.unwrap().iter().collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    #[test]
+    fn few_rows_select_the_same_values_as_many() {
+        let valid: Vec<bool> = (0..1000).map(|row| row % 3 != 0).collect();
+        let rows = rows(&valid).slice(&(5..900));
+        let live = [0, 1, 2, 63, 64, 65, 500, 894];
+        let (values, nulls) = rows.select(&Mask::from_indices(895, live)).unwrap();
+        let valid_before = |row: usize| valid[5..5 + row].iter().filter(|valid| **valid).count();
+        let expected: Vec<usize> = live.into_iter().filter(|row| valid[5 + row]).map(valid_before).collect();
+        assert_eq!(values.indices(), expected);
+        assert_eq!(values.len(), valid_before(895));
+        assert_eq!(nulls.unwrap().iter().collect::<Vec<_>>(), live.map(|row| valid[5 + row]));
     }
 
     #[test]

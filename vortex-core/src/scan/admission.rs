@@ -54,7 +54,7 @@ impl Scan {
         while self.at_work() + batch.splits.len() < self.limits.allowed {
             if let Some(best) = self.filtered.front()
                 && self.plan.best_first.is_some()
-                && !cursor.may_hold_better(&self.plan, &best.best)
+                && !cursor.may_hold_better(&self.plan, &best.best.place)
             {
                 break;
             }

@@ -6,19 +6,24 @@
 //! ```
 //!
 //! Filtering is cheap, decoding is not: a split is decoded only once no other split can hold a better
-//! row. Its rows then let the caller tighten the filter, so that most other splits are never decoded. The
-//! order is only a hint: rows are returned unordered, and none are left out.
+//! row, and of its rows first those that are among the best found so far. They let the caller tighten the
+//! filter, so that most other rows are never decoded. The order is only a hint: rows are returned unordered,
+//! and none are left out.
+
+use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef};
 use arrow::compute::{SortOptions, sort_to_indices};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 
+use super::best_rows::BestRows;
 use super::column::Column;
 use super::plan::{MAX_LISTED_SPLITS, Plan, Split};
 use crate::Result;
 use crate::array::{decode_as, take};
 use crate::dtype::arrow::data_type;
 use crate::layout::{SegmentSet, ZoneMap};
+use crate::mask::Mask;
 
 /// Up to this many columns can be read out of order at little cost, except from remote storage: chunks
 /// are longer than splits.
@@ -33,7 +38,35 @@ pub(super) type Place = Option<OwnedRow>;
 pub(super) struct BestFirst {
     pub(super) column: Column,
     options: SortOptions,
+    order: SortField,
     places: RowConverter,
+    /// The best rows found so far.
+    found: Arc<BestRows>,
+}
+
+/// The best live rows of a split.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Best {
+    /// A lower bound for the place of the best row.
+    pub(super) place: Place,
+    /// Places and positions of the rows that may be among those wanted, best first.
+    rows: Vec<(OwnedRow, usize)>,
+}
+
+impl Best {
+    /// Whether any row comes no later than `last`.
+    pub(super) fn reaches(&self, last: &OwnedRow) -> bool {
+        self.rows.first().is_some_and(|(place, _)| place <= last)
+    }
+
+    /// Takes out the rows that come no later than `last`, as a mask over `len` rows.
+    pub(super) fn take_until(&mut self, last: &OwnedRow, len: usize) -> Mask {
+        let count = self.rows.partition_point(|(place, _)| place <= last);
+        let mut taken: Vec<usize> = self.rows.drain(..count).map(|(_, row)| row).collect();
+        taken.sort_unstable();
+        self.place = Some(self.rows.first().map_or(last, |(place, _)| place).clone());
+        Mask::from_indices(len, taken)
+    }
 }
 
 /// A split that has not been read, identified by its first row.
@@ -46,26 +79,38 @@ pub(super) struct Unread {
 
 impl BestFirst {
     /// The order of a column; `None` if its type has none.
-    pub(super) fn new(column: Column, options: SortOptions) -> Option<Self> {
+    pub(super) fn new(column: Column, options: SortOptions, found: Arc<BestRows>) -> Option<Self> {
         let of = data_type(&column.dtype).ok()?;
         // Arrow compares rows of these, but does not sort them.
         if of.is_nested() || of.is_null() {
             return None;
         }
-        let field = SortField::new_with_options(of, options);
-        let places = RowConverter::new(vec![field]).ok()?;
-        Some(Self { column, options, places })
+        let order = SortField::new_with_options(of, options);
+        let places = RowConverter::new(vec![order.clone()]).ok()?;
+        Some(Self { column, options, order, places, found })
     }
 
-    /// The place of the best live row of a split.
-    pub(super) fn best_of(&self, split: &Split, have: &SegmentSet<'_>) -> Result<Place> {
+    /// The best live rows of a split, which are added to those found so far.
+    pub(super) fn best_of(&self, split: &Split, have: &SegmentSet<'_>) -> Result<Best> {
         if split.live.is_none() {
-            return Ok(None);
+            return Ok(Best::default());
         }
         let rows = self.column.read(&split.rows, have)?.filter(&split.live)?;
         let rows = decode_as(rows.as_ref(), &data_type(&self.column.dtype)?)?;
-        let first = sort_to_indices(&rows, Some(self.options), Some(1))?;
-        Ok(self.places_of(&take(&rows, &first)?)?.pop())
+        let first = sort_to_indices(&rows, Some(self.options), Some(self.found.count().max(1)))?;
+        let places = self.places_of(&take(&rows, &first)?)?;
+        let place = places.first().cloned();
+        let live = split.live.indices();
+        let rows = places.into_iter().zip(first.values()).map(|(place, at)| (place, live[*at as usize]));
+        let rows: Vec<_> = rows.take(self.found.count()).collect();
+        self.found.add(&self.order, rows.iter().map(|(place, _)| place));
+        Ok(Best { place, rows })
+    }
+
+    /// The place of the last row among the best found so far; `None` if nothing is known about which rows
+    /// are wanted.
+    pub(super) fn last_wanted(&self) -> Option<OwnedRow> {
+        self.found.last(&self.order)
     }
 
     fn places_of(&self, rows: &ArrowRef) -> Result<Vec<OwnedRow>> {

@@ -10,6 +10,7 @@ mod admission;
 mod aggregate;
 mod at_work;
 mod best_first;
+mod best_rows;
 mod column;
 mod cursor;
 mod filter;
@@ -29,6 +30,7 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 
 pub use aggregate::Aggregates;
+pub use best_rows::BestRows;
 pub use metrics::ScanMetrics;
 pub use reader::BatchReader;
 pub use stream::BatchStream;
@@ -88,6 +90,7 @@ pub struct ScanBuilder {
     batch_size: usize,
     ordered: bool,
     best_first: Option<(FieldPath, SortOptions)>,
+    best_rows: Option<Arc<BestRows>>,
     prune: bool,
     scheduler: Option<Arc<Scheduler>>,
     memory_pool: Option<Arc<dyn MemoryPool>>,
@@ -110,6 +113,7 @@ impl ScanBuilder {
             batch_size: DEFAULT_BATCH_SIZE,
             ordered: true,
             best_first: None,
+            best_rows: None,
             prune: true,
             scheduler: None,
             memory_pool: None,
@@ -225,6 +229,15 @@ impl ScanBuilder {
     #[must_use]
     pub fn with_best_first(mut self, path: impl Into<FieldPath>, options: SortOptions) -> Self {
         self.best_first = Some((path.into(), options));
+        self
+    }
+
+    /// Sets how many of the best rows are wanted, and shares the best ones with the scans of other files
+    /// that are read one after the other; by default, it is assumed that 10 are wanted of this file. Has an
+    /// effect only after [`with_best_first`](Self::with_best_first), with a dynamic filter.
+    #[must_use]
+    pub fn with_best_rows(mut self, rows: Arc<BestRows>) -> Self {
+        self.best_rows = Some(rows);
         self
     }
 

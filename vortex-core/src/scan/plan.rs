@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 
 use super::aggregate::Totals;
 use super::best_first::BestFirst;
+use super::best_rows::BestRows;
 use super::column::Column;
 use super::{RowAccess, ScanBuilder, ScanMetrics};
 use crate::dtype::arrow::field;
@@ -157,7 +158,15 @@ impl Plan {
             (indices, excluded) => (indices.clone(), excluded.clone()),
         };
         let best_first = match &scan.best_first {
-            Some((path, options)) => BestFirst::new(Column::resolve(footer, path)?, *options),
+            Some((path, options)) => {
+                let tightens = conjuncts.iter().any(|conjunct| matches!(conjunct.expr, Expr::Dynamic(_)));
+                let found = match tightens {
+                    true => scan.best_rows.clone().unwrap_or_default(),
+                    // No row is better left for later.
+                    false => Arc::new(BestRows::new(0)),
+                };
+                BestFirst::new(Column::resolve(footer, path)?, *options, found)
+            }
             None => None,
         };
         let scheduler = scan.scheduler.clone().unwrap_or_else(Scheduler::shared);

@@ -43,10 +43,6 @@ const MAX_ADMITTED_REMOTE: usize = 256;
 const MAX_DECODING: usize = 8;
 const MAX_DECODING_BYTES: u64 = 16 << 20;
 
-/// Number of splits decoded first if the best rows are wanted from remote storage: as many as are likely
-/// to hold the best ten rows or so.
-const FIRST_BEST: usize = 6;
-
 /// Rows that statistics must predict for a split to be sure that some pass: the actual number may be
 /// several times smaller.
 const ROWS_EXPECTED: f64 = 8.0;
@@ -124,6 +120,8 @@ pub(super) struct Scan {
     single_rows: VecDeque<Arc<[u64]>>,
     /// Whether no split is decoded until all admitted splits are filtered.
     filters_first: bool,
+    /// Bytes to fetch for splits being decoded with rows among the best found; `None` without such splits.
+    best_at_work: Option<u64>,
     /// Whether statistics predict rows that pass in every split.
     pub(super) passes_expected: bool,
     remote: bool,
@@ -190,6 +188,7 @@ impl Scan {
             rows_left,
             single_rows,
             filters_first: false,
+            best_at_work: None,
             passes_expected: false,
             remote,
             checked: 0,
@@ -206,11 +205,10 @@ impl Scan {
                 true => Cursor::new(&self.plan, &zone_maps),
                 false => Cursor::at_end(&self.plan),
             };
-            // On remote storage, if any split may hold the best rows, all are filtered before some are
-            // decoded together: an extra round of reads costs more than the bytes that this wastes.
+            // On remote storage, if any split may hold the best rows, all are filtered before any is
+            // decoded: an extra round of reads costs more than the bytes that this wastes.
             if self.plan.best_first.is_some() && self.remote && matches!(cursor, Cursor::InOrder(_)) {
                 self.limits.allowed = self.limits.admitted;
-                self.limits.decoding = FIRST_BEST;
                 self.filters_first = true;
             }
             if self.remote
@@ -305,10 +303,7 @@ impl Scan {
         }
         self.passed += checked;
         match self.plan.best_first {
-            Some(_) => {
-                let at = self.filtered.partition_point(|other| other.best <= split.best);
-                self.filtered.insert(at, split);
-            }
+            Some(_) => self.insert_best_first(split),
             None => self.filtered.push_back(split),
         }
     }
@@ -379,6 +374,9 @@ impl Scan {
         if self.plan.best_first.is_some() && !self.ready.is_empty() {
             return Ok(());
         }
+        if !self.decode_best()? {
+            return Ok(());
+        }
         while self.decoding.len() < self.limits.decoding
             && let Some(split) = self.filtered.front_mut()
         {
@@ -394,5 +392,38 @@ impl Scan {
             }
         }
         Ok(())
+    }
+
+    /// Starts decoding the rows that are among the best found, all at once as far as memory allows: they are
+    /// wanted in any case. Returns whether other rows may be decoded: not while these may yet tighten the
+    /// filter.
+    fn decode_best(&mut self) -> Result<bool> {
+        let Some(order) = &self.plan.best_first else { return Ok(true) };
+        if self.decoding.is_empty() {
+            self.best_at_work = None;
+        }
+        let Some(last) = order.last_wanted() else { return Ok(true) };
+        let most = self.plan.memory.limit() / 2;
+        while let Some(split) = self.filtered.front()
+            && split.best.reaches(&last)
+        {
+            let bytes = self.best_at_work.unwrap_or(0).saturating_add(split.missing_bytes()?);
+            if bytes > most && !self.decoding.is_empty() {
+                break;
+            }
+            self.best_at_work = Some(bytes);
+            if let Some(mut split) = self.filtered.pop_front() {
+                if let Some(others) = split.split_off_after(&last) {
+                    self.insert_best_first(others);
+                }
+                self.decoding.start(split.decode());
+            }
+        }
+        Ok(self.best_at_work.is_none())
+    }
+
+    fn insert_best_first(&mut self, split: Filtered) {
+        let at = self.filtered.partition_point(|other| other.best.place <= split.best.place);
+        self.filtered.insert(at, split);
     }
 }

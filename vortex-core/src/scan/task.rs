@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::row::OwnedRow;
 
-use super::best_first::Place;
+use super::best_first::Best;
 use super::column::Column;
 use super::filter::{Check, Payoffs};
 use super::plan::{Plan, Split};
@@ -47,6 +48,7 @@ pub(super) struct Admitted {
 }
 
 /// A split whose live rows are known.
+#[derive(Clone)]
 pub(super) struct Filtered {
     plan: Arc<Plan>,
     payoffs: Arc<Payoffs>,
@@ -54,8 +56,8 @@ pub(super) struct Filtered {
     number: u64,
     /// Conjuncts of the filter that were evaluated.
     pub(super) checks: Vec<Check>,
-    /// The place of its best row, if rows are read best first.
-    pub(super) best: Place,
+    /// Its best rows, if rows are read best first.
+    pub(super) best: Best,
     /// Whether the projected columns have been requested, or will be while decoding.
     pub(super) asked: bool,
     /// Whether live rows are so few that they are fetched individually.
@@ -226,7 +228,7 @@ impl Admitted {
             split: self.split,
             number: self.number,
             checks: Vec::new(),
-            best: None,
+            best: Best::default(),
             asked: true,
             single_rows: false,
             leases: self.leases,
@@ -258,7 +260,7 @@ impl Admitted {
 
         let best = match &plan.best_first {
             Some(order) => order.best_of(&split, &have)?,
-            None => None,
+            None => Best::default(),
         };
         let (mut asked, mut single_rows) = (plan.best_first.is_some(), false);
         if !split.live.is_none() && !asked {
@@ -276,6 +278,27 @@ impl Admitted {
 }
 
 impl Filtered {
+    /// Keeps the rows that come no later than `last`, if there are any, and returns the others, if there
+    /// are any.
+    pub(super) fn split_off_after(&mut self, last: &OwnedRow) -> Option<Self> {
+        let mut others = self.clone();
+        let wanted = others.best.take_until(last, self.split.live.len()).and(&self.split.live);
+        others.split.live = self.split.live.without(&wanted);
+        if wanted.is_none() || others.split.live.is_none() {
+            return None;
+        }
+        self.split.live = wanted;
+        Some(others)
+    }
+
+    /// Number of bytes of the projected columns that are yet to be fetched.
+    pub(super) fn missing_bytes(&self) -> Result<u64> {
+        let mut have = SegmentSet::new(self.plan.file.footer());
+        have.add(self.leases.iter().cloned());
+        let want = wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))?;
+        missing_bytes(&self.plan, &want)
+    }
+
     /// Requests the projected columns although no memory is available.
     pub(super) fn ask_anyway(&mut self) -> Result<()> {
         let footer = Arc::clone(self.plan.file.footer());

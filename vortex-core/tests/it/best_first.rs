@@ -1,6 +1,7 @@
 //! Scans for the first rows of an order.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -9,21 +10,24 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::Int64Type;
 use futures::StreamExt as _;
 use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath};
-use vortex_core::io::{MemoryFile, MemorySink};
+use vortex_core::io::{MemoryFile, MemorySink, ReadAt, StorageProfile};
 use vortex_core::scalar::Value;
-use vortex_core::scan::ScanMetrics;
+use vortex_core::scan::{BestRows, ScanMetrics};
 use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_core::{DType, PType, Scalar, VortexFile};
+use vortex_core::{DType, PType, Result, Scalar, VortexFile};
 
 const ROWS: i64 = 1_000_000;
 
 /// Rows whose key is at least an increasing threshold; the caller checks them again.
 #[derive(Debug, Default)]
-struct Threshold(AtomicI64);
+struct Threshold {
+    least: AtomicI64,
+    checks_rows: bool,
+}
 
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key >= {}", self.0.load(Ordering::SeqCst))
+        write!(f, "key >= {}", self.least.load(Ordering::SeqCst))
     }
 }
 
@@ -33,17 +37,53 @@ impl DynamicFilter for Threshold {
     }
 
     fn generation(&self) -> u64 {
-        self.0.load(Ordering::SeqCst).unsigned_abs()
+        self.least.load(Ordering::SeqCst).unsigned_abs()
     }
 
     fn current(&self) -> Option<Expr> {
-        let least = self.0.load(Ordering::SeqCst);
+        let least = self.least.load(Ordering::SeqCst);
         let least = Scalar::try_new(DType::Primitive(PType::I64, false), Value::Int(least)).ok()?;
         (self.generation() > 0).then(|| Expr::compare("key", CompareOp::GtEq, least))
+    }
+
+    fn checks_rows(&self) -> bool {
+        self.checks_rows
+    }
+}
+
+/// A threshold that is checked on rows as well.
+fn on_rows() -> Threshold {
+    Threshold { checks_rows: true, ..Threshold::default() }
+}
+
+/// A file in memory that is treated like one in an object store.
+#[derive(Debug)]
+struct Remote(MemoryFile);
+
+#[async_trait::async_trait]
+impl ReadAt for Remote {
+    fn name(&self) -> &str {
+        "remote"
+    }
+
+    async fn len(&self) -> Result<u64> {
+        self.0.len().await
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<bytes::Bytes> {
+        self.0.read(range).await
+    }
+
+    fn profile(&self) -> StorageProfile {
+        StorageProfile::REMOTE
     }
 }
 
 async fn file(key: impl Fn(i64) -> i64) -> VortexFile {
+    VortexFile::open(Arc::new(written(key).await)).await.unwrap()
+}
+
+async fn written(key: impl Fn(i64) -> i64) -> MemoryFile {
     let keys = Arc::new(Int64Array::from_iter_values((0..ROWS).map(key))) as ArrayRef;
     let rows = Arc::new(Int64Array::from_iter_values(0..ROWS)) as ArrayRef;
     let table = RecordBatch::try_from_iter([("key", keys), ("row", rows)]).unwrap();
@@ -51,16 +91,27 @@ async fn file(key: impl Fn(i64) -> i64) -> VortexFile {
     let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
     writer.write(&table).await.unwrap();
     writer.finish().await.unwrap();
-    VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+    MemoryFile::new(sink.bytes().unwrap())
 }
 
-/// The greatest `count` keys, determined like a top-k operator does, and the metrics of the scan.
+/// The greatest `count` keys, determined like a top-k operator does, and the metrics of the scan, which is
+/// told that about ten are wanted and prunes by statistics only.
 async fn greatest(file: &VortexFile, count: usize) -> (Vec<i64>, Arc<ScanMetrics>) {
-    let threshold = Arc::new(Threshold::default());
+    greatest_of(file, count, Arc::default(), Threshold::default()).await
+}
+
+async fn greatest_of(
+    file: &VortexFile,
+    count: usize,
+    found: Arc<BestRows>,
+    threshold: Threshold,
+) -> (Vec<i64>, Arc<ScanMetrics>) {
+    let threshold = Arc::new(threshold);
     let metrics = Arc::new(ScanMetrics::default());
     let descending = SortOptions { descending: true, nulls_first: false };
     let scan = file.scan().with_filter(Expr::Dynamic(Arc::clone(&threshold) as _));
-    let scan = scan.with_best_first("key", descending).with_metrics(Arc::clone(&metrics));
+    let scan = scan.with_best_first("key", descending).with_best_rows(found);
+    let scan = scan.with_metrics(Arc::clone(&metrics));
     let mut batches = scan.into_stream().unwrap();
     let mut best: Vec<i64> = Vec::new();
     while let Some(batch) = batches.next().await {
@@ -68,7 +119,7 @@ async fn greatest(file: &VortexFile, count: usize) -> (Vec<i64>, Arc<ScanMetrics
         best.sort_unstable_by(|a, b| b.cmp(a));
         best.truncate(count);
         if best.len() == count {
-            threshold.0.store(best[count - 1], Ordering::SeqCst);
+            threshold.least.store(best[count - 1], Ordering::SeqCst);
         }
     }
     (best, metrics)
@@ -93,7 +144,11 @@ async fn rows_in_no_order_are_found_all_the_same() {
     let (best, metrics) = greatest(&file, 10).await;
     assert_eq!(best, expected[..10]);
     // Once there is a threshold, the scan returns few rows.
-    assert!(metrics.rows_produced.load(Ordering::SeqCst) < ROWS as u64 / 2, "{:?}", metrics.snapshot());
+    assert!(metrics.rows_produced.load(Ordering::SeqCst) < ROWS as u64 / 10, "{:?}", metrics.snapshot());
+    let (best, metrics) = greatest_of(&file, 10, Arc::default(), on_rows()).await;
+    assert_eq!(best, expected[..10]);
+    // Of each split, only rows that are among the best found so far.
+    assert!(metrics.rows_produced.load(Ordering::SeqCst) < 100, "{:?}", metrics.snapshot());
 }
 
 #[tokio::test]
@@ -107,4 +162,57 @@ async fn only_splits_that_hold_one_of_the_first_rows_are_decoded() {
     let (best, metrics) = greatest(&file, 3).await;
     assert_eq!(best, expected[..3]);
     assert!(metrics.rows_produced.load(Ordering::SeqCst) < ROWS as u64 / 4, "{:?}", metrics.snapshot());
+}
+
+#[tokio::test]
+async fn more_rows_than_expected_are_found_all_the_same() {
+    let scattered = |row: i64| (row * 7_919) % 1_000_003;
+    let mut expected: Vec<i64> = (0..ROWS).map(scattered).collect();
+    expected.sort_unstable_by(|a, b| b.cmp(a));
+    let memory = written(scattered).await;
+    let remote = VortexFile::open(Arc::new(Remote(memory.clone()))).await.unwrap();
+    let local = VortexFile::open(Arc::new(memory)).await.unwrap();
+    for file in [local, remote] {
+        for (wanted, told) in [(2_000, 10), (3, 1), (50, 5_000), (1, 0)] {
+            for threshold in [Threshold::default(), on_rows()] {
+                let (best, _) = greatest_of(&file, wanted, Arc::new(BestRows::new(told)), threshold).await;
+                assert_eq!(best, expected[..wanted], "{wanted} wanted, {told} told");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_a_remote_file_only_the_wanted_rows_are_decoded() {
+    let scattered = |row: i64| (row * 7_919) % 1_000_003;
+    let file = VortexFile::open(Arc::new(Remote(written(scattered).await))).await.unwrap();
+    let mut expected: Vec<i64> = (0..ROWS).map(scattered).collect();
+    expected.sort_unstable_by(|a, b| b.cmp(a));
+    let (best, metrics) = greatest_of(&file, 3, Arc::new(BestRows::new(3)), on_rows()).await;
+    assert_eq!(best, expected[..3]);
+    assert_eq!(metrics.rows_produced.load(Ordering::SeqCst), 3, "{:?}", metrics.snapshot());
+}
+
+#[tokio::test]
+async fn rows_of_one_key_are_all_returned() {
+    let file = file(|row| row % 2).await;
+    let descending = SortOptions { descending: true, nulls_first: false };
+    let filter = Expr::Dynamic(Arc::new(Threshold::default()));
+    let scan = file.scan().with_filter(filter).with_best_first("key", descending);
+    let batches: Vec<RecordBatch> = scan.into_stream().unwrap().map(Result::unwrap).collect().await;
+    let mut rows: Vec<i64> =
+        batches.iter().flat_map(|batch| batch["row"].as_primitive::<Int64Type>().values().to_vec()).collect();
+    rows.sort_unstable();
+    assert!(rows.into_iter().eq(0..ROWS), "each row once, as long as no filter tightens");
+}
+
+#[tokio::test]
+async fn what_one_file_has_given_is_not_sought_in_the_next() {
+    let best = Arc::new(BestRows::new(5));
+    let high = file(|row| 10_000_000 + row % 1_000).await;
+    let (found, _) = greatest_of(&high, 5, Arc::clone(&best), on_rows()).await;
+    assert_eq!(found, [10_000_999; 5]);
+    let low = file(|row| row % 1_000).await;
+    let (found, _) = greatest_of(&low, 5, best, on_rows()).await;
+    assert_eq!(found, [999; 5], "rows that are worse than those found are returned nevertheless");
 }

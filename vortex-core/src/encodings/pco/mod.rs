@@ -9,7 +9,7 @@
 //! the validity. Numbers have 16, 32 or 64 bits.
 //!
 //! Slices keep track of their rows; decoding, filter and take decompress only pages that contain a wanted
-//! value. The pco crate decodes; it is called in only one place.
+//! value, and these only up to the last one. The pco crate decodes; it is called in only one place.
 
 mod encode;
 
@@ -21,6 +21,7 @@ use arrow::array::{ArrayData, UInt64Array, make_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 use half::f16;
+use pco::FULL_BATCH_N;
 use pco::data_types::Number;
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
@@ -227,10 +228,11 @@ impl PcoArray {
                     }
                 };
                 let count = page.values.len();
+                // Fills `to` with the first values of the page.
                 let mut decode = |to: &mut [T]| {
                     let mut page = opened.page_decompressor(page.bytes.as_slice(), count).map_err(broken)?;
                     let progress = page.read(to).map_err(broken)?;
-                    if progress.n_processed != count || !progress.finished {
+                    if progress.n_processed != to.len() || progress.finished != (to.len() == count) {
                         return Err(Error::corrupt(format!("pco page ends after {}", progress.n_processed)));
                     }
                     Ok(())
@@ -240,10 +242,11 @@ impl PcoArray {
                     values.resize(before + count, T::default());
                     decode(&mut values[before..])?;
                 } else {
-                    self.limits.decoded_bytes(count, size_of::<T>())?;
-                    scratch.resize(count, T::default());
-                    decode(&mut scratch[..count])?;
                     let offset = shared.start - page.values.start;
+                    let end = (offset + live.span().end).next_multiple_of(FULL_BATCH_N).min(count);
+                    self.limits.decoded_bytes(end, size_of::<T>())?;
+                    scratch.resize(end, T::default());
+                    decode(&mut scratch[..end])?;
                     for run in live.runs() {
                         values.extend_from_slice(&scratch[run.start + offset..run.end + offset]);
                     }
@@ -306,7 +309,8 @@ impl EncodedArray for PcoArray {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float64Array, Int32Array, UInt16Array};
+    use arrow::array::{AsArray as _, Float64Array, Int32Array, UInt16Array};
+    use arrow::datatypes::Int64Type;
     use pco::wrapped::FileCompressor;
     use pco::{ChunkConfig, PagingSpec};
 
@@ -380,6 +384,18 @@ mod tests {
         assert!(array.slice(3..20).unwrap().decode(&DataType::Int64).is_ok());
         assert!(array.filter(&Mask::from_indices(40, [7])).is_ok());
         assert!(array.take(&UInt64Array::from(vec![21])).is_err());
+    }
+
+    #[test]
+    fn a_page_is_decoded_up_to_the_last_wanted_value() {
+        let values: Vec<i64> = (0..4096).map(|at| at * 7_919 % 1_009).collect();
+        let (metadata, mut buffers) = encode(&[vec![&values[..]]]);
+        let half = buffers[1].len() / 2;
+        buffers[1].truncate(half);
+        let array = tree((metadata, buffers)).load(&DType::Primitive(PType::I64, false), 4096).unwrap();
+        let found = array.take(&UInt64Array::from(vec![3, 1000])).unwrap().decode(&DataType::Int64).unwrap();
+        assert_eq!(found.as_primitive::<Int64Type>().values(), &[values[3], values[1000]]);
+        assert!(array.take(&UInt64Array::from(vec![4000])).is_err());
     }
 
     #[test]
