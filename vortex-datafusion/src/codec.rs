@@ -93,6 +93,8 @@ struct Scan {
     preserve_order: bool,
     #[prost(message, optional, tag = "7")]
     best_first: Option<SortKey>,
+    #[prost(uint64, optional, tag = "8")]
+    best_rows: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -190,6 +192,7 @@ impl VortexCodec {
             limit: config.limit.map(|limit| limit as u64),
             preserve_order: config.preserve_order,
             best_first: source.best_first().map(|best| self.best_first(best, converter)).transpose()?,
+            best_rows: source.best_first().and_then(|best| best.rows).map(|rows| rows as u64),
         })
     }
 
@@ -274,7 +277,8 @@ impl Decoding<'_> {
         let Some(key) = &scan.best_first else { return Ok(None) };
         let (expr, options) = self.sort_key(key, table.table_schema())?;
         let column = expr.downcast_ref::<Column>().cloned();
-        Ok(column.zip(options).map(|(column, options)| BestFirst { column, options }))
+        let rows = scan.best_rows.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        Ok(column.zip(options).map(|(column, options)| BestFirst { column, options, rows }))
     }
 
     fn sort_key(

@@ -41,8 +41,6 @@ mod frames;
 mod functions;
 #[cfg(feature = "session")]
 mod globs;
-#[cfg(feature = "session")]
-mod keep_order;
 mod memory;
 mod metrics;
 #[cfg(feature = "session")]
@@ -60,6 +58,8 @@ mod statistics;
 mod table;
 #[cfg(feature = "session")]
 mod table_factory;
+#[cfg(feature = "session")]
+mod tell_scans;
 
 pub use format::{VortexFormat, VortexFormatFactory};
 #[cfg(feature = "session")]

@@ -152,7 +152,7 @@ fn is_ordered_alike(dtype: &DType) -> bool {
 ///
 /// - If a partition reads several files one after the other, DataFusion compares their bounds, which do not
 ///   cover nulls: the order ends at the first column that may have nulls.
-/// - `keeps_apart` is whether plans keep files in their partitions, see `keep_order.rs`. If they do not,
+/// - `keeps_apart` is whether plans keep files in their partitions, see `tell_scans.rs`. If they do not,
 ///   other partitions must be prevented from taking over files, and files are then not split among partitions
 ///   either.
 pub(crate) fn as_kept(config: FileScanConfig, keeps_apart: bool) -> FileScanConfig {

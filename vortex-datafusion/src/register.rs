@@ -10,9 +10,9 @@ use vortex_core::io::BlockCache;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::functions::MetadataFunction;
-use crate::keep_order::KeepOrder;
 use crate::options::VortexOptions;
 use crate::table_factory::VortexTableFactory;
+use crate::tell_scans::TellScans;
 
 /// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in `FROM` and
 /// `COPY … TO`, listing tables, `SET vortex.…`, and functions that show the structure of files
@@ -33,7 +33,7 @@ fn register_state(state: &mut SessionState) -> Result<()> {
         let creates_catalog = state.config_options().catalog.create_default_catalog_and_schema;
         *state = SessionStateBuilder::new_from_existing(state.clone())
             .with_session_id(state.session_id().to_owned())
-            .with_physical_optimizer_rule(Arc::new(KeepOrder))
+            .with_physical_optimizer_rule(Arc::new(TellScans))
             .build();
         // The builder turns this off to keep the catalog that exists; copies of the configuration need it.
         state.config_mut().options_mut().catalog.create_default_catalog_and_schema = creates_catalog;
@@ -50,7 +50,7 @@ fn register_state(state: &mut SessionState) -> Result<()> {
 
 /// Whether plans of a session keep files with a declared order in their partitions.
 pub(crate) fn keeps_order(state: &SessionState) -> bool {
-    state.physical_optimizers().iter().any(|rule| rule.name() == KeepOrder::NAME)
+    state.physical_optimizers().iter().any(|rule| rule.name() == TellScans::NAME)
 }
 
 /// Adds what scans of a session share: settings, and a cache that is empty until the settings provide space
@@ -86,6 +86,6 @@ impl VortexSessionExt for SessionStateBuilder {
                 .insert(name.to_owned(), Arc::new(TableFunction::new(name.to_owned(), Arc::new(function))));
         }
         add_options(self.config().get_or_insert_default());
-        self.with_physical_optimizer_rule(Arc::new(KeepOrder))
+        self.with_physical_optimizer_rule(Arc::new(TellScans))
     }
 }

@@ -25,6 +25,7 @@ use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_session::Session;
 use object_store::ObjectStore;
 use vortex_core::io::{BlockCache, StorageProfile};
+use vortex_core::scan::BestRows;
 
 use crate::cache::{FooterCache, OpenFiles};
 use crate::memory::ScanMemory;
@@ -133,6 +134,15 @@ impl VortexSource {
         self
     }
 
+    /// A source that knows how many of the best rows are wanted; `None` if this one does, or reads rows in
+    /// another order.
+    #[cfg(feature = "session")]
+    pub(crate) fn wanting_best(&self, rows: Option<usize>) -> Option<Self> {
+        let best_first = self.best_first.as_ref().filter(|best_first| best_first.rows != rows)?;
+        let best_first = Some(BestFirst { rows, ..best_first.clone() });
+        Some(Self { best_first, ..self.clone() })
+    }
+
     /// Sets the pool that is charged for the memory of scans.
     #[must_use]
     pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
@@ -189,6 +199,9 @@ impl FileSource for VortexSource {
             ordered: config.preserve_order
                 || !config.output_ordering.is_empty()
                 || config.file_groups.len() == 1,
+            best_rows: Arc::new(
+                best_first.as_ref().and_then(|best| best.rows).map_or_else(BestRows::default, BestRows::new),
+            ),
             best_first,
             memory: self.memory.as_ref().map(|pool| Arc::new(ScanMemory::new(pool, partition))),
             metrics: ScanCounters::new(&self.metrics, partition),

@@ -44,7 +44,7 @@ use stream::{FileBatches, Projector};
 use vortex_core::expr::{Expr, FieldPath};
 use vortex_core::file::VortexFile;
 use vortex_core::io::object_name;
-use vortex_core::scan::ScanBuilder;
+use vortex_core::scan::{BestRows, ScanBuilder};
 
 use crate::cache::{FooterCache, OpenFile, OpenFiles};
 use crate::convert::{
@@ -84,6 +84,8 @@ pub(crate) struct OpenerState {
     /// Whether rows must come in the order of the file.
     pub(crate) ordered: bool,
     pub(crate) best_first: Option<BestFirst>,
+    /// The best rows found in the files of the partition.
+    pub(crate) best_rows: Arc<BestRows>,
     pub(crate) memory: Option<Arc<ScanMemory>>,
     pub(crate) metrics: ScanCounters,
 }
@@ -152,7 +154,7 @@ impl OpenerState {
             scan = scan.with_row_numbers(ROW_NUMBER);
         }
         if let Some((path, options)) = adapted.best_first() {
-            scan = scan.with_best_first(path, options);
+            scan = scan.with_best_first(path, options).with_best_rows(Arc::clone(&self.best_rows));
         }
         if let Some(memory) = &self.memory {
             scan = scan.with_memory_pool(Arc::clone(memory) as _);

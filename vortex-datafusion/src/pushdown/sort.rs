@@ -29,6 +29,8 @@ pub(crate) enum Sorted {
 pub(crate) struct BestFirst {
     pub(crate) column: Column,
     pub(crate) options: SortOptions,
+    /// The number of rows wanted, if known.
+    pub(crate) rows: Option<usize>,
 }
 
 /// What a scan that returns `projection` of `table` can do for `order`, which refers to its output.
@@ -58,7 +60,9 @@ pub(crate) fn sorted(
         .and_then(|output| outputs.get(output.index())?.expr.downcast_ref::<Column>())
         .filter(|column| column.index() < table.file_schema().fields().len());
     Ok(match column {
-        Some(column) => Sorted::BestFirst(BestFirst { column: column.clone(), options: first.options }),
+        Some(column) => {
+            Sorted::BestFirst(BestFirst { column: column.clone(), options: first.options, rows: None })
+        }
         None => Sorted::No,
     })
 }
@@ -115,7 +119,7 @@ mod tests {
     fn names(descending: bool) -> Vec<String> {
         let options = SortOptions { descending, nulls_first: false };
         let files = vec![file("none", None), file("low", Some((0, 5))), file("wide", Some((1, 9)))];
-        let best = BestFirst { column: Column::new("a", 0), options };
+        let best = BestFirst { column: Column::new("a", 0), options, rows: None };
         best.files(files).into_iter().map(|file| file.object_meta.location.to_string()).collect()
     }
 

@@ -159,6 +159,18 @@ async fn filters_that_tighten_prune_zones_and_splits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_remote_scan_decodes_only_as_many_of_the_best_rows_as_are_wanted() {
+    let (_, context) = session().await;
+    for wanted in [1, 20] {
+        let sql = format!("SELECT * FROM large ORDER BY mixed DESC LIMIT {wanted}");
+        let found = Found::of(&context, &sql).await;
+        // Each of two partitions looks for them among its own rows.
+        let [rows] = found.get(["output_rows"]);
+        assert!((wanted..=2 * wanted).contains(&rows), "{found:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn segments_of_a_cache_are_hits_and_no_reads() {
     let (store, context) = session().await;
     run(&context, "SET vortex.segment_cache = 100000000").await;

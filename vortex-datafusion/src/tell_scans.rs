@@ -1,0 +1,80 @@
+//! An optimizer rule that tells scans what the plan above them relies on.
+//!
+//! ```text
+//! SortPreservingMergeExec: [a ASC], fetch=10               SortExec: TopK(fetch=10), expr=[b DESC]
+//!   DataSourceExec: {[x], [y]}, output_ordering=[a ASC]      DataSourceExec: best_first=[b DESC]
+//! ```
+//!
+//! Order: DataFusion 55 lets a partition that has finished take over files of other partitions, unless the
+//! scan is told to preserve the order; and pushing down a limit resets that flag. Merges above then receive
+//! rows out of order. The rule sets the flag again, after all other optimizations.
+//!
+//! Number of rows: a scan that reads the best rows first is not told how many of them the sort above needs.
+
+use std::sync::Arc;
+
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion_common::Result;
+use datafusion_common::config::ConfigOptions;
+use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_physical_plan::sorts::sort::SortExec;
+use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
+
+use crate::source::VortexSource;
+
+/// Keeps ordered files in their partitions, and passes on how many of the best rows are wanted.
+#[derive(Debug, Default)]
+pub(crate) struct TellScans;
+
+impl TellScans {
+    pub(crate) const NAME: &'static str = "vortex_tell_scans";
+}
+
+impl PhysicalOptimizerRule for TellScans {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        tell(plan, None)
+    }
+
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Tells the scans below `node`; the closest sort above it takes the first `wanted` rows.
+fn tell(node: Arc<dyn ExecutionPlan>, wanted: Option<usize>) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(exec) = node.downcast_ref::<DataSourceExec>() {
+        return Ok(tell_scan(exec, wanted).unwrap_or(node));
+    }
+    let wanted = match node.downcast_ref::<SortExec>() {
+        Some(sort) => sort.fetch(),
+        None => wanted,
+    };
+    let children = node.children().into_iter().map(|child| tell(Arc::clone(child), wanted));
+    let children = children.collect::<Result<_>>()?;
+    replace_children_if_necessary(node, children)
+}
+
+/// The scan, if it is one of Vortex files and there is anything to tell.
+fn tell_scan(exec: &DataSourceExec, wanted: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+    let (config, source) = exec.downcast_to_file_source::<VortexSource>()?;
+    let is_ordered = !config.output_ordering.is_empty() && config.file_groups.len() > 1;
+    let preserves = config.preserve_order || is_ordered;
+    let told = source.wanting_best(wanted);
+    if told.is_none() && preserves == config.preserve_order {
+        return None;
+    }
+    let mut builder = FileScanConfigBuilder::from(config.clone()).with_preserve_order(preserves);
+    if let Some(told) = told {
+        builder = builder.with_source(Arc::new(told));
+    }
+    Some(DataSourceExec::from_data_source(builder.build()))
+}
