@@ -87,6 +87,13 @@ impl Tree {
         Ok(array)
     }
 
+    /// Loads the tree within limits.
+    pub(crate) fn load_within(&self, dtype: &DType, len: usize, limits: &Limits) -> Result<ArrayRef> {
+        let (mut ids, mut buffers) = (Vec::new(), Vec::new());
+        let root = self.raw(&mut ids, &mut buffers);
+        ArrayParts::new(root, buffers, ids.into()).load(dtype, len, &Registry::built_in(), limits)
+    }
+
     /// The tree with one bit of its metadata or buffers flipped, or the buffer of one node truncated.
     /// `below`, which returns a number less than its argument, determines the place.
     pub(crate) fn damaged(mut self, below: &mut dyn FnMut(usize) -> usize) -> Self {

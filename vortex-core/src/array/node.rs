@@ -66,7 +66,7 @@ impl ArrayParts {
             ids: &self.ids,
             registry,
             limits,
-            nodes_left: Cell::new(limits.max_nodes),
+            allowance: Allowance::of(limits),
         };
         run(&Node::root(&self.root, dtype, len, &context))
     }
@@ -92,7 +92,27 @@ pub(super) struct Context<'a> {
     pub(super) ids: &'a [Arc<str>],
     pub(super) registry: &'a Registry,
     pub(super) limits: &'a Limits,
-    pub(super) nodes_left: Cell<u32>,
+    pub(super) allowance: Allowance,
+}
+
+/// What loading one tree may still take: a file can refer to the same bytes any number of times.
+#[derive(Debug, Clone)]
+pub(super) struct Allowance {
+    nodes: Cell<u32>,
+    /// Bytes decompressed to be loaded, which last as long as the array.
+    bytes: Cell<u64>,
+}
+
+impl Allowance {
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self { nodes: Cell::new(limits.max_nodes), bytes: Cell::new(limits.max_decoded_bytes) }
+    }
+
+    /// Takes over what a part of the tree has left of this allowance.
+    pub(super) fn set(&self, left: &Self) {
+        self.nodes.set(left.nodes.get());
+        self.bytes.set(left.bytes.get());
+    }
 }
 
 /// The location of the bytes of a tree's buffers.
@@ -134,11 +154,24 @@ impl<'a> Node<'a> {
 
     /// Counts this node as visited.
     pub(super) fn enter(&self) -> Result<()> {
-        let left = self.context.nodes_left.get();
-        if left == 0 || self.depth >= self.context.limits.max_depth {
+        let nodes = &self.context.allowance.nodes;
+        if nodes.get() == 0 || self.depth >= self.context.limits.max_depth {
             return Err(Error::limit("array tree has too many or too deep nodes"));
         }
-        self.context.nodes_left.set(left - 1);
+        nodes.set(nodes.get() - 1);
+        Ok(())
+    }
+
+    /// Counts bytes that are decompressed to load this node, before they are.
+    ///
+    /// # Errors
+    /// If there are too many in the whole tree.
+    pub(crate) fn take_bytes(&self, byte_len: usize) -> Result<()> {
+        let bytes = &self.context.allowance.bytes;
+        let left = bytes.get().checked_sub(byte_len as u64);
+        bytes.set(left.ok_or_else(|| {
+            Error::limit(format!("array tree has over {} bytes", self.limits().max_decoded_bytes))
+        })?);
         Ok(())
     }
 

@@ -11,7 +11,6 @@
 //! determine what they need of each child. Small buffers are loaded as a whole, and so are arrays whose
 //! encoding has no better way.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
-use super::node::{Buffers, Context};
+use super::node::{Allowance, Buffers, Context};
 use super::pieces::Pieces;
 use super::{ArrayRef, Decoded, Node, decode_offsets};
 use crate::dtype::DType;
@@ -88,9 +87,9 @@ impl TreeRows<'_> {
     pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
         let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
         let buffers = Buffers::Pieces { pieces, start, places, kept: self.kept };
-        let nodes_left = Cell::new(self.limits.max_nodes);
+        let allowance = Allowance::of(self.limits);
         let context =
-            Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, nodes_left };
+            Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, allowance };
         Node::root(&self.tree.root, dtype, len, &context).load_rows(rows)
     }
 }
@@ -291,9 +290,11 @@ impl<'a> Node<'a> {
         }
         let mut buffers = vec![Buffer::default(); places.len()];
         copy(self.raw, pieces, start, places, &mut buffers)?;
-        let nodes_left = Cell::new(self.context.nodes_left.get());
-        let context = Context { buffers: Buffers::Whole(&buffers), nodes_left, ..*self.context };
-        let array = Node { context: &context, ..*self }.load()?;
+        let allowance = self.context.allowance.clone();
+        let context = Context { buffers: Buffers::Whole(&buffers), allowance, ..*self.context };
+        let array = Node { context: &context, ..*self }.load();
+        self.context.allowance.set(&context.allowance);
+        let array = array?;
         // Positions of rows are integers; other arrays are rarely needed twice. Decoded integers can be
         // searched without examining all of them.
         let DType::Primitive(ptype, _) = self.dtype else { return Ok(array) };

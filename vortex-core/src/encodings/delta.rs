@@ -161,7 +161,8 @@ impl DeltaArray {
 
     /// The validity of `deltas`, in row order.
     fn untransposed_validity(&self) -> Result<Validity> {
-        let Validity::Bits(transposed) = self.deltas.validity()? else { return self.deltas.validity() };
+        let validity = self.deltas.validity()?;
+        let Validity::Bits(transposed) = &validity else { return Ok(validity) };
         let full = transposed.len() / BLOCK * BLOCK;
         let positions = transposed_positions();
         let mut rows = BooleanBufferBuilder::new(self.len);
@@ -267,6 +268,16 @@ mod tests {
                 conformance::check(&array, &expected);
             });
         }
+    }
+
+    #[test]
+    fn deltas_of_deltas_take_no_longer_than_their_depth() {
+        let metadata = Metadata { deltas_len: 1, offset: 0 };
+        let nested = (0..40).fold(Tree::primitive(&[7i32]), |deltas, _| {
+            Tree::new(ID).message(&metadata).child(Tree::primitive(&[7i32])).child(deltas)
+        });
+        let array = nested.load(&DType::Primitive(PType::I32, true), 1).unwrap();
+        assert!(matches!(array.validity().unwrap(), Validity::AllValid));
     }
 
     #[test]

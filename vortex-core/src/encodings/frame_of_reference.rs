@@ -65,6 +65,9 @@ impl Encoding for FrameOfReference {
         // Up to release 0.40, the child was declared unsigned. That matters only if it contains scalars;
         // the bits are the same.
         let encoded = node.child(0, node.dtype(), node.len()).or_else(|error| {
+            if ptype.is_unsigned() {
+                return Err(error);
+            }
             let unsigned = DType::Primitive(ptype.to_unsigned(), node.dtype().is_nullable());
             node.child(0, &unsigned, node.len()).map_err(|_| error)
         })?;
@@ -366,6 +369,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::encodings::conformance;
+    use crate::limits::Limits;
 
     /// The reference as a scalar value: as zigzag in field 3, or plain in field 4.
     fn reference(ptype: PType, bits: u64) -> Vec<u8> {
@@ -395,6 +399,17 @@ mod tests {
         let nullable = tree.child(child().child(Tree::bools(&valid)));
         let nullable = nullable.load(&DType::Primitive(ptype, true), len).unwrap();
         conformance::check(&nullable, &array_of_raw(ptype, values.into(), Some(valid.into())).unwrap());
+    }
+
+    #[test]
+    fn frames_of_frames_try_a_child_twice_at_most_per_level() {
+        let limits = Limits::default().with_max_nodes(1000);
+        let reference = [0x18, 0x02];
+        let nested = (0..30).fold(Tree::new("vortex.primitive"), |child, _| {
+            Tree::new(ID).metadata(reference.to_vec()).child(child)
+        });
+        let error = nested.load_within(&DType::Primitive(PType::I32, false), 1, &limits).unwrap_err();
+        assert!(!matches!(error.root(), Error::LimitExceeded(_)), "{error}");
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Encoding for ZstdBuffers {
             metadata.uncompressed_sizes.iter().map(|size| usize::try_from(*size).map_err(Error::limit));
         let sizes = sizes.collect::<Result<Vec<usize>>>()?;
         let total = sizes.iter().fold(0usize, |sum, size| sum.saturating_add(*size));
-        node.limits().decoded_bytes(total, 1)?;
+        node.take_bytes(total)?;
         let mut buffers = Vec::with_capacity(sizes.len());
         for (at, (size, alignment)) in sizes.iter().zip(&metadata.alignments).enumerate() {
             let bytes = Buffer::from_vec(decompress(&node.buffer(at)?, *size)?);
@@ -83,6 +83,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::{DType, PType};
     use crate::encodings::conformance;
+    use crate::limits::Limits;
 
     /// Wraps an encoding with these uncompressed buffers.
     fn wrap(id: &str, inner: &[u8], buffers: &[&[u8]]) -> (Metadata, Tree) {
@@ -120,6 +121,21 @@ mod tests {
         conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["ab", "c"])) as ArrowRef));
         metadata.inner_child_count = Some(9);
         assert!(tree.message(&metadata).load(&DType::Utf8(false), 2).is_err());
+    }
+
+    #[test]
+    fn all_frames_of_a_tree_share_a_limit() {
+        let (_, tree) = wrap("vortex.primitive", &[], &[&[7u8; 1000]]);
+        let offsets = Tree::primitive(&[0u64, 1000, 2000, 3000]);
+        let chunked =
+            (0..3).fold(Tree::new("vortex.chunked").child(offsets), |all, _| all.child(tree.clone()));
+        let within = |bytes| {
+            let limits = Limits::default().with_max_decoded_bytes(bytes);
+            chunked.load_within(&DType::Primitive(PType::U8, false), 3000, &limits)
+        };
+        assert!(within(3000).is_ok());
+        let error = within(2999).unwrap_err();
+        assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
     }
 
     #[test]

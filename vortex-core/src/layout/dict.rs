@@ -102,12 +102,14 @@ impl Layout for DictLayout {
         }
         let codes = self.codes.read(rows, have)?;
         let values = self.values.read(&(0..self.values.row_count()), have)?;
-        // All splits that use the dictionary share its decoded values.
+        // All splits that use the dictionary share its decoded values. So do other columns with the same
+        // values, but a segment may also be referred to as values of another type.
         let shared = || Arc::new(SharedValues::new(Arc::clone(&values)));
-        let values = match self.values.segments().first() {
-            Some(segment) => have.derived(*segment, shared),
-            None => shared(),
-        };
+        let values = match self.values.segments()[..] {
+            [segment] => Some(have.derived(segment, shared)).filter(|found| found.are_values_of(&values)),
+            _ => None,
+        }
+        .unwrap_or_else(shared);
         Ok(Arc::new(DictArray::try_new(codes, values, self.limits)?))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::i256;
 
 use super::{Scalar, Value};
-use crate::dtype::{DType, PType};
+use crate::dtype::{DType, DecimalType, PType};
 use crate::{Error, Result};
 
 /// All integers of up to this many bits are exact as doubles.
@@ -53,8 +53,9 @@ impl From<&[u8]> for Scalar {
 
 impl Scalar {
     /// Converts the value to another type, which the result has. Integers can be converted to other integers,
-    /// floats and decimals; floats to wider or narrower ones; text to bytes; and any value to an extension
-    /// type that stores it. A null can be converted to any type.
+    /// floats and decimals; floats to wider or narrower ones; decimals to other precisions and scales; text to
+    /// bytes; and any of these to an extension type that stores it, such as days to a date. A null can be
+    /// converted to any type. Values of extension types keep their type.
     ///
     /// # Errors
     /// If the type cannot represent this value exactly.
@@ -62,7 +63,10 @@ impl Scalar {
         if self.is_null() {
             return Ok(Scalar::null(dtype));
         }
+        let unchanged = self.dtype.with_nullable(false) == dtype.with_nullable(false);
         let value = match (&self.value, dtype.storage()) {
+            (value, _) if unchanged => Some(value.clone()),
+            _ if matches!(self.dtype, DType::Extension(_)) => None,
             (Value::Int(_) | Value::UInt(_), DType::Primitive(..) | DType::Decimal(..)) => {
                 self.as_i128().and_then(|value| integer_as(value, dtype.storage()))
             }
@@ -70,7 +74,14 @@ impl Scalar {
             (Value::F32(v), DType::Primitive(ptype, _)) => float_as(f64::from(*v), *ptype),
             (Value::F64(v), DType::Primitive(ptype, _)) => float_as(*v, *ptype),
             (Value::Utf8(text), DType::Binary(_)) => Some(Value::Binary(Arc::from(text.as_bytes()))),
-            (value, _) => Some(value.clone()),
+            (Value::Decimal(unscaled), DType::Decimal(to, _)) => match &self.dtype {
+                DType::Decimal(from, _) => rescaled(*unscaled, from.scale(), to),
+                _ => None,
+            },
+            (value, storage) => {
+                let stored = self.dtype.with_nullable(false) == storage.with_nullable(false);
+                stored.then(|| value.clone())
+            }
         };
         value.and_then(|value| Scalar::try_new(dtype.clone(), value).ok()).ok_or_else(|| {
             Error::invalid(format!("{self} of type {} is not a value of type {dtype}", self.dtype))
@@ -86,15 +97,22 @@ fn integer_as(value: i128, dtype: &DType) -> Option<Value> {
             let is_exact = value.unsigned_abs() <= 1 << EXACT_IN_F64;
             is_exact.then_some(value as f64).and_then(|value| float_as(value, *ptype))
         }
-        DType::Decimal(decimal, _) => {
-            let power = u32::try_from(decimal.scale()).ok()?;
-            let factor = i256::from_i128(10).checked_pow(power)?;
-            let unscaled = i256::from_i128(value).checked_mul(factor)?;
-            let bound = i256::from_i128(10).checked_pow(decimal.precision().into())?;
-            (unscaled < bound && unscaled.checked_neg()? < bound).then_some(Value::Decimal(unscaled))
-        }
+        DType::Decimal(decimal, _) => rescaled(i256::from_i128(value), 0, decimal),
         _ => None,
     }
+}
+
+/// A decimal with an unscaled value at scale `from`, as one of another precision and scale.
+fn rescaled(unscaled: i256, from: i8, to: &DecimalType) -> Option<Value> {
+    let ten = |power: u32| i256::from_i128(10).checked_pow(power);
+    let shift = i32::from(to.scale()) - i32::from(from);
+    let factor = ten(shift.unsigned_abs())?;
+    let unscaled = match shift >= 0 {
+        true => unscaled.checked_mul(factor)?,
+        false => unscaled.checked_div(factor).filter(|_| unscaled.checked_rem(factor) == Some(i256::ZERO))?,
+    };
+    let bound = ten(to.precision().into())?;
+    (unscaled < bound && unscaled.checked_neg()? < bound).then_some(Value::Decimal(unscaled))
 }
 
 fn float_as(value: f64, ptype: PType) -> Option<Value> {
@@ -142,6 +160,32 @@ mod tests {
             ))
         );
         assert_eq!(coerced(i64::MIN, &decimal(76, 58)), None);
+    }
+
+    #[test]
+    fn decimals_are_rescaled_if_that_is_exact() {
+        let decimal =
+            |precision, scale| DType::Decimal(DecimalType::try_new(precision, scale).unwrap(), false);
+        let price = Scalar::try_new(decimal(10, 2), Value::Decimal(i256::from_i128(150))).unwrap();
+        let unscaled = |to: &DType| match coerced(price.clone(), to) {
+            Some(Value::Decimal(unscaled)) => unscaled.to_i128(),
+            other => other.map(|_| panic!("a decimal")),
+        };
+        assert_eq!(unscaled(&decimal(10, 3)), Some(1500));
+        assert_eq!(unscaled(&decimal(5, 1)), Some(15));
+        assert_eq!(unscaled(&decimal(5, 0)), None, "1.5");
+        assert_eq!(unscaled(&decimal(2, 2)), None, "too many digits");
+    }
+
+    #[test]
+    fn values_of_extension_types_are_not_taken_for_those_of_others() {
+        let days = Extension::try_new("vortex.date", DType::Primitive(PType::I32, false), vec![4]).unwrap();
+        let nullable = DType::Extension(Arc::new(days.with_nullable(true)));
+        let millis = Extension::try_new("vortex.date", DType::Primitive(PType::I64, false), vec![2]).unwrap();
+        let day = Scalar::try_new(DType::Extension(Arc::new(days)), Value::Int(19_000)).unwrap();
+        assert_eq!(coerced(day.clone(), &nullable), Some(Value::Int(19_000)));
+        assert_eq!(coerced(day.clone(), &DType::Extension(Arc::new(millis))), None);
+        assert_eq!(coerced(day, &DType::Primitive(PType::I32, false)), None);
     }
 
     #[test]

@@ -65,7 +65,8 @@ pub struct FieldStats {
 
 impl FieldStats {
     /// Interprets stored statistics of a column. What does not fit the type, or is impossible for
-    /// `row_count` rows, is left out: statistics are optional, so broken ones must not do harm.
+    /// `row_count` rows, is left out: statistics are optional, so broken ones must not do harm. So is the
+    /// number of nulls of structs, since release 0.36 counts nulls that it does not store.
     pub(crate) fn read(raw: &RawStats, dtype: &DType, row_count: u64, limits: &Limits) -> Self {
         let scalar = |bytes: &[u8], dtype: &DType| {
             scalar_from_bytes(bytes, &dtype.with_nullable(true), limits).ok().filter(|value| !value.is_null())
@@ -89,7 +90,7 @@ impl FieldStats {
             min,
             max,
             sum: raw.sum.as_ref().and_then(|bytes| scalar(bytes, &sum_dtype(dtype)?)),
-            null_count: count(raw.null_count),
+            null_count: count(raw.null_count).filter(|_| !matches!(dtype, DType::Struct(_, true))),
             nan_count: count(raw.nan_count),
             is_sorted: raw.is_sorted,
             is_strict_sorted: raw.is_strict_sorted,
@@ -150,7 +151,10 @@ pub(crate) fn widen_zero(value: &Scalar, is_min: bool) -> Scalar {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::dtype::StructType;
 
     fn raw(min: &[u8], max: &[u8], null_count: u64) -> RawStats {
         RawStats {
@@ -174,6 +178,9 @@ mod tests {
             (Precision::Absent, Precision::Absent, None)
         );
         assert_eq!(read(&raw(&[0x3a, 0], &[0x18, 0x02], 0)).min, Precision::Absent);
+        let structs = DType::Struct(Arc::new(StructType::new([])), true);
+        let counted = RawStats { null_count: Some(3), ..RawStats::default() };
+        assert_eq!(FieldStats::read(&counted, &structs, 10, &Limits::default()).null_count, None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::UInt64Array;
 use arrow::compute::take_record_batch;
+use vortex_core::expr::column;
 use vortex_core::file::{OpenOptions, verify};
 use vortex_core::io::LocalFile;
 use vortex_core::scan::RowAccess;
@@ -24,13 +25,21 @@ fn full_set() -> Option<PathBuf> {
     root.join("manifest.json").is_file().then_some(root)
 }
 
-/// Checks every file of a manifest; returns the number of files and the differences.
-fn check_all(root: &Path, wanted: impl Fn(&serde_json::Value) -> bool) -> (usize, BTreeMap<String, String>) {
+/// The files of a manifest.
+fn entries(root: &Path) -> Vec<serde_json::Value> {
     let manifest = std::fs::read_to_string(root.join("manifest.json")).expect("a manifest");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("valid JSON");
-    let files = manifest["files"].as_array().expect("a list of files");
+    manifest["files"].as_array().expect("a list of files").clone()
+}
+
+fn paths(root: &Path) -> Vec<PathBuf> {
+    entries(root).iter().map(|entry| root.join(entry["file"].as_str().unwrap())).collect()
+}
+
+/// Checks every file of a manifest; returns the number of files and the differences.
+fn check_all(root: &Path, wanted: impl Fn(&serde_json::Value) -> bool) -> (usize, BTreeMap<String, String>) {
     let (mut count, mut failures) = (0, BTreeMap::new());
-    for entry in files.iter().filter(|entry| wanted(entry)) {
+    for entry in entries(root).iter().filter(|entry| wanted(entry)) {
         let (file, expected) = (entry["file"].as_str().unwrap(), entry["expected"].as_str().unwrap());
         count += 1;
         if let Err(what) = compare::check(&root.join(file), &root.join(expected)) {
@@ -65,10 +74,7 @@ fn every_file_of_the_full_set_equals_its_expected_contents() {
 #[tokio::test]
 async fn files_of_all_releases_are_what_they_say_of_themselves() {
     for root in [Some(golden()), full_set()].into_iter().flatten() {
-        let manifest = std::fs::read_to_string(root.join("manifest.json")).expect("a manifest");
-        let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("valid JSON");
-        for entry in manifest["files"].as_array().expect("a list of files") {
-            let path = root.join(entry["file"].as_str().unwrap());
+        for path in paths(&root) {
             let source = Arc::new(LocalFile::open(&path).unwrap());
             let found = verify(source, &OpenOptions::new()).await.unwrap();
             assert_eq!(found.problems.len(), 0, "{}: {:?}", path.display(), found.problems.first());
@@ -77,12 +83,33 @@ async fn files_of_all_releases_are_what_they_say_of_themselves() {
 }
 
 #[test]
+fn a_root_that_may_be_null_has_no_statistics_of_its_own() {
+    let file = compare::open(&golden().join("0.36.0/root_struct_n.vortex")).unwrap();
+    let columns: Vec<_> = file.footer().columns().map(|(name, dtype)| (name, dtype.is_nullable())).collect();
+    assert_eq!(columns, [("value", true)]);
+    assert!(file.footer().statistics().is_some_and(|fields| !fields.is_empty()));
+    assert!(file.footer().column_statistics(0).is_none(), "those are of its fields");
+}
+
+#[test]
+fn statistics_prune_no_row_of_a_null_test() {
+    for path in paths(&full_set().unwrap_or_else(golden)) {
+        let file = compare::open(&path).unwrap();
+        for field in file.schema().unwrap().fields() {
+            for test in [column(field.name()).is_null(), column(field.name()).is_not_null()] {
+                let scan = file.scan().with_projection([field.name()]).with_filter(test.clone());
+                let all = compare::collect(scan.clone().with_pruning(false)).unwrap();
+                let pruned = compare::collect(scan).unwrap();
+                assert_eq!(pruned.num_rows(), all.num_rows(), "{test} in {}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
 fn rows_fetched_by_themselves_equal_those_of_the_whole_file() {
     for root in [Some(golden()), full_set()].into_iter().flatten() {
-        let manifest = std::fs::read_to_string(root.join("manifest.json")).expect("a manifest");
-        let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("valid JSON");
-        for entry in manifest["files"].as_array().expect("a list of files") {
-            let path = root.join(entry["file"].as_str().unwrap());
+        for path in paths(&root) {
             let file = compare::open(&path).unwrap();
             let whole = compare::read(&file, None).unwrap();
             let rows = file.row_count();

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{AsArray as _, BooleanArray, RecordBatch};
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{Int64Type, UInt64Type};
 use futures::TryStreamExt as _;
-use vortex_core::expr::{Expr, FieldPath, RowPredicate};
+use vortex_core::expr::{Expr, FieldPath, RowPredicate, column};
+use vortex_core::io::MemoryFile;
 use vortex_core::{Error, Result, VortexFile};
 
 /// Passes all rows, but cannot evaluate one of them.
@@ -56,6 +57,20 @@ async fn keys(file: &VortexFile) -> Vec<i64> {
     let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
     let keys = batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec());
     keys.collect()
+}
+
+#[tokio::test]
+async fn dictionaries_of_two_types_may_share_their_values() {
+    // Made by hand: the values 1, 2^63 + 1 and 3 are stored once, as signed and as unsigned numbers.
+    let bytes = include_bytes!("dictionary_of_two_types.vortex");
+    let file = VortexFile::open(Arc::new(MemoryFile::new(bytes.to_vec()))).await.unwrap();
+    let filter = Expr::all([column("i").not_eq(100), column("u").gt(3)]);
+    let found = file.scan().with_filter(filter).into_stream().unwrap();
+    let found: Vec<RecordBatch> = found.try_collect().await.unwrap();
+    let signed = |batch: &RecordBatch| batch["i"].as_primitive::<Int64Type>().values().to_vec();
+    let unsigned = |batch: &RecordBatch| batch["u"].as_primitive::<UInt64Type>().values().to_vec();
+    assert_eq!(found.iter().flat_map(signed).collect::<Vec<_>>(), [i64::MIN + 1; 2]);
+    assert_eq!(found.iter().flat_map(unsigned).collect::<Vec<_>>(), [(1 << 63) + 1; 2]);
 }
 
 #[tokio::test]

@@ -33,6 +33,11 @@ impl SharedValues {
         Self { array, decoded: Mutex::default(), outcomes: Mutex::default() }
     }
 
+    /// Whether these are the values of an array of the same segment, given its type and length.
+    pub(crate) fn are_values_of(&self, array: &ArrayRef) -> bool {
+        self.array.dtype() == array.dtype() && self.array.len() == array.len()
+    }
+
     pub(super) fn remembered(&self, to: &DataType) -> Option<ArrowRef> {
         self.decoded.lock().iter().find(|array| array.data_type() == to).cloned()
     }
