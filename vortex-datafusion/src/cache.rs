@@ -187,7 +187,12 @@ impl std::fmt::Debug for FooterCache {
 }
 
 fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
-    left.size == right.size && left.last_modified == right.last_modified && left.e_tag == right.e_tag
+    // Listings do not tell versions.
+    let versions = left.version.as_ref().zip(right.version.as_ref());
+    left.size == right.size
+        && left.last_modified == right.last_modified
+        && left.e_tag == right.e_tag
+        && versions.is_none_or(|(left, right)| left == right)
 }
 
 /// A footer as DataFusion's cache holds it.

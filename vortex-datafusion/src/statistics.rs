@@ -46,19 +46,12 @@ fn total_bytes(table: &Schema, columns: &[ColumnStatistics]) -> Precision<usize>
 
 /// Type and statistics of the column called `name`; `None` if the file lacks it.
 fn column<'a>(footer: &'a Footer, name: &str) -> Option<(&'a DType, Option<&'a FieldStats>)> {
-    let known = |at: usize| footer.statistics().and_then(|all| all.get(at));
-    match footer.dtype().as_columns() {
-        Some(fields) => {
-            let at = fields.position(name)?;
-            Some((fields.dtypes().get(at)?, known(at)))
-        }
-        None if name == "value" => {
-            // A nullable root struct keeps statistics of its fields, not of itself.
-            let own = if footer.dtype().as_struct().is_some() { None } else { known(0) };
-            Some((footer.dtype(), own))
-        }
-        None => None,
-    }
+    let at = match footer.dtype().as_columns() {
+        Some(fields) => fields.position(name)?,
+        None => 0,
+    };
+    let (_, dtype) = footer.columns().nth(at).filter(|(found, _)| *found == name)?;
+    Some((dtype, footer.column_statistics(at)))
 }
 
 fn column_statistics(

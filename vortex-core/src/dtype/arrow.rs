@@ -11,7 +11,9 @@ use arrow::datatypes::{
     DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit as ArrowUnit, UnionFields, UnionMode,
 };
 
-use super::{DType, DecimalType, Extension, MapType, Meaning, PType, StructType, TimeUnit, UnionType};
+use super::{
+    DType, DecimalType, Extension, MapType, Meaning, PType, ROOT_COLUMN, StructType, TimeUnit, UnionType,
+};
 use crate::{Error, Result};
 
 /// Arrow's metadata key that names an extension type.
@@ -23,14 +25,14 @@ const JSON: &str = "arrow.json";
 const VARIANT: &str = "arrow.parquet.variant";
 
 /// The Arrow schema of a file: one field per column. A root that is not a struct, or is nullable, is
-/// presented as one column called `value`.
+/// presented as one column called [`ROOT_COLUMN`].
 ///
 /// # Errors
 /// If a type has no Arrow equivalent.
 pub fn schema(dtype: &DType) -> Result<SchemaRef> {
     let fields = match dtype {
         DType::Struct(fields, false) => struct_fields(fields)?,
-        other => Fields::from(vec![field("value", other)?]),
+        other => Fields::from(vec![field(ROOT_COLUMN, other)?]),
     };
     Ok(Arc::new(Schema::new(fields)))
 }

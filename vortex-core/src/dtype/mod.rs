@@ -86,6 +86,9 @@ impl DecimalType {
     }
 }
 
+/// The name of the only column of a file whose root is not a struct, or may be null.
+pub const ROOT_COLUMN: &str = "value";
+
 /// Fields of a struct. Names may repeat; fields match by position.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StructType {

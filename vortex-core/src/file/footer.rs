@@ -10,8 +10,8 @@ use super::checksums::{CHECKSUMS_KEY, Checksums};
 use super::kept::{KeptTail, KeptZoneMaps};
 use super::{SegmentCompression, SegmentId};
 use crate::array::can_decode_as;
-use crate::dtype::DType;
 use crate::dtype::stored::may_be_stored_as;
+use crate::dtype::{DType, ROOT_COLUMN};
 use crate::encodings::Registry;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::limits::Limits;
@@ -300,6 +300,34 @@ impl Footer {
         dtypes.iter().zip(schema.fields()).all(decodes).then_some(schema)
     }
 
+    /// Names and types of the columns. A root that is not a struct, or may be null, is one column called
+    /// [`ROOT_COLUMN`].
+    pub fn columns(&self) -> impl ExactSizeIterator<Item = (&str, &DType)> {
+        let fields = self.dtype.as_columns();
+        (0..fields.map_or(1, |fields| fields.len())).map(move |at| match fields {
+            Some(fields) => (&*fields.names()[at], &fields.dtypes()[at]),
+            None => (ROOT_COLUMN, &self.dtype),
+        })
+    }
+
+    /// Statistics of column `at` for the whole file, if there are any.
+    pub fn column_statistics(&self, at: usize) -> Option<&FieldStats> {
+        // A struct that may be null has statistics of its fields, not of itself.
+        if self.dtype.as_columns().is_none() && self.dtype.as_struct().is_some() {
+            return None;
+        }
+        self.statistics()?.get(at)
+    }
+
+    /// The layout of column `at`.
+    ///
+    /// # Errors
+    /// If the layout is broken.
+    pub fn column_layout(&self, at: usize) -> Result<LayoutRef> {
+        let field = if self.dtype.as_columns().is_some() { self.layout.field(at)? } else { None };
+        Ok(field.unwrap_or_else(|| Arc::clone(&self.layout)))
+    }
+
     /// Number of rows.
     pub fn row_count(&self) -> u64 {
         self.layout.row_count()
@@ -359,7 +387,8 @@ impl Footer {
         }
     }
 
-    /// Statistics per root field, or of the only column if the file is not a struct.
+    /// Statistics per field of the root if it is a struct, even one that may be null; otherwise of the only
+    /// column. See also [`column_statistics`](Self::column_statistics).
     pub fn statistics(&self) -> Option<&[FieldStats]> {
         self.statistics.as_deref()
     }

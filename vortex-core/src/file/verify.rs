@@ -15,8 +15,8 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use super::checksums::{CHECKSUMS_KEY, Checksums, compare};
 use super::open::read_checksums;
 use super::{OpenOptions, SegmentId, VortexFile, examine};
-use crate::dtype::DType;
 use crate::dtype::arrow::{field, presents};
+use crate::dtype::{DType, ROOT_COLUMN};
 use crate::expr::FieldPath;
 use crate::io::ReadAt;
 use crate::layout::{LayoutRef, ZoneMap};
@@ -87,7 +87,7 @@ pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ve
             collect(file.footer().layout(), &[], file.footer().dtype(), true, &mut columns, &mut found)
         }
         None => columns.push(Column {
-            path: FieldPath::new(["value"]),
+            path: FieldPath::new([ROOT_COLUMN]),
             dtype: file.footer().dtype().clone(),
             layout: Arc::clone(file.footer().layout()),
             is_visible: true,
@@ -270,7 +270,7 @@ async fn check_column(file: &VortexFile, column: &Column, found: &mut Verificati
         _ => None,
     };
     let zone_len = zones.as_ref().map_or(u64::MAX, |map| map.zone_len);
-    let name = column.path.names().last().map_or("value", |name| name);
+    let name = column.path.names().last().map_or(ROOT_COLUMN, |name| name);
     let natural = Schema::new(vec![field(name, &column.dtype)?]);
     let scan = file.scan().with_projection([column.path.clone()]);
     let mut batches = scan.clone().with_schema(Arc::new(natural)).into_stream()?;
@@ -387,7 +387,7 @@ fn check_statistics(
         (None, [_]) => Some(0),
         _ => None,
     };
-    let stated = at.and_then(|at| file.footer().statistics()?.get(at));
+    let stated = at.and_then(|at| file.footer().column_statistics(at));
     let (Some(stated), Some(actual)) = (stated, actual) else { return };
     let place = format!("statistics of {place}");
     let summary = &actual.summary;

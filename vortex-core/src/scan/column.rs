@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::array::ArrayRef;
-use crate::dtype::{DType, StructType};
+use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
 use crate::file::{Footer, SegmentId};
@@ -35,11 +35,13 @@ impl Column {
         let mut within = Vec::new();
         let mut root_field = None;
         let mut names = path.names();
-        // A root without columns is presented as one column called `value`.
+        // A root without columns is presented as a single column.
         if dtype.as_columns().is_none() {
             names = match names.split_first() {
-                Some((name, rest)) if &**name == "value" => rest,
-                _ => return Err(Error::invalid(format!("no column `{path}`; there is only `value`"))),
+                Some((name, rest)) if &**name == ROOT_COLUMN => rest,
+                _ => {
+                    return Err(Error::invalid(format!("no column `{path}`; there is only `{ROOT_COLUMN}`")));
+                }
             };
         }
         for (depth, name) in names.iter().enumerate() {

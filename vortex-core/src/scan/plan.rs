@@ -11,6 +11,7 @@ use super::best_first::BestFirst;
 use super::best_rows::BestRows;
 use super::column::Column;
 use super::{RowAccess, ScanBuilder, ScanMetrics};
+use crate::dtype::ROOT_COLUMN;
 use crate::dtype::arrow::field;
 use crate::dtype::stored::carrier;
 use crate::error::ResultExt as _;
@@ -303,7 +304,7 @@ fn split_step<'a>(columns: impl Iterator<Item = &'a Column>, footer: &Footer) ->
 fn all_columns(footer: &Footer) -> Result<Vec<Column>> {
     match footer.dtype().as_columns() {
         Some(fields) => (0..fields.len()).map(|at| Column::of_root(footer, at)).collect(),
-        None => Ok(vec![Column::resolve(footer, &FieldPath::new(["value"]))?]),
+        None => Ok(vec![Column::resolve(footer, &FieldPath::new([ROOT_COLUMN]))?]),
     }
 }
 
@@ -349,7 +350,7 @@ fn default_schema(footer: &Footer, projection: &[Column], is_whole: bool) -> Res
     let fields = projection.iter().map(|column| {
         let field = match own_field(footer, &own, column.path.names()) {
             Some(field) => field.as_ref().clone(),
-            None => field(column.path.names().last().map_or("value", |name| name), &column.dtype)?,
+            None => field(column.path.names().last().map_or(ROOT_COLUMN, |name| name), &column.dtype)?,
         };
         Ok(field.with_nullable(column.dtype.is_nullable()))
     });

@@ -29,6 +29,7 @@ use vortex_core::io::object_name;
 use crate::cache::FooterCache;
 use crate::format::EXTENSION;
 use crate::globs::{check_pattern, listing_url};
+use crate::options::VortexOptions;
 use rows::Part;
 
 /// A table function over the description of files.
@@ -97,6 +98,8 @@ impl TableProvider for Metadata {
         let runtime = state.runtime_env();
         let store = runtime.object_store(&self.url)?;
         let footers = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());
+        let options = VortexOptions::from_session(state.config_options());
+        let footers = footers.with_options(&options, state.config().get_extension().as_ref());
         // In a folder, only files with our extension; a file given by name may have any.
         let extension = if self.url.is_collection() { EXTENSION } else { "" };
         let mut objects: Vec<_> =

@@ -155,16 +155,11 @@ fn walk(footer: &Footer) -> vortex_core::Result<Vec<Placed>> {
 }
 
 fn columns(footer: &Footer) -> vortex_core::Result<Vec<ArrayRef>> {
-    let named: Vec<(String, &DType)> = match footer.dtype().as_columns() {
-        Some(fields) => fields.fields().map(|(name, dtype)| (name.to_string(), dtype)).collect(),
-        None => vec![("value".to_owned(), footer.dtype())],
-    };
-    let is_struct = footer.dtype().as_columns().is_some();
+    let named: Vec<(&str, &DType)> = footer.columns().collect();
     let mut used: Vec<BTreeSet<SegmentId>> = Vec::with_capacity(named.len());
     for at in 0..named.len() {
         let mut segments = BTreeSet::new();
-        let field = if is_struct { footer.layout().field(at)? } else { None };
-        collect_segments(&field.unwrap_or_else(|| Arc::clone(footer.layout())), &mut segments)?;
+        collect_segments(&footer.column_layout(at)?, &mut segments)?;
         used.push(segments);
     }
     let bytes = |segments: &BTreeSet<SegmentId>| {
@@ -172,9 +167,8 @@ fn columns(footer: &Footer) -> vortex_core::Result<Vec<ArrayRef>> {
         lengths.map(|segment| u64::from(segment.length)).sum::<u64>()
     };
     let unknown = FieldStats::default();
-    let known: Vec<&FieldStats> = (0..named.len())
-        .map(|at| footer.statistics().and_then(|all| all.get(at)).unwrap_or(&unknown))
-        .collect();
+    let known: Vec<&FieldStats> =
+        (0..named.len()).map(|at| footer.column_statistics(at).unwrap_or(&unknown)).collect();
     let exact = |bound: &Precision<Scalar>| bound.value().map(|_| bound.exact().is_some());
     Ok(vec![
         texts(named.iter().map(|(name, _)| Some(name))),

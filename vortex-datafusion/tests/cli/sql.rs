@@ -27,6 +27,8 @@ fn commands_share_a_session_and_scripts_come_first() {
     let sql = "SELECT min(o_orderkey) AS low, max(o_orderkey) AS high FROM orders";
     let out = ok(&["sql", "-q", "--format", "csv", "-f", &script, "-c", sql, "-c", "SELECT 1 AS one"]);
     assert_eq!(out, "low,high\n1,5988\none\n1\n");
+    let out = ok(&["sql", "-q", "--format", "csv", "-c", "SELECT 1 AS one", "SELECT 2 AS two"]);
+    assert_eq!(out, "one\n1\ntwo\n2\n", "without an option, too");
 }
 
 #[test]

@@ -172,19 +172,10 @@ fn collect_segments(
 }
 
 fn columns<'a>(footer: &'a Footer, problems: &mut Vec<String>) -> Vec<Column<'a>> {
-    let named: Vec<(&str, &DType)> = match footer.dtype().as_columns() {
-        Some(fields) => fields.fields().map(|(name, dtype)| (&**name, dtype)).collect(),
-        None => vec![("value", footer.dtype())],
-    };
-    let is_struct = footer.dtype().as_columns().is_some();
-    let mut columns = Vec::with_capacity(named.len());
-    for (at, (name, dtype)) in named.into_iter().enumerate() {
+    let mut columns = Vec::with_capacity(footer.columns().len());
+    for (at, (name, dtype)) in footer.columns().enumerate() {
         let (mut segments, mut values) = (BTreeSet::new(), BTreeSet::new());
-        let layout = match footer.layout().field(at) {
-            Ok(Some(layout)) if is_struct => Ok(layout),
-            Ok(_) => Ok(Arc::clone(footer.layout())),
-            Err(error) => Err(error),
-        };
+        let layout = footer.column_layout(at);
         if let Err(error) = layout.and_then(|layout| collect_segments(&layout, &mut segments, &mut values)) {
             problems.push(format!("column {name}: {error}"));
         }

@@ -24,6 +24,9 @@ use session::Session;
 /// Arguments of `vortex sql`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// Run these statements, then exit; as `--command`.
+    #[arg(value_name = "SQL")]
+    statements: Option<String>,
     /// Run these statements, then exit.
     #[arg(short, long, value_name = "SQL")]
     command: Vec<String>,
@@ -31,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     file: Vec<PathBuf>,
     /// Run these files before the shell starts, instead of `~/.datafusionrc`.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["command", "file"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["statements", "command", "file"])]
     rc: Option<Vec<PathBuf>>,
     /// Folder that relative paths start from.
     #[arg(short = 'p', long, value_name = "FOLDER")]
@@ -71,7 +74,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Whether statements are entered interactively.
     pub(crate) fn is_shell(&self) -> bool {
-        self.command.is_empty() && self.file.is_empty() && std::io::stdin().is_terminal()
+        !self.has_statements() && std::io::stdin().is_terminal()
+    }
+
+    fn has_statements(&self) -> bool {
+        self.statements.is_some() || !self.command.is_empty() || !self.file.is_empty()
     }
 }
 
@@ -82,7 +89,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
             .map_err(|error| Failure::Usage(format!("{}: {error}", folder.display())))?;
     }
     let mut session = Session::open(&arguments).await?;
-    if arguments.command.is_empty() && arguments.file.is_empty() {
+    if !arguments.has_statements() {
         if !std::io::stdin().is_terminal() {
             // Piped statements are a script: no prompt, and an error ends it.
             return script::run(&mut session, std::io::stdin().lock(), "standard input").await;
@@ -95,8 +102,8 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     for file in &arguments.file {
         script::run_file(&mut session, file).await?;
     }
-    for command in &arguments.command {
-        session.run(command).await?;
+    for statements in arguments.command.iter().chain(&arguments.statements) {
+        session.run(statements).await?;
     }
     Ok(())
 }
