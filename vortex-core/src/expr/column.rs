@@ -19,7 +19,7 @@ pub struct ColumnExpr(FieldPath);
 /// use vortex_core::expr::{Expr, column};
 ///
 /// let cheap = Expr::all([column("price").lt(100), column("name").like("%tea%")]);
-/// let near = Expr::any([column(["address", "zip"]).between(1000, 1999), column("pickup").is_null()]);
+/// let near = column(["address", "zip"]).between(1000, 1999).or(column("pickup").is_null());
 /// assert_eq!(cheap.to_string(), r#"price < 100 AND name LIKE "%tea%""#);
 /// assert_eq!(near.to_string(), "address.zip BETWEEN 1000 AND 1999 OR pickup IS NULL");
 /// ```
@@ -76,9 +76,24 @@ impl ColumnExpr {
         self.is(Predicate::In(Arc::new(InList::new(values.into_iter().map(Into::into), false))))
     }
 
+    /// `column NOT IN (values)`.
+    pub fn not_in<V: Into<Scalar>>(self, values: impl IntoIterator<Item = V>) -> Expr {
+        self.is(Predicate::In(Arc::new(InList::new(values.into_iter().map(Into::into), true))))
+    }
+
     /// `column LIKE pattern`: `%` matches any characters, `_` matches any one character, `\` escapes.
     pub fn like(self, pattern: impl Into<Arc<str>>) -> Expr {
         self.is(Predicate::Like(Like { pattern: pattern.into(), negated: false, case_insensitive: false }))
+    }
+
+    /// `column NOT LIKE pattern`.
+    pub fn not_like(self, pattern: impl Into<Arc<str>>) -> Expr {
+        self.is(Predicate::Like(Like { pattern: pattern.into(), negated: true, case_insensitive: false }))
+    }
+
+    /// `column ILIKE pattern`: as [`like`](Self::like), whatever the case of letters.
+    pub fn ilike(self, pattern: impl Into<Arc<str>>) -> Expr {
+        self.is(Predicate::Like(Like { pattern: pattern.into(), negated: false, case_insensitive: true }))
     }
 
     /// `column IS NULL`.
@@ -89,5 +104,21 @@ impl ColumnExpr {
     /// `column IS NOT NULL`.
     pub fn is_not_null(self) -> Expr {
         self.is(Predicate::IsNotNull)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_read_like_sql() {
+        let shown = |expr: Expr| expr.to_string();
+        assert_eq!(shown(column("a").not_in([1, 2])), "a NOT IN (1, 2)");
+        assert_eq!(shown(column("a").not_like("x%")), r#"a NOT LIKE "x%""#);
+        assert_eq!(shown(column("a").ilike("x%")), r#"a ILIKE "x%""#);
+        let either = column("a").eq(1).or(column("b").eq(2));
+        assert_eq!(shown(either.clone().and(column("c").is_null())), "(a = 1 OR b = 2) AND c IS NULL");
+        assert_eq!(shown(!either), "NOT (a = 1 OR b = 2)");
     }
 }

@@ -131,6 +131,14 @@ pub trait DynamicFilter: Debug + Display + Send + Sync {
     }
 }
 
+impl std::ops::Not for Expr {
+    type Output = Self;
+
+    fn not(self) -> Self {
+        Expr::Not(Box::new(self))
+    }
+}
+
 impl Expr {
     /// `column op value`.
     pub fn compare(path: impl Into<FieldPath>, op: CompareOp, value: Scalar) -> Self {
@@ -169,6 +177,18 @@ impl Expr {
             1 => flat.remove(0),
             _ => Expr::Or(flat),
         }
+    }
+
+    /// This and another expression.
+    #[must_use]
+    pub fn and(self, other: Expr) -> Self {
+        Self::all([self, other])
+    }
+
+    /// This or another expression.
+    #[must_use]
+    pub fn or(self, other: Expr) -> Self {
+        Self::any([self, other])
     }
 
     /// The parts that must all hold.

@@ -380,12 +380,12 @@ impl Scan {
         while self.decoding.len() < self.limits.decoding
             && let Some(split) = self.filtered.front_mut()
         {
-            if !split.asked {
+            if !split.asked && self.plan.best_first.is_none() {
                 // If nothing is being decoded, no other work will release memory.
                 if !self.decoding.is_empty() {
                     break;
                 }
-                split.ask_anyway()?;
+                Filtered::ask_anyway(std::slice::from_mut(split))?;
             }
             if let Some(split) = self.filtered.pop_front() {
                 self.decoding.start(split.decode());
@@ -404,11 +404,12 @@ impl Scan {
         }
         let Some(last) = order.last_wanted() else { return Ok(true) };
         let most = self.plan.memory.limit() / 2;
+        let mut splits = Vec::new();
         while let Some(split) = self.filtered.front()
             && split.best.reaches(&last)
         {
             let bytes = self.best_at_work.unwrap_or(0).saturating_add(split.missing_bytes()?);
-            if bytes > most && !self.decoding.is_empty() {
+            if bytes > most && self.best_at_work.is_some() {
                 break;
             }
             self.best_at_work = Some(bytes);
@@ -416,9 +417,13 @@ impl Scan {
                 if let Some(others) = split.split_off_after(&last) {
                     self.insert_best_first(others);
                 }
-                self.decoding.start(split.decode());
+                splits.push(split);
             }
         }
+        if self.remote {
+            Filtered::ask_anyway(&mut splits)?;
+        }
+        splits.into_iter().for_each(|split| self.decoding.start(split.decode()));
         Ok(self.best_at_work.is_none())
     }
 

@@ -58,7 +58,8 @@ pub(super) struct Filtered {
     pub(super) checks: Vec<Check>,
     /// Its best rows, if rows are read best first.
     pub(super) best: Best,
-    /// Whether the projected columns have been requested, or will be while decoding.
+    /// Whether the projected columns have been requested. If rows are read best first, the filter may have
+    /// tightened when the split is decoded, so they usually are requested only then.
     pub(super) asked: bool,
     /// Whether live rows are so few that they are fetched individually.
     single_rows: bool,
@@ -262,8 +263,8 @@ impl Admitted {
             Some(order) => order.best_of(&split, &have)?,
             None => Best::default(),
         };
-        let (mut asked, mut single_rows) = (plan.best_first.is_some(), false);
-        if !split.live.is_none() && !asked {
+        let (mut asked, mut single_rows) = (false, false);
+        if !split.live.is_none() && plan.best_first.is_none() {
             let want = wanted(&have, |have, want| request_projection(&plan, &split, have, want))?;
             single_rows = self::single_rows(&plan, &split, &want)?;
             asked = single_rows;
@@ -293,29 +294,38 @@ impl Filtered {
 
     /// Number of bytes of the projected columns that are yet to be fetched.
     pub(super) fn missing_bytes(&self) -> Result<u64> {
-        let mut have = SegmentSet::new(self.plan.file.footer());
-        have.add(self.leases.iter().cloned());
-        let want = wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))?;
-        missing_bytes(&self.plan, &want)
+        missing_bytes(&self.plan, &self.missing()?)
     }
 
-    /// Requests the projected columns although no memory is available.
-    pub(super) fn ask_anyway(&mut self) -> Result<()> {
-        let footer = Arc::clone(self.plan.file.footer());
-        let mut have = SegmentSet::new(&footer);
+    /// Segments of the projected columns that are yet to be fetched.
+    fn missing(&self) -> Result<Vec<SegmentId>> {
+        let mut have = SegmentSet::new(self.plan.file.footer());
         have.add(self.leases.iter().cloned());
-        let want = wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))?;
-        let memory = self.plan.memory.take_anyway(missing_bytes(&self.plan, &want)?);
-        let urgency = Urgency::projection(self.number);
-        self.leases.extend(lease(&self.plan, &want, |_| urgency, memory)?);
-        self.asked = true;
+        wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))
+    }
+
+    /// Requests the projected columns of splits all at once, so that they share reads, although no memory may
+    /// be available.
+    pub(super) fn ask_anyway(splits: &mut [Self]) -> Result<()> {
+        let Some(Self { plan, number, .. }) = splits.first() else { return Ok(()) };
+        let missing = splits.iter().map(Self::missing).collect::<Result<Vec<_>>>()?;
+        let mut all = missing.concat();
+        all.sort_unstable();
+        all.dedup();
+        let memory = plan.memory.take_anyway(missing_bytes(plan, &all)?);
+        let leases = lease(plan, &all, |_| Urgency::projection(*number), memory)?;
+        for (split, missing) in splits.iter_mut().zip(missing) {
+            let held = |id| all.binary_search(id).ok().and_then(|at| leases.get(at).cloned());
+            split.leases.extend(missing.iter().filter_map(held));
+            split.asked = true;
+        }
         Ok(())
     }
 
     /// Decodes the live rows once their columns have arrived.
     pub(super) async fn decode(self) -> Result<Decoded> {
-        let Filtered { plan, payoffs, mut split, number, checks, mut single_rows, leases, .. } = self;
-        if plan.best_first.is_some() {
+        let Filtered { plan, payoffs, mut split, number, checks, asked, mut single_rows, leases, .. } = self;
+        if !asked {
             // The filter may have tightened while this split was waiting.
             let mut have = SegmentSet::new(plan.file.footer());
             have.add(leases.iter().cloned());

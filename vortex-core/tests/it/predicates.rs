@@ -64,7 +64,7 @@ async fn dictionaries_of_two_types_may_share_their_values() {
     // Made by hand: the values 1, 2^63 + 1 and 3 are stored once, as signed and as unsigned numbers.
     let bytes = include_bytes!("dictionary_of_two_types.vortex");
     let file = VortexFile::open(Arc::new(MemoryFile::new(bytes.to_vec()))).await.unwrap();
-    let filter = Expr::all([column("i").not_eq(100), column("u").gt(3)]);
+    let filter = column("i").not_eq(100).and(column("u").gt(3));
     let found = file.scan().with_filter(filter).into_stream().unwrap();
     let found: Vec<RecordBatch> = found.try_collect().await.unwrap();
     let signed = |batch: &RecordBatch| batch["i"].as_primitive::<Int64Type>().values().to_vec();
