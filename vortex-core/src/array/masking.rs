@@ -1,4 +1,4 @@
-//! Making rows null, and testing which ones are.
+//! Making rows null.
 //!
 //! ```text
 //! struct rows   {a: 1}  null  {a: 3}
@@ -12,12 +12,11 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _, BooleanArray, StructArray, UnionArray};
-use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, UnionMode};
 
-use super::{ArrowRef, Validity};
+use super::ArrowRef;
 use crate::dtype::DType;
-use crate::expr::Predicate;
 use crate::{Error, Result};
 
 /// The same values, also null where `valid` is unset.
@@ -86,26 +85,6 @@ pub(crate) fn decoded_field(array: &ArrowRef, at: usize) -> Result<ArrowRef> {
         Some(nulls) => mask(column, nulls),
         None => Ok(Arc::clone(column)),
     }
-}
-
-/// The outcome of a null test; `None` for other predicates.
-pub(crate) fn null_test(
-    predicate: &Predicate,
-    len: usize,
-    validity: impl FnOnce() -> Result<Validity>,
-) -> Result<Option<BooleanArray>> {
-    let is_null = match predicate {
-        Predicate::IsNull => true,
-        Predicate::IsNotNull => false,
-        _ => return Ok(None),
-    };
-    let bits = match validity()? {
-        Validity::Bits(nulls) if is_null => !nulls.inner(),
-        Validity::Bits(nulls) => nulls.inner().clone(),
-        validity if (validity == Validity::AllNull) == is_null => BooleanBuffer::new_set(len),
-        _ => BooleanBuffer::new_unset(len),
-    };
-    Ok(Some(BooleanArray::new(bits, None)))
 }
 
 /// Replaces the outcome in rows that `valid` makes null by `null_outcome`, the outcome of the predicate

@@ -47,6 +47,7 @@ use crate::Result;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
+use crate::limits::Limits;
 use crate::mask::Mask;
 
 /// A shared [`EncodedArray`].
@@ -129,9 +130,29 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
 
     /// Evaluates a predicate per row: true, false, or null where the result is unknown in SQL.
     ///
+    /// By default, null tests are answered by [`validity`](Self::validity), so an encoding whose
+    /// validity is determined by a null test must override this method. All other predicates are
+    /// evaluated on decoded values.
+    ///
     /// # Errors
     /// If the bytes contradict the format, or the predicate does not fit the type.
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        if predicate.is_null_test() {
+            // Rows that take no bytes are limited by nothing else.
+            Limits::default().decoded_bytes(self.len().div_ceil(8), 1)?;
+            if let Some(outcome) = self.validity()?.null_test(predicate, self.len()) {
+                return Ok(outcome);
+            }
+        }
+        self.matches_decoded(predicate)
+    }
+
+    /// Evaluates a predicate on decoded values: what [`matches`](Self::matches) does where an encoding
+    /// has no faster way.
+    ///
+    /// # Errors
+    /// As [`matches`](Self::matches).
+    fn matches_decoded(&self, predicate: &Predicate) -> Result<BooleanArray> {
         predicate.evaluate(&self.decode(&data_type(self.dtype())?)?)
     }
 
@@ -140,6 +161,15 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn aggregate(&self) -> Result<Aggregate> {
+        self.aggregate_decoded()
+    }
+
+    /// Aggregates decoded values: what [`aggregate`](Self::aggregate) does where an encoding has no
+    /// faster way.
+    ///
+    /// # Errors
+    /// As [`aggregate`](Self::aggregate).
+    fn aggregate_decoded(&self) -> Result<Aggregate> {
         Aggregate::of(self.decode_natural()?.arrow(), self.dtype())
     }
 

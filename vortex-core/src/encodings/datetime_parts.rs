@@ -15,9 +15,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayData, AsArray as _, BooleanArray, UInt64Array, make_array, new_null_array,
-};
+use arrow::array::{Array as _, ArrayData, AsArray as _, UInt64Array, make_array, new_null_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
@@ -25,7 +23,6 @@ use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType};
-use crate::expr::Predicate;
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -310,13 +307,6 @@ impl EncodedArray for DateTimePartsArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.map(|part| part.take(indices))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match predicate {
-            Predicate::IsNull | Predicate::IsNotNull => self.days().matches(predicate),
-            _ => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
-        }
     }
 }
 

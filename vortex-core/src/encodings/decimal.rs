@@ -30,7 +30,7 @@ use super::Encoding;
 use super::asked::{Asked, uniform};
 use super::primitive::aligned;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
-use crate::dtype::arrow::{data_type, ptype_of};
+use crate::dtype::arrow::ptype_of;
 use crate::dtype::{DType, DecimalType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::mask::Mask;
@@ -162,7 +162,7 @@ impl EncodedArray for DecimalArray {
                 predicate.evaluate(&make_array(values))
             }
             Asked::Nothing(outcome) => Ok(uniform(outcome, &self.validity()?, self.len())),
-            Asked::Values => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+            Asked::Values => self.matches_decoded(predicate),
         }
     }
 }
@@ -195,7 +195,7 @@ impl Integers {
     /// Converts a predicate; `None` if there is no equivalent.
     fn ask(&self, predicate: &Predicate) -> Option<Asked> {
         Some(match predicate {
-            Predicate::IsNull | Predicate::IsNotNull => Asked::Integers(predicate.clone()),
+            _ if predicate.is_null_test() => Asked::Integers(predicate.clone()),
             Predicate::Compare(op, constant) => match self.place(constant)? {
                 Place::Null => Asked::Integers(Predicate::Compare(*op, Scalar::null(&self.dtype))),
                 Place::Within(constant) => Asked::Integers(Predicate::Compare(*op, constant)),

@@ -227,14 +227,14 @@ impl EncodedArray for DecimalBytePartsArray {
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         let asked = match predicate {
-            Predicate::IsNull | Predicate::IsNotNull => return self.first.matches(predicate),
+            _ if predicate.is_null_test() => return self.first.matches(predicate),
             _ if self.lower.is_empty() => ask_integers(predicate, &self.dtype, self.first_ptype),
             _ => Asked::Values,
         };
         match asked {
             Asked::Integers(predicate) => self.first.matches(&predicate),
             Asked::Nothing(outcome) => Ok(uniform(outcome, &self.validity()?, self.len())),
-            Asked::Values => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+            Asked::Values => self.matches_decoded(predicate),
         }
     }
 
@@ -252,7 +252,7 @@ impl EncodedArray for DecimalBytePartsArray {
                 return Ok(found);
             }
         }
-        Aggregate::of(self.decode_natural()?.arrow(), &self.dtype)
+        self.aggregate_decoded()
     }
 
     fn as_constant(&self) -> Option<Scalar> {

@@ -113,16 +113,16 @@ impl EncodedArray for ExtArray {
 
     fn aggregate(&self) -> Result<Aggregate> {
         match self.extension.meaning() {
-            Meaning::Uuid => Aggregate::of(self.decode_natural()?.arrow(), &self.dtype),
+            Meaning::Uuid => self.aggregate_decoded(),
             _ => Ok(Aggregate { sum: None, ..self.storage.aggregate()? }),
         }
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         match (self.extension.meaning(), predicate) {
-            (_, Predicate::IsNull | Predicate::IsNotNull) => self.storage.matches(predicate),
+            _ if predicate.is_null_test() => self.storage.matches(predicate),
             // Arrow can compare fixed-size bytes, but not the lists that store them.
-            (Meaning::Uuid, _) => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+            (Meaning::Uuid, _) => self.matches_decoded(predicate),
             _ => self.storage.matches(&predicate.to_storage()),
         }
     }

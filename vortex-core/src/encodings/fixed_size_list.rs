@@ -11,15 +11,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, BooleanBufferBuilder, FixedSizeListArray as ArrowList, UInt64Array};
+use arrow::array::{BooleanBufferBuilder, FixedSizeListArray as ArrowList, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::list::window_of;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -157,13 +156,6 @@ impl EncodedArray for FixedSizeListArray {
         let elements = self.elements.take(&elements.into())?;
         let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
         Ok(self.with(indices.len(), elements, validity))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match masking::null_test(predicate, self.len, || self.validity())? {
-            Some(outcome) => Ok(outcome),
-            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
-        }
     }
 }
 

@@ -331,12 +331,12 @@ impl EncodedArray for ForArray {
     fn aggregate(&self) -> Result<Aggregate> {
         match self.shifted_aggregate()? {
             Some(found) => Ok(found),
-            None => Aggregate::of(self.decode_natural()?.arrow(), &self.dtype),
+            None => self.aggregate_decoded(),
         }
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if matches!(predicate, Predicate::IsNull | Predicate::IsNotNull) {
+        if predicate.is_null_test() {
             return self.encoded.matches(predicate);
         }
         if let Some(intervals) = Intervals::of(predicate, self.ptype)
@@ -351,7 +351,7 @@ impl EncodedArray for ForArray {
             let outcome = self.encoded.matches(&predicate)?;
             return if negate { Ok(arrow::compute::not(&outcome)?) } else { Ok(outcome) };
         }
-        self.decode_natural()?.matches(predicate)
+        self.matches_decoded(predicate)
     }
 }
 

@@ -28,7 +28,6 @@ use super::varbin::{self, VarBinArray, one_more};
 use crate::array::{
     ArrayRef, ArrowRef, EncodedArray, Lengths, Node, Validity, bytes, decode_offsets, integer_at, validity,
 };
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::fsst::SymbolTable;
@@ -223,7 +222,9 @@ impl EncodedArray for FsstArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if let Some(outcome) = self.validity()?.null_test(predicate, self.len) {
+        if predicate.is_null_test()
+            && let Some(outcome) = self.validity()?.null_test(predicate, self.len)
+        {
             return Ok(outcome);
         }
         if coded_text::answers(predicate) {
@@ -234,7 +235,7 @@ impl EncodedArray for FsstArray {
                 return Ok(outcome);
             }
         }
-        predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?)
+        self.matches_decoded(predicate)
     }
 }
 

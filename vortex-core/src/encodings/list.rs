@@ -15,8 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrowPrimitiveType, AsArray as _, BooleanArray, GenericListArray, GenericListViewArray, OffsetSizeTrait,
-    UInt64Array,
+    ArrowPrimitiveType, AsArray as _, GenericListArray, GenericListViewArray, OffsetSizeTrait, UInt64Array,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, FieldRef};
@@ -24,10 +23,9 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, Fiel
 use super::Encoding;
 use super::coded_text;
 use super::list_view::{ListViewArray, Views};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
-use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result, match_integer};
@@ -267,13 +265,6 @@ impl EncodedArray for ListArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.pick(indices, self.validity.as_ref().map(|child| child.take(indices)).transpose()?)
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match masking::null_test(predicate, self.len, || self.validity())? {
-            Some(outcome) => Ok(outcome),
-            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
-        }
     }
 }
 

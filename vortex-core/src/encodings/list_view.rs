@@ -16,8 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, AsArray as _, BooleanArray, BooleanBufferBuilder, GenericListViewArray, OffsetSizeTrait,
-    UInt64Array,
+    Array as _, AsArray as _, BooleanBufferBuilder, GenericListViewArray, OffsetSizeTrait, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp as _, DataType, Field, FieldRef};
@@ -25,10 +24,9 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp as _, DataType, Field,
 use super::Encoding;
 use super::list::{arrow_list, elements_len, integer_type, window_of};
 use crate::array::row_bytes::RowBytes;
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, masking, present, validity};
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
-use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::{Error, Result, match_integer};
@@ -354,13 +352,6 @@ impl EncodedArray for ListViewArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.map(|child| child.take(indices))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match masking::null_test(predicate, self.len(), || self.validity())? {
-            Some(outcome) => Ok(outcome),
-            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
-        }
     }
 }
 

@@ -6,14 +6,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{AsArray as _, BooleanArray, MapArray as ArrowMap, UInt64Array};
+use arrow::array::{AsArray as _, MapArray as ArrowMap, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::{Encoding, list_view};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -96,13 +95,6 @@ impl EncodedArray for MapArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         Ok(self.with(self.entries.take(indices)?))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match masking::null_test(predicate, self.len(), || self.validity())? {
-            Some(outcome) => Ok(outcome),
-            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
-        }
     }
 }
 

@@ -127,7 +127,9 @@ impl EncodedArray for MaskedArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if let Some(outcome) = masking::null_test(predicate, self.len(), || self.validity())? {
+        if predicate.is_null_test()
+            && let Some(outcome) = self.validity()?.null_test(predicate, self.len())
+        {
             return Ok(outcome);
         }
         let outcome = self.values.matches(predicate)?;

@@ -233,7 +233,7 @@ impl EncodedArray for PatchedArray {
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         let bounded = match predicate {
-            Predicate::IsNull | Predicate::IsNotNull => return self.inner.matches(predicate),
+            _ if predicate.is_null_test() => return self.inner.matches(predicate),
             Predicate::Compare(_, constant) => !constant.is_null(),
             Predicate::Between(low, high) => !low.is_null() && !high.is_null(),
             _ => false,
@@ -251,7 +251,7 @@ impl EncodedArray for PatchedArray {
                 return Ok(BooleanArray::new(bits.finish(), of_inner.nulls().cloned()));
             }
         }
-        self.decode_natural()?.matches(predicate)
+        self.matches_decoded(predicate)
     }
 }
 

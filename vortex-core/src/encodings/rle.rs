@@ -317,11 +317,11 @@ impl EncodedArray for RleArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if let Predicate::IsNull | Predicate::IsNotNull = predicate {
+        if predicate.is_null_test() {
             return self.indices.matches(predicate);
         }
         if !is_unknown_for_nulls_only(predicate) {
-            return self.decode_natural()?.matches(predicate);
+            return self.matches_decoded(predicate);
         }
         let (values, starts) = self.window()?;
         let of_values = values.matches(predicate)?;

@@ -184,7 +184,7 @@ impl EncodedArray for SequenceArray {
             return Ok(outcome);
         }
         let Some(interval) = Interval::of(predicate, self.ptype) else {
-            return self.decode_natural()?.matches(predicate);
+            return self.matches_decoded(predicate);
         };
         let rows = if interval.is_empty() { 0..0 } else { self.rows_within(interval.low, interval.high) };
         let mut bits = BooleanBufferBuilder::new(self.len);

@@ -13,7 +13,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, StructArray, UInt64Array};
+use arrow::array::{StructArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
@@ -21,7 +21,6 @@ use super::masked::masked;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::expr::Predicate;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -159,13 +158,6 @@ impl EncodedArray for Fields {
         self.map(arrow::array::Array::len(indices), |child| child.take(indices))
     }
 
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match masking::null_test(predicate, self.len, || self.validity())? {
-            Some(outcome) => Ok(outcome),
-            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
-        }
-    }
-
     fn field(&self, at: usize) -> Result<ArrayRef> {
         let dtype = masking::field_dtype(&self.dtype, at)?;
         let field = self.fields.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
@@ -182,7 +174,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::{PType, StructType};
     use crate::encodings::conformance;
-    use crate::expr::CompareOp;
+    use crate::expr::{CompareOp, Predicate};
     use crate::scalar::{Scalar, Value};
 
     const ROWS: usize = 100;
@@ -287,5 +279,13 @@ mod tests {
         assert!(tree().load(&pair(true, false), ROWS).is_err(), "validity of a non-nullable struct");
         assert!(tree().child(Tree::primitive(&[0u8; ROWS])).load(&pair(true, true), ROWS).is_err());
         assert!(Tree::new(ID).child(Tree::primitive(&numbers())).load(&pair(true, true), ROWS).is_err());
+    }
+
+    #[test]
+    fn null_tests_of_rows_that_take_no_bytes_are_limited() {
+        let empty = DType::Struct(Arc::new(StructType::new([])), true);
+        let array = Tree::new(ID).load(&empty, 1 << 40).unwrap();
+        assert!(array.matches(&Predicate::IsNull).is_err());
+        assert_eq!(array.slice(0..3).unwrap().matches(&Predicate::IsNotNull).unwrap().true_count(), 3);
     }
 }

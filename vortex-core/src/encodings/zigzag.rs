@@ -87,7 +87,7 @@ impl ZigZagArray {
     /// The equivalent predicate on encoded values, if there is one.
     fn encode_predicate(&self, predicate: &Predicate) -> Option<Predicate> {
         match predicate {
-            Predicate::IsNull | Predicate::IsNotNull => Some(predicate.clone()),
+            _ if predicate.is_null_test() => Some(predicate.clone()),
             Predicate::Compare(op @ (CompareOp::Eq | CompareOp::NotEq), constant) => {
                 Some(Predicate::Compare(*op, self.encode(constant)?))
             }
@@ -148,7 +148,7 @@ impl EncodedArray for ZigZagArray {
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         match self.encode_predicate(predicate) {
             Some(predicate) => self.encoded.matches(&predicate),
-            None => self.decode_natural()?.matches(predicate),
+            None => self.matches_decoded(predicate),
         }
     }
 }

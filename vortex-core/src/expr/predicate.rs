@@ -129,6 +129,11 @@ impl Predicate {
         }
     }
 
+    /// Whether this is `IS NULL` or `IS NOT NULL`.
+    pub fn is_null_test(&self) -> bool {
+        matches!(self, Predicate::IsNull | Predicate::IsNotNull)
+    }
+
     /// The predicate for the storage type of an extension column.
     #[must_use]
     pub fn to_storage(&self) -> Predicate {

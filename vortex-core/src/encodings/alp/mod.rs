@@ -28,7 +28,6 @@ use super::Encoding;
 use super::asked::{Asked, uniform};
 use super::bit_packed::patches::{Patches, PatchesMessage};
 use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::kernels::simd::{Vectorized, vectorized};
@@ -304,7 +303,7 @@ impl<F: Float> AlpArray<F> {
     fn ask(&self, predicate: &Predicate) -> Option<Asked> {
         let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
         match predicate {
-            Predicate::IsNull | Predicate::IsNotNull => Some(Asked::Integers(predicate.clone())),
+            _ if predicate.is_null_test() => Some(Asked::Integers(predicate.clone())),
             Predicate::Compare(op, constant) => {
                 let constant = F::of(constant)?;
                 match op {
@@ -433,7 +432,7 @@ impl<F: Float> EncodedArray for AlpArray<F> {
                 return Ok(found);
             }
         }
-        Aggregate::of(self.decode_natural()?.arrow(), &self.dtype)
+        self.aggregate_decoded()
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
@@ -441,11 +440,11 @@ impl<F: Float> EncodedArray for AlpArray<F> {
             Some(Asked::Integers(asked)) => self.encoded.matches(&asked)?,
             Some(Asked::Nothing(outcome)) => uniform(outcome, &self.validity()?, self.len()),
             Some(Asked::Values) | None => {
-                return predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?);
+                return self.matches_decoded(predicate);
             }
         };
         match predicate {
-            Predicate::IsNull | Predicate::IsNotNull => Ok(outcome),
+            _ if predicate.is_null_test() => Ok(outcome),
             _ => self.correct(outcome, predicate),
         }
     }

@@ -16,7 +16,7 @@ mod encode;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt64Array};
+use arrow::array::{ArrowPrimitiveType, PrimitiveArray, UInt64Array};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
@@ -24,9 +24,7 @@ use super::Encoding;
 use super::alp::into_vec;
 use super::bit_packed::patches::{Patches, PatchesMessage};
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
-use crate::expr::Predicate;
 use crate::kernels::gather::in_range;
 use crate::mask::Mask;
 use crate::{Error, Result};
@@ -256,13 +254,6 @@ impl EncodedArray for AlpRdArray {
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         let patches = self.patches.as_ref().map(|patches| patches.take(indices)).transpose()?;
         Ok(self.with(self.codes.take(indices)?, self.right.take(indices)?, patches.flatten()))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match predicate {
-            Predicate::IsNull | Predicate::IsNotNull => self.codes.matches(predicate),
-            _ => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
-        }
     }
 }
 

@@ -424,11 +424,13 @@ impl EncodedArray for BitPackedArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if let Some(outcome) = self.validity()?.null_test(predicate, self.len) {
+        if predicate.is_null_test()
+            && let Some(outcome) = self.validity()?.null_test(predicate, self.len)
+        {
             return Ok(outcome);
         }
         let Some(intervals) = Intervals::of(predicate, self.ptype) else {
-            return self.decode_natural()?.matches(predicate);
+            return self.matches_decoded(predicate);
         };
         let nulls = self.validity()?.to_nulls(self.len);
         let bits = match_word!(self.ptype, |W| self.test::<W>(&tests_of(&intervals), |_| W::ZERO)?);

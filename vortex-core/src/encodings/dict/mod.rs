@@ -258,7 +258,7 @@ impl EncodedArray for DictArray {
             return runs.aggregate();
         }
         if value_count == 0 || value_count > self.len() {
-            return Aggregate::of(self.decode_natural()?.arrow(), &self.dtype);
+            return self.aggregate_decoded();
         }
         let keys = self.keys()?;
         let mut rows = vec![0u64; value_count];
@@ -276,7 +276,9 @@ impl EncodedArray for DictArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if let Some(outcome) = self.validity()?.null_test(predicate, self.len()) {
+        if predicate.is_null_test()
+            && let Some(outcome) = self.validity()?.null_test(predicate, self.len())
+        {
             return Ok(outcome);
         }
         if let Some(runs) = self.runs()? {
@@ -285,10 +287,10 @@ impl EncodedArray for DictArray {
         match predicate {
             // This predicate also has an outcome for null rows, which have no code.
             Predicate::In(list) if list.values().is_empty() => {
-                return predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?);
+                return self.matches_decoded(predicate);
             }
             Predicate::Compare(..) | Predicate::Between(..) | Predicate::In(_) | Predicate::Like(_) => {}
-            _ => return predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
+            _ => return self.matches_decoded(predicate),
         }
         let by_value = self.values.outcome(predicate)?;
         if by_value.null_count() == 0

@@ -29,7 +29,6 @@ use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_integers,
     decode_offsets, integer_at, validity,
 };
-use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::gather::Key;
@@ -344,7 +343,9 @@ impl EncodedArray for OnPairArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if let Some(outcome) = self.validity()?.null_test(predicate, self.len) {
+        if predicate.is_null_test()
+            && let Some(outcome) = self.validity()?.null_test(predicate, self.len)
+        {
             return Ok(outcome);
         }
         if coded_text::answers(predicate) {
@@ -358,7 +359,7 @@ impl EncodedArray for OnPairArray {
                 return Ok(outcome);
             }
         }
-        predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?)
+        self.matches_decoded(predicate)
     }
 }
 

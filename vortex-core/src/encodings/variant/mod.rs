@@ -11,15 +11,14 @@ mod shredded;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray, StructArray, UInt64Array};
+use arrow::array::{Array as _, AsArray as _, StructArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 pub(super) use self::parquet::ParquetVariant;
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
@@ -160,13 +159,6 @@ impl EncodedArray for VariantArray {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.map(|child| child.take(indices))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match masking::null_test(predicate, self.len(), || self.validity())? {
-            Some(outcome) => Ok(outcome),
-            None => predicate.evaluate(&self.decode(&data_type(self.dtype())?)?),
-        }
     }
 
     fn as_constant(&self) -> Option<Scalar> {

@@ -17,7 +17,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray, StructArray, UInt64Array};
+use arrow::array::{Array as _, AsArray as _, StructArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
@@ -25,7 +25,6 @@ use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, pr
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::Encoding;
-use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::{dtype_from_proto, proto};
@@ -180,13 +179,6 @@ impl EncodedArray for VariantRows {
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.map(|child| child.take(indices))
-    }
-
-    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match masking::null_test(predicate, self.len(), || self.validity())? {
-            Some(outcome) => Ok(outcome),
-            None => predicate.evaluate(&self.decode(&data_type(&self.dtype)?)?),
-        }
     }
 }
 
