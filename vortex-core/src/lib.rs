@@ -62,6 +62,7 @@ mod kernels;
 pub mod layout;
 mod limits;
 mod mask;
+mod once;
 mod pruning;
 mod release;
 pub mod scalar;

@@ -15,6 +15,7 @@ use super::{ArrayRef, EncodedArray, Validity, validity};
 use crate::Result;
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::once::get_or_try_init;
 
 /// Below this share of live rows, their values are counted instead of looking at each valid row.
 const SPARSE: f64 = 0.1;
@@ -48,11 +49,7 @@ impl ValidRows {
     }
 
     fn all(&self) -> Result<&Validity> {
-        if let Some(all) = self.all.get() {
-            return Ok(all);
-        }
-        let decoded = validity::decode_child(self.child.as_ref())?;
-        Ok(self.all.get_or_init(|| decoded))
+        get_or_try_init(&self.all, || validity::decode_child(self.child.as_ref()))
     }
 
     /// Which of these rows are null.

@@ -30,6 +30,7 @@ use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::kernels::{BLOCK, Word, match_word};
 use crate::mask::Mask;
+use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
 /// The `vortex.patched` encoding.
@@ -123,11 +124,12 @@ impl PatchedArray {
         Ok((rows, self.values.slice(first..last)?))
     }
 
-    /// The patches in ascending order of rows; if a row has several, the last one applies.
     fn by_row(&self) -> Result<&Patches> {
-        if let Some(known) = self.by_row.get() {
-            return Ok(known);
-        }
+        get_or_try_init(&self.by_row, || self.sort_by_row())
+    }
+
+    /// The patches in ascending order of rows; if a row has several, the last one applies.
+    fn sort_by_row(&self) -> Result<Patches> {
         let (rows, values) = self.patches()?;
         let mut numbered: Vec<(usize, usize)> =
             rows.iter().enumerate().filter_map(|(number, row)| Some(((*row)?, number))).collect();
@@ -135,8 +137,7 @@ impl PatchedArray {
         numbered.dedup_by_key(|(row, _)| *row);
         let (rows, numbers): (Vec<usize>, Vec<u64>) =
             numbered.into_iter().map(|(row, number)| (row, number as u64)).unzip();
-        let patches = Patches::new(rows, values.take(&UInt64Array::from(numbers))?, self.len());
-        Ok(self.by_row.get_or_init(|| patches))
+        Ok(Patches::new(rows, values.take(&UInt64Array::from(numbers))?, self.len()))
     }
 
     fn patched<W: Word>(&self) -> Result<ArrowRef> {

@@ -33,6 +33,7 @@ use crate::kernels::gather::gather_into;
 use crate::kernels::{BLOCK, Word, block_parts, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
 /// The `fastlanes.rle` encoding.
@@ -136,11 +137,7 @@ struct Starts {
 
 impl Starts {
     fn get(&self) -> Result<&[usize]> {
-        if let Some(known) = self.known.get() {
-            return Ok(known);
-        }
-        let decoded = self.decode()?;
-        Ok(self.known.get_or_init(|| decoded))
+        Ok(get_or_try_init(&self.known, || self.decode())?)
     }
 
     fn decode(&self) -> Result<Box<[usize]>> {

@@ -31,6 +31,7 @@ use crate::kernels::runs::{repeat_bits, repeat_runs};
 use crate::kernels::views::repeat_views;
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::once::get_or_try_init;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
@@ -145,11 +146,7 @@ impl Runs {
 
     /// The ends, which never decrease and cover all rows.
     fn ends(&self) -> Result<&ScalarBuffer<u64>> {
-        if let Some(ends) = self.checked.get() {
-            return Ok(ends);
-        }
-        let ends = checked(&self.ends, self.covers)?;
-        Ok(self.checked.get_or_init(|| ends))
+        get_or_try_init(&self.checked, || checked(&self.ends, self.covers))
     }
 }
 

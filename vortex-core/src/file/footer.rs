@@ -15,6 +15,7 @@ use crate::dtype::{DType, ROOT_COLUMN};
 use crate::encodings::Registry;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::limits::Limits;
+use crate::once::get_or_try_init;
 use crate::stats::FieldStats;
 use crate::wire::{
     FooterTables, Postscript, PostscriptSegment, RawLayout, arrow_schema_from_bytes, dtype_from_bytes,
@@ -279,14 +280,11 @@ impl Footer {
     /// # Errors
     /// If a type has no Arrow equivalent.
     pub fn schema(&self) -> Result<SchemaRef> {
-        if let Some(schema) = self.schema.get() {
-            return Ok(Arc::clone(schema));
-        }
-        let schema = match self.written_schema() {
-            Some(schema) => Arc::new(schema),
-            None => crate::dtype::arrow::schema(&self.dtype)?,
-        };
-        Ok(Arc::clone(self.schema.get_or_init(|| schema)))
+        let schema = get_or_try_init(&self.schema, || match self.written_schema() {
+            Some(schema) => Ok(Arc::new(schema)),
+            None => crate::dtype::arrow::schema(&self.dtype),
+        });
+        schema.map(Arc::clone)
     }
 
     /// The schema that the file was written from according to its metadata, if it is consistent.

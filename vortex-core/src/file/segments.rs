@@ -19,6 +19,7 @@ use crate::array::{ArrayParts, ArrayRef, KeptBytes};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::io::{Pending, Share, Unsent};
+use crate::once::get_or_try_init;
 use crate::scan::ScanMetrics;
 use crate::wire::ArrayTree;
 
@@ -206,18 +207,13 @@ impl Entry {
             return Ok(Arc::clone(array));
         }
         let place = || format!("segment {}", self.id.0);
-        let parts = match self.parts.get() {
-            Some(parts) => parts,
-            None => {
-                let bytes = self
-                    .bytes()
-                    .ok_or_else(|| crate::Error::invalid(format!("segment {} is not loaded", self.id.0)))?;
-                let bytes = footer.unpack(self.id, bytes).at(place)?;
-                let parts =
-                    ArrayParts::parse(bytes, Arc::clone(&footer.array_ids), &footer.limits).at(place)?;
-                self.parts.get_or_init(|| parts)
-            }
-        };
+        let parts = get_or_try_init(&self.parts, || {
+            let bytes = self
+                .bytes()
+                .ok_or_else(|| crate::Error::invalid(format!("segment {} is not loaded", self.id.0)))?;
+            let bytes = footer.unpack(self.id, bytes).at(place)?;
+            ArrayParts::parse(bytes, Arc::clone(&footer.array_ids), &footer.limits).at(place)
+        })?;
         let array = parts.load(dtype, len, &footer.registry, &footer.limits).at(place)?;
         Ok(Arc::clone(self.array.get_or_init(|| Arc::clone(&array))))
             .map(|first| if first.len() == len && first.dtype() == dtype { first } else { array })

@@ -13,6 +13,7 @@ use crate::dtype::{DType, StructType};
 use crate::encodings::struct_::struct_of;
 use crate::error::ResultExt as _;
 use crate::file::SegmentId;
+use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
 /// The `vortex.struct` layout.
@@ -57,13 +58,12 @@ impl StructLayout {
     /// The layout of a field as stored, not yet null where the struct is.
     fn stored_field(&self, at: usize) -> Result<LayoutRef> {
         let slot = self.loaded.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
-        if let Some(field) = slot.get() {
-            return Ok(Arc::clone(field));
-        }
-        let child = at + usize::from(self.validity.is_some());
-        let name = || format!("column `{}`", self.fields.names()[at]);
-        let field = self.node.load_child(child, &self.fields.dtypes()[at], self.node.row_count()).at(name)?;
-        Ok(Arc::clone(slot.get_or_init(|| field)))
+        let field = get_or_try_init(slot, || {
+            let child = at + usize::from(self.validity.is_some());
+            let name = || format!("column `{}`", self.fields.names()[at]);
+            self.node.load_child(child, &self.fields.dtypes()[at], self.node.row_count()).at(name)
+        });
+        field.map(Arc::clone)
     }
 }
 

@@ -8,6 +8,7 @@ use arrow::buffer::Buffer;
 use crate::array::{ArrayRef, decode_offsets};
 use crate::kernels::Word;
 use crate::kernels::bitpack::{PackedBlock, PackedBlocks};
+use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
 /// Bytes of a packed block per bit of width.
@@ -77,11 +78,7 @@ impl Blocks {
 
 impl Bounds {
     fn get(&self) -> Result<&[usize]> {
-        if let Some(known) = self.known.get() {
-            return Ok(known);
-        }
-        let decoded = self.decode()?;
-        Ok(self.known.get_or_init(|| decoded))
+        Ok(get_or_try_init(&self.known, || self.decode())?)
     }
 
     fn decode(&self) -> Result<Box<[usize]>> {

@@ -25,6 +25,7 @@ use crate::dtype::{DType, PType};
 use crate::encodings::primitive;
 use crate::kernels::rising::positions;
 use crate::mask::Mask;
+use crate::once::get_or_try_init;
 use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
 
@@ -240,11 +241,7 @@ impl Patches {
 
 impl Indices {
     fn get(&self) -> Result<&[usize]> {
-        if let Some(known) = self.known.get() {
-            return Ok(known);
-        }
-        let decoded = self.decode()?;
-        Ok(self.known.get_or_init(|| decoded))
+        Ok(get_or_try_init(&self.known, || self.decode())?)
     }
 
     fn decode(&self) -> Result<Box<[usize]>> {

@@ -36,6 +36,7 @@ use crate::kernels::needle::{Against, Automaton, Needle};
 use crate::kernels::onpair::Tokens;
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
 pub(crate) use encode::{EncodedTokens, encode};
@@ -171,12 +172,10 @@ struct Dictionary {
 
 impl Dictionary {
     fn tokens(&self) -> Result<&Tokens> {
-        if let Some(tokens) = self.tokens.get() {
-            return Ok(tokens);
-        }
-        let offsets = decode_offsets(&self.offsets, "dictionary offsets", self.bytes.len())?;
-        let tokens = Tokens::try_new(&self.bytes, &offsets)?;
-        Ok(self.tokens.get_or_init(|| tokens))
+        get_or_try_init(&self.tokens, || {
+            let offsets = decode_offsets(&self.offsets, "dictionary offsets", self.bytes.len())?;
+            Tokens::try_new(&self.bytes, &offsets)
+        })
     }
 }
 
