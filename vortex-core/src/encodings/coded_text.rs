@@ -99,16 +99,7 @@ fn is_in(rows: &impl CodedRows, nulls: Option<NullBuffer>, list: &InList) -> Opt
     let needles: Vec<Needle> =
         list.values().iter().map(|value| value.as_bytes().map(Needle::new)).collect::<Option<_>>()?;
     let found = each(rows, |row| needles.iter().any(|needle| rows.against(row, needle) == Against::Equal));
-    // With a null among the constants, rows that do not match are unknown; without any constants, even
-    // null rows do not match.
-    let known = match (list.has_null(), nulls) {
-        (false, _) if needles.is_empty() => None,
-        (false, nulls) => nulls,
-        (true, None) => Some(NullBuffer::new(found.clone())),
-        (true, Some(nulls)) => Some(NullBuffer::new(nulls.inner() & &found)),
-    };
-    let outcome = if list.negated() { !&found } else { found };
-    Some(BooleanArray::new(outcome, known))
+    Some(list.outcome(found, nulls))
 }
 
 /// A LIKE pattern simple enough to be evaluated on codes.

@@ -2,10 +2,8 @@
 
 use std::collections::HashSet;
 
-use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, ArrowPrimitiveType, AsArray as _, BooleanArray, BooleanBufferBuilder,
-};
-use arrow::buffer::BooleanBuffer;
+use arrow::array::{Array as _, ArrayRef as ArrowRef, ArrowPrimitiveType, AsArray as _, BooleanArray};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{ByteArrayType, ByteViewType, DataType, ToByteSlice};
 
 use super::{CompareOp, Predicate};
@@ -68,17 +66,20 @@ impl InList {
     }
 
     pub(super) fn evaluate(&self, array: &ArrowRef) -> Result<BooleanArray> {
-        let found = self.found(array)?;
-        let nulls = array.logical_nulls();
-        let outcome = if self.negated { !&found } else { found.clone() };
+        Ok(self.outcome(self.found(array)?, array.logical_nulls()))
+    }
+
+    /// The outcome per row, given which rows equal one of the constants and which are null; `found` is
+    /// arbitrary in null rows.
+    pub(crate) fn outcome(&self, found: BooleanBuffer, nulls: Option<NullBuffer>) -> BooleanArray {
         let known = match (self.has_null, nulls) {
             // Without constants, even a null value is certainly not in the list.
-            _ if self.values.is_empty() && !self.has_null => None,
+            (false, _) if self.values.is_empty() => None,
             (false, nulls) => nulls,
-            (true, None) => Some(found.into()),
+            (true, None) => Some(found.clone().into()),
             (true, Some(nulls)) => Some((nulls.inner() & &found).into()),
         };
-        Ok(BooleanArray::new(outcome, known))
+        BooleanArray::new(if self.negated { !&found } else { found }, known)
     }
 
     /// Which rows equal one of the constants; null rows are arbitrary.
@@ -119,25 +120,19 @@ fn primitive<T: ArrowPrimitiveType>(
 ) -> BooleanBuffer {
     let constants = constants.as_primitive::<T>().values();
     let set: HashSet<&[u8]> = constants.iter().map(ToByteSlice::to_byte_slice).collect();
-    collect(array.values().iter().map(|value| set.contains(value.to_byte_slice())), array.len())
+    BooleanBuffer::collect_bool(array.len(), |at| set.contains(array.value(at).to_byte_slice()))
 }
 
 fn bytes<T: ByteArrayType>(array: &ArrowRef, constants: &ArrowRef) -> BooleanBuffer {
     let (array, constants) = (array.as_bytes::<T>(), constants.as_bytes::<T>());
     let set: HashSet<&[u8]> = (0..constants.len()).map(|at| constants.value(at).as_ref()).collect();
-    collect((0..array.len()).map(|at| set.contains::<[u8]>(array.value(at).as_ref())), array.len())
+    BooleanBuffer::collect_bool(array.len(), |at| set.contains::<[u8]>(array.value(at).as_ref()))
 }
 
 fn views<T: ByteViewType>(array: &ArrowRef, constants: &ArrowRef) -> BooleanBuffer {
     let (array, constants) = (array.as_byte_view::<T>(), constants.as_byte_view::<T>());
     let set: HashSet<&[u8]> = (0..constants.len()).map(|at| constants.value(at).as_ref()).collect();
-    collect((0..array.len()).map(|at| set.contains::<[u8]>(array.value(at).as_ref())), array.len())
-}
-
-fn collect(bits: impl Iterator<Item = bool>, len: usize) -> BooleanBuffer {
-    let mut builder = BooleanBufferBuilder::new(len);
-    bits.for_each(|bit| builder.append(bit));
-    builder.finish()
+    BooleanBuffer::collect_bool(array.len(), |at| set.contains::<[u8]>(array.value(at).as_ref()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Comparisons of integers as intervals, which encodings of integers can evaluate.
 
+use std::sync::Arc;
+
 use arrow::array::BooleanArray;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-use super::{CompareOp, Predicate};
+use super::{CompareOp, InList, Predicate};
 use crate::dtype::PType;
 use crate::scalar::Scalar;
 
@@ -74,10 +76,8 @@ impl Interval {
 #[derive(Debug)]
 pub(crate) struct Intervals {
     pub(crate) any_of: Vec<Interval>,
-    negated: bool,
-    /// Whether the outcome is unknown for values in none of them, because there is a null among the
-    /// constants.
-    unknown_if_missed: bool,
+    /// The list, if the intervals are its constants.
+    list: Option<Arc<InList>>,
 }
 
 impl Intervals {
@@ -88,7 +88,7 @@ impl Intervals {
     pub(crate) fn of(predicate: &Predicate, ptype: PType) -> Option<Self> {
         let Predicate::In(list) = predicate else {
             let any_of = vec![Interval::of(predicate, ptype)?];
-            return Some(Self { any_of, negated: false, unknown_if_missed: false });
+            return Some(Self { any_of, list: None });
         };
         if !(1..=Self::MOST).contains(&list.values().len()) {
             return None;
@@ -96,19 +96,16 @@ impl Intervals {
         let equal = |value: &Scalar| Interval::of(&Predicate::Compare(CompareOp::Eq, value.clone()), ptype);
         Some(Self {
             any_of: list.values().iter().map(equal).collect::<Option<_>>()?,
-            negated: list.negated(),
-            unknown_if_missed: list.has_null(),
+            list: Some(Arc::clone(list)),
         })
     }
 
     /// The outcome per row, given which rows are in any of the intervals and which are null.
     pub(crate) fn outcome(&self, found: BooleanBuffer, nulls: Option<NullBuffer>) -> BooleanArray {
-        let known = match (self.unknown_if_missed, nulls) {
-            (false, nulls) => nulls,
-            (true, None) => Some(found.clone().into()),
-            (true, Some(nulls)) => Some((nulls.inner() & &found).into()),
-        };
-        BooleanArray::new(if self.negated { !&found } else { found }, known)
+        match &self.list {
+            Some(list) => list.outcome(found, nulls),
+            None => BooleanArray::new(found, nulls),
+        }
     }
 }
 
