@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
-use super::row_bytes::{RowBytes, reserved_bytes};
+use super::row_bytes::reserved_bytes;
 use super::{ArrayRef, ArrowRef, EncodedArray, Validity};
 use crate::Result;
 use crate::dtype::DType;
@@ -19,12 +19,19 @@ use crate::mask::Mask;
 pub struct Decoded {
     dtype: DType,
     array: ArrowRef,
+    limits: Limits,
 }
 
 impl Decoded {
     /// Wraps an array that presents `dtype`.
     pub fn new(dtype: DType, array: ArrowRef) -> Self {
-        Self { dtype, array }
+        Self { dtype, array, limits: Limits::default() }
+    }
+
+    /// Sets the limits for copies of rows, instead of the default ones.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// The Arrow array.
@@ -32,29 +39,8 @@ impl Decoded {
         &self.array
     }
 
-    /// Checks the size of copied rows against the limits. Rows of lists and of flat strings are copied
-    /// once per index, so a few indices can result in any amount of memory; for other types, memory is
-    /// proportional to the number of indices.
-    fn check_copies(&self, indices: &UInt64Array) -> Result<()> {
-        if !copies_vary(self.array.data_type()) {
-            return Ok(());
-        }
-        let bytes = RowBytes::of(self.array.as_ref());
-        let copied = indices.values().iter().fold(0u64, |sum, at| {
-            let at = usize::try_from(*at).unwrap_or(usize::MAX);
-            sum.saturating_add(bytes.up_to(at.saturating_add(1)).saturating_sub(bytes.up_to(at)))
-        });
-        Limits::default().decoded_bytes(usize::try_from(copied).unwrap_or(usize::MAX), 1).map(drop)
-    }
-
-    /// Checks the memory that Arrow reserves for some rows against the limits, whether it will be used or not.
-    fn check_reserved(&self, rows: usize) -> Result<()> {
-        let bytes = reserved_bytes(self.array.data_type(), rows as u64);
-        Limits::default().decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1).map(drop)
-    }
-
     fn with(&self, array: ArrowRef) -> ArrayRef {
-        Arc::new(Self { dtype: self.dtype.clone(), array })
+        Arc::new(Self { dtype: self.dtype.clone(), array, limits: self.limits })
     }
 }
 
@@ -75,6 +61,10 @@ impl EncodedArray for Decoded {
         self.array.get_array_memory_size()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         present(Arc::clone(&self.array), to)
     }
@@ -91,29 +81,18 @@ impl EncodedArray for Decoded {
         if mask.is_all() {
             return Ok(self.with(Arc::clone(&self.array)));
         }
-        self.check_reserved(mask.true_count())?;
+        // Arrow reserves this memory whether it will be used or not.
+        let reserved = reserved_bytes(self.array.data_type(), mask.true_count() as u64);
+        self.limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
         Ok(self.with(arrow::compute::filter(&self.array, &mask.to_filter())?))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.check_reserved(indices.len())?;
-        self.check_copies(indices)?;
-        Ok(self.with(super::take(&self.array, indices)?))
+        Ok(self.with(super::take_within(&self.array, indices, &self.limits)?))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         predicate.evaluate(&self.array)
-    }
-}
-
-/// Whether some rows may take much more memory than others.
-fn copies_vary(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => true,
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) | DataType::Map(..) => true,
-        DataType::Struct(fields) => fields.iter().any(|field| copies_vary(field.data_type())),
-        DataType::Union(fields, _) => fields.iter().any(|(_, field)| copies_vary(field.data_type())),
-        _ => false,
     }
 }
 
@@ -136,6 +115,7 @@ mod tests {
     use arrow::datatypes::Field;
 
     use super::*;
+    use crate::dtype::PType;
     use crate::dtype::arrow::from_field;
 
     #[test]
@@ -161,5 +141,18 @@ mod tests {
         let often = |row: u64| UInt64Array::from(vec![row; 1 << 15]);
         assert!(array.take(&often(0)).is_err(), "16 GiB");
         assert_eq!(array.take(&often(1)).unwrap().len(), 1 << 15);
+    }
+
+    #[test]
+    fn lowered_limits_apply_to_copies() {
+        let numbers = Arc::new(Int64Array::from(vec![7; 100]));
+        let array = Decoded::new(DType::Primitive(PType::I64, false), numbers);
+        let (all, mask) = (UInt64Array::from_iter_values(0..99), Mask::from_indices(100, 0..99));
+        assert!(array.take(&all).is_ok() && array.filter(&mask).is_ok());
+        let array = array.with_limits(Limits::new().with_max_decoded_bytes(500));
+        assert!(array.take(&all).is_err() && array.filter(&mask).is_err());
+        let few = array.slice(0..50).unwrap();
+        assert!(few.take(&UInt64Array::from(vec![0; 62])).is_ok());
+        assert!(few.take(&UInt64Array::from(vec![0; 63])).is_err(), "slices keep the limits");
     }
 }

@@ -40,7 +40,7 @@ pub(crate) use integers::{
 pub use node::{ArrayParts, Node};
 pub use restore::{can_decode_as, decode_as};
 pub(crate) use rows::{KeptBytes, TreeRows, all};
-pub(crate) use taking::take;
+pub(crate) use taking::{take, take_within};
 pub use validity::Validity;
 
 use crate::Result;
@@ -85,6 +85,12 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// Bytes of this node's own buffers, without children.
     fn own_bytes(&self) -> usize {
         0
+    }
+
+    /// The limits that apply to copies of rows: those of the file if the array keeps them, otherwise the
+    /// default ones.
+    fn limits(&self) -> Limits {
+        Limits::default()
     }
 
     /// Decodes all rows into exactly the Arrow type `to`, which must
@@ -139,7 +145,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         if predicate.is_null_test() {
             // Rows that take no bytes are limited by nothing else.
-            Limits::default().decoded_bytes(self.len().div_ceil(8), 1)?;
+            self.limits().decoded_bytes(self.len().div_ceil(8), 1)?;
             if let Some(outcome) = self.validity()?.null_test(predicate, self.len()) {
                 return Ok(outcome);
             }
@@ -178,7 +184,8 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`decode`](Self::decode).
     fn decode_natural(&self) -> Result<Decoded> {
-        Ok(Decoded::new(self.dtype().clone(), self.decode(&data_type(self.dtype())?)?))
+        let decoded = self.decode(&data_type(self.dtype())?)?;
+        Ok(Decoded::new(self.dtype().clone(), decoded).with_limits(self.limits()))
     }
 
     /// Field `at` of a struct, also null where the struct is: its type is nullable if either type is.
@@ -189,7 +196,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     fn field(&self, at: usize) -> Result<ArrayRef> {
         let dtype = masking::field_dtype(self.dtype(), at)?;
         let field = masking::decoded_field(self.decode_natural()?.arrow(), at)?;
-        Ok(Arc::new(Decoded::new(dtype, field)))
+        Ok(Arc::new(Decoded::new(dtype, field).with_limits(self.limits())))
     }
 
     /// If the array consists of runs of equal rows: an array of the same runs, with `map` applied to

@@ -81,12 +81,34 @@ impl RowBytes {
         })
     }
 
+    /// The bytes of the rows at some indices; indices may repeat.
+    pub(crate) fn sum_at(&self, indices: impl ExactSizeIterator<Item = usize>) -> u64 {
+        match self {
+            RowBytes::Each(bytes) => bytes.saturating_mul(indices.len() as u64),
+            RowBytes::Totals(_) => indices.fold(0, |sum: u64, at| {
+                let row = self.up_to(at.saturating_add(1)).saturating_sub(self.up_to(at));
+                sum.saturating_add(row)
+            }),
+        }
+    }
+
     /// The bytes of the first `rows` rows.
     pub(crate) fn up_to(&self, rows: usize) -> u64 {
         match self {
             RowBytes::Each(bytes) => bytes.saturating_mul(rows as u64),
             RowBytes::Totals(totals) => totals.get(rows).or(totals.last()).copied().unwrap_or(0),
         }
+    }
+}
+
+/// Whether values of the type are found by 32-bit offsets, which limit the bytes of all rows together.
+pub(crate) fn has_narrow_offsets(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::Binary | DataType::List(_) | DataType::Map(..) => true,
+        DataType::LargeList(item) | DataType::FixedSizeList(item, _) => has_narrow_offsets(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_narrow_offsets(field.data_type())),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_narrow_offsets(field.data_type())),
+        _ => false,
     }
 }
 

@@ -1,11 +1,34 @@
 //! Rows of Arrow arrays by index.
+//!
+//! Lists and flat strings are copied once per index, so that a few bytes of a file could require any
+//! amount of memory; views and dictionaries share the values they refer to.
 
-use arrow::array::{Array, AsArray as _, MutableArrayData, make_array};
+use arrow::array::{Array, ArrowPrimitiveType, AsArray as _, MutableArrayData, PrimitiveArray, make_array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, UInt64Type};
+use arrow::datatypes::{ArrowNativeType as _, DataType, UInt64Type};
 
 use super::ArrowRef;
+use super::row_bytes::{RowBytes, has_narrow_offsets, reserved_bytes};
+use crate::limits::Limits;
 use crate::{Error, Result};
+
+/// As [`take`], if the copies of the rows are within the limits.
+///
+/// # Errors
+/// If the result exceeds a limit, or as [`take`].
+pub(crate) fn take_within<T: ArrowPrimitiveType>(
+    values: &dyn Array,
+    indices: &PrimitiveArray<T>,
+    limits: &Limits,
+) -> Result<ArrowRef> {
+    let bytes = RowBytes::of(values).sum_at(indices.values().iter().map(|index| index.as_usize()));
+    let reserved = reserved_bytes(values.data_type(), indices.len() as u64);
+    limits.decoded_bytes(usize::try_from(bytes.max(reserved)).unwrap_or(usize::MAX), 1)?;
+    if i32::try_from(bytes).is_err() && has_narrow_offsets(values.data_type()) {
+        return Err(Error::limit(format!("{bytes} bytes of repeated values")));
+    }
+    take(values, indices)
+}
 
 /// The rows at `indices`, which are integers; a null index results in a null.
 ///
@@ -53,8 +76,11 @@ fn has_empty_lists(data_type: &DataType) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{FixedSizeListArray, StructArray, UInt32Array, new_empty_array};
-    use arrow::datatypes::Field;
+    use arrow::array::{
+        FixedSizeListArray, LargeListArray, ListArray, StringArray, StringViewArray, StructArray,
+        UInt32Array, new_empty_array,
+    };
+    use arrow::datatypes::{Field, Int64Type};
 
     use super::*;
 
@@ -90,5 +116,27 @@ mod tests {
         let values: ArrowRef = Arc::new(UInt32Array::from(vec![10, 20, 30]));
         let rows = take(&values, &UInt32Array::from(vec![Some(2), None, Some(0)])).unwrap();
         assert_eq!(rows.as_primitive(), &UInt32Array::from(vec![Some(30), None, Some(10)]));
+    }
+
+    #[test]
+    fn only_copies_count_against_the_limit() {
+        let long = "a string of more than twelve bytes, which views do not copy";
+        let tight = Limits::new().with_max_decoded_bytes(1000);
+        let views: ArrowRef = Arc::new(StringViewArray::from(vec![Some(long), None]));
+        assert_eq!(take_within(&views, &UInt32Array::from(vec![0; 40]), &tight).unwrap().len(), 40);
+        let strings: ArrowRef = Arc::new(StringArray::from(vec![Some(long), None]));
+        assert!(take_within(&strings, &UInt32Array::from(vec![0; 40]), &tight).is_err());
+        assert_eq!(take_within(&strings, &UInt32Array::from(vec![1; 40]), &tight).unwrap().null_count(), 40);
+    }
+
+    #[test]
+    fn elements_of_lists_count() {
+        let rows = [Some((0..100).map(Some).collect::<Vec<_>>()), None];
+        let tight = Limits::new().with_max_decoded_bytes(10_000);
+        let lists: ArrowRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows.clone()));
+        assert!(take_within(&lists, &UInt32Array::from(vec![0; 20]), &tight).is_err());
+        assert_eq!(take_within(&lists, &UInt32Array::from(vec![0, 1, 0]), &tight).unwrap().len(), 3);
+        let lists: ArrowRef = Arc::new(LargeListArray::from_iter_primitive::<Int64Type, _, _>(rows));
+        assert!(take_within(&lists, &UInt32Array::from(vec![0; 20]), &tight).is_err());
     }
 }

@@ -163,6 +163,10 @@ impl EncodedArray for ChunkedArray {
         self.chunks.iter().map(|chunk| ("chunk", Arc::clone(chunk))).collect()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         // Merging dictionaries costs more than building one at the end.
         if let DataType::Dictionary(_, values) = to {
@@ -230,7 +234,7 @@ impl EncodedArray for ChunkedArray {
         for (sorted_at, at) in order.into_iter().enumerate() {
             back[at] = sorted_at as u64;
         }
-        sorted.decode_natural()?.take(&back.into())
+        sorted.decode_natural()?.with_limits(self.limits).take(&back.into())
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

@@ -10,6 +10,7 @@ use arrow::array::{BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
+use crate::array::row_bytes::has_narrow_offsets;
 use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking};
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -91,17 +92,6 @@ fn row_bytes(value: &Value, to: &DataType) -> usize {
     }
 }
 
-/// Whether repeating a row also repeats values that are addressed by offsets.
-fn has_offsets(to: &DataType) -> bool {
-    match to {
-        DataType::Utf8 | DataType::Binary | DataType::List(_) | DataType::Map(..) => true,
-        DataType::FixedSizeList(item, _) | DataType::LargeList(item) => has_offsets(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| has_offsets(field.data_type())),
-        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_offsets(field.data_type())),
-        _ => false,
-    }
-}
-
 impl EncodedArray for ConstantArray {
     fn encoding(&self) -> &str {
         ID
@@ -115,9 +105,13 @@ impl EncodedArray for ConstantArray {
         self.len
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let bytes = self.limits.decoded_bytes(self.len, row_bytes(self.value.value(), to))?;
-        if has_offsets(to) && i32::try_from(bytes).is_err() {
+        if has_narrow_offsets(to) && i32::try_from(bytes).is_err() {
             return Err(Error::limit(format!("{bytes} bytes of one value behind 32-bit offsets")));
         }
         self.value.to_arrow(to, self.len)

@@ -283,6 +283,10 @@ impl EncodedArray for DateTimePartsArray {
         ["days", "seconds", "subseconds"].into_iter().zip(self.parts.iter().map(Arc::clone)).collect()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let len = self.len();
         self.limits.decoded_bytes(len, size_of::<i64>())?;

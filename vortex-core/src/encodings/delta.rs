@@ -195,6 +195,10 @@ impl EncodedArray for DeltaArray {
         children
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let array = match_word!(self.ptype, |W| array_of_raw(self.ptype, self.values::<W>()?.into(), nulls)?);

@@ -113,6 +113,10 @@ impl EncodedArray for FixedSizeListArray {
         std::iter::once(("elements", Arc::clone(&self.elements))).chain(validity).collect()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let DataType::FixedSizeList(item, size) = to else {
             return present(self.decode(&data_type(&self.dtype)?)?, to);

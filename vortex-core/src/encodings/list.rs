@@ -232,6 +232,10 @@ impl EncodedArray for ListArray {
         children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let validity = self.validity()?;
         match to {

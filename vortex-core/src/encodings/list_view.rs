@@ -325,6 +325,10 @@ impl EncodedArray for ListViewArray {
         children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let validity = self.validity()?;
         match to {

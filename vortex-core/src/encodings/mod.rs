@@ -24,7 +24,6 @@ pub(crate) mod ext;
 pub(crate) mod fixed_size_list;
 pub(crate) mod frame_of_reference;
 pub(crate) mod fsst;
-mod gather;
 pub(crate) mod list;
 pub(crate) mod list_view;
 pub(crate) mod map;

@@ -62,6 +62,10 @@ impl EncodedArray for NullRows {
         self.len
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         if to != &DataType::Null {
             self.limits.decoded_bytes(self.len, to.primitive_width().unwrap_or(16))?;

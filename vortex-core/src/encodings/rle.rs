@@ -265,6 +265,10 @@ impl EncodedArray for RleArray {
         ]
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let (values, starts) = self.window()?;
         let array = match_word!(self.ptype, |W| {

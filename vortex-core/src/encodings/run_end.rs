@@ -14,14 +14,15 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt64Array, make_array};
+use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt32Array, UInt64Array, make_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, i256};
 
 use super::Encoding;
-use super::gather::gather;
 use crate::array::sorted::search;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, values_of};
+use crate::array::{
+    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, take_within, values_of,
+};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -235,6 +236,10 @@ impl EncodedArray for RunEndArray {
         vec![("ends", Arc::clone(&self.runs.ends)), ("values", Arc::clone(&self.runs.values))]
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let window = self.window()?;
         let values = self.values(&window)?.decode(to)?;
@@ -403,7 +408,7 @@ fn repeat_by_index(
     limits.decoded_bytes(rows, size_of::<u32>())?;
     let runs = u32::try_from(values.len()).map_err(|_| Error::limit(format!("{} runs", values.len())))?;
     let runs: Vec<u32> = (0..runs).collect();
-    gather(values, &repeat_runs(&runs, ends, rows).into(), limits)
+    take_within(values, &UInt32Array::from(repeat_runs(&runs, ends, rows)), limits)
 }
 
 /// A node of runs that end at `ends`; the last run ends at the last row.

@@ -135,6 +135,10 @@ impl EncodedArray for SequenceArray {
         self.len
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         self.limits.decoded_bytes(self.len, self.ptype.byte_width())?;
         let values = match_word!(self.ptype, |W| {

@@ -13,15 +13,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt64Array, make_array};
+use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt32Array, UInt64Array, make_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, i256};
 
 use super::Encoding;
 use super::bit_packed::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use super::constant::ConstantArray;
-use super::gather::gather;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, values_of};
+use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, take_within, values_of};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::runs::repeat_runs;
@@ -112,7 +111,8 @@ impl SparseArray {
         for (row, number) in located.rows().zip(0..count) {
             indices[row] = number;
         }
-        gather(&arrow::compute::concat(&[values, fill])?, &indices.into(), &self.limits)
+        let values = arrow::compute::concat(&[values, fill])?;
+        take_within(&values, &UInt32Array::from(indices), &self.limits)
     }
 }
 
@@ -159,13 +159,17 @@ impl EncodedArray for SparseArray {
         self.patches.children()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let located = self.patches.locate()?;
         if located.is_empty() {
             return self.with(None, self.len).decode(to);
         }
         let values = located.values.decode(to)?;
-        let fill = self.fill.to_arrow(to, 1)?;
+        let fill = self.with(None, 1).decode(to)?;
         if let (Some(patches), Some(filled)) = (values.as_boolean_opt(), fill.as_boolean_opt()) {
             self.limits.decoded_bytes(self.len, 1)?;
             let nulls = spread_nulls(&located, self.len, values.nulls(), fill.is_null(0));

@@ -128,6 +128,10 @@ impl EncodedArray for VarBinArray {
         self.bytes.len()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let offsets = decode_offsets(&self.offsets, "offsets", self.bytes.len())?;

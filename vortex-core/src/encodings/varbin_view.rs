@@ -138,6 +138,10 @@ impl EncodedArray for VarBinViewArray {
         self.views.len() * VIEW + self.data.iter().map(Buffer::len).sum::<usize>()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len());
         let (views, data) = (self.views.clone(), Arc::clone(&self.data));

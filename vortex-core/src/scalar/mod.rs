@@ -132,10 +132,11 @@ impl Scalar {
         compare_values(&self.value, &other.value)
     }
 
-    /// An Arrow array of `len` rows that all hold this value, in the type `to`.
+    /// An Arrow array of `len` rows that all hold this value, in the type `to`. Encodings check the limits
+    /// of their file first.
     ///
     /// # Errors
-    /// If `to` cannot represent the value.
+    /// If `to` cannot represent the value, or nulls exceed the default [`Limits`](crate::Limits).
     pub fn to_arrow(&self, to: &DataType, len: usize) -> Result<ArrowRef> {
         rows::expand(&self.value, &self.dtype, to, len)
     }

@@ -366,6 +366,10 @@ impl EncodedArray for BitPackedArray {
         self.blocks.byte_len()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let array = match_word!(self.ptype, |W| {

@@ -9,10 +9,9 @@ use arrow::array::{
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, UInt8Type, UInt16Type, UInt32Type, i256};
 
-use crate::array::{ArrayRef, ArrowRef, decode_integers};
+use crate::array::{ArrayRef, ArrowRef, decode_integers, take_within};
 use crate::dtype::PType;
 use crate::dtype::arrow::data_type;
-use crate::encodings::gather::gather as gather_rows;
 use crate::kernels::gather::{Key, gather, in_range};
 use crate::kernels::nulls::null_buffer;
 use crate::kernels::views::gather_views;
@@ -183,6 +182,6 @@ impl Keys {
             // Codes are below the number of values, which fits `u32`.
             keys.iter().map(|key| key.index() as u32).collect()
         });
-        gather_rows(values, &UInt32Array::new(indices.into(), self.nulls.clone()), limits)
+        take_within(values, &UInt32Array::new(indices.into(), self.nulls.clone()), limits)
     }
 }

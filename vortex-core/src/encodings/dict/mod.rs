@@ -198,6 +198,10 @@ impl EncodedArray for DictArray {
         vec![("codes", Arc::clone(&self.codes)), ("values", Arc::clone(&self.values.array))]
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         if let DataType::Dictionary(key, value) = to {
             let capacity = ptype_of(key).filter(|ptype| ptype.is_integer()).map_or(0, |ptype| {

@@ -299,6 +299,10 @@ impl EncodedArray for OnPairArray {
         self.dictionary.bytes.len()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;

@@ -279,6 +279,10 @@ impl EncodedArray for PcoArray {
         self.stored.chunks.iter().map(|chunk| chunk.meta.len() + pages(chunk)).sum()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         self.decode_rows(&Mask::all(self.len()), to)
     }

@@ -138,6 +138,10 @@ impl EncodedArray for VariantArray {
         std::iter::once(("core", Arc::clone(&self.core))).chain(shredded).collect()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         match &self.shredded {
             None => self.core.decode(to),

@@ -131,6 +131,10 @@ impl EncodedArray for VariantRows {
         children.into_iter().filter_map(|(name, child)| Some((name, Arc::clone(child?)))).collect()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let natural = data_type(&self.dtype)?;
         let DataType::Struct(fields) = &natural else {

@@ -388,6 +388,10 @@ impl EncodedArray for ZstdArray {
         self.frames.all.iter().map(|frame| frame.bytes.len()).sum()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         self.decode_rows(&Mask::all(self.len()), to)
     }
