@@ -35,17 +35,14 @@ impl Totals {
         Self(Mutex::new(Aggregates { row_count: 0, columns }))
     }
 
-    /// Adds rows of all columns, which are obtained from `column`.
+    /// Adds rows of all columns, which are obtained from `column`, whose errors name the column.
     pub(super) fn add(
         &self,
         projection: &[Column],
         rows: usize,
         column: impl Fn(&Column) -> Result<ArrayRef>,
     ) -> Result<()> {
-        let found = projection.iter().map(|of| {
-            let found = column(of).and_then(|array| array.aggregate());
-            found.at(|| format!("column `{}`", of.path))
-        });
+        let found = projection.iter().map(|of| column(of)?.aggregate().at(|| of.place()));
         self.merge(rows, found.collect::<Result<_>>()?);
         Ok(())
     }

@@ -81,6 +81,11 @@ impl Column {
         Ok(Self { path, dtype, layout, within, root_field: Some(at) })
     }
 
+    /// The place of errors that concern the column.
+    pub(super) fn place(&self) -> String {
+        format!("column `{}`", self.path)
+    }
+
     /// Approximate number of bytes of a decoded row: according to the file, but at least what is usual for
     /// the type.
     pub(super) fn row_bytes(&self, footer: &Footer) -> u64 {
@@ -102,11 +107,11 @@ impl Column {
         have: &SegmentSet<'_>,
         want: &mut Vec<SegmentId>,
     ) -> Result<()> {
-        self.layout.request(rows, have, want).at(|| format!("column `{}`", self.path))
+        self.layout.request(rows, have, want).at(|| self.place())
     }
 
     /// Reads single rows in ascending order; returns an error if bytes are missing, which are then recorded
-    /// in `have`.
+    /// in `have`. Errors name the column.
     pub(super) fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
         let read = || {
             let mut array = self.layout.read_rows(rows, have)?;
@@ -115,9 +120,10 @@ impl Column {
             }
             Ok(array)
         };
-        read().at(|| format!("column `{}`", self.path))
+        read().at(|| self.place())
     }
 
+    /// Reads a range of rows. Errors name the column.
     pub(super) fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
         let read = || {
             let mut array = self.layout.read(rows, have)?;
@@ -126,7 +132,7 @@ impl Column {
             }
             Ok(array)
         };
-        read().at(|| format!("column `{}`", self.path))
+        read().at(|| self.place())
     }
 }
 

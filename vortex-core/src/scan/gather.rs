@@ -185,7 +185,7 @@ async fn fetch_halves(plan: Arc<Plan>, columns: Range<usize>, rows: Arc<[u64]>) 
 fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrowRef> {
     let (column, field) = (&plan.projection[at], plan.schema.field(at));
     let decoded = decode_as(column.read_rows(rows, have)?.as_ref(), field.data_type());
-    Ok(let_go(decoded.at(|| format!("column `{}`", column.path))?))
+    Ok(let_go(decoded.at(|| column.place())?))
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::row::OwnedRow;
 
 use super::best_first::Best;
-use super::column::Column;
 use super::filter::{Check, Payoffs};
 use super::plan::{Plan, Split};
 use super::{ScanMetrics, gather};
@@ -367,21 +366,18 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
     if let Some(totals) = &plan.totals {
         totals.add(&plan.projection, len, |column| {
             let array = column.read(&rows, have)?;
-            if live.is_all() { Ok(array) } else { array.filter(&live) }
+            if live.is_all() { Ok(array) } else { array.filter(&live).at(|| column.place()) }
         })?;
         return Ok(Vec::new());
     }
     let mut columns = Vec::with_capacity(plan.projection.len());
     for (column, field) in plan.projection.iter().zip(plan.schema.fields()) {
-        let decode = |column: &Column| {
-            let mut array = column.read(&rows, have)?;
-            if live.is_all() {
-                return decode_as(array.as_ref(), field.data_type());
-            }
-            array = array.filter(&live)?;
-            Ok(let_go(decode_as(array.as_ref(), field.data_type())?))
+        let array = column.read(&rows, have)?;
+        let decode = || match live.is_all() {
+            true => decode_as(array.as_ref(), field.data_type()),
+            false => Ok(let_go(decode_as(array.filter(&live)?.as_ref(), field.data_type())?)),
         };
-        columns.push(decode(column).at(|| format!("column `{}`", column.path))?);
+        columns.push(decode().at(|| column.place())?);
     }
     if plan.numbers_rows {
         let numbers: UInt64Array = match live.is_all() {

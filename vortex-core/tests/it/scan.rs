@@ -325,3 +325,20 @@ async fn aggregates_are_those_of_the_rows() {
     assert_eq!((counted.row_count, counted.columns.len()), (file.row_count(), 0));
     assert!(file.scan().with_limit(1).aggregate().await.is_err());
 }
+
+#[tokio::test]
+async fn errors_name_the_column_once() {
+    let mut bytes = std::fs::read(golden("0.91.0/tpch_orders.vortex")).unwrap();
+    let sound = VortexFile::open(Arc::new(MemoryFile::new(bytes.clone()))).await.unwrap();
+    for segment in sound.footer().segments() {
+        // A segment ends in the length of its array tree.
+        bytes[segment.range().end as usize - 4..][..4].fill(0xff);
+    }
+    let file = VortexFile::open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
+    let scan = || file.scan().with_projection(["o_orderkey"]);
+    let rows: Result<Vec<RecordBatch>, Error> = scan().into_stream().unwrap().try_collect().await;
+    for error in [rows.unwrap_err(), scan().aggregate().await.unwrap_err()] {
+        let error = error.to_string();
+        assert_eq!(error.matches("column `o_orderkey`").count(), 1, "{error}");
+    }
+}
