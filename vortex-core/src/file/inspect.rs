@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::footer::{EOF_LEN, Tail};
 use super::{SegmentId, VortexFile};
 use crate::error::ResultExt as _;
-use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish};
+use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish, read_exact};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Limits;
 use crate::scan::ScanMetrics;
@@ -43,12 +43,12 @@ impl VortexFile {
         let range = self.footer().segment(segment)?.range();
         let place = || format!("segment {}", segment.0);
         let nodes = match self.footer().segment(segment)?.compression {
-            None => self.array_nodes(self.source(), range).await.at(place)?,
+            None => self.array_nodes(self.source().as_ref(), range).await.at(place)?,
             Some(_) => {
-                let bytes = self.source().read(range).await?;
+                let bytes = read_exact(self.source().as_ref(), range).await?;
                 let bytes = self.footer().unpack(segment, bytes.into()).at(place)?.to_vec();
                 let range = 0..bytes.len() as u64;
-                let unpacked: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(bytes));
+                let unpacked = MemoryFile::new(bytes);
                 self.array_nodes(&unpacked, range).await.at(place)?
             }
         };
@@ -57,9 +57,9 @@ impl VortexFile {
         Ok(nodes.into_iter().map(|(depth, at)| (depth, name(at))).collect())
     }
 
-    async fn array_nodes(&self, source: &Arc<dyn ReadAt>, segment: Range<u64>) -> Result<Vec<(usize, u16)>> {
+    async fn array_nodes(&self, source: &dyn ReadAt, segment: Range<u64>) -> Result<Vec<(usize, u16)>> {
         let start = segment.end.saturating_sub(TREE_READ).max(segment.start);
-        let mut bytes = source.read(start..segment.end).await?;
+        let bytes = read_exact(source, start..segment.end).await?;
         let Some((before, len)) = bytes.split_last_chunk::<4>() else {
             return Err(Error::corrupt(format!("array of {} bytes lacks its length", bytes.len())));
         };
@@ -73,8 +73,7 @@ impl VortexFile {
             // Both ends are within the bytes read, which are in memory.
             bytes.slice((tree_start - start) as usize..before.len())
         } else {
-            bytes = source.read(tree_start..end).await?;
-            bytes
+            read_exact(source, tree_start..end).await?
         };
         RawNode::encodings(&tree, &self.footer().limits)
     }
@@ -141,9 +140,9 @@ pub struct Examination {
 /// If storage fails; damage is part of the result.
 pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination> {
     let file_size = source.len().await?;
-    let head = source.read(0..file_size.min(4)).await?;
+    let head = read_exact(source, 0..file_size.min(4)).await?;
     let start = file_size.saturating_sub(MAX_TAIL);
-    let bytes = source.read(start..file_size).await?;
+    let bytes = read_exact(source, start..file_size).await?;
     let mut parts = Vec::new();
     let end = file_size.saturating_sub(EOF_LEN);
     match Tail::parse(&bytes, file_size, limits) {
@@ -173,7 +172,7 @@ async fn part(
         Ok(range) => range,
         Err(error) => return Part { name, range: None, found: Err(error) },
     };
-    let found = match source.read(range.clone()).await {
+    let found = match read_exact(source, range.clone()).await {
         Ok(bytes) => describe(name, &bytes, limits),
         Err(error) => Err(error),
     };
@@ -269,5 +268,40 @@ mod tests {
             assert!(encodings.iter().all(|(_, id)| !id.starts_with('#')), "{encodings:?}");
         }
         assert!(file.array_encodings(SegmentId(u32::MAX)).await.is_err());
+    }
+
+    /// A source that leaves out the last byte of every read.
+    #[derive(Debug)]
+    struct Short(MemoryFile);
+
+    #[async_trait::async_trait]
+    impl ReadAt for Short {
+        fn name(&self) -> &str {
+            "short"
+        }
+
+        async fn len(&self) -> Result<u64> {
+            self.0.len().await
+        }
+
+        async fn read(&self, range: Range<u64>) -> Result<bytes::Bytes> {
+            self.0.read(range.start..range.end - 1).await
+        }
+
+        fn profile(&self) -> crate::io::StorageProfile {
+            self.0.profile()
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_that_are_too_short_are_errors() {
+        let sound = VortexFile::open(Arc::new(MemoryFile::new(FILE))).await.unwrap();
+        let source = Arc::new(Short(MemoryFile::new(FILE)));
+        assert!(examine(source.as_ref(), &Limits::default()).await.is_err());
+        let file = VortexFile::from_footer(source, Arc::clone(sound.footer()));
+        for id in 0..file.footer().segments().len() {
+            let error = file.array_encodings(SegmentId(id as u32)).await.unwrap_err();
+            assert!(matches!(error.root(), Error::Read { .. }), "{error}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::segments::SegmentCache;
 use crate::dtype::DType;
 use crate::encodings::Registry;
 use crate::error::ResultExt as _;
-use crate::io::{LocalFile, ReadAt};
+use crate::io::{LocalFile, ReadAt, read_exact};
 use crate::limits::Limits;
 use crate::scan::ScanBuilder;
 use crate::{Error, Result};
@@ -126,17 +126,11 @@ impl OpenOptions {
         let wanted = self.tail_size.unwrap_or_else(|| tail_size(file_size, source.profile().tail_read));
         let wanted = wanted.max(MIN_TAIL);
         let mut start = file_size.saturating_sub(wanted) / 64 * 64;
-        let mut bytes = Buffer::from(source.read(start..file_size).await?);
-        if bytes.len() as u64 != file_size - start {
-            return Err(Error::read(source.name(), start..file_size, format!("got {} bytes", bytes.len())));
-        }
+        let mut bytes = Buffer::from(read_exact(source.as_ref(), start..file_size).await?);
         let tail = Tail::parse(&bytes, file_size, &self.limits)?;
         let needed = tail.start()? / 64 * 64;
         if needed < start {
-            let before = source.read(needed..start).await?;
-            if before.len() as u64 != start - needed {
-                return Err(Error::read(source.name(), needed..start, format!("got {} bytes", before.len())));
-            }
+            let before = read_exact(source.as_ref(), needed..start).await?;
             bytes = [before.as_ref(), bytes.as_slice()].concat().into();
             start = needed;
         }
@@ -160,7 +154,7 @@ pub(super) async fn read_checksums(source: &dyn ReadAt, footer: &Footer) -> Resu
     // There is one hash each, and a header: a longer entry cannot be valid.
     let most = (segments + entries.len() + 3) as u64 * 8;
     let range = entry.range.start..entry.range.end.min(entry.range.start + most);
-    let bytes = source.read(range).await?;
+    let bytes = read_exact(source, range).await?;
     Checksums::parse(&bytes, segments, entries.len() - 1).map(Some)
 }
 

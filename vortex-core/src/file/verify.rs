@@ -18,7 +18,7 @@ use super::{OpenOptions, SegmentId, VortexFile, examine};
 use crate::dtype::arrow::{field, presents};
 use crate::dtype::{DType, ROOT_COLUMN};
 use crate::expr::FieldPath;
-use crate::io::ReadAt;
+use crate::io::{ReadAt, read_exact};
 use crate::layout::{LayoutRef, ZoneMap};
 use crate::limits::Limits;
 use crate::scalar::Value;
@@ -144,10 +144,11 @@ async fn open(
 
 /// Verifies every segment and metadata entry against its checksum.
 async fn check_bytes(file: &VortexFile, checksums: &Checksums, found: &mut Verification) -> Result<()> {
-    let source = file.source();
+    let source = file.source().as_ref();
     let segments = file.footer().segments().iter().enumerate();
-    let reads = segments
-        .map(|(at, segment)| async move { source.read(segment.range()).await.map(|bytes| (at, bytes)) });
+    let reads = segments.map(|(at, segment)| async move {
+        read_exact(source, segment.range()).await.map(|bytes| (at, bytes))
+    });
     let mut reads = std::pin::pin!(futures::stream::iter(reads).buffered(READS_AHEAD));
     while let Some((at, bytes)) = reads.next().await.transpose()? {
         found.checked_segments += 1;
@@ -160,7 +161,7 @@ async fn check_bytes(file: &VortexFile, checksums: &Checksums, found: &mut Verif
     entries.retain(|entry| &*entry.key != CHECKSUMS_KEY);
     entries.sort_by(|left, right| left.key.cmp(&right.key));
     for (entry, expected) in entries.iter().zip(&checksums.entries) {
-        let bytes = source.read(entry.range.clone()).await?;
+        let bytes = read_exact(source, entry.range.clone()).await?;
         if let Err(error) = compare("entry", *expected, &bytes) {
             found.problem(format!("metadata `{}`", entry.key), error);
         }

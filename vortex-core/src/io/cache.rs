@@ -22,8 +22,8 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 
-use super::{ReadAt, StorageProfile};
-use crate::{Error, Result};
+use super::{ReadAt, StorageProfile, read_exact};
+use crate::Result;
 
 /// Blocks are a multiple of this, so that alignments in the file are preserved in memory.
 const LEAST_BLOCK: u64 = 4 << 10;
@@ -282,10 +282,7 @@ impl ReadAt for CachedFile {
             return Ok(bytes);
         }
         let around = self.widened(range.clone());
-        let bytes = self.source.read(around.clone()).await?;
-        if bytes.len() as u64 != around.end - around.start {
-            return Err(Error::read(self.name(), around, format!("got {} bytes", bytes.len())));
-        }
+        let bytes = read_exact(self.source.as_ref(), around.clone()).await?;
         Filling::new(&self.blocks, &around).take(&bytes);
         let from = (range.start - around.start) as usize;
         Ok(bytes.slice(from..from + (range.end - range.start) as usize))

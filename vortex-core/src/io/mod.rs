@@ -41,7 +41,7 @@ pub(crate) use scheduler::{Pending, Unsent, Wish};
 pub use sink::{LocalSink, MemorySink, ObjectSink, Sink, local_target};
 pub(crate) use urgency::Urgency;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// A source of bytes that can be read at any position, concurrently.
 #[async_trait]
@@ -104,6 +104,27 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
 
     /// The profile that determines how reads of this source are coalesced.
     fn profile(&self) -> StorageProfile;
+}
+
+/// Reads `range`, also from sources that may return fewer or more bytes than that.
+///
+/// # Errors
+/// If storage fails, or if the source returned another number of bytes.
+pub(crate) async fn read_exact(source: &dyn ReadAt, range: Range<u64>) -> Result<Bytes> {
+    let bytes = source.read(range.clone()).await?;
+    check_len(source, &range, bytes.len())?;
+    Ok(bytes)
+}
+
+/// Checks that a source returned as many bytes as it was asked for.
+///
+/// # Errors
+/// If not.
+fn check_len(source: &dyn ReadAt, range: &Range<u64>, len: usize) -> Result<()> {
+    match range.end.checked_sub(range.start) {
+        Some(wanted) if wanted == len as u64 => Ok(()),
+        _ => Err(Error::read(source.name(), range.clone(), format!("got {len} bytes"))),
+    }
 }
 
 /// How reads are coalesced and issued for one class of storage. A profile is one of the constants, possibly

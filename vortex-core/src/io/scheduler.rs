@@ -24,7 +24,7 @@ use super::budget::{Budget, Share};
 use super::delivery::{deliver, hand_over, hand_over_cached};
 use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting};
-use super::{ReadAt, Urgency};
+use super::{ReadAt, Urgency, check_len};
 use crate::scan::ScanMetrics;
 use crate::{Error, Result};
 
@@ -165,14 +165,10 @@ impl Scheduler {
             }
         }
         let pieces: Vec<Buffer> = pieces.into_iter().flatten().collect();
-        let is_wrong =
-            |(bytes, range): &(&Buffer, &Range<u64>)| bytes.len() as u64 != range.end - range.start;
-        match pieces.iter().zip(ranges).find(is_wrong) {
-            Some((bytes, range)) => {
-                Err(Error::read(source.name(), range.clone(), format!("got {} bytes", bytes.len())))
-            }
-            None => Ok((pieces, share)),
+        for (bytes, range) in pieces.iter().zip(ranges) {
+            check_len(source.as_ref(), range, bytes.len())?;
         }
+        Ok((pieces, share))
     }
 
     /// The queue of a store. Each runtime has its own, so that a runtime which is not being polled does
