@@ -8,7 +8,7 @@ use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 
 use super::checksums::{CHECKSUMS_KEY, Checksums};
 use super::kept::{KeptTail, KeptZoneMaps};
-use super::{SegmentCompression, SegmentId};
+use super::{MAGIC, MAX_USER_KEY_LEN, MAX_USER_METADATA, SegmentCompression, SegmentId, VERSION};
 use crate::array::can_decode_as;
 use crate::dtype::stored::may_be_stored_as;
 use crate::dtype::{DType, ROOT_COLUMN};
@@ -23,16 +23,11 @@ use crate::wire::{
 };
 use crate::{Error, Result};
 
-/// The first and last bytes of a file.
-const MAGIC: &[u8; 4] = b"VTXF";
 /// The last bytes of files written by releases before 0.36.
 const LEGACY_MAGIC: &[u8; 4] = b"VRTX";
 /// Bytes of the end-of-file record: version, postscript length, magic.
 pub(super) const EOF_LEN: u64 = 8;
-const VERSION: u16 = 1;
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
-const MAX_USER_METADATA: usize = 16;
-const MAX_USER_KEY_LEN: usize = 64;
 /// Longer values of user metadata are not kept in memory.
 const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
 /// Maximum number of bytes before the description that are read to include the Arrow schema.

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::footer::{EOF_LEN, Tail};
-use super::{SegmentId, VortexFile};
+use super::{MAGIC, SegmentId, VortexFile};
 use crate::error::ResultExt as _;
 use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish, read_exact};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
@@ -158,7 +158,7 @@ pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination
             }
         }
     }
-    Ok(Examination { file_size, starts_with_magic: head.as_ref() == b"VTXF", parts })
+    Ok(Examination { file_size, starts_with_magic: head.as_ref() == MAGIC, parts })
 }
 
 async fn part(

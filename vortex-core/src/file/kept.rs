@@ -10,15 +10,13 @@ use parking_lot::Mutex;
 
 use super::Segment;
 use crate::expr::FieldPath;
+use crate::io::READ_ALIGNMENT;
 use crate::layout::ZoneMap;
 
 /// A file of up to this size is kept in memory as a whole if a single read fetched it.
 const MAX_WHOLE: usize = 1 << 20;
 /// Of a larger file, the part closest to its end is kept, which usually contains the zone tables.
 const MAX_PART: usize = 256 << 10;
-
-/// Alignments in the file up to this value are preserved in memory.
-const ALIGNMENT: u64 = 64;
 
 /// The end of a file's data, kept from the read that opened the file.
 #[derive(Debug, Clone, Default)]
@@ -41,7 +39,7 @@ impl KeptTail {
             segments.iter().map(|segment| segment.range().start).filter(|first| *first >= least).min();
         let Some(first) = first.filter(|first| *first < data_end) else { return Self::default() };
         // Keep the alignment of the file; copy, so that the rest can be freed.
-        let first = (first / ALIGNMENT * ALIGNMENT).max(start);
+        let first = (first / READ_ALIGNMENT * READ_ALIGNMENT).max(start);
         let kept = &bytes.as_slice()[(first - start) as usize..len];
         Self { start: first, bytes: Buffer::from(kept) }
     }

@@ -25,6 +25,15 @@ pub use open::{OpenOptions, VortexFile};
 pub(crate) use segments::{Lease, TreeCache};
 pub use verify::{Problem, Verification, verify};
 
+/// The first and last bytes of a file.
+pub(crate) const MAGIC: &[u8; 4] = b"VTXF";
+/// The version of the container, next to the last bytes.
+pub(crate) const VERSION: u16 = 1;
+/// Maximum number of entries of user metadata.
+pub(crate) const MAX_USER_METADATA: usize = 16;
+/// Maximum length of the key of an entry, in bytes.
+pub(crate) const MAX_USER_KEY_LEN: usize = 64;
+
 /// Index of a segment in the file's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId(pub u32);

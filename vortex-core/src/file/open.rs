@@ -12,7 +12,7 @@ use super::segments::SegmentCache;
 use crate::dtype::DType;
 use crate::encodings::Registry;
 use crate::error::ResultExt as _;
-use crate::io::{LocalFile, ReadAt, read_exact};
+use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, read_exact};
 use crate::limits::Limits;
 use crate::scan::ScanBuilder;
 use crate::{Error, Result};
@@ -125,10 +125,10 @@ impl OpenOptions {
         }
         let wanted = self.tail_size.unwrap_or_else(|| tail_size(file_size, source.profile().tail_read));
         let wanted = wanted.max(MIN_TAIL);
-        let mut start = file_size.saturating_sub(wanted) / 64 * 64;
+        let mut start = file_size.saturating_sub(wanted) / READ_ALIGNMENT * READ_ALIGNMENT;
         let mut bytes = Buffer::from(read_exact(source.as_ref(), start..file_size).await?);
         let tail = Tail::parse(&bytes, file_size, &self.limits)?;
-        let needed = tail.start()? / 64 * 64;
+        let needed = tail.start()? / READ_ALIGNMENT * READ_ALIGNMENT;
         if needed < start {
             let before = read_exact(source.as_ref(), needed..start).await?;
             bytes = [before.as_ref(), bytes.as_slice()].concat().into();

@@ -2,16 +2,13 @@
 
 use std::ops::Range;
 
-use super::StorageProfile;
+use super::{READ_ALIGNMENT, StorageProfile};
 
 /// The share of a read that may be unwanted bytes, in percent. The first value applies by default; the
 /// higher ones only where there would be more reads than may be in flight.
 const WASTE_PERCENT: [u64; 3] = [50, 60, 70];
 /// A small read may waste more, up to this fraction of the gap: its cost is dominated by the round trip.
 const FREE_WASTE: u64 = 4;
-
-/// Reads start at a multiple of this, so that alignments in the file are preserved in memory.
-const ALIGNMENT: u64 = 64;
 
 /// One read that serves several wanted ranges.
 #[derive(Debug, PartialEq)]
@@ -59,7 +56,7 @@ fn join(wanted: &[Range<u64>], order: &[usize], profile: &StorageProfile, percen
                 continue;
             }
         }
-        let start = range.start / ALIGNMENT * ALIGNMENT;
+        let start = range.start / READ_ALIGNMENT * READ_ALIGNMENT;
         reads.push(Read { range: start..range.end, serves: vec![at], wasted: range.start - start });
     }
     reads

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::recycled::Recycled;
-use super::{ReadAt, StorageProfile};
+use super::{READ_ALIGNMENT, ReadAt, StorageProfile};
 use crate::{Error, Result};
 
 /// Small reads per blocking task: enough to pay for waking a thread, and few enough for a disk to get
@@ -19,9 +19,6 @@ const READS_PER_TASK: usize = 256;
 
 /// Maximum number of small reads made on the calling thread, as long as none has to wait for the disk.
 const READS_AT_HAND: usize = 1024;
-
-/// Positions in memory and in the file are equal modulo this.
-const ALIGNMENT: usize = 64;
 
 /// A file on a local disk, opened once for all reads.
 #[derive(Debug, Clone)]
@@ -94,7 +91,7 @@ fn read_pieces(
     let mut end = 0usize;
     for range in ranges {
         let len = len_of(range).map_err(|error| Error::read(name, range.clone(), error))?;
-        let start = end.next_multiple_of(ALIGNMENT) + (range.start % ALIGNMENT as u64) as usize;
+        let start = end.next_multiple_of(READ_ALIGNMENT as usize) + (range.start % READ_ALIGNMENT) as usize;
         places.push(start..start + len);
         end = start + len;
     }

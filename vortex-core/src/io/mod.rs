@@ -43,6 +43,9 @@ pub(crate) use urgency::Urgency;
 
 use crate::{Error, Result};
 
+/// Reads start at a multiple of this, so that alignments in the file up to this value are preserved in memory.
+pub(crate) const READ_ALIGNMENT: u64 = 64;
+
 /// A source of bytes that can be read at any position, concurrently.
 #[async_trait]
 #[expect(clippy::len_without_is_empty, reason = "an empty source is an error when opened, not a question")]

@@ -5,7 +5,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use super::WriteOptions;
 use crate::dtype::DType;
 use crate::file::checksums::{CHECKSUMS_KEY, Checksums, checksum, checksum_of};
-use crate::file::{ARROW_SCHEMA_KEY, SegmentCompression};
+use crate::file::{ARROW_SCHEMA_KEY, MAGIC, SegmentCompression, VERSION};
 use crate::io::Sink;
 use crate::stats::FieldStats;
 use crate::wire::{
@@ -14,9 +14,6 @@ use crate::wire::{
 };
 use crate::{Error, Result};
 
-/// The first and last bytes of a file.
-const MAGIC: &[u8; 4] = b"VTXF";
-const VERSION: u16 = 1;
 /// The alignment stated in postscript entries; the actual positions may be arbitrary.
 const PART_ALIGNMENT_EXPONENT: u8 = 3;
 

@@ -4,15 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::file::SegmentCompression;
+use crate::file::{MAX_USER_KEY_LEN, MAX_USER_METADATA, SegmentCompression};
 use crate::{Error, Level, Release, Result};
 
 /// Default memory budget of a writer.
 const MEMORY_BUDGET: usize = 64 << 20;
-/// Maximum number of entries of user metadata.
-const MAX_ENTRIES: usize = 16;
-/// Maximum length of the key of an entry, in bytes.
-const MAX_KEY_LEN: usize = 64;
 
 /// Options of writing a file.
 ///
@@ -109,9 +105,9 @@ impl WriteOptions {
     /// If the key is empty or longer than 64 bytes, or if there are 14 entries already: the writer
     /// reserves two for itself.
     pub fn with_metadata(mut self, key: &str, value: impl Into<Bytes>) -> Result<Self> {
-        if key.is_empty() || key.len() > MAX_KEY_LEN {
+        if key.is_empty() || key.len() > MAX_USER_KEY_LEN {
             return Err(Error::invalid(format!(
-                "metadata key of {} bytes, 1 to {MAX_KEY_LEN} allowed",
+                "metadata key of {} bytes, 1 to {MAX_USER_KEY_LEN} allowed",
                 key.len()
             )));
         }
@@ -122,8 +118,8 @@ impl WriteOptions {
             )));
         }
         self.metadata.retain(|(present, _)| **present != *key);
-        if self.metadata.len() == MAX_ENTRIES - 2 {
-            return Err(Error::invalid(format!("more than {} entries of metadata", MAX_ENTRIES - 2)));
+        if self.metadata.len() == MAX_USER_METADATA - 2 {
+            return Err(Error::invalid(format!("more than {} entries of metadata", MAX_USER_METADATA - 2)));
         }
         self.metadata.push((key.into(), value.into()));
         Ok(self)
