@@ -192,23 +192,3 @@ fn built_in() -> Vec<Arc<dyn Encoding>> {
         Arc::new(zstd_buffers::ZstdBuffers),
     ]
 }
-
-/// The first release of the reference implementation that wrote an id, if known.
-pub(crate) fn first_release(id: &str) -> Option<&'static str> {
-    Some(match id {
-        "vortex.sequence" => "0.37",
-        "vortex.pco" | "vortex.zstd" => "0.40",
-        "vortex.fixed_size_list" => "0.51",
-        "vortex.listview" => "0.53",
-        "fastlanes.rle" | "vortex.masked" => "0.54",
-        "vortex.zstd_buffers" => "0.59",
-        "vortex.variant" => "0.65",
-        "vortex.patched" | "vortex.parquet.variant" => "0.68",
-        "vortex.onpair" => "0.74",
-        "vortex.zoned" => "0.76",
-        "vortex.map" => "0.84",
-        "vortex.decimal_byte_parts.v2" => "0.88",
-        "fastlanes.bitpacked.v2" | "fastlanes.for.v2" | "vortex.union" => "0.90",
-        _ => return None,
-    })
-}
