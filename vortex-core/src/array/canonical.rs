@@ -15,7 +15,7 @@ use arrow::array::{Array as _, ArrayData, AsArray as _, GenericByteViewArray, ma
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ByteViewType, DataType, Decimal128Type, Decimal256Type};
 
-use super::{ArrowRef, present};
+use super::{ArrowRef, fixed_width, present};
 use crate::dtype::arrow::{data_type, field};
 use crate::dtype::{DType, Extension, Meaning, PType};
 use crate::encodings::decimal;
@@ -170,13 +170,13 @@ pub(crate) fn storage(array: &ArrowRef, extension: &Extension) -> Result<ArrowRe
         Meaning::Uuid => {
             let bytes = array.as_fixed_size_binary();
             let values = Buffer::from(bytes.value_data());
-            let values = ArrayData::builder(DataType::UInt8).len(values.len()).add_buffer(values).build()?;
+            let values = fixed_width(DataType::UInt8, values.len(), values, None)?;
             let DType::FixedSizeList(element, size, _) = extension.storage() else {
                 return Err(Error::unsupported("storage to write", extension.storage()));
             };
             let item = Arc::new(field("item", element)?);
             let size = i32::try_from(*size).map_err(Error::limit)?;
-            let (values, nulls) = (make_array(values), bytes.nulls().cloned());
+            let nulls = bytes.nulls().cloned();
             Ok(Arc::new(arrow::array::FixedSizeListArray::try_new(item, size, values, nulls)?))
         }
     }

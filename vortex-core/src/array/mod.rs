@@ -10,6 +10,7 @@ pub(crate) mod build;
 pub(crate) mod bytes;
 pub(crate) mod canonical;
 mod decoded;
+mod fixed_width;
 mod integers;
 pub(crate) mod masking;
 mod node;
@@ -28,12 +29,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
-use arrow::buffer::ScalarBuffer;
-use arrow::datatypes::{ArrowNativeType, DataType};
+use arrow::datatypes::DataType;
 
 pub use aggregate::Aggregate;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
+pub(crate) use fixed_width::{fixed_width, match_width, values_of};
 pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, numbers,
 };
@@ -218,10 +219,4 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
 /// Number of bytes of an array tree: those of its buffers, including the buffers of all children.
 pub fn encoded_bytes(array: &dyn EncodedArray) -> usize {
     array.own_bytes() + array.children().iter().map(|(_, child)| encoded_bytes(child.as_ref())).sum::<usize>()
-}
-
-/// The values of an Arrow array of fixed-width values, as words of that width, whatever they mean.
-pub(crate) fn values_of<T: ArrowNativeType>(array: &dyn arrow::array::Array) -> ScalarBuffer<T> {
-    let data = array.to_data();
-    ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len())
 }

@@ -12,14 +12,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, AsArray as _, BooleanArray, NullBufferBuilder, UInt64Array, make_array, new_empty_array,
+    Array, ArrayData, AsArray as _, BooleanArray, NullBufferBuilder, UInt64Array, new_empty_array,
 };
 use arrow::buffer::MutableBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::row_bytes::reserved_bytes;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_offsets, present};
+use crate::array::{
+    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_offsets, fixed_width, present,
+};
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
 use crate::limits::Limits;
@@ -116,8 +118,7 @@ impl ChunkedArray {
                 None => nulls.append_n_non_nulls(part.len()),
             }
         }
-        let data = ArrayData::builder(to.clone()).len(rows).add_buffer(values.into()).nulls(nulls.finish());
-        Ok(make_array(data.build()?))
+        fixed_width(to.clone(), rows, values.into(), nulls.finish())
     }
 }
 

@@ -15,12 +15,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayData, AsArray as _, UInt64Array, make_array, new_null_array};
+use arrow::array::{Array as _, AsArray as _, UInt64Array, new_null_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, fixed_width, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType};
 use crate::kernels::simd::{Vectorized, vectorized};
@@ -293,8 +293,7 @@ impl EncodedArray for DateTimePartsArray {
         let natural = data_type(&self.dtype)?;
         let Some(sum) = self.sum()? else { return Ok(new_null_array(to, len)) };
         let sums = Buffer::from_vec(sum.rows(len)?);
-        let data = ArrayData::builder(natural).len(len).add_buffer(sums).nulls(sum.nulls).build()?;
-        present(make_array(data), to)
+        present(fixed_width(natural, len, sums, sum.nulls)?, to)
     }
 
     fn validity(&self) -> Result<Validity> {

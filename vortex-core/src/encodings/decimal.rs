@@ -17,8 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayData, ArrowPrimitiveType, AsArray as _, BooleanArray, PrimitiveArray, UInt64Array,
-    make_array,
+    Array as _, ArrowPrimitiveType, AsArray as _, BooleanArray, PrimitiveArray, UInt64Array, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -29,7 +28,7 @@ use arrow::datatypes::{
 use super::Encoding;
 use super::asked::{Asked, uniform};
 use super::primitive::aligned;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, fixed_width, present, validity};
 use crate::dtype::arrow::ptype_of;
 use crate::dtype::{DType, DecimalType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
@@ -65,15 +64,8 @@ impl Encoding for Decimal {
         let (stored, width) = storage(node.message::<Metadata>()?.values_type)?;
         node.expect_buffers(1)?;
         let bytes = node.values(0, width)?;
-        let values = ArrayData::builder(stored)
-            .len(node.len())
-            .add_buffer(aligned(bytes, width.min(MAX_ALIGNMENT)))
-            .build()?;
-        Ok(Arc::new(DecimalArray {
-            dtype: node.dtype().clone(),
-            values: make_array(values),
-            validity: node.validity_child(0)?,
-        }))
+        let values = fixed_width(stored, node.len(), aligned(bytes, width.min(MAX_ALIGNMENT)), None)?;
+        Ok(Arc::new(DecimalArray { dtype: node.dtype().clone(), values, validity: node.validity_child(0)? }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {

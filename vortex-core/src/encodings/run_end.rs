@@ -14,14 +14,15 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt32Array, UInt64Array, make_array};
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, i256};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array, UInt64Array};
+use arrow::buffer::{BooleanBuffer, Buffer, ScalarBuffer};
+use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::sorted::search;
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, take_within, values_of,
+    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, fixed_width, match_width,
+    take_within, values_of,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -360,42 +361,19 @@ fn repeat(
         let bits = repeat_bits(values.values(), ends.clone(), rows);
         return Ok(Arc::new(BooleanArray::new(bits, nulls(ends))));
     }
-    let views = match values.data_type() {
-        DataType::Utf8View | DataType::BinaryView => Some(size_of::<u128>()),
-        _ => None,
-    };
-    let Some(width) = views.or(values.data_type().primitive_width()) else {
-        return repeat_by_index(values, ends, rows, limits);
-    };
-    limits.decoded_bytes(rows, width)?;
-    let nulls = nulls(ends.clone());
     if let Some(values) = values.as_string_view_opt() {
-        return Ok(Arc::new(repeat_views(values, ends, rows, nulls)));
+        limits.decoded_bytes(rows, size_of::<u128>())?;
+        return Ok(Arc::new(repeat_views(values, ends.clone(), rows, nulls(ends))));
     }
     if let Some(values) = values.as_binary_view_opt() {
-        return Ok(Arc::new(repeat_views(values, ends, rows, nulls)));
+        limits.decoded_bytes(rows, size_of::<u128>())?;
+        return Ok(Arc::new(repeat_views(values, ends.clone(), rows, nulls(ends))));
     }
-    match width {
-        1 => repeat_native::<u8>(values, ends, rows, nulls),
-        2 => repeat_native::<u16>(values, ends, rows, nulls),
-        4 => repeat_native::<u32>(values, ends, rows, nulls),
-        8 => repeat_native::<u64>(values, ends, rows, nulls),
-        16 => repeat_native::<i128>(values, ends, rows, nulls),
-        32 => repeat_native::<i256>(values, ends, rows, nulls),
-        _ => repeat_by_index(values, ends, rows, limits),
-    }
-}
-
-/// Repeats values of one width, regardless of their meaning.
-fn repeat_native<N: ArrowNativeType>(
-    values: &ArrowRef,
-    ends: impl Iterator<Item = usize>,
-    rows: usize,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrowRef> {
-    let repeated = Buffer::from_vec(repeat_runs(&values_of::<N>(values), ends, rows));
-    let data = ArrayData::builder(values.data_type().clone()).len(rows).add_buffer(repeated).nulls(nulls);
-    Ok(make_array(data.build()?))
+    match_width!(values.data_type().primitive_width(), |N| {
+        limits.decoded_bytes(rows, size_of::<N>())?;
+        let repeated = repeat_runs(&values_of::<N>(values), ends.clone(), rows);
+        fixed_width(values.data_type().clone(), rows, Buffer::from_vec(repeated), nulls(ends))
+    }, else repeat_by_index(values, ends, rows, limits))
 }
 
 /// Repeats values of any type, gathered by run number.

@@ -13,14 +13,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayData, AsArray as _, BooleanArray, UInt32Array, UInt64Array, make_array};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array, UInt64Array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, i256};
+use arrow::datatypes::{ArrowNativeType, DataType};
 
 use super::Encoding;
 use super::bit_packed::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use super::constant::ConstantArray;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, take_within, values_of};
+use crate::array::{
+    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, fixed_width, match_width, take_within,
+    values_of,
+};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::runs::repeat_runs;
@@ -95,12 +98,7 @@ impl SparseArray {
         for (row, value) in located.rows().zip(values_of::<N>(values).iter()) {
             out[row] = *value;
         }
-        let data = ArrayData::builder(values.data_type().clone())
-            .len(self.len)
-            .add_buffer(Buffer::from_vec(out))
-            .nulls(nulls)
-            .build()?;
-        Ok(make_array(data))
+        fixed_width(values.data_type().clone(), self.len, Buffer::from_vec(out), nulls)
     }
 
     fn decode_gathered(&self, located: &Located<'_>, values: &ArrowRef, fill: &ArrowRef) -> Result<ArrowRef> {
@@ -176,15 +174,9 @@ impl EncodedArray for SparseArray {
             let bits = spread(&located, self.len, filled.value(0), patches.values().iter());
             return Ok(Arc::new(BooleanArray::new(bits, nulls)));
         }
-        match to.primitive_width() {
-            Some(1) => self.decode_native::<u8>(&located, &values, &fill),
-            Some(2) => self.decode_native::<u16>(&located, &values, &fill),
-            Some(4) => self.decode_native::<u32>(&located, &values, &fill),
-            Some(8) => self.decode_native::<u64>(&located, &values, &fill),
-            Some(16) => self.decode_native::<i128>(&located, &values, &fill),
-            Some(32) => self.decode_native::<i256>(&located, &values, &fill),
-            _ => self.decode_gathered(&located, &values, &fill),
-        }
+        match_width!(to.primitive_width(), |N| {
+            self.decode_native::<N>(&located, &values, &fill)
+        }, else self.decode_gathered(&located, &values, &fill))
     }
 
     fn validity(&self) -> Result<Validity> {

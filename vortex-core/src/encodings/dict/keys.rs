@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayData, AsArray as _, BooleanArray, UInt32Array, make_array, new_empty_array,
-    new_null_array,
-};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array, new_empty_array, new_null_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, UInt8Type, UInt16Type, UInt32Type, i256};
+use arrow::datatypes::{ArrowNativeType, DataType, UInt8Type, UInt16Type, UInt32Type};
 
-use crate::array::{ArrayRef, ArrowRef, decode_integers, take_within};
+use crate::array::{ArrayRef, ArrowRef, decode_integers, fixed_width, match_width, take_within};
 use crate::dtype::PType;
 use crate::dtype::arrow::data_type;
 use crate::kernels::gather::{Key, gather, in_range};
@@ -126,22 +123,10 @@ impl Keys {
                 let bits = BooleanBuffer::collect_bool(len, |row| rows[row] != 0);
                 Ok(Arc::new(BooleanArray::new(bits, nulls)))
             }
-            other => match other.primitive_width() {
-                Some(width) => {
-                    limits.decoded_bytes(len, width)?;
-                    let rows = match width {
-                        1 => self.words::<u8>(values),
-                        2 => self.words::<u16>(values),
-                        4 => self.words::<u32>(values),
-                        8 => self.words::<u64>(values),
-                        16 => self.words::<u128>(values),
-                        _ => self.words::<i256>(values),
-                    };
-                    let data = ArrayData::builder(other.clone()).len(len).nulls(nulls);
-                    Ok(make_array(data.add_buffer(rows.ok_or_else(missing)?).build()?))
-                }
-                None => self.copy(values, limits),
-            },
+            other => match_width!(other.primitive_width(), |N| {
+                limits.decoded_bytes(len, size_of::<N>())?;
+                fixed_width(other.clone(), len, self.words::<N>(values).ok_or_else(missing)?, nulls)
+            }, else self.copy(values, limits)),
         }
     }
 

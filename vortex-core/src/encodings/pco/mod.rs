@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow::array::{ArrayData, UInt64Array, make_array};
+use arrow::array::UInt64Array;
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 use half::f16;
@@ -27,7 +27,7 @@ use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
 use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present};
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, fixed_width, present};
 use crate::dtype::arrow::{data_type, primitive};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
@@ -183,8 +183,7 @@ impl PcoArray {
             PType::F64 => self.numbers::<f64>(&live, nulls_ref),
             PType::U8 | PType::I8 => Err(Error::corrupt("holds no numbers of 8 bits")),
         }?;
-        let data = ArrayData::builder(primitive(self.ptype)).len(mask.true_count()).nulls(nulls);
-        present(make_array(data.add_buffer(rows).build()?), to)
+        present(fixed_width(primitive(self.ptype), mask.true_count(), rows, nulls)?, to)
     }
 
     /// The live numbers, spread to their rows.

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayData, UInt64Array, make_array};
+use arrow::array::UInt64Array;
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
@@ -27,7 +27,7 @@ use zstd::bulk::Decompressor;
 use super::Encoding;
 use super::primitive::aligned;
 use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, present};
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, fixed_width, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::{data_type, primitive};
 use crate::kernels::views::view_of;
@@ -272,8 +272,7 @@ impl ZstdArray {
         match &self.dtype {
             DType::Primitive(ptype, _) => {
                 let rows = match_ptype!(*ptype, |T| numbers::<T>(pieces, live.true_count(), nulls.as_ref()));
-                let data = ArrayData::builder(primitive(*ptype)).len(mask.true_count()).nulls(nulls);
-                present(make_array(data.add_buffer(rows).build()?), to)
+                present(fixed_width(primitive(*ptype), mask.true_count(), rows, nulls)?, to)
             }
             dtype => {
                 let (values, buffers) = strings(pieces, live.true_count())?;
