@@ -26,7 +26,7 @@ use arrow::datatypes::{
 };
 
 use super::Encoding;
-use super::asked::{Asked, uniform};
+use super::integer_test::IntegerTest;
 use super::primitive::aligned;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, fixed_width, present, validity};
 use crate::dtype::arrow::ptype_of;
@@ -145,28 +145,26 @@ impl EncodedArray for DecimalArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let asked = ptype_of(self.values.data_type())
-            .map_or(Asked::Values, |ptype| ask_integers(predicate, &self.dtype, ptype));
-        match asked {
-            Asked::Integers(predicate) => {
-                let nulls = self.validity()?.to_nulls(self.len());
-                let values = self.values.to_data().into_builder().nulls(nulls).build()?;
-                predicate.evaluate(&make_array(values))
-            }
-            Asked::Nothing(outcome) => Ok(uniform(outcome, &self.validity()?, self.len())),
-            Asked::Values => self.matches_decoded(predicate),
-        }
+        let ptype = ptype_of(self.values.data_type());
+        let Some(test) = ptype.and_then(|ptype| integer_test(predicate, &self.dtype, ptype)) else {
+            return self.matches_decoded(predicate);
+        };
+        test.answer(self, |predicate| {
+            let nulls = self.validity()?.to_nulls(self.len());
+            let values = self.values.to_data().into_builder().nulls(nulls).build()?;
+            predicate.evaluate(&make_array(values))
+        })
     }
 }
 
-/// Converts a predicate on `decimals` to one on their unscaled values of type `ptype`.
-pub(super) fn ask_integers(predicate: &Predicate, decimals: &DType, ptype: PType) -> Asked {
-    let DType::Decimal(decimal, _) = decimals else { return Asked::Values };
+/// Converts a predicate on `decimals` to one on their unscaled values of type `ptype`; `None` if there is no
+/// equivalent.
+pub(super) fn integer_test(predicate: &Predicate, decimals: &DType, ptype: PType) -> Option<IntegerTest> {
+    let DType::Decimal(decimal, _) = decimals else { return None };
     if !ptype.is_signed() {
-        return Asked::Values;
+        return None;
     }
-    let integers = Integers { decimal: *decimal, dtype: DType::Primitive(ptype, true) };
-    integers.ask(predicate).unwrap_or(Asked::Values)
+    Integers { decimal: *decimal, dtype: DType::Primitive(ptype, true) }.test(predicate)
 }
 
 /// The integers that represent the decimals of a type.
@@ -185,17 +183,17 @@ enum Place {
 
 impl Integers {
     /// Converts a predicate; `None` if there is no equivalent.
-    fn ask(&self, predicate: &Predicate) -> Option<Asked> {
+    fn test(&self, predicate: &Predicate) -> Option<IntegerTest> {
         Some(match predicate {
-            _ if predicate.is_null_test() => Asked::Integers(predicate.clone()),
+            _ if predicate.is_null_test() => IntegerTest::Predicate(predicate.clone()),
             Predicate::Compare(op, constant) => match self.place(constant)? {
-                Place::Null => Asked::Integers(Predicate::Compare(*op, Scalar::null(&self.dtype))),
-                Place::Within(constant) => Asked::Integers(Predicate::Compare(*op, constant)),
+                Place::Null => IntegerTest::Predicate(Predicate::Compare(*op, Scalar::null(&self.dtype))),
+                Place::Within(constant) => IntegerTest::Predicate(Predicate::Compare(*op, constant)),
                 Place::Below => {
-                    Asked::Nothing(matches!(op, CompareOp::NotEq | CompareOp::Gt | CompareOp::GtEq))
+                    IntegerTest::Uniform(matches!(op, CompareOp::NotEq | CompareOp::Gt | CompareOp::GtEq))
                 }
                 Place::Above => {
-                    Asked::Nothing(matches!(op, CompareOp::NotEq | CompareOp::Lt | CompareOp::LtEq))
+                    IntegerTest::Uniform(matches!(op, CompareOp::NotEq | CompareOp::Lt | CompareOp::LtEq))
                 }
             },
             Predicate::Between(low, high) => self.between(self.place(low)?, self.place(high)?)?,
@@ -204,26 +202,26 @@ impl Integers {
         })
     }
 
-    fn between(&self, low: Place, high: Place) -> Option<Asked> {
+    fn between(&self, low: Place, high: Place) -> Option<IntegerTest> {
         let null = || Scalar::null(&self.dtype);
         let (low, high) = match (low, high) {
-            (Place::Above, _) | (_, Place::Below) => return Some(Asked::Nothing(false)),
-            (Place::Below, Place::Above) => return Some(Asked::Nothing(true)),
+            (Place::Above, _) | (_, Place::Below) => return Some(IntegerTest::Uniform(false)),
+            (Place::Below, Place::Above) => return Some(IntegerTest::Uniform(true)),
             (Place::Within(low), Place::Above) => {
-                return Some(Asked::Integers(Predicate::Compare(CompareOp::GtEq, low)));
+                return Some(IntegerTest::Predicate(Predicate::Compare(CompareOp::GtEq, low)));
             }
             (Place::Below, Place::Within(high)) => {
-                return Some(Asked::Integers(Predicate::Compare(CompareOp::LtEq, high)));
+                return Some(IntegerTest::Predicate(Predicate::Compare(CompareOp::LtEq, high)));
             }
             (Place::Within(low), Place::Within(high)) => (low, high),
             (Place::Within(low), Place::Null) => (low, null()),
             (Place::Null, Place::Within(high)) => (null(), high),
             (Place::Null | Place::Below, Place::Null) | (Place::Null, Place::Above) => (null(), null()),
         };
-        Some(Asked::Integers(Predicate::Between(low, high)))
+        Some(IntegerTest::Predicate(Predicate::Between(low, high)))
     }
 
-    fn member(&self, list: &InList) -> Option<Asked> {
+    fn member(&self, list: &InList) -> Option<IntegerTest> {
         let mut constants = Vec::with_capacity(list.values().len() + 1);
         for constant in list.values() {
             // Constants out of range match no value.
@@ -232,12 +230,12 @@ impl Integers {
             }
         }
         if constants.is_empty() && !list.values().is_empty() && !list.has_null() {
-            return Some(Asked::Nothing(list.negated()));
+            return Some(IntegerTest::Uniform(list.negated()));
         }
         if list.has_null() {
             constants.push(Scalar::null(&self.dtype));
         }
-        Some(Asked::Integers(Predicate::In(Arc::new(InList::new(constants, list.negated())))))
+        Some(IntegerTest::Predicate(Predicate::In(Arc::new(InList::new(constants, list.negated())))))
     }
 
     /// The position of a constant; `None` if it is of another type.

@@ -19,8 +19,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 
 use super::Encoding;
-use super::asked::{Asked, uniform};
-use super::decimal::{ask_integers, from_unscaled};
+use super::decimal::{from_unscaled, integer_test};
 use crate::array::{Aggregate, ArrayRef, EncodedArray, Node, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -226,15 +225,14 @@ impl EncodedArray for DecimalBytePartsArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let asked = match predicate {
-            _ if predicate.is_null_test() => return self.first.matches(predicate),
-            _ if self.lower.is_empty() => ask_integers(predicate, &self.dtype, self.first_ptype),
-            _ => Asked::Values,
-        };
-        match asked {
-            Asked::Integers(predicate) => self.first.matches(&predicate),
-            Asked::Nothing(outcome) => Ok(uniform(outcome, &self.validity()?, self.len())),
-            Asked::Values => self.matches_decoded(predicate),
+        if predicate.is_null_test() {
+            return self.first.matches(predicate);
+        }
+        match integer_test(predicate, &self.dtype, self.first_ptype) {
+            Some(test) if self.lower.is_empty() => {
+                test.answer(self, |predicate| self.first.matches(predicate))
+            }
+            _ => self.matches_decoded(predicate),
         }
     }
 

@@ -6,7 +6,6 @@
 
 pub(crate) mod alp;
 pub(crate) mod alprd;
-mod asked;
 pub(crate) mod bit_packed;
 pub(crate) mod bool;
 mod bytebool;
@@ -24,6 +23,7 @@ pub(crate) mod ext;
 pub(crate) mod fixed_size_list;
 pub(crate) mod frame_of_reference;
 pub(crate) mod fsst;
+mod integer_test;
 pub(crate) mod list;
 pub(crate) mod list_view;
 pub(crate) mod map;

@@ -25,8 +25,8 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
-use super::asked::{Asked, uniform};
 use super::bit_packed::patches::{Patches, PatchesMessage};
+use super::integer_test::IntegerTest;
 use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
@@ -284,26 +284,26 @@ impl<F: Float> AlpArray<F> {
     }
 
     /// A test whether the integers lie in a range; `None` if it cannot be expressed.
-    fn within(&self, range: Range<i128>) -> Option<Asked> {
+    fn within(&self, range: Range<i128>) -> Option<IntegerTest> {
         let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
         if range.is_empty() {
-            return Some(Asked::Nothing(false));
+            return Some(IntegerTest::Uniform(false));
         }
         let (low, high) = (self.integer(range.start)?, self.integer(range.end - 1)?);
         Some(match (range.start == first, range.end == end) {
-            (true, true) => Asked::Nothing(true),
-            (true, false) => Asked::Integers(Predicate::Compare(CompareOp::LtEq, high)),
-            (false, true) => Asked::Integers(Predicate::Compare(CompareOp::GtEq, low)),
-            (false, false) if low == high => Asked::Integers(Predicate::Compare(CompareOp::Eq, low)),
-            (false, false) => Asked::Integers(Predicate::Between(low, high)),
+            (true, true) => IntegerTest::Uniform(true),
+            (true, false) => IntegerTest::Predicate(Predicate::Compare(CompareOp::LtEq, high)),
+            (false, true) => IntegerTest::Predicate(Predicate::Compare(CompareOp::GtEq, low)),
+            (false, false) if low == high => IntegerTest::Predicate(Predicate::Compare(CompareOp::Eq, low)),
+            (false, false) => IntegerTest::Predicate(Predicate::Between(low, high)),
         })
     }
 
     /// The predicate on the integers that is equivalent to `predicate`; `None` if only the values can tell.
-    fn ask(&self, predicate: &Predicate) -> Option<Asked> {
+    fn integer_test(&self, predicate: &Predicate) -> Option<IntegerTest> {
         let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
         match predicate {
-            _ if predicate.is_null_test() => Some(Asked::Integers(predicate.clone())),
+            _ if predicate.is_null_test() => Some(IntegerTest::Predicate(predicate.clone())),
             Predicate::Compare(op, constant) => {
                 let constant = F::of(constant)?;
                 match op {
@@ -313,23 +313,23 @@ impl<F: Float> AlpArray<F> {
                     CompareOp::GtEq => self.within(self.not_below(constant)..end),
                     CompareOp::Eq => self.within(self.not_below(constant)..self.above(constant)),
                     CompareOp::NotEq => match self.within(self.not_below(constant)..self.above(constant))? {
-                        Asked::Nothing(outcome) => Some(Asked::Nothing(!outcome)),
-                        Asked::Integers(Predicate::Compare(op, integer)) => {
-                            Some(Asked::Integers(Predicate::Compare(op.negate(), integer)))
+                        IntegerTest::Uniform(outcome) => Some(IntegerTest::Uniform(!outcome)),
+                        IntegerTest::Predicate(Predicate::Compare(op, integer)) => {
+                            Some(IntegerTest::Predicate(Predicate::Compare(op.negate(), integer)))
                         }
-                        Asked::Integers(_) | Asked::Values => None,
+                        IntegerTest::Predicate(_) => None,
                     },
                 }
             }
             Predicate::Between(low, high) => {
                 self.within(self.not_below(F::of(low)?)..self.above(F::of(high)?))
             }
-            Predicate::In(list) => self.ask_member(list),
+            Predicate::In(list) => self.membership(list),
             _ => None,
         }
     }
 
-    fn ask_member(&self, list: &InList) -> Option<Asked> {
+    fn membership(&self, list: &InList) -> Option<IntegerTest> {
         if list.has_null() || list.values().is_empty() {
             return None;
         }
@@ -345,9 +345,9 @@ impl<F: Float> AlpArray<F> {
             }
         }
         if integers.is_empty() {
-            return Some(Asked::Nothing(list.negated()));
+            return Some(IntegerTest::Uniform(list.negated()));
         }
-        Some(Asked::Integers(Predicate::In(Arc::new(InList::new(integers, list.negated())))))
+        Some(IntegerTest::Predicate(Predicate::In(Arc::new(InList::new(integers, list.negated())))))
     }
 
     /// Replaces the outcome of patched rows with that of their patches. Null rows stay null.
@@ -436,17 +436,9 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let outcome = match self.ask(predicate) {
-            Some(Asked::Integers(asked)) => self.encoded.matches(&asked)?,
-            Some(Asked::Nothing(outcome)) => uniform(outcome, &self.validity()?, self.len()),
-            Some(Asked::Values) | None => {
-                return self.matches_decoded(predicate);
-            }
-        };
-        match predicate {
-            _ if predicate.is_null_test() => Ok(outcome),
-            _ => self.correct(outcome, predicate),
-        }
+        let Some(test) = self.integer_test(predicate) else { return self.matches_decoded(predicate) };
+        let outcome = test.answer(self, |predicate| self.encoded.matches(predicate))?;
+        if predicate.is_null_test() { Ok(outcome) } else { self.correct(outcome, predicate) }
     }
 }
 
