@@ -6,6 +6,7 @@
 
 pub(crate) mod alp;
 pub(crate) mod alprd;
+mod any_keys;
 pub(crate) mod bit_packed;
 pub(crate) mod bool;
 mod bytebool;

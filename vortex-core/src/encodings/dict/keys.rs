@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array, new_empty_array, new_null_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, UInt8Type, UInt16Type, UInt32Type};
+use arrow::datatypes::{ArrowNativeType, DataType};
 
-use crate::array::{ArrayRef, ArrowRef, decode_integers, fixed_width, match_width, take_within};
-use crate::dtype::PType;
-use crate::dtype::arrow::data_type;
+use crate::array::{ArrayRef, ArrowRef, fixed_width, match_width, take_within};
+use crate::encodings::any_keys::{AnyKeys, with_keys};
 use crate::kernels::gather::{Key, gather, in_range};
 use crate::kernels::nulls::null_buffer;
 use crate::kernels::views::gather_views;
@@ -21,38 +20,11 @@ pub(super) struct Keys {
     pub(super) nulls: Option<NullBuffer>,
 }
 
-#[derive(Clone)]
-pub(super) enum AnyKeys {
-    U8(ScalarBuffer<u8>),
-    U16(ScalarBuffer<u16>),
-    U32(ScalarBuffer<u32>),
-}
-
-/// Runs `$body` with `$slice` bound to the slice of keys.
-macro_rules! with_keys {
-    ($keys:expr, |$slice:ident| $body:expr) => {
-        match $keys {
-            AnyKeys::U8($slice) => $body,
-            AnyKeys::U16($slice) => $body,
-            AnyKeys::U32($slice) => $body,
-        }
-    };
-}
-
 impl Keys {
     /// Decodes codes of any integer type for this many values.
     pub(super) fn decode(codes: &ArrayRef, values: usize) -> Result<Self> {
-        let decoded = codes.decode(&data_type(codes.dtype())?)?;
-        let nulls = decoded.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-        let keys = match codes.dtype().ptype()? {
-            PType::U8 => AnyKeys::U8(decoded.as_primitive::<UInt8Type>().values().clone()),
-            PType::U16 => AnyKeys::U16(decoded.as_primitive::<UInt16Type>().values().clone()),
-            PType::U32 => AnyKeys::U32(decoded.as_primitive::<UInt32Type>().values().clone()),
-            // There are fewer than 2^32 values; any larger code is out of range, just as `u32::MAX` is.
-            _ => AnyKeys::U32(
-                decode_integers(codes, "codes", |code| Ok(u32::try_from(code).unwrap_or(u32::MAX)))?.into(),
-            ),
-        };
+        // There are fewer than 2^32 values; any larger code is out of range, just as `u32::MAX` is.
+        let (keys, nulls) = AnyKeys::decode(codes, |code| Ok(u32::try_from(code).unwrap_or(u32::MAX)))?;
         Keys { keys, nulls }.in_range_of(values)
     }
 

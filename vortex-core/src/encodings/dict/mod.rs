@@ -23,7 +23,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::CastOptions;
 use arrow::datatypes::DataType;
 
-use self::keys::{AnyKeys, Keys};
+use self::keys::Keys;
 pub(crate) use self::values::SharedValues;
 use super::Encoding;
 use crate::array::{Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, present};
@@ -167,11 +167,7 @@ impl DictArray {
         let keys = self.keys()?;
         // Some readers of dictionaries do not check for nulls among the values.
         let nulls = if values.is_empty() { keys.nulls.clone() } else { keys.null_rows(&values)? };
-        let keys: ArrowRef = match keys.keys {
-            AnyKeys::U8(keys) => Arc::new(arrow::array::UInt8Array::new(keys, nulls)),
-            AnyKeys::U16(keys) => Arc::new(arrow::array::UInt16Array::new(keys, nulls)),
-            AnyKeys::U32(keys) => Arc::new(UInt32Array::new(keys, nulls)),
-        };
+        let keys = keys.keys.into_array(nulls)?;
         let options = CastOptions { safe: false, ..Default::default() };
         let keys = arrow::compute::cast_with_options(&keys, key, &options)?;
         let ptype = ptype_of(key).ok_or_else(|| Error::invalid(format!("dictionary keys of type {key}")))?;

@@ -17,17 +17,18 @@ mod encode;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{AsArray as _, BooleanArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array};
-use arrow::buffer::{BooleanBuffer, Buffer, ScalarBuffer};
-use arrow::datatypes::{DataType, UInt8Type, UInt16Type};
+use arrow::array::{BooleanArray, UInt64Array};
+use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::datatypes::DataType;
 
 use super::Encoding;
+use super::any_keys::{AnyKeys, with_keys};
 use super::coded_text::{self, Chosen, CodedRows};
 use super::dict::used_values;
 use super::varbin::one_more;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_integers,
-    decode_offsets, integer_at, validity,
+    ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_offsets, integer_at,
+    numbers, validity,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -191,27 +192,9 @@ struct OnPairArray {
     limits: Limits,
 }
 
-/// Decoded codes, in the narrowest form that the dictionary permits.
-enum Codes {
-    U8(ScalarBuffer<u8>),
-    U16(ScalarBuffer<u16>),
-    U32(ScalarBuffer<u32>),
-}
-
-/// Runs `$body` with `$codes` bound to the slice of codes.
-macro_rules! with_codes {
-    ($all:expr, |$codes:ident| $body:expr) => {
-        match $all {
-            Codes::U8($codes) => $body,
-            Codes::U16($codes) => $body,
-            Codes::U32($codes) => $body,
-        }
-    };
-}
-
 impl OnPairArray {
     /// The codes of all rows of this slice, and their start among all codes.
-    fn window(&self) -> Result<(Codes, usize)> {
+    fn window(&self) -> Result<(AnyKeys, usize)> {
         let start = integer_at(&self.offsets, 0, "codes offsets")?;
         let end = integer_at(&self.offsets, self.len, "codes offsets")?;
         if start > end || end > self.codes.len() {
@@ -219,20 +202,9 @@ impl OnPairArray {
         }
         self.limits.decoded_bytes(end - start, size_of::<u32>())?;
         let codes = self.codes.slice(start..end)?;
-        let codes = match codes.dtype().ptype()? {
-            PType::U8 => {
-                Codes::U8(codes.decode(&DataType::UInt8)?.as_primitive::<UInt8Type>().values().clone())
-            }
-            PType::U16 => {
-                Codes::U16(codes.decode(&DataType::UInt16)?.as_primitive::<UInt16Type>().values().clone())
-            }
-            _ => Codes::U32(
-                decode_integers(&codes, "codes", |code| {
-                    u32::try_from(code).map_err(|_| Error::corrupt(format!("code {code} is out of range")))
-                })?
-                .into(),
-            ),
-        };
+        let (codes, _) = AnyKeys::decode(&codes, |code| {
+            u32::try_from(code).map_err(|_| Error::corrupt(format!("code {code} is out of range")))
+        })?;
         Ok((codes, start))
     }
 
@@ -246,20 +218,11 @@ impl OnPairArray {
     fn choose(&self, chosen: Chosen<'_>) -> Result<ArrayRef> {
         let (codes, start) = self.window()?;
         let (ends, runs) = (self.ends(start)?, chosen.runs().into_iter());
-        let (codes, ptype, offsets): (ArrowRef, _, _) = match codes {
-            Codes::U8(codes) => {
-                let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs);
-                (Arc::new(UInt8Array::from(codes)), PType::U8, offsets)
-            }
-            Codes::U16(codes) => {
-                let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs);
-                (Arc::new(UInt16Array::from(codes)), PType::U16, offsets)
-            }
-            Codes::U32(codes) => {
-                let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs);
-                (Arc::new(UInt32Array::from(codes)), PType::U32, offsets)
-            }
-        };
+        let ptype = codes.ptype();
+        let (codes, offsets) = with_keys!(codes, |codes| {
+            let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs);
+            (numbers(ptype, &Buffer::from_vec(codes), None)?, offsets)
+        });
         Ok(Arc::new(Self {
             len: chosen.len(),
             codes: Arc::new(Decoded::new(DType::Primitive(ptype, false), codes)),
@@ -308,14 +271,14 @@ impl EncodedArray for OnPairArray {
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
         let total = lengths.total();
         let (codes, _) = self.window()?;
-        let code_count = with_codes!(&codes, |codes| codes.len());
+        let code_count = with_keys!(&codes, |codes| codes.len());
         // A code represents at most sixteen bytes, so this also limits the memory that is reserved.
         if total > code_count.saturating_mul(MAX_TOKEN_BYTES) {
             return Err(Error::corrupt(format!("{code_count} codes for {total} bytes")));
         }
         self.limits.decoded_bytes(total, 1)?;
         let tokens = self.dictionary.tokens()?;
-        let decoded = with_codes!(&codes, |codes| tokens.decode(codes, total))
+        let decoded = with_keys!(&codes, |codes| tokens.decode(codes, total))
             .ok_or_else(|| Error::corrupt(format!("codes do not decode to {total} bytes")))?;
         bytes::from_joined(&self.dtype, to, decoded, &lengths, nulls, &self.limits)
     }
@@ -355,7 +318,7 @@ impl EncodedArray for OnPairArray {
             let (codes, start) = self.window()?;
             let (ends, tokens) = (self.ends(start)?, self.dictionary.tokens()?);
             let nulls = self.validity()?.to_nulls(self.len);
-            let outcome = with_codes!(&codes, |codes| {
+            let outcome = with_keys!(&codes, |codes| {
                 coded_text::matches(&Rows { tokens, codes, offsets: &ends }, nulls, predicate)
             });
             if let Some(outcome) = outcome {
