@@ -4,7 +4,7 @@ use arrow::array::{Array as _, ArrayRef, ArrowPrimitiveType, AsArray as _, Primi
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{Decimal128Type, Decimal256Type, i256};
 
-use super::numbers::compress_words;
+use super::numbers::compress_as;
 use super::scheme::{Context, Kind};
 use super::{boolean, nested};
 use crate::array::canonical;
@@ -103,22 +103,12 @@ fn parts(
     nulls: Option<&NullBuffer>,
     (low, high): (i64, i64),
 ) -> Result<WriteNode> {
-    // Parts are signed. The casts are lossless for valid values.
+    // Parts are signed.
     let least = least_digits(cx, dtype);
-    let fits = |ptype, min: i64, max: i64| digits(ptype) >= least && low >= min && high <= max;
-    let (ptype, part) = if fits(PType::I8, i8::MIN.into(), i8::MAX.into()) {
-        let words: Vec<u8> = values.iter().map(|value| *value as u8).collect();
-        (PType::I8, compress_words(cx, PType::I8, words.into(), nulls)?)
-    } else if fits(PType::I16, i16::MIN.into(), i16::MAX.into()) {
-        let words: Vec<u16> = values.iter().map(|value| *value as u16).collect();
-        (PType::I16, compress_words(cx, PType::I16, words.into(), nulls)?)
-    } else if fits(PType::I32, i32::MIN.into(), i32::MAX.into()) {
-        let words: Vec<u32> = values.iter().map(|value| *value as u32).collect();
-        (PType::I32, compress_words(cx, PType::I32, words.into(), nulls)?)
-    } else {
-        let words: Vec<u64> = values.iter().map(|value| *value as u64).collect();
-        (PType::I64, compress_words(cx, PType::I64, words.into(), nulls)?)
-    };
+    let fits = |ptype: &PType| digits(*ptype) >= least && ptype.holds(low.into(), high.into());
+    let ptype = [PType::I8, PType::I16, PType::I32].into_iter().find(fits).unwrap_or(PType::I64);
+    // The cast is lossless for valid values.
+    let part = compress_as(cx, ptype, values.iter().map(|value| *value as u64), nulls)?;
     Ok(decimal_byte_parts::encode(part, ptype))
 }
 

@@ -235,25 +235,33 @@ pub(super) fn compress_helpers(
     nulls: Option<&NullBuffer>,
 ) -> Result<(PType, WriteNode)> {
     let largest = values.iter().copied().max().unwrap_or_default();
-    // The cast is lossless, given the maximum.
-    if largest <= u8::MAX.into() {
-        let narrow: Vec<u8> = values.iter().map(|value| *value as u8).collect();
-        let narrow = compress_words(cx, PType::U8, narrow.into(), nulls)?;
-        if cx.level() == Level::Compact && cx.allows(Kind::Pco) {
-            // Only wider integers can be entropy-coded.
-            let wide: Vec<u16> = values.iter().map(|value| *value as u16).collect();
-            let wide = compress_words(cx, PType::U16, wide.into(), nulls)?;
-            if wide.byte_len() < narrow.byte_len() {
-                return Ok((PType::U16, wide));
-            }
+    let ptype = PType::for_unsigned(largest.into());
+    let compress = |ptype| compress_as(cx, ptype, values.iter().map(|value| (*value).into()), nulls);
+    let narrow = compress(ptype)?;
+    if ptype == PType::U8 && cx.level() == Level::Compact && cx.allows(Kind::Pco) {
+        // Only wider integers can be entropy-coded.
+        let wide = compress(PType::U16)?;
+        if wide.byte_len() < narrow.byte_len() {
+            return Ok((PType::U16, wide));
         }
-        Ok((PType::U8, narrow))
-    } else if largest <= u16::MAX.into() {
-        let values: Vec<u16> = values.iter().map(|value| *value as u16).collect();
-        Ok((PType::U16, compress_words(cx, PType::U16, values.into(), nulls)?))
-    } else {
-        Ok((PType::U32, compress_words(cx, PType::U32, values.into(), nulls)?))
     }
+    Ok((ptype, narrow))
+}
+
+/// Compresses integers as values of a type that can hold them; they are given as the low bits of words.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn compress_as(
+    cx: &Context,
+    ptype: PType,
+    values: impl Iterator<Item = u64>,
+    nulls: Option<&NullBuffer>,
+) -> Result<WriteNode> {
+    match_word!(ptype, |W| {
+        let words: Vec<W> = values.map(W::narrow).collect();
+        compress_words(cx, ptype, words.into(), nulls)
+    })
 }
 
 /// Compresses integers in the smallest type that can hold them.
@@ -266,23 +274,12 @@ pub(super) fn compress_narrowed(
     nulls: Option<&NullBuffer>,
 ) -> Result<(PType, WriteNode)> {
     let (min, max) = (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
-    let holds = |low: i64, high: i64| low <= min && max <= high;
-    // These casts are lossless.
-    if holds(0, u32::MAX.into()) {
-        compress_helpers(cx, values.iter().map(|value| *value as u32).collect(), nulls)
-    } else if holds(i8::MIN.into(), i8::MAX.into()) {
-        let values: Vec<u8> = values.iter().map(|value| *value as u8).collect();
-        Ok((PType::I8, compress_words(cx, PType::I8, values.into(), nulls)?))
-    } else if holds(i16::MIN.into(), i16::MAX.into()) {
-        let values: Vec<u16> = values.iter().map(|value| *value as u16).collect();
-        Ok((PType::I16, compress_words(cx, PType::I16, values.into(), nulls)?))
-    } else if holds(i32::MIN.into(), i32::MAX.into()) {
-        let values: Vec<u32> = values.iter().map(|value| *value as u32).collect();
-        Ok((PType::I32, compress_words(cx, PType::I32, values.into(), nulls)?))
-    } else {
-        let values: Vec<u64> = values.iter().map(|value| *value as u64).collect();
-        Ok((PType::I64, compress_words(cx, PType::I64, values.into(), nulls)?))
+    if PType::U32.holds(min.into(), max.into()) {
+        // The cast is lossless, given the range.
+        return compress_helpers(cx, values.iter().map(|value| *value as u32).collect(), nulls);
     }
+    let ptype = PType::for_signed(min, max);
+    Ok((ptype, compress_as(cx, ptype, values.iter().map(|value| value.cast_unsigned()), nulls)?))
 }
 
 /// The schemes of a kind, in the form in which they are chosen from.

@@ -84,6 +84,35 @@ impl PType {
         matches!(self, PType::F16 | PType::F32 | PType::F64)
     }
 
+    /// The smallest and the largest value of an integer type.
+    pub(crate) fn integer_range(self) -> Option<(i128, i128)> {
+        let bits = self.bit_width();
+        if self.is_unsigned() {
+            Some((0, (1 << bits) - 1))
+        } else if self.is_signed() {
+            Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1))
+        } else {
+            None
+        }
+    }
+
+    /// Whether this is an integer type that can represent all integers from `min` to `max`.
+    pub(crate) fn holds(self, min: i128, max: i128) -> bool {
+        self.integer_range().is_some_and(|(low, high)| low <= min && max <= high)
+    }
+
+    /// The narrowest unsigned type that can represent an integer.
+    pub(crate) fn for_unsigned(most: u64) -> PType {
+        let types = [PType::U8, PType::U16, PType::U32];
+        types.into_iter().find(|ptype| ptype.holds(0, most.into())).unwrap_or(PType::U64)
+    }
+
+    /// The narrowest signed type that can represent two integers.
+    pub(crate) fn for_signed(min: i64, max: i64) -> PType {
+        let types = [PType::I8, PType::I16, PType::I32];
+        types.into_iter().find(|ptype| ptype.holds(min.into(), max.into())).unwrap_or(PType::I64)
+    }
+
     /// The unsigned integer of the same width.
     pub const fn to_unsigned(self) -> PType {
         match self.byte_width() {
@@ -210,4 +239,18 @@ macro_rules! match_integer {
             _ => $other,
         }
     }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_get_the_narrowest_type_that_holds_them() {
+        use PType::{I8, I16, I32, I64, U8, U16, U32, U64};
+        let unsigned = [0, 255, 256, 65_535, 65_536, u64::MAX].map(PType::for_unsigned);
+        assert_eq!(unsigned, [U8, U8, U16, U16, U32, U64]);
+        let signed = [(-128, 127), (0, 128), (-32_769, 0), (i64::MIN, 0)];
+        assert_eq!(signed.map(|(min, max)| PType::for_signed(min, max)), [I8, I16, I32, I64]);
+    }
 }

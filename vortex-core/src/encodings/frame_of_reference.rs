@@ -27,7 +27,7 @@ use crate::array::{
     Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present,
 };
 use crate::dtype::{DType, PType};
-use crate::expr::{Interval, Intervals, Predicate, range};
+use crate::expr::{Interval, Intervals, Predicate};
 use crate::kernels::{BLOCK, Word, map_words, match_word};
 use crate::mask::Mask;
 use crate::scalar::Value;
@@ -222,7 +222,7 @@ impl ForArray {
     /// The aggregates of the encoded values, shifted by the reference, unless the values wrap around.
     fn shifted_aggregate(&self) -> Result<Option<Aggregate>> {
         let References::One(bits) = self.references else { return Ok(None) };
-        let Some((min, max)) = range(self.ptype) else { return Ok(None) };
+        let Some((min, max)) = self.ptype.integer_range() else { return Ok(None) };
         let ring = max - min + 1;
         let reference = (i128::from(bits) - min).rem_euclid(ring) + min;
         let found = self.encoded.aggregate()?;
@@ -248,7 +248,7 @@ impl ForArray {
     fn shifted(&self, interval: Interval) -> Option<Interval> {
         let References::One(reference) = self.references else { return None };
         let ptype = self.encoded.dtype().ptype().ok()?;
-        let (min, max) = range(ptype)?;
+        let (min, max) = ptype.integer_range()?;
         let ring = max - min + 1;
         let shift = |value: i128| (value - i128::from(reference) - min).rem_euclid(ring) + min;
         let (low, high) = (shift(interval.low), shift(interval.high));

@@ -17,7 +17,7 @@ use crate::array::{
     Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, present,
 };
 use crate::dtype::{DType, PType};
-use crate::expr::{Interval, Predicate, range};
+use crate::expr::{Interval, Predicate};
 use crate::kernels::runs::count_up;
 use crate::kernels::{Word, match_word};
 use crate::limits::Limits;
@@ -48,7 +48,7 @@ impl Encoding for Sequence {
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
         let ptype = node.dtype().ptype()?;
-        let Some((min, max)) = range(ptype) else {
+        let Some((min, max)) = ptype.integer_range() else {
             return Err(Error::corrupt(format!("holds integers, not {ptype}")));
         };
         node.expect_buffers(0)?;

@@ -23,7 +23,7 @@ impl Interval {
     /// The interval of a comparison of values of an integer type with non-null constants; `None` for all
     /// other predicates.
     pub(crate) fn of(predicate: &Predicate, ptype: PType) -> Option<Self> {
-        let (min, max) = range(ptype)?;
+        let (min, max) = ptype.integer_range()?;
         let (low, high) = match predicate {
             Predicate::Compare(op, constant) => {
                 let constant = constant.as_i128()?;
@@ -106,18 +106,6 @@ impl Intervals {
             Some(list) => list.outcome(found, nulls),
             None => BooleanArray::new(found, nulls),
         }
-    }
-}
-
-/// The smallest and the largest value of an integer type.
-pub(crate) fn range(ptype: PType) -> Option<(i128, i128)> {
-    let bits = ptype.bit_width();
-    if ptype.is_unsigned() {
-        Some((0, (1 << bits) - 1))
-    } else if ptype.is_signed() {
-        Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1))
-    } else {
-        None
     }
 }
 

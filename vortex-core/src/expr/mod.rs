@@ -19,7 +19,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 pub use column::{ColumnExpr, column};
 pub use eval::evaluate;
 pub use in_list::InList;
-pub(crate) use interval::{Interval, Intervals, range};
+pub(crate) use interval::{Interval, Intervals};
 pub use predicate::{CompareOp, Like, Predicate};
 
 use crate::Result;

@@ -24,6 +24,7 @@ use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::primitive;
 use crate::kernels::rising::positions;
+use crate::kernels::{Word as _, match_word};
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::wire::WriteNode;
@@ -319,13 +320,10 @@ impl EncodedPatches {
     /// Patches of some rows, ascending and at least one, whose values are `values`.
     pub(crate) fn new(rows: &[u32], values: WriteNode) -> Self {
         let last = rows.last().copied().unwrap_or_default();
-        let (ptype, indices) = if last <= u8::MAX.into() {
-            (PType::U8, primitive::encode(rows.iter().map(|row| *row as u8).collect::<Vec<_>>(), None))
-        } else if last <= u16::MAX.into() {
-            (PType::U16, primitive::encode(rows.iter().map(|row| *row as u16).collect::<Vec<_>>(), None))
-        } else {
-            (PType::U32, primitive::encode(rows.to_vec(), None))
-        };
+        let ptype = PType::for_unsigned(last.into());
+        let indices = match_word!(ptype, |W| {
+            primitive::encode(rows.iter().map(|row| W::narrow((*row).into())).collect::<Vec<_>>(), None)
+        });
         Self::with_indices(rows.len(), ptype, indices, values)
     }
 
