@@ -48,7 +48,8 @@ pub enum Error {
     /// An Arrow kernel returned an error; usually a type mismatch in the request.
     #[error("arrow: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
-    /// A predicate supplied by the caller failed.
+    /// Something other than the file, its storage or Arrow failed: a predicate supplied by the caller, a
+    /// runtime, a task, or a compression library.
     #[error("{0}")]
     External(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Bytes of a file are not available. They have been recorded as missing, and the caller fetches them and
