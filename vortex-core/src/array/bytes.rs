@@ -161,16 +161,26 @@ pub(crate) fn present_views(array: ArrowRef, to: &DataType, limits: &Limits) -> 
 /// The same values without buffers that are much larger than what views use of them: otherwise, a few
 /// rows would keep the bytes of all rows alive.
 pub(crate) fn let_go(array: ArrowRef) -> ArrowRef {
-    fn wastes<V: ByteViewType>(array: &GenericByteViewArray<V>) -> bool {
+    let_go_if(array, |used, held| held / MOST_HELD > used)
+}
+
+/// As [`let_go`], if `wastes` holds for the bytes that views use and the bytes that their buffers hold.
+pub(crate) fn let_go_if(array: ArrowRef, wastes: impl Fn(usize, usize) -> bool) -> ArrowRef {
+    fn gc<V: ByteViewType>(
+        array: &GenericByteViewArray<V>,
+        wastes: impl Fn(usize, usize) -> bool,
+    ) -> Option<ArrowRef> {
         let held = array.data_buffers().iter().fold(0usize, |sum, buffer| sum.saturating_add(buffer.len()));
         let long = array.views().iter().map(|view| view_len(*view)).filter(|len| *len > 12);
-        held / MOST_HELD > long.fold(0, usize::saturating_add)
+        let used = long.fold(0, usize::saturating_add);
+        wastes(used, held).then(|| Arc::new(array.gc()) as ArrowRef)
     }
-    match array.data_type() {
-        DataType::Utf8View if wastes(array.as_string_view()) => Arc::new(array.as_string_view().gc()),
-        DataType::BinaryView if wastes(array.as_binary_view()) => Arc::new(array.as_binary_view().gc()),
-        _ => array,
-    }
+    let smaller = match array.data_type() {
+        DataType::Utf8View => gc(array.as_string_view(), wastes),
+        DataType::BinaryView => gc(array.as_binary_view(), wastes),
+        _ => None,
+    };
+    smaller.unwrap_or(array)
 }
 
 /// An array with offsets that shares `bytes`; `None` if Arrow rejects it.

@@ -187,8 +187,12 @@ impl Delivery {
     }
 
     fn fail(self, error: &Error) {
+        let reason = match error.root() {
+            Error::Read { source, .. } => source.to_string(),
+            other => other.to_string(),
+        };
         for part in self.parts {
-            part.fail(shared(error, self.source.name(), &self.range));
+            part.fail(Error::read(self.source.name(), self.range.clone(), reason.as_str()));
         }
     }
 }
@@ -243,14 +247,6 @@ async fn hedged<T, W: Future<Output = Result<T>>>(
         Either::Left((Ok(outcome), _)) | Either::Right((Ok(outcome), _)) => Ok(outcome),
         Either::Left((Err(_), second)) => second.await,
         Either::Right((Err(_), work)) => work.await,
-    }
-}
-
-/// The same error for each of several waiters.
-fn shared(error: &Error, name: &str, range: &Range<u64>) -> Error {
-    match error.root() {
-        Error::Read { source, .. } => Error::read(name, range.clone(), source.to_string()),
-        other => Error::read(name, range.clone(), other.to_string()),
     }
 }
 

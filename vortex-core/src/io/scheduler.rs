@@ -412,7 +412,7 @@ impl Pending {
     /// # Errors
     /// If storage failed.
     pub(crate) async fn wait(&self) -> Result<Buffer> {
-        self.future.clone().await.map_err(|error| shared_or_same(&error))
+        self.future.clone().await.map_err(|error| shared(&error))
     }
 
     /// The bytes, if they have arrived.
@@ -421,8 +421,9 @@ impl Pending {
     }
 }
 
-fn shared_or_same(error: &Arc<Error>) -> Error {
-    match error.as_ref() {
+/// The same error for each of several waiters.
+fn shared(error: &Error) -> Error {
+    match error {
         Error::Read { object, range, source } => Error::read(object, range.clone(), source.to_string()),
         other => Error::External(other.to_string().into()),
     }

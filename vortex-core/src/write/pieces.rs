@@ -16,6 +16,7 @@ use arrow::datatypes::{DataType, Int32Type};
 
 use super::intake::entries;
 use crate::Result;
+use crate::array::bytes::let_go_if;
 use crate::array::restore::carry;
 use crate::array::take;
 
@@ -23,6 +24,8 @@ use crate::array::take;
 const ROWS_PER_RUN: usize = 16;
 /// Arrays with fewer rows are kept as they are.
 const MIN_ROWS: usize = 1024;
+/// Views may keep this many bytes alive, whatever they refer to.
+const MUCH: usize = 64 << 10;
 
 /// Some rows of a leaf.
 #[derive(Debug)]
@@ -124,21 +127,7 @@ pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<Arro
 
 /// Copies views that keep many more bytes alive than they refer to.
 fn let_go(array: ArrowRef) -> ArrowRef {
-    const MUCH: usize = 64 << 10;
-    let wasteful = |used: usize, held: usize| held > MUCH && held / 2 > used;
-    match array.data_type() {
-        DataType::Utf8View => {
-            let views = array.as_string_view();
-            let held = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-            if wasteful(views.total_buffer_bytes_used(), held) { Arc::new(views.gc()) } else { array }
-        }
-        DataType::BinaryView => {
-            let views = array.as_binary_view();
-            let held = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-            if wasteful(views.total_buffer_bytes_used(), held) { Arc::new(views.gc()) } else { array }
-        }
-        _ => array,
-    }
+    let_go_if(array, |used, held| held > MUCH && held / 2 > used)
 }
 
 /// Bytes of the values in the rows of an array, not including those around them.
