@@ -144,14 +144,24 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format, or the predicate does not fit the type.
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if predicate.is_null_test() {
-            // Rows that take no bytes are limited by nothing else.
-            self.limits().decoded_bytes(self.len().div_ceil(8), 1)?;
-            if let Some(outcome) = self.validity()?.null_test(predicate, self.len()) {
-                return Ok(outcome);
-            }
+        match self.null_test(predicate)? {
+            Some(outcome) => Ok(outcome),
+            None => self.matches_decoded(predicate),
         }
-        self.matches_decoded(predicate)
+    }
+
+    /// The outcome of a null test according to the [`validity`](Self::validity); `None` for other
+    /// predicates, without determining it.
+    ///
+    /// # Errors
+    /// If a bit per row exceeds the limits, or the bytes contradict the format.
+    fn null_test(&self, predicate: &Predicate) -> Result<Option<BooleanArray>> {
+        if !predicate.is_null_test() {
+            return Ok(None);
+        }
+        // Rows that take no bytes are limited by nothing else.
+        self.limits().decoded_bytes(self.len().div_ceil(8), 1)?;
+        Ok(self.validity()?.null_test(predicate, self.len()))
     }
 
     /// Evaluates a predicate on decoded values: what [`matches`](Self::matches) does where an encoding

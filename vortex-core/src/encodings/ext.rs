@@ -119,10 +119,10 @@ impl EncodedArray for ExtArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        match (self.extension.meaning(), predicate) {
+        match self.extension.meaning() {
             _ if predicate.is_null_test() => self.storage.matches(predicate),
             // Arrow can compare fixed-size bytes, but not the lists that store them.
-            (Meaning::Uuid, _) => self.matches_decoded(predicate),
+            Meaning::Uuid => self.matches_decoded(predicate),
             _ => self.storage.matches(&predicate.to_storage()),
         }
     }

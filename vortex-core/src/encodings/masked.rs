@@ -127,9 +127,7 @@ impl EncodedArray for MaskedArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if predicate.is_null_test()
-            && let Some(outcome) = self.validity()?.null_test(predicate, self.len())
-        {
+        if let Some(outcome) = self.null_test(predicate)? {
             return Ok(outcome);
         }
         let outcome = self.values.matches(predicate)?;

@@ -184,7 +184,7 @@ impl EncodedArray for SequenceArray {
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         self.limits.decoded_bytes(self.len, 1)?;
-        if let Some(outcome) = Validity::AllValid.null_test(predicate, self.len) {
+        if let Some(outcome) = self.null_test(predicate)? {
             return Ok(outcome);
         }
         let Some(interval) = Interval::of(predicate, self.ptype) else {

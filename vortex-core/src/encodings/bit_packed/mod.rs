@@ -428,9 +428,7 @@ impl EncodedArray for BitPackedArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if predicate.is_null_test()
-            && let Some(outcome) = self.validity()?.null_test(predicate, self.len)
-        {
+        if let Some(outcome) = self.null_test(predicate)? {
             return Ok(outcome);
         }
         let Some(intervals) = Intervals::of(predicate, self.ptype) else {

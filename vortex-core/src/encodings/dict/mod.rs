@@ -276,9 +276,7 @@ impl EncodedArray for DictArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if predicate.is_null_test()
-            && let Some(outcome) = self.validity()?.null_test(predicate, self.len())
-        {
+        if let Some(outcome) = self.null_test(predicate)? {
             return Ok(outcome);
         }
         if let Some(runs) = self.runs()? {

@@ -6,6 +6,7 @@ use arrow::datatypes::{ArrowNativeType, Int32Type};
 use super::*;
 use crate::array::build::Tree;
 use crate::encodings::conformance;
+use crate::encodings::constant::ConstantArray;
 use crate::encodings::run_end::tests::runs;
 
 fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32) -> Tree {
@@ -172,4 +173,14 @@ fn codes_out_of_range_and_wrong_counts_are_corrupt() {
     let absent = absent.child(Tree::primitive(&[0u8, 1]).child(Tree::bools(&[true, false])));
     assert!(decode(&absent.clone().child(values())).is_err(), "codes are nullable iff the array is");
     assert!(absent.child(values()).load(&dtype.with_nullable(true), 2).is_ok());
+}
+
+#[test]
+fn null_tests_of_rows_that_take_no_bytes_are_limited() {
+    let code = Scalar::try_new(DType::Primitive(PType::U8, false), Value::UInt(0)).unwrap();
+    let codes = Arc::new(ConstantArray::new(code, 1 << 40, Limits::default()));
+    let values = plain(DType::Primitive(PType::I32, false), Arc::new(Int32Array::from(vec![7])));
+    let array = dict(codes, values);
+    assert!(array.matches(&Predicate::IsNull).is_err());
+    assert_eq!(array.slice(0..3).unwrap().matches(&Predicate::IsNotNull).unwrap().true_count(), 3);
 }

@@ -309,9 +309,7 @@ impl EncodedArray for OnPairArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        if predicate.is_null_test()
-            && let Some(outcome) = self.validity()?.null_test(predicate, self.len)
-        {
+        if let Some(outcome) = self.null_test(predicate)? {
             return Ok(outcome);
         }
         if coded_text::answers(predicate) {
