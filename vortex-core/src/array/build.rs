@@ -87,7 +87,7 @@ impl Tree {
         Ok(array)
     }
 
-    /// Loads the tree within limits.
+    /// Loads the tree within other limits than the default ones.
     pub(crate) fn load_within(&self, dtype: &DType, len: usize, limits: &Limits) -> Result<ArrayRef> {
         let (mut ids, mut buffers) = (Vec::new(), Vec::new());
         let root = self.raw(&mut ids, &mut buffers);

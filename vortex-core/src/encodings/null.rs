@@ -96,7 +96,7 @@ impl EncodedArray for NullRows {
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         self.limits.decoded_bytes(self.len, 1)?;
-        predicate.evaluate(&self.decode(&DataType::Null)?)
+        self.matches_decoded(predicate)
     }
 
     fn as_constant(&self) -> Option<Scalar> {

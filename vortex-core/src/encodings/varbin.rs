@@ -167,7 +167,7 @@ pub(crate) fn encode(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BinaryViewArray, StringViewArray};
+    use arrow::array::{BinaryViewArray, StringViewArray, UInt64Array};
 
     use super::*;
     use crate::array::build::Tree;
@@ -225,5 +225,14 @@ mod tests {
         assert!(decode(&[0, 1, 2], b"ab", DType::Bool(false)).is_err());
         assert!(decode(&[0, 1, 2], b"ab", DType::Utf8(false)).is_ok());
         assert!(tree(&[0, 1], b"a").load(&DType::Utf8(false), usize::MAX).is_err());
+    }
+
+    #[test]
+    fn limits_of_the_file_apply_to_copies_of_decoded_rows() {
+        let limits = Limits::new().with_max_decoded_bytes(100);
+        let array = tree(&[0, 1, 2], b"ab").load_within(&DType::Utf8(false), 2, &limits).unwrap();
+        let taken = |times: usize| array.take(&UInt64Array::from(vec![1; times]));
+        assert_eq!(taken(6).unwrap().len(), 6);
+        assert!(taken(7).is_err(), "views take 16 bytes each");
     }
 }
