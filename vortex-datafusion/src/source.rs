@@ -249,6 +249,9 @@ impl FileSource for VortexSource {
                 }
                 if let Some(order) = &self.best_first {
                     write!(f, ", best_first=[{order}]")?;
+                    if let Some(rows) = order.rows {
+                        write!(f, ", best_rows={rows}")?;
+                    }
                 }
                 Ok(())
             }

@@ -71,11 +71,9 @@ async fn listed_table(
     };
     let mut options = ListingOptions::new(Arc::clone(&format))
         .with_file_extension("")
-        .with_file_sort_order(table.order_exprs.clone())
-        .with_table_partition_cols(Vec::new());
+        .with_file_sort_order(table.order_exprs.clone());
     let mut partitions = table.table_partition_cols.clone();
     let infers = session.config_options().execution.listing_table_factory_infer_partitions;
-    let declared = table.schema.inner();
     if partitions.is_empty() && declared.fields().is_empty() && infers && url.is_collection() {
         partitions = options.infer_partitions(session, &url).await?;
     }

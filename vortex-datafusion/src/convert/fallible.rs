@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNode as _;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal,
@@ -38,12 +38,7 @@ const TOTAL_FUNCTIONS: &[&str] = &[
 /// Whether evaluating `expr` over columns of `schema` might fail for some rows. Returns true in case of
 /// doubt.
 pub(crate) fn is_fallible(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
-    let mut found = false;
-    let visited = expr.apply(|node| {
-        found = !is_total(node, schema);
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    });
-    found || visited.is_err()
+    expr.exists(|node| Ok(!is_total(node, schema))).unwrap_or(true)
 }
 
 /// Whether this node always has a value if its children have values.

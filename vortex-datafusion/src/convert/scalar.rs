@@ -1,6 +1,6 @@
 //! Conversions between DataFusion's [`ScalarValue`] and the core's [`Scalar`].
 
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_common::{Result, ScalarValue};
 use vortex_core::dtype::arrow::{data_type, presents};
@@ -36,9 +36,8 @@ pub(crate) fn to_datafusion(value: &Scalar, to: &DataType) -> Result<Option<Scal
         return Ok(None);
     }
     let one = value.to_arrow(&from, 1).map_err(datafusion_error)?;
-    let options = CastOptions { safe: true, ..CastOptions::default() };
-    let there = cast_with_options(&one, to, &options)?;
-    let back = cast_with_options(&there, &from, &options)?;
+    let there = cast(&one, to)?;
+    let back = cast(&there, &from)?;
     if back != one {
         return Ok(None);
     }

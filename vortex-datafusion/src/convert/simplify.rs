@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, ScalarValue};
@@ -95,10 +95,9 @@ impl ExactCast {
         if value.data_type() != self.to {
             return None;
         }
-        let options = CastOptions { safe: true, ..CastOptions::default() };
         let one = value.to_array().ok()?;
-        let before = cast_with_options(&one, &self.from, &options).ok()?;
-        let after = cast_with_options(&before, &self.to, &options).ok()?;
+        let before = cast(&one, &self.from).ok()?;
+        let after = cast(&before, &self.to).ok()?;
         let same = after.is_valid(0) && after == one;
         same.then(|| ScalarValue::try_from_array(&before, 0).ok())?
     }

@@ -12,12 +12,11 @@
 
 mod rows;
 
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion_common::{Column, Result, ScalarValue, plan_err};
+use datafusion_common::{Column, Result, plan_err};
 use datafusion_datasource::ListingTableUrl;
 use datafusion_datasource::memory::MemorySourceConfig;
 use datafusion_expr::{Expr, TableType};
@@ -33,6 +32,7 @@ use crate::options::VortexOptions;
 use rows::Part;
 
 /// A table function over the description of files.
+#[derive(Debug)]
 pub(crate) struct MetadataFunction(Part);
 
 impl MetadataFunction {
@@ -47,20 +47,12 @@ impl MetadataFunction {
     }
 }
 
-impl fmt::Debug for MetadataFunction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MetadataFunction").field(&self.0).finish()
-    }
-}
-
 impl TableFunctionImpl for MetadataFunction {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let place = match args.exprs() {
-            [Expr::Literal(value, _)] => match value {
-                ScalarValue::Utf8(Some(place))
-                | ScalarValue::LargeUtf8(Some(place))
-                | ScalarValue::Utf8View(Some(place)) => place.clone(),
-                other => return plan_err!("expected the place of a file, not {other}"),
+            [Expr::Literal(value, _)] => match value.try_as_str() {
+                Some(Some(place)) => place.to_owned(),
+                _ => return plan_err!("expected the place of a file, not {value}"),
             },
             // SQL treats names in double quotes as columns.
             [Expr::Column(Column { relation: None, name, .. })] => name.clone(),

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::tree_node::TreeNode as _;
 use datafusion_datasource::TableSchema;
 use datafusion_functions::core::input_file_name::InputFileNameFunc;
 use datafusion_physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
@@ -127,14 +127,10 @@ fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &Vorte
 /// Whether two evaluations may differ. DataFusion treats the name of the file as volatile, but it is constant
 /// for each file.
 fn is_volatile(filter: &Arc<dyn PhysicalExpr>) -> bool {
-    let mut found = false;
-    let visited = filter.apply(|node| {
-        let is_file_name =
-            ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node.as_ref()).is_some();
-        found = node.is_volatile_node() && !is_file_name;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    });
-    found || visited.is_err()
+    let is_file_name = |node: &Arc<dyn PhysicalExpr>| {
+        ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node.as_ref()).is_some()
+    };
+    filter.exists(|node| Ok(node.is_volatile_node() && !is_file_name(node))).unwrap_or(true)
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ async fn scans_come_back_with_filters_projections_limits_and_options() {
         "SELECT l_orderkey + 1 AS next, 7 AS seven FROM t WHERE l_shipmode IN ('AIR', 'RAIL') ORDER BY 1 LIMIT 20",
         "SELECT count(*) FROM t WHERE upper(l_shipmode) = 'AIR'",
         "SELECT count(l_comment) FROM t LIMIT 5",
+        "SELECT l_orderkey, l_extendedprice FROM t ORDER BY 2 DESC, 1 LIMIT 7",
     ] {
         let plan = planned(&context, sql).await;
         let back = there_and_back(&plan);

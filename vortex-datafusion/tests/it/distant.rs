@@ -31,7 +31,7 @@ async fn the_first_of_an_order_are_those_of_a_full_sort() {
         assert_eq!(show(&context, &few).await, show(&context, &all).await, "{order}");
     }
     let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT * FROM lines ORDER BY l_orderkey LIMIT 3").await;
-    assert!(plan.contains("best_first=[l_orderkey@0 ASC]"), "{plan}");
+    assert!(plan.contains("best_first=[l_orderkey@0 ASC], best_rows=3"), "{plan}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
