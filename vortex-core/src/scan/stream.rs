@@ -10,7 +10,7 @@
 //! what they need. Filtering and decoding run as independent tasks; the loop only moves splits from one
 //! stage to the next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::cursor::Cursor;
 use super::filter::Payoffs;
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::{Decoded, Filtered};
+use super::task::{Decoded, Filtered, missing_bytes};
 use super::zone_maps::ZoneMaps;
 use super::{ScanMetrics, gather};
 use crate::Result;
@@ -120,8 +120,8 @@ pub(super) struct Scan {
     single_rows: VecDeque<Arc<[u64]>>,
     /// Whether no split is decoded until all admitted splits are filtered.
     filters_first: bool,
-    /// Bytes to fetch for splits being decoded with rows among the best found; `None` without such splits.
-    best_at_work: Option<u64>,
+    /// Whether rows are being decoded that are among the best found.
+    best_at_work: bool,
     /// Whether statistics predict rows that pass in every split.
     pub(super) passes_expected: bool,
     remote: bool,
@@ -188,7 +188,7 @@ impl Scan {
             rows_left,
             single_rows,
             filters_first: false,
-            best_at_work: None,
+            best_at_work: false,
             passes_expected: false,
             remote,
             checked: 0,
@@ -399,20 +399,22 @@ impl Scan {
     /// filter.
     fn decode_best(&mut self) -> Result<bool> {
         let Some(order) = &self.plan.best_first else { return Ok(true) };
-        if self.decoding.is_empty() {
-            self.best_at_work = None;
-        }
+        self.best_at_work &= !self.decoding.is_empty();
         let Some(last) = order.last_wanted() else { return Ok(true) };
-        let most = self.plan.memory.limit() / 2;
-        let mut splits = Vec::new();
+        let mut room = self.plan.memory.limit().saturating_sub(self.plan.memory.used());
+        let (mut splits, mut asked) = (Vec::new(), BTreeSet::new());
         while let Some(split) = self.filtered.front()
             && split.best.reaches(&last)
         {
-            let bytes = self.best_at_work.unwrap_or(0).saturating_add(split.missing_bytes()?);
-            if bytes > most && self.best_at_work.is_some() {
+            // Chunks may be longer than splits.
+            let missing = split.missing()?.into_iter().filter(|id| !asked.contains(id)).collect::<Vec<_>>();
+            let bytes = missing_bytes(&self.plan, &missing)?;
+            if bytes > room && self.best_at_work {
                 break;
             }
-            self.best_at_work = Some(bytes);
+            room = room.saturating_sub(bytes);
+            asked.extend(missing);
+            self.best_at_work = true;
             if let Some(mut split) = self.filtered.pop_front() {
                 if let Some(others) = split.split_off_after(&last) {
                     self.insert_best_first(others);
@@ -424,7 +426,7 @@ impl Scan {
             Filtered::ask_anyway(&mut splits)?;
         }
         splits.into_iter().for_each(|split| self.decoding.start(split.decode()));
-        Ok(self.best_at_work.is_none())
+        Ok(!self.best_at_work)
     }
 
     fn insert_best_first(&mut self, split: Filtered) {

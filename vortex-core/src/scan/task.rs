@@ -291,13 +291,8 @@ impl Filtered {
         Some(others)
     }
 
-    /// Number of bytes of the projected columns that are yet to be fetched.
-    pub(super) fn missing_bytes(&self) -> Result<u64> {
-        missing_bytes(&self.plan, &self.missing()?)
-    }
-
     /// Segments of the projected columns that are yet to be fetched.
-    fn missing(&self) -> Result<Vec<SegmentId>> {
+    pub(super) fn missing(&self) -> Result<Vec<SegmentId>> {
         let mut have = SegmentSet::new(self.plan.file.footer());
         have.add(self.leases.iter().cloned());
         wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))
