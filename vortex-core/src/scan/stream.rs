@@ -33,6 +33,7 @@ use super::{ScanMetrics, gather};
 use crate::Result;
 use crate::array::row_bytes::reserved_bytes;
 use crate::error::ResultExt as _;
+use crate::io::Share;
 
 /// Maximum number of splits admitted and not yet decoded.
 const MAX_ADMITTED_LOCAL: usize = 4;
@@ -385,7 +386,7 @@ impl Scan {
                 if !self.decoding.is_empty() {
                     break;
                 }
-                Filtered::ask_anyway(std::slice::from_mut(split))?;
+                split.ask_anyway()?;
             }
             if let Some(split) = self.filtered.pop_front() {
                 self.decoding.start(split.decode());
@@ -394,26 +395,28 @@ impl Scan {
         Ok(())
     }
 
-    /// Starts decoding the rows that are among the best found, all at once as far as memory allows: they are
-    /// wanted in any case. Returns whether other rows may be decoded: not while these may yet tighten the
-    /// filter.
+    /// Starts decoding the rows that are among the best found: they are wanted in any case. On remote storage,
+    /// what they need is requested all at once, as far as memory allows. Returns whether other rows may be
+    /// decoded: not while these may yet tighten the filter.
     fn decode_best(&mut self) -> Result<bool> {
         let Some(order) = &self.plan.best_first else { return Ok(true) };
         self.best_at_work &= !self.decoding.is_empty();
         let Some(last) = order.last_wanted() else { return Ok(true) };
-        let mut room = self.plan.memory.limit().saturating_sub(self.plan.memory.used());
         let (mut splits, mut asked) = (Vec::new(), BTreeSet::new());
+        let mut memory = self.plan.memory.take_anyway(0);
         while let Some(split) = self.filtered.front()
             && split.best.reaches(&last)
         {
-            // Chunks may be longer than splits.
-            let missing = split.missing()?.into_iter().filter(|id| !asked.contains(id)).collect::<Vec<_>>();
-            let bytes = missing_bytes(&self.plan, &missing)?;
-            if bytes > room && self.best_at_work {
+            if self.remote {
+                // Chunks may be longer than splits.
+                let missing = split.missing()?;
+                let new: Vec<_> = missing.into_iter().filter(|id| !asked.contains(id)).collect();
+                let Some(share) = self.reserve(missing_bytes(&self.plan, &new)?) else { break };
+                memory.join(share);
+                asked.extend(new);
+            } else if self.decoding.len() + splits.len() >= self.limits.decoding {
                 break;
             }
-            room = room.saturating_sub(bytes);
-            asked.extend(missing);
             self.best_at_work = true;
             if let Some(mut split) = self.filtered.pop_front() {
                 if let Some(others) = split.split_off_after(&last) {
@@ -423,10 +426,23 @@ impl Scan {
             }
         }
         if self.remote {
-            Filtered::ask_anyway(&mut splits)?;
+            Filtered::ask(&mut splits, memory)?;
         }
         splits.into_iter().for_each(|split| self.decoding.start(split.decode()));
         Ok(!self.best_at_work)
+    }
+
+    /// Reserves memory for the best rows of a split; segments kept for later splits make room. There is
+    /// always enough for one split.
+    fn reserve(&mut self, bytes: u64) -> Option<Share> {
+        loop {
+            if let Some(share) = self.plan.memory.take(bytes) {
+                return Some(share);
+            }
+            if !self.recent.forget_some() {
+                return (!self.best_at_work).then(|| self.plan.memory.take_anyway(bytes));
+            }
+        }
     }
 
     fn insert_best_first(&mut self, split: Filtered) {

@@ -298,15 +298,19 @@ impl Filtered {
         wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))
     }
 
-    /// Requests the projected columns of splits all at once, so that they share reads, although no memory may
-    /// be available.
-    pub(super) fn ask_anyway(splits: &mut [Self]) -> Result<()> {
+    /// Requests the projected columns although no memory is available.
+    pub(super) fn ask_anyway(&mut self) -> Result<()> {
+        let memory = self.plan.memory.take_anyway(missing_bytes(&self.plan, &self.missing()?)?);
+        Self::ask(std::slice::from_mut(self), memory)
+    }
+
+    /// Requests the projected columns of splits all at once, so that they share reads.
+    pub(super) fn ask(splits: &mut [Self], memory: Share) -> Result<()> {
         let Some(Self { plan, number, .. }) = splits.first() else { return Ok(()) };
         let missing = splits.iter().map(Self::missing).collect::<Result<Vec<_>>>()?;
         let mut all = missing.concat();
         all.sort_unstable();
         all.dedup();
-        let memory = plan.memory.take_anyway(missing_bytes(plan, &all)?);
         let leases = lease(plan, &all, |_| Urgency::projection(*number), memory)?;
         for (split, missing) in splits.iter_mut().zip(missing) {
             let held = |id| all.binary_search(id).ok().and_then(|at| leases.get(at).cloned());

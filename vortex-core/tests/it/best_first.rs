@@ -10,7 +10,7 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::Int64Type;
 use futures::StreamExt as _;
 use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath};
-use vortex_core::io::{MemoryFile, MemorySink, ReadAt, StorageProfile};
+use vortex_core::io::{MemoryFile, MemoryPool, MemorySink, ReadAt, Scheduler, StorageProfile};
 use vortex_core::scalar::Value;
 use vortex_core::scan::{BestRows, ScanMetrics};
 use vortex_core::write::{FileWriter, WriteOptions};
@@ -86,7 +86,10 @@ async fn file(key: impl Fn(i64) -> i64) -> VortexFile {
 async fn written(key: impl Fn(i64) -> i64) -> MemoryFile {
     let keys = Arc::new(Int64Array::from_iter_values((0..ROWS).map(key))) as ArrayRef;
     let rows = Arc::new(Int64Array::from_iter_values(0..ROWS)) as ArrayRef;
-    let table = RecordBatch::try_from_iter([("key", keys), ("row", rows)]).unwrap();
+    written_table(RecordBatch::try_from_iter([("key", keys), ("row", rows)]).unwrap()).await
+}
+
+async fn written_table(table: RecordBatch) -> MemoryFile {
     let sink = MemorySink::new();
     let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
     writer.write(&table).await.unwrap();
@@ -191,6 +194,80 @@ async fn of_a_remote_file_only_the_wanted_rows_are_decoded() {
     let (best, metrics) = greatest_of(&file, 3, Arc::new(BestRows::new(3)), on_rows()).await;
     assert_eq!(best, expected[..3]);
     assert_eq!(metrics.rows_produced.load(Ordering::SeqCst), 3, "{:?}", metrics.snapshot());
+}
+
+/// A pool without memory.
+#[derive(Debug)]
+struct Refuses;
+
+impl MemoryPool for Refuses {
+    fn try_grow(&self, _: u64) -> bool {
+        false
+    }
+
+    fn shrink(&self, _: u64) {}
+}
+
+#[tokio::test]
+async fn without_memory_the_best_rows_are_decoded_one_split_at_a_time() {
+    // Numbers that cannot be compressed, so that the file is larger than what is read to open it.
+    let scattered = |row: i64| {
+        let mixed = row.wrapping_mul(0x5851_F42D_4C95_7F2D);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0x1405_7B7E_F767_814F)
+    };
+    let file = VortexFile::open(Arc::new(Remote(written(scattered).await))).await.unwrap();
+    let mut expected: Vec<i64> = (0..ROWS).map(scattered).collect();
+    expected.sort_unstable_by(|a, b| b.cmp(a));
+    let descending = SortOptions { descending: true, nulls_first: false };
+    let scheduler = Scheduler::new(1 << 10);
+    let mut peaks = Vec::new();
+    for scan in
+        [file.scan(), file.scan().with_memory_pool(Arc::new(Refuses)).with_scheduler(scheduler.clone())]
+    {
+        let metrics = Arc::new(ScanMetrics::default());
+        let scan = scan.with_filter(Expr::Dynamic(Arc::new(on_rows()))).with_best_first("key", descending);
+        let mut batches = scan.with_metrics(Arc::clone(&metrics)).into_stream().unwrap();
+        let mut keys: Vec<i64> = Vec::new();
+        while let Some(batch) = batches.next().await {
+            keys.extend(batch.unwrap()["key"].as_primitive::<Int64Type>().values());
+        }
+        keys.sort_unstable_by(|a, b| b.cmp(a));
+        assert_eq!(keys, expected, "all rows, since no threshold rules any out");
+        peaks.push(metrics.peak_bytes.load(Ordering::SeqCst));
+    }
+    assert!(peaks[1] < peaks[0] / 2, "{peaks:?}");
+    assert_eq!(scheduler.bytes_in_use(), 0);
+}
+
+#[tokio::test]
+async fn nulls_nan_and_few_rows_are_each_returned_once() {
+    let many: Vec<Option<f64>> = (0..200_000i64)
+        .map(|row| match row % 7 {
+            0 => None,
+            1 => Some(f64::NAN),
+            2 => Some(-0.0),
+            _ => Some((row * 7_919 % 1_003) as f64),
+        })
+        .collect();
+    for keys in [vec![], vec![None], vec![Some(f64::NAN)], vec![None; 30], many] {
+        let rows = keys.len() as i64;
+        let keys = Arc::new(arrow::array::Float64Array::from(keys)) as ArrayRef;
+        let rows_of = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
+        let memory =
+            written_table(RecordBatch::try_from_iter([("key", keys), ("row", rows_of)]).unwrap()).await;
+        let remote = VortexFile::open(Arc::new(Remote(memory.clone()))).await.unwrap();
+        let local = VortexFile::open(Arc::new(memory)).await.unwrap();
+        for (file, at) in [(&local, 0), (&local, 1), (&local, 2), (&remote, 0), (&remote, 1), (&remote, 3)] {
+            let options = SortOptions { descending: at & 1 == 0, nulls_first: at & 2 == 0 };
+            let filter = Expr::Dynamic(Arc::new(on_rows()));
+            let scan = file.scan().with_filter(filter).with_best_first("key", options);
+            let batches: Vec<RecordBatch> = scan.into_stream().unwrap().map(Result::unwrap).collect().await;
+            let found = |batch: &RecordBatch| batch["row"].as_primitive::<Int64Type>().values().to_vec();
+            let mut found: Vec<i64> = batches.iter().flat_map(found).collect();
+            found.sort_unstable();
+            assert!(found.into_iter().eq(0..rows), "{rows} rows, {options:?}");
+        }
+    }
 }
 
 #[tokio::test]
