@@ -222,7 +222,7 @@ async fn without_memory_the_best_rows_are_decoded_one_split_at_a_time() {
     let scheduler = Scheduler::new(1 << 10);
     let mut peaks = Vec::new();
     for scan in
-        [file.scan(), file.scan().with_memory_pool(Arc::new(Refuses)).with_scheduler(scheduler.clone())]
+        [file.scan(), file.scan().with_memory_pool(Arc::new(Refuses)).with_scheduler(Arc::clone(&scheduler))]
     {
         let metrics = Arc::new(ScanMetrics::default());
         let scan = scan.with_filter(Expr::Dynamic(Arc::new(on_rows()))).with_best_first("key", descending);
