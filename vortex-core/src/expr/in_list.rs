@@ -1,42 +1,56 @@
 //! Membership in a list of constants.
 
-use std::collections::HashSet;
+use std::cmp::Ordering;
+use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, ArrowPrimitiveType, AsArray as _, BooleanArray};
+use arrow::array::{Array as _, ArrayRef as ArrowRef, BooleanArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{ByteArrayType, ByteViewType, DataType, ToByteSlice};
+use arrow::datatypes::DataType;
 
+use super::lookup::Lookup;
 use super::{CompareOp, Predicate};
 use crate::Result;
+use crate::once::get_or_try_init;
 use crate::scalar::Scalar;
 
-/// Up to this many constants, comparing with each of them is faster than hashing.
+/// Up to this many constants, comparing with each of them is faster than looking values up.
 const FEW: usize = 4;
 
 /// The list of an IN or NOT IN. Nulls follow the rules of SQL: with a null in the list, the outcome is
 /// unknown for every value that is not found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct InList {
+    /// In ascending order, each of them once, if `is_sorted`.
     values: Vec<Scalar>,
+    is_sorted: bool,
     has_null: bool,
     negated: bool,
+    /// The constants as they are looked up, in the first Arrow type that is asked for; `None` for types whose
+    /// values are compared.
+    lookup: OnceLock<Option<Arc<Lookup>>>,
+}
+
+impl PartialEq for InList {
+    fn eq(&self, other: &Self) -> bool {
+        (self.has_null, self.negated) == (other.has_null, other.negated) && self.values == other.values
+    }
 }
 
 impl InList {
     /// `value IN (values)`, or NOT IN. Values must be of one type; nulls may be among them.
     pub fn new(values: impl IntoIterator<Item = Scalar>, negated: bool) -> Self {
-        let mut has_null = false;
-        let values = values
-            .into_iter()
-            .filter(|value| {
-                has_null |= value.is_null();
-                !value.is_null()
-            })
-            .collect();
-        Self { values, has_null, negated }
+        let (nulls, mut values): (Vec<_>, Vec<_>) = values.into_iter().partition(Scalar::is_null);
+        let comparable = |first: &Scalar| values.iter().all(|value| first.compare(value).is_some());
+        let is_sorted = values.first().is_none_or(comparable);
+        if is_sorted {
+            values.sort_unstable_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
+            values.dedup_by(|a, b| a.compare(b) == Some(Ordering::Equal));
+        }
+        Self { values, is_sorted, has_null: !nulls.is_empty(), negated, lookup: OnceLock::new() }
     }
 
-    /// The constants, without nulls.
+    /// The constants, without nulls. If their type has an order, they are in ascending order, each of them
+    /// once.
     pub fn values(&self) -> &[Scalar] {
         &self.values
     }
@@ -57,12 +71,35 @@ impl InList {
         Self { negated: !self.negated, ..self.clone() }
     }
 
+    /// Whether some constant may be, and whether each value must be a constant, of the values from `min` to
+    /// `max`, which are unknown if `None`.
+    pub(crate) fn within(&self, min: Option<&Scalar>, max: Option<&Scalar>) -> (bool, bool) {
+        let is_below = |value: &Scalar| min.is_some_and(|min| value.compare(min) == Some(Ordering::Less));
+        let is_above = |value: &Scalar| max.is_some_and(|max| value.compare(max) == Some(Ordering::Greater));
+        let candidate = match self.is_sorted {
+            true => self.values.get(self.values.partition_point(is_below)).filter(|value| !is_above(value)),
+            false => self.values.iter().find(|value| !is_below(value) && !is_above(value)),
+        };
+        let is_only = |value: &Scalar| {
+            let equals = |bound: Option<&Scalar>| {
+                bound.is_some_and(|bound| value.compare(bound) == Some(Ordering::Equal))
+            };
+            equals(min) && equals(max)
+        };
+        (candidate.is_some(), candidate.is_some_and(is_only))
+    }
+
     pub(super) fn to_storage(&self) -> Self {
-        Self { values: self.values.iter().map(Scalar::to_storage).collect(), ..*self }
+        Self {
+            values: self.values.iter().map(Scalar::to_storage).collect(),
+            lookup: OnceLock::new(),
+            ..*self
+        }
     }
 
     pub(super) fn try_map(&self, change: impl Fn(&Scalar) -> Result<Scalar>) -> Result<Self> {
-        Ok(Self { values: self.values.iter().map(change).collect::<Result<_>>()?, ..*self })
+        let values = self.values.iter().map(change).collect::<Result<Vec<_>>>()?;
+        Ok(Self { has_null: self.has_null, ..Self::new(values, self.negated) })
     }
 
     pub(super) fn evaluate(&self, array: &ArrowRef) -> Result<BooleanArray> {
@@ -87,20 +124,23 @@ impl InList {
         if self.values.len() <= FEW {
             return self.compare_each(array);
         }
-        let constants = self.values.iter().map(|value| value.to_arrow(array.data_type(), 1));
+        let lookup = || Ok(Lookup::of(&self.to_arrow(array.data_type())?).map(Arc::new));
+        let kept = get_or_try_init(&self.lookup, lookup)?;
+        match kept {
+            Some(kept) if kept.data_type() == array.data_type() => Ok(kept.found(array)),
+            _ => match lookup()? {
+                Some(other) => Ok(other.found(array)),
+                None => self.compare_each(array),
+            },
+        }
+    }
+
+    /// The constants as an Arrow array.
+    fn to_arrow(&self, data_type: &DataType) -> Result<ArrowRef> {
+        let constants = self.values.iter().map(|value| value.to_arrow(data_type, 1));
         let constants = constants.collect::<Result<Vec<_>>>()?;
         let constants: Vec<&dyn arrow::array::Array> = constants.iter().map(AsRef::as_ref).collect();
-        let constants = arrow::compute::concat(&constants)?;
-        Ok(arrow::array::downcast_primitive_array! {
-            array => primitive(array, &constants),
-            DataType::Utf8 => bytes::<arrow::datatypes::Utf8Type>(array, &constants),
-            DataType::LargeUtf8 => bytes::<arrow::datatypes::LargeUtf8Type>(array, &constants),
-            DataType::Binary => bytes::<arrow::datatypes::BinaryType>(array, &constants),
-            DataType::LargeBinary => bytes::<arrow::datatypes::LargeBinaryType>(array, &constants),
-            DataType::Utf8View => views::<arrow::datatypes::StringViewType>(array, &constants),
-            DataType::BinaryView => views::<arrow::datatypes::BinaryViewType>(array, &constants),
-            _ => return self.compare_each(array)
-        })
+        Ok(arrow::compute::concat(&constants)?)
     }
 
     fn compare_each(&self, array: &ArrowRef) -> Result<BooleanBuffer> {
@@ -111,28 +151,6 @@ impl InList {
         }
         Ok(found)
     }
-}
-
-/// Values are equal in Arrow's total order if and only if their bytes are equal.
-fn primitive<T: ArrowPrimitiveType>(
-    array: &arrow::array::PrimitiveArray<T>,
-    constants: &ArrowRef,
-) -> BooleanBuffer {
-    let constants = constants.as_primitive::<T>().values();
-    let set: HashSet<&[u8]> = constants.iter().map(ToByteSlice::to_byte_slice).collect();
-    BooleanBuffer::collect_bool(array.len(), |at| set.contains(array.value(at).to_byte_slice()))
-}
-
-fn bytes<T: ByteArrayType>(array: &ArrowRef, constants: &ArrowRef) -> BooleanBuffer {
-    let (array, constants) = (array.as_bytes::<T>(), constants.as_bytes::<T>());
-    let set: HashSet<&[u8]> = (0..constants.len()).map(|at| constants.value(at).as_ref()).collect();
-    BooleanBuffer::collect_bool(array.len(), |at| set.contains::<[u8]>(array.value(at).as_ref()))
-}
-
-fn views<T: ByteViewType>(array: &ArrowRef, constants: &ArrowRef) -> BooleanBuffer {
-    let (array, constants) = (array.as_byte_view::<T>(), constants.as_byte_view::<T>());
-    let set: HashSet<&[u8]> = (0..constants.len()).map(|at| constants.value(at).as_ref()).collect();
-    BooleanBuffer::collect_bool(array.len(), |at| set.contains::<[u8]>(array.value(at).as_ref()))
 }
 
 #[cfg(test)]
@@ -168,6 +186,46 @@ mod tests {
         let hashed = list(&long, false).evaluate(&array).unwrap();
         for (at, outcome) in hashed.iter().enumerate() {
             assert_eq!(outcome, (at % 7 != 0).then_some(at % 3 == 0), "row {at}");
+        }
+    }
+
+    #[test]
+    fn constants_are_sorted_and_kept_once() {
+        let sorted = list(&[Some(3), Some(1), None, Some(3), Some(-2)], false);
+        let values: Vec<_> = sorted.values().iter().map(|value| value.as_i128().unwrap()).collect();
+        assert_eq!(values, [-2, 1, 3]);
+        assert!(sorted.has_null());
+    }
+
+    #[test]
+    fn constants_between_bounds_are_found() {
+        let sorted = list(&[Some(3), Some(7)], false);
+        let within = |min: Option<i64>, max: Option<i64>| {
+            let bound = |value: Option<i64>| list(&[value], false).values().first().cloned();
+            sorted.within(bound(min).as_ref(), bound(max).as_ref())
+        };
+        assert_eq!(within(Some(4), Some(6)), (false, false));
+        assert_eq!(within(Some(3), Some(6)), (true, false));
+        assert_eq!(within(Some(4), Some(7)), (true, false));
+        assert_eq!(within(Some(7), Some(7)), (true, true));
+        assert_eq!(within(Some(8), None), (false, false));
+        assert_eq!(within(None, Some(2)), (false, false));
+        assert_eq!(within(None, None), (true, false));
+        assert_eq!(list(&[None], false).within(None, None), (false, false));
+    }
+
+    #[test]
+    fn one_list_is_looked_up_in_several_types() {
+        let words = ["a", "b", "c", "d", "e"]
+            .map(|word| Scalar::try_new(DType::Utf8(false), Value::Utf8(word.into())).unwrap());
+        let list = InList::new(words, false);
+        let arrays: [ArrowRef; 2] = [
+            Arc::new(StringViewArray::from(vec!["x", "b"])),
+            Arc::new(arrow::array::StringArray::from(vec!["x", "b"])),
+        ];
+        for array in arrays.iter().chain(&arrays) {
+            let found = list.evaluate(array).unwrap();
+            assert_eq!(found.iter().collect::<Vec<_>>(), [Some(false), Some(true)]);
         }
     }
 

@@ -9,6 +9,7 @@ mod display;
 mod eval;
 mod in_list;
 mod interval;
+mod lookup;
 mod predicate;
 
 use std::fmt::{Debug, Display};

@@ -186,9 +186,9 @@ impl Predicate {
     /// # Errors
     /// If it cannot; the error names both types.
     pub fn check(&self, dtype: &DType) -> Result<()> {
+        let nullable = dtype.with_nullable(true);
         let same = |constant: &Scalar| {
-            let (left, right) = (dtype.with_nullable(true), constant.dtype().with_nullable(true));
-            if left == right {
+            if constant.dtype().with_nullable(true) == nullable {
                 return Ok(());
             }
             Err(Error::invalid(format!("comparing {dtype} with a constant of type {}", constant.dtype())))

@@ -128,16 +128,13 @@ fn compare(op: CompareOp, constant: &Scalar, zone: &Zone) -> Outcome {
 }
 
 fn in_list(list: &InList, zone: &Zone) -> Outcome {
-    if list.negated() {
-        // Rows are ruled out only if the zone has a single value that is in the list, or the list
-        // contains a null.
-        let every_value_listed =
-            list.values().iter().any(|value| compare(CompareOp::NotEq, value, zone) == NEVER);
-        return if list.has_null() || every_value_listed { NEVER } else { UNKNOWN };
+    let (may, all) = list.within(zone.min.as_ref(), zone.max.as_ref());
+    if !list.negated() {
+        return Outcome { may, all: all && zone.has_no_nulls() };
     }
-    let may = list.values().iter().any(|value| compare(CompareOp::Eq, value, zone).may);
-    let all = list.values().iter().any(|value| compare(CompareOp::Eq, value, zone).all);
-    Outcome { may, all }
+    // Rows are ruled out only if the zone has a single value that is in the list, or the list contains a
+    // null.
+    if list.has_null() || all { NEVER } else { UNKNOWN }
 }
 
 /// LIKE with a literal prefix selects a range of strings.

@@ -5,6 +5,7 @@
 //! rejects enough of them: the operator that created it checks the rows again.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::array::ArrayRef;
 use crate::error::ResultExt as _;
-use crate::expr::{self, Expr, FieldPath};
+use crate::expr::{self, DynamicFilter, Expr, FieldPath};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
 
@@ -23,10 +24,15 @@ const NARROW_DENSITY: f64 = 0.3;
 
 /// Rows after which the selectivity of a conjunct is considered known.
 const MEASURED_ROWS: u64 = 64 << 10;
-/// A dynamic filter that lets more than this share of rows pass is not checked on rows ...
+/// A dynamic filter that lets more than this share of rows pass is not checked on rows, except on one in
+/// [`PROBE_EVERY`] splits, since it may have tightened.
 const WORTHWHILE: f64 = 0.8;
-/// ... except on one in this many splits, since it may have tightened.
 const PROBE_EVERY: u64 = 16;
+/// The same if the caller evaluates the filter. A look-up in the table of a join takes as long here as it takes
+/// in the join, so that it pays only if it spares most blocks of 1,024 values from being decoded.
+const WORTHWHILE_DECODED: f64 = 1.0 / 64.0;
+/// Such a filter is first measured on this many rows of a split.
+const SAMPLE_ROWS: usize = 4 << 10;
 
 /// A conjunct of the filter to evaluate on a split.
 #[derive(Debug, Clone)]
@@ -35,6 +41,37 @@ pub(super) struct Check {
     pub(super) columns: Vec<FieldPath>,
     /// Index of the conjunct in the plan.
     at: usize,
+    part: Part,
+    need: Need,
+}
+
+/// A part of a dynamic filter. Each is measured on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// What encodings answer; the whole of any other conjunct.
+    Encoded,
+    /// What the caller evaluates on decoded columns.
+    Decoded,
+}
+
+impl Part {
+    const BOTH: [Self; 2] = [Part::Encoded, Part::Decoded];
+
+    /// This part of a dynamic filter; true if it has none.
+    fn of(self, filter: &Expr) -> Expr {
+        let is_part = |conjunct: &Expr| conjunct.has_row_predicate() == (self == Part::Decoded);
+        Expr::all(filter.conjuncts().into_iter().filter(is_part))
+    }
+}
+
+/// Whether a conjunct has to be evaluated on a split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Always,
+    /// Only while it pays.
+    Optional,
+    /// It does not pay, and is measured again.
+    Probe,
 }
 
 impl Check {
@@ -42,14 +79,14 @@ impl Check {
     fn latest(&self, plan: &Plan) -> Expr {
         let Expr::Dynamic(filter) = &plan.conjuncts[self.at].expr else { return self.expr.clone() };
         let readable = |now: &Expr| now.columns().iter().all(|column| self.columns.contains(column));
-        let now = filter.current().filter(readable);
+        let now = filter.current().map(|now| self.part.of(&now)).filter(readable);
         now.and_then(|now| fit_constants(now, &plan.filter_columns).ok()).unwrap_or_else(|| self.expr.clone())
     }
 }
 
-/// Measurements of each conjunct of the filter.
+/// Measurements of each conjunct of the filter, by [`Part`].
 #[derive(Debug)]
-pub(super) struct Payoffs(Vec<Payoff>);
+pub(super) struct Payoffs(Vec<[Payoff; 2]>);
 
 #[derive(Debug, Default)]
 struct Payoff {
@@ -77,55 +114,77 @@ impl Payoff {
         rejected as f64 / self.nanos.load(Ordering::Relaxed).max(1) as f64
     }
 
-    /// Whether to evaluate a conjunct whose evaluation is optional.
-    fn worthwhile(&self) -> bool {
+    /// Whether to evaluate a conjunct that need not be evaluated.
+    fn pays(&self, part: Part) -> bool {
         let rows = self.rows.load(Ordering::Relaxed);
         let passed = self.passed.load(Ordering::Relaxed);
-        rows < MEASURED_ROWS
-            || passed as f64 <= rows as f64 * WORTHWHILE
-            || self.skipped.fetch_add(1, Ordering::Relaxed) % PROBE_EVERY == PROBE_EVERY - 1
+        let (measured, share) = match part {
+            Part::Encoded => (MEASURED_ROWS, WORTHWHILE),
+            Part::Decoded => (SAMPLE_ROWS as u64, WORTHWHILE_DECODED),
+        };
+        rows < measured || passed as f64 <= rows as f64 * share
+    }
+
+    /// Whether a conjunct is needed on a split on which it need not be evaluated.
+    fn need(&self, part: Part) -> Option<Need> {
+        if self.pays(part) {
+            return Some(Need::Optional);
+        }
+        let skipped = self.skipped.fetch_add(1, Ordering::Relaxed);
+        (skipped % PROBE_EVERY == PROBE_EVERY - 1).then_some(Need::Probe)
     }
 }
 
 impl Payoffs {
     pub(super) fn new(plan: &Plan) -> Self {
-        Self(plan.conjuncts.iter().map(|_| Payoff::default()).collect())
+        Self(plan.conjuncts.iter().map(|_| Default::default()).collect())
+    }
+
+    fn of(&self, at: usize, part: Part) -> &Payoff {
+        &self.0[at][part as usize]
     }
 
     /// The conjuncts to evaluate on a split, in order: those that statistics do not decide.
     pub(super) fn checks(&self, plan: &Plan, zone_maps: &ZoneMaps, split: &Split) -> Vec<Check> {
-        let mut checks: Vec<Check> = zone_maps
-            .open_conjuncts(split)
-            .into_iter()
-            .filter_map(|at| {
-                let conjunct = &plan.conjuncts[at];
-                let Expr::Dynamic(filter) = &conjunct.expr else {
-                    return Some(Check {
-                        expr: conjunct.expr.clone(),
-                        columns: conjunct.columns.clone(),
-                        at,
-                    });
-                };
-                if !filter.checks_rows() {
-                    return None;
+        let mut checks = Vec::new();
+        for at in zone_maps.open_conjuncts(split) {
+            let conjunct = &plan.conjuncts[at];
+            match &conjunct.expr {
+                Expr::Dynamic(filter) if filter.checks_rows() => {
+                    let part = |part| self.dynamic(plan, filter.as_ref(), at, part);
+                    checks.extend(Part::BOTH.into_iter().filter_map(part));
                 }
-                match filter.current() {
-                    Some(expr) => {
-                        let expr = fit_constants(expr, &plan.filter_columns).ok()?;
-                        self.0[at].worthwhile().then(|| Check { columns: expr.columns(), expr, at })
-                    }
-                    // If only the first rows of an order are wanted, there will be a threshold by the
-                    // time that this is evaluated.
-                    None => plan.best_first.as_ref().map(|_| Check {
-                        expr: Expr::Literal(Some(true)),
-                        columns: filter.columns(),
-                        at,
-                    }),
-                }
-            })
-            .collect();
-        checks.sort_by(|a, b| self.0[b.at].rate().total_cmp(&self.0[a.at].rate()));
+                Expr::Dynamic(_) => {}
+                expr => checks.push(Check {
+                    expr: expr.clone(),
+                    columns: conjunct.columns.clone(),
+                    at,
+                    part: Part::Encoded,
+                    need: Need::Always,
+                }),
+            }
+        }
+        let rate = |check: &Check| self.of(check.at, check.part).rate();
+        checks.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
         checks
+    }
+
+    /// A part of a dynamic filter, if it has that part and is worth evaluating.
+    fn dynamic(&self, plan: &Plan, filter: &dyn DynamicFilter, at: usize, part: Part) -> Option<Check> {
+        let Some(now) = filter.current() else {
+            // If only the first rows of an order are wanted, there will be a threshold by the time that this
+            // is evaluated.
+            plan.best_first.as_ref()?;
+            let (expr, columns) = (Expr::Literal(Some(true)), filter.columns());
+            return Some(Check { expr, columns, at, part, need: Need::Optional });
+        };
+        let expr = part.of(&now);
+        if matches!(expr, Expr::Literal(Some(true))) {
+            return None;
+        }
+        let expr = fit_constants(expr, &plan.filter_columns).ok()?;
+        let need = self.of(at, part).need(part)?;
+        Some(Check { columns: expr.columns(), expr, at, part, need })
     }
 
     /// The rows of a split that are still live after filters that may have tightened.
@@ -137,7 +196,8 @@ impl Payoffs {
         have: &SegmentSet<'_>,
     ) -> Result<Mask> {
         let dynamic = |check: &&Check| matches!(plan.conjuncts[check.at].expr, Expr::Dynamic(_));
-        let checks: Vec<Check> = checks.iter().filter(dynamic).cloned().collect();
+        let always = |check: &Check| Check { need: Need::Always, ..check.clone() };
+        let checks: Vec<Check> = checks.iter().filter(dynamic).map(always).collect();
         self.filter(plan, split, &checks, have)
     }
 
@@ -150,40 +210,65 @@ impl Payoffs {
         have: &SegmentSet<'_>,
     ) -> Result<Mask> {
         let mut live = split.live.clone();
-        let mut arrays: HashMap<FieldPath, ArrayRef> = HashMap::new();
+        let mut columns = Columns { plan, split, have, read: HashMap::new() };
         for check in checks {
-            let start = Instant::now();
             let expr = check.latest(plan);
             // There is no threshold yet, which says nothing about what it will reject.
             if matches!(expr, Expr::Literal(Some(true))) {
                 continue;
             }
-            // If few rows are live, they are gathered first; otherwise all rows are evaluated in place. A
-            // predicate of the caller might fail on rows that the caller left out.
-            let may_fail = plan.leaves_rows_out() && expr.has_row_predicate();
-            let narrow = !live.is_all() && (may_fail || live.density() < NARROW_DENSITY);
-            let rows = if narrow { live.true_count() } else { live.len() };
-            let mut column = |path: &FieldPath| -> Result<ArrayRef> {
-                let array = match arrays.get(path) {
-                    Some(array) => std::sync::Arc::clone(array),
-                    None => {
-                        let array = plan.filter_columns[path].read(&split.rows, have)?;
-                        arrays.insert(path.clone(), std::sync::Arc::clone(&array));
-                        array
-                    }
-                };
-                if narrow { array.filter(&live) } else { Ok(array) }
-            };
-            let place = || expr.to_string();
-            let outcome = Mask::from_predicate(&expr::evaluate(&expr, rows, &mut column).at(place)?);
-            let before = live.true_count();
-            live = if narrow { live.refine(&outcome) } else { live.and(&outcome) };
-            self.0[check.at].note(before, live.true_count(), start);
+            let payoff = self.of(check.at, check.part);
+            if check.need != Need::Always && check.part == Part::Decoded {
+                if check.need == Need::Probe || payoff.rows.load(Ordering::Relaxed) < SAMPLE_ROWS as u64 {
+                    columns.passing(&expr, &live.limit(SAMPLE_ROWS), payoff)?;
+                }
+                if !payoff.pays(check.part) {
+                    continue;
+                }
+            }
+            live = columns.passing(&expr, &live, payoff)?;
             if live.is_none() {
                 break;
             }
         }
         Ok(live)
+    }
+}
+
+/// The columns that the filter reads, of the rows of one split.
+struct Columns<'a> {
+    plan: &'a Plan,
+    split: &'a Split,
+    have: &'a SegmentSet<'a>,
+    read: HashMap<FieldPath, ArrayRef>,
+}
+
+impl Columns<'_> {
+    /// The live rows that pass `expr`.
+    fn passing(&mut self, expr: &Expr, live: &Mask, payoff: &Payoff) -> Result<Mask> {
+        let start = Instant::now();
+        // If few rows are live, they are gathered first; otherwise all rows are evaluated in place. A predicate
+        // of the caller is costly, and might fail on rows that the caller left out.
+        let narrow = !live.is_all() && (expr.has_row_predicate() || live.density() < NARROW_DENSITY);
+        let rows = if narrow { live.true_count() } else { live.len() };
+        let mut column = |path: &FieldPath| -> Result<ArrayRef> {
+            let array = self.column(path)?;
+            if narrow { array.filter(live) } else { Ok(array) }
+        };
+        let outcome = expr::evaluate(expr, rows, &mut column).at(|| expr.to_string())?;
+        let outcome = Mask::from_predicate(&outcome);
+        let passed = if narrow { live.refine(&outcome) } else { live.and(&outcome) };
+        payoff.note(live.true_count(), passed.true_count(), start);
+        Ok(passed)
+    }
+
+    fn column(&mut self, path: &FieldPath) -> Result<ArrayRef> {
+        if let Some(array) = self.read.get(path) {
+            return Ok(Arc::clone(array));
+        }
+        let array = self.plan.filter_columns[path].read(&self.split.rows, self.have)?;
+        self.read.insert(path.clone(), Arc::clone(&array));
+        Ok(array)
     }
 }
 
@@ -207,8 +292,10 @@ mod tests {
     #[test]
     fn a_dynamic_filter_that_rejects_nothing_is_probed_now_and_then() {
         let idle = payoff(1_000_000, 1_000_000, 1);
-        let checked = (0..64).filter(|_| idle.worthwhile()).count();
-        assert_eq!(checked, 4);
-        assert!(payoff(1_000_000, 500_000, 1).worthwhile());
+        let needs: Vec<_> = (0..64).filter_map(|_| idle.need(Part::Encoded)).collect();
+        assert_eq!(needs, [Need::Probe; 4]);
+        let half = payoff(1_000_000, 500_000, 1);
+        assert_eq!(half.need(Part::Encoded), Some(Need::Optional));
+        assert_eq!(half.need(Part::Decoded), None);
     }
 }

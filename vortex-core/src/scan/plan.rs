@@ -97,12 +97,7 @@ impl Plan {
 
     /// Whether batches may be much smaller than splits.
     pub(super) fn is_selective(&self) -> bool {
-        !self.conjuncts.is_empty() || self.leaves_rows_out()
-    }
-
-    /// Whether the caller left out rows by their position.
-    pub(super) fn leaves_rows_out(&self) -> bool {
-        self.indices.is_some() || self.excluded.is_some()
+        !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some()
     }
 
     /// The individual rows that the caller requested, unless there is a filter to evaluate as well.

@@ -4,6 +4,7 @@ mod allocations;
 mod anatomy;
 mod best_first;
 mod compare;
+mod dynamic;
 mod faults;
 mod files;
 mod ipc;

@@ -5,28 +5,31 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
+use datafusion_common::tree_node::TreeNode as _;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::DynamicFilterTracking;
+use datafusion_physical_expr::utils::split_conjunction;
 use datafusion_physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
 use parking_lot::Mutex;
 use vortex_core::DType;
 use vortex_core::expr::{DynamicFilter, Expr, FieldPath};
 
-use super::{Leaves, Translator, simplify};
+use super::{Leaves, PhysicalPredicate, Translator, is_fallible, simplify};
 
 /// Whether any part of the expression may change while the query runs.
 pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
     DynamicFilterTracking::classify(expr).contains_dynamic_filter()
 }
 
-/// A DataFusion expression whose meaning changes, translated to filters over one file. The operator that
-/// supplied it checks the rows again, so parts that the scan cannot answer are left out.
+/// A DataFusion expression whose meaning changes, translated to filters over one file. Parts that encodings
+/// cannot answer, such as look-ups in the hash table of a join, are evaluated by DataFusion on decoded columns,
+/// or left out: the operator that supplied the filter checks the rows again.
 pub(crate) struct TighteningFilter {
     expr: Arc<dyn PhysicalExpr>,
     columns: Vec<FieldPath>,
     schema: SchemaRef,
     dtype: DType,
-    /// Whether the filter may also be applied to rows.
+    /// Whether the filter may be applied to rows, not only to statistics.
     rows: bool,
     latest: Mutex<Option<(u64, Option<Expr>)>>,
 }
@@ -51,8 +54,29 @@ impl TighteningFilter {
     fn translate(&self) -> Option<Expr> {
         let now = snapshot_physical_expr(Arc::clone(&self.expr)).ok()?;
         let now = simplify(now, &self.schema).ok()?;
-        let weaker = Translator::new(&self.schema, &self.dtype).weaken(&now)?;
-        (!matches!(weaker, Expr::Literal(Some(true)))).then_some(weaker)
+        let file = Translator::new(&self.schema, &self.dtype);
+        let parts = split_conjunction(&now);
+        let answered = parts.iter().filter_map(|part| file.weaken(part));
+        let evaluated = parts.iter().filter_map(|part| self.evaluated(part, &file));
+        let all = Expr::all(answered.chain(evaluated));
+        (!matches!(all, Expr::Literal(Some(true)))).then_some(all)
+    }
+
+    /// The part as a filter that DataFusion evaluates, if encodings cannot answer it and it cannot fail: it is
+    /// also evaluated on rows that other filters reject. Floating-point numbers are left to the operator,
+    /// since sorts and joins differ in whether their zeros are equal.
+    fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, file: &Translator) -> Option<Expr> {
+        let is_floating =
+            |node: &Arc<dyn PhysicalExpr>| node.data_type(&self.schema).map(|of| of.is_floating());
+        if !self.rows
+            || file.covers(part)
+            || is_fallible(part, &self.schema)
+            || part.exists(is_floating).unwrap_or(true)
+        {
+            return None;
+        }
+        let expr = Expr::Rows(Arc::new(PhysicalPredicate::try_new(Arc::clone(part), None, file).ok()?));
+        expr.columns().iter().all(|column| self.columns.contains(column)).then_some(expr)
     }
 }
 
@@ -98,8 +122,11 @@ impl fmt::Display for TighteningFilter {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_expr::Operator;
-    use datafusion_physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, lit};
+    use datafusion_physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, case, lit};
+    use datafusion_physical_expr::utils::collect_columns;
+    use vortex_core::dtype::arrow::from_schema;
 
     use super::super::expr::tests::File;
     use super::*;
@@ -117,5 +144,51 @@ mod tests {
         source.update(bound).unwrap();
         assert_ne!(filter.generation(), before);
         assert_eq!(filter.current().unwrap().to_string(), "i < 7");
+    }
+
+    /// What remains of `expr` as the filter of a join or a sort.
+    fn shown(file: &File, expr: Arc<dyn PhysicalExpr>, rows: bool) -> Option<String> {
+        let columns = collect_columns(&expr).into_iter();
+        let columns = columns.map(|column| Arc::new(column) as Arc<dyn PhysicalExpr>).collect();
+        let source = Arc::new(DynamicFilterPhysicalExpr::new(columns, expr));
+        let filter = TighteningFilter::try_new(source, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
+        filter.with_rows(rows).current().map(|now| now.to_string())
+    }
+
+    #[test]
+    fn what_encodings_cannot_answer_is_evaluated_on_rows_if_it_cannot_fail() {
+        let file = File::sample();
+        let of = |left, op, right: i32| binary(left, op, lit(right), &file.schema).unwrap();
+        let next = of(file.column("i"), Operator::Plus, 1);
+        let quotient = of(file.column("i"), Operator::Divide, 2);
+        let bound = of(file.column("i"), Operator::Gt, 3);
+        let both =
+            binary(Arc::clone(&bound), Operator::And, of(next, Operator::Lt, 9), &file.schema).unwrap();
+        assert_eq!(shown(&file, Arc::clone(&both), true).unwrap(), "i > 3 AND i@0 + 1 < 9");
+        assert_eq!(shown(&file, both, false).unwrap(), "i > 3");
+        assert_eq!(shown(&file, of(quotient, Operator::Lt, 9), true), None, "i may be the least integer");
+    }
+
+    #[test]
+    fn the_branches_of_a_join_are_evaluated_only_if_encodings_do_not_answer_them() {
+        let file = File::sample();
+        let of = |left, op, right: i32| binary(left, op, lit(right), &file.schema).unwrap();
+        let low = of(file.column("i"), Operator::Lt, 3);
+        let next = of(of(file.column("i"), Operator::Plus, 1), Operator::Gt, 9);
+        let choose = |branch: &Arc<dyn PhysicalExpr>| {
+            let when = vec![(of(file.column("i"), Operator::Eq, 7), Arc::clone(branch))];
+            case(None, when, Some(Arc::clone(&low))).unwrap()
+        };
+        assert_eq!(shown(&file, choose(&low), true).unwrap(), "i < 3 OR i < 3");
+        assert!(shown(&file, choose(&next), true).unwrap().starts_with("CASE WHEN"));
+    }
+
+    #[test]
+    fn numbers_with_two_zeros_are_left_to_the_operator() {
+        let schema = Arc::new(Schema::new(vec![Field::new("f", DataType::Float64, true)]));
+        let file = File { dtype: from_schema(&schema).unwrap(), schema };
+        let next = binary(file.column("f"), Operator::Plus, lit(1.0), &file.schema).unwrap();
+        let below = binary(next, Operator::Lt, lit(9.0), &file.schema).unwrap();
+        assert_eq!(shown(&file, below, true), None);
     }
 }

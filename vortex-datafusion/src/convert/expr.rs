@@ -114,9 +114,19 @@ impl<'a> Translator<'a> {
             };
         }
         // One of the branches is taken, regardless of the condition: the filter of a partitioned join.
-        let case = expr.downcast_ref::<CaseExpr>()?;
-        let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
-        branches.map(|branch| self.weaken(branch)).collect::<Option<Vec<_>>>().map(Expr::any)
+        branches(expr)?.map(|branch| self.weaken(branch)).collect::<Option<Vec<_>>>().map(Expr::any)
+    }
+
+    /// Whether [`weaken`](Self::weaken) leaves nothing out, except which branch of a CASE is taken.
+    pub(crate) fn covers(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
+        if self.translate(expr).is_some() {
+            return true;
+        }
+        if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+            let is_split = matches!(binary.op(), Operator::And | Operator::Or);
+            return is_split && self.covers(binary.left()) && self.covers(binary.right());
+        }
+        branches(expr).is_some_and(|mut branches| branches.all(|branch| self.covers(branch)))
     }
 
     fn binary(&self, binary: &BinaryExpr) -> Option<Expr> {
@@ -245,6 +255,12 @@ impl<'a> Translator<'a> {
         }
         Some(read)
     }
+}
+
+/// The values that a CASE may have.
+fn branches(expr: &Arc<dyn PhysicalExpr>) -> Option<impl Iterator<Item = &Arc<dyn PhysicalExpr>>> {
+    let case = expr.downcast_ref::<CaseExpr>()?;
+    Some(case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr()))
 }
 
 /// A constant, and the other zero if it is one.
@@ -414,7 +430,7 @@ pub(crate) mod tests {
             assert_eq!(shows(&compared(Operator::Lt)), "f <= 0");
             assert_eq!(shows(&compared(Operator::Gt)), "f >= -0");
             let keys = in_list(file.column("f"), vec![lit(1.5), lit(zero)], &false, &file.schema).unwrap();
-            assert_eq!(shows(&keys), "f IN (1.5, -0, 0)");
+            assert_eq!(shows(&keys), "f IN (-0, 0, 1.5)");
             assert_eq!(shows(&not(compared(Operator::Lt)).unwrap()), "NOT (f < -0)");
         }
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use datafusion_common::ScalarValue;
 use datafusion_common::tree_node::TreeNode as _;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{
@@ -13,6 +14,7 @@ use datafusion_physical_expr::expressions::{
     NotExpr, TryCastExpr,
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_plan::joins::{HashExpr, HashTableLookupExpr};
 
 /// Functions that return a value for every row.
 const TOTAL_FUNCTIONS: &[&str] = &[
@@ -32,6 +34,7 @@ const TOTAL_FUNCTIONS: &[&str] = &[
     "rtrim",
     "starts_with",
     "strpos",
+    "struct",
     "upper",
 ];
 
@@ -63,6 +66,8 @@ fn is_total(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
         || node.is::<LikeExpr>()
         || node.is::<CaseExpr>()
         || node.is::<TryCastExpr>()
+        || node.is::<HashExpr>()
+        || node.is::<HashTableLookupExpr>()
 }
 
 fn is_total_operator(binary: &BinaryExpr, schema: &Schema) -> bool {
@@ -76,14 +81,21 @@ fn is_total_operator(binary: &BinaryExpr, schema: &Schema) -> bool {
         | BitwiseOr | BitwiseXor | StringConcat => true,
         // Integers wrap; decimals and times do not.
         Plus | Minus | Multiply => result().is_ok_and(|of| of.is_integer() || of.is_floating()),
-        Divide | Modulo => result().is_ok_and(|of| of.is_floating()),
+        Divide | Modulo => result()
+            .is_ok_and(|of| of.is_floating() || of.is_unsigned_integer() && is_nonzero(binary.right())),
         _ => false,
     }
 }
 
+fn is_nonzero(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let value = expr.downcast_ref::<Literal>().map(Literal::value);
+    value.is_some_and(|value| ScalarValue::new_zero(&value.data_type()).is_ok_and(|zero| *value != zero))
+}
+
 #[cfg(test)]
 mod tests {
-    use datafusion_physical_expr::expressions::{binary, cast, lit, try_cast};
+    use arrow::datatypes::{DataType, Field};
+    use datafusion_physical_expr::expressions::{binary, cast, col, lit, try_cast};
 
     use super::super::expr::tests::File;
     use super::*;
@@ -94,6 +106,10 @@ mod tests {
         let with = |op| binary(file.column("i"), op, lit(2i32), &file.schema).unwrap();
         assert!(!is_fallible(&with(Operator::Plus), &file.schema));
         assert!(is_fallible(&with(Operator::Divide), &file.schema));
+        let unsigned = Schema::new(vec![Field::new("u", DataType::UInt64, true)]);
+        let rest =
+            |by: u64| binary(col("u", &unsigned).unwrap(), Operator::Modulo, lit(by), &unsigned).unwrap();
+        assert!(!is_fallible(&rest(2), &unsigned) && is_fallible(&rest(0), &unsigned));
         let nested = binary(with(Operator::Divide), Operator::Gt, lit(1i32), &file.schema).unwrap();
         assert!(is_fallible(&nested, &file.schema));
     }
@@ -102,9 +118,9 @@ mod tests {
     fn a_narrowing_cast_can_fail_unless_tried() {
         let file = File::sample();
         let to = |to| cast(file.column("i"), &file.schema, to).unwrap();
-        assert!(!is_fallible(&to(arrow::datatypes::DataType::Int64), &file.schema));
-        assert!(is_fallible(&to(arrow::datatypes::DataType::Int8), &file.schema));
-        let tried = try_cast(file.column("i"), &file.schema, arrow::datatypes::DataType::Int8).unwrap();
+        assert!(!is_fallible(&to(DataType::Int64), &file.schema));
+        assert!(is_fallible(&to(DataType::Int8), &file.schema));
+        let tried = try_cast(file.column("i"), &file.schema, DataType::Int8).unwrap();
         assert!(!is_fallible(&tried, &file.schema));
     }
 }

@@ -171,6 +171,43 @@ async fn a_remote_scan_decodes_only_as_many_of_the_best_rows_as_are_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rows_that_a_join_would_reject_are_not_decoded() {
+    let (_, context) = session().await;
+    let of_partitions = [
+        "SET datafusion.execution.target_partitions = 2",
+        "SET datafusion.optimizer.hash_join_single_partition_threshold = 0",
+        "SET datafusion.optimizer.hash_join_single_partition_threshold_rows = 0",
+    ];
+    for (settings, mode) in [(&of_partitions[..0], "CollectLeft"), (&of_partitions, "Partitioned")] {
+        for setting in settings {
+            run(&context, setting).await;
+        }
+        // DataFusion passes on a list of the keys, or a look-up in the table that it has built of them.
+        for (keys, filter) in [(100, "IN (SET)"), (998, "hash_lookup")] {
+            let keyed = format!("(SELECT value * 499 AS k FROM generate_series(1, {keys})) JOIN large");
+            for on in ["key = k", "key = k AND mixed < k * 1000000"] {
+                let sql = format!("SELECT text, k FROM {keyed} ON {on}");
+                let plan = show(&context, &format!("EXPLAIN ANALYZE {sql}")).await;
+                assert!(plan.contains(filter) && plan.contains(mode), "{plan}");
+                assert_eq!(Found::of(&context, &sql).await.get(["output_rows"]), [keys], "{sql}");
+                assert_eq!(run(&context, &sql).await.num_rows(), keys, "{sql}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_with_keys_for_most_rows_is_not_done_twice() {
+    let (_, context) = session().await;
+    let sql =
+        "SELECT text FROM (SELECT value * 2 AS k FROM generate_series(1, 200000)) JOIN large ON key = k";
+    let found = Found::of(&context, sql).await;
+    let [read, passed] = found.get(["output_rows", "pushdown_rows_pruned"]);
+    assert!(read > 390_000 && passed < 50_000, "{found:?}");
+    assert_eq!(run(&context, sql).await.num_rows(), 200_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn segments_of_a_cache_are_hits_and_no_reads() {
     let (store, context) = session().await;
     run(&context, "SET vortex.segment_cache = 100000000").await;

@@ -1,0 +1,135 @@
+//! Filters that need not be checked, since the caller checks the rows again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch};
+use arrow::datatypes::Int64Type;
+use futures::TryStreamExt as _;
+use vortex_core::expr::{DynamicFilter, Expr, FieldPath, RowPredicate, column};
+use vortex_core::io::{MemoryFile, MemorySink};
+use vortex_core::write::{FileWriter, WriteOptions};
+use vortex_core::{Result, VortexFile};
+
+const ROWS: i64 = 1_000_000;
+
+/// Rows whose key is a multiple of a number; counts the rows that it sees.
+#[derive(Debug)]
+struct Multiples {
+    of: i64,
+    least_seen: i64,
+    columns: [FieldPath; 1],
+    seen: Arc<AtomicUsize>,
+}
+
+impl Multiples {
+    fn of(of: i64) -> Self {
+        Self { of, least_seen: 0, columns: ["key".into()], seen: Arc::default() }
+    }
+}
+
+impl fmt::Display for Multiples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key % {} = 0", self.of)
+    }
+}
+
+impl RowPredicate for Multiples {
+    fn columns(&self) -> &[FieldPath] {
+        &self.columns
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        self.seen.fetch_add(batch.num_rows(), Ordering::SeqCst);
+        let keys = batch.column(0).as_primitive::<Int64Type>();
+        assert!(keys.values().iter().all(|key| *key >= self.least_seen));
+        Ok(keys.values().iter().map(|key| Some(key % self.of == 0)).collect())
+    }
+}
+
+/// A filter that is known from the beginning.
+#[derive(Debug)]
+struct Known(Expr);
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl DynamicFilter for Known {
+    fn columns(&self) -> Vec<FieldPath> {
+        vec!["key".into()]
+    }
+
+    fn generation(&self) -> u64 {
+        1
+    }
+
+    fn current(&self) -> Option<Expr> {
+        Some(self.0.clone())
+    }
+}
+
+/// A file of which every zone has small and large keys.
+async fn file() -> VortexFile {
+    let keys = Int64Array::from_iter_values((0..ROWS).map(|row| row * 7919 % ROWS));
+    let table = RecordBatch::try_from_iter([("key", Arc::new(keys) as ArrayRef)]).unwrap();
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+    writer.write(&table).await.unwrap();
+    writer.finish().await.unwrap();
+    VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+}
+
+/// The keys returned by a scan without some rows, with a filter that need not be checked.
+async fn keys_without(rows: impl Into<Arc<[u64]>>, filter: Expr) -> Vec<i64> {
+    let scan = file().await.scan().with_filter(Expr::Dynamic(Arc::new(Known(filter))));
+    let stream = scan.with_excluded_rows(rows).into_stream().unwrap();
+    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+    let keys = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+    batches.iter().flat_map(keys).collect()
+}
+
+async fn keys(filter: Expr) -> Vec<i64> {
+    keys_without([], filter).await
+}
+
+fn rows(predicate: Multiples) -> (Arc<AtomicUsize>, Expr) {
+    (Arc::clone(&predicate.seen), Expr::Rows(Arc::new(predicate)))
+}
+
+#[tokio::test]
+async fn a_predicate_that_rejects_nearly_all_rows_is_evaluated_on_all() {
+    let (seen, multiples) = rows(Multiples::of(10_000));
+    let mut found = keys(multiples).await;
+    found.sort_unstable();
+    assert_eq!(found, (0..100).map(|key| key * 10_000).collect::<Vec<_>>());
+    assert!(seen.load(Ordering::SeqCst) >= ROWS as usize);
+}
+
+#[tokio::test]
+async fn a_predicate_that_many_rows_pass_is_evaluated_on_samples() {
+    let (seen, multiples) = rows(Multiples::of(3));
+    assert_eq!(keys(multiples).await.len(), ROWS as usize);
+    assert!((1..ROWS as usize / 8).contains(&seen.load(Ordering::SeqCst)));
+}
+
+#[tokio::test]
+async fn what_encodings_answer_is_applied_even_if_the_rest_does_not_pay() {
+    let (seen, multiples) = rows(Multiples::of(3));
+    let found = keys(column("key").lt(ROWS / 2).and(multiples)).await;
+    assert!(found.iter().all(|key| *key < ROWS / 2) && found.len() > ROWS as usize / 3);
+    assert!(seen.load(Ordering::SeqCst) < ROWS as usize / 8);
+}
+
+#[tokio::test]
+async fn rows_that_the_caller_has_left_out_are_not_passed_to_the_predicate() {
+    for of in [3, 10_000] {
+        let (seen, multiples) = rows(Multiples { least_seen: 1, ..Multiples::of(of) });
+        let found = keys_without([0], multiples).await;
+        assert!(found.iter().all(|key| *key != 0));
+        assert!(seen.load(Ordering::SeqCst) > 0);
+    }
+}
