@@ -32,9 +32,9 @@ pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
 }
 
 /// The size of all columns, if each has a fixed width. With strings, a projection would keep the size of the
-/// whole table (`Statistics::calculate_total_byte_size` of DataFusion 55), and joins would choose the side
-/// with fewer columns as the build side instead of the one with fewer rows; without sizes they compare row
-/// counts.
+/// whole table (`Statistics::calculate_total_byte_size` of DataFusion 55), and an inner join that of its input,
+/// however few rows it returns (`estimate_join_statistics`): further joins would choose the side with fewer
+/// columns as the build side instead of the one with fewer rows. Without sizes they compare row counts.
 fn total_bytes(table: &Schema, columns: &[ColumnStatistics]) -> Precision<usize> {
     if !table.fields().iter().all(|field| field.data_type().primitive_width().is_some()) {
         return Precision::Absent;
@@ -60,10 +60,9 @@ fn column_statistics(
     field: &Field,
     rows: u64,
 ) -> ColumnStatistics {
-    // An estimated length of strings would be taken for a fact: planning compares sizes with a threshold if
-    // they are known, and row counts otherwise.
+    // Only columns of fixed width have a size, as in `total_bytes`.
     let fixed = field.data_type().primitive_width().and_then(|width| u64::try_from(width).ok());
-    let hint = fixed.and_then(|width| rows.checked_mul(width));
+    let byte_size = fixed.and_then(|width| rows.checked_mul(width));
     let unknown = FieldStats::default();
     let known = known.unwrap_or(&unknown);
     let nulls = if dtype.is_nullable() { known.null_count } else { Some(0) };
@@ -74,7 +73,7 @@ fn column_statistics(
         max_value: bound(known, &known.max, dtype, to),
         sum_value: sum(known, dtype, nulls, rows, to),
         distinct_count: distinct(known, nulls, rows),
-        byte_size: inexact(known.uncompressed_size.or(hint)),
+        byte_size: inexact(byte_size),
     };
     if presents(dtype, to) {
         return found;
