@@ -28,6 +28,8 @@ pub struct InList {
     /// The constants as they are looked up, in the first Arrow type that is asked for; `None` for types whose
     /// values are compared.
     lookup: OnceLock<Option<Arc<Lookup>>>,
+    /// The list for the storage type of an extension column, once it has been asked for.
+    storage: OnceLock<Arc<Self>>,
 }
 
 impl PartialEq for InList {
@@ -46,7 +48,14 @@ impl InList {
             values.sort_unstable_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
             values.dedup_by(|a, b| a.compare(b) == Some(Ordering::Equal));
         }
-        Self { values, is_sorted, has_null: !nulls.is_empty(), negated, lookup: OnceLock::new() }
+        Self {
+            values,
+            is_sorted,
+            has_null: !nulls.is_empty(),
+            negated,
+            lookup: OnceLock::new(),
+            storage: OnceLock::new(),
+        }
     }
 
     /// The constants, without nulls. If their type has an order, they are in ascending order, each of them
@@ -68,7 +77,7 @@ impl InList {
     /// Turns IN into NOT IN, and vice versa.
     #[must_use]
     pub fn negate(&self) -> Self {
-        Self { negated: !self.negated, ..self.clone() }
+        Self { negated: !self.negated, storage: OnceLock::new(), ..self.clone() }
     }
 
     /// Whether some constant may be, and whether each value must be a constant, of the values from `min` to
@@ -89,12 +98,13 @@ impl InList {
         (candidate.is_some(), candidate.is_some_and(is_only))
     }
 
-    pub(super) fn to_storage(&self) -> Self {
-        Self {
-            values: self.values.iter().map(Scalar::to_storage).collect(),
-            lookup: OnceLock::new(),
-            ..*self
-        }
+    /// The list for the storage type of an extension column.
+    pub(super) fn to_storage(&self) -> Arc<Self> {
+        let storage = || {
+            let values = self.values.iter().map(Scalar::to_storage).collect();
+            Arc::new(Self { values, lookup: OnceLock::new(), storage: OnceLock::new(), ..*self })
+        };
+        Arc::clone(self.storage.get_or_init(storage))
     }
 
     pub(super) fn try_map(&self, change: impl Fn(&Scalar) -> Result<Scalar>) -> Result<Self> {

@@ -140,7 +140,7 @@ impl Predicate {
         match self {
             Predicate::Compare(op, constant) => Predicate::Compare(*op, constant.to_storage()),
             Predicate::Between(low, high) => Predicate::Between(low.to_storage(), high.to_storage()),
-            Predicate::In(list) => Predicate::In(Arc::new(list.to_storage())),
+            Predicate::In(list) => Predicate::In(list.to_storage()),
             Predicate::Like(_) | Predicate::IsNull | Predicate::IsNotNull => self.clone(),
         }
     }

@@ -13,7 +13,8 @@ use super::ScanMetrics;
 use super::plan::{Plan, Split, fit_constants};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
-use crate::array::ArrayRef;
+use crate::array::{ArrayRef, Decoded};
+use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::{self, DynamicFilter, Expr, FieldPath};
 use crate::layout::SegmentSet;
@@ -32,7 +33,7 @@ const PROBE_EVERY: u64 = 16;
 /// in the join, so that it pays only if it spares most blocks of 1,024 values from being decoded.
 const WORTHWHILE_DECODED: f64 = 1.0 / 64.0;
 /// Such a filter is first measured on this many rows of a split.
-const SAMPLE_ROWS: usize = 4 << 10;
+const SAMPLE_ROWS: usize = 2 << 10;
 
 /// A conjunct of the filter to evaluate on a split.
 #[derive(Debug, Clone)]
@@ -249,11 +250,22 @@ impl Columns<'_> {
         let start = Instant::now();
         // If few rows are live, they are gathered first; otherwise all rows are evaluated in place. A predicate
         // of the caller is costly, and might fail on rows that the caller left out.
-        let narrow = !live.is_all() && (expr.has_row_predicate() || live.density() < NARROW_DENSITY);
+        let is_decoded = expr.has_row_predicate();
+        let narrow = !live.is_all() && (is_decoded || live.density() < NARROW_DENSITY);
         let rows = if narrow { live.true_count() } else { live.len() };
+        let mut decoded: HashMap<FieldPath, ArrayRef> = HashMap::new();
         let mut column = |path: &FieldPath| -> Result<ArrayRef> {
+            if let Some(array) = decoded.get(path) {
+                return Ok(Arc::clone(array));
+            }
             let array = self.column(path)?;
-            if narrow { array.filter(live) } else { Ok(array) }
+            let array = if narrow { array.filter(live)? } else { array };
+            if !is_decoded || !reads_again(expr, path) {
+                return Ok(array);
+            }
+            let array = decode_once(&array)?;
+            decoded.insert(path.clone(), Arc::clone(&array));
+            Ok(array)
         };
         let outcome = expr::evaluate(expr, rows, &mut column).at(|| expr.to_string())?;
         let outcome = Mask::from_predicate(&outcome);
@@ -270,6 +282,18 @@ impl Columns<'_> {
         self.read.insert(path.clone(), Arc::clone(&array));
         Ok(array)
     }
+}
+
+fn reads_again(expr: &Expr, path: &FieldPath) -> bool {
+    let mut uses = 0;
+    expr.visit_columns(&mut |used| uses += usize::from(used == path));
+    uses > 1
+}
+
+/// The same values decoded, for predicates that all decode them.
+fn decode_once(array: &ArrayRef) -> Result<ArrayRef> {
+    let values = array.decode(&data_type(array.dtype())?)?;
+    Ok(Arc::new(Decoded::new(array.dtype().clone(), values).with_limits(array.limits())))
 }
 
 #[cfg(test)]

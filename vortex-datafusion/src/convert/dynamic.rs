@@ -14,7 +14,11 @@ use parking_lot::Mutex;
 use vortex_core::DType;
 use vortex_core::expr::{DynamicFilter, Expr, FieldPath};
 
+use super::expr::branches;
 use super::{Leaves, PhysicalPredicate, Translator, is_fallible, simplify};
+
+/// Up to this many branches of a CASE are all evaluated on each row.
+const FEW_BRANCHES: usize = 4;
 
 /// Whether any part of the expression may change while the query runs.
 pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
@@ -54,10 +58,14 @@ impl TighteningFilter {
     fn translate(&self) -> Option<Expr> {
         let now = snapshot_physical_expr(Arc::clone(&self.expr)).ok()?;
         let now = simplify(now, &self.schema).ok()?;
-        let file = Translator::new(&self.schema, &self.dtype);
-        let parts = split_conjunction(&now);
+        self.parts(&now, &Translator::new(&self.schema, &self.dtype))
+    }
+
+    /// All that the scan can check of `expr`; `None` if that is nothing.
+    fn parts(&self, expr: &Arc<dyn PhysicalExpr>, file: &Translator) -> Option<Expr> {
+        let parts = split_conjunction(expr);
         let answered = parts.iter().filter_map(|part| file.weaken(part));
-        let evaluated = parts.iter().filter_map(|part| self.evaluated(part, &file));
+        let evaluated = parts.iter().filter_map(|part| self.evaluated(part, file));
         let all = Expr::all(answered.chain(evaluated));
         (!matches!(all, Expr::Literal(Some(true)))).then_some(all)
     }
@@ -66,13 +74,19 @@ impl TighteningFilter {
     /// also evaluated on rows that other filters reject. Floating-point numbers are left to the operator,
     /// since sorts and joins differ in whether their zeros are equal.
     fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, file: &Translator) -> Option<Expr> {
+        if !self.rows || file.covers(part) {
+            return None;
+        }
+        // A key is in the table of one partition of a join. To look it up in a few tables is faster than to
+        // compute its partition.
+        let branches: Vec<_> = branches(part).into_iter().flatten().collect();
+        if (1..=FEW_BRANCHES).contains(&branches.len()) {
+            let any = branches.into_iter().map(|branch| self.parts(branch, file));
+            return any.collect::<Option<Vec<_>>>().map(Expr::any);
+        }
         let is_floating =
             |node: &Arc<dyn PhysicalExpr>| node.data_type(&self.schema).map(|of| of.is_floating());
-        if !self.rows
-            || file.covers(part)
-            || is_fallible(part, &self.schema)
-            || part.exists(is_floating).unwrap_or(true)
-        {
+        if is_fallible(part, &self.schema) || part.exists(is_floating).unwrap_or(true) {
             return None;
         }
         let expr = Expr::Rows(Arc::new(PhysicalPredicate::try_new(Arc::clone(part), None, file).ok()?));
@@ -175,12 +189,15 @@ mod tests {
         let of = |left, op, right: i32| binary(left, op, lit(right), &file.schema).unwrap();
         let low = of(file.column("i"), Operator::Lt, 3);
         let next = of(of(file.column("i"), Operator::Plus, 1), Operator::Gt, 9);
-        let choose = |branch: &Arc<dyn PhysicalExpr>| {
-            let when = vec![(of(file.column("i"), Operator::Eq, 7), Arc::clone(branch))];
-            case(None, when, Some(Arc::clone(&low))).unwrap()
+        let choose = |branch: &Arc<dyn PhysicalExpr>, count: usize| {
+            let when =
+                (1..count).map(|at| (of(file.column("i"), Operator::Eq, at as i32), Arc::clone(branch)));
+            case(None, when.collect(), Some(Arc::clone(&low))).unwrap()
         };
-        assert_eq!(shown(&file, choose(&low), true).unwrap(), "i < 3 OR i < 3");
-        assert!(shown(&file, choose(&next), true).unwrap().starts_with("CASE WHEN"));
+        assert_eq!(shown(&file, choose(&low, 2), true).unwrap(), "i < 3 OR i < 3");
+        assert_eq!(shown(&file, choose(&next, 2), true).unwrap(), "i@0 + 1 > 9 OR i < 3");
+        assert!(shown(&file, choose(&next, 5), true).unwrap().starts_with("CASE WHEN"));
+        assert_eq!(shown(&file, choose(&next, 2), false), None);
     }
 
     #[test]

@@ -258,7 +258,7 @@ impl<'a> Translator<'a> {
 }
 
 /// The values that a CASE may have.
-fn branches(expr: &Arc<dyn PhysicalExpr>) -> Option<impl Iterator<Item = &Arc<dyn PhysicalExpr>>> {
+pub(super) fn branches(expr: &Arc<dyn PhysicalExpr>) -> Option<impl Iterator<Item = &Arc<dyn PhysicalExpr>>> {
     let case = expr.downcast_ref::<CaseExpr>()?;
     Some(case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr()))
 }
