@@ -42,7 +42,11 @@ impl InList {
     /// `value IN (values)`, or NOT IN. Values must be of one type; nulls may be among them.
     pub fn new(values: impl IntoIterator<Item = Scalar>, negated: bool) -> Self {
         let (nulls, mut values): (Vec<_>, Vec<_>) = values.into_iter().partition(Scalar::is_null);
-        let comparable = |first: &Scalar| values.iter().all(|value| first.compare(value).is_some());
+        let comparable = |first: &Scalar| {
+            let dtype = first.dtype().with_nullable(true);
+            let is_one = |value: &Scalar| value.dtype().with_nullable(true) == dtype;
+            values.iter().all(|value| is_one(value) && first.compare(value).is_some())
+        };
         let is_sorted = values.first().is_none_or(comparable);
         if is_sorted {
             values.sort_unstable_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
@@ -170,7 +174,7 @@ mod tests {
     use arrow::array::{Float64Array, Int32Array, StringViewArray};
 
     use super::*;
-    use crate::dtype::{DType, PType};
+    use crate::dtype::{DType, DecimalType, PType};
     use crate::scalar::Value;
 
     fn list(values: &[Option<i64>], negated: bool) -> InList {
@@ -205,6 +209,16 @@ mod tests {
         let values: Vec<_> = sorted.values().iter().map(|value| value.as_i128().unwrap()).collect();
         assert_eq!(values, [-2, 1, 3]);
         assert!(sorted.has_null());
+    }
+
+    #[test]
+    fn constants_of_different_types_are_all_kept() {
+        let decimal = |scale| {
+            let dtype = DType::Decimal(DecimalType::try_new(10, scale).unwrap(), false);
+            Scalar::try_new(dtype, Value::Decimal(10.into())).unwrap()
+        };
+        assert_eq!(InList::new([decimal(0), decimal(1), decimal(0)], false).values().len(), 3);
+        assert_eq!(InList::new([decimal(1), decimal(1)], false).values().len(), 1);
     }
 
     #[test]

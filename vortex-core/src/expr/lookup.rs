@@ -11,8 +11,9 @@ use arrow::datatypes::{
 };
 use hashbrown::HashSet;
 
-/// A bitmap is used if it has no more bits than this, or than [`BITS_PER_CONSTANT`] for each constant.
-const MAX_BITS: u64 = 1 << 20;
+/// A bitmap is used if it has no more bits than this, so that it fits into the fastest cache, or than
+/// [`BITS_PER_CONSTANT`] for each constant, which is about the size of a hash set.
+const MAX_BITS: u64 = 1 << 18;
 const BITS_PER_CONSTANT: u64 = 64;
 
 /// A set of constants of one Arrow type.
@@ -108,7 +109,8 @@ impl Set {
         match self {
             Set::Bitmap { first, words } => BooleanBuffer::collect_bool(values.len(), |at| {
                 let at = word(values[at]).wrapping_sub(*first);
-                words.get((at / 64) as usize).is_some_and(|bits| bits >> (at % 64) & 1 == 1)
+                let bits = usize::try_from(at / 64).ok().and_then(|at| words.get(at));
+                bits.is_some_and(|bits| bits >> (at % 64) & 1 == 1)
             }),
             Set::Words(set) => {
                 BooleanBuffer::collect_bool(values.len(), |at| set.contains(&word(values[at])))

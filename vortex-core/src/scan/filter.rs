@@ -29,11 +29,12 @@ const MEASURED_ROWS: u64 = 64 << 10;
 /// [`PROBE_EVERY`] splits, since it may have tightened.
 const WORTHWHILE: f64 = 0.8;
 const PROBE_EVERY: u64 = 16;
-/// The same if the caller evaluates the filter. A look-up in the table of a join takes as long here as it takes
-/// in the join, so that it pays only if it spares most blocks of 1,024 values from being decoded.
+/// The same if the caller evaluates the filter, which is measured on some rows of a split only. A look-up in the
+/// table of a join takes as long here as in the join, so that it pays only if nearly all rows are rejected: then
+/// they need not be decoded, repartitioned and copied.
 const WORTHWHILE_DECODED: f64 = 1.0 / 64.0;
-/// Such a filter is first measured on this many rows of a split.
 const SAMPLE_ROWS: usize = 2 << 10;
+const SAMPLE_EVERY: u64 = 8;
 
 /// A conjunct of the filter to evaluate on a split.
 #[derive(Debug, Clone)]
@@ -105,11 +106,14 @@ impl Payoff {
         ScanMetrics::add_since(&self.nanos, start);
     }
 
-    /// Rows rejected per nanosecond; conjuncts not measured yet come first.
-    fn rate(&self) -> f64 {
+    /// Rows rejected per nanosecond. Conjuncts not measured yet come first, or last if they are to be measured
+    /// on few rows.
+    fn rate(&self, part: Part) -> f64 {
         let rows = self.rows.load(Ordering::Relaxed);
-        if rows < MEASURED_ROWS {
-            return f64::INFINITY;
+        match part {
+            Part::Encoded if rows < MEASURED_ROWS => return f64::INFINITY,
+            Part::Decoded if rows < SAMPLE_ROWS as u64 => return 0.0,
+            _ => {}
         }
         let rejected = rows.saturating_sub(self.passed.load(Ordering::Relaxed));
         rejected as f64 / self.nanos.load(Ordering::Relaxed).max(1) as f64
@@ -132,7 +136,22 @@ impl Payoff {
             return Some(Need::Optional);
         }
         let skipped = self.skipped.fetch_add(1, Ordering::Relaxed);
-        (skipped % PROBE_EVERY == PROBE_EVERY - 1).then_some(Need::Probe)
+        let every = match part {
+            Part::Encoded => PROBE_EVERY,
+            Part::Decoded => SAMPLE_EVERY,
+        };
+        (skipped % every == every - 1).then_some(Need::Probe)
+    }
+
+    /// Whether a part that the caller evaluates has to be measured first.
+    fn is_due(&self, need: Need) -> bool {
+        if need == Need::Probe {
+            // Rows that are close together are alike: what has been found elsewhere does not count.
+            for count in [&self.rows, &self.passed, &self.nanos] {
+                count.store(0, Ordering::Relaxed);
+            }
+        }
+        self.rows.load(Ordering::Relaxed) < SAMPLE_ROWS as u64
     }
 }
 
@@ -165,7 +184,7 @@ impl Payoffs {
                 }),
             }
         }
-        let rate = |check: &Check| self.of(check.at, check.part).rate();
+        let rate = |check: &Check| self.of(check.at, check.part).rate(check.part);
         checks.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
         checks
     }
@@ -197,8 +216,8 @@ impl Payoffs {
         have: &SegmentSet<'_>,
     ) -> Result<Mask> {
         let dynamic = |check: &&Check| matches!(plan.conjuncts[check.at].expr, Expr::Dynamic(_));
-        let always = |check: &Check| Check { need: Need::Always, ..check.clone() };
-        let checks: Vec<Check> = checks.iter().filter(dynamic).map(always).collect();
+        let again = |check: &Check| Check { need: Need::Optional, ..check.clone() };
+        let checks: Vec<Check> = checks.iter().filter(dynamic).map(again).collect();
         self.filter(plan, split, &checks, have)
     }
 
@@ -219,11 +238,11 @@ impl Payoffs {
                 continue;
             }
             let payoff = self.of(check.at, check.part);
-            if check.need != Need::Always && check.part == Part::Decoded {
-                if check.need == Need::Probe || payoff.rows.load(Ordering::Relaxed) < SAMPLE_ROWS as u64 {
+            if check.part == Part::Decoded {
+                if payoff.is_due(check.need) && live.true_count() > SAMPLE_ROWS {
                     columns.passing(&expr, &live.limit(SAMPLE_ROWS), payoff)?;
                 }
-                if !payoff.pays(check.part) {
+                if !payoff.pays(Part::Decoded) {
                     continue;
                 }
             }
@@ -250,8 +269,8 @@ impl Columns<'_> {
         let start = Instant::now();
         // If few rows are live, they are gathered first; otherwise all rows are evaluated in place. A predicate
         // of the caller is costly, and might fail on rows that the caller left out.
-        let is_decoded = expr.has_row_predicate();
-        let narrow = !live.is_all() && (is_decoded || live.density() < NARROW_DENSITY);
+        let by_caller = expr.has_row_predicate();
+        let narrow = !live.is_all() && (by_caller || live.density() < NARROW_DENSITY);
         let rows = if narrow { live.true_count() } else { live.len() };
         let mut decoded: HashMap<FieldPath, ArrayRef> = HashMap::new();
         let mut column = |path: &FieldPath| -> Result<ArrayRef> {
@@ -260,7 +279,7 @@ impl Columns<'_> {
             }
             let array = self.column(path)?;
             let array = if narrow { array.filter(live)? } else { array };
-            if !is_decoded || !reads_again(expr, path) {
+            if !by_caller || !reads_again(expr, path) {
                 return Ok(array);
             }
             let array = decode_once(&array)?;
@@ -309,8 +328,9 @@ mod tests {
         let cheap = payoff(100_000, 50_000, 1_000);
         let dear = payoff(100_000, 1_000, 1_000_000);
         let idle = payoff(100_000, 100_000, 1);
-        assert!(cheap.rate() > dear.rate() && dear.rate() > idle.rate());
-        assert!(payoff(10, 10, 1_000).rate() > cheap.rate(), "not measured yet");
+        let rate = |payoff: &Payoff| payoff.rate(Part::Encoded);
+        assert!(rate(&cheap) > rate(&dear) && rate(&dear) > rate(&idle));
+        assert!(rate(&payoff(10, 10, 1_000)) > rate(&cheap), "not measured yet");
     }
 
     #[test]

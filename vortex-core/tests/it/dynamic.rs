@@ -18,6 +18,8 @@ const ROWS: i64 = 1_000_000;
 #[derive(Debug)]
 struct Multiples {
     of: i64,
+    /// All keys below this one pass as well.
+    all_below: i64,
     least_seen: i64,
     columns: [FieldPath; 1],
     seen: Arc<AtomicUsize>,
@@ -25,7 +27,7 @@ struct Multiples {
 
 impl Multiples {
     fn of(of: i64) -> Self {
-        Self { of, least_seen: 0, columns: ["key".into()], seen: Arc::default() }
+        Self { of, all_below: 0, least_seen: 0, columns: ["key".into()], seen: Arc::default() }
     }
 }
 
@@ -44,7 +46,7 @@ impl RowPredicate for Multiples {
         self.seen.fetch_add(batch.num_rows(), Ordering::SeqCst);
         let keys = batch.column(0).as_primitive::<Int64Type>();
         assert!(keys.values().iter().all(|key| *key >= self.least_seen));
-        Ok(keys.values().iter().map(|key| Some(key % self.of == 0)).collect())
+        Ok(keys.values().iter().map(|key| Some(*key < self.all_below || key % self.of == 0)).collect())
     }
 }
 
@@ -73,8 +75,12 @@ impl DynamicFilter for Known {
 }
 
 /// A file of which every zone has small and large keys.
-async fn file() -> VortexFile {
-    let keys = Int64Array::from_iter_values((0..ROWS).map(|row| row * 7919 % ROWS));
+async fn mixed() -> VortexFile {
+    file(|row| row * 7919 % ROWS).await
+}
+
+async fn file(key: impl Fn(i64) -> i64) -> VortexFile {
+    let keys = Int64Array::from_iter_values((0..ROWS).map(key));
     let table = RecordBatch::try_from_iter([("key", Arc::new(keys) as ArrayRef)]).unwrap();
     let sink = MemorySink::new();
     let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
@@ -84,8 +90,8 @@ async fn file() -> VortexFile {
 }
 
 /// The keys returned by a scan without some rows, with a filter that need not be checked.
-async fn keys_without(rows: impl Into<Arc<[u64]>>, filter: Expr) -> Vec<i64> {
-    let scan = file().await.scan().with_filter(Expr::Dynamic(Arc::new(Known(filter))));
+async fn keys_without(file: VortexFile, rows: impl Into<Arc<[u64]>>, filter: Expr) -> Vec<i64> {
+    let scan = file.scan().with_filter(Expr::Dynamic(Arc::new(Known(filter))));
     let stream = scan.with_excluded_rows(rows).into_stream().unwrap();
     let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
     let keys = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
@@ -93,7 +99,7 @@ async fn keys_without(rows: impl Into<Arc<[u64]>>, filter: Expr) -> Vec<i64> {
 }
 
 async fn keys(filter: Expr) -> Vec<i64> {
-    keys_without([], filter).await
+    keys_without(mixed().await, [], filter).await
 }
 
 fn rows(predicate: Multiples) -> (Arc<AtomicUsize>, Expr) {
@@ -128,8 +134,25 @@ async fn what_encodings_answer_is_applied_even_if_the_rest_does_not_pay() {
 async fn rows_that_the_caller_has_left_out_are_not_passed_to_the_predicate() {
     for of in [3, 10_000] {
         let (seen, multiples) = rows(Multiples { least_seen: 1, ..Multiples::of(of) });
-        let found = keys_without([0], multiples).await;
+        let found = keys_without(mixed().await, [0], multiples).await;
         assert!(found.iter().all(|key| *key != 0));
         assert!(seen.load(Ordering::SeqCst) > 0);
     }
+}
+
+#[tokio::test]
+async fn a_predicate_is_tried_again_in_other_parts_of_the_file() {
+    let (_, multiples) = rows(Multiples { all_below: 10_000, ..Multiples::of(10_000) });
+    let found = keys_without(file(|row| row).await, [], multiples).await;
+    assert!((10_000..ROWS as usize).contains(&found.len()), "{}", found.len());
+}
+
+#[tokio::test]
+async fn a_predicate_is_evaluated_once_on_a_file_with_few_rows() {
+    let (seen, multiples) = rows(Multiples::of(2));
+    let scan = mixed().await.scan().with_row_range(0..1000);
+    let stream = scan.with_filter(Expr::Dynamic(Arc::new(Known(multiples)))).into_stream().unwrap();
+    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 500);
+    assert_eq!(seen.load(Ordering::SeqCst), 1000);
 }

@@ -35,6 +35,8 @@ pub(crate) struct TighteningFilter {
     dtype: DType,
     /// Whether the filter may be applied to rows, not only to statistics.
     rows: bool,
+    /// Whether parts that encodings cannot answer are evaluated on rows.
+    evaluates: bool,
     latest: Mutex<Option<(u64, Option<Expr>)>>,
 }
 
@@ -47,12 +49,17 @@ impl TighteningFilter {
         let mut leaves = Leaves::default();
         leaves.rewrite(Arc::clone(&expr), &Translator::new(&schema, &dtype))?;
         let columns = leaves.paths().to_vec();
-        Ok(Self { expr, columns, schema, dtype, rows: false, latest: Mutex::default() })
+        Ok(Self { expr, columns, schema, dtype, rows: false, evaluates: false, latest: Mutex::default() })
     }
 
     /// Sets whether the filter may be applied to rows, not only to statistics.
     pub(crate) fn with_rows(self, rows: bool) -> Self {
         Self { rows, ..self }
+    }
+
+    /// Sets whether parts that encodings cannot answer are evaluated on rows, instead of left out.
+    pub(crate) fn with_evaluation(self, evaluates: bool) -> Self {
+        Self { evaluates, ..self }
     }
 
     fn translate(&self) -> Option<Expr> {
@@ -74,7 +81,7 @@ impl TighteningFilter {
     /// also evaluated on rows that other filters reject. Floating-point numbers are left to the operator,
     /// since sorts and joins differ in whether their zeros are equal.
     fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, file: &Translator) -> Option<Expr> {
-        if !self.rows || file.covers(part) {
+        if !self.evaluates || file.covers(part) {
             return None;
         }
         // A key is in the table of one partition of a join. To look it up in a few tables is faster than to
@@ -161,12 +168,12 @@ mod tests {
     }
 
     /// What remains of `expr` as the filter of a join or a sort.
-    fn shown(file: &File, expr: Arc<dyn PhysicalExpr>, rows: bool) -> Option<String> {
+    fn shown(file: &File, expr: Arc<dyn PhysicalExpr>, evaluates: bool) -> Option<String> {
         let columns = collect_columns(&expr).into_iter();
         let columns = columns.map(|column| Arc::new(column) as Arc<dyn PhysicalExpr>).collect();
         let source = Arc::new(DynamicFilterPhysicalExpr::new(columns, expr));
         let filter = TighteningFilter::try_new(source, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
-        filter.with_rows(rows).current().map(|now| now.to_string())
+        filter.with_rows(true).with_evaluation(evaluates).current().map(|now| now.to_string())
     }
 
     #[test]

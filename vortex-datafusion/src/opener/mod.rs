@@ -297,7 +297,7 @@ impl<'a> Adapted<'a> {
         let dtype = self.file.footer().dtype().clone();
         let rows = self.scan.options.predicate_pushdown && is_dynamic(&adapted);
         let filter = TighteningFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
-        let filter = filter.with_rows(rows);
+        let filter = filter.with_rows(rows).with_evaluation(rows && self.scan.options.fallback_filter_eval);
         Some(Expr::Dynamic(Arc::new(filter)))
     }
 
