@@ -44,7 +44,8 @@ pub(super) struct Check {
     /// Index of the conjunct in the plan.
     at: usize,
     part: Part,
-    need: Need,
+    /// Whether it has not paid so far, and is to be measured again.
+    probe: bool,
 }
 
 /// A part of a dynamic filter. Each is measured on its own.
@@ -64,16 +65,6 @@ impl Part {
         let is_part = |conjunct: &Expr| conjunct.has_row_predicate() == (self == Part::Decoded);
         Expr::all(filter.conjuncts().into_iter().filter(is_part))
     }
-}
-
-/// Whether a conjunct has to be evaluated on a split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Need {
-    Always,
-    /// Only while it pays.
-    Optional,
-    /// It does not pay, and is measured again.
-    Probe,
 }
 
 impl Check {
@@ -130,22 +121,18 @@ impl Payoff {
         rows < measured || passed as f64 <= rows as f64 * share
     }
 
-    /// Whether a conjunct is needed on a split on which it need not be evaluated.
-    fn need(&self, part: Part) -> Option<Need> {
-        if self.pays(part) {
-            return Some(Need::Optional);
-        }
-        let skipped = self.skipped.fetch_add(1, Ordering::Relaxed);
+    /// Whether a conjunct that does not pay is to be measured again on this split.
+    fn is_probed(&self, part: Part) -> bool {
         let every = match part {
             Part::Encoded => PROBE_EVERY,
             Part::Decoded => SAMPLE_EVERY,
         };
-        (skipped % every == every - 1).then_some(Need::Probe)
+        self.skipped.fetch_add(1, Ordering::Relaxed) % every == every - 1
     }
 
     /// Whether a part that the caller evaluates has to be measured first.
-    fn is_due(&self, need: Need) -> bool {
-        if need == Need::Probe {
+    fn is_due(&self, probe: bool) -> bool {
+        if probe {
             // Rows that are close together are alike: what has been found elsewhere does not count.
             for count in [&self.rows, &self.passed, &self.nanos] {
                 count.store(0, Ordering::Relaxed);
@@ -180,7 +167,7 @@ impl Payoffs {
                     columns: conjunct.columns.clone(),
                     at,
                     part: Part::Encoded,
-                    need: Need::Always,
+                    probe: false,
                 }),
             }
         }
@@ -196,15 +183,19 @@ impl Payoffs {
             // is evaluated.
             plan.best_first.as_ref()?;
             let (expr, columns) = (Expr::Literal(Some(true)), filter.columns());
-            return Some(Check { expr, columns, at, part, need: Need::Optional });
+            return Some(Check { expr, columns, at, part, probe: false });
         };
         let expr = part.of(&now);
         if matches!(expr, Expr::Literal(Some(true))) {
             return None;
         }
         let expr = fit_constants(expr, &plan.filter_columns).ok()?;
-        let need = self.of(at, part).need(part)?;
-        Some(Check { columns: expr.columns(), expr, at, part, need })
+        let payoff = self.of(at, part);
+        let probe = !payoff.pays(part);
+        if probe && !payoff.is_probed(part) {
+            return None;
+        }
+        Some(Check { columns: expr.columns(), expr, at, part, probe })
     }
 
     /// The rows of a split that are still live after filters that may have tightened.
@@ -216,7 +207,7 @@ impl Payoffs {
         have: &SegmentSet<'_>,
     ) -> Result<Mask> {
         let dynamic = |check: &&Check| matches!(plan.conjuncts[check.at].expr, Expr::Dynamic(_));
-        let again = |check: &Check| Check { need: Need::Optional, ..check.clone() };
+        let again = |check: &Check| Check { probe: false, ..check.clone() };
         let checks: Vec<Check> = checks.iter().filter(dynamic).map(again).collect();
         self.filter(plan, split, &checks, have)
     }
@@ -239,7 +230,7 @@ impl Payoffs {
             }
             let payoff = self.of(check.at, check.part);
             if check.part == Part::Decoded {
-                if payoff.is_due(check.need) && live.true_count() > SAMPLE_ROWS {
+                if payoff.is_due(check.probe) && live.true_count() > SAMPLE_ROWS {
                     columns.passing(&expr, &live.limit(SAMPLE_ROWS), payoff)?;
                 }
                 if !payoff.pays(Part::Decoded) {
@@ -336,10 +327,9 @@ mod tests {
     #[test]
     fn a_dynamic_filter_that_rejects_nothing_is_probed_now_and_then() {
         let idle = payoff(1_000_000, 1_000_000, 1);
-        let needs: Vec<_> = (0..64).filter_map(|_| idle.need(Part::Encoded)).collect();
-        assert_eq!(needs, [Need::Probe; 4]);
+        assert!(!idle.pays(Part::Encoded));
+        assert_eq!((0..64).filter(|_| idle.is_probed(Part::Encoded)).count(), 4);
         let half = payoff(1_000_000, 500_000, 1);
-        assert_eq!(half.need(Part::Encoded), Some(Need::Optional));
-        assert_eq!(half.need(Part::Decoded), None);
+        assert!(half.pays(Part::Encoded) && !half.pays(Part::Decoded));
     }
 }
