@@ -200,7 +200,7 @@ impl FileFormat for VortexFormat {
         };
         let source = source.with_options(self.options(state)?).with_session(state);
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
-        Ok(DataSourceExec::from_data_source(ordering::as_kept(config, keeps_apart(state))))
+        Ok(DataSourceExec::from_data_source(ordering::as_kept(config, has_tell_scans(state))))
     }
 
     async fn create_writer_physical_plan(
@@ -225,16 +225,16 @@ impl FileFormat for VortexFormat {
     }
 }
 
-/// Whether plans of a session keep files with a declared order in their partitions.
+/// Whether scans of a session are told what the plan above them relies on, see `tell_scans.rs`.
 #[cfg(feature = "session")]
-pub(crate) fn keeps_apart(session: &dyn Session) -> bool {
+pub(crate) fn has_tell_scans(session: &dyn Session) -> bool {
     let state = session.as_any().downcast_ref::<datafusion::execution::session_state::SessionState>();
-    state.is_some_and(crate::register::keeps_order)
+    state.is_some_and(crate::register::has_tell_scans)
 }
 
-/// Whether plans of a session keep files with a declared order in their partitions.
+/// Whether scans of a session are told what the plan above them relies on, see `tell_scans.rs`.
 #[cfg(not(feature = "session"))]
-pub(crate) fn keeps_apart(_session: &dyn Session) -> bool {
+pub(crate) fn has_tell_scans(_session: &dyn Session) -> bool {
     false
 }
 

@@ -22,7 +22,7 @@ use vortex_core::DType;
 use vortex_core::file::Footer;
 use vortex_core::write::WriteOptions;
 
-use crate::convert::keeps_order;
+use crate::convert::cast_is_monotonic;
 
 /// The metadata entry that holds the order of a file's rows.
 pub(crate) const KEY: &str = "vortex-datafusion.order";
@@ -114,7 +114,7 @@ pub(crate) fn of_file(footer: &Footer, table: &Schema, ask_statistics: bool) -> 
     let keys = columns.into_iter().map_while(|column| {
         let (at, field) = table.column_with_name(&column.name)?;
         let from = own.field_with_name(&column.name).ok()?;
-        if !keeps_order(from.data_type(), field.data_type()) {
+        if !cast_is_monotonic(from.data_type(), field.data_type()) {
             return None;
         }
         let expr = Arc::new(Column::new(field.name(), at));
@@ -152,10 +152,10 @@ fn is_ordered_alike(dtype: &DType) -> bool {
 ///
 /// - If a partition reads several files one after the other, DataFusion compares their bounds, which do not
 ///   cover nulls: the order ends at the first column that may have nulls.
-/// - `keeps_apart` is whether plans keep files in their partitions, see `tell_scans.rs`. If they do not,
+/// - `has_tell_scans` is whether plans keep files in their partitions, see `tell_scans.rs`. If they do not,
 ///   other partitions must be prevented from taking over files, and files are then not split among partitions
 ///   either.
-pub(crate) fn as_kept(config: FileScanConfig, keeps_apart: bool) -> FileScanConfig {
+pub(crate) fn as_kept(config: FileScanConfig, has_tell_scans: bool) -> FileScanConfig {
     if config.output_ordering.is_empty() {
         return config;
     }
@@ -171,7 +171,7 @@ pub(crate) fn as_kept(config: FileScanConfig, keeps_apart: bool) -> FileScanConf
     let orders: Vec<LexOrdering> = orders.collect();
     let groups = config.file_groups.len();
     let files: usize = config.file_groups.iter().map(|group| group.len()).sum();
-    let may_mix = !orders.is_empty() && files > 1 && !keeps_apart;
+    let may_mix = !orders.is_empty() && files > 1 && !has_tell_scans;
     let config = FileScanConfigBuilder::from(config).with_output_ordering(orders);
     match may_mix {
         true => config.with_output_partitioning(Some(Partitioning::UnknownPartitioning(groups))).build(),

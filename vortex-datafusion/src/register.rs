@@ -18,7 +18,8 @@ use crate::tell_scans::TellScans;
 /// `COPY … TO`, listing tables, `SET vortex.…`, and functions that show the structure of files
 /// (`vortex_metadata`, `vortex_layouts`, `vortex_segments`, `vortex_zones`).
 ///
-/// Registering again keeps the settings of the session. Paths in `FROM` also need
+/// Registering again keeps the settings of the session. Statements that were prepared before are lost, since
+/// DataFusion cannot add an optimizer rule to a session that has them. Paths in `FROM` also need
 /// [`SessionContext::enable_url_table`], or [`enable_url_tables`](crate::enable_url_tables) for globs
 /// in URLs as well.
 ///
@@ -29,7 +30,7 @@ pub fn register(context: &SessionContext) -> Result<()> {
 }
 
 fn register_state(state: &mut SessionState) -> Result<()> {
-    if !keeps_order(state) {
+    if !has_tell_scans(state) {
         let creates_catalog = state.config_options().catalog.create_default_catalog_and_schema;
         *state = SessionStateBuilder::new_from_existing(state.clone())
             .with_session_id(state.session_id().to_owned())
@@ -48,8 +49,8 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
-/// Whether plans of a session keep files with a declared order in their partitions.
-pub(crate) fn keeps_order(state: &SessionState) -> bool {
+/// Whether scans of a session are told what the plan above them relies on, see `tell_scans.rs`.
+pub(crate) fn has_tell_scans(state: &SessionState) -> bool {
     state.physical_optimizers().iter().any(|rule| rule.name() == TellScans::NAME)
 }
 

@@ -19,7 +19,7 @@ use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion_physical_expr_adapter::DefaultPhysicalExprAdapterFactory;
 use datafusion_physical_expr_common::physical_expr::fmt_sql;
-use datafusion_physical_plan::filter_pushdown::FilterPushdownPropagation;
+use datafusion_physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_session::Session;
@@ -28,6 +28,8 @@ use vortex_core::io::{BlockCache, StorageProfile};
 use vortex_core::scan::BestRows;
 
 use crate::cache::{FooterCache, OpenFiles};
+use crate::convert::is_dynamic;
+use crate::format::has_tell_scans;
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
 use crate::opener::{OpenerState, SharedAhead, VortexOpener, wants_row_numbers};
@@ -37,12 +39,24 @@ use crate::pushdown::{BestFirst, Filters, Sorted, sorted};
 /// Default number of rows per batch, unless the session specifies another.
 const DEFAULT_BATCH_SIZE: usize = 8192;
 
+/// What a plan wants of a scan that reads the best rows first.
+#[cfg(feature = "session")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum BestWanted {
+    /// This many of the best rows, if known.
+    Rows(Option<usize>),
+    /// Rows in their own order.
+    None,
+}
+
 /// Reads Vortex files for a `DataSourceExec`. Cheap to clone, since the optimizer clones it often.
 #[derive(Debug, Clone)]
 pub struct VortexSource {
     table: TableSchema,
     projection: ProjectionExprs,
     filters: Filters,
+    /// Whether dynamic filters are known to be right, see `tell_scans.rs`.
+    trusts_dynamic: bool,
     best_first: Option<BestFirst>,
     options: VortexOptions,
     footers: FooterCache,
@@ -63,6 +77,7 @@ impl VortexSource {
             projection: ProjectionExprs::from_indices(&all, table.table_schema()),
             table,
             filters: Filters::default(),
+            trusts_dynamic: false,
             best_first: None,
             options: VortexOptions::default(),
             footers: FooterCache::default(),
@@ -82,9 +97,13 @@ impl VortexSource {
         self
     }
 
-    /// Uses the caches and the memory pool of a session.
+    /// Uses the caches and the memory pool of a session. If the session is not
+    /// [registered](crate::register), filters that tighten during a query are used only while
+    /// `datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown` is off: those of DataFusion 55's
+    /// aggregates drop rows that other aggregates of the query need.
     #[must_use]
-    pub fn with_session(self, session: &dyn Session) -> Self {
+    pub fn with_session(mut self, session: &dyn Session) -> Self {
+        self.trusts_dynamic = has_tell_scans(session);
         self.with_runtime(session.runtime_env(), session.config())
     }
 
@@ -134,13 +153,24 @@ impl VortexSource {
         self
     }
 
-    /// A source that knows how many of the best rows are wanted; `None` if this one does, or reads rows in
-    /// another order.
+    /// A source that ignores the dynamic filters with these ids, and knows how many of the best rows are
+    /// wanted, or that they are not wanted first; `None` if that changes nothing.
     #[cfg(feature = "session")]
-    pub(crate) fn wanting_best(&self, rows: Option<usize>) -> Option<Self> {
-        let best_first = self.best_first.as_ref().filter(|best_first| best_first.rows != rows)?;
-        let best_first = Some(BestFirst { rows, ..best_first.clone() });
-        Some(Self { best_first, ..self.clone() })
+    pub(crate) fn told(&self, distrusted: &[u64], best_rows: BestWanted) -> Option<Self> {
+        let mut told = self.changed();
+        told.filters.ignore(distrusted);
+        told.best_first = match best_rows {
+            BestWanted::None => None,
+            BestWanted::Rows(rows) => told.best_first.map(|best_first| BestFirst { rows, ..best_first }),
+        };
+        let is_same = told.best_first == self.best_first
+            && told.filters.pruning().len() == self.filters.pruning().len();
+        (!is_same).then_some(told)
+    }
+
+    /// A copy that may read other rows or columns, so that it shares no streams of opened files.
+    fn changed(&self) -> Self {
+        Self { ahead: Arc::default(), ..self.clone() }
     }
 
     /// Sets the pool that is charged for the memory of scans.
@@ -175,8 +205,14 @@ impl FileSource for VortexSource {
             Some(factory) => Arc::clone(factory),
             None => Arc::new(DefaultPhysicalExprAdapterFactory),
         };
+        // A limit takes the first rows that pass the accepted filters. Whatever is above it applies to these
+        // rows only, although DataFusion offers it to the scan.
+        let (filters, best_first) = match config.limit {
+            Some(_) => (self.filters.without_pruning(), None),
+            None => (self.filters.clone(), self.best_first.clone()),
+        };
         // Without a threshold that tightens, reading the best rows first has no benefit.
-        let best_first = self.best_first.clone().filter(|_| self.filters.is_dynamic());
+        let best_first = best_first.filter(|_| filters.is_dynamic());
         // A query that needs few rows may need none of the next file.
         let few = best_first.is_some() || config.limit.is_some();
         let ahead = (StorageProfile::of(store.as_ref()).remote && !few).then(|| {
@@ -187,7 +223,7 @@ impl FileSource for VortexSource {
             table: self.table.clone(),
             output: Arc::new(self.projection.project_schema(self.table.table_schema())?),
             projection: self.projection.clone(),
-            filters: self.filters.clone(),
+            filters,
             options: self.options.clone(),
             adapters,
             store,
@@ -265,12 +301,17 @@ impl FileSource for VortexSource {
     fn try_pushdown_filters(
         &self,
         filters: Vec<Arc<dyn PhysicalExpr>>,
-        _config: &ConfigOptions,
+        config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn FileSource>>> {
-        let mut source = self.clone();
+        let mut source = self.changed();
+        let trusts_dynamic =
+            self.trusts_dynamic || !config.optimizer.enable_aggregate_dynamic_filter_pushdown;
         let answers = filters
             .into_iter()
-            .map(|filter| source.filters.offer(filter, &self.table, &self.options))
+            .map(|filter| match trusts_dynamic || !is_dynamic(&filter) {
+                true => source.filters.offer(filter, &self.table, &self.options),
+                false => PushedDown::No,
+            })
             .collect();
         Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)
             .with_updated_node(Arc::new(source)))
@@ -284,7 +325,7 @@ impl FileSource for VortexSource {
         Ok(match sorted(order, known, &self.projection, &self.table)? {
             Sorted::Exactly => SortOrderPushdownResult::Exact { inner: Arc::new(self.clone()) },
             Sorted::BestFirst(best_first) => {
-                let inner = Arc::new(Self { best_first: Some(best_first), ..self.clone() });
+                let inner = Arc::new(Self { best_first: Some(best_first), ..self.changed() });
                 SortOrderPushdownResult::Inexact { inner }
             }
             Sorted::No => SortOrderPushdownResult::Unsupported,
@@ -303,7 +344,7 @@ impl FileSource for VortexSource {
             return Ok(None);
         }
         let projection = self.projection.try_merge(projection)?;
-        Ok(Some(Arc::new(Self { projection, ..self.clone() })))
+        Ok(Some(Arc::new(Self { projection, ..self.changed() })))
     }
 
     fn apply_expressions(

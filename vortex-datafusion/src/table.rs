@@ -25,7 +25,7 @@ use vortex_core::file::VortexFile;
 use vortex_core::io::ReadAt;
 
 use crate::convert::{datafusion_error, schema};
-use crate::format::keeps_apart;
+use crate::format::has_tell_scans;
 use crate::options::{StringType, VortexOptions};
 use crate::ordering;
 use crate::source::VortexSource;
@@ -162,6 +162,6 @@ impl TableProvider for VortexTable {
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();
-        Ok(DataSourceExec::from_data_source(ordering::as_kept(config, keeps_apart(state))))
+        Ok(DataSourceExec::from_data_source(ordering::as_kept(config, has_tell_scans(state))))
     }
 }

@@ -64,11 +64,11 @@ fn widens(from: &DataType, to: &DataType) -> bool {
 }
 
 /// Whether values remain distinct and in the same order when they are cast.
-pub(crate) fn keeps_order(from: &DataType, to: &DataType) -> bool {
+pub(crate) fn cast_is_monotonic(from: &DataType, to: &DataType) -> bool {
     let bits = |t: &DataType| t.primitive_width().unwrap_or(0) * 8 - usize::from(t.is_signed_integer());
     match (from, to) {
-        (DataType::Dictionary(_, from), to) => keeps_order(from, to),
-        (from, DataType::Dictionary(_, to)) => keeps_order(from, to),
+        (DataType::Dictionary(_, from), to) => cast_is_monotonic(from, to),
+        (from, DataType::Dictionary(_, to)) => cast_is_monotonic(from, to),
         (from, to) if from == to || (from.is_string() && to.is_string()) => true,
         (from, to) if from.is_binary() && to.is_binary() => true,
         (from, to) if from.is_integer() && to.is_integer() => {
@@ -153,7 +153,7 @@ mod tests {
             (Decimal128(10, 2), Decimal128(12, 3)),
             (Int32, Decimal128(12, 2)),
         ] {
-            assert!(keeps_order(&from, &to), "{from} to {to}");
+            assert!(cast_is_monotonic(&from, &to), "{from} to {to}");
         }
         for (from, to) in [
             (Utf8, Int32),
@@ -170,7 +170,7 @@ mod tests {
             (Decimal128(10, 2), Decimal128(10, 3)),
             (Int32, Decimal128(11, 2)),
         ] {
-            assert!(!keeps_order(&from, &to), "{from} to {to}");
+            assert!(!cast_is_monotonic(&from, &to), "{from} to {to}");
         }
     }
 

@@ -287,15 +287,15 @@ impl<'a> Adapted<'a> {
     /// A filter that is checked again above the scan, for skipping data. Parts that cannot be used are left
     /// out.
     fn hint(&self, filter: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
-        if !self.scan.options.prune {
-            return None;
-        }
         let adapted = self.adapt(filter).ok()?;
         if !is_dynamic(&adapted) {
             self.translator().weaken(&self.simplify(Arc::clone(&adapted)).ok()?)?;
         }
         let dtype = self.file.footer().dtype().clone();
         let rows = self.scan.options.predicate_pushdown && is_dynamic(&adapted);
+        if !self.scan.options.prune && !rows {
+            return None;
+        }
         let filter = TighteningFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
         let filter = filter.with_rows(rows).with_evaluation(rows && self.scan.options.fallback_filter_eval);
         Some(Expr::Dynamic(Arc::new(filter)))

@@ -59,6 +59,19 @@ impl Filters {
         }
     }
 
+    /// Only the filters that all returned rows satisfy.
+    pub(crate) fn without_pruning(&self) -> Self {
+        Self { accepted: self.accepted.clone(), pruning: Vec::new() }
+    }
+
+    /// Drops the dynamic filters with these ids.
+    #[cfg(feature = "session")]
+    pub(crate) fn ignore(&mut self, ids: &[u64]) {
+        let has_id =
+            |node: &Arc<dyn PhysicalExpr>| Ok(node.expression_id().is_some_and(|id| ids.contains(&id)));
+        self.pruning.retain(|filter| !filter.exists(has_id).unwrap_or(true));
+    }
+
     /// Filters that all returned rows satisfy.
     pub(crate) fn accepted(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.accepted
