@@ -23,6 +23,16 @@ const BUFFER_STEP: usize = 1 << 30;
 /// Maximum number of bytes that views may keep alive per byte used.
 const MOST_HELD: usize = 4;
 
+/// Whether bytes start at an address divisible by `width`.
+pub(crate) fn is_aligned(bytes: &Buffer, width: usize) -> bool {
+    bytes.as_ptr().align_offset(width) == 0
+}
+
+/// The same bytes at an address divisible by `width`, as Arrow requires; copies them only if necessary.
+pub(crate) fn aligned(bytes: Buffer, width: usize) -> Buffer {
+    if is_aligned(&bytes, width) { bytes } else { Buffer::from(bytes.as_slice()) }
+}
+
 /// Whether values of this type must be valid text.
 ///
 /// # Errors

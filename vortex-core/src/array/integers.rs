@@ -64,6 +64,7 @@ pub(crate) fn decode_integers<R>(
     convert: impl Fn(i128) -> Result<R>,
 ) -> Result<Vec<R>> {
     let ptype = child.dtype().ptype()?;
+    child.limits().decoded_bytes(child.len(), size_of::<R>())?;
     let decoded = child.decode(&data_type(child.dtype())?)?;
     let nulls = decoded.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     match_integer!(ptype, |T| {
@@ -82,6 +83,7 @@ pub(crate) fn decode_integers<R>(
 /// Decodes offsets, which must not decrease or exceed `end`. There is one more of them than rows.
 pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
+    child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
     let decoded = child.decode(&data_type(child.dtype())?)?;
     if decoded.null_count() > 0 {
         return Err(Error::corrupt(format!("{what} have nulls")));

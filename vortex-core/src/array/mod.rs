@@ -14,6 +14,7 @@ mod fixed_width;
 mod integers;
 pub(crate) mod masking;
 mod node;
+pub(crate) mod parts;
 pub(crate) mod pieces;
 pub(crate) mod restore;
 pub(crate) mod row_bytes;
@@ -88,10 +89,9 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         0
     }
 
-    /// The limits that apply to copies of rows: those of the file if the array keeps them, otherwise the
-    /// default ones.
+    /// The limits for decoding and copying rows: by default, those of the first child.
     fn limits(&self) -> Limits {
-        Limits::default()
+        self.children().first().map_or_else(Limits::default, |(_, child)| child.limits())
     }
 
     /// Decodes all rows into exactly the Arrow type `to`, which must

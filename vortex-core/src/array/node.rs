@@ -1,6 +1,7 @@
 //! A serialized array node, from which an [`EncodedArray`] is loaded.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,13 +9,14 @@ use arrow::buffer::Buffer;
 use prost::Message;
 
 use super::ArrayRef;
+use super::bytes::{aligned, is_aligned};
 use super::pieces::Pieces;
 use super::rows::{KeptBytes, Picked};
 use crate::dtype::DType;
 use crate::encodings::{Encoding, Registry};
 use crate::error::ResultExt as _;
 use crate::limits::Limits;
-use crate::scalar::Scalar;
+use crate::scalar::{Scalar, Value};
 use crate::wire::{ArrayTree, RawNode};
 use crate::{Error, Result};
 
@@ -99,7 +101,7 @@ pub(super) struct Context<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Allowance {
     nodes: Cell<u32>,
-    /// Bytes decompressed to be loaded, which last as long as the array.
+    /// Bytes decompressed or copied to be loaded, which last as long as the array.
     bytes: Cell<u64>,
 }
 
@@ -115,11 +117,16 @@ impl Allowance {
     }
 }
 
+/// Some of a tree's buffers, by their position in the tree.
+pub(super) type Copies = BTreeMap<u16, Buffer>;
+
 /// The location of the bytes of a tree's buffers.
 #[derive(Clone, Copy)]
 pub(super) enum Buffers<'a> {
     /// All are available.
     Whole(&'a [Buffer]),
+    /// Those of the nodes to load are available.
+    Copies(&'a Copies),
     /// In a file of which some pieces are available; the places are relative to a blob that starts at `start`.
     Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>], kept: &'a KeptBytes },
 }
@@ -162,7 +169,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Counts bytes that are decompressed to load this node, before they are.
+    /// Counts bytes that are decompressed or copied to load this node, before they are.
     ///
     /// # Errors
     /// If there are too many in the whole tree.
@@ -389,6 +396,9 @@ impl<'a> Node<'a> {
         let buffer = match (self.own_buffers, self.context.buffers) {
             (Some(buffers), _) => buffers.get(at).cloned(),
             (None, Buffers::Whole(buffers)) => place.and_then(|place| buffers.get(place)).cloned(),
+            (None, Buffers::Copies(copies)) => {
+                self.raw.buffers.get(at).and_then(|global| copies.get(global)).cloned()
+            }
             (None, Buffers::Pieces { pieces, start, places, .. }) => {
                 let range = place.and_then(|place| places.get(place));
                 range
@@ -399,11 +409,27 @@ impl<'a> Node<'a> {
         buffer.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }
 
+    /// The same bytes, aligned as Arrow requires: at an address divisible by `width`.
+    ///
+    /// # Errors
+    /// If they must be copied, and the tree has too many bytes.
+    pub(crate) fn aligned(&self, bytes: Buffer, width: usize) -> Result<Buffer> {
+        if !is_aligned(&bytes, width) {
+            self.take_bytes(bytes.len())?;
+        }
+        Ok(aligned(bytes, width))
+    }
+
     /// Parses a serialized scalar value of a type.
     ///
     /// # Errors
-    /// If the bytes are not such a value.
+    /// If the bytes are not such a value, or the tree has too many bytes.
     pub fn scalar(&self, bytes: &[u8], dtype: &DType) -> Result<Scalar> {
+        // Text is copied as it is. Of anything else, two bytes may be an element of a list.
+        self.take_bytes(match dtype.storage() {
+            DType::Utf8(_) | DType::Binary(_) => bytes.len(),
+            _ => bytes.len().saturating_mul(size_of::<Value>()),
+        })?;
         crate::wire::scalar_from_bytes(bytes, dtype, self.context.limits)
     }
 }
@@ -425,11 +451,13 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::UInt64Array;
+    use arrow::buffer::Buffer;
 
     use super::super::build::Tree;
     use crate::dtype::arrow::data_type;
     use crate::dtype::{DType, Extension, PType, StructType};
     use crate::expr::Predicate;
+    use crate::limits::Limits;
     use crate::mask::Mask;
 
     /// Number of levels around the innermost array, the maximum that the limits allow.
@@ -503,5 +531,35 @@ mod tests {
             let codes = Tree::new("vortex.dict").metadata(vec![0x08, 1]).child(Tree::primitive(&[0u8]));
             (codes.child(tree), dtype)
         });
+    }
+
+    /// Loading many nodes that refer to the same bytes takes as many copies.
+    fn chunked(chunk: Tree, dtype: &DType, rows: u64) -> crate::Result<crate::array::ArrayRef> {
+        let offsets: Vec<u64> = (0..=20).map(|at| at * rows).collect();
+        let tree = Tree::new("vortex.chunked").child(Tree::primitive(&offsets));
+        let tree = (0..20).fold(tree, |tree, _| tree.child(chunk.clone()));
+        tree.load_within(dtype, 20 * rows as usize, &Limits::new().with_max_decoded_bytes(1000))
+    }
+
+    #[test]
+    fn copies_of_constants_are_limited() {
+        // A protobuf scalar: field 8, a string.
+        let text = |len: u8| {
+            let mut scalar = vec![0x42, len];
+            scalar.extend(vec![b'x'; len.into()]);
+            chunked(Tree::new("vortex.constant").buffer(scalar), &DType::Utf8(false), 5)
+        };
+        assert_eq!(text(40).unwrap().len(), 100);
+        assert!(text(100).unwrap_err().to_string().contains("over 1000 bytes"));
+    }
+
+    #[test]
+    fn copies_of_misaligned_bytes_are_limited() {
+        let numbers = |offset: usize| {
+            let bytes = Buffer::from_vec(vec![1u64; 11]).slice_with_length(offset, 80);
+            chunked(Tree::new("vortex.primitive").buffer(bytes), &DType::Primitive(PType::I64, false), 10)
+        };
+        assert_eq!(numbers(8).unwrap().len(), 200);
+        assert!(numbers(4).unwrap_err().to_string().contains("over 1000 bytes"));
     }
 }

@@ -18,9 +18,11 @@ use arrow::datatypes::{
     IntervalDayTimeType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, RunEndIndexType,
 };
 
+use super::row_bytes::reserved_bytes;
 use super::{EncodedArray, present, take};
 use crate::dtype::DType;
 use crate::dtype::stored::carrier;
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// Whether [`decode_as`] decodes arrays of type `dtype` into the Arrow type `to`, as far as types tell.
@@ -36,25 +38,26 @@ pub fn can_decode_as(dtype: &DType, to: &DataType) -> bool {
 pub fn decode_as(array: &dyn EncodedArray, to: &DataType) -> Result<ArrowRef> {
     let carrier = carrier(array.dtype(), to)
         .ok_or_else(|| Error::invalid(format!("{} cannot be read as {to}", array.dtype())))?;
-    restore(&array.decode(&carrier)?, to)
+    restore(&array.decode(&carrier)?, to, &array.limits())
 }
 
-/// Converts the carrier array to the requested type.
-pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+/// Converts the carrier array to the requested type, which a file may choose, too: values of a fixed size
+/// take bytes even if they are null.
+pub(crate) fn restore(array: &ArrowRef, to: &DataType, limits: &Limits) -> Result<ArrowRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
     Ok(match (array.data_type(), to) {
-        (_, DataType::Dictionary(_, values)) => cast(&restore(array, values)?, to)?,
-        (_, DataType::RunEndEncoded(_, values)) => cast(&restore(array, values.data_type())?, to)?,
+        (_, DataType::Dictionary(_, values)) => cast(&restore(array, values, limits)?, to)?,
+        (_, DataType::RunEndEncoded(_, values)) => cast(&restore(array, values.data_type(), limits)?, to)?,
         (DataType::Int64, DataType::Duration(_))
         | (DataType::Int32, DataType::Interval(IntervalUnit::YearMonth)) => renamed(array, to)?,
         (DataType::Struct(_), DataType::Interval(unit)) => interval(array.as_struct(), *unit)?,
         (DataType::LargeBinary, DataType::FixedSizeBinary(width)) => {
-            fixed_size_binary(array.as_binary(), *width)?
+            fixed_size_binary(array.as_binary(), *width, limits)?
         }
-        (DataType::List(_), DataType::List(_)) => list(array.as_list::<i32>(), to)?,
-        (DataType::LargeList(_), DataType::LargeList(_)) => list(array.as_list::<i64>(), to)?,
+        (DataType::List(_), DataType::List(_)) => list(array.as_list::<i32>(), to, limits)?,
+        (DataType::LargeList(_), DataType::LargeList(_)) => list(array.as_list::<i64>(), to, limits)?,
         (DataType::LargeList(_), DataType::List(item)) => {
             // Arrow's cast loses the rows of fixed-size lists of size zero among the items.
             let lists = array.as_list::<i64>();
@@ -70,13 +73,17 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
             // No offset exceeds the last one, which fits.
             let offsets = offsets.iter().map(|offset| (offset - first) as i32).collect();
             let values = lists.values().slice(first.as_usize(), (last - first).as_usize());
-            let (values, nulls) = (restore(&values, item.data_type())?, lists.nulls().cloned());
+            let (values, nulls) = (restore(&values, item.data_type(), limits)?, lists.nulls().cloned());
             Arc::new(GenericListArray::try_new(Arc::clone(item), OffsetBuffer::new(offsets), values, nulls)?)
         }
-        (DataType::LargeList(_), DataType::FixedSizeList(..)) => fixed_size_list(array.as_list(), to)?,
-        (DataType::ListView(_), DataType::ListView(item)) => list_views(array.as_list_view::<i32>(), item)?,
+        (DataType::LargeList(_), DataType::FixedSizeList(..)) => {
+            fixed_size_list(array.as_list(), to, limits)?
+        }
+        (DataType::ListView(_), DataType::ListView(item)) => {
+            list_views(array.as_list_view::<i32>(), item, limits)?
+        }
         (DataType::LargeListView(_), DataType::LargeListView(item)) => {
-            list_views(array.as_list_view::<i64>(), item)?
+            list_views(array.as_list_view::<i64>(), item, limits)?
         }
         (
             DataType::ListView(_) | DataType::LargeListView(_),
@@ -88,30 +95,36 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
                 _ => Arc::clone(item),
             };
             let carried = present(Arc::clone(array), &DataType::LargeList(inner))?;
-            present(restore(&carried, &lists)?, to)?
+            present(restore(&carried, &lists, limits)?, to)?
         }
         (DataType::List(_), DataType::Map(entries, sorted)) => {
             let entries_type = DataType::List(Arc::clone(entries));
-            let lists = restore(array, &entries_type)?;
+            let lists = restore(array, &entries_type, limits)?;
             let (_, offsets, values, nulls) = lists.as_list::<i32>().clone().into_parts();
-            let values = values.as_struct().clone();
+            let values = map_entries(&values)?;
             Arc::new(MapArray::try_new(Arc::clone(entries), offsets, values, nulls, *sorted)?)
         }
         (DataType::Map(..), DataType::Map(entries, sorted)) => {
             let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
-            let values = restore(&(Arc::new(values) as ArrowRef), entries.data_type())?;
-            let values = values.as_struct().clone();
+            let values = restore(&(Arc::new(values) as ArrowRef), entries.data_type(), limits)?;
+            let values = map_entries(&values)?;
             Arc::new(MapArray::try_new(Arc::clone(entries), offsets, values, nulls, *sorted)?)
         }
         (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
             let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
-            let values = restore(&values, item.data_type())?;
+            let values = restore(&values, item.data_type(), limits)?;
             let len = array.len();
             Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls, len)?)
         }
-        (DataType::Struct(_), DataType::Struct(fields)) => structure(array.as_struct(), fields)?,
+        (DataType::Struct(_), DataType::Struct(fields)) => structure(array.as_struct(), fields, limits)?,
         _ => present(Arc::clone(array), to)?,
     })
+}
+
+/// The entries of a map, whose type the caller may have chosen.
+fn map_entries(values: &ArrowRef) -> Result<StructArray> {
+    let no_struct = || Error::invalid(format!("a map with entries of type {}", values.data_type()));
+    values.as_struct_opt().cloned().ok_or_else(no_struct)
 }
 
 /// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
@@ -164,7 +177,7 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
             let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
             let values = carry(&(Arc::new(values) as ArrowRef), item.data_type())?;
             if let DataType::Map(_, sorted) = to {
-                let values = values.as_struct().clone();
+                let values = map_entries(&values)?;
                 Arc::new(MapArray::try_new(Arc::clone(item), offsets, values, nulls, *sorted)?)
             } else {
                 Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
@@ -203,9 +216,13 @@ fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<Arr
 }
 
 /// The same views of restored items.
-fn list_views<O: OffsetSizeTrait>(array: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+fn list_views<O: OffsetSizeTrait>(
+    array: &GenericListViewArray<O>,
+    item: &FieldRef,
+    limits: &Limits,
+) -> Result<ArrowRef> {
     let (_, offsets, sizes, values, nulls) = array.clone().into_parts();
-    let values = restore(&values, item.data_type())?;
+    let values = restore(&values, item.data_type(), limits)?;
     Ok(Arc::new(GenericListViewArray::try_new(Arc::clone(item), offsets, sizes, values, nulls)?))
 }
 
@@ -250,23 +267,24 @@ fn renamed(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     Ok(make_array(array.to_data().into_builder().data_type(to.clone()).build()?))
 }
 
-fn structure(array: &StructArray, fields: &Fields) -> Result<ArrowRef> {
-    let columns = array.columns().iter().zip(fields).map(|(column, to)| restore(column, to.data_type()));
+fn structure(array: &StructArray, fields: &Fields, limits: &Limits) -> Result<ArrowRef> {
+    let columns =
+        array.columns().iter().zip(fields).map(|(column, to)| restore(column, to.data_type(), limits));
     let (columns, nulls) = (columns.collect::<Result<Vec<_>>>()?, array.nulls().cloned());
     Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())?))
 }
 
-fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType) -> Result<ArrowRef> {
+fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType, limits: &Limits) -> Result<ArrowRef> {
     let (DataType::List(item) | DataType::LargeList(item)) = to else {
         return Err(Error::invalid(format!("a list cannot be read as {to}")));
     };
     let (_, offsets, values, nulls) = array.clone().into_parts();
-    let values = restore(&values, item.data_type())?;
+    let values = restore(&values, item.data_type(), limits)?;
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
 }
 
 /// Lists of a fixed size, which every valid row must have. Null rows get arbitrary elements.
-fn fixed_size_list(array: &LargeListArray, to: &DataType) -> Result<ArrowRef> {
+fn fixed_size_list(array: &LargeListArray, to: &DataType, limits: &Limits) -> Result<ArrowRef> {
     let DataType::FixedSizeList(item, size) = to else {
         return Err(Error::invalid(format!("a list cannot be read as {to}")));
     };
@@ -279,7 +297,13 @@ fn fixed_size_list(array: &LargeListArray, to: &DataType) -> Result<ArrowRef> {
     let values = if in_place {
         array.values().slice(first.as_usize(), array.len() * size_of_row)
     } else {
-        let mut indices = Vec::with_capacity(array.len() * size_of_row);
+        // Null rows take as many elements as others.
+        let elements = limits.decoded_bytes(array.len(), size_of_row)?;
+        let bytes = reserved_bytes(carried.data_type(), elements as u64);
+        limits.decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1)?;
+        let mut indices = Vec::with_capacity(
+            limits.decoded_bytes(elements, size_of::<Option<i64>>())? / size_of::<Option<i64>>(),
+        );
         for row in 0..array.len() {
             let (start, len) = (array.value_offsets()[row], array.value_length(row).as_usize());
             if len == size_of_row {
@@ -294,7 +318,7 @@ fn fixed_size_list(array: &LargeListArray, to: &DataType) -> Result<ArrowRef> {
         let values = take(array.values(), &indices)?;
         if carried.is_nullable() { values } else { without_nulls(values)? }
     };
-    let values = restore(&values, item.data_type())?;
+    let values = restore(&values, item.data_type(), limits)?;
     let nulls = array.nulls().cloned();
     Ok(Arc::new(FixedSizeListArray::try_new_with_length(
         Arc::clone(item),
@@ -305,9 +329,9 @@ fn fixed_size_list(array: &LargeListArray, to: &DataType) -> Result<ArrowRef> {
     )?))
 }
 
-fn fixed_size_binary(array: &LargeBinaryArray, width: i32) -> Result<ArrowRef> {
+fn fixed_size_binary(array: &LargeBinaryArray, width: i32, limits: &Limits) -> Result<ArrowRef> {
     let bytes_of_row = usize::try_from(width).unwrap_or(0);
-    let mut bytes = Vec::with_capacity(array.len() * bytes_of_row);
+    let mut bytes = Vec::with_capacity(limits.decoded_bytes(array.len(), bytes_of_row)?);
     for row in 0..array.len() {
         match array.value(row) {
             _ if array.is_null(row) => bytes.resize(bytes.len() + bytes_of_row, 0),
@@ -368,4 +392,37 @@ fn interval_parts(array: &ArrowRef, unit: IntervalUnit, fields: &Fields) -> Resu
         IntervalUnit::YearMonth => return Err(Error::invalid("an interval of one part")),
     };
     Ok(Arc::new(StructArray::try_new(fields.clone(), columns, array.nulls().cloned())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ListArray, new_null_array};
+    use arrow::datatypes::Field;
+
+    use super::*;
+    use crate::array::Decoded;
+
+    #[test]
+    fn null_rows_of_a_huge_fixed_size_are_not_reserved() {
+        let bytes = new_null_array(&DataType::LargeBinary, 8192);
+        let bytes = Decoded::new(DType::Binary(true), bytes);
+        assert!(decode_as(&bytes, &DataType::FixedSizeBinary(i32::MAX)).is_err());
+        assert_eq!(decode_as(&bytes, &DataType::FixedSizeBinary(16)).unwrap().len(), 8192);
+
+        let item = Arc::new(Field::new("item", DataType::Int64, true));
+        let lists = new_null_array(&DataType::LargeList(Arc::clone(&item)), 8192);
+        let dtype = DType::List(Arc::new(DType::Primitive(crate::dtype::PType::I64, true)), true);
+        let lists = Decoded::new(dtype, lists);
+        let of_size = |size| DataType::FixedSizeList(Arc::clone(&item), size);
+        assert!(decode_as(&lists, &of_size(i32::MAX)).is_err());
+        assert_eq!(decode_as(&lists, &of_size(3)).unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn a_map_needs_entries() {
+        let item = Arc::new(Field::new("entries", DataType::Int32, false));
+        let lists = ListArray::new_null(Arc::clone(&item), 2);
+        let map = DataType::Map(item, false);
+        assert!(restore(&(Arc::new(lists) as ArrowRef), &map, &Limits::default()).is_err());
+    }
 }

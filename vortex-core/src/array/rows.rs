@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
-use super::node::{Allowance, Buffers, Context};
+use super::node::{Allowance, Buffers, Context, Copies};
 use super::pieces::Pieces;
 use super::{ArrayRef, Decoded, Node, decode_offsets};
 use crate::dtype::DType;
@@ -255,7 +255,7 @@ impl<'a> Node<'a> {
         ranges: impl Iterator<Item = Range<usize>> + Clone,
     ) -> Result<Buffer> {
         let total = ranges.clone().fold(0usize, |sum, range| sum.saturating_add(range.len()));
-        self.limits().decoded_bytes(total, 1)?;
+        self.take_bytes(total)?;
         let mut gathered = MutableBuffer::new(total);
         let append = |range| self.with_piece(at, range, |bytes| gathered.extend_from_slice(bytes));
         all(ranges.map(append))?;
@@ -271,6 +271,9 @@ impl<'a> Node<'a> {
         let byte_len = match (self.own_buffers, self.context.buffers) {
             (Some(buffers), _) => buffers.get(at).map(Buffer::len),
             (None, Buffers::Whole(buffers)) => place.and_then(|place| buffers.get(place)).map(Buffer::len),
+            (None, Buffers::Copies(copies)) => {
+                self.raw.buffers.get(at).and_then(|global| copies.get(global)).map(Buffer::len)
+            }
             (None, Buffers::Pieces { places, .. }) => {
                 place.and_then(|place| places.get(place)).map(Range::len)
             }
@@ -288,10 +291,10 @@ impl<'a> Node<'a> {
         if let Some(array) = self.raw.kept.get().filter(same) {
             return Ok(Arc::clone(array));
         }
-        let mut buffers = vec![Buffer::default(); places.len()];
-        copy(self.raw, pieces, start, places, &mut buffers)?;
+        let mut copies = Copies::new();
+        self.copy(self.raw, pieces, start, places, &mut copies)?;
         let allowance = self.context.allowance.clone();
-        let context = Context { buffers: Buffers::Whole(&buffers), allowance, ..*self.context };
+        let context = Context { buffers: Buffers::Copies(&copies), allowance, ..*self.context };
         let array = Node { context: &context, ..*self }.load();
         self.context.allowance.set(&context.allowance);
         let array = array?;
@@ -303,7 +306,7 @@ impl<'a> Node<'a> {
             return Ok(array);
         }
         let decoded = array.decode(&data_type(self.dtype)?)?;
-        let array: ArrayRef = Arc::new(Decoded::new(self.dtype.clone(), decoded));
+        let array: ArrayRef = Arc::new(Decoded::new(self.dtype.clone(), decoded).with_limits(*self.limits()));
         let _ = self.raw.kept.set(Arc::clone(&array));
         Ok(array)
     }
@@ -312,6 +315,7 @@ impl<'a> Node<'a> {
     fn byte_len(&self, raw: &RawNode, most: usize) -> usize {
         let byte_len = |at: &u16| match self.context.buffers {
             Buffers::Whole(buffers) => buffers.get(usize::from(*at)).map_or(0, Buffer::len),
+            Buffers::Copies(copies) => copies.get(at).map_or(0, Buffer::len),
             Buffers::Pieces { places, .. } => places.get(usize::from(*at)).map_or(0, Range::len),
         };
         let own = raw.buffers.iter().fold(0usize, |sum, at| sum.saturating_add(byte_len(at)));
@@ -320,23 +324,28 @@ impl<'a> Node<'a> {
             false => sum,
         })
     }
-}
 
-/// Copies the buffers of a node and its descendants.
-fn copy(
-    raw: &RawNode,
-    pieces: &Pieces,
-    start: u64,
-    places: &[Range<usize>],
-    buffers: &mut [Buffer],
-) -> Result<()> {
-    let own = raw.buffers.iter().map(|at| usize::from(*at)).filter(|at| *at < places.len());
-    let own = all(own.map(|at| {
-        let range = start + places[at].start as u64..start + places[at].end as u64;
-        pieces.with(range, |bytes| buffers[at] = Buffer::from(bytes))
-    }));
-    let children = all(raw.children.iter().map(|child| copy(child, pieces, start, places, buffers)));
-    all([own, children].into_iter())
+    /// Copies the buffers of a node and its descendants, each once, even if several of them share it.
+    fn copy(
+        &self,
+        raw: &RawNode,
+        pieces: &Pieces,
+        start: u64,
+        places: &[Range<usize>],
+        copies: &mut Copies,
+    ) -> Result<()> {
+        let own = all(raw.buffers.iter().map(|at| {
+            let Some(place) = places.get(usize::from(*at)).filter(|_| !copies.contains_key(at)) else {
+                return Ok(());
+            };
+            self.take_bytes(place.len())?;
+            pieces.with(start + place.start as u64..start + place.end as u64, |bytes| {
+                copies.insert(*at, Buffer::from(bytes));
+            })
+        }));
+        let children = raw.children.iter().map(|child| self.copy(child, pieces, start, places, copies));
+        all([own, all(children)].into_iter())
+    }
 }
 
 /// Runs all steps before failing because of missing bytes, so that all missing bytes are requested.

@@ -46,6 +46,7 @@ use crate::array::{canonical::canonical, restore::restore};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::constant;
+use crate::limits::Limits;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Error, Release, Result};
@@ -111,7 +112,10 @@ impl Compressor {
         if u32::try_from(rows).is_err() {
             return Err(Error::limit(format!("{rows} rows in one chunk")));
         }
-        compress(&Context::new(self.level, self.min_reader), &restore(array, &data_type(dtype)?)?, dtype)
+        // Rows to write are in memory already.
+        let unlimited = Limits::new().with_max_decoded_bytes(u64::MAX);
+        let array = restore(array, &data_type(dtype)?, &unlimited)?;
+        compress(&Context::new(self.level, self.min_reader), &array, dtype)
     }
 }
 

@@ -17,6 +17,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::DType;
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -52,6 +53,7 @@ impl Encoding for Bool {
             dtype: node.dtype().clone(),
             validity: node.validity_child(0)?,
             bits: bits?,
+            limits: *node.limits(),
         }))
     }
 
@@ -65,6 +67,7 @@ struct BoolArray {
     dtype: DType,
     bits: BooleanBuffer,
     validity: Option<ArrayRef>,
+    limits: Limits,
 }
 
 impl EncodedArray for BoolArray {
@@ -88,6 +91,10 @@ impl EncodedArray for BoolArray {
         self.bits.len().div_ceil(8)
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len());
         // Arrow counts both bitmaps from the first bit of the values, so that must be bit 0.
@@ -107,6 +114,7 @@ impl EncodedArray for BoolArray {
             dtype: self.dtype.clone(),
             bits: self.bits.slice(rows.start, rows.len()),
             validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            limits: self.limits,
         }))
     }
 
@@ -117,6 +125,7 @@ impl EncodedArray for BoolArray {
             dtype: self.dtype.clone(),
             bits: arrow::array::AsArray::as_boolean(&bits).values().clone(),
             validity: validity::filter_child(self.validity.as_ref(), mask)?,
+            limits: self.limits,
         }))
     }
 }

@@ -12,6 +12,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::DType;
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// The `vortex.bytebool` encoding.
@@ -35,7 +36,12 @@ impl Encoding for ByteBool {
         if bytes.len() != node.len() {
             return Err(Error::corrupt(format!("{} bytes for {} rows", bytes.len(), node.len())));
         }
-        Ok(Arc::new(ByteBoolArray { dtype: node.dtype().clone(), bytes, validity: node.validity_child(0)? }))
+        Ok(Arc::new(ByteBoolArray {
+            dtype: node.dtype().clone(),
+            bytes,
+            validity: node.validity_child(0)?,
+            limits: *node.limits(),
+        }))
     }
 }
 
@@ -44,6 +50,7 @@ struct ByteBoolArray {
     dtype: DType,
     bytes: Buffer,
     validity: Option<ArrayRef>,
+    limits: Limits,
 }
 
 impl EncodedArray for ByteBoolArray {
@@ -67,6 +74,10 @@ impl EncodedArray for ByteBoolArray {
         self.bytes.len()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let bytes = self.bytes.as_slice();
         let bits = BooleanBuffer::collect_bool(bytes.len(), |at| bytes[at] != 0);
@@ -83,6 +94,7 @@ impl EncodedArray for ByteBoolArray {
             dtype: self.dtype.clone(),
             bytes: self.bytes.slice_with_length(rows.start, rows.len()),
             validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            limits: self.limits,
         }))
     }
 }

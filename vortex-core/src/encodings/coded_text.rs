@@ -13,6 +13,7 @@ use crate::array::{ArrayRef, Decoded};
 use crate::dtype::{DType, PType};
 use crate::expr::{InList, Like, Predicate};
 use crate::kernels::needle::{Against, Automaton, Needle};
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
 
@@ -129,14 +130,19 @@ impl<'a> Pattern<'a> {
 }
 
 /// The concatenated codes of some rows, and the end of each row: one more offset than rows, starting with 0.
+///
+/// # Errors
+/// If copies of rows that repeat exceed the limits.
 pub(super) fn gather_rows<T: Copy>(
     codes: &[T],
     offsets: &[usize],
     rows: impl Iterator<Item = Range<usize>> + Clone,
-) -> (Vec<T>, Vec<u64>) {
+    limits: &Limits,
+) -> Result<(Vec<T>, Vec<u64>)> {
     let sizes = rows
         .clone()
         .fold((0, 1), |(codes, ends), run| (codes + offsets[run.end] - offsets[run.start], ends + run.len()));
+    limits.decoded_bytes(sizes.0, size_of::<T>())?;
     let (mut gathered, mut ends) = (Vec::with_capacity(sizes.0), Vec::with_capacity(sizes.1));
     ends.push(0);
     for run in rows {
@@ -144,7 +150,7 @@ pub(super) fn gather_rows<T: Copy>(
         gathered.extend_from_slice(&codes[start..offsets[run.end]]);
         ends.extend(offsets[run.start + 1..=run.end].iter().map(|end| (before + end - start) as u64));
     }
-    (gathered, ends)
+    Ok((gathered, ends))
 }
 
 /// The rows to keep, and their order.

@@ -27,11 +27,11 @@ use arrow::datatypes::{
 
 use super::Encoding;
 use super::integer_test::IntegerTest;
-use super::primitive::aligned;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, fixed_width, present, validity};
 use crate::dtype::arrow::ptype_of;
 use crate::dtype::{DType, DecimalType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
@@ -64,8 +64,13 @@ impl Encoding for Decimal {
         let (stored, width) = storage(node.message::<Metadata>()?.values_type)?;
         node.expect_buffers(1)?;
         let bytes = node.values(0, width)?;
-        let values = fixed_width(stored, node.len(), aligned(bytes, width.min(MAX_ALIGNMENT)), None)?;
-        Ok(Arc::new(DecimalArray { dtype: node.dtype().clone(), values, validity: node.validity_child(0)? }))
+        let values = fixed_width(stored, node.len(), node.aligned(bytes, width.min(MAX_ALIGNMENT))?, None)?;
+        Ok(Arc::new(DecimalArray {
+            dtype: node.dtype().clone(),
+            values,
+            validity: node.validity_child(0)?,
+            limits: *node.limits(),
+        }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
@@ -92,11 +97,12 @@ struct DecimalArray {
     /// Integers of the stored width, without nulls; with scale 0 where Arrow represents them as decimals.
     values: ArrowRef,
     validity: Option<ArrayRef>,
+    limits: Limits,
 }
 
 impl DecimalArray {
     fn with(&self, values: ArrowRef, validity: Option<ArrayRef>) -> ArrayRef {
-        Arc::new(Self { dtype: self.dtype.clone(), values, validity })
+        Arc::new(Self { dtype: self.dtype.clone(), values, validity, limits: self.limits })
     }
 }
 
@@ -119,6 +125,10 @@ impl EncodedArray for DecimalArray {
 
     fn own_bytes(&self) -> usize {
         self.values.len() * self.values.data_type().primitive_width().unwrap_or(0)
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {

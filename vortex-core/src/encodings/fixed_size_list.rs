@@ -16,6 +16,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::list::window_of;
+use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -124,7 +125,7 @@ impl EncodedArray for FixedSizeListArray {
         if usize::try_from(*size) != Ok(self.size) {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         }
-        let elements = self.elements.decode(item.data_type())?;
+        let elements = Parts::of(self).decode(&self.elements, item.data_type())?;
         let nulls = self.validity()?.to_nulls(self.len);
         Ok(Arc::new(ArrowList::try_new_with_length(Arc::clone(item), *size, elements, nulls, self.len)?))
     }

@@ -207,7 +207,7 @@ impl ForArray {
         let (encoded, nulls) = decode_raw::<W>(&encoded)?;
         let values = encoded.iter().zip(rows).map(|(value, row)| value.plus(added.of_row(row)));
         let array = array_of_raw(self.ptype, values.collect::<Vec<_>>().into(), nulls)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), array)))
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), array).with_limits(self.limits())))
     }
 
     /// Evaluates tests in the domain of a bit-packed child, if there is a suitable one.

@@ -143,8 +143,8 @@ impl FsstArray {
 
     fn choose(&self, chosen: Chosen<'_>) -> Result<ArrayRef> {
         let offsets = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
-        let (codes, offsets) =
-            coded_text::gather_rows(self.codes.as_slice(), &offsets, chosen.runs().into_iter());
+        let runs = chosen.runs().into_iter();
+        let (codes, offsets) = coded_text::gather_rows(self.codes.as_slice(), &offsets, runs, &self.limits)?;
         Ok(Arc::new(Self {
             len: chosen.len(),
             codes: codes.into(),
@@ -441,5 +441,15 @@ mod tests {
         assert!(good().tree().load(&DType::Bool(false), plain.len()).is_err());
         let hidden = good().older_tree(&[true; 300]);
         assert!(hidden.load(&DType::Utf8(false), 300).is_err(), "validity under a non-nullable type");
+    }
+
+    #[test]
+    fn a_long_row_cannot_be_taken_too_often() {
+        let encoded = Encoded::new(&[Some("many words of many letters".repeat(100)), Some(String::new())]);
+        let limits = Limits::new().with_max_decoded_bytes(100_000);
+        let array = encoded.tree().load_within(&DType::Utf8(false), 2, &limits).unwrap();
+        let often = |row: u64| array.take(&vec![row; 1000].into());
+        assert!(often(0).is_err());
+        assert_eq!(often(1).unwrap().len(), 1000);
     }
 }

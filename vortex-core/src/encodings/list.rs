@@ -23,6 +23,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, Fiel
 use super::Encoding;
 use super::coded_text;
 use super::list_view::{ListViewArray, Views};
+use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -124,13 +125,15 @@ impl ListArray {
     /// Offsets starting at zero, and the elements they refer to, decoded as `item`.
     fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrowRef)> {
         let ptype = self.offsets.dtype().ptype()?;
+        self.limits.decoded_bytes(self.offsets.len(), size_of::<O>())?;
         let offsets = self.offsets.decode(&data_type(self.offsets.dtype())?)?;
         let (offsets, window) = match_integer!(
             ptype,
             |T| rebase::<T, O>(offsets.as_primitive::<T>().values(), self.elements.len())?,
             else return Err(Error::corrupt(format!("list offsets of type {ptype}")))
         );
-        Ok((offsets, window_of(&self.elements, window)?.decode(item.data_type())?))
+        let elements = Parts::of(self).decode(&window_of(&self.elements, window)?, item.data_type())?;
+        Ok((offsets, elements))
     }
 
     /// The lists in these rows, as views of the same elements.

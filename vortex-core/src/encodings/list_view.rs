@@ -23,6 +23,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp as _, DataType, Field,
 
 use super::Encoding;
 use super::list::{arrow_list, elements_len, integer_type, window_of};
+use crate::array::parts::Parts;
 use crate::array::row_bytes::RowBytes;
 use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::data_type;
@@ -159,6 +160,7 @@ impl Views {
 /// Decodes non-null integers; negative ones are corrupt.
 fn decode_counts(child: &ArrayRef) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
+    child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
     let decoded = child.decode(&data_type(child.dtype())?)?;
     match_integer!(ptype, |T| {
         let values = decoded.as_primitive::<T>().values();
@@ -237,7 +239,7 @@ impl ListViewArray {
         let used: usize = runs.iter().map(Range::len).sum();
         if used == window.len() || (gaps && used > window.len() / 2) {
             views.compact(std::slice::from_ref(&window));
-            return elements.decode(item.data_type());
+            return Parts::of(self).decode(&elements, item.data_type());
         }
         self.limits.decoded_bytes(window.len().div_ceil(8), 1)?;
         let mut bits = BooleanBufferBuilder::new(window.len());
@@ -246,7 +248,8 @@ impl ListViewArray {
             bits.append_n(run.len(), true);
         }
         views.compact(&runs);
-        elements.filter(&Mask::from_bits(bits.finish()))?.decode(item.data_type())
+        let used = elements.filter(&Mask::from_bits(bits.finish()))?;
+        Parts::of(self).decode(&used, item.data_type())
     }
 
     /// Converts the lists to consecutive ones.

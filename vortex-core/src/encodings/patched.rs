@@ -165,7 +165,7 @@ impl PatchedArray {
             patches.apply(&mut out, |_, patch| patch)?;
             array_of_raw(self.ptype, out.into(), nulls)?
         });
-        Ok(Arc::new(Decoded::new(self.dtype().clone(), array)))
+        Ok(Arc::new(Decoded::new(self.dtype().clone(), array).with_limits(self.limits())))
     }
 }
 

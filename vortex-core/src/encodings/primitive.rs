@@ -14,6 +14,7 @@ use crate::Result;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, numbers, present, validity};
 use crate::dtype::{DType, PType};
 use crate::kernels::Word;
+use crate::limits::Limits;
 use crate::wire::WriteNode;
 
 /// The `vortex.primitive` encoding.
@@ -36,19 +37,15 @@ impl Encoding for Primitive {
             dtype: node.dtype().clone(),
             ptype,
             len: node.len(),
-            values: aligned(values?, ptype.byte_width()),
+            values: node.aligned(values?, ptype.byte_width())?,
             validity,
+            limits: *node.limits(),
         }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
         self.load(&node.of_rows(rows))
     }
-}
-
-/// The same bytes, aligned as Arrow requires: at an address divisible by `width`.
-pub(super) fn aligned(bytes: Buffer, width: usize) -> Buffer {
-    if bytes.as_ptr().align_offset(width) == 0 { bytes } else { Buffer::from(bytes.as_slice()) }
 }
 
 #[derive(Debug)]
@@ -58,6 +55,7 @@ struct PrimitiveArray {
     len: usize,
     values: Buffer,
     validity: Option<ArrayRef>,
+    limits: Limits,
 }
 
 impl EncodedArray for PrimitiveArray {
@@ -81,6 +79,10 @@ impl EncodedArray for PrimitiveArray {
         self.values.len()
     }
 
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         present(numbers(self.ptype, &self.values, self.validity()?.to_nulls(self.len))?, to)
     }
@@ -97,6 +99,7 @@ impl EncodedArray for PrimitiveArray {
             len: rows.len(),
             values: self.values.slice_with_length(rows.start * width, rows.len() * width),
             validity: validity::slice_child(self.validity.as_ref(), &rows)?,
+            limits: self.limits,
         }))
     }
 }

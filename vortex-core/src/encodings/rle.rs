@@ -314,7 +314,7 @@ impl EncodedArray for RleArray {
         let array = match_word!(self.ptype, |W| {
             array_of_raw(self.ptype, decode_raw::<W>(&values.take(&positions)?)?.0, nulls)?
         });
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), array)))
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), array).with_limits(self.limits())))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -95,7 +95,7 @@ impl SequenceArray {
     }
 
     fn decoded(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<ArrayRef> {
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), self.values(rows)?)))
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), self.values(rows)?).with_limits(self.limits)))
     }
 
     /// A value as a scalar.

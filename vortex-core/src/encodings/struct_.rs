@@ -18,6 +18,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::masked::masked;
+use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -131,8 +132,9 @@ impl EncodedArray for Fields {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         }
         let nulls = self.validity()?.to_nulls(self.len);
+        let parts = Parts::of(self);
         let columns = self.fields.iter().zip(wanted).map(|(field, wanted)| {
-            let column = field.decode(wanted.data_type())?;
+            let column = parts.decode(field, wanted.data_type())?;
             match &nulls {
                 Some(valid) => masking::mask_field(column, wanted, valid),
                 None => Ok(column),

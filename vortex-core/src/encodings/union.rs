@@ -17,6 +17,7 @@ use arrow::array::{Array as _, AsArray as _, UInt64Array, UnionArray as ArrowUni
 use arrow::datatypes::{DataType, UInt8Type, UnionMode};
 
 use super::Encoding;
+use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
@@ -118,11 +119,10 @@ impl EncodedArray for UnionArray {
         });
         let ids = ids.collect::<Result<Vec<i8>>>()?;
 
-        let mut children = self.variants.iter().zip(fields.iter());
-        let mut children = children
-            .by_ref()
-            .map(|(variant, (_, field))| variant.decode(field.data_type()))
-            .collect::<Result<Vec<_>>>()?;
+        let parts = Parts::of(self);
+        let children = self.variants.iter().zip(fields.iter());
+        let children = children.map(|(variant, (_, field))| parts.decode(variant, field.data_type()));
+        let mut children = children.collect::<Result<Vec<_>>>()?;
         if let Some(nulls) = nulls {
             children[null_variant] = masking::mask(&children[null_variant], nulls)?;
         }

@@ -16,7 +16,6 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::primitive::aligned;
 use super::varbin::VarBinArray;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, all, bytes, validity};
 use crate::dtype::DType;
@@ -52,7 +51,7 @@ impl Encoding for VarBinView {
         }
         Ok(Arc::new(VarBinViewArray {
             dtype: node.dtype().clone(),
-            views: ScalarBuffer::new(aligned(views, VIEW), 0, node.len()),
+            views: ScalarBuffer::new(node.aligned(views, VIEW)?, 0, node.len()),
             data: (0..data).map(|at| node.buffer(at)).collect::<Result<_>>()?,
             validity: node.validity_child(0)?,
             limits: *node.limits(),
@@ -66,7 +65,7 @@ impl Encoding for VarBinView {
         let picked = node.of_rows(rows);
         // Both are requested before an error of one of them is returned.
         let (views, validity) = (picked.values(data, VIEW), picked.validity_child(0));
-        let (views, validity) = (aligned(views?, VIEW), validity?);
+        let (views, validity) = (node.aligned(views?, VIEW)?, validity?);
         let nulls = validity::decode_child(validity.as_ref())?.to_nulls(rows.len());
         let valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
         let views = views.typed_data::<u128>().iter().enumerate();

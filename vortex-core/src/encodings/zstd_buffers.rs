@@ -7,9 +7,8 @@
 use arrow::buffer::Buffer;
 
 use super::Encoding;
-use super::primitive::aligned;
 use super::zstd::decompress;
-use crate::array::{ArrayRef, Node};
+use crate::array::{ArrayRef, Node, bytes};
 use crate::{Error, Result};
 
 /// The `vortex.zstd_buffers` encoding.
@@ -63,9 +62,9 @@ impl Encoding for ZstdBuffers {
         node.take_bytes(total)?;
         let mut buffers = Vec::with_capacity(sizes.len());
         for (at, (size, alignment)) in sizes.iter().zip(&metadata.alignments).enumerate() {
-            let bytes = Buffer::from_vec(decompress(&node.buffer(at)?, *size)?);
+            let decompressed = Buffer::from_vec(decompress(&node.buffer(at)?, *size)?);
             // Encodings copy bytes for which they need a larger alignment than this.
-            buffers.push(aligned(bytes, (*alignment as usize).min(NATURAL_ALIGNMENT)));
+            buffers.push(bytes::aligned(decompressed, (*alignment as usize).min(NATURAL_ALIGNMENT)));
         }
         node.load_wrapped(&metadata.inner_id, &metadata.inner_metadata, &buffers, children)
     }

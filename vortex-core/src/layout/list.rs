@@ -84,7 +84,7 @@ impl ListLayout {
         } else {
             Arc::new(GenericListArray::<i64>::try_new(field, rebased(offsets)?, values, nulls)?)
         };
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), list)))
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), list).with_limits(elements.limits())))
     }
 }
 

@@ -348,8 +348,10 @@ fn extract_other(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<V
         (DataType::Decimal128(..), _) => decimal!(Decimal128Array, i256::from_i128),
         (DataType::Decimal256(..), _) => decimal!(Decimal256Array, |v: i256| v),
         (DataType::Dictionary(..), _) => {
-            let dictionary = array.as_any_dictionary();
-            return extract(dictionary.values().as_ref(), dictionary.normalized_keys()[at], dtype);
+            // All keys of a dictionary are normalized at once.
+            let row = array.slice(at, 1);
+            let dictionary = row.as_any_dictionary();
+            return extract(dictionary.values().as_ref(), dictionary.normalized_keys()[0], dtype);
         }
         (DataType::FixedSizeBinary(_), _) => {
             let bytes = array.as_fixed_size_binary().value(at);

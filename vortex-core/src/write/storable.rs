@@ -10,6 +10,7 @@ use crate::array::restore::{carry, restore};
 use crate::dtype::stored::{carrier, plain_carrier, stored_schema};
 use crate::dtype::{DType, StructType};
 use crate::error::ResultExt as _;
+use crate::limits::Limits;
 use crate::{Error, Release, Result};
 
 /// Whether a column can be written for `min_reader` and all later releases.
@@ -36,7 +37,7 @@ pub(super) fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataT
 fn check_readable(data_type: &DataType, dtype: &DType) -> Result<DataType> {
     let unreadable = || Error::unsupported("type to write", data_type);
     let read = carrier(dtype, data_type).ok_or_else(unreadable)?;
-    restore(&new_empty_array(&read), data_type)?;
+    restore(&new_empty_array(&read), data_type, &Limits::default())?;
     let taken = plain_carrier(dtype, data_type).ok_or_else(unreadable)?;
     carry(&new_empty_array(data_type), &taken)?;
     Ok(taken)

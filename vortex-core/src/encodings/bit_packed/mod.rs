@@ -32,7 +32,6 @@ use arrow::datatypes::{ArrowNativeType as _, DataType};
 use self::blocks::{BYTES_PER_BIT, Blocks};
 use self::patches::{Patches, PatchesMessage};
 use super::Encoding;
-use super::primitive::aligned;
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, all, array_of_raw, decode_raw, present,
     validity,
@@ -79,7 +78,7 @@ impl Encoding for BitPacked {
         let width = metadata.bit_width as usize;
         node.expect_buffers(1)?;
         frame.check_bytes(width, node.buffer_len(0)?)?;
-        let packed = aligned(node.buffer(0)?, frame.ptype.byte_width());
+        let packed = node.aligned(node.buffer(0)?, frame.ptype.byte_width())?;
         let (patches, after) = frame.patches(node, metadata.patches.as_ref())?;
         Ok(Arc::new(BitPackedArray {
             id: ID,
@@ -112,7 +111,7 @@ impl Encoding for BitPacked {
             }
             let nulls = validity::decode_child(validity?.as_ref())?.to_nulls(rows.len());
             let array = array_of_raw(frame.ptype, values.into(), nulls)?;
-            Ok(Arc::new(Decoded::new(node.dtype().clone(), array)))
+            Ok(Arc::new(Decoded::new(node.dtype().clone(), array).with_limits(*node.limits())))
         })
     }
 }
@@ -336,7 +335,7 @@ impl BitPackedArray {
         }
         let nulls = validity::decode_child(validity)?.to_nulls(values.len());
         let array = array_of_raw(self.ptype, values.into(), nulls)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), array)))
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), array).with_limits(self.limits)))
     }
 }
 

@@ -18,7 +18,6 @@ use crate::array::{ArrayRef, Node};
 use crate::dtype::{DType, PType};
 use crate::encodings::Encoding;
 use crate::encodings::bit_packed::patches::PatchesMessage;
-use crate::encodings::primitive::aligned;
 use crate::{Error, Result};
 
 /// The `fastlanes.bitpacked.v2` encoding.
@@ -50,7 +49,7 @@ impl Encoding for BitPackedV2 {
             return Err(Error::corrupt(format!("block offsets are {offsets}, not unsigned integers")));
         }
         node.expect_buffers(1)?;
-        let packed = aligned(node.buffer(0)?, frame.ptype.byte_width());
+        let packed = node.aligned(node.buffer(0)?, frame.ptype.byte_width())?;
         let (patches, after) = frame.patches(node, metadata.patches.as_ref())?;
         let validity = match node.child_count().checked_sub(after) {
             Some(1) => None,

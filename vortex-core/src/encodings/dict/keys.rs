@@ -23,6 +23,8 @@ pub(super) struct Keys {
 impl Keys {
     /// Decodes codes of any integer type for this many values.
     pub(super) fn decode(codes: &ArrayRef, values: usize) -> Result<Self> {
+        // Codes of constants take no bytes; their positions do.
+        codes.limits().decoded_bytes(codes.len(), size_of::<usize>())?;
         // There are fewer than 2^32 values; any larger code is out of range, just as `u32::MAX` is.
         let (keys, nulls) = AnyKeys::decode(codes, |code| Ok(u32::try_from(code).unwrap_or(u32::MAX)))?;
         Keys { keys, nulls }.in_range_of(values)
@@ -82,10 +84,12 @@ impl Keys {
         let missing = || Error::corrupt("a code has no value");
         match values.data_type() {
             DataType::Utf8View => with_keys!(&self.keys, |keys| {
+                limits.decoded_bytes(len, size_of::<u128>())?;
                 let views = gather_views(values.as_string_view(), keys, nulls);
                 Ok(Arc::new(views.ok_or_else(missing)?) as ArrowRef)
             }),
             DataType::BinaryView => with_keys!(&self.keys, |keys| {
+                limits.decoded_bytes(len, size_of::<u128>())?;
                 let views = gather_views(values.as_binary_view(), keys, nulls);
                 Ok(Arc::new(views.ok_or_else(missing)?) as ArrowRef)
             }),

@@ -184,3 +184,19 @@ fn null_tests_of_rows_that_take_no_bytes_are_limited() {
     assert!(array.matches(&Predicate::IsNull).is_err());
     assert_eq!(array.slice(0..3).unwrap().matches(&Predicate::IsNotNull).unwrap().true_count(), 3);
 }
+
+#[test]
+fn codes_of_constants_are_limited() {
+    let rows = 16 << 20;
+    let tree = Tree::new(ID)
+        .metadata(vec![0x08, 1])
+        // A protobuf scalar: field 4, the unsigned integer 0.
+        .child(Tree::new("vortex.constant").buffer(vec![0x20u8, 0]))
+        .child(
+            Tree::new("vortex.varbinview").buffer(vec![1u8, 0, 0, 0, b'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        );
+    let limits = Limits::new().with_max_decoded_bytes(64 << 20);
+    let array = tree.load_within(&DType::Utf8(false), rows, &limits).unwrap();
+    assert!(array.decode(&DataType::Utf8View).is_err(), "256 MiB of views");
+    assert_eq!(array.slice(0..1000).unwrap().decode(&DataType::Utf8View).unwrap().len(), 1000);
+}

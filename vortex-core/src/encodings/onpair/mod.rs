@@ -220,7 +220,7 @@ impl OnPairArray {
         let (ends, runs) = (self.ends(start)?, chosen.runs().into_iter());
         let ptype = codes.ptype();
         let (codes, offsets) = with_keys!(codes, |codes| {
-            let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs);
+            let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs, &self.limits)?;
             (numbers(ptype, &Buffer::from_vec(codes), None)?, offsets)
         });
         Ok(Arc::new(Self {

@@ -302,7 +302,7 @@ impl EncodedArray for PcoArray {
 
     fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
         let rows = self.decode_rows(mask, &data_type(&self.dtype)?)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows)))
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows).with_limits(self.limits)))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {

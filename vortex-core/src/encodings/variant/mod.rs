@@ -8,6 +8,7 @@
 mod parquet;
 mod shredded;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use arrow::datatypes::DataType;
 
 pub(super) use self::parquet::ParquetVariant;
 use super::Encoding;
+use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -81,7 +83,7 @@ impl VariantArray {
         };
         let (metadata, values) = (core.column(0).as_binary_view(), core.column(1).as_binary_view());
         let dtype = shredded.dtype();
-        let typed = shredded.decode(&data_type(dtype)?)?;
+        let typed = Parts::of(self).decode(shredded, &data_type(dtype)?)?;
         let (metadata, values) =
             shredded::reassemble(metadata, core.nulls(), &self.limits, |row, out, names| {
                 let typed = Scalar::from_arrow(typed.as_ref(), row, dtype)?;
@@ -99,11 +101,13 @@ fn fill(core: &[u8], dtype: &DType, typed: &Value, out: &mut Vec<u8>, names: &mu
         (_, Value::Null) => out.extend_from_slice(core),
         (DType::Struct(types, _), Value::List(values)) if lacks || variant::is_object(core) => {
             let mut fields = if lacks { Vec::new() } else { variant::object_fields(core, names)? };
+            let places = fields.iter().enumerate().map(|(at, (name, _))| (name.clone(), at));
+            let places: HashMap<_, _> = places.collect();
             for ((name, dtype), value) in types.fields().zip(values.iter()) {
                 if matches!(value, Value::Null) {
                     continue;
                 }
-                let known = fields.iter().position(|(known, _)| **known == **name);
+                let known = places.get(&**name).copied();
                 let before = known.map_or(&variant::NULL[..], |at| fields[at].1.as_ref());
                 let mut bytes = Vec::new();
                 fill(before, dtype, value, &mut bytes, names)?;

@@ -21,6 +21,7 @@ use arrow::array::{Array as _, AsArray as _, StructArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
+use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -152,11 +153,14 @@ impl EncodedArray for VariantRows {
             (None, Some(value)) if complete(&value) => (metadata, value),
             (typed, value) => {
                 let typed = match typed {
-                    Some(typed) => Some((typed.dtype(), typed.decode(&data_type(typed.dtype())?)?)),
+                    Some(typed) => {
+                        let values = Parts::of(self).decode(typed, &data_type(typed.dtype())?)?;
+                        Some((typed.dtype(), values))
+                    }
                     None => None,
                 };
                 let typed = typed.as_ref().map(|(dtype, values)| (*dtype, values));
-                let rows = Shredded::new(value.as_ref(), typed)?;
+                let rows = Shredded::new(value.as_ref(), typed, &self.limits)?;
                 reassemble(metadata.as_binary_view(), nulls.as_ref(), &self.limits, |row, out, names| {
                     rows.push(row, out, names)
                 })?

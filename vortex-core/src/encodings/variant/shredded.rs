@@ -6,6 +6,7 @@
 //! row      {a: 1, b: 2}  "text"
 //! ```
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use crate::{Error, Result};
 pub(super) struct Shredded {
     value: Option<BinaryViewArray>,
     typed: Option<Typed>,
+    limits: Limits,
 }
 
 /// The typed part of a shredded value.
@@ -35,16 +37,21 @@ enum Typed {
 
 impl Shredded {
     /// Creates it from the parts of all rows; typed parts come with their type.
-    pub(super) fn new(value: Option<&ArrowRef>, typed: Option<(&DType, &ArrowRef)>) -> Result<Self> {
+    pub(super) fn new(
+        value: Option<&ArrowRef>,
+        typed: Option<(&DType, &ArrowRef)>,
+        limits: &Limits,
+    ) -> Result<Self> {
         let value = match value {
             Some(bytes) => Some(present(Arc::clone(bytes), &DataType::BinaryView)?.as_binary_view().clone()),
             None => None,
         };
-        Ok(Self { value, typed: typed.map(|(dtype, values)| Typed::new(dtype, values)).transpose()? })
+        let typed = typed.map(|(dtype, values)| Typed::new(dtype, values, limits)).transpose()?;
+        Ok(Self { value, typed, limits: *limits })
     }
 
     /// Creates it from a struct of `value` and `typed_value`, the form of the parts of objects and arrays.
-    fn part(dtype: &DType, array: &ArrowRef) -> Result<Self> {
+    fn part(dtype: &DType, array: &ArrowRef, limits: &Limits) -> Result<Self> {
         let (Some(fields), Some(columns)) = (dtype.as_struct(), array.as_struct_opt()) else {
             return Err(Error::corrupt(format!("a shredded part is {dtype}, not value and typed_value")));
         };
@@ -57,7 +64,7 @@ impl Shredded {
             Some((other, _)) => return Err(Error::corrupt(format!("variant values of type {other}"))),
             None => None,
         };
-        Self::new(value, column("typed_value"))
+        Self::new(value, column("typed_value"), limits)
     }
 
     /// Appends the value of a row; returns false if the row has none.
@@ -72,13 +79,18 @@ impl Shredded {
                     Some(bytes) => variant::object_fields(bytes, names)?,
                     None => Vec::new(),
                 };
+                let mut shredded = HashMap::new();
+                let mut total = 0usize;
                 for (name, field) in fields {
                     let mut bytes = Vec::new();
                     if field.push(row, &mut bytes, names)? {
-                        object.retain(|(other, _)| other != name);
-                        object.push((name.clone(), bytes.into()));
+                        total = total.saturating_add(bytes.len());
+                        self.limits.decoded_bytes(total, 1)?;
+                        shredded.insert(name, bytes);
                     }
                 }
+                object.retain(|(name, _)| !shredded.contains_key(name));
+                object.extend(shredded.into_iter().map(|(name, bytes)| (name.clone(), bytes.into())));
                 variant::push_object(out, object, names)?;
             }
             (Some(_), Some(_)) => {
@@ -89,7 +101,12 @@ impl Shredded {
                     DataType::List(_) => window(lists.as_list::<i32>().value_offsets(), row),
                     _ => window(lists.as_list::<i64>().value_offsets(), row),
                 };
-                let elements = range.map(|at| element.push_required(at, names));
+                let mut total = 0usize;
+                let elements = range.map(|at| {
+                    let bytes = element.push_required(at, names)?;
+                    total = total.saturating_add(bytes.len());
+                    self.limits.decoded_bytes(total, 1).map(|_| bytes)
+                });
                 variant::push_array(out, &elements.collect::<Result<Vec<_>>>()?)?;
             }
             (Some(Typed::Primitive { dtype, values }), None) => {
@@ -115,12 +132,12 @@ fn window<O: OffsetSizeTrait>(offsets: &[O], row: usize) -> Range<usize> {
 }
 
 impl Typed {
-    fn new(dtype: &DType, values: &ArrowRef) -> Result<Self> {
+    fn new(dtype: &DType, values: &ArrowRef, limits: &Limits) -> Result<Self> {
         Ok(match dtype {
             DType::Struct(fields, _) => {
                 let columns = fields.fields().zip(values.as_struct().columns());
                 let fields = columns.map(|((name, dtype), column)| {
-                    Ok((name.as_ref().into(), Shredded::part(dtype, column)?))
+                    Ok((name.as_ref().into(), Shredded::part(dtype, column, limits)?))
                 });
                 Typed::Object { nulls: values.nulls().cloned(), fields: fields.collect::<Result<_>>()? }
             }
@@ -129,7 +146,7 @@ impl Typed {
                     DataType::List(_) => values.as_list::<i32>().values(),
                     _ => values.as_list::<i64>().values(),
                 };
-                let element = Box::new(Shredded::part(element, elements)?);
+                let element = Box::new(Shredded::part(element, elements, limits)?);
                 Typed::Array { lists: Arc::clone(values), element }
             }
             DType::Null

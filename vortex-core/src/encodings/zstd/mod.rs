@@ -25,7 +25,6 @@ use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
 
 use super::Encoding;
-use super::primitive::aligned;
 use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
 use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, fixed_width, present};
 use crate::dtype::DType;
@@ -305,7 +304,7 @@ fn numbers<T: ArrowPrimitiveType>(
             Buffer::from_vec(bytes)
         }
     };
-    let bytes = aligned(bytes, width);
+    let bytes = bytes::aligned(bytes, width);
     match nulls {
         None => bytes,
         Some(_) => {
@@ -410,7 +409,7 @@ impl EncodedArray for ZstdArray {
 
     fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
         let rows = self.decode_rows(mask, &data_type(&self.dtype)?)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows)))
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows).with_limits(self.limits)))
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
