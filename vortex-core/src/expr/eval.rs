@@ -6,9 +6,9 @@ use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema};
 
 use super::{Expr, FieldPath, RowPredicate};
-use crate::Result;
 use crate::array::{ArrayRef, decode_as};
 use crate::dtype::arrow::{data_type, field};
+use crate::{Error, Result};
 
 /// Evaluates an expression on `rows` rows; `column` returns the encoded column of a path.
 ///
@@ -65,12 +65,13 @@ fn evaluate_rows(
     column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
 ) -> Result<BooleanArray> {
     let wanted = predicate.schema();
+    let too_few = || Error::invalid(format!("the schema of `{predicate}` has too few fields"));
     let mut fields = Vec::new();
     let mut columns = Vec::new();
     for (at, path) in predicate.columns().iter().enumerate() {
         let array = column(path)?;
         let built: Field = match &wanted {
-            Some(schema) => schema.field(at).clone(),
+            Some(schema) => schema.fields().get(at).ok_or_else(too_few)?.as_ref().clone(),
             None => field(&path.to_string(), array.dtype())?,
         };
         let to = if wanted.is_some() { built.data_type().clone() } else { data_type(array.dtype())? };
@@ -80,5 +81,9 @@ fn evaluate_rows(
     let schema = wanted.unwrap_or_else(|| Arc::new(Schema::new(fields)));
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-    predicate.evaluate(&batch)
+    let outcome = predicate.evaluate(&batch)?;
+    match outcome.len() {
+        len if len == rows => Ok(outcome),
+        len => Err(Error::invalid(format!("`{predicate}` has {len} outcomes for {rows} rows"))),
+    }
 }

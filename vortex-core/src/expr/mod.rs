@@ -93,7 +93,7 @@ pub enum Expr {
     /// Anything else, evaluated by the caller on decoded columns.
     Rows(Arc<dyn RowPredicate>),
     /// A filter that tightens while the scan runs. Rows that it rejects may be dropped, but need not be: the
-    /// caller that supplied it checks them again.
+    /// caller that supplied it checks them again. It is combined with other filters by AND only.
     Dynamic(Arc<dyn DynamicFilter>),
 }
 
@@ -209,6 +209,16 @@ impl Expr {
             Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|part| part.visit_columns(visit)),
             Expr::Not(inner) => inner.visit_columns(visit),
             Expr::Rows(predicate) => predicate.columns().iter().for_each(visit),
+        }
+    }
+
+    /// Whether the expression contains a filter that tightens.
+    pub(crate) fn has_dynamic_filter(&self) -> bool {
+        match self {
+            Expr::Dynamic(_) => true,
+            Expr::And(parts) | Expr::Or(parts) => parts.iter().any(Expr::has_dynamic_filter),
+            Expr::Not(inner) => inner.has_dynamic_filter(),
+            Expr::Literal(_) | Expr::Field(..) | Expr::Rows(_) => false,
         }
     }
 

@@ -239,7 +239,8 @@ struct State {
 
 impl Queue {
     fn is_idle(&self) -> bool {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.waiting.forget_withdrawn();
         state.in_flight == 0 && state.waiting.is_empty()
     }
 
@@ -481,7 +482,7 @@ mod tests {
 
     /// A file whose reads take a moment.
     #[derive(Debug)]
-    struct Slow;
+    struct Slow(StorageProfile);
 
     #[async_trait::async_trait]
     impl ReadAt for Slow {
@@ -499,7 +500,7 @@ mod tests {
         }
 
         fn profile(&self) -> StorageProfile {
-            StorageProfile::LOCAL
+            self.0
         }
     }
 
@@ -539,7 +540,7 @@ mod tests {
             || scheduler.read(&bad, wishes([0..8, far..far + 8, 2 * far..2 * far + 8]), &Arc::default());
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
         assert!(scheduler.queue("local").is_idle(), "no slot is lost");
-        let good: Arc<dyn ReadAt> = Arc::new(Slow);
+        let good: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::LOCAL));
         let pending = scheduler.read(&good, wishes([0..8, 8..16]), &Arc::default());
         let bytes = tokio::time::timeout(Duration::from_secs(10), pending[0].wait()).await;
         assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
@@ -548,7 +549,7 @@ mod tests {
     #[test]
     fn a_request_of_a_runtime_that_ended_fails() {
         let scheduler = Scheduler::new(1 << 20);
-        let source: Arc<dyn ReadAt> = Arc::new(Slow);
+        let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::LOCAL));
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let first = runtime();
         let pending = {
@@ -565,5 +566,19 @@ mod tests {
             let again = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
             assert_eq!(again[1].wait().await.unwrap().len(), 8);
         });
+    }
+
+    #[test]
+    fn queues_of_ended_runtimes_are_forgotten() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let scheduler = Scheduler::new(1 << 20);
+        let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::REMOTE));
+        for _ in 0..5 {
+            runtime().block_on(async {
+                // Withdrawn before it is due.
+                drop(scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default()));
+            });
+        }
+        assert!(scheduler.queues.lock().len() <= 2);
     }
 }

@@ -66,6 +66,14 @@ impl Waiting {
         self.files.is_empty()
     }
 
+    /// Drops requests whose answer nobody waits for any more.
+    pub(super) fn forget_withdrawn(&mut self) {
+        for (_, waiting) in &mut self.files {
+            waiting.retain(|request| !request.answer.is_closed());
+        }
+        self.files.retain(|(_, waiting)| !waiting.is_empty());
+    }
+
     /// Marks all waiting requests as due.
     pub(super) fn ripen(&mut self) {
         for (_, waiting) in &mut self.files {
@@ -80,10 +88,7 @@ impl Waiting {
         free: impl Fn(StorageProfile) -> usize,
         adapt: impl Fn(StorageProfile) -> StorageProfile,
     ) -> Vec<Read> {
-        for (_, waiting) in &mut self.files {
-            waiting.retain(|request| !request.answer.is_closed());
-        }
-        self.files.retain(|(_, waiting)| !waiting.is_empty());
+        self.forget_withdrawn();
         let most_urgent = |waiting: &[Request]| {
             waiting.iter().filter(|request| request.is_ripe).map(|request| request.urgency).min()
         };

@@ -50,7 +50,7 @@ impl Scan {
         let Some((mut cursor, zone_maps)) = self.position.take() else { return Ok(()) };
         let eager = self.filter_rarely_empties();
         let mut batch = Admission::default();
-        let (mut planned_rows, mut full) = (0u64, false);
+        let mut full = false;
         while self.at_work() + batch.splits.len() < self.limits.allowed {
             if let Some(best) = self.filtered.front()
                 && self.plan.best_first.is_some()
@@ -62,9 +62,7 @@ impl Scan {
             let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
             // Without a filter, the limit determines how many rows are needed at all.
             if self.plan.conjuncts.is_empty() {
-                let left = self.rows_left.saturating_sub(planned_rows);
-                split.live = split.live.limit(usize::try_from(left).unwrap_or(usize::MAX));
-                planned_rows += split.live.true_count() as u64;
+                split.live = split.live.limit(usize::try_from(self.rows_to_admit).unwrap_or(usize::MAX));
             }
             let (eager, want) = first_wanted(&self.plan, &split, &checks, eager)?;
             let must = self.at_work() + batch.splits.len() == 0;
@@ -85,11 +83,15 @@ impl Scan {
             }
             let (plan, payoffs) = (Arc::clone(&self.plan), Arc::clone(&self.payoffs));
             let number = self.admitted;
+            let admitted_rows = split.live.true_count() as u64;
             let split = Admitted { plan, payoffs, split, number, checks, eager, leases: Vec::new() };
             batch.splits.push((split, want));
             self.admitted += 1;
-            if self.plan.conjuncts.is_empty() && planned_rows >= self.rows_left {
-                cursor = Cursor::at_end(&self.plan);
+            if self.plan.conjuncts.is_empty() {
+                self.rows_to_admit -= admitted_rows;
+                if self.rows_to_admit == 0 {
+                    cursor = Cursor::at_end(&self.plan);
+                }
             }
         }
         self.position = Some((cursor, zone_maps));

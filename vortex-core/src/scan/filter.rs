@@ -171,9 +171,11 @@ impl Payoffs {
                 }),
             }
         }
+        // Other splits are being measured, so rates are read once.
         let rate = |check: &Check| self.of(check.at, check.part).rate(check.part);
-        checks.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
-        checks
+        let mut rated: Vec<(f64, Check)> = checks.into_iter().map(|check| (rate(&check), check)).collect();
+        rated.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        rated.into_iter().map(|(_, check)| check).collect()
     }
 
     /// A part of a dynamic filter, if it has that part and is worth evaluating.
@@ -288,7 +290,7 @@ impl Columns<'_> {
         if let Some(array) = self.read.get(path) {
             return Ok(Arc::clone(array));
         }
-        let array = self.plan.filter_columns[path].read(&self.split.rows, self.have)?;
+        let array = self.plan.filter_column(path)?.read(&self.split.rows, self.have)?;
         self.read.insert(path.clone(), Arc::clone(&array));
         Ok(array)
     }

@@ -100,6 +100,15 @@ impl Plan {
         !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some()
     }
 
+    /// A column that the filter reads.
+    ///
+    /// # Errors
+    /// If a filter that tightens did not declare the column.
+    pub(super) fn filter_column(&self, path: &FieldPath) -> Result<&Column> {
+        let undeclared = || Error::invalid(format!("a filter reads `{path}`, which it has not declared"));
+        self.filter_columns.get(path).ok_or_else(undeclared)
+    }
+
     /// The individual rows that the caller requested, unless there is a filter to evaluate as well.
     pub(super) fn single_rows(&self) -> Option<&[u64]> {
         self.indices_in(&self.rows).filter(|_| self.conjuncts.is_empty())
@@ -123,6 +132,11 @@ impl Plan {
         let mut filter_columns = HashMap::new();
         let mut conjuncts = Vec::new();
         for expr in filter.conjuncts() {
+            if !matches!(expr, Expr::Dynamic(_)) && expr.has_dynamic_filter() {
+                return Err(Error::invalid(format!(
+                    "a filter that tightens must be combined with others by AND only: {expr}"
+                )));
+            }
             let columns = expr.columns();
             for path in columns.iter().chain(&dynamic_columns(&expr)) {
                 if !filter_columns.contains_key(path) {
@@ -303,11 +317,10 @@ fn all_columns(footer: &Footer) -> Result<Vec<Column>> {
     }
 }
 
-pub(super) fn dynamic_columns(expr: &Expr) -> Vec<FieldPath> {
-    match expr {
+/// The columns that a conjunct may read once it tightens.
+pub(super) fn dynamic_columns(conjunct: &Expr) -> Vec<FieldPath> {
+    match conjunct {
         Expr::Dynamic(filter) => filter.columns(),
-        Expr::And(parts) | Expr::Or(parts) => parts.iter().flat_map(dynamic_columns).collect(),
-        Expr::Not(inner) => dynamic_columns(inner),
         _ => Vec::new(),
     }
 }

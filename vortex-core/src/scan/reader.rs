@@ -7,6 +7,8 @@ use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use futures::StreamExt as _;
+use futures::future::{Either, select};
+use tokio::sync::oneshot;
 
 use super::ScanBuilder;
 use super::plan::Plan;
@@ -22,6 +24,8 @@ const BATCHES_AHEAD: usize = 2;
 pub struct BatchReader {
     schema: SchemaRef,
     batches: Receiver<Result<RecordBatch>>,
+    /// Stops the scan when it is dropped.
+    _stop: oneshot::Sender<()>,
     /// The thread that scans, until it has ended.
     scanning: Option<JoinHandle<()>>,
 }
@@ -35,25 +39,24 @@ impl BatchReader {
             .build()
             .map_err(|error| Error::External(error.into()))?;
         let (sender, batches) = sync_channel(BATCHES_AHEAD);
+        let (stop, mut stopped) = oneshot::channel();
         let run = move || {
             runtime.block_on(async {
                 let mut stream = match BatchStream::start(plan) {
                     Ok(stream) => stream,
                     Err(error) => return drop(sender.send(Err(error))),
                 };
-                while let Some(outcome) = stream.next().await {
-                    // Sending fails if the reader was dropped; then the rest is not needed.
-                    if sender.send(outcome).is_err() {
-                        break;
-                    }
-                }
+                // Sending fails if the reader was dropped; then the rest is not needed.
+                while let Either::Left((Some(outcome), _)) = select(stream.next(), &mut stopped).await
+                    && sender.send(outcome).is_ok()
+                {}
             });
             // Not even a read that blocks for ever holds up the end.
             runtime.shutdown_background();
         };
         let scanning = thread::Builder::new().name("vortex-scan".into()).spawn(run);
         let scanning = scanning.map_err(|error| Error::External(error.into()))?;
-        Ok(Self { schema, batches, scanning: Some(scanning) })
+        Ok(Self { schema, batches, _stop: stop, scanning: Some(scanning) })
     }
 }
 

@@ -117,6 +117,8 @@ pub(super) struct Scan {
     /// Segments of completed splits that later ones are likely to need.
     pub(super) recent: Recent,
     pub(super) rows_left: u64,
+    /// Rows that are still to be admitted, if there is no filter.
+    pub(super) rows_to_admit: u64,
     /// Rows to be fetched individually instead of by splits.
     single_rows: VecDeque<Arc<[u64]>>,
     /// Whether no split is decoded until all admitted splits are filtered.
@@ -187,6 +189,7 @@ impl Scan {
             }),
             recent: Recent::new(if remote { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
             rows_left,
+            rows_to_admit: rows_left,
             single_rows,
             filters_first: false,
             best_at_work: false,

@@ -160,7 +160,7 @@ fn first_request(
         None => {}
     }
     for path in checks.iter().flat_map(|check| &check.columns) {
-        plan.filter_columns[path].request(&split.rows, have, want)?;
+        plan.filter_column(path)?.request(&split.rows, have, want)?;
     }
     Ok(())
 }

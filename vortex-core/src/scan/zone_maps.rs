@@ -8,14 +8,15 @@ use std::time::Instant;
 use arrow::buffer::BooleanBuffer;
 
 use super::ScanMetrics;
+use super::column::Column;
 use super::plan::{Plan, Split};
 use super::task::fetch;
-use crate::Result;
 use crate::expr::{Expr, FieldPath};
 use crate::io::Urgency;
 use crate::layout::{SegmentSet, ZoneMap};
 use crate::mask::Mask;
 use crate::pruning::{self, Blocks};
+use crate::{Error, Result};
 
 /// Maximum number of splits that are attributed to what ruled them out; a file may claim any number of
 /// splits.
@@ -65,20 +66,33 @@ impl ZoneMaps {
         }
         if !unknown.is_empty() {
             let mut have = SegmentSet::new(footer);
+            // Statistics are optional: a table that cannot be read prunes nothing.
+            let ignore = |column: &Column, error: &Error| {
+                tracing::debug!(column = %column.path, %error, "zone map ignored");
+            };
             fetch(plan, Urgency::ZONE_MAPS, &mut have, |have, want| {
-                unknown.iter().try_for_each(|(_, zones)| zones.request(have, want))
+                unknown.retain(|(column, zones)| {
+                    let mut segments = Vec::new();
+                    let known = zones
+                        .request(have, &mut segments)
+                        .and_then(|()| segments.iter().try_for_each(|id| footer.segment(*id).map(drop)));
+                    want.extend(segments);
+                    known.inspect_err(|error| ignore(column, error)).is_ok()
+                });
+                Ok(())
             })
             .await?;
-            let start = Instant::now();
+            let (start, verifies) = (Instant::now(), footer.verifies_checksums());
             for (column, zones) in unknown {
-                // Statistics are optional: a table that cannot be read prunes nothing.
                 match zones.read(&have) {
                     Ok(map) => {
                         let map = Arc::new(map);
                         footer.zone_maps.keep(&column.path, &map);
                         self.maps.insert(column.path.clone(), map);
                     }
-                    Err(error) => tracing::debug!(column = %column.path, %error, "zone map ignored"),
+                    // Those who have checksums verified want to know.
+                    Err(error) if verifies && matches!(error.root(), Error::Corrupt(_)) => return Err(error),
+                    Err(error) => ignore(column, &error),
                 }
             }
             ScanMetrics::add_since(&plan.metrics.filter_nanos, start);

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use futures::TryStreamExt as _;
 use vortex_core::expr::{DynamicFilter, Expr, FieldPath, RowPredicate, column};
 use vortex_core::io::{MemoryFile, MemorySink};
+use vortex_core::scan::ScanMetrics;
 use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_core::{Result, VortexFile};
 
@@ -21,13 +23,16 @@ struct Multiples {
     /// All keys below this one pass as well.
     all_below: i64,
     least_seen: i64,
+    /// The time that each evaluation takes.
+    pause: Duration,
     columns: [FieldPath; 1],
     seen: Arc<AtomicUsize>,
 }
 
 impl Multiples {
     fn of(of: i64) -> Self {
-        Self { of, all_below: 0, least_seen: 0, columns: ["key".into()], seen: Arc::default() }
+        let (pause, columns) = (Duration::ZERO, ["key".into()]);
+        Self { of, all_below: 0, least_seen: 0, pause, columns, seen: Arc::default() }
     }
 }
 
@@ -44,6 +49,7 @@ impl RowPredicate for Multiples {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         self.seen.fetch_add(batch.num_rows(), Ordering::SeqCst);
+        std::thread::sleep(self.pause);
         let keys = batch.column(0).as_primitive::<Int64Type>();
         assert!(keys.values().iter().all(|key| *key >= self.least_seen));
         Ok(keys.values().iter().map(|key| Some(*key < self.all_below || key % self.of == 0)).collect())
@@ -155,4 +161,85 @@ async fn a_predicate_is_evaluated_once_on_a_file_with_few_rows() {
     let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
     assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 500);
     assert_eq!(seen.load(Ordering::SeqCst), 1000);
+}
+
+async fn fails(filter: Expr) -> String {
+    let stream = mixed().await.scan().with_filter(filter).into_stream();
+    let rows: Result<Vec<RecordBatch>> = match stream {
+        Ok(stream) => stream.try_collect().await,
+        Err(error) => Err(error),
+    };
+    rows.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_filter_that_tightens_is_a_conjunct() {
+    let known = || Expr::Dynamic(Arc::new(Known(column("key").eq(1))));
+    for filter in [column("key").eq(2).or(known()), !known()] {
+        let error = fails(filter).await;
+        assert!(error.contains("combined with others by AND only"), "{error}");
+    }
+    let bounds = column("key").lt_eq(1).and(column("key").gt(0));
+    assert_eq!(keys_without(mixed().await, [], bounds).await, [1]);
+}
+
+#[tokio::test]
+async fn columns_that_a_filter_did_not_declare_are_an_error() {
+    let other = Expr::Rows(Arc::new(Multiples { columns: ["none".into()], ..Multiples::of(1) }));
+    assert!(fails(Expr::Dynamic(Arc::new(Known(other)))).await.contains("`none`"));
+}
+
+/// Has one outcome, however many rows there are.
+#[derive(Debug)]
+struct Once([FieldPath; 1]);
+
+impl fmt::Display for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("once")
+    }
+}
+
+impl RowPredicate for Once {
+    fn columns(&self) -> &[FieldPath] {
+        &self.0
+    }
+
+    fn evaluate(&self, _batch: &RecordBatch) -> Result<BooleanArray> {
+        Ok(vec![true].into())
+    }
+}
+
+#[tokio::test]
+async fn a_predicate_has_an_outcome_for_each_row() {
+    let error = fails(Expr::Rows(Arc::new(Once(["key".into()])))).await;
+    assert!(error.contains("`once` has 1 outcomes"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_a_reader_stops_a_scan_that_returns_no_rows() {
+    let predicate = Multiples { pause: Duration::from_millis(50), ..Multiples::of(2 * ROWS) };
+    let (seen, predicate) = (Arc::clone(&predicate.seen), Arc::new(predicate));
+    let scanning = Arc::downgrade(&predicate);
+    drop(mixed().await.scan().with_filter(Expr::Rows(predicate)).into_reader().unwrap());
+    let start = Instant::now();
+    while scanning.upgrade().is_some() {
+        assert!(start.elapsed() < Duration::from_secs(60), "still scanning");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(seen.load(Ordering::SeqCst) < ROWS as usize / 2, "{seen:?} rows seen");
+}
+
+#[tokio::test]
+async fn a_limit_without_a_filter_requests_what_its_rows_need() {
+    let rows = 300_000;
+    let requests = |scan: vortex_core::scan::ScanBuilder| async move {
+        let metrics = Arc::new(ScanMetrics::default());
+        let stream = scan.with_metrics(Arc::clone(&metrics)).into_stream().unwrap();
+        let read: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+        assert_eq!(read.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, rows);
+        metrics.requests.load(Ordering::Relaxed)
+    };
+    let file = mixed().await;
+    let of_range = requests(file.scan().with_row_range(0..rows)).await;
+    assert_eq!(requests(file.scan().with_limit(rows)).await, of_range);
 }

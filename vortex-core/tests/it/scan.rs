@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray, RecordBatch};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use async_trait::async_trait;
@@ -14,9 +14,11 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::array::Aggregate;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate};
-use vortex_core::io::{LocalFile, MemoryFile, ReadAt, Scheduler, StorageProfile};
+use vortex_core::file::OpenOptions;
+use vortex_core::io::{LocalFile, MemoryFile, MemorySink, ReadAt, Scheduler, StorageProfile};
 use vortex_core::scalar::Value;
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
+use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_core::{DType, Error, PType, Scalar, VortexFile};
 
 use crate::compare;
@@ -341,4 +343,41 @@ async fn errors_name_the_column_once() {
         let error = error.to_string();
         assert_eq!(error.matches("column `o_orderkey`").count(), 1, "{error}");
     }
+}
+
+/// A damaged zone table prunes nothing; those who have checksums verified get to know.
+#[tokio::test]
+async fn damaged_zone_tables_change_no_answer() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..100_000).map(|n| n * 7919 % 100_003)));
+    let table = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+    let sink = MemorySink::new();
+    let options = WriteOptions::new().with_checksums(true);
+    let mut writer = FileWriter::try_new(sink.clone(), table.schema(), options).unwrap();
+    writer.write(&table).await.unwrap();
+    writer.finish().await.unwrap();
+    let bytes = sink.bytes().unwrap().to_vec();
+    let small = |verify: bool, bytes: Vec<u8>| async move {
+        let options = OpenOptions::new().with_checksums(verify);
+        let file = options.open(Arc::new(MemoryFile::new(bytes))).await?;
+        let stream = file.scan().with_filter(vortex_core::expr::column("n").lt(50)).into_stream()?;
+        let rows: Vec<RecordBatch> = stream.try_collect().await?;
+        Ok::<usize, Error>(rows.iter().map(RecordBatch::num_rows).sum())
+    };
+    let sound = VortexFile::open(Arc::new(MemoryFile::new(bytes.clone()))).await.unwrap();
+    let expected = small(true, bytes.clone()).await.unwrap();
+    let mut ignored = 0;
+    for segment in sound.footer().segments() {
+        let mut damaged = bytes.clone();
+        damaged[segment.range().end as usize - 4..][..4].fill(0xff);
+        match small(false, damaged.clone()).await {
+            Ok(rows) => {
+                assert_eq!(rows, expected);
+                ignored += 1;
+            }
+            Err(error) => assert!(error.to_string().contains("column `n`"), "{error}"),
+        }
+        let error = small(true, damaged).await.unwrap_err().to_string();
+        assert!(error.contains("checksum"), "{error}");
+    }
+    assert_eq!(ignored, 1, "of the zone table");
 }

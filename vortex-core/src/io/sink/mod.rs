@@ -38,7 +38,7 @@ pub trait Sink: Debug + Send + 'static {
     /// Completes the file: when this returns, it is durable and has its final name.
     ///
     /// # Errors
-    /// If storage fails; no file is created then.
+    /// If storage fails. No file is created then, unless all that failed is making its name durable.
     async fn finish(&mut self) -> Result<()>;
 
     /// Aborts the file, and waits until everything written is removed.
