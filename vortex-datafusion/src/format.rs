@@ -140,7 +140,10 @@ impl FileFormat for VortexFormat {
                 let footers = &footers;
                 async move {
                     let schema = footers.open(&object).await?.schema().map_err(datafusion_error)?;
-                    Ok::<_, datafusion_common::DataFusionError>((object.location.to_string(), schema))
+                    Ok::<_, datafusion_common::DataFusionError>((
+                        object_name(store.as_ref(), &object.location),
+                        schema,
+                    ))
                 }
             })
             .boxed()

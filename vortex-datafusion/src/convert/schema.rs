@@ -25,7 +25,7 @@ use super::datafusion_error;
 ///
 /// # Errors
 /// If two files disagree on the type of a column; the error names both files.
-pub(crate) fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
+pub fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
     let Some((_, first)) = files.first() else { return Ok(Schema::empty()) };
     // Field, first file that contains it, number of files that contain it.
     let mut columns: Vec<(FieldRef, &str, usize)> = Vec::new();
@@ -70,7 +70,10 @@ fn merge_fields(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
 
 /// The narrowest type that holds the values of both exactly.
 fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
-    use DataType::{BinaryView, Dictionary, FixedSizeList, LargeList, List, Null, Struct, Utf8View};
+    use DataType::{
+        BinaryView, Dictionary, FixedSizeList, LargeList, LargeListView, List, ListView, Map, Null, Struct,
+        Utf8View,
+    };
     Some(match (left, right) {
         (left, right) if left == right => left.clone(),
         (Null, other) | (other, Null) => other.clone(),
@@ -87,9 +90,13 @@ fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
             Struct(fields.into())
         }
         (List(left), List(right)) => List(merge_fields(left, right)?),
-        (LargeList(left), LargeList(right) | List(right)) | (List(left), LargeList(right)) => {
-            LargeList(merge_fields(left, right)?)
-        }
+        (ListView(left), ListView(right)) => ListView(merge_fields(left, right)?),
+        (LargeListView(left), LargeListView(right)) => LargeListView(merge_fields(left, right)?),
+        (
+            List(left) | LargeList(left) | ListView(left) | LargeListView(left),
+            List(right) | LargeList(right) | ListView(right) | LargeListView(right),
+        ) => LargeList(merge_fields(left, right)?),
+        (Map(left, sorted), Map(right, also)) => Map(merge_entries(left, right)?, *sorted && *also),
         (FixedSizeList(left, size), FixedSizeList(right, other)) if size == other => {
             FixedSizeList(merge_fields(left, right)?, *size)
         }
@@ -102,6 +109,16 @@ fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
     })
 }
 
+/// Entries of maps: keys and values by position, whatever their names.
+fn merge_entries(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
+    let (DataType::Struct(own), DataType::Struct(others)) = (left.data_type(), right.data_type()) else {
+        return None;
+    };
+    let merged = own.iter().zip(others).map(|(own, other)| merge_fields(own, other));
+    let entries = DataType::Struct(merged.collect::<Option<Fields>>()?);
+    Some(Arc::new(left.as_ref().clone().with_data_type(entries)))
+}
+
 fn is_string(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
@@ -112,6 +129,9 @@ fn is_bytes(data_type: &DataType) -> bool {
 
 fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
     use DataType::{Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
+    // The narrowest comes first.
+    const NUMBERS: [DataType; 10] =
+        [Int8, UInt8, Int16, UInt16, Int32, UInt32, Int64, UInt64, Float32, Float64];
     // Each type holds all values of those before it in its row.
     const WIDENINGS: [&[DataType]; 6] = [
         &[Int8, Int16, Int32, Int64],
@@ -121,11 +141,13 @@ fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
         &[UInt32, Int64],
         &[Float32, Float64],
     ];
-    WIDENINGS.iter().find_map(|row| {
-        let left = row.iter().position(|candidate| candidate == left)?;
-        let right = row.iter().position(|candidate| candidate == right)?;
-        Some(row[left.max(right)].clone())
-    })
+    let holds = |wide: &DataType, narrow: &DataType| {
+        WIDENINGS.iter().any(|row| {
+            let place = |of: &DataType| row.iter().position(|candidate| candidate == of);
+            place(narrow).is_some_and(|narrow| place(wide).is_some_and(|wide| narrow <= wide))
+        })
+    };
+    NUMBERS.iter().find(|wide| holds(wide, left) && holds(wide, right)).cloned()
 }
 
 /// The schema with the fields of nullable structs made nullable as well. DataFusion extracts a field from a
@@ -141,11 +163,22 @@ fn nullable_field(field: &FieldRef, in_nullable: bool) -> FieldRef {
         DataType::Struct(fields) => {
             DataType::Struct(fields.iter().map(|field| nullable_field(field, nullable)).collect())
         }
-        DataType::List(item) => DataType::List(nullable_field(item, false)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(nullable_field(item, false), *size),
-        other => other.clone(),
+        other => with_items(other, |item| nullable_field(item, false)).unwrap_or_else(|| other.clone()),
     };
     Arc::new(field.as_ref().clone().with_data_type(data_type).with_nullable(nullable))
+}
+
+/// The type of lists or maps, with `map` applied to the items or entries; `None` for other types.
+fn with_items(data_type: &DataType, map: impl Fn(&FieldRef) -> FieldRef) -> Option<DataType> {
+    Some(match data_type {
+        DataType::List(item) => DataType::List(map(item)),
+        DataType::LargeList(item) => DataType::LargeList(map(item)),
+        DataType::ListView(item) => DataType::ListView(map(item)),
+        DataType::LargeListView(item) => DataType::LargeListView(map(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(map(item), *size),
+        DataType::Map(entries, sorted) => DataType::Map(map(entries), *sorted),
+        _ => return None,
+    })
 }
 
 /// The schema with strings and byte strings as offset-based types instead of views.
@@ -158,11 +191,11 @@ fn plain_field(field: &FieldRef) -> FieldRef {
     let plain = match field.data_type() {
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
-        DataType::List(item) => DataType::List(plain_field(item)),
-        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(plain_field(item), *size),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain_field).collect()),
-        DataType::Map(entries, sorted) => DataType::Map(plain_field(entries), *sorted),
-        _ => return Arc::clone(field),
+        other => match with_items(other, plain_field) {
+            Some(plain) => plain,
+            None => return Arc::clone(field),
+        },
     };
     Arc::new(field.as_ref().clone().with_data_type(plain))
 }
@@ -316,6 +349,8 @@ mod tests {
         let merged = pair(DataType::Int16, DataType::Int64).unwrap();
         assert_eq!(merged.field(0), &Field::new("a", DataType::Int64, true));
         assert!(pair(DataType::UInt64, DataType::Int8).is_err());
+        assert_eq!(pair(DataType::Int8, DataType::UInt8).unwrap().field(0).data_type(), &DataType::Int16);
+        assert_eq!(pair(DataType::UInt16, DataType::Int16).unwrap().field(0).data_type(), &DataType::Int32);
         assert_eq!(pair(DataType::UInt8, DataType::Int32).unwrap().field(0).data_type(), &DataType::Int32);
         let error = pair(DataType::Utf8, DataType::Int8).unwrap_err().to_string();
         assert!(error.contains("`a`") && error.contains("Utf8") && error.contains("Int8"), "{error}");
@@ -386,5 +421,44 @@ mod tests {
             Field::new("b", DataType::List(item(DataType::Binary)), true),
         ]);
         assert_eq!(without_views(&before), after);
+    }
+
+    #[test]
+    fn fields_below_all_kinds_of_lists_are_nullable_where_their_struct_is() {
+        let inner = Arc::new(Field::new("a", DataType::Int64, false));
+        let item = Arc::new(Field::new("item", DataType::Struct([inner].into_iter().collect()), true));
+        let key = Arc::new(Field::new("keys", DataType::Utf8, false));
+        let entries = DataType::Struct([key, Arc::clone(&item)].into_iter().collect());
+        let entries = Arc::new(Field::new("entries", entries, false));
+        for lists in [
+            DataType::List(Arc::clone(&item)),
+            DataType::LargeList(Arc::clone(&item)),
+            DataType::ListView(Arc::clone(&item)),
+            DataType::LargeListView(Arc::clone(&item)),
+            DataType::FixedSizeList(Arc::clone(&item), 2),
+            DataType::Map(entries, false),
+        ] {
+            let schema = with_nullable_fields(&Schema::new(vec![Field::new("x", lists, false)]));
+            let text = format!("{:?}", schema.field(0).data_type());
+            assert!(
+                text.contains("\"a\"") && text.contains("name: \"a\", data_type: Int64, nullable: true"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn maps_and_views_of_lists_are_merged() {
+        let map = |value: DataType, names: [&str; 2]| {
+            let fields = vec![Field::new(names[0], DataType::Utf8, false), Field::new(names[1], value, true)];
+            let entries = Field::new("entries", DataType::Struct(fields.into()), false);
+            DataType::Map(Arc::new(entries), false)
+        };
+        let merged = merge_types(&map(DataType::Int32, ["key", "value"]), &map(DataType::Int64, ["k", "v"]));
+        assert_eq!(merged, Some(map(DataType::Int64, ["key", "value"])));
+        let item = |data_type| Arc::new(Field::new("item", data_type, true));
+        let merged =
+            merge_types(&DataType::ListView(item(DataType::Int16)), &DataType::List(item(DataType::Int8)));
+        assert_eq!(merged, Some(DataType::LargeList(item(DataType::Int16))));
     }
 }
