@@ -17,6 +17,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -108,6 +109,12 @@ impl UrlTableFactory for UrlTables {
             Err(_) => return Ok(None),
         };
         check_pattern(&url, state.config_options())?;
+        if let Ok(path) = url.get_url().to_file_path()
+            && path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
+        {
+            // Opening a pipe would wait for another process to write to it.
+            return plan_err!("{place}: is neither a file nor a folder");
+        }
         if is_glob {
             let store = state.runtime_env().object_store(&url)?;
             if url.list_all_files(&state, &store, "").await?.next().await.is_none() {
@@ -121,8 +128,10 @@ impl UrlTableFactory for UrlTables {
         }
         let config = match ListingTableConfig::new(url).infer_options(&state).await {
             Ok(config) => config,
-            // A URL is not the name of a table.
-            Err(error) if place.contains("://") => return Err(error.context(place.to_owned())),
+            // A path or a URL is not the name of a table.
+            Err(error) if place.contains('/') || Path::new(place).exists() => {
+                return Err(error.context(place.to_owned()));
+            }
             Err(_) => return Ok(None),
         };
         let config = config.infer_partitions_from_path(&state).await?.infer_schema(&state).await?;

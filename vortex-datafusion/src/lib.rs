@@ -61,13 +61,14 @@ mod table_factory;
 #[cfg(feature = "session")]
 mod tell_scans;
 
+pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
 #[cfg(feature = "session")]
 pub use frames::{VortexContextExt, VortexDataFrameExt};
 #[cfg(feature = "session")]
 pub use globs::{enable_url_tables, listing_url};
 pub use options::{StringType, VortexOptions};
-pub use ordering::record_order;
+pub use ordering::{record_order, recorded_order};
 #[cfg(feature = "session")]
 pub use register::{VortexSessionExt, register};
 pub use selection::RowSelection;

@@ -18,9 +18,9 @@ use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::{LexOrdering, LexRequirement, Partitioning, PhysicalSortExpr};
-use vortex_core::DType;
 use vortex_core::file::Footer;
 use vortex_core::write::WriteOptions;
+use vortex_core::{DType, VortexFile};
 
 use crate::convert::cast_is_monotonic;
 
@@ -48,6 +48,11 @@ pub fn record_order(
         Some(entry) => options.with_metadata(KEY, entry),
         None => Ok(options),
     }
+}
+
+/// The order of the rows of a file, over the columns of `schema`, if it was recorded.
+pub fn recorded_order(file: &VortexFile, schema: &Schema) -> Option<LexOrdering> {
+    of_file(file.footer(), schema, false)
 }
 
 /// The metadata entry for rows that satisfy `requirement`, in a file with the columns of `schema`. `None` if

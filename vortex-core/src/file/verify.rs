@@ -35,7 +35,7 @@ const READS_AHEAD: usize = 4;
 pub struct Verification {
     /// Rows of the file.
     pub row_count: u64,
-    /// Columns that were decoded; separately stored fields of structs are counted individually.
+    /// Columns of the file.
     pub column_count: usize,
     /// Segments that were verified against a checksum.
     pub checked_segments: usize,
@@ -73,9 +73,23 @@ impl Verification {
 /// # Errors
 /// If storage fails; problems of the file are part of the result.
 pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
+    let mut found = examined(&source, options).await?;
+    for Problem { place, message } in &mut found.problems {
+        // Errors name their file, which the caller knows, and their column, which the place names.
+        for known in [source.name(), place] {
+            if let Some(rest) = message.strip_prefix(known).and_then(|rest| rest.strip_prefix(": ")) {
+                *message = rest.to_owned();
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
     let mut found = Verification::default();
-    let Some(file) = open(&source, options, &mut found).await? else { return Ok(found) };
+    let Some(file) = open(source, options, &mut found).await? else { return Ok(found) };
     found.row_count = file.row_count();
+    found.column_count = file.footer().dtype().as_columns().map_or(1, |columns| columns.len());
     match read_checksums(source.as_ref(), file.footer()).await {
         Ok(Some(checksums)) => check_bytes(&file, &checksums, &mut found).await?,
         Ok(None) => {}
@@ -97,7 +111,6 @@ pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ve
         if let Err(error) = check_column(&file, column, &mut found).await {
             found.problem(format!("column `{}`", column.path), unless_storage(error)?);
         }
-        found.column_count += 1;
     }
     Ok(found)
 }

@@ -355,3 +355,88 @@ fn wrong_usage_has_a_status_of_its_own() {
         assert_eq!(run(&arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
+
+#[test]
+fn columns_in_another_order_are_not_mixed_up() {
+    let folder = TempDir::new().unwrap();
+    for name in ["csv/p=1", "csv/p=2", "arrow"] {
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    fs::write(folder.path().join("csv/p=1/1.csv"), "a,b\n1,2\n").unwrap();
+    fs::write(folder.path().join("csv/p=2/2.csv"), "b,a\n20,10\n").unwrap();
+    let copy = |sql: &str, to: &str| ok(&["sql", &format!("COPY ({sql}) TO '{}'", path(&folder, to))]);
+    copy("SELECT 1 AS a, 2 AS b", "arrow/1.arrow");
+    copy("SELECT 20 AS b, 10 AS a", "arrow/2.arrow");
+    for (from, file) in [("csv/", "2.csv"), ("arrow/", "2.arrow")] {
+        let line = complaint(&run(&["convert", &path(&folder, from), "-", "--to", "json"]), 1);
+        assert!(line.contains(file) && line.contains("b Int64, a Int64"), "{line}");
+    }
+    // One by one, each keeps its own.
+    ok(&["convert", &path(&folder, "csv/"), &path(&folder, "out/")]);
+    let rows = format!("SELECT a, b FROM '{}'", path(&folder, "out/p=2/2.vortex"));
+    assert_eq!(csv(&rows), "a,b\n10,20\n");
+}
+
+#[test]
+fn files_of_a_table_are_merged_as_in_sql() {
+    let folder = TempDir::new().unwrap();
+    let copy = |sql: &str, to: &str| ok(&["sql", &format!("COPY ({sql}) TO '{}'", path(&folder, to))]);
+    copy("SELECT arrow_cast(1, 'Int32') AS x, 'a' AS y", "t/1.vortex");
+    copy("SELECT arrow_cast(2, 'Int64') AS x, 1 AS y", "t/2.vortex");
+    let from = path(&folder, "t/");
+    let line = complaint(&run(&["convert", &from, "-", "--to", "csv"]), 1);
+    assert!(line.contains("column `y`") && line.contains("1.vortex") && line.contains("2.vortex"), "{line}");
+    assert_eq!(ok(&["convert", &from, "-", "--to", "csv", "--columns", "x"]), "x\n1\n2\n");
+    fs::write(folder.path().join("1.csv"), "n\n1\n").unwrap();
+    fs::write(folder.path().join("2.csv"), "n\n1.5\n").unwrap();
+    let files = [path(&folder, "1.csv"), path(&folder, "2.csv")];
+    assert_eq!(ok(&["convert", &files[0], &files[1], "-", "--to", "csv"]), "n\n1.0\n1.5\n");
+}
+
+#[test]
+fn keys_that_come_late_are_columns_too() {
+    let folder = TempDir::new().unwrap();
+    let lines = "{\"a\":1}\n".repeat(100_001) + "{\"a\":1,\"z\":5}\n";
+    fs::write(folder.path().join("l.json"), lines).unwrap();
+    ok(&["convert", &path(&folder, "l.json"), &path(&folder, "l.vortex")]);
+    assert_eq!(csv(&format!("SELECT sum(z) AS z FROM '{}'", path(&folder, "l.vortex"))), "z\n5\n");
+}
+
+#[test]
+fn a_recorded_order_is_kept() {
+    let folder = TempDir::new().unwrap();
+    let [sorted, again, part] = ["s.vortex", "a.vortex", "p.vortex"].map(|name| path(&folder, name));
+    let rows = "SELECT value AS a, value % 7 AS b FROM generate_series(1, 100)";
+    ok(&["sql", &format!("COPY ({rows} ORDER BY b, a) TO '{sorted}'")]);
+    ok(&["convert", "--level", "compact", &sorted, &again]);
+    ok(&["convert", "--columns", "a", &sorted, &part]);
+    let plan = |file: &str, keys: &str| {
+        ok(&["sql", &format!("EXPLAIN FORMAT INDENT SELECT * FROM '{file}' ORDER BY {keys}")])
+    };
+    assert!(plan(&part, "a").contains("SortExec"));
+    for file in [&sorted, &again] {
+        assert!(!plan(file, "b, a").contains("SortExec"), "{file}");
+        assert!(plan(file, "a, b").contains("SortExec"), "{file}");
+    }
+}
+
+#[test]
+fn what_an_output_cannot_hold_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let file = golden("0.91.0/rows_1.vortex");
+    let parquet = path(&folder, "x.parquet");
+    let line = complaint(&run(&["convert", "--level", "fast", &file, &parquet]), 2);
+    assert!(line.contains("Vortex files only"), "{line}");
+    let line = complaint(&run(&["convert", "-", &parquet]), 2);
+    assert!(line.contains("standard input"), "{line}");
+    let empty = arrow::datatypes::Schema::empty();
+    let arrow = fs::File::create(folder.path().join("none.arrow")).unwrap();
+    let mut arrow = arrow::ipc::writer::FileWriter::try_new(arrow, &empty).unwrap();
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(3));
+    let rows = RecordBatch::try_new_with_options(empty.into(), vec![], &options).unwrap();
+    arrow.write(&rows).unwrap();
+    arrow.finish().unwrap();
+    let line = complaint(&run(&["convert", &path(&folder, "none.arrow"), &parquet]), 1);
+    assert!(line.contains("without columns"), "{line}");
+    assert_eq!(names(&folder), ["none.arrow"]);
+}

@@ -50,7 +50,7 @@ fn options_of_a_table_reach_the_format() {
 #[cfg(unix)]
 #[test]
 fn a_copy_that_is_interrupted_leaves_no_file() {
-    for signal in ["INT", "TERM"] {
+    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let folder = TempDir::new().unwrap();
         let copy = format!(
             "COPY (SELECT value, random() AS r FROM generate_series(1, 100000000) t(value)) TO '{}/x.vortex'",
@@ -65,6 +65,7 @@ fn a_copy_that_is_interrupted_leaves_no_file() {
         assert!(kill.unwrap().success());
         let outcome = child.wait_with_output().unwrap();
         assert!(stderr(&outcome).contains("interrupted"), "{}", stderr(&outcome));
+        assert_eq!(outcome.status.code(), Some(status));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{signal}");
     }
 }
@@ -88,7 +89,6 @@ fn files_that_come_to_a_folder_are_seen_by_a_session_that_knows_it() {
     };
     assert_eq!(count(&table), "1500");
     fs::copy(&source, folder.path().join("b.vortex")).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1100));
     assert_eq!(count(""), "3000");
     drop(input);
     assert!(child.wait().unwrap().success());
@@ -222,5 +222,46 @@ fn files_over_http_are_read_in_ranges() {
     for command in commands {
         let line = complaint(&run(command), 1);
         assert!(line.contains("a web server cannot list files"), "{line}");
+    }
+}
+
+#[test]
+fn a_statement_ends_at_a_semicolon_outside_of_comments_and_quotes() {
+    let script = "\u{feff}SELECT 1 AS x, -- first;\n 'a;\nb' AS y; -- the end\n/* no;\n*/ SELECT 2 AS z;\n";
+    let output = with_input(&["sql", "--format", "csv"], script);
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("x,y\n1,\"a;\nb\"\nz\n2\n", ""));
+}
+
+#[test]
+fn what_a_script_has_written_is_read_at_once() {
+    let folder = TempDir::new().unwrap();
+    let place = folder.path().display();
+    let write = |name: &str, rows: u64| {
+        format!("COPY (SELECT value FROM generate_series(1, {rows})) TO '{place}/{name}.vortex';\n")
+    };
+    let count = format!("SELECT count(*) AS n FROM '{place}/';\n");
+    let script =
+        [&write("a", 1), &count, &write("b", 2), &count, &write("a", 5), &count].map(String::as_str).concat();
+    let output = with_input(&["sql", "--format", "csv"], &script);
+    let counts: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
+    assert_eq!(counts, ["count", "1", "n", "1", "count", "2", "n", "3", "count", "5", "n", "7"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_place_is_told() {
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(place("picture.png"), "x").unwrap();
+    for (name, reason) in [("picture.png", "png"), ("none.vortex", "none.vortex"), ("*.vortex", "*.vortex")] {
+        let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place(name))]), 1);
+        assert!(line.contains(reason) && !line.contains("datafusion.public"), "{line}");
+    }
+    let line = complaint(&run(&["sql", "SELECT * FROM nosuch"]), 1);
+    assert!(line.contains("table 'datafusion.public.nosuch' not found"), "{line}");
+    #[cfg(unix)]
+    {
+        assert!(Command::new("mkfifo").arg(place("pipe.vortex")).status().unwrap().success());
+        let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place("pipe.vortex"))]), 1);
+        assert!(line.contains("neither a file nor a folder"), "{line}");
     }
 }

@@ -62,3 +62,22 @@ fn damaged_files_have_problems_and_missing_ones_are_errors() {
     assert!(complaint(&run(&["verify", "nosuch.vortex"]), 1).contains("nosuch.vortex"));
     assert_eq!(run(&["verify"]).status.code(), Some(2));
 }
+
+#[test]
+fn every_file_that_cannot_be_read_is_named() {
+    let cut = golden("corrupt/0.36.0_dict_input.cut_tail1.vortex");
+    for command in ["verify", "inspect"] {
+        let output = run(&[command, &cut, "no1.vortex", "no2.vortex", &golden("0.91.0/rows_1.vortex")]);
+        let told = stderr(&output);
+        assert!(told.contains("no1.vortex") && told.contains("no2.vortex"), "{told}");
+        assert!(told.ends_with("3 files with problems\n"), "{told}");
+        assert!(stdout(&output).contains("rows_1.vortex"));
+    }
+}
+
+#[test]
+fn problems_name_their_file_and_column_once() {
+    let damaged = golden("corrupt/0.36.0_dict_input.array_fblen.vortex");
+    let found = stdout(&run(&["verify", &damaged]));
+    assert!(found.starts_with(&format!("{damaged}: column `plain`: segment 0: ")), "{found}");
+}

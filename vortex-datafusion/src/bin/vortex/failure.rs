@@ -1,11 +1,13 @@
 //! The ways in which commands fail.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write as _};
 
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use parquet::errors::ParquetError;
+
+use crate::text::counted;
 
 /// The result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
@@ -19,6 +21,8 @@ pub(crate) enum Failure {
     Error(String),
     /// The output is no longer read: treated as success.
     ClosedPipe,
+    /// A signal ended the work: the exit status for it.
+    Interrupted(u8),
 }
 
 impl Failure {
@@ -34,6 +38,53 @@ impl Failure {
 
     pub(crate) fn error(message: impl std::fmt::Display) -> Self {
         Failure::Error(one_line(&message.to_string()))
+    }
+}
+
+/// Failures of files that do not prevent others from being examined.
+#[derive(Debug)]
+pub(crate) struct Failures {
+    files: usize,
+    failed: u64,
+    only: Option<Failure>,
+}
+
+impl Failures {
+    /// None so far, among this many files.
+    pub(crate) fn among(files: usize) -> Self {
+        Self { files, failed: 0, only: None }
+    }
+
+    /// Counts a file whose problems have been printed, if it has any.
+    pub(crate) fn count(&mut self, has_problems: bool) {
+        self.failed += u64::from(has_problems);
+    }
+
+    /// Reports the failure of a file at once, unless it is the only file: then its failure is the outcome.
+    ///
+    /// # Errors
+    /// If there is no point in going on.
+    pub(crate) fn report(&mut self, failure: Failure) -> Outcome {
+        match failure {
+            Failure::Error(message) if self.files > 1 => {
+                self.failed += 1;
+                Ok(writeln!(io::stderr(), "vortex: {message}")?)
+            }
+            Failure::Error(message) => {
+                self.only = Some(Failure::Error(message));
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+
+    /// The outcome for all files together.
+    pub(crate) fn outcome(self) -> Outcome {
+        match (self.only, self.failed) {
+            (Some(failure), _) => Err(failure),
+            (None, 0) => Ok(()),
+            (None, failed) => Err(Failure::error(format!("{} with problems", counted(failed, "file")))),
+        }
     }
 }
 

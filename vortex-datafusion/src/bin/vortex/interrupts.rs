@@ -1,4 +1,4 @@
-//! Handling of Ctrl-C and SIGTERM: incomplete output is removed before the process ends.
+//! Handling of Ctrl-C, SIGTERM and SIGHUP: incomplete output is removed before the process ends.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Reports when the process is asked to end, and ends it after a while if the main task does not.
-pub(crate) fn watch() -> oneshot::Receiver<()> {
+/// Reports when the process is asked to end, with its exit status, and ends it after a while if the main
+/// task does not.
+pub(crate) fn watch() -> oneshot::Receiver<u8> {
     let (interrupted, heard) = oneshot::channel();
     tokio::spawn(async move {
         let status = signal().await;
         // The receiver may already have been dropped.
-        let _ = interrupted.send(());
+        let _ = interrupted.send(status);
         tokio::time::sleep(PATIENCE).await;
-        std::process::exit(status);
+        std::process::exit(status.into());
     });
     heard
 }
@@ -27,24 +28,23 @@ pub(crate) fn watch() -> oneshot::Receiver<()> {
 /// Waits for a signal that asks the process to end, forever if signals cannot be received; returns the
 /// corresponding exit status.
 #[cfg(unix)]
-async fn signal() -> i32 {
+async fn signal() -> u8 {
     use tokio::signal::unix::{SignalKind, signal};
 
-    let end = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut end) => end.recv().await,
-            Err(_) => std::future::pending().await,
-        }
+    let received = async |kind| match signal(kind) {
+        Ok(mut signals) => signals.recv().await,
+        Err(_) => std::future::pending().await,
     };
     tokio::select! {
         Ok(()) = tokio::signal::ctrl_c() => 130,
-        Some(()) = end => 143,
+        Some(()) = received(SignalKind::terminate()) => 143,
+        Some(()) = received(SignalKind::hangup()) => 129,
         else => std::future::pending().await,
     }
 }
 
 #[cfg(not(unix))]
-async fn signal() -> i32 {
+async fn signal() -> u8 {
     match tokio::signal::ctrl_c().await {
         Ok(()) => 130,
         Err(_) => std::future::pending().await,

@@ -7,8 +7,8 @@
 //! vortex verify   consistency checks of files
 //! ```
 //!
-//! Exit status: 0 for success, 1 for an error, which is reported in one line on stderr, 2 for wrong usage. It
-//! is not an error if a reader closes the pipe early.
+//! Exit status: 0 for success, 1 for an error, which is reported in one line on stderr, 2 for wrong usage, 128 and
+//! the number of the signal if one ended it. It is not an error if a reader closes the pipe early.
 
 mod convert;
 mod failure;
@@ -57,6 +57,10 @@ fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "vortex: {message}");
             ExitCode::from(2)
         }
+        Err(Failure::Interrupted(status)) => {
+            let _ = writeln!(std::io::stderr(), "vortex: interrupted");
+            ExitCode::from(status)
+        }
         Err(Failure::Error(message)) => {
             let _ = writeln!(std::io::stderr(), "vortex: {message}");
             ExitCode::FAILURE
@@ -83,7 +87,7 @@ fn run(command: Command) -> Outcome {
         let interrupted = interrupts::watch();
         let outcome = tokio::select! {
             outcome = run => outcome,
-            _ = interrupted => Err(Failure::error("interrupted; no file was left half-written")),
+            Ok(status) = interrupted => Err(Failure::Interrupted(status)),
         };
         if outcome.is_err() {
             // Dropping the work removes what it has written so far.

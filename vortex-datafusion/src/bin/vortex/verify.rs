@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use vortex_core::file::{OpenOptions, Verification, verify};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Failures, Outcome};
 use crate::stores::Stores;
 use crate::text::{counted, visible};
 
@@ -24,22 +24,18 @@ pub(crate) struct Arguments {
 /// Verifies the files one after the other; returns an error if any has a problem.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
-    let mut bad = 0u64;
-    let mut unreadable = Ok(());
-    for place in &stores.files(&arguments.file).await? {
+    let places = stores.files(&arguments.file).await?;
+    let mut failures = Failures::among(places.len());
+    for place in &places {
         match verified(place, &stores).await {
             Ok(found) => {
-                bad += u64::from(!found.problems.is_empty());
                 print(place, &found, arguments.quiet)?;
+                failures.count(!found.problems.is_empty());
             }
-            Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
-            Err(failure) => unreadable = unreadable.and(Err(failure)),
+            Err(failure) => failures.report(failure)?,
         }
     }
-    match bad {
-        0 => unreadable,
-        bad => Err(Failure::error(format!("{} with problems", counted(bad, "file")))),
-    }
+    failures.outcome()
 }
 
 async fn verified(place: &str, stores: &Stores) -> Outcome<Verification> {

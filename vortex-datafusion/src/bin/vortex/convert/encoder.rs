@@ -42,6 +42,7 @@ impl<W: Write + Send> Encoder<W> {
                 Self::ArrowFile(Box::new(FileWriter::try_new(out, &plain)?), plain)
             }
             Format::Parquet => {
+                storable_columns_only(schema)?;
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
@@ -124,6 +125,20 @@ fn plain_type(data_type: &DataType, is_unpacked: fn(&DataType) -> bool) -> DataT
         DataType::FixedSizeList(item, len) => DataType::FixedSizeList(plain(item), *len),
         DataType::Map(entries, sorted) => DataType::Map(plain(entries), *sorted),
         other => other.clone(),
+    }
+}
+
+/// Refuses what the Parquet writer loses or panics on: rows without columns, and values without bytes.
+fn storable_columns_only(schema: &SchemaRef) -> Outcome {
+    if schema.fields().is_empty() {
+        return Err(Failure::error("Parquet cannot hold rows without columns"));
+    }
+    match schema.flattened_fields().iter().find(|field| *field.data_type() == DataType::FixedSizeBinary(0)) {
+        None => Ok(()),
+        Some(field) => Err(Failure::error(format!(
+            "column `{}` has values of no bytes, which Parquet cannot hold; leave it out with --columns",
+            field.name()
+        ))),
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::convert::try_schema_from_ipc_buffer;
 use datafusion::common::Column;
 use datafusion::datasource::file_format::FileFormat;
@@ -35,7 +35,7 @@ use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 use url::Url;
 use vortex_core::VortexFile;
 use vortex_core::io::{ObjectFile, object_name};
-use vortex_datafusion::listing_url;
+use vortex_datafusion::{listing_url, merge_schemas, recorded_order};
 
 use super::format::Format;
 use super::parquet;
@@ -45,7 +45,8 @@ use crate::stores::{Stores, is_match};
 
 /// Memory for sorting; rows that do not fit are spilled to temporary files.
 const SORT_MEMORY: usize = 1 << 30;
-/// Number of lines of CSV and JSON from which the types of columns are inferred.
+/// Number of lines of CSV files, and of JSON files that are not on a local disk, from which the types of
+/// columns are inferred.
 const LINES_FOR_TYPES: usize = 100_000;
 /// Schemas of Arrow files are expected within this many bytes.
 const ARROW_SCHEMA_BYTES: u64 = 1 << 20;
@@ -83,6 +84,26 @@ pub(super) struct Wanted<'a> {
     pub(super) columns: Option<&'a [String]>,
     pub(super) limit: Option<u64>,
     pub(super) sort_by: &'a [SortKey],
+}
+
+impl Wanted<'_> {
+    /// The schemas without columns that are not wanted, on which files may disagree. Columns that are read by
+    /// position all count.
+    fn of_schemas(&self, mut schemas: Vec<(String, SchemaRef)>, format: Format) -> Vec<(String, SchemaRef)> {
+        let Some(names) = self.columns.filter(|_| matches!(format, Format::Vortex | Format::Parquet)) else {
+            return schemas;
+        };
+        let keys = self.sort_by.iter().map(|key| &key.column);
+        let wanted: HashSet<&String> = names.iter().chain(keys).collect();
+        for (_, schema) in &mut schemas {
+            let fields = schema.fields().iter().filter(|field| wanted.contains(field.name()));
+            *schema = Arc::new(Schema::new_with_metadata(
+                fields.cloned().collect::<Vec<_>>(),
+                schema.metadata().clone(),
+            ));
+        }
+        schemas
+    }
 }
 
 /// Rows of one or several files.
@@ -210,6 +231,7 @@ impl Reader {
             count = count.saturating_add(file.row_count());
             opened.push((found.name.clone(), file));
         }
+        let order_of = if let [(_, file)] = opened.as_slice() { Some(file.clone()) } else { None };
         let mut left = wanted.limit;
         let mut scans = Vec::with_capacity(opened.len());
         let mut projected = None;
@@ -230,6 +252,8 @@ impl Reader {
             scans.push((name, scan));
         }
         let Some(schema) = projected else { return Ok(None) };
+        // Several files may be in order each, but not together.
+        let order = order_of.and_then(|file| recorded_order(&file, &schema));
         // A scan starts when the preceding one has ended.
         let batches = stream::iter(scans).map(|(name, scan)| {
             let batches = scan.into_stream().map_err(|error| Failure::at(&name, error))?;
@@ -237,7 +261,7 @@ impl Reader {
         });
         let count = count.min(wanted.limit.unwrap_or(u64::MAX));
         let batches = batches.try_flatten().boxed();
-        Ok(Some(Rows { schema, count: Some(count), order: None, batches }))
+        Ok(Some(Rows { schema, count: Some(count), order, batches }))
     }
 
     async fn vortex(&self, found: &Found) -> Outcome<VortexFile> {
@@ -256,7 +280,7 @@ impl Reader {
                 other.name, files[0].name
             )));
         }
-        let table = self.table(files, format).await?;
+        let table = self.table(files, format, wanted).await?;
         let mut frame = self.context.read_table(Arc::new(table))?;
         if !wanted.sort_by.is_empty() {
             let names: Vec<&str> =
@@ -309,18 +333,47 @@ impl Reader {
         }
     }
 
+    /// The schemas of files of one format, with the names of the files.
+    async fn schemas(&self, files: &[Found], format: Format) -> Outcome<Vec<(String, SchemaRef)>> {
+        let is_local = are_local(files);
+        let state = self.context.state();
+        let mut schemas: Vec<(String, SchemaRef)> = Vec::with_capacity(files.len());
+        for file in files {
+            let options = ListingOptions::new(reader_of(format, is_local)).with_file_extension("");
+            let schema = options.infer_schema(&state, &file.url).await;
+            let schema = schema.map_err(|error| Failure::at(&file.name, error))?;
+            if let Some((name, first)) = schemas.first()
+                && !reads_alike(format, first, &schema)
+            {
+                return Err(Failure::error(format!(
+                    "{}: has the columns {}, unlike {name}: {}; convert them one by one, into a folder",
+                    file.name,
+                    columns(&schema),
+                    columns(first)
+                )));
+            }
+            schemas.push((file.name.clone(), schema));
+        }
+        if format == Format::Csv || format == Format::Json {
+            with_floats(&mut schemas);
+        }
+        Ok(schemas)
+    }
+
     /// A table of files of one format. Values in the names of folders become columns, and columns that some
     /// files lack are nullable.
-    async fn table(&self, files: &[Found], format: Format) -> Outcome<ListingTable> {
+    async fn table(&self, files: &[Found], format: Format, wanted: &Wanted<'_>) -> Outcome<ListingTable> {
         if format == Format::Arrow {
             for file in files {
                 self.check_names(file).await.map_err(|error| Failure::at(&file.name, error))?;
             }
         }
+        let is_local = are_local(files);
         let state = self.context.state();
         let extension = format!(".{}", format.extension());
         let has_extension = |file: &Found| file.meta.location.as_ref().ends_with(&extension);
-        let options = ListingOptions::new(reader_of(format));
+        let options = ListingOptions::new(reader_of(format, is_local));
+        let schemas = self.schemas(files, format).await?;
         let mut folders: Vec<ListingTableUrl> = Vec::new();
         for folder in files.iter().filter_map(|file| file.partitioned.as_ref()) {
             if !folders.contains(folder) {
@@ -342,24 +395,58 @@ impl Reader {
             return Ok(ListingTable::try_new(config)?);
         }
         let options = options.with_file_extension("");
-        let mut schemas = Vec::with_capacity(files.len());
-        for file in files {
-            let schema = options.infer_schema(&state, &file.url).await;
-            schemas.push(schema.map_err(|error| Failure::at(&file.name, error))?);
-        }
-        let has_all = |name: &str| schemas.iter().all(|schema| schema.field_with_name(name).is_ok());
-        let merged = Schema::try_merge(schemas.iter().map(|schema| schema.as_ref().clone()))?;
-        let fields = merged.fields().iter().map(|field| {
-            let nullable = field.is_nullable() || !has_all(field.name());
-            field.as_ref().clone().with_nullable(nullable)
-        });
-        let schema = Schema::new_with_metadata(fields.collect::<Vec<_>>(), merged.metadata().clone());
+        let schema = merge_schemas(&wanted.of_schemas(schemas, format))?;
         let urls = files.iter().map(|file| file.url.clone()).collect();
         let config = ListingTableConfig::new_with_multi_paths(urls)
             .with_listing_options(options)
             .with_schema(Arc::new(schema));
         Ok(ListingTable::try_new(config)?)
     }
+}
+
+/// Whether a file can be read as part of the same table as another one: columns of CSV and Arrow files are
+/// read by position.
+fn reads_alike(format: Format, first: &Schema, schema: &Schema) -> bool {
+    let (first, fields) = (first.fields(), schema.fields());
+    let mut pairs = first.iter().zip(fields);
+    match format {
+        Format::Csv => first.len() == fields.len() && pairs.all(|(one, other)| one.name() == other.name()),
+        Format::Arrow => {
+            let alike = |one: &Field, other: &Field| {
+                one.name() == other.name() && one.data_type() == other.data_type()
+            };
+            first.len() == fields.len() && pairs.all(|(one, other)| alike(one, other))
+        }
+        Format::Vortex | Format::Parquet | Format::Json => true,
+    }
+}
+
+/// The columns of a schema with their types, for messages.
+fn columns(schema: &Schema) -> String {
+    let columns = schema.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type()));
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// Makes columns floating-point in all files if they are in any: a file may have only whole numbers.
+fn with_floats(schemas: &mut [(String, SchemaRef)]) {
+    let mut floats = HashSet::new();
+    for field in schemas.iter().flat_map(|(_, schema)| schema.fields()) {
+        if *field.data_type() == DataType::Float64 {
+            floats.insert(field.name().clone());
+        }
+    }
+    for (_, schema) in schemas {
+        let fields = schema.fields().iter().map(|field| {
+            let is_whole = *field.data_type() == DataType::Int64 && floats.contains(field.name());
+            let data_type = if is_whole { DataType::Float64 } else { field.data_type().clone() };
+            field.as_ref().clone().with_data_type(data_type)
+        });
+        *schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    }
+}
+
+fn are_local(files: &[Found]) -> bool {
+    files.iter().all(|file| file.url.scheme() == "file")
 }
 
 /// Whether a folder of a path is named after a value: `day=1/`.
@@ -375,7 +462,7 @@ fn one_file(within: &ListingTableUrl, meta: &ObjectMeta) -> Outcome<ListingTable
     Ok(ListingTableUrl::try_new(url, None)?)
 }
 
-fn reader_of(format: Format) -> Arc<dyn FileFormat> {
+fn reader_of(format: Format, is_local: bool) -> Arc<dyn FileFormat> {
     match format {
         Format::Vortex => Arc::new(vortex_datafusion::VortexFormat::new()),
         Format::Parquet => {
@@ -388,7 +475,12 @@ fn reader_of(format: Format) -> Arc<dyn FileFormat> {
                 .with_newlines_in_values(true)
                 .with_schema_infer_max_rec(LINES_FOR_TYPES),
         ),
-        Format::Json => Arc::new(JsonFormat::default().with_schema_infer_max_rec(LINES_FOR_TYPES)),
+        // Keys that do not occur in these lines would be dropped silently. DataFusion reads remote files as a
+        // whole for this.
+        Format::Json => {
+            let lines = if is_local { usize::MAX } else { LINES_FOR_TYPES };
+            Arc::new(JsonFormat::default().with_schema_infer_max_rec(lines))
+        }
     }
 }
 

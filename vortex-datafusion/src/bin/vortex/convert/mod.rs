@@ -81,6 +81,10 @@ struct VortexArguments {
 }
 
 impl VortexArguments {
+    fn is_given(&self) -> bool {
+        self.level.is_some() || self.min_reader.is_some() || self.checksums
+    }
+
     fn options(&self) -> Outcome<WriteOptions> {
         let mut options = VortexOptions::default();
         let mut set = |name: &str, value: &str| {
@@ -120,7 +124,12 @@ struct Job {
 
 /// Converts the files.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
-    let (_, output) = arguments.places()?;
+    let (inputs, output) = arguments.places()?;
+    if inputs.iter().any(|input| input == "-") {
+        return Err(Failure::Usage(
+            "standard input cannot be converted; write it to a file first".to_owned(),
+        ));
+    }
     if output.to_string_lossy().contains("://") {
         return Err(Failure::Usage(format!("{}: output goes to local files or to `-`", output.display())));
     }
@@ -136,6 +145,10 @@ async fn convert(arguments: &Arguments) -> Outcome {
         files.extend(reader.find(place, arguments.from).await?);
     }
     let jobs = jobs(arguments, output, files)?;
+    if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
+        let message = "--level, --min-reader and --checksums apply to Vortex files only";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let job_count = jobs.len();
     for (done, job) in jobs.into_iter().enumerate() {
         let outcome = job.run(arguments, &reader, &options).await;

@@ -16,7 +16,7 @@ use vortex_core::file::{VortexFile, examine};
 use vortex_core::io::ReadAt;
 use vortex_core::{Error, Limits};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Failures, Outcome};
 use crate::stores::Stores;
 use report::Report;
 
@@ -58,18 +58,17 @@ impl Arguments {
     }
 }
 
-/// Inspects the files one after the other; at the end, returns the first problem as an error.
+/// Inspects the files one after the other; returns an error if any has a problem.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
-    let mut outcome = Ok(());
-    for place in &stores.files(&arguments.file).await? {
-        match inspect(place, &arguments, &stores).await {
-            Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
-            Err(failure) => outcome = outcome.and(Err(failure)),
-            Ok(()) => {}
+    let places = stores.files(&arguments.file).await?;
+    let mut failures = Failures::among(places.len());
+    for place in &places {
+        if let Err(failure) = inspect(place, &arguments, &stores).await {
+            failures.report(failure)?;
         }
     }
-    outcome
+    failures.outcome()
 }
 
 async fn inspect(place: &str, arguments: &Arguments, stores: &Stores) -> Outcome {

@@ -1,6 +1,6 @@
 //! Statements from a file or a pipe.
 //!
-//! A statement ends at a `;` at the end of a line. Lines that start with `--` or `#!` are comments; lines
+//! A statement ends at a `;` at the end of a line, except in comments and quotes. Lines that start with `--` or `#!` are comments; lines
 //! that start with `\` are commands of the shell. The first error ends the script.
 
 use std::fs::File;
@@ -27,7 +27,8 @@ pub(super) async fn run(session: &mut Session, lines: impl BufRead, place: &str)
     let mut first_line = 0;
     for (at, line) in lines.lines().enumerate() {
         let line = line.map_err(|error| Failure::at(format!("{place}:{}", at + 1), error))?;
-        let line = line.trim_end();
+        // Some editors put a byte-order mark at the start.
+        let line = line.trim_start_matches('\u{feff}').trim_end();
         if statement.is_empty() {
             first_line = at + 1;
             if line.is_empty() || line.starts_with("--") || line.starts_with("#!") {
@@ -43,7 +44,7 @@ pub(super) async fn run(session: &mut Session, lines: impl BufRead, place: &str)
         }
         statement.push_str(line);
         statement.push('\n');
-        if line.ends_with(';') {
+        if line.ends_with(';') && session.is_complete(&statement) {
             run_one(session, &statement, place, first_line).await?;
             statement.clear();
         }

@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use datafusion::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -17,15 +16,12 @@ use datafusion_cli::functions::{
 };
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use datafusion_cli::pool_type::PoolType;
+use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::PrintOptions;
 
 use super::Arguments;
 use crate::failure::Outcome;
 use crate::stores::Stores;
-
-/// How long listings of folders are cached. DataFusion would cache them forever, and would answer queries
-/// about replaced files from their old statistics.
-const LISTING_BELIEVED: Duration = Duration::from_secs(1);
 
 /// A DataFusion session, and settings for printing its results.
 pub(super) struct Session {
@@ -41,9 +37,7 @@ impl Session {
             InstrumentedObjectStoreRegistry::new().with_profile_mode(arguments.object_store_profiling);
         let known = Arc::new(known);
         let stores = Stores::new(Arc::clone(&known));
-        let mut runtime = RuntimeEnvBuilder::new()
-            .with_object_store_registry(Arc::clone(&stores) as _)
-            .with_object_list_cache_ttl(Some(LISTING_BELIEVED));
+        let mut runtime = RuntimeEnvBuilder::new().with_object_store_registry(Arc::clone(&stores) as _);
         if let Some(limit) = arguments.memory_limit {
             runtime = runtime.with_memory_pool(memory_pool(arguments, limit));
         }
@@ -63,7 +57,9 @@ impl Session {
         register_functions(&context);
         let print = PrintOptions {
             format: arguments.format,
-            quiet: arguments.quiet,
+            // Programs read the other formats.
+            quiet: arguments.quiet
+                || !matches!(arguments.format, PrintFormat::Automatic | PrintFormat::Table),
             maxrows: arguments.maxrows,
             color: arguments.color,
             instrumented_registry: known,

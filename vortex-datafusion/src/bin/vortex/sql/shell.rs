@@ -39,6 +39,7 @@ pub(super) async fn run(session: &mut Session) -> Outcome {
                     Ok(Next::Continue) => {}
                     Ok(Next::Quit) | Err(Failure::ClosedPipe) => break,
                     Err(Failure::Error(message) | Failure::Usage(message)) => eprintln!("{message}"),
+                    Err(interrupted @ Failure::Interrupted(_)) => return Err(interrupted),
                 }
                 // SET may have changed the dialect.
                 editor.set_helper(Some(helper(session)));

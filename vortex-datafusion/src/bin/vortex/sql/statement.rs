@@ -13,7 +13,8 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser;
-use datafusion::sql::sqlparser::dialect::dialect_from_str;
+use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use futures::{FutureExt as _, StreamExt as _};
@@ -23,12 +24,24 @@ use super::session::Session;
 use crate::failure::{Failure, Outcome};
 
 impl Session {
-    /// Runs the statements in a text, in order, up to the first one that fails.
-    pub(super) async fn run(&self, sql: &str) -> Outcome {
+    /// The dialect of SQL that the session is set to.
+    fn dialect(&self) -> Outcome<Box<dyn Dialect>> {
         let state = self.context.state();
         let dialect = &state.config().options().sql_parser.dialect;
-        let dialect = dialect_from_str(dialect)
-            .ok_or_else(|| Failure::error(format!("unknown SQL dialect `{dialect}`")))?;
+        dialect_from_str(dialect).ok_or_else(|| Failure::error(format!("unknown SQL dialect `{dialect}`")))
+    }
+
+    /// Whether the last `;` of a text ends a statement, and is not in a comment or within quotes.
+    pub(super) fn is_complete(&self, sql: &str) -> bool {
+        let Ok(dialect) = self.dialect() else { return true };
+        let Ok(tokens) = Tokenizer::new(dialect.as_ref(), sql).tokenize() else { return false };
+        let last = tokens.iter().rev().find(|token| !matches!(token, Token::Whitespace(_)));
+        last.is_none_or(|token| *token == Token::SemiColon)
+    }
+
+    /// Runs the statements in a text, in order, up to the first one that fails.
+    pub(super) async fn run(&self, sql: &str) -> Outcome {
+        let dialect = self.dialect()?;
         for statement in DFParser::parse_sql_with_dialect(sql, dialect.as_ref())? {
             // A bug in planning or running one statement does not end the shell.
             let run = AssertUnwindSafe(self.run_statement(statement)).catch_unwind();
@@ -39,6 +52,11 @@ impl Session {
 
     async fn run_statement(&self, statement: Statement) -> Outcome {
         let start = Instant::now();
+        // DataFusion would cache listings of folders forever, and would answer queries about replaced files
+        // from their old statistics.
+        if let Some(listings) = self.context.runtime_env().cache_manager.get_list_files_cache() {
+            listings.clear();
+        }
         let mut print = self.print.clone();
         if shows_settings(&statement) {
             print.maxrows = MaxRows::Unlimited;
