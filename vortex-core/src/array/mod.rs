@@ -113,18 +113,40 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    /// The rows of `rows`, which must lie within the array. Shares buffers.
+    /// For encodings whose children have one row for each row of the array: the array of `len` rows that
+    /// `pick` returns of each child. With it, `slice`, `filter` and `take` need no implementation.
+    ///
+    /// # Errors
+    /// As `pick`.
+    fn pick_rows(
+        &self,
+        len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        let _ = (len, pick);
+        Ok(None)
+    }
+
+    /// The rows of `rows`, which must lie within the array. Shares buffers, unless it has to decode.
     ///
     /// # Errors
     /// If the bytes contradict the format.
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef>;
+    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        match self.pick_rows(rows.len(), &|child| child.slice(rows.clone()))? {
+            Some(picked) => Ok(picked),
+            None => self.decode_natural()?.slice(rows),
+        }
+    }
 
     /// The live rows of `mask`, which has one bit per row.
     ///
     /// # Errors
     /// If the bytes contradict the format.
     fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.decode_natural()?.filter(mask)
+        match self.pick_rows(mask.true_count(), &|child| child.filter(mask))? {
+            Some(picked) => Ok(picked),
+            None => self.decode_natural()?.filter(mask),
+        }
     }
 
     /// The rows at `indices`, in that order; all indices are in range and none is null.
@@ -132,7 +154,10 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// If the bytes contradict the format.
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.decode_natural()?.take(indices)
+        match self.pick_rows(indices.len(), &|child| child.take(indices))? {
+            Some(picked) => Ok(picked),
+            None => self.decode_natural()?.take(indices),
+        }
     }
 
     /// Evaluates a predicate per row: true, false, or null where the result is unknown in SQL.

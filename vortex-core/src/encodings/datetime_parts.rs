@@ -12,10 +12,9 @@
 //!
 //! Decoding adds the parts block by block; a part that has the same value in all rows is added only once.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, UInt64Array, new_null_array};
+use arrow::array::{Array as _, AsArray as _, new_null_array};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
@@ -25,7 +24,6 @@ use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::wire::WriteNode;
 use crate::{Error, Result, match_integer};
 
@@ -101,17 +99,6 @@ struct DateTimePartsArray {
 }
 
 impl DateTimePartsArray {
-    /// An array whose parts result from applying an operation to each part.
-    fn map(&self, operation: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
-        let [days, seconds, subseconds] = &self.parts;
-        Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            ticks_per_second: self.ticks_per_second,
-            parts: [operation(days)?, operation(seconds)?, operation(subseconds)?],
-            limits: self.limits,
-        }))
-    }
-
     fn days(&self) -> &ArrayRef {
         &self.parts[0]
     }
@@ -300,16 +287,18 @@ impl EncodedArray for DateTimePartsArray {
         self.days().validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        self.map(|part| part.slice(rows.clone()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.map(|part| part.filter(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.map(|part| part.take(indices))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        let [days, seconds, subseconds] = &self.parts;
+        Ok(Some(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            ticks_per_second: self.ticks_per_second,
+            parts: [pick(days)?, pick(seconds)?, pick(subseconds)?],
+            limits: self.limits,
+        })))
     }
 }
 

@@ -9,12 +9,10 @@
 //! only in version 2, up to three unsigned non-null parts of 64 bits each. Without these, the first part
 //! is the unscaled value, and operations are passed on to its encoding.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
     Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray, Decimal128Array, Decimal256Array,
-    UInt64Array,
 };
 use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 
@@ -24,7 +22,6 @@ use crate::array::{Aggregate, ArrayRef, EncodedArray, Node, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -131,17 +128,6 @@ struct DecimalBytePartsArray {
 }
 
 impl DecimalBytePartsArray {
-    /// An array whose parts result from applying an operation to each part.
-    fn map(&self, operation: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
-        Ok(Arc::new(Self {
-            id: self.id,
-            dtype: self.dtype.clone(),
-            first_ptype: self.first_ptype,
-            first: operation(&self.first)?,
-            lower: self.lower.iter().map(operation).collect::<Result<_>>()?,
-        }))
-    }
-
     /// The integers composed of the parts, including nulls.
     fn unscaled(&self) -> Result<ArrowRef> {
         let first = self.first.decode(&data_type(self.first.dtype())?)?;
@@ -212,16 +198,18 @@ impl EncodedArray for DecimalBytePartsArray {
         self.first.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        self.map(|part| part.slice(rows.clone()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.map(|part| part.filter(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.map(|part| part.take(indices))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        Ok(Some(Arc::new(Self {
+            id: self.id,
+            dtype: self.dtype.clone(),
+            first_ptype: self.first_ptype,
+            first: pick(&self.first)?,
+            lower: self.lower.iter().map(pick).collect::<Result<_>>()?,
+        })))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -4,10 +4,9 @@
 //! are the stored integers with another Arrow type, and UUIDs are the stored bytes: decoding copies
 //! neither. Predicates are passed on to the storage.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray, FixedSizeBinaryArray, UInt64Array, make_array};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, FixedSizeBinaryArray, make_array};
 use arrow::datatypes::{DataType, UInt8Type};
 
 use super::Encoding;
@@ -15,7 +14,6 @@ use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, 
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Extension, Meaning};
 use crate::expr::Predicate;
-use crate::mask::Mask;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -52,12 +50,6 @@ struct ExtArray {
     dtype: DType,
     extension: Arc<Extension>,
     storage: ArrayRef,
-}
-
-impl ExtArray {
-    fn with(&self, storage: ArrayRef) -> ArrayRef {
-        Arc::new(Self { dtype: self.dtype.clone(), extension: Arc::clone(&self.extension), storage })
-    }
 }
 
 impl EncodedArray for ExtArray {
@@ -99,16 +91,14 @@ impl EncodedArray for ExtArray {
         self.storage.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        Ok(self.with(self.storage.slice(rows)?))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        Ok(self.with(self.storage.filter(mask)?))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        Ok(self.with(self.storage.take(indices)?))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        let storage = pick(&self.storage)?;
+        let extension = Arc::clone(&self.extension);
+        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), extension, storage })))
     }
 
     fn aggregate(&self) -> Result<Aggregate> {

@@ -200,17 +200,6 @@ impl ListViewArray {
         Self { dtype, elements, offsets, sizes, validity, limits }
     }
 
-    fn map(&self, rows: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
-        Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            elements: Arc::clone(&self.elements),
-            offsets: rows(&self.offsets)?,
-            sizes: rows(&self.sizes)?,
-            validity: self.validity.as_ref().map(rows).transpose()?,
-            limits: self.limits,
-        }))
-    }
-
     /// The checked views. Those of null rows are made empty, since their elements are not needed.
     fn views(&self, nulls: Option<&NullBuffer>) -> Result<Views> {
         let mut views = Views { offsets: decode_counts(&self.offsets)?, sizes: decode_counts(&self.sizes)? };
@@ -349,16 +338,19 @@ impl EncodedArray for ListViewArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        self.map(|child| child.slice(rows.clone()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.map(|child| child.filter(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.map(|child| child.take(indices))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        Ok(Some(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            elements: Arc::clone(&self.elements),
+            offsets: pick(&self.offsets)?,
+            sizes: pick(&self.sizes)?,
+            validity: self.validity.as_ref().map(pick).transpose()?,
+            limits: self.limits,
+        })))
     }
 }
 

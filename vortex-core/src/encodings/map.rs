@@ -3,17 +3,15 @@
 //! No metadata, no buffers. The only child is the list of entries, which must be a list view and carries the
 //! nulls. Keys are never null. Arrow represents maps as such lists, too, so decoding only changes the type.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{AsArray as _, MapArray as ArrowMap, UInt64Array};
+use arrow::array::{AsArray as _, MapArray as ArrowMap};
 use arrow::datatypes::DataType;
 
 use super::{Encoding, list_view};
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 /// The `vortex.map` encoding.
@@ -48,12 +46,6 @@ struct MapArray {
     entries: ArrayRef,
 }
 
-impl MapArray {
-    fn with(&self, entries: ArrayRef) -> ArrayRef {
-        Arc::new(Self { dtype: self.dtype.clone(), entries })
-    }
-}
-
 impl EncodedArray for MapArray {
     fn encoding(&self) -> &str {
         ID
@@ -85,16 +77,12 @@ impl EncodedArray for MapArray {
         self.entries.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        Ok(self.with(self.entries.slice(rows)?))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        Ok(self.with(self.entries.filter(mask)?))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        Ok(self.with(self.entries.take(indices)?))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), entries: pick(&self.entries)? })))
     }
 }
 

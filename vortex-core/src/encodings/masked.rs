@@ -10,10 +10,9 @@
 //! validity. Every operation is applied to the children. A field extracted from a nullable struct is also
 //! such an array, over values that may have nulls of their own.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, UInt64Array};
+use arrow::array::BooleanArray;
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
@@ -21,7 +20,6 @@ use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, validity};
 use crate::dtype::DType;
 use crate::expr::Predicate;
-use crate::mask::Mask;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -74,10 +72,6 @@ impl MaskedArray {
     fn valid(&self) -> Result<Option<NullBuffer>> {
         Ok(validity::decode_child(self.validity.as_ref())?.to_nulls(self.len()))
     }
-
-    fn with(&self, values: ArrayRef, validity: Option<ArrayRef>) -> ArrayRef {
-        Arc::new(Self { dtype: self.dtype.clone(), values, validity })
-    }
 }
 
 impl EncodedArray for MaskedArray {
@@ -111,19 +105,13 @@ impl EncodedArray for MaskedArray {
         Ok(Validity::from_nulls(NullBuffer::union(values.as_ref(), self.valid()?.as_ref())))
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        let validity = validity::slice_child(self.validity.as_ref(), &rows)?;
-        Ok(self.with(self.values.slice(rows)?, validity))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        let validity = validity::filter_child(self.validity.as_ref(), mask)?;
-        Ok(self.with(self.values.filter(mask)?, validity))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
-        Ok(self.with(self.values.take(indices)?, validity))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        let validity = self.validity.as_ref().map(pick).transpose()?;
+        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), values: pick(&self.values)?, validity })))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -10,10 +10,9 @@
 //! fields null: stored fields have arbitrary values there, which decoding replaces with nulls if the
 //! field is nullable, so that readers of a single child see the same.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{StructArray, UInt64Array};
+use arrow::array::StructArray;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
@@ -22,7 +21,6 @@ use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 /// The `vortex.struct` encoding.
@@ -94,18 +92,6 @@ struct Fields {
     validity: Option<ArrayRef>,
 }
 
-impl Fields {
-    /// A struct of other rows, created by selecting the same rows of each child.
-    fn map(&self, len: usize, rows: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
-        Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            len,
-            fields: self.fields.iter().map(&rows).collect::<Result<_>>()?,
-            validity: self.validity.as_ref().map(&rows).transpose()?,
-        }))
-    }
-}
-
 impl EncodedArray for Fields {
     fn encoding(&self) -> &str {
         ID
@@ -148,16 +134,17 @@ impl EncodedArray for Fields {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        self.map(rows.len(), |child| child.slice(rows.clone()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.map(mask.true_count(), |child| child.filter(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.map(arrow::array::Array::len(indices), |child| child.take(indices))
+    fn pick_rows(
+        &self,
+        len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        Ok(Some(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            len,
+            fields: self.fields.iter().map(pick).collect::<Result<_>>()?,
+            validity: self.validity.as_ref().map(pick).transpose()?,
+        })))
     }
 
     fn field(&self, at: usize) -> Result<ArrayRef> {
@@ -169,7 +156,7 @@ impl EncodedArray for Fields {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array as _, AsArray as _, Int32Array, StringArray};
+    use arrow::array::{Array as _, AsArray as _, Int32Array, StringArray, UInt64Array};
     use arrow::datatypes::{Field, Int32Type};
 
     use super::*;

@@ -10,10 +10,9 @@
 //! sparse unions have the same layout, but no validity of their own: there, a null row selects a variant
 //! that is null in that row.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, UInt64Array, UnionArray as ArrowUnion};
+use arrow::array::{Array as _, AsArray as _, UnionArray as ArrowUnion};
 use arrow::datatypes::{DataType, UInt8Type, UnionMode};
 
 use super::Encoding;
@@ -21,7 +20,6 @@ use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
-use crate::mask::Mask;
 use crate::{Error, Result};
 
 /// The `vortex.union` encoding.
@@ -63,15 +61,6 @@ struct UnionArray {
 }
 
 impl UnionArray {
-    fn map(&self, rows: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
-        Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            union: Arc::clone(&self.union),
-            type_ids: rows(&self.type_ids)?,
-            variants: self.variants.iter().map(rows).collect::<Result<_>>()?,
-        }))
-    }
-
     /// The variant that null rows select: a nullable one, if there is any.
     fn null_variant(&self) -> usize {
         self.union.variants.dtypes().iter().position(DType::is_nullable).unwrap_or(0)
@@ -138,16 +127,17 @@ impl EncodedArray for UnionArray {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        self.map(|child| child.slice(rows.clone()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.map(|child| child.filter(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.map(|child| child.take(indices))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        Ok(Some(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            union: Arc::clone(&self.union),
+            type_ids: pick(&self.type_ids)?,
+            variants: self.variants.iter().map(pick).collect::<Result<_>>()?,
+        })))
     }
 }
 

@@ -7,10 +7,9 @@
 //! No metadata, no buffers. Child: the unsigned integers of the same width, which carry the nulls. Selecting
 //! rows is passed on to the child; so are equality and membership, after encoding the constants.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, UInt64Array};
+use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
@@ -18,7 +17,6 @@ use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, array_of_ra
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::kernels::{Word, map_words, match_word};
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
 
@@ -74,10 +72,6 @@ fn zigzag(value: i64) -> u64 {
 }
 
 impl ZigZagArray {
-    fn with(&self, encoded: ArrayRef) -> ArrayRef {
-        Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded })
-    }
-
     /// Encodes the constant.
     fn encode(&self, constant: &Scalar) -> Option<Scalar> {
         let Value::Int(value) = constant.value() else { return None };
@@ -133,16 +127,13 @@ impl EncodedArray for ZigZagArray {
         self.encoded.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        Ok(self.with(self.encoded.slice(rows)?))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        Ok(self.with(self.encoded.filter(mask)?))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        Ok(self.with(self.encoded.take(indices)?))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        let encoded = pick(&self.encoded)?;
+        Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded })))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -9,10 +9,9 @@ mod parquet;
 mod shredded;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, StructArray, UInt64Array};
+use arrow::array::{Array as _, AsArray as _, StructArray};
 use arrow::datatypes::DataType;
 
 pub(super) use self::parquet::ParquetVariant;
@@ -22,7 +21,6 @@ use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::variant::{self, Names};
 use crate::wire::{dtype_from_proto, proto};
@@ -69,11 +67,6 @@ struct VariantArray {
 }
 
 impl VariantArray {
-    fn map(&self, rows: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
-        let shredded = self.shredded.as_ref().map(&rows).transpose()?;
-        Ok(Arc::new(Self { core: rows(&self.core)?, shredded, limits: self.limits }))
-    }
-
     /// The core, completed with values from the projection.
     fn completed(&self, shredded: &ArrayRef) -> Result<ArrowRef> {
         let natural = data_type(self.dtype())?;
@@ -157,16 +150,13 @@ impl EncodedArray for VariantArray {
         self.core.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        self.map(|child| child.slice(rows.clone()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.map(|child| child.filter(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.map(|child| child.take(indices))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        let shredded = self.shredded.as_ref().map(pick).transpose()?;
+        Ok(Some(Arc::new(Self { core: pick(&self.core)?, shredded, limits: self.limits })))
     }
 
     fn as_constant(&self) -> Option<Scalar> {
@@ -181,6 +171,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::arrow::data_type;
+    use crate::mask::Mask;
 
     /// A variant scalar: dtype i8, value 3.
     fn three() -> Tree {

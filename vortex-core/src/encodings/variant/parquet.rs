@@ -14,10 +14,9 @@
 //! arrays (a list), whose parts are in turn a struct of `value` and `typed_value`. A row with neither is
 //! the variant null.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, StructArray, UInt64Array};
+use arrow::array::{Array as _, AsArray as _, StructArray};
 use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
@@ -27,7 +26,6 @@ use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::Encoding;
 use crate::limits::Limits;
-use crate::mask::Mask;
 use crate::wire::{dtype_from_proto, proto};
 use crate::{Error, Result};
 
@@ -93,20 +91,6 @@ struct VariantRows {
     typed: Option<ArrayRef>,
     validity: Option<ArrayRef>,
     limits: Limits,
-}
-
-impl VariantRows {
-    fn map(&self, rows: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<ArrayRef> {
-        let optional = |child: &Option<ArrayRef>| child.as_ref().map(&rows).transpose();
-        Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            metadata: rows(&self.metadata)?,
-            value: optional(&self.value)?,
-            typed: optional(&self.typed)?,
-            validity: optional(&self.validity)?,
-            limits: self.limits,
-        }))
-    }
 }
 
 impl EncodedArray for VariantRows {
@@ -177,22 +161,26 @@ impl EncodedArray for VariantRows {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
-        self.map(|child| child.slice(rows.clone()))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.map(|child| child.filter(mask))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        self.map(|child| child.take(indices))
+    fn pick_rows(
+        &self,
+        _len: usize,
+        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
+    ) -> Result<Option<ArrayRef>> {
+        let optional = |child: &Option<ArrayRef>| child.as_ref().map(pick).transpose();
+        Ok(Some(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            metadata: pick(&self.metadata)?,
+            value: optional(&self.value)?,
+            typed: optional(&self.typed)?,
+            validity: optional(&self.validity)?,
+            limits: self.limits,
+        })))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::BinaryViewArray;
+    use arrow::array::{BinaryViewArray, UInt64Array};
 
     use super::*;
     use crate::array::build::Tree;
