@@ -186,13 +186,17 @@ impl VortexCodec {
         };
         Ok(Scan {
             base: Some(serialize_file_scan_config(config, self, converter)?),
-            accepted: encode(source.filters().accepted())?,
-            pruning: encode(source.filters().pruning())?,
+            accepted: encode(source.filters.accepted())?,
+            pruning: encode(source.filters.pruning())?,
             options: source.options().to_map(),
             limit: config.limit.map(|limit| limit as u64),
             preserve_order: config.preserve_order,
-            best_first: source.best_first().map(|best| self.best_first(best, converter)).transpose()?,
-            best_rows: source.best_first().and_then(|best| best.rows).map(|rows| rows as u64),
+            best_first: source
+                .best_first
+                .as_ref()
+                .map(|best| self.best_first(best, converter))
+                .transpose()?,
+            best_rows: source.best_first.as_ref().and_then(|best| best.rows).map(|rows| rows as u64),
         })
     }
 
@@ -244,12 +248,11 @@ impl Decoding<'_> {
         let filters = |nodes: &[protobuf::PhysicalExprNode]| {
             nodes.iter().map(|node| self.expr(node, table.table_schema())).collect::<Result<Vec<_>>>()
         };
-        let filters = Filters::new(filters(&scan.accepted)?, filters(&scan.pruning)?);
-        let source = VortexSource::new(table.clone())
+        let mut source = VortexSource::new(table.clone())
             .with_options(VortexOptions::from_map(&scan.options)?)
-            .with_filters(filters)
-            .with_best_first(self.best_first(scan, &table)?)
             .with_runtime(&self.task.runtime_env(), self.task.session_config());
+        source.filters = Filters::new(filters(&scan.accepted)?, filters(&scan.pruning)?);
+        source.best_first = self.best_first(scan, &table)?;
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         let config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));

@@ -10,7 +10,6 @@ use datafusion_datasource::file::FileSource;
 use datafusion_datasource::file_scan_config::FileScanConfig;
 use datafusion_datasource::file_stream::FileOpener;
 use datafusion_datasource::{PartitionedFile, TableSchema};
-use datafusion_execution::cache::cache_manager::FileMetadataCache;
 use datafusion_execution::config::SessionConfig;
 use datafusion_execution::memory_pool::MemoryPool;
 use datafusion_execution::runtime_env::RuntimeEnv;
@@ -54,13 +53,16 @@ pub(crate) enum BestWanted {
 pub struct VortexSource {
     table: TableSchema,
     projection: ProjectionExprs,
-    filters: Filters,
+    pub(crate) filters: Filters,
     /// Whether dynamic filters are known to be right, see `tell_scans.rs`.
     trusts_dynamic: bool,
-    best_first: Option<BestFirst>,
+    pub(crate) best_first: Option<BestFirst>,
     options: VortexOptions,
+    /// Footers kept between queries.
     footers: FooterCache,
+    /// Bytes of remote files kept between queries, if the options enable it.
     segments: Option<Arc<BlockCache>>,
+    /// The pool that is charged for the memory of scans.
     memory: Option<Arc<dyn MemoryPool>>,
     files: Arc<OpenFiles>,
     ahead: Arc<SharedAhead>,
@@ -107,49 +109,10 @@ impl VortexSource {
         self.with_runtime(session.runtime_env(), session.config())
     }
 
-    pub(crate) fn with_runtime(self, runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
-        self.with_footer_cache(runtime.cache_manager.get_file_metadata_cache())
-            .with_segment_cache(config.get_extension())
-            .with_memory_pool(Arc::clone(&runtime.memory_pool))
-    }
-
-    /// Sets the cache that keeps footers between queries.
-    #[must_use]
-    pub fn with_footer_cache(mut self, footers: Arc<FileMetadataCache>) -> Self {
-        self.footers = FooterCache::new(footers);
-        self
-    }
-
-    /// Sets the cache that keeps fetched bytes of remote files, if the options enable it.
-    #[must_use]
-    pub fn with_segment_cache(mut self, segments: Option<Arc<BlockCache>>) -> Self {
-        self.segments = segments;
-        self
-    }
-
-    /// Filters that the scan has taken over, or may use.
-    #[cfg(feature = "proto")]
-    pub(crate) fn filters(&self) -> &Filters {
-        &self.filters
-    }
-
-    /// A source with these filters instead of those it has.
-    #[cfg(feature = "proto")]
-    pub(crate) fn with_filters(mut self, filters: Filters) -> Self {
-        self.filters = filters;
-        self
-    }
-
-    /// The column whose best rows are read first.
-    #[cfg(feature = "proto")]
-    pub(crate) fn best_first(&self) -> Option<&BestFirst> {
-        self.best_first.as_ref()
-    }
-
-    /// A source that reads the best rows of a column first.
-    #[cfg(feature = "proto")]
-    pub(crate) fn with_best_first(mut self, best_first: Option<BestFirst>) -> Self {
-        self.best_first = best_first;
+    pub(crate) fn with_runtime(mut self, runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
+        self.footers = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());
+        self.segments = config.get_extension();
+        self.memory = Some(Arc::clone(&runtime.memory_pool));
         self
     }
 
@@ -171,13 +134,6 @@ impl VortexSource {
     /// A copy that may read other rows or columns, so that it shares no streams of opened files.
     fn changed(&self) -> Self {
         Self { ahead: Arc::default(), ..self.clone() }
-    }
-
-    /// Sets the pool that is charged for the memory of scans.
-    #[must_use]
-    pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
-        self.memory = Some(pool);
-        self
     }
 
     /// How files are read.
