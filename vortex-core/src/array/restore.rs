@@ -137,7 +137,9 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     Ok(match (from, to) {
         (DataType::Dictionary(..), _) => {
             let dictionary = array.as_any_dictionary();
-            take(&carry(dictionary.values(), to)?, dictionary.keys())?
+            let rows = take(&carry(dictionary.values(), to)?, dictionary.keys())?;
+            // A null key makes the fields of a struct null as well, even those that are not nullable.
+            if has_masked_fields(to) { carry(&rows, to)? } else { rows }
         }
         (DataType::RunEndEncoded(ends, _), _) => match ends.data_type() {
             DataType::Int16 => carry_runs::<Int16Type>(array, to)?,
@@ -396,7 +398,7 @@ fn interval_parts(array: &ArrowRef, unit: IntervalUnit, fields: &Fields) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ListArray, new_null_array};
+    use arrow::array::{DictionaryArray, Int8Array, Int64Array, ListArray, new_null_array};
     use arrow::datatypes::Field;
 
     use super::*;
@@ -416,6 +418,17 @@ mod tests {
         let of_size = |size| DataType::FixedSizeList(Arc::clone(&item), size);
         assert!(decode_as(&lists, &of_size(i32::MAX)).is_err());
         assert_eq!(decode_as(&lists, &of_size(3)).unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn fields_of_structs_behind_null_keys_are_not_null() {
+        let field = Arc::new(Field::new("a", DataType::Int64, false));
+        let structs = StructArray::from(vec![(field, Arc::new(Int64Array::from(vec![1])) as ArrowRef)]);
+        let to = structs.data_type().clone();
+        let keys = Int8Array::from(vec![Some(0), None]);
+        let dictionary = DictionaryArray::new(keys, Arc::new(structs));
+        let carried = carry(&(Arc::new(dictionary) as ArrowRef), &to).unwrap();
+        assert_eq!((carried.null_count(), carried.as_struct().column(0).null_count()), (1, 0));
     }
 
     #[test]

@@ -81,3 +81,37 @@ fn problems_name_their_file_and_column_once() {
     let found = stdout(&run(&["verify", &damaged]));
     assert!(found.starts_with(&format!("{damaged}: column `plain`: segment 0: ")), "{found}");
 }
+
+#[test]
+fn rows_that_contradict_the_recorded_order_are_found() {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array};
+    use datafusion::physical_expr::expressions::Column;
+    use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+    use vortex_core::io::LocalSink;
+    use vortex_core::write::{FileWriter, WriteOptions};
+
+    let folder = TempDir::new().unwrap();
+    let verified = |name: &str, values: Vec<i64>| {
+        let path = folder.path().join(name);
+        let column = Arc::new(Int64Array::from(values)) as ArrayRef;
+        let rows = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let order = LexOrdering::new([PhysicalSortExpr::new_default(Arc::new(Column::new("a", 0)))]).unwrap();
+        let options =
+            vortex_datafusion::record_order(WriteOptions::new(), &order, rows.schema_ref()).unwrap();
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let sink = LocalSink::create(&path).unwrap();
+            let mut writer = FileWriter::try_new(sink, rows.schema(), options).unwrap();
+            writer.write(&rows).await.unwrap();
+            writer.finish().await.unwrap();
+        });
+        stdout(&run(&["verify", path.to_str().unwrap()]))
+    };
+    let sorted: Vec<i64> = (0..20_000).collect();
+    let mut swapped = sorted.clone();
+    swapped.swap(8_191, 8_192);
+    assert!(verified("sorted.vortex", sorted).contains(": fine; "));
+    let found = verified("swapped.vortex", swapped);
+    assert!(found.contains("recorded order: row 8192 is not in the order a@0 ASC"), "{found}");
+}

@@ -3,8 +3,15 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
+use arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::physical_expr::expressions::Column;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
+use futures::TryStreamExt as _;
+use vortex_core::VortexFile;
+use vortex_core::expr::FieldPath;
 use vortex_core::file::{OpenOptions, Verification, verify};
+use vortex_core::io::ReadAt;
+use vortex_datafusion::recorded_order;
 
 use crate::failure::{Failure, Failures, Outcome};
 use crate::stores::Stores;
@@ -28,9 +35,9 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let mut failures = Failures::among(places.len());
     for place in &places {
         match verified(place, &stores).await {
-            Ok(found) => {
-                print(place, &found, arguments.quiet)?;
-                failures.count(!found.problems.is_empty());
+            Ok((found, problems)) => {
+                print(place, &found, &problems, arguments.quiet)?;
+                failures.count(!problems.is_empty());
             }
             Err(failure) => failures.report(failure)?,
         }
@@ -38,17 +45,57 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     failures.outcome()
 }
 
-async fn verified(place: &str, stores: &Stores) -> Outcome<Verification> {
+/// What was found in a file, and its problems.
+async fn verified(place: &str, stores: &Stores) -> Outcome<(Verification, Vec<String>)> {
     let source = stores.open(place).await?;
-    verify(source, &OpenOptions::new()).await.map_err(|error| Failure::at(place, error))
+    let found = verify(Arc::clone(&source), &OpenOptions::new()).await;
+    let found = found.map_err(|error| Failure::at(place, error))?;
+    let mut problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+    // Rows of a damaged file may be in any order.
+    if problems.is_empty() {
+        problems.extend(disorder(source).await.map_err(|failure| Failure::at(place, failure))?);
+    }
+    Ok((found, problems))
 }
 
-fn print(place: &str, found: &Verification, quiet: bool) -> Outcome {
-    let mut out = std::io::stdout().lock();
-    for problem in &found.problems {
-        writeln!(out, "{place}: {}", visible(&problem.to_string()))?;
+/// The first row that contradicts the recorded order, on which queries rely.
+async fn disorder(source: Arc<dyn ReadAt>) -> Outcome<Option<String>> {
+    let file = VortexFile::open(source).await?;
+    let schema = file.schema()?;
+    let Some(order) = recorded_order(&file, &schema) else { return Ok(None) };
+    let keys = order.iter().filter_map(|key| {
+        let column = key.expr.downcast_ref::<Column>()?;
+        let data_type = schema.field(column.index()).data_type().clone();
+        Some((FieldPath::new([column.name()]), SortField::new_with_options(data_type, key.options)))
+    });
+    let (columns, keys): (Vec<_>, Vec<_>) = keys.unzip();
+    if !RowConverter::supports_fields(&keys) {
+        return Ok(Some(format!("recorded order: values of {order} have none")));
     }
-    if found.problems.is_empty() && !quiet {
+    let converter = RowConverter::new(keys)?;
+    let mut batches = file.scan().with_projection(columns).into_stream()?;
+    let (mut last, mut start): (Option<OwnedRow>, _) = (None, 0);
+    while let Some(batch) = batches.try_next().await? {
+        let rows = converter.convert_columns(batch.columns())?;
+        let mut before = last.as_ref().map(OwnedRow::row);
+        for (at, row) in rows.iter().enumerate() {
+            if before.is_some_and(|before| before > row) {
+                return Ok(Some(format!("recorded order: row {} is not in the order {order}", start + at)));
+            }
+            before = Some(row);
+        }
+        let end = before.map(|row| row.owned());
+        (last, start) = (end, start + rows.num_rows());
+    }
+    Ok(None)
+}
+
+fn print(place: &str, found: &Verification, problems: &[String], quiet: bool) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    for problem in problems {
+        writeln!(out, "{place}: {}", visible(problem))?;
+    }
+    if problems.is_empty() && !quiet {
         let checksums = match found.checked_segments {
             0 => "no checksums".to_owned(),
             segments => format!("checksums of {}", counted(segments as u64, "segment")),
