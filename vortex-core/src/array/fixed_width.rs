@@ -54,6 +54,11 @@ pub(crate) fn fixed_width(
     Ok(make_array(ArrayData::builder(data_type).len(len).add_buffer(values).nulls(nulls).build()?))
 }
 
+/// The values as a vector, without a copy if they are not shared.
+pub(crate) fn into_vec<N: ArrowNativeType>(values: ScalarBuffer<N>) -> Vec<N> {
+    values.into_inner().into_vec::<N>().unwrap_or_else(|shared| shared.typed_data::<N>().to_vec())
+}
+
 /// The values of an array of fixed-width values, as words of that width.
 pub(crate) fn values_of<T: ArrowNativeType>(array: &dyn Array) -> ScalarBuffer<T> {
     let data = array.to_data();

@@ -35,7 +35,7 @@ use arrow::datatypes::DataType;
 pub use aggregate::Aggregate;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub use decoded::{Decoded, present};
-pub(crate) use fixed_width::{fixed_width, match_width, values_of};
+pub(crate) use fixed_width::{fixed_width, into_vec, match_width, values_of};
 pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, numbers,
 };

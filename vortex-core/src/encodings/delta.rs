@@ -29,7 +29,8 @@ use crate::array::{
     ArrayRef, ArrowRef, EncodedArray, Node, Validity, array_of_raw, decode_raw, present, validity,
 };
 use crate::dtype::{DType, PType};
-use crate::kernels::delta::{lanes, transposed_positions, undelta};
+use crate::kernels::delta::{transposed_positions, undelta};
+use crate::kernels::lanes;
 use crate::kernels::{BLOCK, Word, block_parts, match_word};
 use crate::limits::Limits;
 use crate::{Error, Result};

@@ -17,14 +17,13 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array as _, BooleanArray, BooleanBufferBuilder, UInt64Array};
-use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::bit_packed::patches::Patches;
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_offsets, decode_raw,
-    present,
+    into_vec, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -147,7 +146,7 @@ impl PatchedArray {
             return array_of_raw(self.ptype, inner, nulls);
         }
         let (values, _) = decode_raw::<W>(&values)?;
-        let mut out = owned(inner);
+        let mut out = into_vec(inner);
         for (row, value) in rows.into_iter().zip(values.iter()) {
             if let Some(row) = row {
                 out[row] = *value;
@@ -161,18 +160,12 @@ impl PatchedArray {
         let Some(patches) = patches else { return Ok(inner) };
         let array = match_word!(self.ptype, |W| {
             let (inner, nulls) = decode_raw::<W>(&inner)?;
-            let mut out = owned(inner);
+            let mut out = into_vec(inner);
             patches.apply(&mut out, |_, patch| patch)?;
             array_of_raw(self.ptype, out.into(), nulls)?
         });
         Ok(Arc::new(Decoded::new(self.dtype().clone(), array).with_limits(self.limits())))
     }
-}
-
-/// Mutable values, copied only if they are shared.
-fn owned<W: Word>(values: ScalarBuffer<W>) -> Vec<W> {
-    let len = values.len();
-    values.into_inner().into_vec::<W>().unwrap_or_else(|shared| ScalarBuffer::new(shared, 0, len).to_vec())
 }
 
 impl EncodedArray for PatchedArray {

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::simd::{Vectorized, vectorized};
-use super::{BLOCK, Word, block_parts};
+use super::{BLOCK, Word, block_parts, lanes};
 
 /// The eighth of a block that each group of eight values of a lane belongs to.
 pub(super) const ORDER: [usize; 8] = [0, 4, 2, 6, 1, 5, 3, 7];
@@ -267,10 +267,6 @@ pub(crate) fn extract_single<W: Word>(width: usize, row: usize, bytes: &[u8]) ->
     };
     let high = if shift + width > W::BITS { word(lanes::<W>()) << (W::BITS - shift) } else { 0 };
     W::narrow((word(0) >> shift | high) & (u64::MAX >> (64 - width)))
-}
-
-const fn lanes<W: Word>() -> usize {
-    BLOCK / W::BITS
 }
 
 /// The lane that contains a row of a block, and the position of the value's first bit in it.

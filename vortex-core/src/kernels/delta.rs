@@ -8,11 +8,6 @@ use super::bitpack::ORDER;
 use super::simd::{Vectorized, vectorized};
 use super::{BLOCK, Word};
 
-/// Bases of a block, one per lane.
-pub(crate) const fn lanes<W: Word>() -> usize {
-    BLOCK / W::BITS
-}
-
 /// The values of a block, in row order.
 ///
 /// # Panics
@@ -52,7 +47,7 @@ pub(crate) fn transposed_positions() -> [usize; BLOCK] {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::random;
+    use super::super::{lanes, random};
     use super::*;
 
     /// The bases and deltas of a block, computed value by value from the definition of the layout.

@@ -26,6 +26,11 @@ pub(crate) use word::{Word, map_words, match_word};
 /// Number of values in a block, which kernels process as a whole.
 pub(crate) const BLOCK: usize = 1024;
 
+/// Number of lanes of a block: values that are processed at once.
+pub(crate) const fn lanes<W: Word>() -> usize {
+    BLOCK / W::BITS
+}
+
 /// Splits `rows`, counted from the start of block 0, at block boundaries: yields the number of each block
 /// touched, and the range of its rows.
 pub(crate) fn block_parts(rows: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {

@@ -12,6 +12,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{ArrowNativeType as _, DataType, Int16Type, Int32Type, Int64Type, RunEndIndexType};
 
+use super::pieces::spanned;
 use crate::{Error, Result};
 
 /// Maximum number of rows taken in at a time.
@@ -118,10 +119,10 @@ fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
             let columns = array.as_struct().columns().iter().map(|column| own_bytes(column, judge));
             columns.fold(0, u64::saturating_add)
         }
-        DataType::Utf8 => spanned(array.as_string::<i32>().value_offsets()) + rows * 4,
-        DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) + rows * 4,
-        DataType::LargeUtf8 => spanned(array.as_string::<i64>().value_offsets()) + rows * 8,
-        DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) + rows * 8,
+        DataType::Utf8 => spanned(array.as_string::<i32>().value_offsets()) as u64 + rows * 4,
+        DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) as u64 + rows * 4,
+        DataType::LargeUtf8 => spanned(array.as_string::<i64>().value_offsets()) as u64 + rows * 8,
+        DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) as u64 + rows * 8,
         DataType::Utf8View | DataType::BinaryView => rows * 16,
         DataType::FixedSizeBinary(width) => rows.saturating_mul(u64::from(width.unsigned_abs())),
         other => rows * other.primitive_width().unwrap_or(1) as u64,
@@ -201,10 +202,6 @@ fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrowRef {
 pub(super) fn entries(maps: &MapArray) -> StructArray {
     let first = maps.value_offsets()[0].as_usize();
     maps.entries().slice(first, maps.value_offsets()[maps.len()].as_usize() - first)
-}
-
-fn spanned<O: OffsetSizeTrait>(offsets: &[O]) -> u64 {
-    offsets.last().zip(offsets.first()).map_or(0, |(last, first)| (last.as_usize() - first.as_usize()) as u64)
 }
 
 /// Rejects values that no reader could represent.

@@ -176,7 +176,7 @@ pub(super) fn value_bytes(array: &ArrowRef) -> usize {
 }
 
 /// Bytes between the first and the last offset.
-fn spanned<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize {
+pub(super) fn spanned<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize {
     match (offsets.first(), offsets.last()) {
         (Some(first), Some(last)) => last.as_usize() - first.as_usize(),
         _ => 0,

@@ -27,7 +27,9 @@ use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 use super::Encoding;
 use super::bit_packed::patches::{Patches, PatchesMessage};
 use super::integer_test::IntegerTest;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
+use crate::array::{
+    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, into_vec, present,
+};
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::kernels::simd::{Vectorized, vectorized};
@@ -232,11 +234,6 @@ impl<F: Float> Vectorized for Decimals<'_, F> {
             F::decode_block(block, self.scale);
         }
     }
-}
-
-/// The values as a vector, without a copy if they are not shared.
-pub(super) fn into_vec<N: ArrowNativeType>(values: ScalarBuffer<N>) -> Vec<N> {
-    values.into_inner().into_vec::<N>().unwrap_or_else(|shared| shared.typed_data::<N>().to_vec())
 }
 
 #[derive(Debug)]

@@ -21,9 +21,8 @@ use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
-use super::alp::into_vec;
 use super::bit_packed::patches::{Patches, PatchesMessage};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, present};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, into_vec, present};
 use crate::dtype::{DType, PType};
 use crate::kernels::gather::in_range;
 use crate::mask::Mask;
