@@ -34,6 +34,8 @@ mod cache;
 #[cfg(feature = "proto")]
 pub mod codec;
 mod convert;
+#[cfg(feature = "session")]
+mod exact_sums;
 mod format;
 #[cfg(feature = "session")]
 mod frames;

@@ -48,6 +48,13 @@ pub(crate) enum BestWanted {
     None,
 }
 
+#[cfg(feature = "session")]
+impl Default for BestWanted {
+    fn default() -> Self {
+        Self::Rows(None)
+    }
+}
+
 /// Reads Vortex files for a `DataSourceExec`. Cheap to clone, since the optimizer clones it often.
 #[derive(Debug, Clone)]
 pub struct VortexSource {
@@ -280,6 +287,8 @@ impl FileSource for VortexSource {
     ) -> Result<SortOrderPushdownResult<Arc<dyn FileSource>>> {
         Ok(match sorted(order, known, &self.projection, &self.table)? {
             Sorted::Exactly => SortOrderPushdownResult::Exact { inner: Arc::new(self.clone()) },
+            // Nothing would rule out the other rows, and a limit in between may want rows in their own order.
+            Sorted::BestFirst(_) if !self.trusts_dynamic => SortOrderPushdownResult::Unsupported,
             Sorted::BestFirst(best_first) => {
                 let inner = Arc::new(Self { best_first: Some(best_first), ..self.changed() });
                 SortOrderPushdownResult::Inexact { inner }

@@ -151,7 +151,8 @@ fn sum(
         }
         _ => return Precision::Absent,
     };
-    Precision::Exact(value)
+    // See `exact_sums.rs`.
+    Precision::Inexact(value)
 }
 
 fn distinct(known: &FieldStats, nulls: Option<u64>, rows: u64) -> Precision<usize> {
@@ -213,7 +214,7 @@ mod tests {
         let wide = of(i32, &stats, DataType::Int64, 10);
         assert_eq!(
             (wide.sum_value, wide.null_count),
-            (Precision::Exact(2995i64.into()), Precision::Exact(2))
+            (Precision::Inexact(2995i64.into()), Precision::Exact(2))
         );
     }
 
@@ -242,7 +243,7 @@ mod tests {
         let mut known = known(|of| (of.sum, of.null_count) = (Some(i64_sum), Some(9)));
         let i32 = DType::Primitive(PType::I32, true);
         let stats = of(i32.clone(), &known, DataType::Int32, 10);
-        assert_eq!(stats.sum_value, Precision::Exact(ScalarValue::Int64(Some(7))));
+        assert_eq!(stats.sum_value, Precision::Inexact(ScalarValue::Int64(Some(7))));
         known.null_count = Some(10);
         assert_eq!(of(i32, &known, DataType::Int32, 10).sum_value, Precision::Absent);
     }

@@ -10,14 +10,18 @@
 //! rows out of order. The rule sets the flag again, after all other optimizations.
 //!
 //! Number of rows: a scan that reads the best rows first is not told how many of them the sort above needs,
-//! nor that there is a limit below the sort, so that the best of other rows are wanted.
+//! nor that there is a limit in between, so that the best of other rows are wanted.
 //!
-//! Dynamic filters: an aggregation without groups produces one filter for all of its minima and maxima, which
-//! keeps rows that improve any of them. DataFusion 55 leaves out those that are not of plain columns, and
-//! those without a value so far, although they need rows that the filter drops. Parquet files are affected,
-//! too, but whole row groups at a time. Scans are made to ignore such filters.
+//! Dynamic filters: scans are made to ignore those that drop rows which the plan needs.
+//! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
+//!   limited rows only.
+//! - An aggregation without groups produces one filter for all of its minima and maxima, which keeps rows that
+//!   improve any of them. DataFusion 55 leaves out those that are not of plain columns, and those without a
+//!   value so far. When the plan runs again, as in a recursive query, the filter still has the bounds of the
+//!   first run. Parquet files are affected, too, but whole row groups at a time.
+//!
+//! Sums: see `exact_sums.rs`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -29,10 +33,11 @@ use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
+use crate::exact_sums;
 use crate::source::{BestWanted, VortexSource};
 
-/// Keeps ordered files in their partitions, and passes on how many of the best rows are wanted and which
-/// dynamic filters are wrong.
+/// Keeps ordered files in their partitions, passes on how many of the best rows are wanted and which dynamic
+/// filters are wrong, and answers sums.
 #[derive(Debug, Default)]
 pub(crate) struct TellScans;
 
@@ -44,57 +49,79 @@ impl PhysicalOptimizerRule for TellScans {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
+        config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        tell(plan, None, &[])
+        tell(plan, config, &Above::default())
     }
 
     fn name(&self) -> &str {
         Self::NAME
     }
 
+    /// A sum that is known may not be NULL, unlike the one that is computed.
     fn schema_check(&self) -> bool {
-        true
+        false
     }
 }
 
-/// Tells the scans below `node`: the closest sort above it takes the first `wanted` rows, and the dynamic
-/// filters with the ids `distrusted` must be ignored.
+/// What the operators above a node mean for the scans below it.
+#[derive(Debug, Clone, Default)]
+struct Above {
+    /// How many of the best rows are wanted.
+    best: BestWanted,
+    /// Ids of the dynamic filters that they produce.
+    filters: Vec<u64>,
+    /// Ids of those that scans must ignore.
+    distrusted: Vec<u64>,
+}
+
+impl Above {
+    /// What `node` and the operators above it mean for its children.
+    fn below(&self, node: &dyn ExecutionPlan) -> Self {
+        let mut below = self.clone();
+        if let Some(sort) = node.downcast_ref::<SortExec>() {
+            below.best = BestWanted::Rows(sort.fetch());
+        } else if node.fetch().is_some() {
+            below.best = BestWanted::None;
+        }
+        if node.fetch().is_some() {
+            below.distrusted.extend(&self.filters);
+        }
+        let produced = node.dynamic_expressions_produced();
+        let produced = produced.iter().filter_map(|filter| filter.expression_id());
+        match node.is::<AggregateExec>() {
+            true => below.distrusted.extend(produced),
+            false => below.filters.extend(produced),
+        }
+        below
+    }
+}
+
+/// Tells the scans below `node`.
 fn tell(
     node: Arc<dyn ExecutionPlan>,
-    wanted: Option<usize>,
-    distrusted: &[u64],
+    config: &ConfigOptions,
+    above: &Above,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(exec) = node.downcast_ref::<DataSourceExec>() {
-        return Ok(tell_scan(exec, wanted, distrusted).unwrap_or(node));
+        return Ok(tell_scan(exec, above).unwrap_or(node));
     }
-    let wanted = match node.downcast_ref::<SortExec>() {
-        Some(sort) => sort.fetch(),
-        None => wanted,
-    };
-    let mut distrusted = Cow::Borrowed(distrusted);
-    if let Some(aggregation) = node.downcast_ref::<AggregateExec>()
-        && aggregation.aggr_expr().len() > 1
-    {
-        let produced = aggregation.dynamic_expressions_produced();
-        distrusted.to_mut().extend(produced.iter().filter_map(|filter| filter.expression_id()));
+    if let Some(answer) = exact_sums::answer(&node, config)? {
+        return Ok(answer);
     }
-    let children = node.children().into_iter().map(|child| tell(Arc::clone(child), wanted, &distrusted));
+    let below = above.below(node.as_ref());
+    let children = node.children().into_iter().map(|child| tell(Arc::clone(child), config, &below));
     let children = children.collect::<Result<_>>()?;
     replace_children_if_necessary(node, children)
 }
 
 /// The scan, if it is one of Vortex files and there is anything to tell.
-fn tell_scan(
-    exec: &DataSourceExec,
-    wanted: Option<usize>,
-    distrusted: &[u64],
-) -> Option<Arc<dyn ExecutionPlan>> {
+fn tell_scan(exec: &DataSourceExec, above: &Above) -> Option<Arc<dyn ExecutionPlan>> {
     let (config, source) = exec.downcast_to_file_source::<VortexSource>()?;
     let is_ordered = !config.output_ordering.is_empty() && config.file_groups.len() > 1;
     let preserves = config.preserve_order || is_ordered;
-    let best = if config.limit.is_some() { BestWanted::None } else { BestWanted::Rows(wanted) };
-    let told = source.told(distrusted, best);
+    let best = if config.limit.is_some() { BestWanted::None } else { above.best };
+    let told = source.told(&above.distrusted, best);
     if told.is_none() && preserves == config.preserve_order {
         return None;
     }

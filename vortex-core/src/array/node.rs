@@ -425,13 +425,23 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If the bytes are not such a value, or the tree has too many bytes.
     pub fn scalar(&self, bytes: &[u8], dtype: &DType) -> Result<Scalar> {
-        // Text is copied as it is. Of anything else, two bytes may be an element of a list.
-        self.take_bytes(match dtype.storage() {
-            DType::Utf8(_) | DType::Binary(_) => bytes.len(),
-            _ => bytes.len().saturating_mul(size_of::<Value>()),
-        })?;
-        crate::wire::scalar_from_bytes(bytes, dtype, self.context.limits)
+        let scalar = crate::wire::scalar_from_bytes(bytes, dtype, self.context.limits)?;
+        self.take_bytes(held_bytes(scalar.value()))?;
+        Ok(scalar)
     }
+}
+
+/// The bytes that a parsed value takes; its depth and the number of its parts are limited.
+fn held_bytes(value: &Value) -> usize {
+    let inner = match value {
+        Value::Utf8(text) => text.len(),
+        Value::Binary(bytes) => bytes.len(),
+        Value::List(values) => values.iter().map(held_bytes).fold(0, usize::saturating_add),
+        Value::Variant(scalar) => held_bytes(scalar.value()),
+        Value::Union(_, value) => held_bytes(value),
+        _ => 0,
+    };
+    inner.saturating_add(size_of::<Value>())
 }
 
 impl std::fmt::Debug for Node<'_> {
@@ -549,7 +559,7 @@ mod tests {
             scalar.extend(vec![b'x'; len.into()]);
             chunked(Tree::new("vortex.constant").buffer(scalar), &DType::Utf8(false), 5)
         };
-        assert_eq!(text(40).unwrap().len(), 100);
+        assert_eq!(text(1).unwrap().len(), 100);
         assert!(text(100).unwrap_err().to_string().contains("over 1000 bytes"));
     }
 

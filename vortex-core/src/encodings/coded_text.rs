@@ -139,9 +139,9 @@ pub(super) fn gather_rows<T: Copy>(
     rows: impl Iterator<Item = Range<usize>> + Clone,
     limits: &Limits,
 ) -> Result<(Vec<T>, Vec<u64>)> {
-    let sizes = rows
-        .clone()
-        .fold((0, 1), |(codes, ends), run| (codes + offsets[run.end] - offsets[run.start], ends + run.len()));
+    let sizes = rows.clone().fold((0usize, 1), |(codes, ends), run| {
+        (codes.saturating_add(offsets[run.end] - offsets[run.start]), ends + run.len())
+    });
     limits.decoded_bytes(sizes.0, size_of::<T>())?;
     let (mut gathered, mut ends) = (Vec::with_capacity(sizes.0), Vec::with_capacity(sizes.1));
     ends.push(0);

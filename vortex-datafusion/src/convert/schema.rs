@@ -114,9 +114,42 @@ fn merge_entries(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
     let (DataType::Struct(own), DataType::Struct(others)) = (left.data_type(), right.data_type()) else {
         return None;
     };
-    let merged = own.iter().zip(others).map(|(own, other)| merge_fields(own, other));
+    let merged = own.iter().zip(others).map(|(own, other)| {
+        // DataFusion does not add fields to structs within maps.
+        has_same_fields(own.data_type(), other.data_type()).then(|| merge_fields(own, other))?
+    });
     let entries = DataType::Struct(merged.collect::<Option<Fields>>()?);
     Some(Arc::new(left.as_ref().clone().with_data_type(entries)))
+}
+
+/// Whether structs at any depth have fields of the same names, in any order.
+fn has_same_fields(left: &DataType, right: &DataType) -> bool {
+    match (left, right) {
+        (DataType::Struct(left), DataType::Struct(right)) => {
+            let same = |field: &FieldRef| {
+                let other = right.find(field.name());
+                other.is_some_and(|(_, other)| has_same_fields(field.data_type(), other.data_type()))
+            };
+            left.len() == right.len() && left.iter().all(same)
+        }
+        _ => match (item_of(left), item_of(right)) {
+            (Some(left), Some(right)) => has_same_fields(left.data_type(), right.data_type()),
+            _ => true,
+        },
+    }
+}
+
+/// The items of lists, or the entries of maps.
+fn item_of(data_type: &DataType) -> Option<&FieldRef> {
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => Some(item),
+        _ => None,
+    }
 }
 
 fn is_string(data_type: &DataType) -> bool {

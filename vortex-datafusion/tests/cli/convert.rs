@@ -391,6 +391,9 @@ fn files_of_a_table_are_merged_as_in_sql() {
     fs::write(folder.path().join("2.csv"), "n\n1.5\n").unwrap();
     let files = [path(&folder, "1.csv"), path(&folder, "2.csv")];
     assert_eq!(ok(&["convert", &files[0], &files[1], "-", "--to", "csv"]), "n\n1.0\n1.5\n");
+    fs::write(folder.path().join("0.csv"), "").unwrap();
+    let empty = path(&folder, "0.csv");
+    assert_eq!(ok(&["convert", &empty, &files[1], "-", "--to", "csv"]), "n\n1.5\n", "without a header");
 }
 
 #[test]

@@ -95,6 +95,11 @@ impl Wanted<'_> {
         };
         let keys = self.sort_by.iter().map(|key| &key.column);
         let wanted: HashSet<&String> = names.iter().chain(keys).collect();
+        let is_known = |name: &&String| schemas.iter().any(|(_, schema)| schema.index_of(name).is_ok());
+        if !wanted.iter().all(is_known) {
+            // The error about the others names all columns there are.
+            return schemas;
+        }
         for (_, schema) in &mut schemas {
             let fields = schema.fields().iter().filter(|field| wanted.contains(field.name()));
             *schema = Arc::new(Schema::new_with_metadata(
@@ -342,7 +347,10 @@ impl Reader {
             let options = ListingOptions::new(reader_of(format, is_local)).with_file_extension("");
             let schema = options.infer_schema(&state, &file.url).await;
             let schema = schema.map_err(|error| Failure::at(&file.name, error))?;
-            if let Some((name, first)) = schemas.first()
+            // A file without even a header has no rows either.
+            let first = schemas.iter().find(|(_, first)| !first.fields().is_empty());
+            if let Some((name, first)) = first
+                && !schema.fields().is_empty()
                 && !reads_alike(format, first, &schema)
             {
                 return Err(Failure::error(format!(
