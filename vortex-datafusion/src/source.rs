@@ -61,7 +61,7 @@ pub struct VortexSource {
     table: TableSchema,
     projection: ProjectionExprs,
     pub(crate) filters: Filters,
-    /// Whether dynamic filters are known to be right, see `tell_scans.rs`.
+    /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `tell_scans.rs`.
     trusts_dynamic: bool,
     pub(crate) best_first: Option<BestFirst>,
     options: VortexOptions,
@@ -106,10 +106,9 @@ impl VortexSource {
         self
     }
 
-    /// Uses the caches and the memory pool of a session. If the session is not
-    /// [registered](crate::register), filters that tighten during a query are used only while
-    /// `datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown` is off: those of DataFusion 55's
-    /// aggregates drop rows that other aggregates of the query need.
+    /// Uses the caches and the memory pool of a session. Filters that tighten during a query are used only if
+    /// the session is [registered](crate::register): DataFusion 55 also offers some that drop rows which the
+    /// query needs.
     #[must_use]
     pub fn with_session(mut self, session: &dyn Session) -> Self {
         self.trusts_dynamic = has_tell_scans(session);
@@ -264,14 +263,12 @@ impl FileSource for VortexSource {
     fn try_pushdown_filters(
         &self,
         filters: Vec<Arc<dyn PhysicalExpr>>,
-        config: &ConfigOptions,
+        _config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn FileSource>>> {
         let mut source = self.changed();
-        let trusts_dynamic =
-            self.trusts_dynamic || !config.optimizer.enable_aggregate_dynamic_filter_pushdown;
         let answers = filters
             .into_iter()
-            .map(|filter| match trusts_dynamic || !is_dynamic(&filter) {
+            .map(|filter| match self.trusts_dynamic || !is_dynamic(&filter) {
                 true => source.filters.offer(filter, &self.table, &self.options),
                 false => PushedDown::No,
             })
