@@ -118,11 +118,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As `pick`.
-    fn pick_rows(
-        &self,
-        len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         let _ = (len, pick);
         Ok(None)
     }
@@ -250,6 +246,9 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         None
     }
 }
+
+/// Picks the same rows of each array that it is given.
+pub type RowPicker<'a> = &'a dyn Fn(&ArrayRef) -> Result<ArrayRef>;
 
 /// Number of bytes of an array tree: those of its buffers, including the buffers of all children.
 pub fn encoded_bytes(array: &dyn EncodedArray) -> usize {

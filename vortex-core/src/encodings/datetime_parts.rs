@@ -19,7 +19,7 @@ use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, fixed_width, present};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, fixed_width, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Meaning, PType};
 use crate::kernels::simd::{Vectorized, vectorized};
@@ -287,11 +287,7 @@ impl EncodedArray for DateTimePartsArray {
         self.days().validity()
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         let [days, seconds, subseconds] = &self.parts;
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),

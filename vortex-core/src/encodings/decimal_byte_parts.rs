@@ -18,7 +18,7 @@ use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 
 use super::Encoding;
 use super::decimal::{from_unscaled, integer_test};
-use crate::array::{Aggregate, ArrayRef, EncodedArray, Node, Validity, present};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, Node, RowPicker, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -198,11 +198,7 @@ impl EncodedArray for DecimalBytePartsArray {
         self.first.validity()
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         Ok(Some(Arc::new(Self {
             id: self.id,
             dtype: self.dtype.clone(),

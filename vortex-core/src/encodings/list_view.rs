@@ -25,7 +25,7 @@ use super::Encoding;
 use super::list::{arrow_list, elements_len, integer_type, window_of};
 use crate::array::parts::Parts;
 use crate::array::row_bytes::RowBytes;
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present, validity};
+use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, RowPicker, Validity, present, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
@@ -338,11 +338,7 @@ impl EncodedArray for ListViewArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             elements: Arc::clone(&self.elements),

@@ -9,7 +9,7 @@ use arrow::array::{AsArray as _, MapArray as ArrowMap};
 use arrow::datatypes::DataType;
 
 use super::{Encoding, list_view};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::{Error, Result};
@@ -77,11 +77,7 @@ impl EncodedArray for MapArray {
         self.entries.validity()
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), entries: pick(&self.entries)? })))
     }
 }

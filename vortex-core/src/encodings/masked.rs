@@ -17,7 +17,7 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, validity};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, validity};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::scalar::Scalar;
@@ -105,11 +105,7 @@ impl EncodedArray for MaskedArray {
         Ok(Validity::from_nulls(NullBuffer::union(values.as_ref(), self.valid()?.as_ref())))
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         let validity = self.validity.as_ref().map(pick).transpose()?;
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), values: pick(&self.values)?, validity })))
     }

@@ -18,7 +18,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::masked::masked;
 use crate::array::parts::Parts;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::{Error, Result};
@@ -134,11 +134,7 @@ impl EncodedArray for Fields {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn pick_rows(
-        &self,
-        len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             len,

@@ -17,7 +17,7 @@ use arrow::datatypes::{DataType, UInt8Type, UnionMode};
 
 use super::Encoding;
 use crate::array::parts::Parts;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
 use crate::{Error, Result};
@@ -127,11 +127,7 @@ impl EncodedArray for UnionArray {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             union: Arc::clone(&self.union),

@@ -13,7 +13,9 @@ use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, array_of_raw, decode_raw, present};
+use crate::array::{
+    ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, array_of_raw, decode_raw, present,
+};
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
 use crate::kernels::{Word, map_words, match_word};
@@ -127,11 +129,7 @@ impl EncodedArray for ZigZagArray {
         self.encoded.validity()
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         let encoded = pick(&self.encoded)?;
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded })))
     }

@@ -17,7 +17,7 @@ use arrow::datatypes::DataType;
 pub(super) use self::parquet::ParquetVariant;
 use super::Encoding;
 use crate::array::parts::Parts;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::Limits;
@@ -150,11 +150,7 @@ impl EncodedArray for VariantArray {
         self.core.validity()
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         let shredded = self.shredded.as_ref().map(pick).transpose()?;
         Ok(Some(Arc::new(Self { core: pick(&self.core)?, shredded, limits: self.limits })))
     }

@@ -21,7 +21,7 @@ use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
 use crate::array::parts::Parts;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking, present, validity};
+use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::Encoding;
@@ -161,11 +161,7 @@ impl EncodedArray for VariantRows {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn pick_rows(
-        &self,
-        _len: usize,
-        pick: &dyn Fn(&ArrayRef) -> Result<ArrayRef>,
-    ) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         let optional = |child: &Option<ArrayRef>| child.as_ref().map(pick).transpose();
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),

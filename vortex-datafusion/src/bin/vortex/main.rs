@@ -7,8 +7,8 @@
 //! vortex verify   consistency checks of files
 //! ```
 //!
-//! Exit status: 0 for success, 1 for an error, which is reported in one line on stderr, 2 for wrong usage, 128 and
-//! the number of the signal if one ended it. It is not an error if a reader closes the pipe early.
+//! Exit status: 0 for success, 1 for an error, which is reported in one line on stderr, 2 for wrong usage, 128
+//! and the number of the signal if one ended it. It is not an error if a reader closes the pipe early.
 
 mod convert;
 mod failure;

@@ -1,7 +1,8 @@
 //! Statements from a file or a pipe.
 //!
-//! A statement ends at a `;` at the end of a line, except in comments and quotes. Lines that start with `--` or `#!` are comments; lines
-//! that start with `\` are commands of the shell. The first error ends the script.
+//! A statement ends at a `;` at the end of a line, except in comments and quotes. Lines that start with `--`
+//! or `#!` are comments; lines that start with `\` are commands of the shell. The first error ends the
+//! script.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
