@@ -1,5 +1,8 @@
 //! Limits on what a file may demand of its reader.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
+
 use crate::{Error, Result};
 
 /// Limits on what a file may demand of its reader. Every count that a file claims is checked against them
@@ -27,8 +30,12 @@ pub struct Limits {
     pub max_columns: u32,
     /// Rows of the file; 2^48 by default.
     pub max_rows: u64,
-    /// Bytes that decoding one chunk of one column may produce; 2 GiB by default.
+    /// Bytes that decoding one chunk of one column may produce, intermediate results included; 2 GiB by
+    /// default.
     pub max_decoded_bytes: u64,
+    /// Bytes of a row whose values are all null: fixed-size lists have values even then. Query engines create
+    /// such rows before they read any. 64 MiB by default.
+    pub max_row_bytes: u64,
 }
 
 impl Default for Limits {
@@ -40,6 +47,7 @@ impl Default for Limits {
             max_columns: 1_000_000,
             max_rows: 1 << 48,
             max_decoded_bytes: 2 << 30,
+            max_row_bytes: 64 << 20,
         }
     }
 }
@@ -92,18 +100,133 @@ impl Limits {
         self
     }
 
-    /// Checks that `rows` values of `bytes_per_row` may be decoded, and returns the byte count.
+    /// Sets [`max_row_bytes`](Self::max_row_bytes).
+    #[must_use]
+    pub fn with_max_row_bytes(mut self, bytes: u64) -> Self {
+        self.max_row_bytes = bytes;
+        self
+    }
+
+    /// Checks that `rows` values of `bytes_per_row` may be decoded, and returns the byte count. They count
+    /// as part of the [`Work`] in progress on this thread, if any.
     ///
     /// # Errors
     /// [`Error::LimitExceeded`] if not.
     pub fn decoded_bytes(&self, rows: usize, bytes_per_row: usize) -> Result<usize> {
-        rows.checked_mul(bytes_per_row).filter(|bytes| *bytes as u64 <= self.max_decoded_bytes).ok_or_else(
-            || {
-                Error::limit(format!(
-                    "{rows} rows of {bytes_per_row} bytes exceed {} bytes per decoded chunk",
-                    self.max_decoded_bytes
-                ))
-            },
-        )
+        let before = DECODED.get().unwrap_or(0);
+        let bytes = rows.checked_mul(bytes_per_row);
+        let total = bytes.and_then(|bytes| before.checked_add(bytes as u64));
+        match (bytes, total.filter(|total| *total <= self.max_decoded_bytes)) {
+            (Some(bytes), Some(total)) => {
+                DECODED.set(DECODED.get().map(|_| total));
+                Ok(bytes)
+            }
+            _ => Err(Error::limit(format!(
+                "{rows} rows of {bytes_per_row} bytes, after {before} bytes, exceed {} bytes per decoded chunk",
+                self.max_decoded_bytes
+            ))),
+        }
+    }
+}
+
+thread_local! {
+    /// Bytes decoded by the work in progress on this thread, if any.
+    static DECODED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Work whose decoded bytes are limited together, until it is dropped.
+///
+/// Every array limits its own bytes. A file, however, can make an array of any number of others: fields of
+/// structs, chunks, values of dictionaries, ends of runs, each as large as an array may be and each kept
+/// until the whole is complete. The sum belongs to the thread, as decoding is one recursion that never
+/// waits; encodings need not know of it. Work within other work is part of it.
+pub(crate) struct Work {
+    is_outermost: bool,
+    /// Must be dropped on the same thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Work {
+    pub(crate) fn begin() -> Self {
+        let is_outermost = DECODED.get().is_none();
+        if is_outermost {
+            DECODED.set(Some(0));
+        }
+        Self { is_outermost, _thread: PhantomData }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if self.is_outermost {
+            DECODED.set(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::arrow::data_type;
+    use crate::dtype::{DType, PType, StructType};
+
+    #[test]
+    fn all_work_until_the_end_of_the_outermost_is_limited_together() {
+        let limits = Limits::new().with_max_decoded_bytes(100);
+        for _ in 0..2 {
+            let _outer = Work::begin();
+            limits.decoded_bytes(10, 4).unwrap();
+            {
+                let _inner = Work::begin();
+                limits.decoded_bytes(1, 40).unwrap();
+            }
+            let error = limits.decoded_bytes(3, 7).unwrap_err().to_string();
+            assert!(error.contains("3 rows of 7 bytes, after 80 bytes, exceed 100 bytes"), "{error}");
+            limits.decoded_bytes(20, 1).unwrap();
+        }
+        for _ in 0..3 {
+            limits.decoded_bytes(100, 1).unwrap();
+        }
+        assert!(limits.decoded_bytes(usize::MAX, 2).is_err());
+    }
+
+    fn constants(fields: usize) -> (Tree, DType) {
+        let field = DType::Primitive(PType::I64, false);
+        let names = (0..fields).map(|at| (format!("f{at}").into(), field.clone()));
+        let tree = (0..fields).fold(Tree::new("vortex.struct"), |tree, _| {
+            // A scalar of protobuf: sint64 7.
+            tree.child(Tree::new("vortex.constant").buffer([0x18u8, 14]))
+        });
+        (tree, DType::Struct(Arc::new(StructType::new(names)), false))
+    }
+
+    #[test]
+    fn fields_are_limited_together() {
+        let (tree, dtype) = constants(10);
+        let limits = Limits::new().with_max_decoded_bytes(5000);
+        let array = tree.load_within(&dtype, 100, &limits).unwrap();
+        let to = data_type(&dtype).unwrap();
+        for _ in 0..3 {
+            let error = array.decode(&to).unwrap_err().to_string();
+            assert!(error.contains("exceed 5000 bytes"), "{error}");
+            assert_eq!(array.slice(0..50).unwrap().decode(&to).unwrap().len(), 50);
+        }
+    }
+
+    #[test]
+    fn fields_of_list_items_are_limited_together() {
+        let (item, dtype) = constants(100);
+        let offsets = Tree::primitive(&[0u32, 1 << 20]);
+        let tree = Tree::new("vortex.list")
+            .metadata(vec![0x08, 0x80, 0x80, 0x40, 0x10, 2])
+            .child(item)
+            .child(offsets);
+        let dtype = DType::List(Arc::new(dtype), false);
+        let limits = Limits::new().with_max_decoded_bytes(64 << 20);
+        let array = tree.load_within(&dtype, 1, &limits).unwrap();
+        assert!(array.decode(&data_type(&dtype).unwrap()).is_err(), "100 fields of 8 MiB");
     }
 }

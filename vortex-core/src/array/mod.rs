@@ -14,7 +14,6 @@ mod fixed_width;
 mod integers;
 pub(crate) mod masking;
 mod node;
-pub(crate) mod parts;
 pub(crate) mod pieces;
 pub(crate) mod restore;
 pub(crate) mod row_bytes;

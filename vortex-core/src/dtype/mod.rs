@@ -202,6 +202,19 @@ pub struct UnionType {
 }
 
 impl DType {
+    /// Whether rows of this type consist of other values.
+    pub fn is_nested(&self) -> bool {
+        matches!(
+            self.storage(),
+            DType::Struct(..)
+                | DType::List(..)
+                | DType::FixedSizeList(..)
+                | DType::Map(..)
+                | DType::Variant(_)
+                | DType::Union(..)
+        )
+    }
+
     /// Whether rows of this type can be null.
     pub fn is_nullable(&self) -> bool {
         match self {

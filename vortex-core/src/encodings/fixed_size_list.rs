@@ -16,11 +16,10 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::list::window_of;
-use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -125,7 +124,12 @@ impl EncodedArray for FixedSizeListArray {
         if usize::try_from(*size) != Ok(self.size) {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         }
-        let elements = Parts::of(self).decode(&self.elements, item.data_type())?;
+        let _work = Work::begin();
+        let elements = self.elements.decode(item.data_type())?;
+        if elements.data_type() == &DataType::Null {
+            // Arrow computes which of them are null.
+            self.limits().decoded_bytes(elements.len().div_ceil(8), 1)?;
+        }
         let nulls = self.validity()?.to_nulls(self.len);
         Ok(Arc::new(ArrowList::try_new_with_length(Arc::clone(item), *size, elements, nulls, self.len)?))
     }
@@ -191,6 +195,18 @@ mod tests {
         let wanted = ArrowList::new(field, 3, elements, Some(valid.clone().into()));
         let array = tree().child(Tree::bools(&valid)).load(&lists(3, true), 100).unwrap();
         conformance::check(&array, &(Arc::new(wanted) as ArrowRef));
+    }
+
+    #[test]
+    fn lists_of_nulls_are_limited_too() {
+        let dtype = DType::FixedSizeList(Arc::new(DType::Null), 1 << 16, false);
+        let tree = || Tree::new(ID).child(Tree::new("vortex.null"));
+        let array = tree().load(&dtype, 10).unwrap();
+        let to = data_type(&dtype).unwrap();
+        assert_eq!(array.decode(&to).unwrap().len(), 10);
+        let limits = Limits::new().with_max_decoded_bytes(1 << 20);
+        let array = tree().load_within(&dtype, 1 << 16, &limits).unwrap();
+        assert!(array.decode(&to).is_err(), "Arrow takes a bit for each of 2^32 nulls");
     }
 
     #[test]

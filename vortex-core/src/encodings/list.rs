@@ -23,11 +23,10 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, Fiel
 use super::Encoding;
 use super::coded_text;
 use super::list_view::{ListViewArray, Views};
-use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::mask::Mask;
 use crate::{Error, Result, match_integer};
 
@@ -132,7 +131,7 @@ impl ListArray {
             |T| rebase::<T, O>(offsets.as_primitive::<T>().values(), self.elements.len())?,
             else return Err(Error::corrupt(format!("list offsets of type {ptype}")))
         );
-        let elements = Parts::of(self).decode(&window_of(&self.elements, window)?, item.data_type())?;
+        let elements = window_of(&self.elements, window)?.decode(item.data_type())?;
         Ok((offsets, elements))
     }
 
@@ -240,6 +239,7 @@ impl EncodedArray for ListArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let _work = Work::begin();
         let validity = self.validity()?;
         match to {
             DataType::List(item) => arrow_list(item, self.parts::<i32>(item)?, &validity),

@@ -23,12 +23,11 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp as _, DataType, Field,
 
 use super::Encoding;
 use super::list::{arrow_list, elements_len, integer_type, window_of};
-use crate::array::parts::Parts;
 use crate::array::row_bytes::RowBytes;
 use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, RowPicker, Validity, present, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::mask::Mask;
 use crate::{Error, Result, match_integer};
 
@@ -228,7 +227,7 @@ impl ListViewArray {
         let used: usize = runs.iter().map(Range::len).sum();
         if used == window.len() || (gaps && used > window.len() / 2) {
             views.compact(std::slice::from_ref(&window));
-            return Parts::of(self).decode(&elements, item.data_type());
+            return elements.decode(item.data_type());
         }
         self.limits.decoded_bytes(window.len().div_ceil(8), 1)?;
         let mut bits = BooleanBufferBuilder::new(window.len());
@@ -238,7 +237,7 @@ impl ListViewArray {
         }
         views.compact(&runs);
         let used = elements.filter(&Mask::from_bits(bits.finish()))?;
-        Parts::of(self).decode(&used, item.data_type())
+        used.decode(item.data_type())
     }
 
     /// Converts the lists to consecutive ones.
@@ -322,6 +321,7 @@ impl EncodedArray for ListViewArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        let _work = Work::begin();
         let validity = self.validity()?;
         match to {
             DataType::List(item) => arrow_list(item, self.consecutive::<i32>(item, &validity)?, &validity),

@@ -17,10 +17,10 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::masked::masked;
-use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
+use crate::limits::Work;
 use crate::{Error, Result};
 
 /// The `vortex.struct` encoding.
@@ -117,10 +117,10 @@ impl EncodedArray for Fields {
         if wanted.len() != self.fields.len() {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         }
+        let _work = Work::begin();
         let nulls = self.validity()?.to_nulls(self.len);
-        let parts = Parts::of(self);
         let columns = self.fields.iter().zip(wanted).map(|(field, wanted)| {
-            let column = parts.decode(field, wanted.data_type())?;
+            let column = field.decode(wanted.data_type())?;
             match &nulls {
                 Some(valid) => masking::mask_field(column, wanted, valid),
                 None => Ok(column),

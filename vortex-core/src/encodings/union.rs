@@ -16,10 +16,10 @@ use arrow::array::{Array as _, AsArray as _, UnionArray as ArrowUnion};
 use arrow::datatypes::{DataType, UInt8Type, UnionMode};
 
 use super::Encoding;
-use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
+use crate::limits::Work;
 use crate::{Error, Result};
 
 /// The `vortex.union` encoding.
@@ -108,9 +108,9 @@ impl EncodedArray for UnionArray {
         });
         let ids = ids.collect::<Result<Vec<i8>>>()?;
 
-        let parts = Parts::of(self);
+        let _work = Work::begin();
         let children = self.variants.iter().zip(fields.iter());
-        let children = children.map(|(variant, (_, field))| parts.decode(variant, field.data_type()));
+        let children = children.map(|(variant, (_, field))| variant.decode(field.data_type()));
         let mut children = children.collect::<Result<Vec<_>>>()?;
         if let Some(nulls) = nulls {
             children[null_variant] = masking::mask(&children[null_variant], nulls)?;

@@ -8,6 +8,7 @@ use arrow::datatypes::{Field, Schema};
 use super::{Expr, FieldPath, RowPredicate};
 use crate::array::{ArrayRef, decode_as};
 use crate::dtype::arrow::{data_type, field};
+use crate::limits::Work;
 use crate::{Error, Result};
 
 /// Evaluates an expression on `rows` rows; `column` returns the encoded column of a path.
@@ -23,7 +24,10 @@ pub fn evaluate(
         Expr::Literal(Some(true)) => Ok(BooleanArray::from(vec![true; rows])),
         Expr::Literal(Some(false)) => Ok(BooleanArray::from(vec![false; rows])),
         Expr::Literal(None) => Ok(BooleanArray::new_null(rows)),
-        Expr::Field(path, predicate) => column(path)?.matches(predicate),
+        Expr::Field(path, predicate) => {
+            let _work = Work::begin();
+            column(path)?.matches(predicate)
+        }
         Expr::And(parts) => fold(parts, rows, true, column),
         Expr::Or(parts) => fold(parts, rows, false, column),
         Expr::Not(inner) => Ok(arrow::compute::not(&evaluate(inner, rows, column)?)?),
@@ -69,6 +73,7 @@ fn evaluate_rows(
     let mut fields = Vec::new();
     let mut columns = Vec::new();
     for (at, path) in predicate.columns().iter().enumerate() {
+        let _work = Work::begin();
         let array = column(path)?;
         let built: Field = match &wanted {
             Some(schema) => schema.fields().get(at).ok_or_else(too_few)?.as_ref().clone(),

@@ -376,7 +376,11 @@ impl Footer {
         }
         match self.segment(id)?.compression {
             None => Ok(bytes),
-            Some(scheme) => Ok(scheme.decompress(&bytes, self.limits.max_decoded_bytes)?.into()),
+            Some(scheme) => {
+                let bytes = scheme.decompress(&bytes, self.limits.max_decoded_bytes)?;
+                self.limits.decoded_bytes(bytes.len(), 1)?;
+                Ok(bytes.into())
+            }
         }
     }
 

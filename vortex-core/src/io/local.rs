@@ -53,7 +53,9 @@ impl LocalFile {
         Ok(Self { len: metadata.len(), access: Access::Descriptor(Arc::new(file)), name: name.into() })
     }
 
-    /// Maps a file into memory. This avoids copies, for files that are not modified in the meantime.
+    /// Maps a file into memory. This avoids copies, and makes fetching single rows several times as fast,
+    /// for files that are not modified in the meantime. Bytes that are not in memory yet block the thread
+    /// that needs them.
     ///
     /// # Safety
     /// The file must not be changed or truncated, by this process or another, while anything read from it
@@ -218,6 +220,13 @@ impl ReadAt for LocalFile {
         match &self.access {
             Access::Descriptor(file) => read_at_hand(file, range),
             Access::Map(bytes) => super::MemoryFile::new(bytes.clone()).at_hand(range),
+        }
+    }
+
+    fn contents(&self) -> Option<Bytes> {
+        match &self.access {
+            Access::Descriptor(_) => None,
+            Access::Map(bytes) => Some(bytes.clone()),
         }
     }
 

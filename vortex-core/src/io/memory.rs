@@ -41,6 +41,10 @@ impl ReadAt for MemoryFile {
         (start <= end && end <= self.bytes.len()).then(|| self.bytes.slice(start..end))
     }
 
+    fn contents(&self) -> Option<Bytes> {
+        Some(self.bytes.clone())
+    }
+
     fn profile(&self) -> StorageProfile {
         StorageProfile::MEMORY
     }

@@ -79,6 +79,11 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
         None
     }
 
+    /// All bytes, if they are in memory and take no copy.
+    fn contents(&self) -> Option<Bytes> {
+        None
+    }
+
     /// The bytes of `range`, if they were kept from an earlier read.
     fn cached(&self, _range: &Range<u64>) -> Option<Bytes> {
         None

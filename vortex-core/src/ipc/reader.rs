@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::dtype::arrow::{data_type, schema};
 use crate::encodings::Registry;
 use crate::error::ResultExt as _;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::wire::{Message, MessageKind, dtype_from_bytes};
 use crate::{Error, Result};
 
@@ -190,6 +190,7 @@ impl<R: Read> IpcReader<R> {
     }
 
     fn batch(&self, array: &ArrayRef) -> Result<RecordBatch> {
+        let _work = Work::begin();
         let decoded = array.decode(&data_type(&self.dtype)?)?;
         let columns = match self.dtype.as_columns() {
             Some(_) => decoded.as_struct().columns().to_vec(),

@@ -17,6 +17,7 @@ use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
 use crate::file::SegmentId;
+use crate::limits::Work;
 use crate::{Error, Result};
 
 /// The `vortex.list` layout.
@@ -145,11 +146,12 @@ impl Layout for ListLayout {
         needed.dedup();
         let end = usize::try_from(self.elements.row_count()).unwrap_or(usize::MAX);
         let known = decode_offsets(&self.offsets.read_rows(&needed, have)?, "list offsets", end)?;
+        let _work = Work::begin();
         let (mut next, mut offsets, mut wanted) = (0, vec![0], Vec::new());
         for row in rows {
             next += needed[next..].partition_point(|needed| needed < row);
             let list = known[next]..known[next + 1];
-            have.limits().decoded_bytes(wanted.len().saturating_add(list.len()), size_of::<u64>())?;
+            have.limits().decoded_bytes(list.len(), size_of::<u64>())?;
             wanted.extend(list.map(|at| at as u64));
             offsets.push(wanted.len());
         }

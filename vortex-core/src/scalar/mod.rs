@@ -11,6 +11,7 @@ use arrow::array::{self, ArrayRef as ArrowRef};
 use arrow::datatypes::{DataType, i256};
 use half::f16;
 
+pub(crate) use self::rows::null_rows;
 use crate::dtype::{DType, PType};
 use crate::{Error, Result};
 

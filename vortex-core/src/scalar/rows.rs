@@ -28,18 +28,32 @@ fn mismatch(value: &Value, to: &DataType) -> Error {
     Error::invalid(format!("cannot represent {value:?} as Arrow type {to}"))
 }
 
-/// Number of bytes of a null row; fixed-size lists and structs have values below it.
+/// Number of bytes of a null row; fixed-size lists and structs have values below it, and a bit for each of
+/// them.
 fn null_bytes(to: &DataType) -> u64 {
     let sum = |sum: u64, field: &FieldRef| sum.saturating_add(null_bytes(field.data_type()));
     match to {
-        DataType::Null => 0,
+        DataType::Null => 1,
+        DataType::FixedSizeBinary(size) => u64::try_from(*size).unwrap_or(0).saturating_add(1),
         DataType::FixedSizeList(item, size) => {
-            null_bytes(item.data_type()).saturating_mul(u64::try_from(*size).unwrap_or(0))
+            null_bytes(item.data_type()).saturating_mul(u64::try_from(*size).unwrap_or(0)).saturating_add(1)
         }
-        DataType::Struct(fields) => fields.iter().fold(0, sum),
+        DataType::Struct(fields) => fields.iter().fold(1, sum),
         DataType::Union(fields, _) => fields.iter().map(|(_, field)| field).fold(1, sum),
         other => other.primitive_width().unwrap_or(16) as u64,
     }
+}
+
+/// An array of `len` nulls.
+///
+/// # Errors
+/// If it takes more bytes than the limits allow.
+pub(crate) fn null_rows(to: &DataType, len: usize, limits: &Limits) -> Result<ArrowRef> {
+    if to == &DataType::Null {
+        return Ok(Arc::new(NullArray::new(len)));
+    }
+    limits.decoded_bytes(len, usize::try_from(null_bytes(to)).unwrap_or(usize::MAX))?;
+    Ok(new_null_array(to, len))
 }
 
 /// An array of `len` rows with the same value.
@@ -51,12 +65,7 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
         return repeat(&one, len);
     }
     if *value == Value::Null {
-        let bytes = usize::try_from(null_bytes(to)).unwrap_or(usize::MAX);
-        Limits::default().decoded_bytes(len, bytes)?;
-        return Ok(match to {
-            DataType::Null => Arc::new(NullArray::new(len)),
-            _ => new_null_array(to, len),
-        });
+        return null_rows(to, len, &Limits::default());
     }
     macro_rules! native {
         ($T:ty, $v:expr) => {{
@@ -401,6 +410,23 @@ mod tests {
             assert_eq!(rows.len(), 3);
             assert_eq!(Scalar::from_arrow(rows.as_ref(), 2, &dtype).unwrap(), scalar);
         }
+    }
+
+    #[test]
+    fn nulls_below_lists_of_fixed_size_are_counted() {
+        let list = |item, size| DataType::FixedSizeList(Arc::new(array_field(item)), size);
+        let limits = Limits::new().with_max_decoded_bytes(1 << 20);
+        for to in [list(DataType::Null, 1 << 10), list(list(DataType::Int8, 1 << 5), 1 << 5)] {
+            assert_eq!(null_rows(&to, 10, &limits).unwrap().len(), 10);
+            assert!(null_rows(&to, 1 << 11, &limits).is_err(), "{to}");
+        }
+        assert!(null_rows(&DataType::FixedSizeBinary(i32::MAX), 1, &limits).is_err());
+        assert!(null_rows(&list(list(DataType::Int64, i32::MAX), i32::MAX), 1, &limits).is_err());
+        assert_eq!(null_rows(&DataType::Null, 1 << 40, &limits).unwrap().len(), 1 << 40);
+    }
+
+    fn array_field(of: DataType) -> arrow::datatypes::Field {
+        arrow::datatypes::Field::new("item", of, true)
     }
 
     #[test]

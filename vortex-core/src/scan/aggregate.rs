@@ -13,6 +13,7 @@ use super::{BatchStream, ScanBuilder};
 use crate::array::{Aggregate, ArrayRef};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
+use crate::limits::Work;
 use crate::{Error, Result};
 
 /// Aggregates of the rows of a scan.
@@ -42,7 +43,10 @@ impl Totals {
         rows: usize,
         column: impl Fn(&Column) -> Result<ArrayRef>,
     ) -> Result<()> {
-        let found = projection.iter().map(|of| column(of)?.aggregate().at(|| of.place()));
+        let found = projection.iter().map(|of| {
+            let _work = Work::begin();
+            column(of)?.aggregate().at(|| of.place())
+        });
         self.merge(rows, found.collect::<Result<_>>()?);
         Ok(())
     }

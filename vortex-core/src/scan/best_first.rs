@@ -23,6 +23,7 @@ use crate::Result;
 use crate::array::{decode_as, take};
 use crate::dtype::arrow::data_type;
 use crate::layout::{SegmentSet, ZoneMap};
+use crate::limits::Work;
 use crate::mask::Mask;
 
 /// Up to this many columns can be read out of order at little cost, except from remote storage: chunks
@@ -95,6 +96,7 @@ impl BestFirst {
         if split.live.is_none() {
             return Ok(Best::default());
         }
+        let _work = Work::begin();
         let rows = self.column.read(&split.rows, have)?.filter(&split.live)?;
         let rows = decode_as(rows.as_ref(), &data_type(&self.column.dtype)?)?;
         let first = sort_to_indices(&rows, Some(self.options), Some(self.found.count().max(1)))?;

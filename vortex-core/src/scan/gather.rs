@@ -7,7 +7,8 @@
 //! Attempting to read rows of a layout reveals which bytes are missing: first the trees of arrays, then
 //! offsets and codes, then the values these refer to. All columns of a task are attempted before anything
 //! is fetched. Thus there are only as many rounds as a single column needs, and each round makes many
-//! small reads at once. This requires a source for which small reads are cheap.
+//! small reads at once. This requires a source for which small reads are cheap. Of a file in memory, all
+//! bytes are available from the start.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,6 +29,7 @@ use crate::array::{ArrowRef, decode_as};
 use crate::error::ResultExt as _;
 use crate::io::Urgency;
 use crate::layout::{PieceSet, SegmentSet};
+use crate::limits::Work;
 use crate::{Error, Result};
 
 /// Bytes of whole segments that take as long to read and decode as one individually fetched value.
@@ -118,6 +120,7 @@ fn fetch_columns(
         let footer = Arc::clone(plan.file.footer());
         let segments = Arc::clone(plan.file.segments());
         let mut have = PieceSet::new(&footer, segments.trees());
+        have.add_pieces(plan.file.source().contents().map(|bytes| Piece { start: 0, bytes: bytes.into() }));
         let mut decoded: Vec<Option<ArrowRef>> = vec![None; columns.len()];
         let (mut shares, mut held) = (Vec::new(), 0);
         for _ in 0..MAX_ROUNDS {
@@ -183,6 +186,7 @@ async fn fetch_halves(plan: Arc<Plan>, columns: Range<usize>, rows: Arc<[u64]>) 
 }
 
 fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrowRef> {
+    let _work = Work::begin();
     let (column, field) = (&plan.projection[at], plan.schema.field(at));
     let decoded = decode_as(column.read_rows(rows, have)?.as_ref(), field.data_type());
     Ok(let_go(decoded.at(|| column.place())?))
@@ -192,11 +196,13 @@ fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Res
 mod tests {
     use arrow::array::{DurationSecondArray, Int64Array, StringArray};
     use arrow::compute::concat_batches;
+    use async_trait::async_trait;
+    use bytes::Bytes;
 
     use super::*;
     use crate::VortexFile;
     use crate::file::{OpenOptions, SegmentCompression};
-    use crate::io::{MemoryFile, MemorySink};
+    use crate::io::{MemoryFile, MemorySink, ReadAt, StorageProfile};
     use crate::write::{FileWriter, WriteOptions};
 
     fn table() -> RecordBatch {
@@ -217,9 +223,32 @@ mod tests {
         sink
     }
 
+    /// A file whose bytes have to be fetched.
+    #[derive(Debug)]
+    struct Stored(MemoryFile);
+
+    #[async_trait]
+    impl ReadAt for Stored {
+        fn name(&self) -> &str {
+            "stored"
+        }
+
+        async fn len(&self) -> Result<u64> {
+            self.0.len().await
+        }
+
+        async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+            self.0.read(range).await
+        }
+
+        fn profile(&self) -> StorageProfile {
+            StorageProfile::LOCAL
+        }
+    }
+
     async fn open(sink: &MemorySink, options: OpenOptions) -> VortexFile {
         let source = MemoryFile::new(sink.bytes().unwrap());
-        options.open(Arc::new(source)).await.unwrap()
+        options.open(Arc::new(Stored(source))).await.unwrap()
     }
 
     async fn rows_of(file: &VortexFile, rows: &[u64]) -> Result<RecordBatch> {
@@ -233,6 +262,18 @@ mod tests {
         let file = open(&written(WriteOptions::new()).await, OpenOptions::new()).await;
         let expected = concat_batches(&table().schema(), &[table().slice(3, 1), table().slice(39_999, 1)]);
         assert_eq!(rows_of(&file, &[3, 39_999]).await.unwrap(), expected.unwrap());
+    }
+
+    #[tokio::test]
+    async fn rows_of_a_file_in_memory_are_not_read_again() {
+        let sink = written(WriteOptions::new()).await;
+        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let scan = file.scan().with_row_indices([3, 39_999]).with_row_access(RowAccess::Single);
+        let metrics = Arc::clone(scan.metrics());
+        let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        let stored = rows_of(&open(&sink, OpenOptions::new()).await, &[3, 39_999]).await.unwrap();
+        assert_eq!(concat_batches(stored.schema_ref(), &batches).unwrap(), stored);
+        assert_eq!(metrics.snapshot().iter().find(|(name, _)| *name == "reads").unwrap().1, 0);
     }
 
     #[tokio::test]

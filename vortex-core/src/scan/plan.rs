@@ -37,6 +37,8 @@ pub(super) const MAX_LISTED_SPLITS: u64 = 1 << 16;
 /// ahead, so that few large reads suffice.
 const MEMORY_LOCAL: u64 = 32 << 20;
 const MEMORY_REMOTE: u64 = 128 << 20;
+/// The best rows may be anywhere in the file, and are fetched all at once.
+const MEMORY_BEST: u64 = 256 << 20;
 
 /// A scan, resolved against its file.
 #[derive(Debug)]
@@ -181,9 +183,12 @@ impl Plan {
         };
         let scheduler = scan.scheduler.clone().unwrap_or_else(Scheduler::shared);
         let remote = scan.file.source().profile().remote;
-        let memory = scheduler
-            .budget()
-            .part(if remote { MEMORY_REMOTE } else { MEMORY_LOCAL }, scan.memory_pool.clone());
+        let limit = match (remote, scan.best_first.is_some()) {
+            (false, _) => MEMORY_LOCAL,
+            (true, false) => MEMORY_REMOTE,
+            (true, true) => MEMORY_BEST,
+        };
+        let memory = scheduler.budget().part(limit, scan.memory_pool.clone());
         let (split_step, split_bytes) = split_step(projection.iter().chain(filter_columns.values()), footer);
         Ok(Self {
             file: scan.file.clone(),

@@ -24,6 +24,7 @@ use crate::error::ResultExt as _;
 use crate::file::{Footer, Lease, SegmentId};
 use crate::io::{Share, Urgency, Wish};
 use crate::layout::SegmentSet;
+use crate::limits::Work;
 use crate::mask::Mask;
 
 /// Approximately the bytes a remote store delivers in the time a request waits for its first byte.
@@ -371,6 +372,7 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
     }
     let mut columns = Vec::with_capacity(plan.projection.len());
     for (column, field) in plan.projection.iter().zip(plan.schema.fields()) {
+        let _work = Work::begin();
         let array = column.read(&rows, have)?;
         let decode = || match live.is_all() {
             true => decode_as(array.as_ref(), field.data_type()),

@@ -65,10 +65,14 @@ pub struct FieldStats {
 
 impl FieldStats {
     /// Interprets stored statistics of a column. What does not fit the type, or is impossible for
-    /// `row_count` rows, is left out: statistics are optional, so broken ones must not do harm. So is the
-    /// number of nulls of structs, since release 0.36 counts nulls that it does not store.
+    /// `row_count` rows, is left out: statistics are optional, so broken ones must not do harm. So are bounds
+    /// of nested values, which nothing uses, and the number of nulls of structs, since release 0.36 counts
+    /// nulls that it does not store.
     pub(crate) fn read(raw: &RawStats, dtype: &DType, row_count: u64, limits: &Limits) -> Self {
         let scalar = |bytes: &[u8], dtype: &DType| {
+            if dtype.is_nested() {
+                return None;
+            }
             scalar_from_bytes(bytes, &dtype.with_nullable(true), limits).ok().filter(|value| !value.is_null())
         };
         let bound = |stored: &Option<(bytes::Bytes, bool)>| match stored {
@@ -163,6 +167,15 @@ mod tests {
             null_count: Some(null_count),
             ..RawStats::default()
         }
+    }
+
+    #[test]
+    fn bounds_of_nested_values_are_left_out() {
+        let list = DType::List(Arc::new(DType::Primitive(PType::I32, false)), false);
+        // A list of one number.
+        let raw = raw(&[0x4a, 4, 0x0a, 2, 0x18, 2], &[0x4a, 4, 0x0a, 2, 0x18, 4], 3);
+        let found = FieldStats::read(&raw, &list, 10, &Limits::default());
+        assert_eq!((found.min, found.max, found.null_count), (Precision::Absent, Precision::Absent, Some(3)));
     }
 
     #[test]

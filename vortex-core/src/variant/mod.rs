@@ -253,12 +253,15 @@ pub(crate) fn object_fields<'a>(bytes: &'a [u8], names: &Names) -> Result<Object
         return Err(Error::corrupt("a variant with shredded fields is not an object"));
     }
     let container = Container::parse(bytes)?;
+    let mut left = bytes.len();
     let fields = (0..container.count).map(|at| {
         let (ids, width) = container.ids;
         let name = names.name(number(bytes, ids + at * width, width)?)?;
         let start = container.offset(bytes, at)?.saturating_add(container.values);
         let value = bytes.get(start..).ok_or_else(|| cut("object"))?;
-        Ok((name.into(), Cow::Borrowed(&value[..value_len(value)?])))
+        let value = &value[..value_len(value)?];
+        left = left.checked_sub(value.len()).ok_or_else(|| Error::corrupt("fields of an object overlap"))?;
+        Ok((name.into(), Cow::Borrowed(value)))
     });
     fields.collect()
 }
@@ -284,6 +287,7 @@ mod tests {
             &[0x42, 255, 255, 255, 255],
             &[0x02, 1, 0, 0, 9, 0x0c],
             &[0x03, 0, 0],
+            &[0x02, 3, 0, 0, 0, 0, 0, 0, 9, 0x18, 1, 1, 1, 1, 1, 1, 1, 1],
         ] {
             assert!(object_fields(bytes, &names).is_err(), "{bytes:?}");
         }

@@ -15,8 +15,10 @@ use super::{broken, verifier};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// Maximum number of bytes of a message.
-const MAX_BYTES: u64 = 256 << 20;
+/// Maximum number of bytes of a message: as many as this for each compressed byte, within a range. Messages of
+/// real schemas are a tenth to a thirtieth of their size when compressed.
+const EXPANSION: u64 = 64;
+const MAX_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=256 << 20;
 const LEVEL: i32 = 3;
 
 /// Serializes a schema as stored in a file.
@@ -40,8 +42,11 @@ pub(crate) fn arrow_schema_from_bytes(bytes: &[u8], limits: &Limits) -> Result<S
     let damaged = |error: std::io::Error| Error::corrupt(format!("arrow schema: {error}"));
     let mut message = Vec::new();
     let decoder = zstd::Decoder::with_buffer(bytes).map_err(damaged)?;
-    decoder.take(MAX_BYTES).read_to_end(&mut message).map_err(damaged)?;
+    let most = (bytes.len() as u64).saturating_mul(EXPANSION).clamp(*MAX_BYTES.start(), *MAX_BYTES.end());
+    decoder.take(most).read_to_end(&mut message).map_err(damaged)?;
     let mut options = verifier(limits, message.len());
+    // Arrow's writers share nothing but vtables; whatever is shared would be copied.
+    options.max_apparent_size = message.len().saturating_mul(2);
     // Nested lists take two levels of tables each.
     options.max_depth = options.max_depth.saturating_mul(2);
     let message = root_as_message_with_opts(&options, &message).map_err(broken("arrow schema"))?;
@@ -193,6 +198,47 @@ fn decimal(decimal: fb::Decimal<'_>) -> Result<DataType> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_does_not_expand_without_limit() {
+        let zeros = zstd::encode_all(vec![0; 300 << 20].as_slice(), LEVEL).unwrap();
+        assert!(arrow_schema_from_bytes(&zeros, &Limits::default()).is_err());
+    }
+
+    #[test]
+    fn metadata_that_many_fields_share_is_refused() {
+        use flatbuffers::FlatBufferBuilder;
+
+        let mut builder = FlatBufferBuilder::new();
+        let (key, value) = (builder.create_string("key"), builder.create_string(&"v".repeat(100_000)));
+        let entry = fb::KeyValueArgs { key: Some(key), value: Some(value) };
+        let entry = fb::KeyValue::create(&mut builder, &entry);
+        let metadata = builder.create_vector(&[entry]);
+        let null = fb::Null::create(&mut builder, &fb::NullArgs {}).as_union_value();
+        let fields: Vec<_> = (0..50)
+            .map(|_| {
+                let field = fb::FieldArgs {
+                    type_type: fb::Type::Null,
+                    type_: Some(null),
+                    custom_metadata: Some(metadata),
+                    ..fb::FieldArgs::default()
+                };
+                fb::Field::create(&mut builder, &field)
+            })
+            .collect();
+        let fields = builder.create_vector(&fields);
+        let schema = fb::SchemaArgs { fields: Some(fields), ..fb::SchemaArgs::default() };
+        let schema = fb::Schema::create(&mut builder, &schema).as_union_value();
+        let message = fb::MessageArgs {
+            header_type: fb::MessageHeader::Schema,
+            header: Some(schema),
+            ..fb::MessageArgs::default()
+        };
+        let message = fb::Message::create(&mut builder, &message);
+        builder.finish(message, None);
+        let bytes = zstd::encode_all(builder.finished_data(), LEVEL).unwrap();
+        assert!(arrow_schema_from_bytes(&bytes, &Limits::default()).is_err(), "5 MB of 100 kB");
+    }
 
     fn schema() -> Schema {
         let item = |data_type| Arc::new(Field::new("it\u{e9}m", data_type, true));

@@ -207,13 +207,37 @@ pub(crate) fn dtype_from_bytes(bytes: &[u8], limits: &Limits) -> Result<DType> {
     let root = flatbuffers::root_with_opts::<fb::DType<'_>>(&verifier(limits, bytes.len()), &bytes)
         .map_err(broken("dtype"))?;
     let mut reader = Reader { columns_left: limits.max_columns };
-    reader.flatbuffer(root, limits.max_depth)
+    within_row_limit(reader.flatbuffer(root, limits.max_depth)?, limits)
 }
 
 /// Converts a dtype in protobuf metadata.
 pub(crate) fn dtype_from_proto(dtype: &proto::DType, limits: &Limits) -> Result<DType> {
     let mut reader = Reader { columns_left: limits.max_columns };
-    reader.protobuf(dtype, limits.max_depth)
+    within_row_limit(reader.protobuf(dtype, limits.max_depth)?, limits)
+}
+
+/// Checks that a row of nulls takes a reasonable number of bytes.
+fn within_row_limit(dtype: DType, limits: &Limits) -> Result<DType> {
+    let (bytes, most) = (null_row_bytes(&dtype), limits.max_row_bytes);
+    if bytes > most {
+        return Err(Error::limit(format!("a row of nulls takes {bytes} bytes, more than {most}")));
+    }
+    Ok(dtype)
+}
+
+/// Bytes of a row of nulls, in which fixed-size lists have all their elements.
+fn null_row_bytes(dtype: &DType) -> u64 {
+    let sum = |sum: u64, dtype: &DType| sum.saturating_add(null_row_bytes(dtype));
+    match dtype.storage() {
+        DType::Primitive(ptype, _) => ptype.byte_width() as u64,
+        DType::FixedSizeList(element, size, _) => {
+            null_row_bytes(element).saturating_mul(u64::from(*size)).saturating_add(1)
+        }
+        DType::Struct(fields, _) => fields.dtypes().iter().fold(1, sum),
+        DType::Union(union, _) => union.variants.dtypes().iter().fold(1, sum),
+        DType::Null | DType::Bool(_) => 1,
+        _ => 16,
+    }
 }
 
 /// Counts nodes while reading, since flatbuffers may share one table between many parents.

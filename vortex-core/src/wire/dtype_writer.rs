@@ -104,6 +104,24 @@ mod tests {
     use crate::wire::dtype_from_bytes;
 
     #[test]
+    fn a_type_whose_rows_of_nulls_are_huge_is_refused() {
+        let list = |element: DType, size| DType::FixedSizeList(Arc::new(element), size, true);
+        let number = DType::Primitive(PType::I64, false);
+        let read = |dtype: &DType, limits| dtype_from_bytes(&dtype_to_bytes(dtype), &limits);
+        for dtype in [
+            list(number.clone(), 1 << 24),
+            list(DType::Null, u32::MAX),
+            list(list(list(DType::Bool(true), u32::MAX), u32::MAX), u32::MAX),
+        ] {
+            let error = read(&dtype, Limits::new()).unwrap_err().to_string();
+            assert!(error.contains("a row of nulls takes"), "{error}");
+        }
+        let embedding = list(number, 1 << 20);
+        assert_eq!(read(&embedding, Limits::new()).unwrap(), embedding);
+        assert!(read(&embedding, Limits::new().with_max_row_bytes(1 << 20)).is_err());
+    }
+
+    #[test]
     fn every_type_comes_back_as_it_was_written() {
         let number = DType::Primitive(PType::I64, false);
         let date = Extension::try_new("vortex.date", DType::Primitive(PType::I32, true), vec![4]).unwrap();

@@ -20,6 +20,9 @@ use crate::{Error, Result};
 /// `f16` (as written by releases before 0.44).
 pub(crate) fn scalar_from_bytes(bytes: &[u8], dtype: &DType, limits: &Limits) -> Result<Scalar> {
     let value = proto_value(bytes)?;
+    if node_count(&value) > limits.max_nodes as usize {
+        return Err(Error::limit(format!("a scalar has more than {} values", limits.max_nodes)));
+    }
     let value = read(&value, dtype, limits.max_depth, limits)?;
     Scalar::try_new(dtype.clone(), value).map_err(Error::in_file)
 }
@@ -27,6 +30,16 @@ pub(crate) fn scalar_from_bytes(bytes: &[u8], dtype: &DType, limits: &Limits) ->
 /// Parses a scalar value without interpreting it.
 fn proto_value(bytes: &[u8]) -> Result<ScalarValue> {
     ScalarValue::decode(bytes).map_err(|error| Error::corrupt(format!("scalar value: {error}")))
+}
+
+/// Number of values in a value; as deep as the parser of protobuf allows.
+fn node_count(value: &ScalarValue) -> usize {
+    match &value.kind {
+        Some(Kind::ListValue(list)) => list.values.iter().fold(1, |sum, value| sum + node_count(value)),
+        Some(Kind::UnionValue(union)) => 1 + union.value.as_deref().map_or(0, node_count),
+        Some(Kind::VariantValue(inner)) => 1 + inner.value.as_ref().map_or(0, node_count),
+        _ => 1,
+    }
 }
 
 fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) -> Result<Value> {
@@ -162,6 +175,16 @@ mod tests {
         assert_eq!(parse(&[0x3a, 1, b'x'], DType::Utf8(false)).unwrap(), Value::Utf8("x".into()));
         assert_eq!(parse(&[0x10, 0], DType::Bool(false)).unwrap(), Value::Bool(false));
         assert_eq!(parse(&[0x08, 0], DType::Bool(true)).unwrap(), Value::Null);
+    }
+
+    #[test]
+    fn values_in_lists_are_limited() {
+        let list = DType::List(Arc::new(DType::Primitive(PType::I32, false)), false);
+        let value = Value::List((0..9).map(Value::Int).collect());
+        let bytes = value_to_bytes(&value).unwrap();
+        assert_eq!(parse(&bytes, list.clone()).unwrap(), value);
+        let limits = Limits::new().with_max_nodes(9);
+        assert!(scalar_from_bytes(&bytes, &list, &limits).is_err(), "the list itself is one more");
     }
 
     #[test]

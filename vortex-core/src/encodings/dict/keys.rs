@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array, new_empty_array, new_null_array};
+use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array, new_empty_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
@@ -12,6 +12,7 @@ use crate::kernels::gather::{Key, gather, in_range};
 use crate::kernels::nulls::null_buffer;
 use crate::kernels::views::gather_views;
 use crate::limits::Limits;
+use crate::scalar::null_rows;
 use crate::{Error, Result};
 
 /// Codes of rows, which are in range of the values.
@@ -78,7 +79,7 @@ impl Keys {
             return Ok(new_empty_array(values.data_type()));
         }
         if values.is_empty() {
-            return Ok(new_null_array(values.data_type(), len));
+            return null_rows(values.data_type(), len, limits);
         }
         let nulls = self.null_rows(values)?;
         let missing = || Error::corrupt("a code has no value");

@@ -16,11 +16,10 @@ use arrow::datatypes::DataType;
 
 pub(super) use self::parquet::ParquetVariant;
 use super::Encoding;
-use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::scalar::{Scalar, Value};
 use crate::variant::{self, Names};
 use crate::wire::{dtype_from_proto, proto};
@@ -69,6 +68,7 @@ struct VariantArray {
 impl VariantArray {
     /// The core, completed with values from the projection.
     fn completed(&self, shredded: &ArrayRef) -> Result<ArrowRef> {
+        let _work = Work::begin();
         let natural = data_type(self.dtype())?;
         let core = self.core.decode(&natural)?;
         let (DataType::Struct(fields), Some(core)) = (&natural, core.as_struct_opt()) else {
@@ -76,7 +76,7 @@ impl VariantArray {
         };
         let (metadata, values) = (core.column(0).as_binary_view(), core.column(1).as_binary_view());
         let dtype = shredded.dtype();
-        let typed = Parts::of(self).decode(shredded, &data_type(dtype)?)?;
+        let typed = shredded.decode(&data_type(dtype)?)?;
         let (metadata, values) =
             shredded::reassemble(metadata, core.nulls(), &self.limits, |row, out, names| {
                 let typed = Scalar::from_arrow(typed.as_ref(), row, dtype)?;

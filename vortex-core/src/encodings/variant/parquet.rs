@@ -20,12 +20,11 @@ use arrow::array::{Array as _, AsArray as _, StructArray};
 use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
-use crate::array::parts::Parts;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::Encoding;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::wire::{dtype_from_proto, proto};
 use crate::{Error, Result};
 
@@ -126,6 +125,7 @@ impl EncodedArray for VariantRows {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         };
         let nulls = self.validity()?.to_nulls(self.len());
+        let _work = Work::begin();
         let metadata = self.metadata.decode(&DataType::BinaryView)?;
         let value = self.value.as_ref().map(|value| value.decode(&DataType::BinaryView)).transpose()?;
         let complete = |value: &ArrowRef| match (value.nulls(), &nulls) {
@@ -138,7 +138,7 @@ impl EncodedArray for VariantRows {
             (typed, value) => {
                 let typed = match typed {
                     Some(typed) => {
-                        let values = Parts::of(self).decode(typed, &data_type(typed.dtype())?)?;
+                        let values = typed.decode(&data_type(typed.dtype())?)?;
                         Some((typed.dtype(), values))
                     }
                     None => None,

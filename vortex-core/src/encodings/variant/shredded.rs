@@ -16,7 +16,7 @@ use arrow::datatypes::DataType;
 
 use crate::array::{ArrowRef, present};
 use crate::dtype::DType;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::scalar::Scalar;
 use crate::variant::{self, Names};
 use crate::{Error, Result};
@@ -80,12 +80,10 @@ impl Shredded {
                     None => Vec::new(),
                 };
                 let mut shredded = HashMap::new();
-                let mut total = 0usize;
                 for (name, field) in fields {
                     let mut bytes = Vec::new();
                     if field.push(row, &mut bytes, names)? {
-                        total = total.saturating_add(bytes.len());
-                        self.limits.decoded_bytes(total, 1)?;
+                        self.limits.decoded_bytes(bytes.len(), 1)?;
                         shredded.insert(name, bytes);
                     }
                 }
@@ -101,11 +99,9 @@ impl Shredded {
                     DataType::List(_) => window(lists.as_list::<i32>().value_offsets(), row),
                     _ => window(lists.as_list::<i64>().value_offsets(), row),
                 };
-                let mut total = 0usize;
                 let elements = range.map(|at| {
                     let bytes = element.push_required(at, names)?;
-                    total = total.saturating_add(bytes.len());
-                    self.limits.decoded_bytes(total, 1).map(|_| bytes)
+                    self.limits.decoded_bytes(bytes.len(), 1).map(|_| bytes)
                 });
                 variant::push_array(out, &elements.collect::<Result<Vec<_>>>()?)?;
             }
@@ -175,7 +171,7 @@ pub(super) fn reassemble(
     limits: &Limits,
     mut push: impl FnMut(usize, &mut Vec<u8>, &mut Names) -> Result<bool>,
 ) -> Result<(ArrowRef, ArrowRef)> {
-    let mut written = 0usize;
+    let _work = Work::begin();
     let mut out = Vec::new();
     let mut values = BinaryViewBuilder::with_capacity(metadata.len());
     let mut new_metadata: Option<BinaryViewBuilder> = None;
@@ -199,8 +195,7 @@ pub(super) fn reassemble(
             out.extend(variant::NULL);
         }
         let added = names.added().then(|| names.to_metadata()).transpose()?;
-        written = written.saturating_add(out.len()).saturating_add(added.as_ref().map_or(0, Vec::len));
-        limits.decoded_bytes(written, 1)?;
+        limits.decoded_bytes(out.len().saturating_add(added.as_ref().map_or(0, Vec::len)), 1)?;
         values.try_append_value(&out)?;
         if added.is_some() && new_metadata.is_none() {
             let mut builder = BinaryViewBuilder::with_capacity(metadata.len());

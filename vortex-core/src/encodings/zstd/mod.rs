@@ -30,7 +30,7 @@ use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, by
 use crate::dtype::DType;
 use crate::dtype::arrow::{data_type, primitive};
 use crate::kernels::views::view_of;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::mask::Mask;
 use crate::{Error, Result, match_ptype};
 
@@ -227,7 +227,8 @@ impl ZstdArray {
     fn pieces(&self, live: &Mask) -> Result<Vec<Piece>> {
         let total = self.rows.total(self.frames.rows)?;
         let values = self.rows.values()?;
-        let (mut found, mut bytes, mut pieces) = (0, 0, Vec::new());
+        let _work = Work::begin();
+        let (mut found, mut pieces) = (0, Vec::new());
         for frame in &self.frames.all {
             let own = frame.values.clone().unwrap_or(0..total);
             found += own.len();
@@ -241,7 +242,7 @@ impl ZstdArray {
             }
             let offset = shared.start - own.start;
             let wanted = live.runs().into_iter().map(|run| run.start + offset..run.end + offset).collect();
-            bytes = self.limits.decoded_bytes(frame.size.saturating_add(bytes), 1)?;
+            self.limits.decoded_bytes(frame.size, 1)?;
             pieces.push((frame, own.len(), wanted));
         }
         if found != total {
