@@ -12,6 +12,10 @@
 //! Number of rows: a scan that reads the best rows first is not told how many of them the sort above needs,
 //! nor that there is a limit in between, so that the best of other rows are wanted.
 //!
+//! Partitions: a file of which only the best rows are wanted is not divided. Each partition would have to find
+//! as many rows as the sort needs before its part of the sort can rule out others, so that several times as
+//! many rows would be decoded; and a scan works on several parts of a file at once in any case.
+//!
 //! Dynamic filters: scans are made to ignore those that drop rows which the plan needs.
 //! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
 //!   limited rows only.
@@ -20,24 +24,29 @@
 //!   value so far. When the plan runs again, as in a recursive query, the filter still has the bounds of the
 //!   first run. Parquet files are affected, too, but whole row groups at a time.
 //!
-//! Sums: see `exact_sums.rs`.
+//! Sums, minima and maxima: see `exact_statistics.rs`.
 
 use std::sync::Arc;
 
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
+use datafusion_datasource::PartitionedFile;
+use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_plan::aggregates::AggregateExec;
+use datafusion_physical_plan::filter::FilterExec;
+use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::sorts::sort::SortExec;
+use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-use crate::exact_sums;
+use crate::exact_statistics;
 use crate::source::{BestWanted, VortexSource};
 
 /// Keeps ordered files in their partitions, passes on how many of the best rows are wanted and which dynamic
-/// filters are wrong, and answers sums.
+/// filters are wrong, and answers sums, minima and maxima.
 #[derive(Debug, Default)]
 pub(crate) struct TellScans;
 
@@ -58,7 +67,7 @@ impl PhysicalOptimizerRule for TellScans {
         Self::NAME
     }
 
-    /// A sum that is known may not be NULL, unlike the one that is computed.
+    /// A value that is known may not be NULL, unlike the one that is computed.
     fn schema_check(&self) -> bool {
         false
     }
@@ -73,6 +82,35 @@ struct Above {
     filters: Vec<u64>,
     /// Ids of those that scans must ignore.
     distrusted: Vec<u64>,
+    /// What becomes of the partitions.
+    partitions: Partitions,
+}
+
+/// What operators do with the partitions of their input.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+enum Partitions {
+    /// They may rely on them.
+    #[default]
+    Kept,
+    /// They merge them.
+    Merged,
+    /// They merge the best rows of each.
+    BestMerged,
+}
+
+impl Partitions {
+    /// What becomes of the partitions of the input of `node`.
+    fn below(self, node: &dyn ExecutionPlan) -> Self {
+        if node.is::<SortPreservingMergeExec>() {
+            return Self::Merged;
+        }
+        let keeps_best = node.is::<FilterExec>() || node.is::<ProjectionExec>();
+        match self {
+            Self::Merged if node.is::<SortExec>() && node.fetch().is_some() => Self::BestMerged,
+            Self::BestMerged if keeps_best && node.fetch().is_none() => self,
+            _ => Self::Kept,
+        }
+    }
 }
 
 impl Above {
@@ -93,6 +131,7 @@ impl Above {
             true => below.distrusted.extend(produced),
             false => below.filters.extend(produced),
         }
+        below.partitions = self.partitions.below(node);
         below
     }
 }
@@ -106,7 +145,7 @@ fn tell(
     if let Some(exec) = node.downcast_ref::<DataSourceExec>() {
         return Ok(tell_scan(exec, above).unwrap_or(node));
     }
-    if let Some(answer) = exact_sums::answer(&node, config)? {
+    if let Some(answer) = exact_statistics::answer(&node, config)? {
         return Ok(answer);
     }
     let below = above.below(node.as_ref());
@@ -122,12 +161,36 @@ fn tell_scan(exec: &DataSourceExec, above: &Above) -> Option<Arc<dyn ExecutionPl
     let preserves = config.preserve_order || is_ordered;
     let best = if config.limit.is_some() { BestWanted::None } else { above.best };
     let told = source.told(&above.distrusted, best);
-    if told.is_none() && preserves == config.preserve_order {
+    let finds_best = told.as_ref().unwrap_or(source).best_first.is_some();
+    let whole = (finds_best && above.partitions == Partitions::BestMerged)
+        .then(|| undivided(&config.file_groups))
+        .flatten();
+    if told.is_none() && whole.is_none() && preserves == config.preserve_order {
         return None;
     }
     let mut builder = FileScanConfigBuilder::from(config.clone()).with_preserve_order(preserves);
     if let Some(told) = told {
         builder = builder.with_source(Arc::new(told));
     }
+    if let Some(file) = whole {
+        builder = builder.with_file_groups(vec![FileGroup::new(vec![file])]);
+    }
     Some(DataSourceExec::from_data_source(builder.build()))
+}
+
+/// The file whose consecutive parts the groups are, if they are.
+fn undivided(groups: &[FileGroup]) -> Option<PartitionedFile> {
+    let mut parts = groups.iter().flat_map(FileGroup::iter);
+    let mut whole = parts.next()?.clone();
+    let mut end = whole.range.as_ref()?.end;
+    for part in parts {
+        let range = part.range.as_ref()?;
+        let same = part.object_meta == whole.object_meta && part.partition_values == whole.partition_values;
+        if !same || range.start != end {
+            return None;
+        }
+        end = range.end;
+    }
+    whole.range.as_mut()?.end = end;
+    (groups.len() > 1).then_some(whole)
 }

@@ -1,7 +1,7 @@
 //! Fetching a hundred rows by position from the 105-column table, without SQL.
 //!
 //! Each engine is used through its own interface, both with the file opened for each gather, and with the
-//! file and its metadata kept open.
+//! file and its metadata kept open; ours also with the file mapped into memory.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -45,8 +45,15 @@ enum Source {
     ParquetOpen(PathBuf, ArrowReaderMetadata),
     Reference(PathBuf, VortexSession, SchemaRef),
     ReferenceOpen(VortexFile, SchemaRef),
-    Ours(PathBuf, SchemaRef),
-    OursOpen(vortex_core::VortexFile, SchemaRef),
+    Ours(PathBuf, Access, SchemaRef),
+    OursOpen(vortex_core::VortexFile, Access, SchemaRef),
+}
+
+/// How a file is read by ours.
+#[derive(Clone, Copy)]
+enum Access {
+    Reads,
+    Mapped,
 }
 
 impl Gather {
@@ -94,14 +101,17 @@ impl Gather {
         let session = VortexSession::default().with_tokio();
         let open = session.open_options().with_layout_reader_cache();
         let file = open.open_path(&vortex).await.map_err(external)?;
-        let ours = open_ours(&vortex).await?;
+        let ours = open_ours(&vortex, Access::Reads).await?;
+        let mapped = open_ours(&vortex, Access::Mapped).await?;
         Ok(vec![
             Source::Parquet(parquet.clone()),
             Source::Reference(vortex.clone(), session, Arc::clone(&schema)),
-            Source::Ours(vortex, Arc::clone(&schema)),
+            Source::Ours(vortex.clone(), Access::Reads, Arc::clone(&schema)),
+            Source::Ours(vortex, Access::Mapped, Arc::clone(&schema)),
             Source::ParquetOpen(parquet, metadata),
             Source::ReferenceOpen(file, Arc::clone(&schema)),
-            Source::OursOpen(ours, schema),
+            Source::OursOpen(ours, Access::Reads, Arc::clone(&schema)),
+            Source::OursOpen(mapped, Access::Mapped, schema),
         ])
     }
 
@@ -135,8 +145,10 @@ impl Source {
             Self::ParquetOpen(..) => "parquet, kept open",
             Self::Reference(..) => "reference, opened each time",
             Self::ReferenceOpen(..) => "reference, kept open",
-            Self::Ours(..) => "ours, opened each time",
-            Self::OursOpen(..) => "ours, kept open",
+            Self::Ours(_, Access::Reads, _) => "ours, opened each time",
+            Self::OursOpen(_, Access::Reads, _) => "ours, kept open",
+            Self::Ours(_, Access::Mapped, _) => "ours, mapped each time",
+            Self::OursOpen(_, Access::Mapped, _) => "ours, kept mapped",
         }
     }
 
@@ -153,8 +165,10 @@ impl Source {
                 fetch_reference(&file, schema, rows).await
             }
             Self::ReferenceOpen(file, schema) => fetch_reference(file, schema, rows).await,
-            Self::Ours(path, schema) => fetch_ours(&open_ours(path).await?, schema, rows).await,
-            Self::OursOpen(file, schema) => fetch_ours(file, schema, rows).await,
+            Self::Ours(path, access, schema) => {
+                fetch_ours(&open_ours(path, *access).await?, schema, rows).await
+            }
+            Self::OursOpen(file, _, schema) => fetch_ours(file, schema, rows).await,
         }
     }
 }
@@ -186,8 +200,14 @@ async fn fetch_reference(file: &VortexFile, schema: &SchemaRef, rows: &[u64]) ->
     Ok(concat_batches(schema, &batches)?)
 }
 
-async fn open_ours(path: &Path) -> Result<vortex_core::VortexFile> {
-    let file = LocalFile::open(path).map_err(external)?;
+async fn open_ours(path: &Path, access: Access) -> Result<vortex_core::VortexFile> {
+    let file = match access {
+        Access::Reads => LocalFile::open(path),
+        #[expect(unsafe_code, reason = "a mapped file must not change")]
+        // SAFETY: nothing changes the file while it is measured.
+        Access::Mapped => unsafe { LocalFile::map(path) },
+    };
+    let file = file.map_err(external)?;
     vortex_core::VortexFile::open(Arc::new(file)).await.map_err(external)
 }
 

@@ -1,7 +1,7 @@
 //! Time to fetch a few rows of a file by position: `gather FILE [ROWS] [ROUNDS]`.
 //!
-//! Each round selects different rows. Times are measured both with the file opened in each round and with
-//! the file kept open.
+//! Each round selects different rows. Times are measured with the file opened in each round, with the file
+//! kept open, and both also with the file mapped into memory.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,21 +18,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rounds: u64 = args.next().map_or(Ok(20), |rounds| rounds.parse())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let open = || async { VortexFile::open(Arc::new(LocalFile::open(&path)?)).await };
-        let kept = open().await?;
-        let (mut opened_each, mut kept_open) = (Vec::new(), Vec::new());
+        let read = || async { VortexFile::open(Arc::new(LocalFile::open(&path)?)).await };
+        let map = || async {
+            #[expect(unsafe_code, reason = "a mapped file must not change")]
+            // SAFETY: nothing changes the file while it is measured.
+            let mapped = unsafe { LocalFile::map(&path) }?;
+            VortexFile::open(Arc::new(mapped)).await
+        };
+        let (kept, kept_mapped) = (read().await?, map().await?);
+        let mut times: [Vec<Duration>; 4] = Default::default();
         // The first round is a warm-up.
         for round in 0..=rounds {
             let wanted = sample(rows, kept.row_count(), round);
             let start = Instant::now();
-            fetch(&open().await?, &wanted, false).await?;
-            opened_each.push(start.elapsed());
+            fetch(&read().await?, &wanted, false).await?;
+            times[0].push(start.elapsed());
             let start = Instant::now();
             fetch(&kept, &wanted, round == rounds).await?;
-            kept_open.push(start.elapsed());
+            times[1].push(start.elapsed());
+            let start = Instant::now();
+            fetch(&map().await?, &wanted, false).await?;
+            times[2].push(start.elapsed());
+            let start = Instant::now();
+            fetch(&kept_mapped, &wanted, false).await?;
+            times[3].push(start.elapsed());
         }
-        report("opened each time", &mut opened_each[1..]);
-        report("kept open", &mut kept_open[1..]);
+        let names = ["opened each time", "kept open", "mapped each time", "kept mapped"];
+        names.iter().zip(&mut times).for_each(|(name, times)| report(name, &mut times[1..]));
         Ok(())
     })
 }

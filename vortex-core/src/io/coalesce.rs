@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::{READ_ALIGNMENT, StorageProfile};
 
 /// The share of a read that may be unwanted bytes, in percent. The first value applies by default; the
-/// higher ones only where there would be more reads than may be in flight.
-const WASTE_PERCENT: [u64; 3] = [50, 60, 70];
+/// other only where there would be more reads than may be in flight.
+const WASTE_PERCENT: [u64; 2] = [10, 30];
 /// A small read may waste more, up to this fraction of the gap: its cost is dominated by the round trip.
-const FREE_WASTE: u64 = 4;
+const FREE_WASTE: u64 = 2;
 
 /// One read that serves several wanted ranges.
 #[derive(Debug, PartialEq)]
@@ -48,7 +48,8 @@ fn join(wanted: &[Range<u64>], order: &[usize], profile: &StorageProfile, percen
             let len = end - read.range.start;
             let wasted = read.wasted + gap;
             let close = gap <= profile.coalesce_gap && len <= profile.max_read.max(range.end - range.start);
-            let thrifty = wasted * 100 <= len * percent || wasted <= profile.coalesce_gap / FREE_WASTE;
+            let thrifty =
+                gap == 0 || wasted * 100 <= len * percent || wasted <= profile.coalesce_gap / FREE_WASTE;
             if range.start < read.range.end || (close && thrifty) {
                 *read =
                     Read { range: read.range.start..end, serves: std::mem::take(&mut read.serves), wasted };
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn neighbours_join_and_distant_ranges_do_not() {
-        assert_eq!(ranges(&[640..700, 0..64, 128..192]), [0..192, 640..700]);
+        assert_eq!(ranges(&[960..980, 0..512, 528..600]), [0..600, 960..980]);
     }
 
     #[test]
@@ -90,10 +91,10 @@ mod tests {
 
     #[test]
     fn more_is_wasted_only_where_reads_would_have_to_wait() {
-        let wanted: Vec<_> = (0..10u64).map(|at| at * 192..at * 192 + 48).collect();
-        let reads = |slots| coalesce(&wanted, &StorageProfile { coalesce_gap: 144, ..PROFILE }, slots).len();
-        // Two of them waste 60 percent, four almost 70.
-        assert_eq!((reads(10), reads(9), reads(4), reads(1)), (10, 5, 3, 3));
+        let wanted: Vec<_> = (0..10u64).map(|at| at * 192..at * 192 + 128).collect();
+        let reads = |slots| coalesce(&wanted, &PROFILE, slots).len();
+        // Five of them waste 29 percent.
+        assert_eq!((reads(10), reads(9), reads(1)), (10, 2, 2));
     }
 
     #[test]

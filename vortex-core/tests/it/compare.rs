@@ -1,6 +1,7 @@
 //! Reading a file and comparing it with its expected contents.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,9 +9,34 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader as _};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::ipc::reader::FileReader;
-use vortex_core::io::LocalFile;
+use async_trait::async_trait;
+use bytes::Bytes;
+use vortex_core::io::{LocalFile, MemoryFile, ReadAt, StorageProfile};
 use vortex_core::scan::ScanBuilder;
 use vortex_core::{Error, VortexFile};
+
+/// A file whose bytes have to be fetched.
+#[derive(Debug)]
+pub(crate) struct Stored(pub(crate) MemoryFile);
+
+#[async_trait]
+impl ReadAt for Stored {
+    fn name(&self) -> &str {
+        "stored"
+    }
+
+    async fn len(&self) -> Result<u64, Error> {
+        self.0.len().await
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Bytes, Error> {
+        self.0.read(range).await
+    }
+
+    fn profile(&self) -> StorageProfile {
+        StorageProfile::LOCAL
+    }
+}
 
 /// Opens a file; blocks.
 pub(crate) fn open(path: &Path) -> Result<VortexFile, Error> {

@@ -21,12 +21,13 @@ use tokio::runtime::Runtime;
 use vortex_core::dtype::StructType;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
-use vortex_core::io::MemoryFile;
+use vortex_core::io::{MemoryFile, ReadAt};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
 
 use crate::allocations::{self, Watch};
 use crate::anatomy::{Anatomy, Site, What, read_uint};
+use crate::compare::Stored;
 
 /// Default number of mutants per run.
 const MUTANTS: u64 = 4000;
@@ -281,7 +282,10 @@ async fn rows_of(scan: ScanBuilder) -> Result<Result<RecordBatch, Error>, String
 /// Reads a file in every possible way; an error is an acceptable outcome, a string is a failure.
 async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> {
     let limits = Limits::new().with_max_decoded_bytes(64 << 20);
-    let source = Arc::new(MemoryFile::new(bytes));
+    let source: Arc<dyn ReadAt> = match dice.below(2) {
+        0 => Arc::new(MemoryFile::new(bytes)),
+        _ => Arc::new(Stored(MemoryFile::new(bytes))),
+    };
     let Ok(file) = OpenOptions::new().with_limits(limits).open(source).await else { return Ok(false) };
     let rows = window(&file, dice);
     let scan = || file.scan().with_row_range(rows.clone());

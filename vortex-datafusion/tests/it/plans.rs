@@ -52,6 +52,24 @@ async fn a_topk_reaches_the_scan() {
 }
 
 #[tokio::test]
+async fn a_file_of_which_only_the_best_rows_are_wanted_is_not_cut() {
+    let path = file("tpch_lineitem");
+    let context = session();
+    for (sql, groups) in [
+        ("SELECT * FROM t ORDER BY l_extendedprice LIMIT 3", "1 group"),
+        ("SELECT l_orderkey + 1 FROM t WHERE l_tax > 0 ORDER BY l_extendedprice, l_tax LIMIT 3", "1 group"),
+        ("SELECT * FROM t ORDER BY l_extendedprice", "4 groups"),
+        ("SELECT l_tax, count(*) FROM t GROUP BY 1 ORDER BY 1 LIMIT 3", "4 groups"),
+        ("SELECT *, rank() OVER (PARTITION BY l_tax ORDER BY l_partkey) FROM t LIMIT 3", "4 groups"),
+    ] {
+        let plan = plan(&context, &sql.replace(" t ", &format!(" '{}' ", path.display()))).await;
+        assert!(plan.contains(groups), "{sql}: {plan}");
+        let plan = plan.replace("1 group:", "").replace("4 groups:", "");
+        assert!(!plan.contains(" groups:") && !plan.contains(" group:"), "{sql}: {plan}");
+    }
+}
+
+#[tokio::test]
 async fn analyze_counts_what_was_read_and_skipped() {
     let path = file("tpch_lineitem");
     let context = session();
