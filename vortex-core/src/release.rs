@@ -41,7 +41,11 @@ impl fmt::Display for Release {
 impl FromStr for Release {
     type Err = Error;
 
-    /// Reads `0.76`, `0.76.2` (the last number does not matter) or `newest`.
+    /// Reads `0.76`, `0.76.2` (the last number does not matter) or `newest`. A release later than
+    /// [`NEWEST`](Self::NEWEST) becomes that one: it reads the same files.
+    ///
+    /// # Errors
+    /// If the text is not a release, or one before [`OLDEST`](Self::OLDEST): no file can be written for it.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text == "newest" {
             return Ok(Self::NEWEST);
@@ -49,7 +53,12 @@ impl FromStr for Release {
         let mut numbers = text.split('.').map(str::parse::<u16>);
         match (numbers.next(), numbers.next()) {
             (Some(Ok(major)), Some(Ok(minor))) if numbers.all(|number| number.is_ok()) => {
-                Ok(Self::new(major, minor))
+                let release = Self::new(major, minor).min(Self::NEWEST);
+                if release < Self::OLDEST {
+                    let oldest = Self::OLDEST;
+                    return Err(Error::invalid(format!("release {text} is too old; the oldest is {oldest}")));
+                }
+                Ok(release)
             }
             _ => Err(Error::invalid(format!("`{text}` is not a release; write `0.76` or `newest`"))),
         }
@@ -63,11 +72,23 @@ mod tests {
     #[test]
     fn releases_are_ordered_by_their_numbers() {
         let release = |text: &str| text.parse::<Release>().unwrap();
-        assert!(release("0.9") < release("0.36"));
+        assert!(release("0.40") < release("0.76.2"));
+        assert!(Release::new(0, 9) < Release::OLDEST);
         assert_eq!(release("0.36.1"), Release::OLDEST);
         assert_eq!(release("newest").to_string(), "0.91");
         for text in ["", "0", "1.x", "0.36.", "new"] {
             assert!(text.parse::<Release>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn releases_before_the_oldest_are_refused_and_later_ones_are_the_newest() {
+        for text in ["0.0", "0.2", "0.35.9"] {
+            let error = text.parse::<Release>().unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("0.36"), "{error}");
+        }
+        for text in ["0.91.7", "0.92", "1.0", "99.1"] {
+            assert_eq!(text.parse::<Release>().unwrap(), Release::NEWEST, "{text}");
         }
     }
 }

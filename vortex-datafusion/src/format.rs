@@ -30,7 +30,7 @@ use crate::options::{StringType, TableOptions, VortexOptions};
 use crate::ordering;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
-use crate::statistics::statistics;
+use crate::statistics::{statistics, with_estimates};
 
 /// File extension, and name of the format in `STORED AS`.
 pub(crate) const EXTENSION: &str = "vortex";
@@ -203,7 +203,8 @@ impl FileFormat for VortexFormat {
         };
         let source = source.with_options(self.options(state)?).with_session(state);
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
-        Ok(DataSourceExec::from_data_source(ordering::as_kept(config, has_tell_scans(state))))
+        let config = ordering::as_kept(with_estimates(config), has_tell_scans(state));
+        Ok(DataSourceExec::from_data_source(config))
     }
 
     async fn create_writer_physical_plan(

@@ -101,10 +101,9 @@ impl UrlTableFactory for UrlTables {
     async fn try_new(&self, place: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(session) = self.session.upgrade() else { return Ok(None) };
         let state = session.read().clone();
-        let is_glob = split_glob(place).is_some();
         let url = match listing_url(place) {
             Ok(url) => url,
-            Err(error) if is_glob => return Err(error),
+            Err(error) if split_glob(place).is_some() => return Err(error),
             // It is the name of a table that does not exist.
             Err(_) => return Ok(None),
         };
@@ -115,27 +114,33 @@ impl UrlTableFactory for UrlTables {
             // Opening a pipe would wait for another process to write to it.
             return plan_err!("{place}: is neither a file nor a folder");
         }
-        if is_glob {
-            let store = state.runtime_env().object_store(&url)?;
-            if url.list_all_files(&state, &store, "").await?.next().await.is_none() {
-                return plan_err!("no file at {place}");
-            }
-        }
         if url.prefix().extension() == Some(EXTENSION)
             && let Some(table) = found_file(&state, &url).await?
         {
             return Ok(Some(Arc::new(table)));
         }
-        let config = match ListingTableConfig::new(url).infer_options(&state).await {
+        let config = match ListingTableConfig::new(url.clone()).infer_options(&state).await {
             Ok(config) => config,
             // A path or a URL is not the name of a table.
             Err(error) if place.contains('/') || Path::new(place).exists() => {
+                if is_empty(&state, &url).await {
+                    return plan_err!("no file at {place}");
+                }
                 return Err(error.context(place.to_owned()));
             }
             Err(_) => return Ok(None),
         };
         let config = config.infer_partitions_from_path(&state).await?.infer_schema(&state).await?;
         Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+    }
+}
+
+/// Whether there is certainly no file at a URL, for which DataFusion has an internal error only.
+async fn is_empty(state: &SessionState, url: &ListingTableUrl) -> bool {
+    let Ok(store) = state.runtime_env().object_store(url) else { return false };
+    match url.list_all_files(state, &store, "").await {
+        Ok(mut files) => files.next().await.is_none(),
+        Err(_) => false,
     }
 }
 

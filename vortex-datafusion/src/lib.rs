@@ -35,7 +35,7 @@ mod cache;
 pub mod codec;
 mod convert;
 #[cfg(feature = "session")]
-mod exact_sums;
+mod exact_statistics;
 mod format;
 #[cfg(feature = "session")]
 mod frames;

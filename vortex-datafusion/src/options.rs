@@ -122,10 +122,11 @@ options! {
         ///
         /// [`Level::Default`] by default.
         pub level: Level = Level::Default,
-        /// Oldest reference release that must read what is written: default, newest, or a number like 0.76.
+        /// Oldest reference release that must read what is written: default, newest, or a number from 0.36.
         ///
-        /// The releases are those of the reference implementation. `None`, the default, leaves the choice to
-        /// the writer: see [`WriteOptions::with_min_reader`].
+        /// The releases are those of the reference implementation; one later than the newest known release
+        /// becomes that one. `None`, the default, leaves the choice to the writer: see
+        /// [`WriteOptions::with_min_reader`].
         pub min_reader: Option<Release> = None,
         /// Write checksums of all parts of a file.
         ///
@@ -359,6 +360,20 @@ mod tests {
         assert!(error.contains("`predicate_pushdwn`") && error.contains("predicate_pushdown"), "{error}");
         let error = VortexOptions::default().set("prune", "perhaps").unwrap_err().to_string();
         assert!(error.contains("perhaps") && error.contains("`prune`"), "{error}");
+    }
+
+    #[test]
+    fn releases_that_no_file_can_be_written_for_are_refused() {
+        let mut options = VortexOptions::default();
+        for release in ["0.2", "0.35", "yesterday"] {
+            let error = options.set("min_reader", release).unwrap_err().to_string();
+            assert!(error.contains(release) && error.contains(&Release::OLDEST.to_string()), "{error}");
+        }
+        assert_eq!(options.min_reader, None);
+        options.set("min_reader", "0.36").unwrap();
+        assert_eq!(options.min_reader, Some(Release::OLDEST));
+        options.set("min_reader", "99.1").unwrap();
+        assert_eq!(options.min_reader, Some(Release::NEWEST));
     }
 
     #[test]

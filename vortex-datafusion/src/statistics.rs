@@ -1,11 +1,14 @@
 //! Statistics in a footer as DataFusion's [`Statistics`].
 //!
 //! `Exact` is a promise that planning relies on: `count(*)`, `min`, `max` and `sum` are then answered without
-//! reading data. Anything less than certain is inexact or absent.
+//! reading data. Anything less than certain is inexact or absent. So are some statistics that are certain, because
+//! DataFusion 55 derives wrong ones from them: see `exact_statistics.rs`.
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+use vortex_core::dtype::ROOT_COLUMN;
 use vortex_core::dtype::arrow::presents;
 use vortex_core::file::Footer;
 use vortex_core::scalar::Value;
@@ -16,6 +19,10 @@ use crate::convert::to_datafusion;
 
 /// The statistics in a footer, for table providers that plan their own scans: one entry per column of
 /// `table`, without partition columns. Exact values may be used to answer queries.
+///
+/// They are meant for a file. A scan should state minima and maxima as inexact, as one that is planned by
+/// [`VortexFormat`](crate::VortexFormat) does: DataFusion 55 casts exact ones together with their column, even if
+/// the cast changes the order of values, and answers queries with the result.
 pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
     let rows = footer.row_count();
     let columns = table.fields().iter().map(|field| match column(footer, field.name()) {
@@ -29,6 +36,17 @@ pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
         total_byte_size: total_bytes(table, &columns),
         column_statistics: columns,
     }
+}
+
+/// A scan that states minima and maxima as estimates, although those of its files may be exact: see
+/// `exact_statistics.rs`.
+pub(crate) fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
+    let mut known = scan.statistics();
+    for column in &mut known.column_statistics {
+        column.min_value = column.min_value.clone().to_inexact();
+        column.max_value = column.max_value.clone().to_inexact();
+    }
+    FileScanConfigBuilder::from(scan).with_statistics(known).build()
 }
 
 /// The size of all columns, if each has a fixed width. With strings, a projection would keep the size of the
@@ -46,11 +64,14 @@ fn total_bytes(table: &Schema, columns: &[ColumnStatistics]) -> Precision<usize>
 
 /// Type and statistics of the column called `name`; `None` if the file lacks it.
 fn column<'a>(footer: &'a Footer, name: &str) -> Option<(&'a DType, Option<&'a FieldStats>)> {
-    let at = match footer.dtype().as_columns() {
-        Some(fields) => fields.position(name)?,
-        None => 0,
+    let (at, dtype) = match footer.dtype().as_columns() {
+        Some(fields) => {
+            let at = fields.position(name)?;
+            (at, &fields.dtypes()[at])
+        }
+        None if name == ROOT_COLUMN => (0, footer.dtype()),
+        None => return None,
     };
-    let (_, dtype) = footer.columns().nth(at).filter(|(found, _)| *found == name)?;
     Some((dtype, footer.column_statistics(at)))
 }
 
@@ -151,7 +172,7 @@ fn sum(
         }
         _ => return Precision::Absent,
     };
-    // See `exact_sums.rs`.
+    // See `exact_statistics.rs`.
     Precision::Inexact(value)
 }
 
@@ -168,9 +189,17 @@ fn distinct(known: &FieldStats, nulls: Option<u64>, rows: u64) -> Precision<usiz
 
 #[cfg(test)]
 mod tests {
-    use vortex_core::PType;
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+    use datafusion_datasource::TableSchema;
+    use datafusion_execution::object_store::ObjectStoreUrl;
+    use vortex_core::io::{MemoryFile, MemorySink};
+    use vortex_core::write::{FileWriter, WriteOptions};
+    use vortex_core::{PType, VortexFile};
 
     use super::*;
+    use crate::source::VortexSource;
 
     fn int(value: i64) -> Known<Scalar> {
         Known::Exact(Scalar::try_new(DType::Primitive(PType::I32, true), Value::Int(value)).unwrap())
@@ -188,6 +217,26 @@ mod tests {
 
     fn of(dtype: DType, known: &FieldStats, to: DataType, rows: u64) -> ColumnStatistics {
         column_statistics(&dtype, Some(known), &Field::new("c", to, true), rows)
+    }
+
+    #[tokio::test]
+    async fn columns_are_found_by_name_whatever_their_order() {
+        let column = |at: i32| Arc::new(Int32Array::from(vec![at, at + 100])) as ArrayRef;
+        let batch = RecordBatch::try_from_iter((0..40).map(|at| (format!("c{at}"), column(at)))).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), WriteOptions::new()).unwrap();
+        writer.write(&batch).await.unwrap();
+        writer.finish().await.unwrap();
+        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+
+        let field = |name: &str| Field::new(name, DataType::Int32, true);
+        let table = Schema::new(["c31", "c40", "c7", ROOT_COLUMN].map(field).to_vec());
+        let found = statistics(file.footer(), &table);
+        let min: Vec<_> = found.column_statistics.iter().map(|column| column.min_value.clone()).collect();
+        let exact = |value: i32| Precision::Exact(value.into());
+        assert_eq!(min, [exact(31), Precision::Absent, exact(7), Precision::Absent]);
+        let nulls: Vec<_> = found.column_statistics.iter().map(|column| column.null_count).collect();
+        assert_eq!(nulls, [0, 2, 0, 2].map(Precision::Exact));
     }
 
     #[test]
@@ -218,6 +267,25 @@ mod tests {
             (wide.sum_value, wide.null_count),
             (Precision::Inexact(2995i64.into()), Precision::Exact(2))
         );
+    }
+
+    #[test]
+    fn a_scan_estimates_extremes_that_are_exact_in_its_files() {
+        let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int32, true)]));
+        let known = known(|of| (of.min, of.max, of.null_count) = (int(1), int(9), Some(2)));
+        let file = Statistics {
+            num_rows: Precision::Exact(10),
+            total_byte_size: Precision::Absent,
+            column_statistics: vec![of(DType::Primitive(PType::I32, true), &known, DataType::Int32, 10)],
+        };
+        let source = Arc::new(VortexSource::new(TableSchema::from(&schema)));
+        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source);
+        let scan = with_estimates(scan.with_statistics(file).build()).statistics();
+        assert_eq!(scan.num_rows, Precision::Exact(10));
+        let column = &scan.column_statistics[0];
+        assert_eq!(column.null_count, Precision::Exact(2));
+        assert_eq!(column.min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
+        assert_eq!(column.max_value, Precision::Inexact(ScalarValue::Int32(Some(9))));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::format::has_tell_scans;
 use crate::options::{StringType, VortexOptions};
 use crate::ordering;
 use crate::source::VortexSource;
-use crate::statistics::statistics;
+use crate::statistics::{statistics, with_estimates};
 
 /// Number of sources opened at the same time.
 const OPENED_AT_ONCE: usize = 32;
@@ -162,6 +162,7 @@ impl TableProvider for VortexTable {
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();
-        Ok(DataSourceExec::from_data_source(ordering::as_kept(config, has_tell_scans(state))))
+        let config = ordering::as_kept(with_estimates(config), has_tell_scans(state));
+        Ok(DataSourceExec::from_data_source(config))
     }
 }

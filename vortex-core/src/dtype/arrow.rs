@@ -101,10 +101,18 @@ pub fn data_type(dtype: &DType) -> Result<DataType> {
         ])),
         DType::Union(union, _) => {
             let fields = struct_fields(&union.variants)?;
-            let ids = union.type_ids.iter().map(|id| i8::from_le_bytes([*id]));
-            DataType::Union(UnionFields::try_new(ids, fields.iter().cloned())?, UnionMode::Sparse)
+            let fields = UnionFields::try_new(union_ids(union)?, fields.iter().cloned())?;
+            DataType::Union(fields, UnionMode::Sparse)
         }
     })
+}
+
+/// Arrow's ids of the variants of a union: those of the file, or the positions of the variants if an id
+/// exceeds 127, which is the largest that Arrow allows.
+fn union_ids(union: &UnionType) -> Result<Vec<i8>> {
+    let own: Option<Vec<i8>> = union.type_ids.iter().map(|id| i8::try_from(*id).ok()).collect();
+    let ids = own.or_else(|| (0..union.type_ids.len()).map(|at| i8::try_from(at).ok()).collect());
+    ids.ok_or_else(|| Error::unsupported("number of union variants", union.type_ids.len()))
 }
 
 /// Whether `to` represents the same values as `dtype`, so that decoding can produce it directly. Nested types
@@ -330,9 +338,14 @@ fn unit_number(unit: ArrowUnit) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::IntervalUnit;
+    use arrow::array::{Array as _, AsArray as _, UnionArray};
+    use arrow::datatypes::{Int32Type, IntervalUnit};
 
     use super::*;
+    use crate::Scalar;
+    use crate::array::ArrowRef;
+    use crate::array::build::Tree;
+    use crate::scalar::Value;
 
     fn round_trips(data_type: DataType) {
         let before = Field::new("c", data_type, true);
@@ -359,6 +372,44 @@ mod tests {
         round_trips(DataType::List(Arc::clone(&item)));
         round_trips(DataType::FixedSizeList(Arc::clone(&item), 3));
         round_trips(DataType::Struct(Fields::from(vec![Field::new("a", DataType::Utf8View, false)])));
+        round_trips(data_type(&union(&[127, 3])).unwrap());
+    }
+
+    fn union(ids: &[u8]) -> DType {
+        let variants = ids.iter().map(|id| (format!("v{id}").into(), DType::Primitive(PType::I32, true)));
+        DType::Union(Arc::new(UnionType { variants: StructType::new(variants), type_ids: ids.into() }), true)
+    }
+
+    #[test]
+    fn a_union_keeps_its_ids_unless_arrow_lacks_one() {
+        let ids = |ids: &[u8]| match data_type(&union(ids)).unwrap() {
+            DataType::Union(fields, UnionMode::Sparse) => fields.iter().map(|(id, _)| id).collect::<Vec<_>>(),
+            other => panic!("{other}"),
+        };
+        assert_eq!(ids(&[127, 3]), [127, 3]);
+        assert_eq!(ids(&[5, 128, 3]), [0, 1, 2]);
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(ids(&all[128..]), (0..=127).collect::<Vec<i8>>());
+        let error = data_type(&union(&all[127..])).unwrap_err().to_string();
+        assert!(error.contains("129"), "{error}");
+    }
+
+    #[test]
+    fn rows_of_a_renumbered_union_select_the_same_variants() {
+        let dtype = union(&[5, 200]);
+        let to = data_type(&dtype).unwrap();
+        let rows = |array: ArrowRef| {
+            let array = array.as_any().downcast_ref::<UnionArray>().unwrap();
+            let value = |row: usize| array.value(row).as_primitive::<Int32Type>().value(0);
+            (0..array.len()).map(|row| (array.type_id(row), value(row))).collect::<Vec<_>>()
+        };
+        let ids = Tree::primitive(&[200u8, 5, 200]);
+        let tree = Tree::new("vortex.union").child(ids);
+        let tree = tree.child(Tree::primitive(&[1i32, 2, 3])).child(Tree::primitive(&[4i32, 5, 6]));
+        let array = tree.load(&dtype, 3).unwrap();
+        assert_eq!(rows(array.decode(&to).unwrap()), [(1, 4), (0, 2), (1, 6)]);
+        let value = Scalar::try_new(dtype, Value::Union(200, Arc::new(Value::Int(7)))).unwrap();
+        assert_eq!(rows(value.to_arrow(&to, 2).unwrap()), [(1, 7), (1, 7)]);
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //! | extension types other than UUID | their storage types |
 //!
 //! The Arrow schema is stored in the file as well, so that this implementation reads back what was written.
+//! One that the writer would have refused is not believed: Arrow has no arrays of some types, and makes null
+//! rows of others as large as the type claims.
 //! [`carrier`] is the intermediate Arrow type: it represents the stored type, and has the same values as the
 //! requested Arrow type.
 
@@ -28,12 +30,20 @@ const NULLABLE_STRUCTS: Release = Release::new(0, 55);
 const MAPS: Release = Release::new(0, 85);
 const UUIDS: Release = Release::new(0, 85);
 
+/// Bytes that a null row may take because of its Arrow type. Queries make null rows before they read any.
+const MAX_NULL_ROW: u64 = 1 << 20;
+
 /// The type of a file with `schema` that `min_reader` and later releases can read.
 ///
 /// # Errors
 /// If a column cannot be stored for them; the error names it.
 pub(crate) fn stored_schema(schema: &Schema, min_reader: Release) -> Result<DType> {
-    Ok(DType::Struct(Arc::new(stored_fields(schema.fields(), min_reader)?), false))
+    let fields = stored_fields(schema.fields(), min_reader)?;
+    for (field, dtype) in schema.fields().iter().zip(fields.dtypes()) {
+        check_null_row(field.data_type(), dtype)
+            .map_err(|error| error.at(format!("column `{}`", field.name())))?;
+    }
+    Ok(DType::Struct(Arc::new(fields), false))
 }
 
 fn stored_fields(fields: &Fields, min_reader: Release) -> Result<StructType> {
@@ -108,6 +118,42 @@ fn map(entries: &FieldRef, keys_sorted: bool, nullable: bool, min_reader: Releas
     Ok(DType::List(Arc::new(map.entry()), nullable))
 }
 
+/// Refuses a type whose null rows are huge, unless they are as large in the stored type, too.
+fn check_null_row(data_type: &DataType, stored: &DType) -> Result<()> {
+    let bytes = null_row_bytes(data_type);
+    let is_stored = || super::arrow::data_type(stored).is_ok_and(|stored| null_row_bytes(&stored) >= bytes);
+    if bytes > MAX_NULL_ROW && !is_stored() {
+        return Err(Error::invalid(format!(
+            "a null row of type {data_type} takes {bytes} bytes, at most {MAX_NULL_ROW} allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Bytes of a null row, or of a list with one null item. Values of a fixed size have all their bytes even
+/// then.
+fn null_row_bytes(data_type: &DataType) -> u64 {
+    let of_field = |field: &FieldRef| null_row_bytes(field.data_type());
+    // A negative size is as bad as a huge one.
+    let size = |size: i32| u64::try_from(size).unwrap_or(u64::MAX);
+    match data_type {
+        DataType::FixedSizeBinary(bytes) => size(*bytes).max(1),
+        DataType::FixedSizeList(item, len) => size(*len).saturating_mul(of_field(item)).saturating_add(1),
+        DataType::Struct(fields) => {
+            fields.iter().fold(1, |sum: u64, field| sum.saturating_add(of_field(field)))
+        }
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::Map(item, _) => of_field(item).saturating_add(16),
+        DataType::Dictionary(_, values) => null_row_bytes(values),
+        DataType::RunEndEncoded(_, values) => of_field(values),
+        DataType::Null | DataType::Boolean => 1,
+        other => other.primitive_width().unwrap_or(16) as u64,
+    }
+}
+
 /// The fields of an interval, if it has several.
 pub(crate) fn parts(unit: IntervalUnit) -> Option<Vec<(Arc<str>, DType)>> {
     let part = |name: &str, ptype| (Arc::from(name), DType::Primitive(ptype, false));
@@ -155,10 +201,16 @@ pub(crate) fn carrier(dtype: &DType, to: &DataType) -> Option<DataType> {
     }
     let item = |element: &DType, to: &FieldRef| carried(element, to);
     Some(match (dtype, to) {
-        (dtype, DataType::Dictionary(_, values)) if super::arrow::can_be_packed(values) => {
+        (dtype, DataType::Dictionary(_, values))
+            if super::arrow::can_be_packed(values) && !has_runs(values) =>
+        {
             carrier(dtype, values)?
         }
-        (dtype, DataType::RunEndEncoded(_, values)) => carrier(dtype, values.data_type())?,
+        (dtype, DataType::RunEndEncoded(ends, values))
+            if can_be_ends(ends) && !has_runs(values.data_type()) =>
+        {
+            carrier(dtype, values.data_type())?
+        }
         (DType::Primitive(PType::I64, _), DataType::Duration(_)) => DataType::Int64,
         (DType::Primitive(PType::I32, _), DataType::Interval(IntervalUnit::YearMonth)) => DataType::Int32,
         (DType::Struct(fields, _), DataType::Interval(unit)) => {
@@ -190,6 +242,15 @@ pub(crate) fn carrier(dtype: &DType, to: &DataType) -> Option<DataType> {
         }
         _ => return None,
     })
+}
+
+fn has_runs(values: &DataType) -> bool {
+    matches!(values, DataType::RunEndEncoded(..))
+}
+
+/// Whether Arrow makes arrays of runs with ends of this type.
+fn can_be_ends(ends: &Field) -> bool {
+    matches!(ends.data_type(), DataType::Int16 | DataType::Int32 | DataType::Int64) && !ends.is_nullable()
 }
 
 fn carried(dtype: &DType, to: &FieldRef) -> Option<FieldRef> {
@@ -285,6 +346,71 @@ mod tests {
         }
         let words = of(DataType::Utf8);
         assert!(carrier(&DType::Utf8(true), &words).is_some());
+    }
+
+    #[test]
+    fn runs_that_arrow_cannot_make_are_not_promised() {
+        let ends = |of, nullable| Arc::new(Field::new("run_ends", of, nullable));
+        let runs = |ends, of| DataType::RunEndEncoded(ends, Arc::new(Field::new("values", of, true)));
+        let packed = |of| DataType::Dictionary(Box::new(DataType::Int8), Box::new(of));
+        let short = || ends(DataType::Int16, false);
+        let number = DType::Primitive(PType::I64, true);
+        for data_type in [
+            runs(ends(DataType::Int8, false), DataType::Int64),
+            runs(ends(DataType::UInt32, false), DataType::Int64),
+            runs(ends(DataType::Utf8, false), DataType::Int64),
+            runs(ends(DataType::Int32, true), DataType::Int64),
+            runs(short(), runs(short(), DataType::Int64)),
+            runs(short(), packed(runs(short(), DataType::Int64))),
+            packed(runs(short(), DataType::Int64)),
+        ] {
+            let list = DataType::new_list(data_type.clone(), true);
+            assert_eq!(carrier(&number, &data_type), None, "{data_type}");
+            assert_eq!(carrier(&DType::List(Arc::new(number.clone()), true), &list), None, "{list}");
+            assert!(crate::write::can_write(&Field::new("a", data_type, true), Release::NEWEST).is_err());
+        }
+        for of in [DataType::Int16, DataType::Int32, DataType::Int64] {
+            assert_eq!(carrier(&number, &runs(ends(of, false), DataType::Int64)), Some(DataType::Int64));
+        }
+        assert!(carrier(&DType::Utf8(true), &runs(short(), packed(DataType::Utf8))).is_some());
+    }
+
+    #[test]
+    fn types_of_huge_null_rows_are_neither_written_nor_believed() {
+        let item = |of| Arc::new(Field::new("item", of, true));
+        let bytes = DataType::FixedSizeBinary;
+        let megabyte = bytes(1 << 20);
+        assert_eq!(stored_type(megabyte.clone(), true, Release::NEWEST).unwrap(), "binary?");
+        let structure = vec![Field::new("x", megabyte, true)].into();
+        let nothing = || DataType::Struct(Fields::empty());
+        for (data_type, release) in [
+            (bytes(i32::MAX), Release::NEWEST),
+            (bytes((1 << 20) + 1), Release::NEWEST),
+            (bytes(-1), Release::NEWEST),
+            (DataType::new_list(bytes(i32::MAX), true), Release::NEWEST),
+            (DataType::Dictionary(Box::new(DataType::Int8), Box::new(bytes(i32::MAX))), Release::NEWEST),
+            (DataType::FixedSizeList(item(bytes(1 << 10)), 1 << 11), Release::NEWEST),
+            (DataType::Struct(structure), Release::NEWEST),
+            (DataType::FixedSizeList(item(DataType::Int8), i32::MAX), Release::OLDEST),
+            (
+                DataType::FixedSizeList(item(DataType::FixedSizeList(item(bytes(0)), 0)), 1 << 21),
+                Release::OLDEST,
+            ),
+        ] {
+            let schema = Schema::new(vec![Field::new("a", data_type.clone(), true)]);
+            let error = stored_schema(&schema, release).unwrap_err().to_string();
+            assert!(error.contains("column `a`") && error.contains("1048576"), "{data_type}: {error}");
+            let dtype = stored(schema.field(0), release).unwrap();
+            let dtype = DType::Struct(Arc::new(StructType::new([("a".into(), dtype)])), false);
+            assert!(!may_be_stored_as(&schema, &dtype), "{data_type}");
+        }
+        // The file itself says how many elements these have, whatever its Arrow schema claims.
+        let image = |of| DataType::FixedSizeList(item(of), 3 << 20);
+        assert_eq!(
+            stored_type(image(DataType::Float32), true, Release::NEWEST).unwrap(),
+            "fixed_size_list(f32?)[3145728]?"
+        );
+        assert!(stored_type(image(nothing()), false, Release::NEWEST).is_ok());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _};
 use arrow::compute::{max_binary_view, max_string_view, min_binary_view, min_string_view};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::Schema;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::checksums::{CHECKSUMS_KEY, Checksums, compare};
@@ -316,6 +316,16 @@ async fn check_column(file: &VortexFile, column: &Column, found: &mut Verificati
     check_presentation(file, column, &scan).await
 }
 
+/// The position among the columns of a file, unless the path leads to a field of one. If columns have the
+/// same name, scans read the first one.
+fn position(root: &DType, path: &FieldPath) -> Option<usize> {
+    match (root.as_columns(), path.names()) {
+        (Some(fields), [name]) => fields.position(name),
+        (None, [_]) => Some(0),
+        _ => None,
+    }
+}
+
 fn join(whole: Option<Actual>, next: Actual) -> Actual {
     match whole {
         Some(whole) => whole.merge(next),
@@ -330,10 +340,8 @@ async fn check_presentation(
     scan: &crate::scan::ScanBuilder,
 ) -> Result<()> {
     let schema = file.schema()?;
-    let own: Option<&Field> = match column.path.names() {
-        [name] => schema.fields().find(name).map(|(_, field)| field.as_ref()),
-        _ => None,
-    };
+    // The schema has the columns of the file in their order.
+    let own = position(file.footer().dtype(), &column.path).and_then(|at| schema.fields().get(at));
     if own.is_none_or(|own| presents(&column.dtype, own.data_type())) {
         return Ok(());
     }
@@ -396,11 +404,7 @@ fn check_statistics(
     place: &str,
     found: &mut Verification,
 ) {
-    let at = match (file.footer().dtype().as_columns(), column.path.names()) {
-        (Some(fields), [name]) => fields.position(name),
-        (None, [_]) => Some(0),
-        _ => None,
-    };
+    let at = position(file.footer().dtype(), &column.path);
     let stated = at.and_then(|at| file.footer().column_statistics(at));
     let (Some(stated), Some(actual)) = (stated, actual) else { return };
     let place = format!("statistics of {place}");
@@ -447,6 +451,7 @@ fn check_exact(place: &str, stated: &FieldStats, actual: &Actual, dtype: &DType,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::{PType, StructType};
     use crate::io::MemoryFile;
 
     async fn verified(bytes: Vec<u8>) -> Verification {
@@ -468,6 +473,18 @@ mod tests {
             }
         }
         assert!(count > 100);
+    }
+
+    #[test]
+    fn a_name_that_repeats_is_that_of_its_first_column() {
+        let number = DType::Primitive(PType::I32, false);
+        let fields = StructType::new(["a", "b", "a", "c"].map(|name| (name.into(), number.clone())));
+        let root = DType::Struct(Arc::new(fields), false);
+        let at = |root: &DType, names: &[&str]| position(root, &FieldPath::new(names.iter().copied()));
+        assert_eq!(["a", "b", "c", "d"].map(|name| at(&root, &[name])), [Some(0), Some(1), Some(3), None]);
+        assert_eq!(at(&root, &["a", "b"]), None);
+        assert_eq!(at(&number, &[ROOT_COLUMN]), Some(0));
+        assert_eq!(at(&root.with_nullable(true), &[ROOT_COLUMN]), Some(0));
     }
 
     #[tokio::test]

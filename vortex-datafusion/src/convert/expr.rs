@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float16Type, Schema};
+use datafusion_common::utils::normalize_float_zero_scalar;
 use datafusion_common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion_expr::Operator;
 use datafusion_functions::core::getfield::GetFieldFunc;
@@ -41,6 +42,14 @@ struct FieldRead<'a> {
     path: FieldPath,
     dtype: &'a DType,
     field: FieldRef,
+}
+
+impl FieldRead<'_> {
+    /// Whether DataFusion compares floats by total order: it takes both zeros for equal in plain arrays, but
+    /// not in dictionaries and runs.
+    fn distinguishes_zeros(&self) -> bool {
+        matches!(self.field.data_type(), DataType::Dictionary(..) | DataType::RunEndEncoded(..))
+    }
 }
 
 impl<'a> Translator<'a> {
@@ -140,7 +149,8 @@ impl<'a> Translator<'a> {
             (Some(read), Some(literal)) => (read, literal, false),
             _ => (self.read(right)?, left.downcast_ref::<Literal>()?, true),
         };
-        let constant = self.constant(&read, literal.value())?;
+        // Whatever the type of the column, DataFusion compares with 0.0 instead of a plain -0.0.
+        let constant = self.constant(&read, &normalize_float_zero_scalar(literal.value().clone()))?;
         let distinct = |negated: bool, read: FieldRead, constant: Scalar| {
             let (null, op) = match negated {
                 true => (Predicate::IsNotNull, CompareOp::Eq),
@@ -150,7 +160,7 @@ impl<'a> Translator<'a> {
                 let same = if negated { Predicate::IsNull } else { Predicate::IsNotNull };
                 return Expr::Field(read.path, same);
             }
-            let parts = [Expr::Field(read.path.clone(), null), self.compare(read.path, op, constant)];
+            let parts = [Expr::Field(read.path.clone(), null), self.compare(read, op, constant)];
             if negated { Expr::all(parts) } else { Expr::any(parts) }
         };
         let op = match binary.op() {
@@ -164,13 +174,17 @@ impl<'a> Translator<'a> {
             Operator::GtEq => CompareOp::GtEq,
             _ => return None,
         };
-        Some(self.compare(read.path, if swapped { op.swap() } else { op }, constant))
+        Some(self.compare(read, if swapped { op.swap() } else { op }, constant))
     }
 
-    /// A comparison with DataFusion's semantics: it treats both zeros as equal, while the core orders `-0.0`
-    /// before `0.0`. (Both compare values with lists by their bits.)
-    fn compare(&self, path: FieldPath, op: CompareOp, constant: Scalar) -> Expr {
-        let Some((low, high)) = zeros(&constant) else { return Expr::compare(path, op, constant) };
+    /// A comparison with DataFusion's semantics: it treats both zeros of plain floats as equal, while the
+    /// core orders `-0.0` before `0.0`. (Both compare values with lists by their bits.)
+    fn compare(&self, read: FieldRead, op: CompareOp, constant: Scalar) -> Expr {
+        let is_exact = read.distinguishes_zeros() && (!self.joins_zeros || op == CompareOp::NotEq);
+        let path = read.path;
+        let Some((low, high)) = zeros(&constant).filter(|_| !is_exact) else {
+            return Expr::compare(path, op, constant);
+        };
         match op {
             CompareOp::Lt if self.joins_zeros => Expr::compare(path, CompareOp::LtEq, high),
             CompareOp::Gt if self.joins_zeros => Expr::compare(path, CompareOp::GtEq, low),
@@ -432,6 +446,53 @@ pub(crate) mod tests {
             let keys = in_list(file.column("f"), vec![lit(1.5), lit(zero)], &false, &file.schema).unwrap();
             assert_eq!(shows(&keys), "f IN (-0, 0, 1.5)");
             assert_eq!(shows(&not(compared(Operator::Lt)).unwrap()), "NOT (f < -0)");
+        }
+    }
+
+    #[test]
+    fn zeros_in_dictionaries_and_runs_are_compared_by_total_order() {
+        let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Float64));
+        let ends = Arc::new(Field::new("run_ends", DataType::Int32, false));
+        let runs = DataType::RunEndEncoded(
+            Arc::clone(&ends),
+            Arc::new(Field::new("values", DataType::Float64, true)),
+        );
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("d", dictionary.clone(), true),
+            Field::new("r", runs, true),
+            Field::new("s", DataType::Struct(vec![Field::new("d", dictionary, true)].into()), true),
+        ]));
+        let file = File { dtype: from_schema(&schema).unwrap(), schema };
+        let plain = |zero: f64| ScalarValue::Float64(Some(zero));
+        let key = |zero| ScalarValue::Dictionary(Box::new(DataType::Int32), Box::new(plain(zero)));
+        let shows = |column, op, value| file.shows(&file.binary(column, op, value)).unwrap();
+        for (zero, shown) in [(0.0, "0"), (-0.0, "-0")] {
+            for op in
+                [Operator::Eq, Operator::NotEq, Operator::Lt, Operator::LtEq, Operator::Gt, Operator::GtEq]
+            {
+                assert_eq!(shows("d", op, key(zero)), format!("d {op} {shown}"));
+            }
+            let run = ScalarValue::RunEndEncoded(
+                Arc::clone(&ends),
+                Arc::new(Field::new("values", DataType::Float64, true)),
+                Box::new(plain(zero)),
+            );
+            assert_eq!(shows("r", Operator::Eq, run), format!("r = {shown}"));
+            let field = get_field(&file, "s", &["d"]);
+            let equal = binary(field, Operator::Eq, lit(key(zero)), &file.schema).unwrap();
+            assert_eq!(file.shows(&equal).unwrap(), format!("s.d = {shown}"));
+            assert_eq!(shows("d", Operator::IsDistinctFrom, key(zero)), format!("d IS NULL OR d != {shown}"));
+            assert_eq!(shows("d", Operator::Eq, plain(zero)), "d = 0", "a plain -0.0 is taken for 0.0");
+
+            // A join may take both zeros for equal.
+            let weak = |op| {
+                let compared = file.binary("d", op, key(zero));
+                file.translator().weaken(&compared).unwrap().to_string()
+            };
+            assert_eq!(weak(Operator::Eq), "d BETWEEN -0 AND 0");
+            assert_eq!(weak(Operator::Lt), "d <= 0");
+            assert_eq!(weak(Operator::GtEq), "d >= -0");
+            assert_eq!(weak(Operator::NotEq), format!("d != {shown}"));
         }
     }
 

@@ -82,6 +82,22 @@ pub(crate) fn cast_is_monotonic(from: &DataType, to: &DataType) -> bool {
     }
 }
 
+/// Whether values remain in order when they are cast, although some may become equal and others may fail to be
+/// cast: a bound that is cast is a bound of the values that are cast.
+pub(crate) fn cast_keeps_order(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Date32, Date64, Timestamp};
+    match (from, to) {
+        (DataType::Dictionary(_, from), to) => cast_keeps_order(from, to),
+        (from, DataType::Dictionary(_, to)) => cast_keeps_order(from, to),
+        (from, to) if from.is_numeric() && to.is_numeric() => true,
+        (from, Date32 | Timestamp(..)) if from.is_integer() => true,
+        // In a zone that turns its clocks back just after midnight, a later time may have an earlier date.
+        (Timestamp(_, None), Date32 | Date64) | (Date64, Date32) => true,
+        (Timestamp(_, zone), Timestamp(_, other)) => zone.is_some() == other.is_some(),
+        (from, to) => cast_is_monotonic(from, to),
+    }
+}
+
 /// Whether the decimal type `to` has room for all digits of the decimal or integer type `from`.
 fn has_all_digits(from: &DataType, to: &DataType) -> bool {
     let digits = |t: &DataType| match t {
@@ -171,6 +187,40 @@ mod tests {
             (Int32, Decimal128(11, 2)),
         ] {
             assert!(!cast_is_monotonic(&from, &to), "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn casts_that_join_values_keep_their_order_unless_they_start_again() {
+        use DataType::{Boolean, Date32, Decimal128, Float64, Int16, Int32, Int64, Time64, UInt64, Utf8};
+        let seconds = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Second, zone.map(Into::into));
+        let milliseconds = DataType::Timestamp(TimeUnit::Millisecond, None);
+        for (from, to) in [
+            (Int64, Int16),
+            (Int64, UInt64),
+            (Int64, Float64),
+            (Float64, Int32),
+            (Decimal128(10, 2), Int32),
+            (Decimal128(10, 2), Decimal128(10, 1)),
+            (Int32, Date32),
+            (seconds(None), Date32),
+            (seconds(None), milliseconds.clone()),
+            (milliseconds, seconds(None)),
+            (seconds(Some("UTC")), seconds(Some("America/St_Johns"))),
+            (DataType::Dictionary(Box::new(Int32), Box::new(Int64)), Int16),
+        ] {
+            assert!(cast_keeps_order(&from, &to), "{from} to {to}");
+        }
+        for (from, to) in [
+            (Int64, Utf8),
+            (Utf8, Int64),
+            (Int64, Boolean),
+            (seconds(None), Time64(TimeUnit::Nanosecond)),
+            (seconds(Some("America/St_Johns")), Date32),
+            (seconds(None), seconds(Some("America/St_Johns"))),
+            (seconds(Some("America/St_Johns")), seconds(None)),
+        ] {
+            assert!(!cast_keeps_order(&from, &to), "{from} to {to}");
         }
     }
 

@@ -9,6 +9,7 @@
 //!                                             c: Boolean?
 //! ```
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -19,6 +20,9 @@ use vortex_core::dtype::MapType;
 use vortex_core::dtype::arrow::{data_type, presents};
 
 use super::datafusion_error;
+
+/// The Arrow extension type of variants.
+const VARIANT: &str = "arrow.parquet.variant";
 
 /// The schema of a table over files: columns by name, in order of first occurrence, with numbers widened,
 /// nullable if they are in any file or if a file lacks the column. Depends only on the order of `files`.
@@ -78,15 +82,17 @@ fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
         (left, right) if left == right => left.clone(),
         (Null, other) | (other, Null) => other.clone(),
         (Struct(left), Struct(right)) => {
-            let mut fields: Vec<FieldRef> = Vec::new();
-            for field in left {
-                fields.push(match right.find(field.name()) {
-                    Some((_, other)) => merge_fields(field, other)?,
-                    None => Arc::new(field.as_ref().clone().with_nullable(true)),
+            let (own, others) = (ByName::new(left), ByName::new(right));
+            let optional = |field: &FieldRef| Arc::new(field.as_ref().clone().with_nullable(true));
+            let mut fields: Vec<FieldRef> = Vec::with_capacity(left.len());
+            for (at, field) in left.iter().enumerate() {
+                fields.push(match others.find(at, field.name()) {
+                    Some(other) => merge_fields(field, other)?,
+                    None => optional(field),
                 });
             }
-            let added = right.iter().filter(|field| left.find(field.name()).is_none());
-            fields.extend(added.map(|field| Arc::new(field.as_ref().clone().with_nullable(true))));
+            let added = right.iter().enumerate().filter(|(at, field)| own.find(*at, field.name()).is_none());
+            fields.extend(added.map(|(_, field)| optional(field)));
             Struct(fields.into())
         }
         (List(left), List(right)) => List(merge_fields(left, right)?),
@@ -109,6 +115,30 @@ fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
     })
 }
 
+/// The fields of a struct, to be matched with those of another one.
+struct ByName<'a> {
+    fields: &'a Fields,
+    /// The first field of each name, collected once a field is not at the position of the other one.
+    first: OnceCell<HashMap<&'a str, &'a FieldRef>>,
+}
+
+impl<'a> ByName<'a> {
+    fn new(fields: &'a Fields) -> Self {
+        Self { fields, first: OnceCell::new() }
+    }
+
+    /// The field called `name`: the one at position `at` if that is its name, else the first one. If names
+    /// repeat, fields of structs with equal names thus match one by one.
+    fn find(&self, at: usize, name: &str) -> Option<&'a FieldRef> {
+        self.fields.get(at).filter(|field| field.name() == name).or_else(|| {
+            let first = self.first.get_or_init(|| {
+                self.fields.iter().rev().map(|field| (field.name().as_str(), field)).collect()
+            });
+            first.get(name).copied()
+        })
+    }
+}
+
 /// Entries of maps: keys and values by position, whatever their names.
 fn merge_entries(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
     let (DataType::Struct(own), DataType::Struct(others)) = (left.data_type(), right.data_type()) else {
@@ -126,11 +156,12 @@ fn merge_entries(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
 fn has_same_fields(left: &DataType, right: &DataType) -> bool {
     match (left, right) {
         (DataType::Struct(left), DataType::Struct(right)) => {
-            let same = |field: &FieldRef| {
-                let other = right.find(field.name());
-                other.is_some_and(|(_, other)| has_same_fields(field.data_type(), other.data_type()))
+            let others = ByName::new(right);
+            let same = |(at, field): (usize, &FieldRef)| {
+                let other = others.find(at, field.name());
+                other.is_some_and(|other| has_same_fields(field.data_type(), other.data_type()))
             };
-            left.len() == right.len() && left.iter().all(same)
+            left.len() == right.len() && left.iter().enumerate().all(same)
         }
         _ => match (item_of(left), item_of(right)) {
             (Some(left), Some(right)) => has_same_fields(left.data_type(), right.data_type()),
@@ -193,6 +224,9 @@ pub(crate) fn with_nullable_fields(schema: &Schema) -> Schema {
 fn nullable_field(field: &FieldRef, in_nullable: bool) -> FieldRef {
     let nullable = field.is_nullable() || in_nullable;
     let data_type = match field.data_type() {
+        // Variants are decoded in one form only. Another one would require a cast of all that is around them,
+        // which cannot tell fields of the same name apart.
+        variant if field.extension_type_name() == Some(VARIANT) => variant.clone(),
         DataType::Struct(fields) => {
             DataType::Struct(fields.iter().map(|field| nullable_field(field, nullable)).collect())
         }
@@ -272,8 +306,10 @@ fn adopt(dtype: &DType, field: &FieldRef, wanted: &FieldRef) -> Result<FieldRef>
 fn adopt_type(dtype: &DType, own: &DataType, wanted: &DataType) -> Result<DataType> {
     Ok(match (dtype, own, wanted) {
         (DType::Struct(inner, _), DataType::Struct(own), DataType::Struct(wanted)) => {
-            let fields = own.iter().zip(inner.dtypes()).map(|(own, dtype)| match wanted.find(own.name()) {
-                Some((_, wanted)) => adopt(dtype, own, wanted),
+            let wanted = ByName::new(wanted);
+            let fields = own.iter().zip(inner.dtypes()).enumerate();
+            let fields = fields.map(|(at, (own, dtype))| match wanted.find(at, own.name()) {
+                Some(wanted) => adopt(dtype, own, wanted),
                 None => Ok(Arc::clone(own)),
             });
             DataType::Struct(fields.collect::<Result<Fields>>()?)
@@ -423,6 +459,79 @@ mod tests {
         assert_eq!(physical.field(2), table.field(1));
         // A different stored type is kept: the adapter casts it.
         assert_eq!(physical.field(3), &Field::new("i", DataType::Int32, false));
+    }
+
+    fn structure(fields: &[(&str, DataType)]) -> DataType {
+        let fields = fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
+        DataType::Struct(fields.collect())
+    }
+
+    #[test]
+    fn fields_of_structs_are_found_by_name_in_any_order() {
+        let left = structure(&[("a", DataType::Int8), ("b", DataType::Utf8), ("c", DataType::Int64)]);
+        let right = structure(&[("b", DataType::Utf8), ("d", DataType::Boolean), ("a", DataType::Int16)]);
+        let merged = structure(&[
+            ("a", DataType::Int16),
+            ("b", DataType::Utf8),
+            ("c", DataType::Int64),
+            ("d", DataType::Boolean),
+        ]);
+        assert_eq!(merge_types(&left, &right), Some(merged.clone()));
+        assert!(!has_same_fields(&left, &right));
+        let turned = structure(&[("c", DataType::Int64), ("a", DataType::Int8), ("b", DataType::Utf8)]);
+        assert!(has_same_fields(&left, &turned));
+
+        let table = Schema::new(vec![Field::new("x", merged, true)]);
+        let stored = from_schema(&Schema::new(vec![Field::new("x", right.clone(), true)])).unwrap();
+        let physical = physical(&stored, &schema(&stored).unwrap(), &table).unwrap();
+        assert_eq!(physical.field(0).data_type(), &right);
+    }
+
+    #[test]
+    fn fields_of_the_same_name_are_matched_by_position() {
+        let pair = |first: DataType| structure(&[("a", first), ("a", DataType::Utf8)]);
+        let merged = merge_types(&pair(DataType::Int8), &pair(DataType::Int16));
+        assert_eq!(merged, Some(pair(DataType::Int16)));
+        let one = |name| structure(&[(name, DataType::Int8)]);
+        let different = structure(&[("a", one("x")), ("a", one("y"))]);
+        assert!(has_same_fields(&different, &different));
+
+        let key = |of: &str| Field::new("a", DataType::Int8, false).with_metadata(comment(of));
+        let inner = DataType::Struct(vec![key("inner")].into());
+        let fields = vec![
+            variant("a"),
+            key("number"),
+            Field::new("a", DataType::List(Arc::new(variant("item"))), true),
+            Field::new("a", inner, true),
+            Field::new("a", DataType::BinaryView, false),
+        ];
+        let own = Schema::new(vec![Field::new("x", DataType::Struct(fields.into()), false)]);
+        let stored = from_schema(&own).unwrap();
+        let table = with_nullable_fields(&own);
+        assert_ne!(table, own);
+        // No field needs a cast, which would take the first one for all.
+        assert_eq!(*physical(&stored, &schema(&stored).unwrap(), &table).unwrap(), table);
+    }
+
+    fn comment(text: &str) -> std::collections::HashMap<String, String> {
+        [("comment".to_owned(), text.to_owned())].into()
+    }
+
+    fn variant(name: &str) -> Field {
+        let parts = vec![
+            Field::new("metadata", DataType::BinaryView, false),
+            Field::new("value", DataType::BinaryView, true),
+        ];
+        let extension = [("ARROW:extension:name".to_owned(), VARIANT.to_owned())];
+        Field::new(name, DataType::Struct(parts.into()), true).with_metadata(extension.into())
+    }
+
+    #[test]
+    fn a_variant_keeps_its_form_wherever_it_is() {
+        let within = Field::new("x", DataType::Struct(vec![variant("v")].into()), true);
+        let items = Field::new("l", DataType::List(Arc::new(variant("item"))), true);
+        let schema = Schema::new(vec![variant("v"), within, items]);
+        assert_eq!(with_nullable_fields(&schema), schema);
     }
 
     #[test]

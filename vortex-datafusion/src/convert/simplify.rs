@@ -87,12 +87,19 @@ impl ExactCast {
         Ok(cast_is_monotonic(&from, &to).then(|| Self { inner: Arc::clone(cast.expr()), from, to }))
     }
 
+    /// Whether the cast packs values into a dictionary, or unpacks them. DataFusion tells the zeros of floats apart
+    /// in dictionaries only.
+    fn packs(&self) -> bool {
+        let is_dictionary = |data_type: &DataType| matches!(data_type, DataType::Dictionary(..));
+        is_dictionary(&self.from) != is_dictionary(&self.to)
+    }
+
     /// The value that the cast converts to `value`.
     fn undo(&self, value: &ScalarValue) -> Option<ScalarValue> {
         if value.is_null() {
             return ScalarValue::try_from(&self.from).ok();
         }
-        if value.data_type() != self.to {
+        if value.data_type() != self.to || (self.packs() && is_zero(value)) {
             return None;
         }
         let one = value.to_array().ok()?;
@@ -100,6 +107,17 @@ impl ExactCast {
         let after = cast(&before, &self.to).ok()?;
         let same = after.is_valid(0) && after == one;
         same.then(|| ScalarValue::try_from_array(&before, 0).ok())?
+    }
+}
+
+/// Whether this is a floating-point zero.
+fn is_zero(value: &ScalarValue) -> bool {
+    match value {
+        ScalarValue::Dictionary(_, value) => is_zero(value),
+        ScalarValue::Float16(Some(value)) => value.to_f32() == 0.0,
+        ScalarValue::Float32(Some(value)) => *value == 0.0,
+        ScalarValue::Float64(Some(value)) => *value == 0.0,
+        _ => false,
     }
 }
 
@@ -156,6 +174,21 @@ mod tests {
         ] {
             assert!(compared(from, value).contains("CAST"), "kept");
         }
+    }
+
+    #[test]
+    fn a_cast_that_decides_whether_zeros_are_equal_is_kept() {
+        let packed = |of: DataType| DataType::Dictionary(Box::new(DataType::Int32), Box::new(of));
+        let key =
+            |value| ScalarValue::Dictionary(Box::new(DataType::Int64), Box::new(ScalarValue::from(value)));
+        for zero in [0.0f64, -0.0] {
+            assert!(compared(packed(DataType::Float64), zero.into()).contains("CAST"));
+            assert!(compared(packed(DataType::Float32), zero.into()).contains("CAST"));
+            assert!(compared(DataType::Float64, key(zero)).contains("CAST"));
+            assert!(!compared(packed(DataType::Float64), key(zero)).contains("CAST"));
+            assert!(!compared(DataType::Float32, zero.into()).contains("CAST"));
+        }
+        assert_eq!(compared(packed(DataType::Float64), 0.5f64.into()), "c@0 < 0.5");
     }
 
     #[test]

@@ -229,6 +229,7 @@ fn a_broken_input_leaves_no_output() {
     for (arguments, status, told) in [
         (vec!["convert", &input, "--level", "best", &output], 2, "fast, default or compact"),
         (vec!["convert", &input, "--min-reader", "old", &output], 2, "not a release"),
+        (vec!["convert", &input, "--min-reader", "0.2", &output], 2, "the oldest is 0.36"),
         (vec!["convert", "nosuch.csv", &output], 1, "nosuch.csv"),
         (vec!["convert", "--sort-by", "nosuch", &source, &output], 1, "`nosuch`; there are: o_orderkey"),
     ] {
@@ -324,6 +325,35 @@ fn folders_named_after_values_become_columns() {
     // When converting into a folder, the values remain in the names of folders.
     ok(&["convert", &days, &path(&folder, "again/")]);
     assert_eq!(rows(&path(&folder, "again/")), rows(&days));
+}
+
+#[test]
+fn names_of_files_and_folders_are_taken_literally() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for extension in ["csv", "jsonl", "parquet", "arrow", "vortex"] {
+        let (plain, odd) = (format!("a.{extension}"), format!("b%2Fc #1%.{extension}"));
+        let (plain, odd) = (path(&folder, &plain), path(&folder, &odd));
+        ok(&["convert", "--limit", "2", &source, &plain]);
+        fs::rename(plain, &odd).unwrap();
+        for sort in [&[][..], &["--sort-by", "o_orderkey"]] {
+            let options = ["convert", "--to", "csv", "--columns", "o_orderkey"];
+            let rows = ok(&[&options, sort, &[&odd, "-"]].concat());
+            assert_eq!(rows, "o_orderkey\n1\n2\n", "{extension} {sort:?}");
+        }
+    }
+    for format in ["csv", "parquet", "vortex"] {
+        let (values, one) =
+            (path(&folder, &format!("{format}/")), path(&folder, &format!("{format}.vortex")));
+        let copy = format!(
+            "COPY (VALUES (1, 'x/y'), (2, '50%'), (3, 'z')) TO '{values}'
+             STORED AS {format} PARTITIONED BY (column2)"
+        );
+        ok(&["sql", "-q", "-c", &copy]);
+        ok(&["convert", &values, &one]);
+        let rows = csv(&format!("SELECT column1 AS a, column2 AS b FROM '{one}' ORDER BY a"));
+        assert_eq!(rows, "a,b\n1,x/y\n2,50%\n3,z\n", "{format}");
+    }
 }
 
 #[test]

@@ -252,9 +252,15 @@ fn what_is_wrong_with_a_place_is_told() {
     let folder = TempDir::new().unwrap();
     let place = |name: &str| folder.path().join(name).display().to_string();
     fs::write(place("picture.png"), "x").unwrap();
-    for (name, reason) in [("picture.png", "png"), ("none.vortex", "none.vortex"), ("*.vortex", "*.vortex")] {
-        let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place(name))]), 1);
-        assert!(line.contains(reason) && !line.contains("datafusion.public"), "{line}");
+    fs::create_dir(place("empty")).unwrap();
+    let select = |place: &str| complaint(&run(&["sql", &format!("SELECT * FROM '{place}'")]), 1);
+    let line = select(&place("picture.png"));
+    assert!(line.contains("png") && !line.contains("datafusion.public"), "{line}");
+    for name in ["none.vortex", "none.csv", "none/", "empty", "empty/", "*.vortex", "empty/*.vortex"] {
+        for place in [place(name), format!("file://{}", place(name))] {
+            let line = select(&place);
+            assert!(line.contains(&format!("no file at {place}")) && !line.contains("nternal"), "{line}");
+        }
     }
     let line = complaint(&run(&["sql", "SELECT * FROM nosuch"]), 1);
     assert!(line.contains("table 'datafusion.public.nosuch' not found"), "{line}");

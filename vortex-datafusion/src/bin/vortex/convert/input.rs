@@ -466,7 +466,9 @@ fn names_values(path: &Path) -> bool {
 /// One of the files below a URL, with its name taken literally.
 fn one_file(within: &ListingTableUrl, meta: &ObjectMeta) -> Outcome<ListingTableUrl> {
     let mut url = Url::parse(within.object_store().as_str()).map_err(Failure::error)?;
-    url.set_path(meta.location.as_ref());
+    let cannot = |()| Failure::error(format!("{}: no URL names this file", meta.location));
+    // `set_path` would not encode `%`, so that a name with `%2F` would become two.
+    url.path_segments_mut().map_err(cannot)?.extend(meta.location.parts());
     Ok(ListingTableUrl::try_new(url, None)?)
 }
 

@@ -1,0 +1,141 @@
+//! Sums, minima and maxima that statistics answer.
+//!
+//! DataFusion 55 replaces aggregates by exact statistics of their input, but what it derives from exact statistics
+//! of scans may be wrong:
+//! - It takes the statistics of a join's inputs for those of its output, so that the sum of a column above the
+//!   join is the one below.
+//! - It casts minima and maxima together with their column, whatever the cast does to the order of values: of
+//!   5, ..., 12 as text, the maximum is 9, not 12.
+//!
+//! Scans therefore state these statistics as estimates only. Where nothing but an aggregation without groups
+//! reads a scan, and no cast in between changes the order of values, they are stated exactly, and DataFusion's
+//! own rule is applied again:
+//!
+//! ```text
+//! AggregateExec: sum(a)
+//!   CoalescePartitionsExec            ->  ProjectionExec: 4711
+//!     AggregateExec: sum(a)                 PlaceholderRowExec
+//!       DataSourceExec
+//! ```
+//!
+//! Minima and maxima are taken from the statistics of files, which remain exact; they also exclude files.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion::physical_optimizer::PhysicalOptimizerRule as _;
+use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::stats::Precision;
+use datafusion_common::{Result, ScalarValue};
+use datafusion_datasource::file_groups::FileGroup;
+use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::CastExpr;
+use datafusion_physical_expr::projection::ProjectionExpr;
+use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion_physical_plan::projection::ProjectionExec;
+use datafusion_physical_plan::repartition::RepartitionExec;
+use datafusion_physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion_physical_plan::union::UnionExec;
+use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
+
+use crate::convert::cast_keeps_order;
+use crate::selection::RowSelection;
+use crate::source::VortexSource;
+
+/// The answer of an aggregation, if statistics of the scans below it contain all that it needs.
+pub(crate) fn answer(
+    node: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(aggregation) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
+    if !aggregation.group_expr().is_empty() {
+        return Ok(None);
+    }
+    let Some(input) = with_exact_statistics(aggregation.input())? else { return Ok(None) };
+    let node = replace_children_if_necessary(Arc::clone(node), vec![input])?;
+    let answer = AggregateStatistics::new().optimize(node, config)?;
+    Ok((!answer.is::<AggregateExec>()).then_some(answer))
+}
+
+/// The plan over scans that state their statistics exactly; `None` if another operator changes the rows, or a
+/// cast their order.
+fn with_exact_statistics(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
+        return exact_scan(scan);
+    }
+    let is_partial =
+        node.downcast_ref::<AggregateExec>().is_some_and(|inner| *inner.mode() == AggregateMode::Partial);
+    let projection = node.downcast_ref::<ProjectionExec>();
+    let keeps_rows =
+        node.is::<CoalescePartitionsExec>() || node.is::<RepartitionExec>() || node.is::<UnionExec>();
+    let projects_in_order =
+        projection.is_some_and(|projection| all_keep_order(projection.expr(), &projection.input().schema()));
+    if !(is_partial || keeps_rows || projects_in_order) || node.fetch().is_some() {
+        return Ok(None);
+    }
+    let inputs = node.children().into_iter().map(with_exact_statistics).collect::<Result<Option<_>>>()?;
+    let Some(inputs) = inputs else { return Ok(None) };
+    let exact = replace_children_if_necessary(Arc::clone(node), inputs)?;
+    Ok(if projection.is_some() { without_failure(exact)? } else { Some(exact) })
+}
+
+/// The scan with exact statistics. Filters that are only hints do not matter: the aggregation itself produces one
+/// for its extremes.
+fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some((config, source)) = scan.downcast_to_file_source::<VortexSource>() else { return Ok(None) };
+    let files = || config.file_groups.iter().flat_map(FileGroup::iter);
+    let is_whole = config.limit.is_none()
+        && source.filters.accepted().is_empty()
+        && files().all(|file| file.extension::<RowSelection>().is_none());
+    let mut known = config.statistics();
+    // Whatever makes statistics uncertain does so for all of them.
+    if !is_whole || !matches!(known.num_rows, Precision::Exact(_)) {
+        return Ok(None);
+    }
+    let files = files().map(|file| file.statistics.as_deref());
+    let Some(files) = files.collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let Some(projection) = config.file_source().projection() else { return Ok(None) };
+    if !all_keep_order(projection.as_ref(), config.file_source().table_schema().table_schema()) {
+        return Ok(None);
+    }
+    for at in projection.column_indices() {
+        let Some(column) = known.column_statistics.get_mut(at) else { continue };
+        let of_files =
+            || files.iter().map(|file| file.column_statistics.get(at).cloned().unwrap_or_default());
+        let minima = of_files().map(|file| file.min_value);
+        let maxima = of_files().map(|file| file.max_value);
+        column.min_value = minima.reduce(|least, next| least.min(&next)).unwrap_or_default();
+        column.max_value = maxima.reduce(|greatest, next| greatest.max(&next)).unwrap_or_default();
+        if let Precision::Inexact(sum) = &column.sum_value {
+            column.sum_value = Precision::Exact(sum.clone());
+        }
+    }
+    let config = FileScanConfigBuilder::from(config.clone()).with_statistics(known).build();
+    without_failure(DataSourceExec::from_data_source(config))
+}
+
+/// Whether no column is cast in a way that changes the order of its values. Of expressions other than casts,
+/// DataFusion derives no minima and maxima.
+fn all_keep_order(outputs: &[ProjectionExpr], input: &Schema) -> bool {
+    outputs.iter().all(|output| keeps_order(&output.expr, input))
+}
+
+fn keeps_order(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
+    let Some(cast) = expr.downcast_ref::<CastExpr>() else { return true };
+    let from = cast.expr().data_type(input);
+    from.is_ok_and(|from| cast_keeps_order(&from, cast.cast_type())) && keeps_order(cast.expr(), input)
+}
+
+/// The node, unless only one of minimum and maximum is known: if the other cannot be cast, neither can rows,
+/// which must not remain unnoticed.
+fn without_failure(node: Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let known = StatisticsContext::new().compute(node.as_ref(), &StatisticsArgs::new())?;
+    let is_known = |bound: &Precision<ScalarValue>| bound.get_value().is_some();
+    let mut columns = known.column_statistics.iter();
+    let agree = columns.all(|column| is_known(&column.min_value) == is_known(&column.max_value));
+    Ok(agree.then_some(node))
+}
