@@ -62,6 +62,8 @@ mod table;
 mod table_factory;
 #[cfg(feature = "session")]
 mod tell_scans;
+#[cfg(feature = "session")]
+mod withhold_orders;
 
 pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};

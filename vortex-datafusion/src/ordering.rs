@@ -157,10 +157,12 @@ fn is_ordered_alike(dtype: &DType) -> bool {
 ///
 /// - If a partition reads several files one after the other, DataFusion compares their bounds, which do not
 ///   cover nulls: the order ends at the first column that may have nulls.
-/// - `has_tell_scans` is whether plans keep files in their partitions, see `tell_scans.rs`. If they do not,
-///   other partitions must be prevented from taking over files, and files are then not split among partitions
-///   either.
-pub(crate) fn as_kept(config: FileScanConfig, has_tell_scans: bool) -> FileScanConfig {
+/// - `has_rules` is whether the session has the optimizer rules of this crate. Without `tell_scans.rs`, plans do
+///   not keep files in their partitions: other partitions must be prevented from taking over files, and files
+///   are then not split among partitions either. Without `withhold_orders.rs`, orders end at the first temporal
+///   column.
+pub(crate) fn as_kept(config: FileScanConfig, has_rules: bool) -> FileScanConfig {
+    let config = if has_rules { config } else { without_temporal_orders(&config).unwrap_or(config) };
     if config.output_ordering.is_empty() {
         return config;
     }
@@ -176,12 +178,27 @@ pub(crate) fn as_kept(config: FileScanConfig, has_tell_scans: bool) -> FileScanC
     let orders: Vec<LexOrdering> = orders.collect();
     let groups = config.file_groups.len();
     let files: usize = config.file_groups.iter().map(|group| group.len()).sum();
-    let may_mix = !orders.is_empty() && files > 1 && !has_tell_scans;
+    let may_mix = !orders.is_empty() && files > 1 && !has_rules;
     let config = FileScanConfigBuilder::from(config).with_output_ordering(orders);
     match may_mix {
         true => config.with_output_partitioning(Some(Partitioning::UnknownPartitioning(groups))).build(),
         false => config.build(),
     }
+}
+
+/// The scan with orders that end before the first temporal column; `None` if all do.
+pub(crate) fn without_temporal_orders(config: &FileScanConfig) -> Option<FileScanConfig> {
+    let schema = config.file_source().table_schema().table_schema();
+    let is_temporal =
+        |key: &PhysicalSortExpr| key.expr.data_type(schema).is_ok_and(|data_type| data_type.is_temporal());
+    if !config.output_ordering.iter().flat_map(|order| order.iter()).any(is_temporal) {
+        return None;
+    }
+    let orders = config.output_ordering.iter();
+    let orders = orders
+        .filter_map(|order| LexOrdering::new(order.iter().take_while(|key| !is_temporal(key)).cloned()));
+    let orders = orders.collect();
+    Some(FileScanConfigBuilder::from(config.clone()).with_output_ordering(orders).build())
 }
 
 fn has_no_nulls(file: &PartitionedFile, column: usize) -> bool {

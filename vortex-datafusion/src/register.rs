@@ -13,6 +13,7 @@ use crate::functions::MetadataFunction;
 use crate::options::VortexOptions;
 use crate::table_factory::VortexTableFactory;
 use crate::tell_scans::TellScans;
+use crate::withhold_orders::WithholdOrders;
 
 /// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in `FROM` and
 /// `COPY … TO`, listing tables, `SET vortex.…`, and functions that show the structure of files
@@ -32,10 +33,8 @@ pub fn register(context: &SessionContext) -> Result<()> {
 fn register_state(state: &mut SessionState) -> Result<()> {
     if !has_tell_scans(state) {
         let creates_catalog = state.config_options().catalog.create_default_catalog_and_schema;
-        *state = SessionStateBuilder::new_from_existing(state.clone())
-            .with_session_id(state.session_id().to_owned())
-            .with_physical_optimizer_rule(Arc::new(TellScans))
-            .build();
+        let builder = SessionStateBuilder::new_from_existing(state.clone());
+        *state = with_rules(builder.with_session_id(state.session_id().to_owned())).build();
         // The builder turns this off to keep the catalog that exists; copies of the configuration need it.
         state.config_mut().options_mut().catalog.create_default_catalog_and_schema = creates_catalog;
     }
@@ -87,6 +86,13 @@ impl VortexSessionExt for SessionStateBuilder {
                 .insert(name.to_owned(), Arc::new(TableFunction::new(name.to_owned(), Arc::new(function))));
         }
         add_options(self.config().get_or_insert_default());
-        self.with_physical_optimizer_rule(Arc::new(TellScans))
+        with_rules(self)
     }
+}
+
+/// Adds the optimizer rules: one before all others, and one after them.
+fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
+    rules.insert(0, Arc::new(WithholdOrders));
+    builder.with_physical_optimizer_rule(Arc::new(TellScans))
 }

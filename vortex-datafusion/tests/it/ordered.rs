@@ -31,6 +31,36 @@ fn numbers(batch: &RecordBatch) -> Vec<i64> {
     batch.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
 
+#[tokio::test]
+async fn times_of_day_are_sorted_although_their_timestamps_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.vortex");
+    let writer = session(1);
+    register(&writer).unwrap();
+    let rows = "SELECT arrow_cast(value * 25200, 'Timestamp(Second, None)') AS ts, value AS n \
+                FROM generate_series(1, 40) ORDER BY ts";
+    run(&writer, &format!("COPY ({rows}) TO '{}'", path.display())).await;
+    for registered in [true, false] {
+        let context = session(1);
+        if registered {
+            register(&context).unwrap();
+        }
+        let listed = table(&context, &path, VortexOptions::default()).await;
+        context.register_table("t", listed).unwrap();
+        for (by, is_sorted) in [
+            ("CAST(ts AS TIME)", true),
+            ("TRY_CAST(ts AS TIME)", true),
+            ("ts", !registered),
+            ("CAST(ts AS DATE)", !registered),
+        ] {
+            let plan = show(&context, &format!("EXPLAIN FORMAT INDENT SELECT {by} FROM t ORDER BY 1")).await;
+            assert_eq!(plan.contains("SortExec"), is_sorted, "{plan}");
+        }
+        let least = run(&context, "SELECT n FROM t ORDER BY CAST(ts AS TIME), n LIMIT 3").await;
+        assert_eq!(numbers(&least), [24, 7, 31]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_rows_of_an_order_are_the_first_however_partitions_run() {
     for (registered, partitions) in [(true, 4), (true, 2), (false, 4), (false, 2)] {
