@@ -108,7 +108,7 @@ impl Limits {
     }
 
     /// Checks that `rows` values of `bytes_per_row` may be decoded, and returns the byte count. They count
-    /// as part of the [`Work`] in progress on this thread, if any.
+    /// as part of the work in progress on this thread, if any.
     ///
     /// # Errors
     /// [`Error::LimitExceeded`] if not.
