@@ -203,7 +203,7 @@ impl FileFormat for VortexFormat {
         };
         let source = source.with_options(self.options(state)?).with_session(state);
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
-        let config = ordering::as_kept(with_estimates(config), has_tell_scans(state));
+        let config = ordering::as_kept(with_estimates(config), has_rules(state));
         Ok(DataSourceExec::from_data_source(config))
     }
 
@@ -229,16 +229,16 @@ impl FileFormat for VortexFormat {
     }
 }
 
-/// Whether scans of a session are told what the plan above them relies on, see `tell_scans.rs`.
+/// Whether the session has the optimizer rules of this crate.
 #[cfg(feature = "session")]
-pub(crate) fn has_tell_scans(session: &dyn Session) -> bool {
+pub(crate) fn has_rules(session: &dyn Session) -> bool {
     let state = session.as_any().downcast_ref::<datafusion::execution::session_state::SessionState>();
-    state.is_some_and(crate::register::has_tell_scans)
+    state.is_some_and(crate::register::has_rules)
 }
 
-/// Whether scans of a session are told what the plan above them relies on, see `tell_scans.rs`.
+/// Whether the session has the optimizer rules of this crate.
 #[cfg(not(feature = "session"))]
-pub(crate) fn has_tell_scans(_session: &dyn Session) -> bool {
+pub(crate) fn has_rules(_session: &dyn Session) -> bool {
     false
 }
 

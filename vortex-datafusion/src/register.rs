@@ -31,7 +31,7 @@ pub fn register(context: &SessionContext) -> Result<()> {
 }
 
 fn register_state(state: &mut SessionState) -> Result<()> {
-    if !has_tell_scans(state) {
+    if !has_rules(state) {
         let creates_catalog = state.config_options().catalog.create_default_catalog_and_schema;
         let builder = SessionStateBuilder::new_from_existing(state.clone());
         *state = with_rules(builder.with_session_id(state.session_id().to_owned())).build();
@@ -48,9 +48,10 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
-/// Whether scans of a session are told what the plan above them relies on, see `tell_scans.rs`.
-pub(crate) fn has_tell_scans(state: &SessionState) -> bool {
-    state.physical_optimizers().iter().any(|rule| rule.name() == TellScans::NAME)
+/// Whether the session has the optimizer rules of this crate: both, since one can be removed by itself.
+pub(crate) fn has_rules(state: &SessionState) -> bool {
+    let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
+    has(TellScans::NAME) && has(WithholdOrders::NAME)
 }
 
 /// Adds what scans of a session share: settings, and a cache that is empty until the settings provide space

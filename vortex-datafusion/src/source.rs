@@ -28,7 +28,7 @@ use vortex_core::scan::BestRows;
 
 use crate::cache::{FooterCache, OpenFiles};
 use crate::convert::is_dynamic;
-use crate::format::has_tell_scans;
+use crate::format::has_rules;
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
 use crate::opener::{OpenerState, SharedAhead, VortexOpener, wants_row_numbers};
@@ -111,7 +111,7 @@ impl VortexSource {
     /// query needs.
     #[must_use]
     pub fn with_session(mut self, session: &dyn Session) -> Self {
-        self.trusts_dynamic = has_tell_scans(session);
+        self.trusts_dynamic = has_rules(session);
         self.with_runtime(session.runtime_env(), session.config())
     }
 

@@ -25,7 +25,7 @@ use vortex_core::file::VortexFile;
 use vortex_core::io::ReadAt;
 
 use crate::convert::{datafusion_error, schema};
-use crate::format::has_tell_scans;
+use crate::format::has_rules;
 use crate::options::{StringType, VortexOptions};
 use crate::ordering;
 use crate::source::VortexSource;
@@ -162,7 +162,7 @@ impl TableProvider for VortexTable {
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();
-        let config = ordering::as_kept(with_estimates(config), has_tell_scans(state));
+        let config = ordering::as_kept(with_estimates(config), has_rules(state));
         Ok(DataSourceExec::from_data_source(config))
     }
 }

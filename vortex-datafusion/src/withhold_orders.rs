@@ -19,9 +19,12 @@ use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion};
 use datafusion_datasource::source::DataSourceExec;
+use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{CastExpr, TryCastExpr};
+use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, TryCastExpr};
+use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::filter::FilterExec;
 
 use crate::convert::cast_keeps_order;
 use crate::ordering::without_temporal_orders;
@@ -30,6 +33,10 @@ use crate::source::VortexSource;
 /// Withholds orders of temporal columns from plans that cast such columns in ways that change the order.
 #[derive(Debug, Default)]
 pub(crate) struct WithholdOrders;
+
+impl WithholdOrders {
+    pub(crate) const NAME: &'static str = "vortex_withhold_orders";
+}
 
 impl PhysicalOptimizerRule for WithholdOrders {
     fn optimize(
@@ -52,7 +59,7 @@ impl PhysicalOptimizerRule for WithholdOrders {
     }
 
     fn name(&self) -> &str {
-        "vortex_withhold_orders"
+        Self::NAME
     }
 
     fn schema_check(&self) -> bool {
@@ -60,15 +67,27 @@ impl PhysicalOptimizerRule for WithholdOrders {
     }
 }
 
-/// Whether an expression of the operator casts temporal values in a way that changes their order.
+/// Whether an expression of the operator casts temporal values in a way that changes their order. Of the
+/// conjuncts of filters, only those that equate columns matter: then the order of one is that of the other.
 fn reorders(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let inputs: Vec<_> = node.children().into_iter().map(|child| child.schema()).collect();
+    let is_filter = node.is::<FilterExec>();
     let mut found = false;
     node.apply_expressions(&mut |expr| {
-        found = found || expr.exists(|part| Ok(is_reordering_cast(part, &inputs)))?;
+        for part in split_conjunction(expr) {
+            found = found
+                || ((!is_filter || equates_columns(part))
+                    && part.exists(|part| Ok(is_reordering_cast(part, &inputs)))?);
+        }
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+fn equates_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let Some(binary) = expr.downcast_ref::<BinaryExpr>() else { return false };
+    let has_columns = |side| !collect_columns(side).is_empty();
+    *binary.op() == Operator::Eq && has_columns(binary.left()) && has_columns(binary.right())
 }
 
 /// An expression of an operator with several inputs may refer to all of them: what cannot be known is supposed

@@ -272,10 +272,10 @@ impl ListViewArray {
         let copied = views.ranges().fold(0u64, |sum, range| {
             sum.saturating_add(bytes.up_to(range.end).saturating_sub(bytes.up_to(range.start)))
         });
-        self.limits.decoded_bytes(usize::try_from(copied).unwrap_or(usize::MAX), 1)?;
         // Arrow reserves memory for rows of average size, even if the rows taken are shorter.
         let average = bytes.up_to(elements.len()) / (elements.len() as u64).max(1);
-        self.limits.decoded_bytes(total, usize::try_from(average).unwrap_or(usize::MAX))?;
+        let reserved = copied.max(average.saturating_mul(total as u64));
+        self.limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
         let indices = UInt64Array::from_iter_values(views.ranges().flatten().map(|at| at as u64));
         crate::array::take(elements, &indices)
     }

@@ -57,7 +57,8 @@ impl Column {
             let nullable = dtype.is_nullable();
             let field = fields.dtypes()[at].clone();
             dtype = if nullable { field.with_nullable(true) } else { field };
-            root_field = (path.names().len() == 1).then_some(at);
+            // The size of a column is a bound for that of its fields.
+            root_field = root_field.or(Some(at));
             let apart = if within.is_empty() { layout.field(at)? } else { None };
             match apart {
                 Some(field) => layout = field,

@@ -129,6 +129,13 @@ fn fetch_columns(
                 match read_column(&plan, at, &rows, &have) {
                     Ok(column) => *decoded = Some(column),
                     Err(error) if matches!(error.root(), Error::NotFetched) => {}
+                    Err(error)
+                        if matches!(error.root(), Error::LimitExceeded(_))
+                            && (columns.len() > 1 || rows.len() > 1) =>
+                    {
+                        drop((have, shares));
+                        return fetch_halves(plan, columns, rows).await;
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -262,6 +269,15 @@ mod tests {
         let file = open(&written(WriteOptions::new()).await, OpenOptions::new()).await;
         let expected = concat_batches(&table().schema(), &[table().slice(3, 1), table().slice(39_999, 1)]);
         assert_eq!(rows_of(&file, &[3, 39_999]).await.unwrap(), expected.unwrap());
+    }
+
+    #[tokio::test]
+    async fn rows_larger_than_the_limit_are_decoded_in_parts() {
+        let limits = crate::Limits::new().with_max_decoded_bytes(300_000);
+        let file = open(&written(WriteOptions::new()).await, OpenOptions::new().with_limits(limits)).await;
+        let stream = file.scan().into_stream().unwrap();
+        let batches: Vec<_> = stream.try_collect().await.unwrap();
+        assert_eq!(concat_batches(&table().schema(), &batches).unwrap(), table());
     }
 
     #[tokio::test]

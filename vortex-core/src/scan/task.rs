@@ -17,7 +17,6 @@ use super::best_first::Best;
 use super::filter::{Check, Payoffs};
 use super::plan::{Plan, Split};
 use super::{ScanMetrics, gather};
-use crate::Result;
 use crate::array::bytes::let_go;
 use crate::array::decode_as;
 use crate::error::ResultExt as _;
@@ -26,6 +25,7 @@ use crate::io::{Share, Urgency, Wish};
 use crate::layout::SegmentSet;
 use crate::limits::Work;
 use crate::mask::Mask;
+use crate::{Error, Result};
 
 /// Approximately the bytes a remote store delivers in the time a request waits for its first byte.
 const ROUND_TRIP_BYTES: u64 = 1 << 20;
@@ -370,25 +370,54 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         })?;
         return Ok(Vec::new());
     }
+    let mut batches = Vec::new();
+    for batch in decode_rows(plan, rows, &live, have)? {
+        let starts = (0..batch.num_rows()).step_by(plan.batch_size);
+        batches.extend(starts.map(|start| batch.slice(start, plan.batch_size.min(batch.num_rows() - start))));
+    }
+    Ok(batches)
+}
+
+/// Decodes rows; in halves if they are larger than the limits allow, since not all files state how large their
+/// rows are.
+fn decode_rows(
+    plan: &Plan,
+    rows: Range<u64>,
+    live: &Mask,
+    have: &SegmentSet<'_>,
+) -> Result<Vec<RecordBatch>> {
+    let half = (rows.end - rows.start) / 2;
+    match decode_batch(plan, &rows, live, have) {
+        Ok(batch) => Ok(vec![batch]),
+        Err(error) if half > 0 && matches!(error.root(), Error::LimitExceeded(_)) => {
+            let (middle, len) = (half as usize, live.len());
+            let mut batches = decode_rows(plan, rows.start..rows.start + half, &live.slice(0..middle), have)?;
+            batches.extend(decode_rows(plan, rows.start + half..rows.end, &live.slice(middle..len), have)?);
+            Ok(batches)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn decode_batch(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_>) -> Result<RecordBatch> {
+    let len = live.true_count();
     let mut columns = Vec::with_capacity(plan.projection.len());
     for (column, field) in plan.projection.iter().zip(plan.schema.fields()) {
         let _work = Work::begin();
-        let array = column.read(&rows, have)?;
+        let array = column.read(rows, have)?;
         let decode = || match live.is_all() {
             true => decode_as(array.as_ref(), field.data_type()),
-            false => Ok(let_go(decode_as(array.filter(&live)?.as_ref(), field.data_type())?)),
+            false => Ok(let_go(decode_as(array.filter(live)?.as_ref(), field.data_type())?)),
         };
         columns.push(decode().at(|| column.place())?);
     }
     if plan.numbers_rows {
         let numbers: UInt64Array = match live.is_all() {
-            true => rows.collect(),
+            true => rows.clone().collect(),
             false => live.indices().into_iter().map(|row| rows.start + row as u64).collect(),
         };
         columns.push(Arc::new(numbers));
     }
     let options = RecordBatchOptions::new().with_row_count(Some(len));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?;
-    let starts = (0..len).step_by(plan.batch_size);
-    Ok(starts.map(|start| batch.slice(start, plan.batch_size.min(len - start))).collect())
+    Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
 }
