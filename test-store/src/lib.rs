@@ -139,6 +139,12 @@ impl TestStore {
         *self.uploads.part_time.lock() = time;
     }
 
+    /// Holds back answers to requests that write to paths which contain a text, until this is called again.
+    /// What they request has been done by then: an object appears, or an upload starts.
+    pub fn hold_answers(&self, about: Option<&'static str>) {
+        *self.uploads.held.lock() = about;
+    }
+
     fn fault(&self) -> Option<ReadFault> {
         self.plan.lock().as_mut().and_then(|plan| plan())
     }
@@ -215,7 +221,9 @@ impl ObjectStore for TestStore {
 
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.uploads.check_put(path)?;
-        self.inner.put_opts(path, payload, options).await
+        let result = self.inner.put_opts(path, payload, options).await;
+        self.uploads.answer(path).await;
+        result
     }
 
     async fn put_multipart_opts(
@@ -224,7 +232,9 @@ impl ObjectStore for TestStore {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let inner = self.inner.put_multipart_opts(path, options).await?;
-        Ok(Box::new(Upload::new(inner, &self.uploads)))
+        let upload = Upload::new(inner, path, &self.uploads);
+        self.uploads.answer(path).await;
+        Ok(Box::new(upload))
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

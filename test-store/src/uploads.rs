@@ -39,6 +39,7 @@ pub struct Uploads {
     pub aborts: Count,
     pub(super) fault: Mutex<WriteFault>,
     pub(super) part_time: Mutex<Duration>,
+    pub(super) held: Mutex<Option<&'static str>>,
 }
 
 impl Uploads {
@@ -49,6 +50,13 @@ impl Uploads {
             _ => false,
         };
         if fails { full() } else { Ok(()) }
+    }
+
+    /// Waits as long as answers about this path are held back.
+    pub(super) async fn answer(&self, path: &Path) {
+        while self.held.lock().is_some_and(|about| path.as_ref().contains(about)) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Waits until no upload is open, since separate tasks abort those of dropped writers. Returns
@@ -72,15 +80,17 @@ fn full<T>() -> Result<T> {
 #[derive(Debug)]
 pub(super) struct Upload {
     inner: Box<dyn MultipartUpload>,
+    path: Path,
     sent: u64,
+    is_complete: bool,
     all: Arc<Uploads>,
 }
 
 impl Upload {
-    pub(super) fn new(inner: Box<dyn MultipartUpload>, all: &Arc<Uploads>) -> Self {
+    pub(super) fn new(inner: Box<dyn MultipartUpload>, path: &Path, all: &Arc<Uploads>) -> Self {
         all.started.add(1);
         all.open.add(1);
-        Self { inner, sent: 0, all: Arc::clone(all) }
+        Self { inner, path: path.clone(), sent: 0, is_complete: false, all: Arc::clone(all) }
     }
 }
 
@@ -104,10 +114,16 @@ impl MultipartUpload for Upload {
             return full();
         }
         self.all.open.sub(1);
-        self.inner.complete().await
+        self.is_complete = true;
+        let result = self.inner.complete().await;
+        self.all.answer(&self.path).await;
+        result
     }
 
     async fn abort(&mut self) -> Result<()> {
+        if self.is_complete {
+            return Err(failure("no such upload"));
+        }
         self.all.open.sub(1);
         self.all.aborts.add(1);
         self.inner.abort().await

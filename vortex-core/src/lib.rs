@@ -46,6 +46,9 @@
 //! [`VortexFile::open_blocking`], [`ScanBuilder::into_reader`](scan::ScanBuilder::into_reader) and
 //! [`write_reader`](write::write_reader).
 //!
+//! Types of the crates `arrow`, `bytes` and `object_store` are part of the interface. These crates are
+//! re-exported, so that users can name the versions that match.
+//!
 //! The bytes of a file are not trusted: whatever they are, opening and scanning return `Ok` or `Err`, within
 //! the [`Limits`].
 
@@ -80,3 +83,4 @@ pub use limits::Limits;
 pub use mask::Mask;
 pub use release::Release;
 pub use scalar::Scalar;
+pub use {arrow, bytes, object_store};

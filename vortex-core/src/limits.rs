@@ -24,14 +24,18 @@ pub struct Limits {
     pub max_depth: u32,
     /// Nodes of one array tree or one scalar, counted with repetition; 1,000,000 by default.
     pub max_nodes: u32,
-    /// Nodes of the layout tree, counted with repetition; 8,000,000 by default.
+    /// Nodes of the layout tree, counted with repetition; 8,000,000 by default. Above 65,536, also at most as
+    /// many as the bytes of the tree can hold without nodes that have several parents.
     pub max_layouts: u32,
     /// Fields of all structs of the file's dtype together; 1,000,000 by default.
     pub max_columns: u32,
     /// Rows of the file; 2^48 by default.
     pub max_rows: u64,
-    /// Bytes that decoding one chunk of one column may produce, intermediate results included; 2 GiB by
+    /// Bytes that decoding may produce at a time, intermediate results included: the rows of one column of a
+    /// split, the outcome of one predicate on them, a zone table, or a single array outside of a scan. 2 GiB by
     /// default.
+    ///
+    /// A scan works on several columns and splits at once, each with this limit.
     pub max_decoded_bytes: u64,
     /// Bytes of a row whose values are all null: fixed-size lists have values even then. Query engines create
     /// such rows before they read any. 64 MiB by default.
@@ -122,7 +126,7 @@ impl Limits {
                 Ok(bytes)
             }
             _ => Err(Error::limit(format!(
-                "{rows} rows of {bytes_per_row} bytes, after {before} bytes, exceed {} bytes per decoded chunk",
+                "{rows} rows of {bytes_per_row} bytes, after {before} bytes, exceed {} bytes decoded at a time",
                 self.max_decoded_bytes
             ))),
         }
@@ -132,6 +136,17 @@ impl Limits {
 thread_local! {
     /// Bytes decoded by the work in progress on this thread, if any.
     static DECODED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Decodes a part of a result that was counted as a whole, where the part takes `bytes`. These count once;
+/// whatever else decoding it takes counts as well.
+pub(crate) fn counted_before<T>(bytes: usize, decode: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = DECODED.get();
+    let part = decode()?;
+    let after = DECODED.get().zip(before);
+    // Nothing was counted of a part that shares bytes with the file.
+    DECODED.set(after.map(|(after, before)| after.saturating_sub(bytes as u64).max(before)));
+    Ok(part)
 }
 
 /// Work whose decoded bytes are limited together, until it is dropped.
@@ -191,6 +206,19 @@ mod tests {
             limits.decoded_bytes(100, 1).unwrap();
         }
         assert!(limits.decoded_bytes(usize::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn a_part_of_what_was_counted_counts_only_with_what_exceeds_it() {
+        let limits = Limits::new().with_max_decoded_bytes(100);
+        let _work = Work::begin();
+        limits.decoded_bytes(60, 1).unwrap();
+        for counted in [0, 30, 30, 35] {
+            counted_before(30, || limits.decoded_bytes(counted, 1)).unwrap();
+        }
+        assert!(counted_before(30, || limits.decoded_bytes(36, 1)).is_err(), "60 + 5 + 36");
+        limits.decoded_bytes(35, 1).unwrap();
+        assert!(limits.decoded_bytes(1, 1).is_err());
     }
 
     fn constants(fields: usize) -> (Tree, DType) {

@@ -32,6 +32,39 @@ impl Release {
     }
 }
 
+/// The first releases that read what files may contain, as far as they read them in the form that is written
+/// here. Found by reading files with released readers.
+pub(crate) mod since {
+    use super::Release;
+
+    /// Arithmetic sequences.
+    pub(crate) const SEQUENCES: Release = Release::new(0, 40);
+    /// Half-precision scalars in the current format: bounds, constants and fill values.
+    pub(crate) const HALF_SCALARS: Release = Release::new(0, 44);
+    pub(crate) const FIXED_SIZE_LISTS: Release = Release::new(0, 54);
+    /// Values with a separate validity.
+    pub(crate) const MASKED: Release = Release::new(0, 54);
+    /// Timestamps before 1970 as days, seconds and ticks, which are negative.
+    pub(crate) const NEGATIVE_PARTS: Release = Release::new(0, 54);
+    /// Nulls in arrays of structs.
+    pub(crate) const NULLABLE_STRUCT_ARRAYS: Release = Release::new(0, 54);
+    /// Nulls in columns of structs, whose fields have layouts: until then, such layouts have no validity.
+    pub(crate) const NULLABLE_STRUCT_COLUMNS: Release = Release::new(0, 55);
+    pub(crate) const ZSTD: Release = Release::new(0, 54);
+    /// Decimals as integers that are narrower than the precision requires. Not tested with releases before,
+    /// except for 0.36, which does not read them.
+    pub(crate) const NARROW_DECIMALS: Release = Release::new(0, 56);
+    /// FSST codes in a buffer of their own.
+    pub(crate) const FSST_CODES: Release = Release::new(0, 59);
+    /// Earlier releases know another version of the pco format.
+    pub(crate) const PCO: Release = Release::new(0, 59);
+    /// The release from which on `vortex.zoned`, which 0.76 introduced, serves for pruning.
+    pub(crate) const ZONED: Release = Release::new(0, 84);
+    pub(crate) const MAPS: Release = Release::new(0, 85);
+    pub(crate) const ONPAIR: Release = Release::new(0, 85);
+    pub(crate) const UUIDS: Release = Release::new(0, 85);
+}
+
 impl fmt::Display for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)

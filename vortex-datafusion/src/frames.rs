@@ -22,7 +22,7 @@ use crate::table_factory::VortexTableFactory;
 ///
 /// ```
 /// use datafusion::prelude::*;
-/// use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions};
+/// use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> datafusion::common::Result<()> {
@@ -33,7 +33,7 @@ use crate::table_factory::VortexTableFactory;
 /// let context = SessionContext::new();
 /// vortex_datafusion::register(&context)?;
 /// let lines = context.read_vortex(lineitem).await?;
-/// let written = lines.filter(col("l_quantity").gt(lit(49)))?.write_vortex(few, VortexOptions::default()).await?;
+/// let written = lines.filter(col("l_quantity").gt(lit(49)))?.write_vortex(few, None).await?;
 /// context.register_vortex("few", few).await?;
 /// assert_eq!(context.table("few").await?.count().await? as u64, written);
 /// # Ok(())
@@ -82,17 +82,36 @@ async fn table(
 #[async_trait]
 pub trait VortexDataFrameExt {
     /// Writes the rows, like `COPY … TO`: into one file, or into files in a folder if the path ends in `/`.
-    /// Returns the number of rows.
+    /// Returns the number of rows. Without `options`, those of the session apply; to change some of them,
+    /// start from these:
+    ///
+    /// ```
+    /// # use datafusion::prelude::*;
+    /// use vortex_core::Level;
+    /// use vortex_datafusion::{VortexDataFrameExt as _, VortexOptions};
+    ///
+    /// # async fn example(context: SessionContext) -> datafusion::common::Result<()> {
+    /// let mut options = VortexOptions::from_session(context.copied_config().options());
+    /// options.level = Level::Compact;
+    /// context.table("visits").await?.write_vortex("visits.vortex", Some(options)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If a type cannot be written, or the query or storage fails; nothing is left behind then.
-    async fn write_vortex(self, path: &str, options: VortexOptions) -> Result<u64>;
+    async fn write_vortex(self, path: &str, options: Option<VortexOptions>) -> Result<u64>;
 }
 
 #[async_trait]
 impl VortexDataFrameExt for DataFrame {
-    async fn write_vortex(self, path: &str, options: VortexOptions) -> Result<u64> {
-        let format = format_as_file_type(Arc::new(VortexFormatFactory::new().with_options(options)));
+    async fn write_vortex(self, path: &str, options: Option<VortexOptions>) -> Result<u64> {
+        let formats = VortexFormatFactory::new();
+        let formats = match options {
+            Some(options) => formats.with_options(options),
+            None => formats,
+        };
+        let format = format_as_file_type(Arc::new(formats));
         let (state, rows) = self.into_parts();
         let copy = LogicalPlanBuilder::copy_to(rows, path.to_owned(), format, HashMap::new(), Vec::new())?;
         let counts = DataFrame::new(state, copy.build()?).collect().await?;

@@ -10,6 +10,9 @@ use vortex_core::scan::ScanBuilder;
 /// The caller that attaches a selection must also adjust the statistics of the file: row counts and sums of
 /// the whole file do not apply to some of its rows.
 ///
+/// # Errors
+/// Reading the file fails if the rows are not in strictly ascending order, or beyond its end.
+///
 /// ```
 /// # use datafusion::datasource::listing::PartitionedFile;
 /// use vortex_datafusion::RowSelection;

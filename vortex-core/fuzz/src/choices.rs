@@ -98,10 +98,10 @@ impl<'a> Choices<'a> {
             11 => {
                 let key = self.dtype(0).with_nullable(false);
                 let value = self.dtype(depth - 1);
-                if key.is_nullable() {
-                    return DType::Null;
+                match MapType::try_new(key, value, self.flag()) {
+                    Ok(map) => DType::Map(Arc::new(map), nullable),
+                    Err(_) => DType::Null,
                 }
-                DType::Map(Arc::new(MapType { key, value, keys_sorted: self.flag() }), nullable)
             }
             _ => {
                 if nullable {

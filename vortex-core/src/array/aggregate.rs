@@ -12,7 +12,7 @@ use super::{present, values_of};
 use crate::Result;
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
-use crate::scalar::{Scalar, Value, compare_values};
+use crate::scalar::{Scalar, Value};
 use crate::stats::compute::{Summary, has_bounds};
 
 /// Aggregates of the rows of an array.
@@ -31,10 +31,10 @@ pub struct Aggregate {
     /// Number of NaN values.
     pub nan_count: u64,
     /// The minimum, where `-0.0` is less than `0.0`. `None` if all rows are null or NaN, or if values of
-    /// this type have no order. For extension types, the storage value.
-    pub min: Option<Value>,
+    /// this type have no order.
+    pub min: Option<Scalar>,
     /// The maximum, as [`min`](Self::min).
-    pub max: Option<Value>,
+    pub max: Option<Scalar>,
     /// The sum of integers, of unscaled decimals, or of booleans (the number that are true); 0 if there
     /// are no values. `None` for other types, and if 128 bits cannot represent it.
     pub sum: Option<i128>,
@@ -76,8 +76,8 @@ impl Aggregate {
             row_count,
             null_count: array.logical_null_count() as u64,
             nan_count,
-            min,
-            max,
+            min: min.map(|min| extreme(dtype, min)).transpose()?,
+            max: max.map(|max| extreme(dtype, max)).transpose()?,
             sum: sum.filter(|_| has_sum(dtype)),
         })
     }
@@ -91,7 +91,8 @@ impl Aggregate {
         if value.value().is_nan() {
             return Self { nan_count: row_count, ..nothing };
         }
-        let some = (row_count > 0 && has_bounds(value.dtype())).then(|| value.value().clone());
+        let some = extreme(value.dtype(), value.value().clone()).ok();
+        let some = some.filter(|_| row_count > 0 && has_bounds(value.dtype()));
         let sum = integer(value.value()).and_then(|value| value.checked_mul(row_count.into()));
         Self { min: some.clone(), max: some, sum: sum.filter(|_| has_sum(value.dtype())), ..nothing }
     }
@@ -119,10 +120,8 @@ impl Aggregate {
     /// Merges these aggregates with those of other rows.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
-        let pick = |left: Option<Value>, right: Option<Value>, wins: Ordering| match (left, right) {
-            (Some(left), Some(right)) => {
-                Some(if compare_values(&right, &left) == Some(wins) { right } else { left })
-            }
+        let pick = |left: Option<Scalar>, right: Option<Scalar>, wins: Ordering| match (left, right) {
+            (Some(left), Some(right)) => Some(if right.compare(&left) == Some(wins) { right } else { left }),
             (left, right) => left.or(right),
         };
         Self {
@@ -137,13 +136,18 @@ impl Aggregate {
 
     /// The aggregates of the same rows after each value is mapped to one of `dtype`, preserving the order.
     pub(crate) fn map(self, dtype: &DType, value: impl Fn(&Value) -> Option<Value>) -> Option<Self> {
-        let map = |extreme: &Option<Value>| match extreme {
-            Some(extreme) => value(extreme).map(Some),
+        let map = |bound: &Option<Scalar>| match bound {
+            Some(bound) => extreme(dtype, value(bound.value())?).ok().map(Some),
             None => Some(None),
         };
         let (min, max) = (map(&self.min)?, map(&self.max)?);
         Some(Self { min, max, sum: self.sum.filter(|_| has_sum(dtype)), ..self })
     }
+}
+
+/// An extreme has the type of the column, nullable like the bounds of its statistics.
+fn extreme(dtype: &DType, value: Value) -> Result<Scalar> {
+    Scalar::try_new(dtype.with_nullable(true), value)
 }
 
 /// Whether sums of a type are supported.
@@ -253,7 +257,7 @@ mod tests {
         let array: ArrowRef = Arc::new(Float64Array::from(values));
         let found = Aggregate::of(&array, &number(PType::F64)).unwrap();
         assert_eq!((found.row_count, found.null_count, found.nan_count, found.sum), (5, 1, 2, None));
-        let bits = |value: Option<Value>| match value {
+        let bits = |value: Option<Scalar>| match value.as_ref().map(Scalar::value) {
             Some(Value::F64(value)) => value.to_bits(),
             other => panic!("{other:?}"),
         };
@@ -295,7 +299,8 @@ mod tests {
         let long = "z".repeat(1000);
         let array: ArrowRef = Arc::new(StringArray::from(vec![Some("b"), None, Some(&long), Some("a")]));
         let found = Aggregate::of(&array, &DType::Utf8(true)).unwrap();
-        assert_eq!((found.min, found.max), (Some(Value::Utf8("a".into())), Some(Value::Utf8(long.into()))));
+        let (min, max) = (found.min.unwrap(), found.max.unwrap());
+        assert_eq!((min.as_str(), max.as_str()), (Some("a"), Some(&*long)));
         assert_eq!((found.null_count, found.sum), (1, None));
     }
 }

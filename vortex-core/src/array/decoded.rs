@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
+use super::bytes::present_views;
 use super::row_bytes::reserved_bytes;
 use super::{ArrayRef, ArrowRef, EncodedArray, Validity};
 use crate::Result;
@@ -66,7 +67,7 @@ impl EncodedArray for Decoded {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
-        present(Arc::clone(&self.array), to)
+        present_views(Arc::clone(&self.array), to, &self.limits)
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -110,7 +111,7 @@ pub fn present(array: ArrowRef, to: &DataType) -> Result<ArrowRef> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, ListArray, new_empty_array};
+    use arrow::array::{Int64Array, ListArray, StringViewArray, new_empty_array};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Field;
 
@@ -141,6 +142,20 @@ mod tests {
         let often = |row: u64| UInt64Array::from(vec![row; 1 << 15]);
         assert!(array.take(&often(0)).is_err(), "16 GiB");
         assert_eq!(array.take(&often(1)).unwrap().len(), 1 << 15);
+    }
+
+    #[test]
+    fn strings_are_copied_out_of_views_within_the_limit() {
+        let long = "a string of more than twelve bytes";
+        let one = StringViewArray::from(vec![long]);
+        let often = Decoded::new(DType::Utf8(false), Arc::new(one)).take(&UInt64Array::from(vec![0; 100]));
+        let often = often.unwrap().decode(&DataType::Utf8View).unwrap();
+        let within = |bytes| {
+            let limits = Limits::new().with_max_decoded_bytes(bytes);
+            Decoded::new(DType::Utf8(false), Arc::clone(&often)).with_limits(limits).decode(&DataType::Utf8)
+        };
+        assert_eq!(within(100 * long.len() as u64).unwrap().len(), 100);
+        assert!(within(100 * long.len() as u64 - 1).is_err());
     }
 
     #[test]

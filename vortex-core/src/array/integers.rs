@@ -7,11 +7,11 @@ use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 
 use super::ArrayRef;
-use crate::dtype::PType;
 use crate::dtype::arrow::data_type;
+use crate::dtype::{PType, match_integer, match_ptype};
 use crate::kernels::joined::{Joined, total_len};
 use crate::kernels::rising::positions;
-use crate::{Error, Result, match_integer, match_ptype};
+use crate::{Error, Result};
 
 /// Decodes a primitive child into its raw values and its nulls. `N` is any type of the same width as the
 /// child's: an unsigned integer type can represent the bits of a signed integer or a float.

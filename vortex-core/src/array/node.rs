@@ -240,7 +240,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// If the bytes are not such a message.
-    pub fn message<M: Message + Default>(&self) -> Result<M> {
+    pub(crate) fn message<M: Message + Default>(&self) -> Result<M> {
         M::decode(self.metadata()).map_err(|error| Error::corrupt(format!("metadata: {error}")))
     }
 

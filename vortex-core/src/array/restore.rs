@@ -300,12 +300,11 @@ fn fixed_size_list(array: &LargeListArray, to: &DataType, limits: &Limits) -> Re
         array.values().slice(first.as_usize(), array.len() * size_of_row)
     } else {
         // Null rows take as many elements as others.
-        let elements = limits.decoded_bytes(array.len(), size_of_row)?;
+        let width = size_of::<Option<i64>>();
+        let elements = limits.decoded_bytes(array.len(), size_of_row.saturating_mul(width))? / width;
         let bytes = reserved_bytes(carried.data_type(), elements as u64);
         limits.decoded_bytes(usize::try_from(bytes).unwrap_or(usize::MAX), 1)?;
-        let mut indices = Vec::with_capacity(
-            limits.decoded_bytes(elements, size_of::<Option<i64>>())? / size_of::<Option<i64>>(),
-        );
+        let mut indices = Vec::with_capacity(elements);
         for row in 0..array.len() {
             let (start, len) = (array.value_offsets()[row], array.value_length(row).as_usize());
             if len == size_of_row {
@@ -403,6 +402,7 @@ mod tests {
 
     use super::*;
     use crate::array::Decoded;
+    use crate::limits::Work;
 
     #[test]
     fn null_rows_of_a_huge_fixed_size_are_not_reserved() {
@@ -418,6 +418,19 @@ mod tests {
         let of_size = |size| DataType::FixedSizeList(Arc::clone(&item), size);
         assert!(decode_as(&lists, &of_size(i32::MAX)).is_err());
         assert_eq!(decode_as(&lists, &of_size(3)).unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn elements_of_null_rows_count_once_and_so_do_their_indices() {
+        let item = Arc::new(Field::new("item", DataType::Int64, true));
+        let lists = new_null_array(&DataType::LargeList(Arc::clone(&item)), 100);
+        let fixed = DataType::FixedSizeList(item, 2);
+        let within = |bytes| {
+            let _work = Work::begin();
+            restore(&lists, &fixed, &Limits::new().with_max_decoded_bytes(bytes))
+        };
+        assert_eq!(within(200 * (8 + 16)).unwrap().len(), 100);
+        assert!(within(200 * (8 + 16) - 1).is_err());
     }
 
     #[test]

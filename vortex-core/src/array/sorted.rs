@@ -5,7 +5,8 @@ use arrow::datatypes::ArrowNativeType;
 
 use super::ArrayRef;
 use crate::dtype::arrow::data_type;
-use crate::{Error, Result, match_integer};
+use crate::dtype::match_integer;
+use crate::{Error, Result};
 
 /// Widens an integer; negative values, which cannot be searched for, become the maximum.
 fn widen(integer: impl ArrowNativeType) -> u64 {

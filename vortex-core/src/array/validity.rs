@@ -14,6 +14,7 @@ use crate::{Error, Result};
 
 /// Which rows are null. Bits are set for valid rows.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Validity {
     /// No row is null.
     AllValid,

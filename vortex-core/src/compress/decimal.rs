@@ -10,13 +10,10 @@ use super::{boolean, nested};
 use crate::array::canonical;
 use crate::dtype::{DType, PType};
 use crate::encodings::{constant, decimal, decimal_byte_parts, masked};
+use crate::release::since;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
-use crate::{Error, Release, Result};
-
-/// The first tested release that reads integers narrower than the precision of the decimals requires;
-/// 0.36 does not.
-const FIRST_NARROW_PARTS: Release = Release::new(0, 56);
+use crate::{Error, Result};
 
 /// Compresses a column of decimals.
 ///
@@ -85,7 +82,7 @@ fn digits(ptype: PType) -> u8 {
 /// Number of digits that the integers must have room for, regardless of the values.
 fn least_digits(cx: &Context, dtype: &DType) -> u8 {
     match dtype {
-        DType::Decimal(decimal, _) if cx.reader() < FIRST_NARROW_PARTS => decimal.precision(),
+        DType::Decimal(decimal, _) if cx.reader() < since::NARROW_DECIMALS => decimal.precision(),
         _ => 0,
     }
 }

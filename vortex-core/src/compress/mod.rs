@@ -47,6 +47,7 @@ use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::constant;
 use crate::limits::Limits;
+use crate::release::since;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Error, Release, Result};
@@ -119,9 +120,6 @@ impl Compressor {
     }
 }
 
-/// The first release that reads half-precision scalars, which constants and fill values are.
-const FIRST_F16_SCALAR: Release = Release::new(0, 44);
-
 /// Compresses a column that has the Arrow type preferred by its dtype.
 fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
     let null_count = array.logical_null_count();
@@ -134,7 +132,7 @@ fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> 
     }
     match dtype {
         DType::Bool(_) => boolean::compress(cx, array.as_boolean()),
-        DType::Primitive(PType::F16, _) if cx.reader() < FIRST_F16_SCALAR => canonical(array, dtype),
+        DType::Primitive(PType::F16, _) if cx.reader() < since::HALF_SCALARS => canonical(array, dtype),
         DType::Primitive(ptype, _) => numbers::compress(cx, array, *ptype),
         DType::Decimal(..) => decimal::compress(cx, array, dtype),
         DType::Utf8(_) => string::compress(cx, &array.as_string_view().clone().to_binary_view(), dtype),

@@ -9,12 +9,12 @@ use super::numbers::compress_helpers;
 use super::scheme::{Context, Kind};
 use super::{boolean, compress as compress_child};
 use crate::array::canonical::{ListMetadata, ListViewMetadata, canonical, from_zero};
+use crate::array::present;
 use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::release::since;
 use crate::wire::WriteNode;
-use crate::{Error, Release, Result};
-
-/// The first release that reads arrays of nullable structs.
-const FIRST_NULLABLE_STRUCT: Release = Release::new(0, 54);
+use crate::{Error, Result};
 
 /// Compresses a column of a nested type, or of nulls.
 ///
@@ -25,7 +25,7 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
         DType::Struct(fields, _) => {
             let array = array.as_struct();
             let validity = validity(cx, array.nulls())?;
-            if validity.is_some() && cx.reader() < FIRST_NULLABLE_STRUCT {
+            if validity.is_some() && cx.reader() < since::NULLABLE_STRUCT_ARRAYS {
                 let what = format!("{dtype}, with nulls, which release {} does not read", cx.reader());
                 return Err(Error::unsupported("type to write", what));
             }
@@ -54,6 +54,8 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
         DType::Map(map, _) => {
             let (_, offsets, entries, nulls, _) = array.as_map().clone().into_parts();
             let (offsets, entries) = from_zero(&offsets, &(Arc::new(entries) as ArrayRef));
+            // Keys of maps are decoded to other types than strings elsewhere.
+            let entries = present(entries, &data_type(&map.entry())?)?;
             let sizes = offsets.windows(2).map(|pair| (pair[1] - pair[0]).cast_unsigned()).collect();
             let starts = unsigned(&offsets.slice(0, offsets.len() - 1));
             let (offset_ptype, starts) = compress_helpers(&helpers(cx), starts, None)?;

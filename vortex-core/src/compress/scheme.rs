@@ -1,6 +1,7 @@
 //! Ways to encode a column, and how to choose among them.
 
 use crate::dtype::DType;
+use crate::release::since;
 use crate::wire::WriteNode;
 use crate::{Error, Level, Release, Result};
 
@@ -58,11 +59,11 @@ impl Kind {
     /// The oldest release that reads it in the form written here.
     fn first_reader(self) -> Release {
         match self {
-            Self::Sequence => Release::new(0, 40),
-            Self::Zstd | Self::ZstdNumbers | Self::Masked => Release::new(0, 54),
-            // Earlier releases know another version of the pco format.
-            Self::Pco => Release::new(0, 59),
-            Self::OnPair => Release::new(0, 85),
+            Self::Sequence => since::SEQUENCES,
+            Self::Masked => since::MASKED,
+            Self::Zstd | Self::ZstdNumbers => since::ZSTD,
+            Self::Pco => since::PCO,
+            Self::OnPair => since::ONPAIR,
             _ => Release::OLDEST,
         }
     }
@@ -160,8 +161,8 @@ impl Context {
     /// If it does not.
     pub(super) fn check_readable(&self, dtype: &DType) -> Result<()> {
         let first = match dtype {
-            DType::FixedSizeList(..) => Release::new(0, 54),
-            DType::Map(..) => Release::new(0, 85),
+            DType::FixedSizeList(..) => since::FIXED_SIZE_LISTS,
+            DType::Map(..) => since::MAPS,
             _ => Release::OLDEST,
         };
         if self.reader < first {

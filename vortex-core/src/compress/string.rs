@@ -14,12 +14,10 @@ use crate::array::canonical;
 use crate::dtype::{DType, PType};
 use crate::encodings::coded_text::TextParts;
 use crate::encodings::{constant, fsst, masked, onpair, varbin, zstd};
+use crate::release::since;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
-use crate::{Error, Level, Release, Result};
-
-/// The first release that reads codes in a separate buffer.
-const FIRST_CODES_BUFFER: Release = Release::new(0, 59);
+use crate::{Error, Level, Result};
 
 /// Number of bytes on which symbol tables are trained.
 const TRAINED_BYTES: usize = 64 << 10;
@@ -216,7 +214,7 @@ impl Scheme<Strings<'_>> for Fsst {
             offsets: compress_helpers(&below.below(Kind::Dictionary, &[]), offsets, None)?,
             validity: strings.validity(cx)?,
         };
-        Ok(Some(if cx.reader() >= FIRST_CODES_BUFFER {
+        Ok(Some(if cx.reader() >= since::FSST_CODES {
             fsst::encode(table, codes, parts)
         } else {
             fsst::encode_legacy(table, codes, parts)

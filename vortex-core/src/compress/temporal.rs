@@ -5,17 +5,15 @@ use arrow::array::{Array as _, ArrayRef};
 use super::numbers::{bits, compress_narrowed};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain};
+use crate::Result;
 use crate::array::canonical::storage;
 use crate::array::values_of;
 use crate::dtype::{Extension, Meaning};
 use crate::encodings::{datetime_parts, ext};
+use crate::release::since;
 use crate::wire::WriteNode;
-use crate::{Release, Result};
 
 const SECONDS_PER_DAY: i64 = 86_400;
-
-/// The first release that reads negative seconds, as in timestamps before 1970.
-const FIRST_NEGATIVE: Release = Release::new(0, 54);
 
 /// Compresses a column of an extension type.
 ///
@@ -65,7 +63,7 @@ fn parts(cx: &Context, stored: &ArrayRef, ticks: i64, whole: f64) -> Result<Opti
         rest.push(last[2]);
     }
     let has_negative = || [&days, &seconds, &rest].iter().any(|parts| parts.iter().any(|part| *part < 0));
-    if cx.reader() < FIRST_NEGATIVE && has_negative() {
+    if cx.reader() < since::NEGATIVE_PARTS && has_negative() {
         return Ok(None);
     }
     let below = cx.below(Kind::DateTimeParts, &[]);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array as _, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Decimal128Array,
-    Decimal256Array, FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringViewArray, StructArray,
-    TimestampMicrosecondArray, TimestampNanosecondArray, make_array,
+    Decimal256Array, FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringArray, StringViewArray,
+    StructArray, TimestampMicrosecondArray, TimestampNanosecondArray, make_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
@@ -238,9 +238,9 @@ proptest! {
         ]);
         let columns = vec![Arc::clone(&list), numbers::<Int64Type>(&words, None)];
         check(&(Arc::new(StructArray::new(fields, columns, outer_nulls.clone())) as _), level, Release::new(0, 54));
-        let keys: ArrayRef = Arc::new((0..total).map(|at| Some(format!("k{at}"))).collect::<StringViewArray>());
+        let keys: ArrayRef = Arc::new((0..total).map(|at| Some(format!("k{at}"))).collect::<StringArray>());
         let entries = Fields::from(vec![
-            Field::new("keys", DataType::Utf8View, false),
+            Field::new("keys", DataType::Utf8, false),
             Field::new("values", DataType::Int32, true),
         ]);
         let entries = StructArray::new(entries, vec![keys, Arc::clone(&inner)], None);

@@ -81,8 +81,11 @@ pub fn data_type(dtype: &DType) -> Result<DataType> {
             DataType::FixedSizeList(item(element)?, size)
         }
         DType::Map(map, _) => {
-            let entries = Field::new("entries", data_type(&map.entry())?, false);
-            DataType::Map(Arc::new(entries), map.keys_sorted)
+            let entries = match data_type(&map.entry())? {
+                DataType::Struct(fields) => DataType::Struct(with_plain_key(&fields)),
+                other => other,
+            };
+            DataType::Map(Arc::new(Field::new("entries", entries, false)), map.keys_sorted())
         }
         DType::Extension(extension) => match extension.meaning() {
             Meaning::Date(TimeUnit::Days) => DataType::Date32,
@@ -100,19 +103,30 @@ pub fn data_type(dtype: &DType) -> Result<DataType> {
             Field::new("value", DataType::BinaryView, true),
         ])),
         DType::Union(union, _) => {
-            let fields = struct_fields(&union.variants)?;
+            let fields = struct_fields(union.variants())?;
             let fields = UnionFields::try_new(union_ids(union)?, fields.iter().cloned())?;
             DataType::Union(fields, UnionMode::Sparse)
         }
     })
 }
 
+/// The entries of maps with strings as offset-based keys. Query engines compare keys with literals, which are
+/// no views, and Arrow does not compare the one with the other.
+fn with_plain_key(entries: &Fields) -> Fields {
+    let plain = |(at, field): (usize, &FieldRef)| match (at, field.data_type()) {
+        (0, DataType::Utf8View) => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+        (0, DataType::BinaryView) => Arc::new(field.as_ref().clone().with_data_type(DataType::Binary)),
+        _ => Arc::clone(field),
+    };
+    entries.iter().enumerate().map(plain).collect()
+}
+
 /// Arrow's ids of the variants of a union: those of the file, or the positions of the variants if an id
 /// exceeds 127, which is the largest that Arrow allows.
 fn union_ids(union: &UnionType) -> Result<Vec<i8>> {
-    let own: Option<Vec<i8>> = union.type_ids.iter().map(|id| i8::try_from(*id).ok()).collect();
-    let ids = own.or_else(|| (0..union.type_ids.len()).map(|at| i8::try_from(at).ok()).collect());
-    ids.ok_or_else(|| Error::unsupported("number of union variants", union.type_ids.len()))
+    let own: Option<Vec<i8>> = union.type_ids().iter().map(|id| i8::try_from(*id).ok()).collect();
+    let ids = own.or_else(|| (0..union.type_ids().len()).map(|at| i8::try_from(at).ok()).collect());
+    ids.ok_or_else(|| Error::unsupported("number of union variants", union.type_ids().len()))
 }
 
 /// Whether `to` represents the same values as `dtype`, so that decoding can produce it directly. Nested types
@@ -237,12 +251,8 @@ pub fn from_field(field: &Field) -> Result<DType> {
                     field.name()
                 )));
             };
-            let map = MapType {
-                key: from_field(key)?.with_nullable(false),
-                value: from_field(value)?,
-                keys_sorted: *keys_sorted,
-            };
-            DType::Map(Arc::new(map), nullable)
+            let key = from_field(key)?.with_nullable(false);
+            DType::Map(Arc::new(MapType::try_new(key, from_field(value)?, *keys_sorted)?), nullable)
         }
         DataType::Dictionary(_, values) => {
             return from_field(&Field::new(field.name(), values.as_ref().clone(), nullable));
@@ -255,8 +265,8 @@ pub fn from_field(field: &Field) -> Result<DType> {
                 .iter()
                 .map(|(_, field)| Ok((Arc::from(field.name().as_str()), from_field(field)?)))
                 .collect::<Result<Vec<_>>>()?;
-            let type_ids = fields.iter().map(|(id, _)| id.to_le_bytes()[0]).collect();
-            DType::Union(Arc::new(UnionType { variants: StructType::new(variants), type_ids }), nullable)
+            let type_ids: Vec<u8> = fields.iter().map(|(id, _)| id.to_le_bytes()[0]).collect();
+            DType::Union(Arc::new(UnionType::try_new(StructType::new(variants), type_ids)?), nullable)
         }
         other => match ptype_of(other) {
             Some(ptype) => DType::Primitive(ptype, nullable),
@@ -377,7 +387,7 @@ mod tests {
 
     fn union(ids: &[u8]) -> DType {
         let variants = ids.iter().map(|id| (format!("v{id}").into(), DType::Primitive(PType::I32, true)));
-        DType::Union(Arc::new(UnionType { variants: StructType::new(variants), type_ids: ids.into() }), true)
+        DType::Union(Arc::new(UnionType::try_new(StructType::new(variants), ids).unwrap()), true)
     }
 
     #[test]
@@ -410,6 +420,23 @@ mod tests {
         assert_eq!(rows(array.decode(&to).unwrap()), [(1, 4), (0, 2), (1, 6)]);
         let value = Scalar::try_new(dtype, Value::Union(200, Arc::new(Value::Int(7)))).unwrap();
         assert_eq!(rows(value.to_arrow(&to, 2).unwrap()), [(1, 7), (1, 7)]);
+    }
+
+    #[test]
+    fn keys_of_maps_are_no_views() {
+        let map = |key: DType| {
+            let map = MapType::try_new(key, DType::Utf8(true), false).unwrap();
+            data_type(&DType::Map(Arc::new(map), true)).unwrap()
+        };
+        let of = |key: DataType| {
+            let fields = vec![Field::new("key", key, false), Field::new("value", DataType::Utf8View, true)];
+            DataType::Map(Arc::new(Field::new("entries", DataType::Struct(fields.into()), false)), false)
+        };
+        for (key, plain) in [(DType::Utf8(false), DataType::Utf8), (DType::Binary(false), DataType::Binary)] {
+            assert_eq!(map(key), of(plain.clone()));
+            round_trips(of(plain));
+        }
+        assert_eq!(map(DType::Primitive(PType::I32, false)), of(DataType::Int32));
     }
 
     #[test]

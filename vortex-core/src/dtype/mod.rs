@@ -5,16 +5,17 @@
 
 pub mod arrow;
 mod extension;
+mod nested;
 mod ptype;
 pub(crate) mod stored;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub use extension::{Extension, Meaning, TimeUnit};
+pub use nested::{MapType, StructType, UnionType};
 pub use ptype::PType;
+pub(crate) use ptype::{match_integer, match_ptype};
 
 use crate::{Error, Result};
 
@@ -89,118 +90,6 @@ impl DecimalType {
 /// The name of the only column of a file whose root is not a struct, or may be null.
 pub const ROOT_COLUMN: &str = "value";
 
-/// Fields of a struct. Names may repeat; fields match by position.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct StructType {
-    names: Box<[Arc<str>]>,
-    dtypes: Box<[DType]>,
-    positions: Positions,
-}
-
-impl StructType {
-    /// A struct type from names and types.
-    pub fn new(fields: impl IntoIterator<Item = (Arc<str>, DType)>) -> Self {
-        let (names, dtypes): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
-        Self { names: names.into(), dtypes: dtypes.into(), positions: Positions::default() }
-    }
-
-    /// Number of fields.
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether there is no field.
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
-    /// Names in order.
-    pub fn names(&self) -> &[Arc<str>] {
-        &self.names
-    }
-
-    /// Types in order.
-    pub fn dtypes(&self) -> &[DType] {
-        &self.dtypes
-    }
-
-    /// Names and types in order.
-    pub fn fields(&self) -> impl Iterator<Item = (&Arc<str>, &DType)> {
-        self.names.iter().zip(&self.dtypes)
-    }
-
-    /// Position of the first field with this name.
-    pub fn position(&self, name: &str) -> Option<usize> {
-        if self.names.len() <= FEW_FIELDS {
-            return self.names.iter().position(|candidate| &**candidate == name);
-        }
-        let positions = self.positions.0.get_or_init(|| {
-            // If names are equal, the first one is kept.
-            self.names.iter().enumerate().rev().map(|(at, name)| (Arc::clone(name), at)).collect()
-        });
-        positions.get(name).copied()
-    }
-}
-
-/// Up to this many fields are searched one by one.
-const FEW_FIELDS: usize = 16;
-
-/// The fields of a struct by name, collected on first use. Comparisons ignore it, since it is derived from
-/// the names.
-#[derive(Clone, Default)]
-struct Positions(OnceLock<HashMap<Arc<str>, usize>>);
-
-impl PartialEq for Positions {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Positions {}
-
-impl Hash for Positions {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-impl fmt::Debug for Positions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
-}
-
-/// Types of a map. Keys are never null.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct MapType {
-    /// Type of the keys, not nullable.
-    pub key: DType,
-    /// Type of the values.
-    pub value: DType,
-    /// Whether the entries of each row are sorted by key.
-    pub keys_sorted: bool,
-}
-
-impl MapType {
-    /// The type of one row's entries: `struct{key, value}`, never null.
-    pub fn entry(&self) -> DType {
-        DType::Struct(
-            Arc::new(StructType::new([
-                ("key".into(), self.key.clone()),
-                ("value".into(), self.value.clone()),
-            ])),
-            false,
-        )
-    }
-}
-
-/// Variants of a union.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct UnionType {
-    /// Names and types of the variants.
-    pub variants: StructType,
-    /// The number that represents each variant in the data.
-    pub type_ids: Box<[u8]>,
-}
-
 impl DType {
     /// Whether rows of this type consist of other values.
     pub fn is_nested(&self) -> bool {
@@ -257,14 +146,19 @@ impl DType {
     }
 
     /// The machine type, if this is a primitive.
+    pub fn as_ptype(&self) -> Option<PType> {
+        match self {
+            DType::Primitive(ptype, _) => Some(*ptype),
+            _ => None,
+        }
+    }
+
+    /// The machine type of values in a file.
     ///
     /// # Errors
-    /// If it is something else.
-    pub fn ptype(&self) -> Result<PType> {
-        match self {
-            DType::Primitive(ptype, _) => Ok(*ptype),
-            other => Err(Error::corrupt(format!("expected a primitive type, found {other}"))),
-        }
+    /// If they are not primitive.
+    pub(crate) fn ptype(&self) -> Result<PType> {
+        self.as_ptype().ok_or_else(|| Error::corrupt(format!("expected a primitive type, found {self}")))
     }
 
     /// The fields, if this is a struct.
@@ -312,10 +206,12 @@ impl DType {
             DType::Struct(inner, _) => fields(inner),
             DType::List(element, _) => some(element.row_bytes_hint()),
             DType::FixedSizeList(element, size, _) => element.row_bytes_hint().saturating_mul(*size as usize),
-            DType::Map(map, _) => some(map.key.row_bytes_hint().saturating_add(map.value.row_bytes_hint())),
+            DType::Map(map, _) => {
+                some(map.key().row_bytes_hint().saturating_add(map.value().row_bytes_hint()))
+            }
             DType::Extension(extension) => extension.storage().row_bytes_hint(),
             DType::Variant(_) => 64,
-            DType::Union(union, _) => fields(&union.variants).saturating_add(1),
+            DType::Union(union, _) => fields(union.variants()).saturating_add(1),
         }
     }
 }
@@ -347,12 +243,12 @@ impl fmt::Display for DType {
             DType::FixedSizeList(element, size, _) => {
                 write!(f, "fixed_size_list({element})[{size}]")?;
             }
-            DType::Map(map, _) => write!(f, "map({}, {})", map.key, map.value)?,
+            DType::Map(map, _) => write!(f, "map({}, {})", map.key(), map.value())?,
             DType::Extension(extension) => return write!(f, "{extension}"),
             DType::Variant(_) => f.write_str("variant")?,
             DType::Union(union, _) => {
                 f.write_str("union(")?;
-                fields(f, &union.variants)?;
+                fields(f, union.variants())?;
                 f.write_str(")")?;
             }
         }
@@ -374,23 +270,17 @@ mod tests {
     }
 
     #[test]
-    fn of_fields_with_equal_names_the_first_is_found() {
-        for count in [3, 300] {
-            let names = (0..count).map(|at| format!("c{}", at / 2).into());
-            let fields = StructType::new(names.map(|name| (name, DType::Null)));
-            assert_eq!(fields.position("c1"), Some(2));
-            assert_eq!(fields.position("c0"), Some(0));
-            assert_eq!(fields.position("c"), None);
-            assert_eq!(fields, fields.clone());
-        }
-    }
-
-    #[test]
     fn decimal_scale_must_not_exceed_precision() {
         assert!(DecimalType::try_new(5, 6).is_err());
         assert!(DecimalType::try_new(0, 0).is_err());
         assert!(DecimalType::try_new(77, 0).is_err());
         assert!(DecimalType::try_new(5, -3).is_ok());
+    }
+
+    #[test]
+    fn only_numbers_have_a_machine_type() {
+        assert_eq!(DType::Primitive(PType::I8, true).as_ptype(), Some(PType::I8));
+        assert_eq!(DType::Bool(false).as_ptype(), None);
     }
 
     #[test]

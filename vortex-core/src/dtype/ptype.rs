@@ -143,8 +143,6 @@ impl fmt::Display for PType {
 }
 
 /// Runs `$body` with `$T` bound to the Arrow primitive type of a [`PType`].
-#[macro_export]
-#[doc(hidden)]
 macro_rules! match_ptype {
     ($ptype:expr, |$T:ident| $body:expr) => {{
         use arrow::datatypes as t;
@@ -198,8 +196,6 @@ macro_rules! match_ptype {
 }
 
 /// Like [`match_ptype`] for integers; other types run `$other`.
-#[macro_export]
-#[doc(hidden)]
 macro_rules! match_integer {
     ($ptype:expr, |$T:ident| $body:expr, else $other:expr) => {{
         use arrow::datatypes as t;
@@ -240,6 +236,8 @@ macro_rules! match_integer {
         }
     }};
 }
+
+pub(crate) use {match_integer, match_ptype};
 
 #[cfg(test)]
 mod tests {

@@ -22,13 +22,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema};
 
 use super::arrow::{from_field, presents};
 use super::{DType, MapType, Meaning, PType, StructType};
+use crate::release::since;
 use crate::{Error, Release, Result};
-
-/// Releases that introduced types.
-const FIXED_SIZE_LISTS: Release = Release::new(0, 54);
-const NULLABLE_STRUCTS: Release = Release::new(0, 55);
-const MAPS: Release = Release::new(0, 85);
-const UUIDS: Release = Release::new(0, 85);
 
 /// Bytes that a null row may take because of its Arrow type. Queries make null rows before they read any.
 const MAX_NULL_ROW: u64 = 1 << 20;
@@ -61,14 +56,17 @@ fn stored(field: &Field, min_reader: Release) -> Result<DType> {
     let of_values = |values: &DataType| stored(&Field::new("", values.clone(), nullable), min_reader);
     let element = |element: &FieldRef| stored(element, min_reader).map(Arc::new);
     let structure = |fields: StructType| {
-        if nullable && min_reader < NULLABLE_STRUCTS {
-            return Err(since("structs that may be null", NULLABLE_STRUCTS, min_reader));
+        if nullable && min_reader < since::NULLABLE_STRUCT_COLUMNS {
+            let first = since::NULLABLE_STRUCT_COLUMNS;
+            return Err(Error::invalid(format!(
+                "structs that may be null need release {first}, but the file is for {min_reader} and later"
+            )));
         }
         Ok(DType::Struct(Arc::new(fields), nullable))
     };
     Ok(match field.data_type() {
         DataType::FixedSizeBinary(16)
-            if field.extension_type_name() == Some("arrow.uuid") && min_reader >= UUIDS =>
+            if field.extension_type_name() == Some("arrow.uuid") && min_reader >= since::UUIDS =>
         {
             from_field(field)?
         }
@@ -85,7 +83,7 @@ fn stored(field: &Field, min_reader: Release) -> Result<DType> {
         | DataType::ListView(item)
         | DataType::LargeListView(item) => DType::List(element(item)?, nullable),
         DataType::FixedSizeList(item, size) => match u32::try_from(*size) {
-            Ok(size) if min_reader >= FIXED_SIZE_LISTS => {
+            Ok(size) if min_reader >= since::FIXED_SIZE_LISTS => {
                 DType::FixedSizeList(element(item)?, size, nullable)
             }
             Ok(_) => DType::List(element(item)?, nullable),
@@ -111,8 +109,8 @@ fn map(entries: &FieldRef, keys_sorted: bool, nullable: bool, min_reader: Releas
         )));
     };
     let (key, value) = (stored(key, min_reader)?.with_nullable(false), stored(value, min_reader)?);
-    let map = MapType { key, value, keys_sorted };
-    if min_reader >= MAPS {
+    let map = MapType::try_new(key, value, keys_sorted)?;
+    if min_reader >= since::MAPS {
         return Ok(DType::Map(Arc::new(map), nullable));
     }
     Ok(DType::List(Arc::new(map.entry()), nullable))
@@ -166,21 +164,17 @@ pub(crate) fn parts(unit: IntervalUnit) -> Option<Vec<(Arc<str>, DType)>> {
     }
 }
 
-fn since(what: &str, release: Release, min_reader: Release) -> Error {
-    Error::invalid(format!("{what} need release {release}, but the file is for {min_reader} and later"))
-}
-
 /// The first release that reads a type.
 pub(crate) fn first_reader(dtype: &DType) -> Release {
     let of_fields =
         |fields: &StructType| fields.dtypes().iter().map(first_reader).max().unwrap_or(Release::OLDEST);
     match dtype {
         DType::Struct(fields, false) => of_fields(fields),
-        DType::Struct(fields, true) => of_fields(fields).max(NULLABLE_STRUCTS),
+        DType::Struct(fields, true) => of_fields(fields).max(since::NULLABLE_STRUCT_COLUMNS),
         DType::List(element, _) => first_reader(element),
-        DType::FixedSizeList(element, ..) => first_reader(element).max(FIXED_SIZE_LISTS),
-        DType::Map(map, _) => first_reader(&map.key).max(first_reader(&map.value)).max(MAPS),
-        DType::Extension(extension) if *extension.meaning() == Meaning::Uuid => UUIDS,
+        DType::FixedSizeList(element, ..) => first_reader(element).max(since::FIXED_SIZE_LISTS),
+        DType::Map(map, _) => first_reader(map.key()).max(first_reader(map.value())).max(since::MAPS),
+        DType::Extension(extension) if *extension.meaning() == Meaning::Uuid => since::UUIDS,
         _ => Release::OLDEST,
     }
 }
@@ -188,7 +182,7 @@ pub(crate) fn first_reader(dtype: &DType) -> Release {
 /// Whether a file of type `dtype` may have been written from `schema`, so that reading it as that schema
 /// returns what was written.
 pub(crate) fn may_be_stored_as(schema: &Schema, dtype: &DType) -> bool {
-    [Release::NEWEST, NULLABLE_STRUCTS, FIXED_SIZE_LISTS, Release::OLDEST]
+    [Release::NEWEST, since::NULLABLE_STRUCT_COLUMNS, since::FIXED_SIZE_LISTS, Release::OLDEST]
         .into_iter()
         .any(|release| stored_schema(schema, release).is_ok_and(|stored| stored == *dtype))
 }

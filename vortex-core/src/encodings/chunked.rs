@@ -24,7 +24,7 @@ use crate::array::{
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work, counted_before};
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -110,7 +110,7 @@ impl ChunkedArray {
         let mut values = MutableBuffer::with_capacity(rows * width);
         let mut nulls = NullBufferBuilder::new(rows);
         for chunk in &self.chunks {
-            let part = chunk.decode(to)?.to_data();
+            let part = counted_before(chunk.len() * width, || chunk.decode(to))?.to_data();
             let bytes = part.offset() * width..(part.offset() + part.len()) * width;
             values.extend_from_slice(&part.buffers()[0][bytes]);
             match part.nulls() {
@@ -173,12 +173,15 @@ impl EncodedArray for ChunkedArray {
         if let DataType::Dictionary(_, values) = to {
             return present(self.decode(values)?, to);
         }
-        self.limits.decoded_bytes(self.len(), self.dtype.row_bytes_hint())?;
+        let _work = Work::begin();
         if let Some(width) = to.primitive_width() {
             return self.decode_primitive(to, width);
         }
-        let parts = self.chunks.iter().map(|chunk| chunk.decode(to)).collect::<Result<Vec<_>>>()?;
-        concat(&parts, to, &self.limits)
+        // Chunks that share bytes with the file count as nothing, however often they repeat.
+        let width = self.dtype.row_bytes_hint();
+        self.limits.decoded_bytes(self.len(), width)?;
+        let parts = self.chunks.iter().map(|chunk| counted_before(chunk.len() * width, || chunk.decode(to)));
+        concat(&parts.collect::<Result<Vec<_>>>()?, to, &self.limits)
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -288,6 +291,32 @@ mod tests {
             .chain((0..30).map(|at| (at % 4 != 0).then_some(at)))
             .collect();
         conformance::check(&tree.load(&I32, 80).unwrap(), &(Arc::new(expected) as ArrowRef));
+    }
+
+    #[test]
+    fn numbers_count_once_against_the_limit() {
+        let seven = || Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+        let tree = tree(&[0, 100, 200]).child(seven()).child(seven());
+        let within = |bytes| {
+            let array = tree.load_within(&I32, 200, &Limits::new().with_max_decoded_bytes(bytes)).unwrap();
+            let _work = Work::begin();
+            array.decode(&DataType::Int32)
+        };
+        // All 200 rows, and a chunk of 100 before it is copied.
+        assert_eq!(within(1200).unwrap().len(), 200);
+        assert!(within(1199).is_err());
+    }
+
+    #[test]
+    fn chunks_are_limited_together() {
+        let text = || Tree::new("vortex.constant").buffer([vec![0x3a, 100], vec![b'x'; 100]].concat());
+        let tree = tree(&[0, 100, 200, 300]).child(text()).child(text()).child(text());
+        let within = |bytes| {
+            let limits = Limits::new().with_max_decoded_bytes(bytes);
+            tree.load_within(&DType::Utf8(false), 300, &limits).unwrap().decode(&DataType::Utf8)
+        };
+        assert_eq!(within(40_000).unwrap().len(), 300);
+        assert!(within(30_000).is_err(), "300 rows of 108 bytes");
     }
 
     #[test]

@@ -2,30 +2,141 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, UInt64Array};
+use arrow::array::{Array as _, BooleanArray, UInt64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, FieldRef, Fields};
 
 use crate::array::{ArrayRef, ArrowRef, Decoded};
 use crate::dtype::DType;
-use crate::dtype::arrow::data_type;
+use crate::dtype::arrow::{data_type, presents};
 use crate::expr::{CompareOp, InList, Like, Predicate};
 use crate::mask::Mask;
 use crate::scalar::Scalar;
 
-/// Compares slices, filters, takes and predicates of an array with those of its decoded form, and checks
-/// that decoding results in `expected`.
+/// Checks that decoding results in `expected`, in every Arrow type that presents the dtype, and compares each
+/// operation on the array, on slices of it, and on its null rows alone with the same on its decoded form.
 pub(crate) fn check(array: &ArrayRef, expected: &ArrowRef) {
     let to = data_type(array.dtype()).unwrap();
     let decoded = array.decode(&to).unwrap();
     decoded.to_data().validate_full().unwrap();
     assert_eq!(&decoded, expected, "decoded {}", array.encoding());
     check_operations(array, expected);
+    check_types(array, expected);
     let len = array.len();
+    check_types(
+        &array.slice(len / 3..len - len / 4).unwrap(),
+        &expected.slice(len / 3, len - len / 4 - len / 3),
+    );
     for rows in [0..0, 0..len, 0..len / 2, len / 3..len, len / 3..len - len / 4, len.saturating_sub(1)..len] {
         let slice = array.slice(rows.clone()).unwrap();
         assert_eq!(slice.len(), rows.len());
         assert_eq!(slice.dtype(), array.dtype());
         check_operations(&slice, &expected.slice(rows.start, rows.len()));
     }
+    if let Some(nulls) = expected.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
+        let rows: Vec<usize> = (0..len).filter(|row| nulls.is_null(*row)).collect();
+        let one = UInt64Array::from(vec![rows[0] as u64; 3]);
+        let filtered = array.filter(&Mask::from_indices(len, rows.iter().copied())).unwrap();
+        for all_null in [filtered, array.take(&one).unwrap()] {
+            let expected = arrow::array::new_null_array(&to, all_null.len());
+            if !matches!(to, DataType::Union(..)) {
+                assert_eq!(&all_null.decode(&to).unwrap(), &expected, "nulls of {}", array.encoding());
+            }
+            let expected = all_null.decode(&to).unwrap();
+            check_operations(&all_null, &expected);
+            check_types(&all_null, &expected);
+        }
+    }
+}
+
+/// Decodes to every type that may be requested, and converts the result back.
+fn check_types(array: &ArrayRef, expected: &ArrowRef) {
+    for to in presentations(array.dtype(), &KEYS) {
+        assert!(presents(array.dtype(), &to), "{to} of {}", array.dtype());
+        let decoded = match (array.decode(&to), &to) {
+            // There may be more values than keys.
+            (Err(_), DataType::Dictionary(keys, _)) if array.len() >= capacity(keys) => continue,
+            (decoded, _) => decoded.unwrap_or_else(|error| panic!("{to} of {}: {error}", array.encoding())),
+        };
+        assert_eq!(decoded.data_type(), &to, "type of {}", array.encoding());
+        decoded.to_data().validate_full().unwrap();
+        let back = cast(&decoded, expected.data_type()).unwrap();
+        assert_eq!(&back, expected, "{to} of {}", array.encoding());
+    }
+}
+
+const KEYS: [DataType; 8] = [
+    DataType::Int8,
+    DataType::Int16,
+    DataType::Int32,
+    DataType::Int64,
+    DataType::UInt8,
+    DataType::UInt16,
+    DataType::UInt32,
+    DataType::UInt64,
+];
+
+/// The number of keys that are not negative.
+fn capacity(keys: &DataType) -> usize {
+    match keys.primitive_width() {
+        Some(1) => 1 << 7,
+        Some(2) => 1 << 15,
+        _ => usize::MAX,
+    }
+}
+
+/// The Arrow types that present a dtype, with dictionaries of these keys. Nested types vary in one way at a
+/// time, and contain only dictionaries of 32-bit keys.
+fn presentations(dtype: &DType, keys: &[DataType]) -> Vec<DataType> {
+    let natural = data_type(dtype).unwrap();
+    let inner = |dtype: &DType| presentations(dtype, &[DataType::Int32]);
+    let with = |field: &FieldRef, to: DataType| Arc::new(field.as_ref().clone().with_data_type(to));
+    let plain = match (dtype.storage(), &natural) {
+        (DType::Utf8(_), _) => vec![natural, DataType::Utf8, DataType::LargeUtf8],
+        (DType::Binary(_), _) => vec![natural, DataType::Binary, DataType::LargeBinary],
+        (DType::Decimal(decimal, _), _) => {
+            let (precision, scale) = (decimal.precision(), decimal.scale());
+            let all = [
+                (9, DataType::Decimal32(precision, scale)),
+                (18, DataType::Decimal64(precision, scale)),
+                (38, DataType::Decimal128(precision, scale)),
+                (76, DataType::Decimal256(precision, scale)),
+            ];
+            all.into_iter().filter(|(most, _)| precision <= *most).map(|(_, to)| to).collect()
+        }
+        (DType::List(element, _), DataType::List(item)) => {
+            let lists: [fn(FieldRef) -> DataType; 4] =
+                [DataType::List, DataType::LargeList, DataType::ListView, DataType::LargeListView];
+            let items = inner(element).into_iter().map(|to| with(item, to));
+            items.flat_map(|item| lists.map(|list| list(Arc::clone(&item)))).collect()
+        }
+        (DType::FixedSizeList(element, ..), DataType::FixedSizeList(item, size)) => {
+            inner(element).into_iter().map(|to| DataType::FixedSizeList(with(item, to), *size)).collect()
+        }
+        (DType::Struct(fields, _), DataType::Struct(own)) => {
+            let all: Vec<_> = fields.dtypes().iter().map(inner).collect();
+            let most = all.iter().map(Vec::len).max().unwrap_or(1);
+            let nth = |at: usize| {
+                let typed = all.iter().zip(own);
+                DataType::Struct(typed.map(|(to, field)| with(field, to[at % to.len()].clone())).collect())
+            };
+            (0..most).map(nth).collect()
+        }
+        (DType::Map(map, _), DataType::Map(entries, sorted)) => {
+            let DataType::Struct(entry) = entries.data_type() else { panic!("{natural}") };
+            let values = inner(map.value()).into_iter().map(|to| {
+                let entry: Fields = vec![Arc::clone(&entry[0]), with(&entry[1], to)].into();
+                DataType::Map(with(entries, DataType::Struct(entry)), *sorted)
+            });
+            values.collect()
+        }
+        _ => vec![natural],
+    };
+    let packed = plain.iter().flat_map(|values| {
+        keys.iter().map(|keys| DataType::Dictionary(Box::new(keys.clone()), Box::new(values.clone())))
+    });
+    let packed: Vec<DataType> = packed.filter(|to| presents(dtype, to)).collect();
+    [plain, packed].concat()
 }
 
 fn check_operations(array: &ArrayRef, expected: &ArrowRef) {
@@ -61,6 +172,27 @@ fn check_operations(array: &ArrayRef, expected: &ArrowRef) {
     let (actual, wanted) = (array.aggregate().unwrap(), plain.aggregate().unwrap());
     // Formatted as text, zeros of different sign differ.
     assert_eq!(format!("{actual:?}"), format!("{wanted:?}"), "aggregate of {}", array.encoding());
+    for at in 0..array.dtype().as_struct().map_or(0, |fields| fields.len()) {
+        let (actual, wanted) = (array.field(at).unwrap(), plain.field(at).unwrap());
+        assert_eq!(actual.dtype(), wanted.dtype(), "field {at} of {}", array.encoding());
+        let to = data_type(wanted.dtype()).unwrap();
+        let (actual, wanted) = (actual.decode(&to).unwrap(), wanted.decode(&to).unwrap());
+        actual.to_data().validate_full().unwrap();
+        assert_eq!(&actual, &wanted, "field {at} of {}", array.encoding());
+    }
+    if let Some(same_runs) = array.map_runs(&Ok).unwrap() {
+        same(&same_runs, &plain, "runs");
+        let are_null = |values: ArrayRef| -> crate::Result<ArrayRef> {
+            let nulls: BooleanArray = values.matches(&Predicate::IsNull)?;
+            Ok(Arc::new(Decoded::new(DType::Bool(true), Arc::new(nulls))))
+        };
+        let nulls = array.map_runs(&are_null).unwrap().unwrap().decode(&DataType::Boolean).unwrap();
+        let wanted: ArrowRef = Arc::new(plain.matches(&Predicate::IsNull).unwrap());
+        assert_eq!(&nulls, &wanted, "mapped runs of {}", array.encoding());
+    }
+    if let Some(value) = array.as_constant() {
+        assert_eq!(&value.to_arrow(&to, len).unwrap(), expected, "constant of {}", array.encoding());
+    }
     for predicate in predicates(array.dtype(), expected) {
         let (actual, wanted) = (array.matches(&predicate).unwrap(), plain.matches(&predicate).unwrap());
         let (actual, wanted): (Vec<_>, Vec<_>) = (actual.iter().collect(), wanted.iter().collect());
@@ -97,9 +229,9 @@ fn predicates(dtype: &DType, values: &ArrowRef) -> Vec<Predicate> {
     }
     if let DType::Utf8(_) = dtype.storage() {
         for pattern in ["%", "a%", "%a", "%e%", "_", "", "a_c%", "\\%%", "%longer%"] {
-            for (negated, case_insensitive) in [(false, false), (true, false), (false, true)] {
-                let pattern = pattern.into();
-                predicates.push(Predicate::Like(Like { pattern, negated, case_insensitive }));
+            for (negated, case_insensitive) in [(false, false), (true, false), (false, true), (true, true)] {
+                let like = Like::new(pattern).with_negated(negated).with_case_insensitive(case_insensitive);
+                predicates.push(Predicate::Like(like));
             }
         }
     }

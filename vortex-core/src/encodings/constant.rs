@@ -195,12 +195,10 @@ mod tests {
         let decimal = |precision| DType::Decimal(DecimalType::try_new(precision, 2).unwrap(), false);
         let pair = StructType::new([("a".into(), number(PType::I32)), ("b".into(), DType::Utf8(true))]);
         let pair = DType::Struct(Arc::new(pair), false);
-        let map = MapType { key: DType::Utf8(false), value: number(PType::U8), keys_sorted: false };
+        let map = MapType::try_new(DType::Utf8(false), number(PType::U8), false).unwrap();
         let bytes = DType::FixedSizeList(Arc::new(number(PType::U8)), 16, false);
-        let union = UnionType {
-            variants: StructType::new([("x".into(), DType::Bool(true)), ("y".into(), DType::Utf8(true))]),
-            type_ids: [0, 1].into(),
-        };
+        let union = StructType::new([("x".into(), DType::Bool(true)), ("y".into(), DType::Utf8(true))]);
+        let union = UnionType::try_new(union, [0, 1]).unwrap();
         vec![
             (DType::Bool(false), Value::Bool(true)),
             (number(PType::I8), Value::Int(-128)),

@@ -21,11 +21,11 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, fixed_width, present};
 use crate::dtype::arrow::data_type;
-use crate::dtype::{DType, Meaning, PType};
+use crate::dtype::{DType, Meaning, PType, match_integer};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::limits::Limits;
 use crate::wire::WriteNode;
-use crate::{Error, Result, match_integer};
+use crate::{Error, Result};
 
 /// The `vortex.datetimeparts` encoding.
 #[derive(Debug)]

@@ -223,11 +223,7 @@ impl EncodedArray for DecimalBytePartsArray {
     fn aggregate(&self) -> Result<Aggregate> {
         if self.lower.is_empty() {
             let found = self.first.aggregate()?.map(&self.dtype, |value| match value {
-                Value::Int(value) => {
-                    let value = Value::Decimal(i256::from_i128((*value).into()));
-                    // Values with more digits than the type permits are handled by decoding.
-                    Scalar::try_new(self.dtype.clone(), value).ok().map(|value| value.value().clone())
-                }
+                Value::Int(value) => Some(Value::Decimal(i256::from_i128((*value).into()))),
                 _ => None,
             });
             if let Some(found) = found {

@@ -98,10 +98,13 @@ impl EncodedArray for ExtArray {
     }
 
     fn aggregate(&self) -> Result<Aggregate> {
-        match self.extension.meaning() {
-            Meaning::Uuid => self.aggregate_decoded(),
-            _ => Ok(Aggregate { sum: None, ..self.storage.aggregate()? }),
+        if *self.extension.meaning() != Meaning::Uuid {
+            let found = self.storage.aggregate()?.map(&self.dtype, |value| Some(value.clone()));
+            if let Some(found) = found {
+                return Ok(found);
+            }
         }
+        self.aggregate_decoded()
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {

@@ -247,7 +247,7 @@ impl ForArray {
     /// The interval in the domain of the encoded values, unless wrapping splits it into two parts.
     fn shifted(&self, interval: Interval) -> Option<Interval> {
         let References::One(reference) = self.references else { return None };
-        let ptype = self.encoded.dtype().ptype().ok()?;
+        let ptype = self.encoded.dtype().as_ptype()?;
         let (min, max) = ptype.integer_range()?;
         let ring = max - min + 1;
         let shift = |value: i128| (value - i128::from(reference) - min).rem_euclid(ring) + min;

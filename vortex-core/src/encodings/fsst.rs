@@ -406,8 +406,7 @@ mod tests {
         for pattern in ["%example%", "%longer and%", "%/3%", "ünï%", "https://www.ex%", "a\\%c", "%%", "%ü%"]
         {
             for negated in [false, true] {
-                let predicate =
-                    Predicate::Like(Like { pattern: pattern.into(), negated, case_insensitive: false });
+                let predicate = Predicate::Like(Like::new(pattern).with_negated(negated));
                 assert_eq!(array.matches(&predicate).unwrap(), predicate.evaluate(&decoded).unwrap());
             }
         }

@@ -25,10 +25,10 @@ use super::coded_text;
 use super::list_view::{ListViewArray, Views};
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::arrow::data_type;
-use crate::dtype::{DType, PType};
+use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
-use crate::{Error, Result, match_integer};
+use crate::{Error, Result};
 
 /// The `vortex.list` encoding.
 #[derive(Debug)]

@@ -26,10 +26,10 @@ use super::list::{arrow_list, elements_len, integer_type, window_of};
 use crate::array::row_bytes::RowBytes;
 use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, RowPicker, Validity, present, validity};
 use crate::dtype::arrow::data_type;
-use crate::dtype::{DType, PType};
+use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
-use crate::{Error, Result, match_integer};
+use crate::{Error, Result};
 
 /// The `vortex.listview` encoding.
 #[derive(Debug)]

@@ -84,18 +84,19 @@ impl EncodedArray for MapArray {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, StructArray, UInt8Array};
-    use arrow::buffer::OffsetBuffer;
+    use arrow::array::{Int32Array, StringArray, StringViewArray, StructArray, UInt8Array};
+    use arrow::buffer::{Buffer, OffsetBuffer};
 
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::{MapType, PType};
     use crate::encodings::conformance;
+    use crate::kernels::views::view_of;
 
     fn maps(nullable: bool) -> DType {
         let key = DType::Primitive(PType::U8, false);
         let value = DType::Primitive(PType::I32, true);
-        DType::Map(Arc::new(MapType { key, value, keys_sorted: false }), nullable)
+        DType::Map(Arc::new(MapType::try_new(key, value, false).unwrap()), nullable)
     }
 
     /// Three maps of 2, 0 and 1 entries.
@@ -127,6 +128,30 @@ mod tests {
         let valid = [true, true, false];
         let nullable = Tree::new(ID).child(entries("vortex.listview").child(Tree::bools(&valid)));
         conformance::check(&nullable.load(&maps(true), 3).unwrap(), &expected(Some(valid.into())));
+    }
+
+    #[test]
+    fn conforms_for_keys_of_text() {
+        let map = MapType::try_new(DType::Utf8(false), DType::Utf8(true), false).unwrap();
+        let dtype = DType::Map(Arc::new(map), false);
+        let words = || Tree::new("vortex.varbinview").buffer(Buffer::from_vec(vec![view("a"), view("bc")]));
+        let pairs = Tree::new("vortex.struct").child(words()).child(words());
+        let entries = Tree::new("vortex.listview").metadata(vec![0x08, 2]).child(pairs);
+        let entries = entries.child(Tree::primitive(&[0u8, 1])).child(Tree::primitive(&[1u8, 1]));
+        let array = Tree::new(ID).child(entries).load(&dtype, 2).unwrap();
+
+        let DataType::Map(entry, _) = data_type(&dtype).unwrap() else { unreachable!() };
+        let DataType::Struct(fields) = entry.data_type() else { unreachable!() };
+        let keys: ArrowRef = Arc::new(StringArray::from(vec!["a", "bc"]));
+        let values: ArrowRef = Arc::new(StringViewArray::from(vec!["a", "bc"]));
+        let pairs = StructArray::new(fields.clone(), vec![keys, values], None);
+        let expected = ArrowMap::new(entry, OffsetBuffer::from_lengths([1, 1]), pairs, None, false);
+        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    }
+
+    /// The view of a short text.
+    fn view(text: &str) -> u128 {
+        view_of(text.as_bytes(), 0, text.len() as u32, 0, 0)
     }
 
     #[test]

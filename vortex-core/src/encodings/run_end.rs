@@ -25,7 +25,7 @@ use crate::array::{
     take_within, values_of,
 };
 use crate::dtype::arrow::data_type;
-use crate::dtype::{DType, PType};
+use crate::dtype::{DType, PType, match_integer};
 use crate::expr::Predicate;
 use crate::kernels::nulls::null_buffer;
 use crate::kernels::rising::positions;
@@ -36,7 +36,7 @@ use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::scalar::Scalar;
 use crate::wire::WriteNode;
-use crate::{Error, Result, match_integer};
+use crate::{Error, Result};
 
 /// The `vortex.runend` encoding.
 #[derive(Debug)]

@@ -39,9 +39,9 @@ impl Encoding for Union {
         };
         node.no_metadata()?;
         node.expect_buffers(0)?;
-        node.expect_children(1 + union.variants.len())?;
+        node.expect_children(1 + union.variants().len())?;
         let type_ids = node.child(0, &DType::Primitive(PType::U8, *nullable), node.len())?;
-        let variants = union.variants.dtypes().iter().enumerate();
+        let variants = union.variants().dtypes().iter().enumerate();
         let variants = variants.map(|(at, dtype)| node.child(at + 1, dtype, node.len()));
         Ok(Arc::new(UnionArray {
             dtype: node.dtype().clone(),
@@ -63,7 +63,7 @@ struct UnionArray {
 impl UnionArray {
     /// The variant that null rows select: a nullable one, if there is any.
     fn null_variant(&self) -> usize {
-        self.union.variants.dtypes().iter().position(DType::is_nullable).unwrap_or(0)
+        self.union.variants().dtypes().iter().position(DType::is_nullable).unwrap_or(0)
     }
 }
 
@@ -93,11 +93,11 @@ impl EncodedArray for UnionArray {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
         }
         let mut arrow_ids = [None; 256];
-        for (id, (arrow_id, _)) in self.union.type_ids.iter().zip(fields.iter()) {
+        for (id, (arrow_id, _)) in self.union.type_ids().iter().zip(fields.iter()) {
             arrow_ids[usize::from(*id)] = Some(arrow_id);
         }
         let null_variant = self.null_variant();
-        let null_id = self.union.type_ids[null_variant];
+        let null_id = self.union.type_ids()[null_variant];
 
         let type_ids = self.type_ids.decode(&DataType::UInt8)?;
         let nulls = type_ids.nulls().filter(|nulls| nulls.null_count() > 0);
@@ -120,7 +120,7 @@ impl EncodedArray for UnionArray {
 
     // A row is also null if the variant that it selects is null.
     fn validity(&self) -> Result<Validity> {
-        if !self.union.variants.dtypes().iter().any(DType::is_nullable) {
+        if !self.union.variants().dtypes().iter().any(DType::is_nullable) {
             return self.type_ids.validity();
         }
         let decoded = self.decode(&data_type(&self.dtype)?)?;
@@ -150,7 +150,7 @@ mod tests {
             ("number".into(), DType::Primitive(PType::I32, false)),
             ("byte".into(), DType::Primitive(PType::U8, second_nullable)),
         ]);
-        DType::Union(Arc::new(UnionType { variants, type_ids: [5, 2].into() }), nullable)
+        DType::Union(Arc::new(UnionType::try_new(variants, [5, 2]).unwrap()), nullable)
     }
 
     fn tree(ids: Tree) -> Tree {

@@ -83,17 +83,22 @@ impl ColumnExpr {
 
     /// `column LIKE pattern`: `%` matches any characters, `_` matches any one character, `\` escapes.
     pub fn like(self, pattern: impl Into<Arc<str>>) -> Expr {
-        self.is(Predicate::Like(Like { pattern: pattern.into(), negated: false, case_insensitive: false }))
+        self.is(Predicate::Like(Like::new(pattern)))
     }
 
     /// `column NOT LIKE pattern`.
     pub fn not_like(self, pattern: impl Into<Arc<str>>) -> Expr {
-        self.is(Predicate::Like(Like { pattern: pattern.into(), negated: true, case_insensitive: false }))
+        self.is(Predicate::Like(Like::new(pattern).with_negated(true)))
     }
 
     /// `column ILIKE pattern`: as [`like`](Self::like), whatever the case of letters.
     pub fn ilike(self, pattern: impl Into<Arc<str>>) -> Expr {
-        self.is(Predicate::Like(Like { pattern: pattern.into(), negated: false, case_insensitive: true }))
+        self.is(Predicate::Like(Like::new(pattern).with_case_insensitive(true)))
+    }
+
+    /// `column NOT ILIKE pattern`.
+    pub fn not_ilike(self, pattern: impl Into<Arc<str>>) -> Expr {
+        self.is(Predicate::Like(Like::new(pattern).with_negated(true).with_case_insensitive(true)))
     }
 
     /// `column IS NULL`.
@@ -117,6 +122,7 @@ mod tests {
         assert_eq!(shown(column("a").not_in([1, 2])), "a NOT IN (1, 2)");
         assert_eq!(shown(column("a").not_like("x%")), r#"a NOT LIKE "x%""#);
         assert_eq!(shown(column("a").ilike("x%")), r#"a ILIKE "x%""#);
+        assert_eq!(shown(column("a").not_ilike("x%")), r#"a NOT ILIKE "x%""#);
         let either = column("a").eq(1).or(column("b").eq(2));
         assert_eq!(shown(either.clone().and(column("c").is_null())), "(a = 1 OR b = 2) AND c IS NULL");
         assert_eq!(shown(!either), "NOT (a = 1 OR b = 2)");

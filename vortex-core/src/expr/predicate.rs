@@ -79,6 +79,7 @@ impl CompareOp {
 
 /// A LIKE pattern: `%` matches any characters, `_` matches any one character, `\` escapes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Like {
     /// The pattern.
     pub pattern: Arc<str>,
@@ -216,6 +217,23 @@ fn datum(constant: &Scalar, values: &ArrowRef) -> Result<ArrowScalar<ArrowRef>> 
 }
 
 impl Like {
+    /// `LIKE pattern`.
+    pub fn new(pattern: impl Into<Arc<str>>) -> Self {
+        Self { pattern: pattern.into(), negated: false, case_insensitive: false }
+    }
+
+    /// Sets whether this is NOT LIKE.
+    #[must_use]
+    pub fn with_negated(self, negated: bool) -> Self {
+        Self { negated, ..self }
+    }
+
+    /// Sets whether this is ILIKE.
+    #[must_use]
+    pub fn with_case_insensitive(self, case_insensitive: bool) -> Self {
+        Self { case_insensitive, ..self }
+    }
+
     fn evaluate(&self, values: &ArrowRef) -> Result<BooleanArray> {
         use arrow::compute::kernels::comparison as text;
         let pattern = StringArray::new_scalar(&*self.pattern);

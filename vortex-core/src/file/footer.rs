@@ -7,6 +7,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 
 use super::checksums::{CHECKSUMS_KEY, Checksums};
+use super::description::DescriptionBytes;
 use super::kept::{KeptTail, KeptZoneMaps};
 use super::{MAGIC, MAX_USER_KEY_LEN, MAX_USER_METADATA, SegmentCompression, SegmentId, VERSION};
 use crate::array::can_decode_as;
@@ -30,8 +31,8 @@ pub(super) const EOF_LEN: u64 = 8;
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 /// Longer values of user metadata are not kept in memory.
 const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
-/// Maximum number of bytes before the description that are read to include the Arrow schema.
-const MAX_SCHEMA_BYTES: u64 = 16 << 20;
+/// Maximum length of the Arrow schema if it has to be read on its own.
+const MAX_SCHEMA_BYTES: u32 = 16 << 20;
 /// Key of the user metadata entry with the Arrow schema that a file was written from.
 pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
 
@@ -135,20 +136,13 @@ impl Tail {
         Ok(Self { postscript: Postscript::parse(&before[start..], limits)?, file_size })
     }
 
-    /// The position of the first byte needed for parsing the footer.
-    pub(super) fn start(&self) -> Result<u64> {
-        let mut start = self.file_size;
-        for segment in self.parts() {
-            start = start.min(self.range(segment)?.start);
-        }
-        // The Arrow schema is included only if that does not require many more bytes.
-        if let Some(schema) = self.arrow_schema().and_then(|part| self.range(part).ok())
-            && schema.start < start
-            && start - schema.start <= MAX_SCHEMA_BYTES
-        {
-            start = schema.start;
-        }
-        Ok(start)
+    /// The positions of the parts needed for parsing the footer.
+    pub(super) fn needed(&self) -> Result<Vec<Range<u64>>> {
+        let mut needed = self.parts().map(|part| self.range(part)).collect::<Result<Vec<_>>>()?;
+        // Files are readable without the Arrow schema.
+        let schema = self.arrow_schema().filter(|part| part.length <= MAX_SCHEMA_BYTES);
+        needed.extend(schema.and_then(|part| self.range(part).ok()));
+        Ok(needed)
     }
 
     fn arrow_schema(&self) -> Option<&PostscriptSegment> {
@@ -187,27 +181,19 @@ impl Tail {
 }
 
 impl Footer {
-    /// Parses the description from the bytes between `start` and the end of the file.
+    /// Parses the description from those of its bytes that were read.
     pub(super) fn parse(
         tail: &Tail,
-        bytes: &Buffer,
-        start: u64,
+        bytes: &DescriptionBytes,
         dtype: Option<&DType>,
         registry: &Registry,
         limits: &Limits,
     ) -> Result<Self> {
         let mut described_bytes = 0;
         let mut part = |segment: &PostscriptSegment| -> Result<&[u8]> {
-            let range = tail.range(segment)?;
-            // All required parts are within the bytes: `start` is the smallest of their positions.
-            let at = |position: u64| {
-                position.checked_sub(start).and_then(|at| usize::try_from(at).ok()).unwrap_or(usize::MAX)
-            };
             described_bytes += segment.length as usize;
-            bytes
-                .as_slice()
-                .get(at(range.start)..at(range.end))
-                .ok_or_else(|| Error::corrupt("the description of the file is truncated"))
+            let found = bytes.get(&tail.range(segment)?);
+            found.ok_or_else(|| Error::corrupt("the description of the file is truncated"))
         };
         let postscript = &tail.postscript;
         let dtype = match (&postscript.dtype, dtype) {
@@ -242,7 +228,7 @@ impl Footer {
         let node =
             LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
         let layout = node.load()?;
-        let kept = KeptTail::new(&segments, bytes, start);
+        let kept = KeptTail::new(&segments, &bytes.end, bytes.start);
         let room = usize::try_from(tail.file_size.saturating_mul(ZONE_MAPS_SHARE)).unwrap_or(usize::MAX);
         Ok(Self {
             dtype,

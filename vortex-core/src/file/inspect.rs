@@ -16,20 +16,19 @@ use std::sync::Arc;
 
 use super::footer::{EOF_LEN, Tail};
 use super::{MAGIC, SegmentId, VortexFile};
+use crate::Result;
 use crate::error::ResultExt as _;
 use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish, read_exact};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Limits;
 use crate::scan::ScanMetrics;
 use crate::wire::{
-    FooterTables, PostscriptSegment, RawLayout, RawNode, dtype_from_bytes, file_statistics_from_bytes,
+    ArrayTree, FooterTables, PostscriptSegment, RawLayout, RawNode, dtype_from_bytes,
+    file_statistics_from_bytes,
 };
-use crate::{Error, Result};
 
 /// Array trees are mostly shorter than this, so a single read suffices.
 const TREE_READ: u64 = 4 << 10;
-/// Length of the tree's length field at the end of a segment, in bytes.
-const TREE_LEN: u64 = 4;
 /// Bytes that [`examine`] reads from the end: the longest postscript, and the record after it.
 const MAX_TAIL: u64 = 64 << 10;
 
@@ -59,21 +58,14 @@ impl VortexFile {
 
     async fn array_nodes(&self, source: &dyn ReadAt, segment: Range<u64>) -> Result<Vec<(usize, u16)>> {
         let start = segment.end.saturating_sub(TREE_READ).max(segment.start);
-        let bytes = read_exact(source, start..segment.end).await?;
-        let Some((before, len)) = bytes.split_last_chunk::<4>() else {
-            return Err(Error::corrupt(format!("array of {} bytes lacks its length", bytes.len())));
-        };
-        let tree_len = u64::from(u32::from_le_bytes(*len));
-        let end = segment.end - TREE_LEN;
-        let tree_start = end.checked_sub(tree_len).filter(|at| *at >= segment.start).ok_or_else(|| {
-            let len = segment.end - segment.start;
-            Error::corrupt(format!("array tree of {tree_len} bytes in a segment of {len}"))
-        })?;
-        let tree = if tree_start >= start {
-            // Both ends are within the bytes read, which are in memory.
-            bytes.slice((tree_start - start) as usize..before.len())
-        } else {
-            read_exact(source, tree_start..end).await?
+        let tail = read_exact(source, start..segment.end).await?;
+        // A segment has less than 2^32 bytes, and is in memory if it was compressed.
+        let place = ArrayTree::place(&tail, (segment.end - segment.start) as usize)?;
+        let range = segment.start + place.start as u64..segment.start + place.end as u64;
+        let tree = match range.start.checked_sub(start) {
+            // The end is within the bytes read, which are in memory.
+            Some(skipped) => tail.slice(skipped as usize..skipped as usize + place.len()),
+            None => read_exact(source, range).await?,
         };
         RawNode::encodings(&tree, &self.footer().limits)
     }
@@ -220,6 +212,7 @@ impl fmt::Display for Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     const FILE: &[u8] = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex");
 

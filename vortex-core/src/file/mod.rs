@@ -6,10 +6,11 @@
 //!
 //! Everything is located from the end: the last 8 bytes contain the length of the postscript before them,
 //! and the postscript contains the positions of the rest. Opening reads the tail once, and a second time
-//! only if the description does not fit into it.
+//! only if the description does not fit into it; more often only if its parts lie far apart.
 
 pub(crate) mod checksums;
 mod compression;
+mod description;
 mod footer;
 mod inspect;
 mod kept;

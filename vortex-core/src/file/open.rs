@@ -7,6 +7,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 
 use super::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
+use super::description::DescriptionBytes;
 use super::footer::{EOF_LEN, Footer, Tail};
 use super::segments::SegmentCache;
 use crate::dtype::DType;
@@ -91,7 +92,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a file with one read, or two if its description exceeds the tail.
+    /// Opens a file with one read, or two if its description exceeds the tail; more if that is scattered.
     ///
     /// # Errors
     /// If storage fails, or the bytes are not a Vortex file this build can read.
@@ -99,7 +100,8 @@ impl OpenOptions {
         self.read(&source).await.at(|| source.name().to_owned())
     }
 
-    /// Parses the description of a file that is entirely in memory.
+    /// Parses the description of a file that is entirely in memory. With
+    /// [checksums](Self::with_checksums), it is verified, as are segments that scans read later.
     ///
     /// # Errors
     /// If the bytes are not a Vortex file this build can read.
@@ -110,9 +112,20 @@ impl OpenOptions {
 
     /// Parses the description of a file of `file_size` bytes, which ends in `tail`.
     pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
-        let start = file_size - tail.len() as u64;
-        let parsed = Tail::parse(&tail, file_size, &self.limits)?;
-        Footer::parse(&parsed, &tail, start, self.dtype.as_ref(), &self.registry, &self.limits)
+        let bytes = DescriptionBytes::new(tail, file_size);
+        let tail = Tail::parse(&bytes.end, file_size, &self.limits)?;
+        let mut footer = Footer::parse(&tail, &bytes, self.dtype.as_ref(), &self.registry, &self.limits)?;
+        let entries = footer.user_metadata();
+        if self.checksums
+            && let Some(entry) = entries.iter().find(|entry| &*entry.key == CHECKSUMS_KEY)
+        {
+            let stored = bytes.get(&entry.range);
+            let stored = stored.ok_or_else(|| Error::corrupt("the checksums of the file are truncated"))?;
+            let checksums = Checksums::parse(stored, footer.segments().len(), entries.len() - 1)?;
+            check_description(&checksums, &tail, &bytes)?;
+            footer.checksums = Some(checksums);
+        }
+        Ok(footer)
     }
 
     async fn read(&self, source: &Arc<dyn ReadAt>) -> Result<VortexFile> {
@@ -125,21 +138,16 @@ impl OpenOptions {
         }
         let wanted = self.tail_size.unwrap_or_else(|| tail_size(file_size, source.profile().tail_read));
         let wanted = wanted.max(MIN_TAIL);
-        let mut start = file_size.saturating_sub(wanted) / READ_ALIGNMENT * READ_ALIGNMENT;
-        let mut bytes = Buffer::from(read_exact(source.as_ref(), start..file_size).await?);
-        let tail = Tail::parse(&bytes, file_size, &self.limits)?;
-        let needed = tail.start()? / READ_ALIGNMENT * READ_ALIGNMENT;
-        if needed < start {
-            let before = read_exact(source.as_ref(), needed..start).await?;
-            bytes = [before.as_ref(), bytes.as_slice()].concat().into();
-            start = needed;
-        }
-        let mut footer =
-            Footer::parse(&tail, &bytes, start, self.dtype.as_ref(), &self.registry, &self.limits)?;
+        let start = file_size.saturating_sub(wanted) / READ_ALIGNMENT * READ_ALIGNMENT;
+        let end = Buffer::from(read_exact(source.as_ref(), start..file_size).await?);
+        let mut bytes = DescriptionBytes::new(end, file_size);
+        let tail = Tail::parse(&bytes.end, file_size, &self.limits)?;
+        bytes.read(source.as_ref(), tail.needed()?).await?;
+        let mut footer = Footer::parse(&tail, &bytes, self.dtype.as_ref(), &self.registry, &self.limits)?;
         if self.checksums
             && let Some(checksums) = read_checksums(source.as_ref(), &footer).await?
         {
-            check_description(&checksums, &tail, &bytes, start)?;
+            check_description(&checksums, &tail, &bytes)?;
             footer.checksums = Some(checksums);
         }
         Ok(VortexFile::from_footer(Arc::clone(source), Arc::new(footer)))
@@ -158,14 +166,12 @@ pub(super) async fn read_checksums(source: &dyn ReadAt, footer: &Footer) -> Resu
     Checksums::parse(&bytes, segments, entries.len() - 1).map(Some)
 }
 
-/// Verifies the description, which is in the last bytes of the file, against its checksum.
-fn check_description(checksums: &Checksums, tail: &Tail, bytes: &Buffer, start: u64) -> Result<()> {
+/// Verifies the description against its checksum.
+fn check_description(checksums: &Checksums, tail: &Tail, bytes: &DescriptionBytes) -> Result<()> {
     let mut parts = Vec::new();
     for part in tail.described() {
-        let range = tail.range(part)?;
-        // The tail was parsed already, so all parts are within the bytes.
-        let at = |position: u64| usize::try_from(position.saturating_sub(start)).unwrap_or(usize::MAX);
-        parts.push(bytes.as_slice().get(at(range.start)..at(range.end)).unwrap_or_default());
+        // The description was parsed already, so all parts were read.
+        parts.push(bytes.get(&tail.range(part)?).unwrap_or_default());
     }
     let found = checksum_of(parts);
     if found != checksums.description {

@@ -16,12 +16,13 @@ use super::checksums::{CHECKSUMS_KEY, Checksums, compare};
 use super::open::read_checksums;
 use super::{OpenOptions, SegmentId, VortexFile, examine};
 use crate::dtype::arrow::{field, presents};
-use crate::dtype::{DType, ROOT_COLUMN};
+use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::expr::FieldPath;
 use crate::io::{ReadAt, read_exact};
 use crate::layout::{LayoutRef, ZoneMap};
 use crate::limits::Limits;
 use crate::scalar::Value;
+use crate::scan::ScanBuilder;
 use crate::stats::compute::Summary;
 use crate::stats::{FieldStats, Precision, is_float, widen_zero};
 use crate::{Error, Result, Scalar};
@@ -95,17 +96,18 @@ async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ver
         Ok(None) => {}
         Err(error) => found.problem("checksums", unless_storage(error)?),
     }
+    let whole = |path, at| Column {
+        path,
+        at,
+        is_named: true,
+        dtype: file.footer().dtype().clone(),
+        layout: Arc::clone(file.footer().layout()),
+        is_visible: true,
+    };
     let mut columns = Vec::new();
     match file.footer().dtype().as_columns() {
-        Some(_) => {
-            collect(file.footer().layout(), &[], file.footer().dtype(), true, &mut columns, &mut found)
-        }
-        None => columns.push(Column {
-            path: FieldPath::new([ROOT_COLUMN]),
-            dtype: file.footer().dtype().clone(),
-            layout: Arc::clone(file.footer().layout()),
-            is_visible: true,
-        }),
+        Some(_) => collect(whole(FieldPath::new([""; 0]), None), &mut columns, &mut found),
+        None => columns.push(whole(FieldPath::new([ROOT_COLUMN]), Some(0))),
     }
     for column in &columns {
         if let Err(error) = check_column(&file, column, &mut found).await {
@@ -185,41 +187,45 @@ async fn check_bytes(file: &VortexFile, checksums: &Checksums, found: &mut Verif
 /// A column with its own layout.
 struct Column {
     path: FieldPath,
+    /// The position among the columns of the file; `None` for a field of one.
+    at: Option<usize>,
+    /// Whether the path leads to it, and not to a column before it that has the same name.
+    is_named: bool,
     dtype: DType,
     layout: LayoutRef,
     /// Whether its statistics describe the values that readers see, which is not so below a nullable struct.
     is_visible: bool,
 }
 
-/// Adds the columns below a layout; broken layouts are recorded as problems.
-fn collect(
-    layout: &LayoutRef,
-    path: &[Arc<str>],
-    dtype: &DType,
-    is_visible: bool,
-    columns: &mut Vec<Column>,
-    found: &mut Verification,
-) {
-    // Fields are stored separately if the first one is, even if its layout is broken.
-    let is_apart = |layout: &LayoutRef| !matches!(layout.field(0), Ok(None));
-    let fields = dtype.as_struct().filter(|fields| !fields.is_empty() && is_apart(layout));
-    let Some(fields) = fields else {
-        return columns.push(Column {
-            path: FieldPath::new(path.to_vec()),
-            dtype: dtype.clone(),
-            layout: Arc::clone(layout),
-            is_visible,
-        });
+/// Adds a column, or those of its fields if these are stored separately; broken layouts are recorded as problems.
+fn collect(column: Column, columns: &mut Vec<Column>, found: &mut Verification) {
+    let is_root = column.path.names().is_empty();
+    let paths_lead_to_all = |fields: &StructType| {
+        let mut names = fields.names().iter().enumerate();
+        column.is_named && (is_root || names.all(|(at, name)| fields.position(name) == Some(at)))
     };
-    let nullable = dtype.is_nullable();
+    // Fields are stored separately if the first one is, even if its layout is broken.
+    let are_apart = || !matches!(column.layout.field(0), Ok(None));
+    let fields = column.dtype.as_struct();
+    let fields = fields.filter(|fields| !fields.is_empty() && paths_lead_to_all(fields) && are_apart());
+    let Some(fields) = fields else { return columns.push(column) };
+    let nullable = column.dtype.is_nullable();
     for (at, (name, dtype)) in fields.fields().enumerate() {
-        let mut path = path.to_vec();
-        path.push(Arc::clone(name));
-        let dtype = if nullable { &dtype.with_nullable(true) } else { dtype };
-        match layout.field(at) {
-            Ok(Some(field)) => collect(&field, &path, dtype, is_visible && !nullable, columns, found),
+        let path = column.path.child(name);
+        match column.layout.field(at) {
+            Ok(Some(layout)) => {
+                let field = Column {
+                    path,
+                    at: is_root.then_some(at),
+                    is_named: fields.position(name) == Some(at),
+                    dtype: if nullable { dtype.with_nullable(true) } else { dtype.clone() },
+                    layout,
+                    is_visible: column.is_visible && !nullable,
+                };
+                collect(field, columns, found);
+            }
             Ok(None) => {}
-            Err(error) => found.problem(format!("layout of column `{}`", FieldPath::new(path)), error),
+            Err(error) => found.problem(format!("layout of column `{path}`"), error),
         }
     }
 }
@@ -284,9 +290,7 @@ async fn check_column(file: &VortexFile, column: &Column, found: &mut Verificati
         _ => None,
     };
     let zone_len = zones.as_ref().map_or(u64::MAX, |map| map.zone_len);
-    let name = column.path.names().last().map_or(ROOT_COLUMN, |name| name);
-    let natural = Schema::new(vec![field(name, &column.dtype)?]);
-    let scan = file.scan().with_projection([column.path.clone()]);
+    let (scan, natural, at) = scan_of(file, column)?;
     let mut batches = scan.clone().with_schema(Arc::new(natural)).into_stream()?;
     let (mut whole, mut open): (Option<Actual>, Option<Actual>) = (None, None);
     let mut zone = 0;
@@ -295,7 +299,7 @@ async fn check_column(file: &VortexFile, column: &Column, found: &mut Verificati
         while start < batch.num_rows() {
             let filled = open.as_ref().map_or(0, |open| open.summary.rows);
             let len = usize::try_from(zone_len - filled).unwrap_or(usize::MAX).min(batch.num_rows() - start);
-            let rows = Actual::of(&batch.column(0).slice(start, len), &column.dtype);
+            let rows = Actual::of(&batch.column(at).slice(start, len), &column.dtype);
             open = Some(match open.take() {
                 Some(open) => open.merge(rows),
                 None => rows,
@@ -316,14 +320,17 @@ async fn check_column(file: &VortexFile, column: &Column, found: &mut Verificati
     check_presentation(file, column, &scan).await
 }
 
-/// The position among the columns of a file, unless the path leads to a field of one. If columns have the
-/// same name, scans read the first one.
-fn position(root: &DType, path: &FieldPath) -> Option<usize> {
-    match (root.as_columns(), path.names()) {
-        (Some(fields), [name]) => fields.position(name),
-        (None, [_]) => Some(0),
-        _ => None,
+/// A scan that reads the column, the types of the format for its batches, and the position of the column there.
+fn scan_of(file: &VortexFile, column: &Column) -> Result<(ScanBuilder, Schema, usize)> {
+    let all = file.footer().dtype().as_columns();
+    // Without a projection, scans read columns by their positions.
+    if let (false, Some(at), Some(all)) = (column.is_named, column.at, all) {
+        let natural = all.fields().map(|(name, dtype)| field(name, dtype)).collect::<Result<Vec<_>>>()?;
+        return Ok((file.scan(), Schema::new(natural), at));
     }
+    let name = column.path.names().last().map_or(ROOT_COLUMN, |name| name);
+    let scan = file.scan().with_projection([column.path.clone()]);
+    Ok((scan, Schema::new(vec![field(name, &column.dtype)?]), 0))
 }
 
 fn join(whole: Option<Actual>, next: Actual) -> Actual {
@@ -334,14 +341,10 @@ fn join(whole: Option<Actual>, next: Actual) -> Actual {
 }
 
 /// Checks values that are read as types that the format lacks, which may be out of range for them.
-async fn check_presentation(
-    file: &VortexFile,
-    column: &Column,
-    scan: &crate::scan::ScanBuilder,
-) -> Result<()> {
+async fn check_presentation(file: &VortexFile, column: &Column, scan: &ScanBuilder) -> Result<()> {
     let schema = file.schema()?;
     // The schema has the columns of the file in their order.
-    let own = position(file.footer().dtype(), &column.path).and_then(|at| schema.fields().get(at));
+    let own = column.at.and_then(|at| schema.fields().get(at));
     if own.is_none_or(|own| presents(&column.dtype, own.data_type())) {
         return Ok(());
     }
@@ -404,8 +407,7 @@ fn check_statistics(
     place: &str,
     found: &mut Verification,
 ) {
-    let at = position(file.footer().dtype(), &column.path);
-    let stated = at.and_then(|at| file.footer().column_statistics(at));
+    let stated = column.at.and_then(|at| file.footer().column_statistics(at));
     let (Some(stated), Some(actual)) = (stated, actual) else { return };
     let place = format!("statistics of {place}");
     let summary = &actual.summary;
@@ -450,9 +452,11 @@ fn check_exact(place: &str, stated: &FieldStats, actual: &Actual, dtype: &DType,
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{Int64Array, RecordBatch, StringViewArray, StructArray};
+
     use super::*;
-    use crate::dtype::{PType, StructType};
-    use crate::io::MemoryFile;
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::write::{FileWriter, WriteOptions};
 
     async fn verified(bytes: Vec<u8>) -> Verification {
         verify(Arc::new(MemoryFile::new(bytes)), &OpenOptions::new()).await.unwrap()
@@ -475,16 +479,39 @@ mod tests {
         assert!(count > 100);
     }
 
-    #[test]
-    fn a_name_that_repeats_is_that_of_its_first_column() {
-        let number = DType::Primitive(PType::I32, false);
-        let fields = StructType::new(["a", "b", "a", "c"].map(|name| (name.into(), number.clone())));
-        let root = DType::Struct(Arc::new(fields), false);
-        let at = |root: &DType, names: &[&str]| position(root, &FieldPath::new(names.iter().copied()));
-        assert_eq!(["a", "b", "c", "d"].map(|name| at(&root, &[name])), [Some(0), Some(1), Some(3), None]);
-        assert_eq!(at(&root, &["a", "b"]), None);
-        assert_eq!(at(&number, &[ROOT_COLUMN]), Some(0));
-        assert_eq!(at(&root.with_nullable(true), &[ROOT_COLUMN]), Some(0));
+    /// A file of one batch, in which columns called `other` are renamed to `first`.
+    async fn with_one_name(rows: &RecordBatch) -> Vec<u8> {
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
+        writer.write(rows).await.unwrap();
+        writer.finish().await.unwrap();
+        let mut bytes = sink.bytes().unwrap().to_vec();
+        let places: Vec<usize> = (0..bytes.len() - 5).filter(|at| &bytes[*at..*at + 5] == b"other").collect();
+        assert!(!places.is_empty());
+        for at in places {
+            bytes[at..at + 5].copy_from_slice(b"first");
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn columns_of_one_name_are_told_apart() {
+        let numbers = || Arc::new(Int64Array::from_iter_values(0..20_000)) as ArrowRef;
+        let words = StringViewArray::from_iter_values((0..20_000).map(|row| format!("word {row:06}")));
+        let words = || Arc::new(words.clone()) as ArrowRef;
+        let pair = |left: ArrowRef, right: ArrowRef| {
+            RecordBatch::try_from_iter([("first", left), ("other", right)]).unwrap()
+        };
+        let nested = |left, right| Arc::new(StructArray::from(pair(left, right))) as ArrowRef;
+        for (rows, columns) in [
+            (pair(numbers(), words()), 2),
+            (pair(words(), numbers()), 2),
+            (pair(numbers(), nested(numbers(), words())), 2),
+            (pair(nested(words(), numbers()), numbers()), 2),
+        ] {
+            let found = verified(with_one_name(&rows).await).await;
+            assert_eq!((found.problems, found.column_count), (vec![], columns));
+        }
     }
 
     #[tokio::test]

@@ -33,6 +33,9 @@ use crate::{Error, Result};
 const MAX_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
+/// Number of steps in which the time is measured for which a read delivers nothing.
+const STALL_STEPS: u32 = 10;
+
 /// Answers the requests of a read whose bytes are already available.
 pub(super) fn hand_over(read: Read, bytes: &Bytes) {
     count(&read);
@@ -250,11 +253,18 @@ async fn hedged<T, W: Future<Output = Result<T>>>(
     }
 }
 
-/// The output of `work`, or an error if it takes longer than `limit`.
+/// The output of `work`, or an error if it takes longer than `limit`, not counting the time in which the
+/// runtime stood still: nobody could receive anything then.
 async fn unless_stalled<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Result<T> {
     let Some(limit) = limit else { return Ok(work.await) };
-    let stalled = || Error::External(format!("no data received for {} s", limit.as_secs_f64()).into());
-    tokio::time::timeout(limit, work).await.map_err(|_| stalled())
+    let mut work = pin!(work);
+    // However long the runtime stands still, it uses up no more than one step.
+    for _ in 0..STALL_STEPS {
+        if let Ok(output) = tokio::time::timeout(limit / STALL_STEPS, &mut work).await {
+            return Ok(output);
+        }
+    }
+    Err(Error::External(format!("no data received for {} s", limit.as_secs_f64()).into()))
 }
 
 /// The output of `work`, or `None` once no request waits for any part any longer, unless the read
@@ -352,6 +362,26 @@ mod tests {
             assert_eq!(pieces(0..10, 10, step), (0..10).collect::<Vec<u8>>(), "pieces of {step}");
             assert_eq!(pieces(4..4, 10, step), [0u8; 0], "pieces of {step}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_runtime_that_stands_still_makes_no_read_fail() {
+        let limit = Some(Duration::from_millis(100));
+        // As bytes that another task receives, it is not ready at once when the runtime goes on.
+        let work = async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::task::yield_now().await;
+        };
+        let read = tokio::spawn(unless_stalled(limit, work));
+        tokio::task::yield_now().await;
+        std::thread::sleep(Duration::from_millis(400));
+        read.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_read_that_delivers_nothing_fails() {
+        let stalled = unless_stalled(Some(Duration::from_millis(20)), std::future::pending::<()>()).await;
+        assert!(stalled.unwrap_err().to_string().contains("no data received for 0.02 s"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod memory;
 mod object_store;
 mod pace;
 mod recycled;
+mod scattered;
 mod scheduler;
 mod sink;
 #[cfg(test)]
@@ -35,7 +36,10 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 pub use local::LocalFile;
 pub use memory::MemoryFile;
+use object_store::LocalStore;
 pub use object_store::{ObjectFile, object_name};
+use scattered::read_each;
+pub(crate) use scattered::read_scattered;
 pub use scheduler::Scheduler;
 pub(crate) use scheduler::{Pending, Unsent, Wish};
 pub use sink::{LocalSink, MemorySink, ObjectSink, Sink, local_target};
@@ -100,14 +104,13 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
         "local"
     }
 
-    /// Reads many ranges, each within the length. By default all are read concurrently; sources for which
-    /// a small read is cheap can do better.
+    /// Reads many ranges, each within the length. By default, each is a read of its own, with as many of them
+    /// in flight as the [profile](Self::profile) allows; sources for which a small read is cheap can do better.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
-        let reads = ranges.iter().map(|range| self.read(range.clone()));
-        Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())
+        read_each(self, ranges).await
     }
 
     /// The profile that determines how reads of this source are coalesced.
@@ -141,7 +144,12 @@ fn check_len(source: &dyn ReadAt, range: &Range<u64>, len: usize) -> Result<()> 
 /// ```
 /// use vortex_core::io::StorageProfile;
 ///
-/// const SLOW_DISK: StorageProfile = StorageProfile::LOCAL.with_coalesce_gap(1 << 20).with_concurrency(2);
+/// const SLOW_DISK: StorageProfile = {
+///     let mut profile = StorageProfile::LOCAL;
+///     profile.coalesce_gap = 1 << 20;
+///     profile.concurrency = 2;
+///     profile
+/// };
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -152,7 +160,7 @@ pub struct StorageProfile {
     pub coalesce_gap: u64,
     /// Largest read that coalescing may create.
     pub max_read: u64,
-    /// Maximum number of reads in flight.
+    /// Maximum number of reads in flight; 0 counts as 1.
     pub concurrency: usize,
     /// Maximum number of bytes to read from the end of a file when opening it; fewer if the file is
     /// small.
@@ -168,9 +176,13 @@ pub struct StorageProfile {
 }
 
 impl StorageProfile {
-    /// The profile of an object store.
+    /// The profile of an object store. A store that wraps one of local files counts as remote, since it may
+    /// delay or limit requests.
     pub fn of(store: &dyn ::object_store::ObjectStore) -> Self {
-        if store.to_string().starts_with("LocalFileSystem") { Self::LOCAL } else { Self::REMOTE }
+        match LocalStore::named(&store.to_string()) {
+            Some(LocalStore { is_wrapped: false, .. }) => Self::LOCAL,
+            _ => Self::REMOTE,
+        }
     }
 
     /// Bytes in memory: no gaps, as joining reads has no benefit; 64 reads at once, 64 KiB from the end.
@@ -201,45 +213,8 @@ impl StorageProfile {
         hedge: 0,
     };
 
-    /// Sets [`coalesce_gap`](Self::coalesce_gap).
-    #[must_use]
-    pub const fn with_coalesce_gap(mut self, bytes: u64) -> Self {
-        self.coalesce_gap = bytes;
-        self
-    }
-
-    /// Sets [`max_read`](Self::max_read).
-    #[must_use]
-    pub const fn with_max_read(mut self, bytes: u64) -> Self {
-        self.max_read = bytes;
-        self
-    }
-
-    /// Sets [`concurrency`](Self::concurrency).
-    #[must_use]
-    pub const fn with_concurrency(mut self, reads: usize) -> Self {
-        self.concurrency = reads;
-        self
-    }
-
-    /// Sets [`tail_read`](Self::tail_read).
-    #[must_use]
-    pub const fn with_tail_read(mut self, bytes: u64) -> Self {
-        self.tail_read = bytes;
-        self
-    }
-
-    /// Sets [`remote`](Self::remote).
-    #[must_use]
-    pub const fn with_remote(mut self, remote: bool) -> Self {
-        self.remote = remote;
-        self
-    }
-
-    /// Sets [`hedge`](Self::hedge).
-    #[must_use]
-    pub const fn with_hedge(mut self, factor: u32) -> Self {
-        self.hedge = factor;
-        self
+    /// Maximum number of reads in flight; at least one, since no read would ever start otherwise.
+    fn slots(&self) -> usize {
+        self.concurrency.max(1)
     }
 }

@@ -15,7 +15,7 @@ use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta
 use parking_lot::Mutex;
 
 use super::local::{read_at_hand, read_blocking, read_many};
-use super::{BlockCache, CachedFile, ReadAt, StorageProfile};
+use super::{BlockCache, CachedFile, ReadAt, StorageProfile, read_each};
 use crate::{Error, Result};
 
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, so that an
@@ -42,11 +42,28 @@ pub fn object_name(store: &dyn ObjectStore, location: &Path) -> String {
 }
 
 fn named(store: &str, location: &Path) -> String {
-    // Stores that wrap another one include its name in their own.
-    if cfg!(unix) && store.contains("LocalFileSystem(file:///)") {
-        return format!("/{location}");
+    match LocalStore::named(store) {
+        Some(LocalStore { has_all: true, .. }) if cfg!(unix) => format!("/{location}"),
+        _ => location.to_string(),
     }
-    location.to_string()
+}
+
+/// A store of local files, recognised by the name that it reports for itself: stores tell nothing else about
+/// themselves, and those that wrap another one hide its type, but include its name in their own.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LocalStore {
+    /// Whether there is another store around it. Locations mean the same there, but requests may take longer.
+    pub(super) is_wrapped: bool,
+    /// Whether locations start at the root of the file system.
+    has_all: bool,
+}
+
+impl LocalStore {
+    /// The local store that a store of this name is or wraps, if any.
+    pub(super) fn named(store: &str) -> Option<Self> {
+        let (around, root) = store.split_once("LocalFileSystem(")?;
+        Some(Self { is_wrapped: !around.is_empty(), has_all: root.starts_with("file:///)") })
+    }
 }
 
 /// Identifies an object of a store and its version, regardless of the table it belongs to.
@@ -211,11 +228,20 @@ impl ReadAt for ObjectFile {
     }
 
     async fn read_many(&self, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
-        if let Some(file) = self.descriptor.get() {
-            return read_many(file, self.name(), ranges).await;
+        let (mut pieces, mut rest) = (Vec::with_capacity(ranges.len()), ranges);
+        // The first answer of a local store brings the descriptor from which all others are read.
+        if self.descriptor.get().is_none()
+            && !self.profile.remote
+            && let Some((first, others)) = ranges.split_first()
+        {
+            pieces.push(self.read(first.clone()).await?.into());
+            rest = others;
         }
-        let reads = ranges.iter().map(|range| self.read(range.clone()));
-        Ok(futures::future::try_join_all(reads).await?.into_iter().map(Buffer::from).collect())
+        pieces.append(&mut match self.descriptor.get() {
+            Some(file) => read_many(file, self.name(), rest).await?,
+            None => read_each(self, rest).await?,
+        });
+        Ok(pieces)
     }
 
     fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {

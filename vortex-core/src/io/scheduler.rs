@@ -20,11 +20,11 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::budget::{Budget, Share};
+use super::budget::Budget;
 use super::delivery::{deliver, hand_over, hand_over_cached};
 use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting};
-use super::{ReadAt, Urgency, check_len};
+use super::{ReadAt, Urgency};
 use crate::scan::ScanMetrics;
 use crate::{Error, Result};
 
@@ -132,45 +132,6 @@ impl Scheduler {
         (pending, Unsent { queue: self.queue(source.store()), source: Arc::clone(source), requests })
     }
 
-    /// Reads many small ranges of one source, which lie apart, and waits for them. Ranges kept from
-    /// earlier reads are not read again. The returned share of the budget must live as long as the bytes
-    /// are held.
-    ///
-    /// # Errors
-    /// If storage fails.
-    pub(crate) async fn read_many(
-        &self,
-        source: &Arc<dyn ReadAt>,
-        ranges: &[Range<u64>],
-        metrics: &ScanMetrics,
-    ) -> Result<(Vec<Buffer>, Share)> {
-        let byte_len = ranges.iter().map(|range| range.end - range.start).sum();
-        let mut pieces: Vec<_> = ranges.iter().map(|range| source.cached(range).map(Buffer::from)).collect();
-        let is_missing = |at: &usize| pieces[*at].is_none();
-        let missing: Vec<usize> = (0..ranges.len()).filter(is_missing).collect();
-        let wanted: Vec<Range<u64>> = missing.iter().map(|&at| ranges[at].clone()).collect();
-        ScanMetrics::add(&metrics.requests, ranges.len() as u64);
-        ScanMetrics::add(&metrics.cache_hits, (ranges.len() - missing.len()) as u64);
-        ScanMetrics::add(&metrics.reads, missing.len() as u64);
-        ScanMetrics::add(&metrics.bytes_read, wanted.iter().map(|range| range.end - range.start).sum());
-        let share = self.budget.take_anyway(byte_len);
-        if !wanted.is_empty() {
-            let read = source.read_many(&wanted).await?;
-            if read.len() != wanted.len() {
-                let message = format!("got {} pieces instead of {}", read.len(), wanted.len());
-                return Err(Error::read(source.name(), 0..0, message));
-            }
-            for (at, bytes) in missing.into_iter().zip(read) {
-                pieces[at] = Some(bytes);
-            }
-        }
-        let pieces: Vec<Buffer> = pieces.into_iter().flatten().collect();
-        for (bytes, range) in pieces.iter().zip(ranges) {
-            check_len(source.as_ref(), range, bytes.len())?;
-        }
-        Ok((pieces, share))
-    }
-
     /// The queue of a store. Each runtime has its own, so that a runtime which is not being polled does
     /// not hold up others.
     fn queue(&self, store: &str) -> Arc<Queue> {
@@ -258,26 +219,11 @@ impl Queue {
         };
         match patience {
             None => self.dispatch(),
-            Some(patience) => drop(self.runtime.spawn(Arc::clone(self).dispatch_soon(patience))),
-        }
-    }
-
-    /// Dispatches once no more requests arrive, or after a time limit.
-    async fn dispatch_soon(self: Arc<Self>, patience: Patience) {
-        let start = Instant::now();
-        let mut seen = 0;
-        loop {
-            tokio::time::sleep(patience.step).await;
-            let mut state = self.state.lock();
-            let waiting = state.waiting.len();
-            if waiting <= seen || start.elapsed() >= patience.most {
-                state.announced = false;
-                state.waiting.ripen();
-                break;
+            Some(patience) => {
+                let announced = Announced(Arc::clone(self));
+                drop(self.runtime.spawn(announced.dispatch_soon(patience)));
             }
-            seen = waiting;
         }
-        self.dispatch();
     }
 
     /// Starts reads while there are free slots and waiting requests.
@@ -307,7 +253,7 @@ impl Queue {
         let mut state = self.state.lock();
         let State { waiting, pace, in_flight, allowed, .. } = &mut *state;
         let free = |profile: super::StorageProfile| {
-            let slots = (profile.concurrency as f64).min(allowed.max(1.0)) as usize;
+            let slots = (profile.slots() as f64).min(allowed.max(1.0)) as usize;
             slots.saturating_sub(*in_flight)
         };
         let reads = waiting.next(free, |profile| pace.adapt(profile));
@@ -317,6 +263,37 @@ impl Queue {
         }
         state.in_flight += reads.len();
         Some(reads.into_iter().map(|read| (read, Slot(Arc::clone(self)))).collect())
+    }
+}
+
+/// The announcement that the waiting requests will be dispatched, which happens when it is dropped: also if its
+/// task ends early, because the runtime does, or has no timers. Others rely on it, and nobody repeats it.
+struct Announced(Arc<Queue>);
+
+impl Announced {
+    /// Dispatches once no more requests arrive, or after a time limit.
+    async fn dispatch_soon(self, patience: Patience) {
+        let start = Instant::now();
+        let mut seen = 0;
+        loop {
+            tokio::time::sleep(patience.step).await;
+            let waiting = self.0.state.lock().waiting.len();
+            if waiting <= seen || start.elapsed() >= patience.most {
+                return;
+            }
+            seen = waiting;
+        }
+    }
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        {
+            let mut state = self.0.state.lock();
+            state.announced = false;
+            state.waiting.ripen();
+        }
+        self.0.dispatch();
     }
 }
 
@@ -435,7 +412,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::io::{BlockCache, CachedFile, MemoryFile, StorageProfile};
+    use crate::io::{MemoryFile, StorageProfile};
 
     fn wishes<const N: usize>(ranges: [Range<u64>; N]) -> Vec<Wish> {
         ranges.map(|range| Wish { range, urgency: Urgency::filter(0) }).to_vec()
@@ -461,23 +438,6 @@ mod tests {
             let message = one.wait().await.unwrap_err().to_string();
             assert!(message.contains("memory"), "{message}");
         }
-    }
-
-    #[tokio::test]
-    async fn small_reads_that_are_kept_already_are_not_made() {
-        let contents: Vec<u8> = (0..100_000u32).map(|at| (at % 251) as u8).collect();
-        let memory = Arc::new(MemoryFile::new(contents.clone()));
-        let file = CachedFile::new(memory, "a", 100_000, BlockCache::new(1 << 20), 4096);
-        file.read(5..6).await.unwrap();
-        let source: Arc<dyn ReadAt> = Arc::new(file);
-        let metrics = ScanMetrics::default();
-        let ranges = [4000..4010, 50_000..50_010, 0..20];
-        let (pieces, _) = Scheduler::new(1 << 20).read_many(&source, &ranges, &metrics).await.unwrap();
-        for (piece, range) in pieces.iter().zip(ranges) {
-            assert_eq!(piece.as_slice(), &contents[range.start as usize..range.end as usize]);
-        }
-        let counted = [&metrics.requests, &metrics.cache_hits, &metrics.reads, &metrics.bytes_read];
-        assert_eq!(counted.map(|count| count.load(Ordering::Relaxed)), [3, 2, 1, 10]);
     }
 
     /// A file whose reads take a moment.
@@ -548,24 +508,60 @@ mod tests {
 
     #[test]
     fn a_request_of_a_runtime_that_ended_fails() {
-        let scheduler = Scheduler::new(1 << 20);
-        let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::LOCAL));
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let first = runtime();
-        let pending = {
-            let _entered = first.enter();
-            scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default())
+        let wait = |pending: Pending| {
+            tokio::time::timeout(Duration::from_secs(10), async move { pending.wait().await })
         };
-        drop(first);
-        let second = runtime();
-        second.block_on(async {
-            for one in &pending {
-                assert!(one.wait().await.is_err());
+        // Requests to remote stores wait for others, in a task that ends with the runtime.
+        for profile in [StorageProfile::LOCAL, StorageProfile::REMOTE] {
+            let scheduler = Scheduler::new(1 << 20);
+            let source: Arc<dyn ReadAt> = Arc::new(Slow(profile));
+            let first = runtime();
+            let pending = {
+                let _entered = first.enter();
+                scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default())
+            };
+            drop(first);
+            let second = runtime();
+            second.block_on(async {
+                for one in pending {
+                    assert!(wait(one).await.expect("it is aborted").is_err());
+                }
+                // Other runtimes are not held up.
+                let again = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
+                assert_eq!(wait(again[1].clone()).await.expect("it comes").unwrap().len(), 8);
+            });
+        }
+    }
+
+    #[test]
+    fn a_request_of_a_runtime_without_timers_fails() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let scheduler = Scheduler::new(1 << 20);
+        let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::REMOTE));
+        runtime.block_on(async {
+            // The second request does not rely on a task that has panicked.
+            for _ in 0..2 {
+                let pending = scheduler.read(&source, wishes([0..8]), &Arc::default());
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                let outcome = pending[0].wait().now_or_never().expect("it is aborted");
+                assert!(outcome.unwrap_err().to_string().contains("aborted"));
             }
-            // Other runtimes are not held up.
-            let again = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
-            assert_eq!(again[1].wait().await.unwrap().len(), 8);
         });
+    }
+
+    #[tokio::test]
+    async fn a_profile_without_any_slot_has_one() {
+        let profile = StorageProfile { concurrency: 0, ..StorageProfile::LOCAL };
+        let source: Arc<dyn ReadAt> = Arc::new(Slow(profile));
+        let far = 1 << 30;
+        let pending = Scheduler::new(1 << 20).read(&source, wishes([0..8, far..far + 8]), &Arc::default());
+        for one in pending {
+            let bytes = tokio::time::timeout(Duration::from_secs(10), one.wait()).await;
+            assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
+        }
     }
 
     #[test]

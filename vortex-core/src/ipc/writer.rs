@@ -118,3 +118,65 @@ impl<W: Write> IpcWriter<W> {
         self.sink
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, StringViewArray};
+
+    use super::*;
+    use crate::ipc::IpcReader;
+
+    /// Columns that compress well, each in another way.
+    fn batch() -> RecordBatch {
+        let rows = 0..5000;
+        let maybe = |row: i64| row % 7 != 0;
+        let text = |row: i64| maybe(row).then(|| format!("the name of number {}", row % 100));
+        let columns: [(&str, ArrayRef, bool); 6] = [
+            ("rising", Arc::new(Int64Array::from_iter_values(rows.clone())), false),
+            (
+                "small",
+                Arc::new(Int32Array::from_iter(
+                    rows.clone().map(|row| maybe(row).then_some((row * 31 % 50) as i32)),
+                )),
+                true,
+            ),
+            (
+                "quarters",
+                Arc::new(Float64Array::from_iter_values(rows.clone().map(|row| row as f64 / 4.0))),
+                false,
+            ),
+            ("text", Arc::new(StringViewArray::from_iter(rows.clone().map(text))), true),
+            (
+                "flag",
+                Arc::new(BooleanArray::from_iter(rows.map(|row| maybe(row).then_some(row < 1000)))),
+                true,
+            ),
+            ("none", Arc::new(Int32Array::new_null(5000)), true),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+    }
+
+    #[test]
+    fn what_is_compressed_at_any_level_comes_back() {
+        let batch = batch();
+        // A slice does not start at offset zero, and empty batches have nothing to compress.
+        let batches = [batch.clone(), batch.slice(1234, 2345), batch.slice(7, 0)];
+        let written = |compression: Option<(Level, Release)>| {
+            let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+            if let Some((level, release)) = compression {
+                writer = writer.with_compression(level, release);
+            }
+            batches.iter().for_each(|batch| writer.write(batch).unwrap());
+            writer.into_inner()
+        };
+        let canonical = written(None).len();
+        for level in [Level::Fast, Level::Default, Level::Compact] {
+            for release in [Release::OLDEST, Release::NEWEST] {
+                let stream = written(Some((level, release)));
+                assert!(stream.len() * 2 < canonical, "{level}, {release}: {} bytes", stream.len());
+                let found = IpcReader::try_new(stream.as_slice()).unwrap();
+                assert_eq!(found.collect::<Result<Vec<_>, _>>().unwrap(), batches, "{level}, {release}");
+            }
+        }
+    }
+}

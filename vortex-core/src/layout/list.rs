@@ -66,6 +66,7 @@ struct ListLayout {
 
 impl ListLayout {
     fn offsets(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<Vec<usize>> {
+        let _work = Work::begin();
         let end = usize::try_from(self.elements.row_count()).unwrap_or(usize::MAX);
         let offsets =
             decode_offsets(&self.offsets.read(&(rows.start..rows.end + 1), have)?, "list offsets", end)?;
@@ -132,6 +133,7 @@ impl Layout for ListLayout {
         if rows.is_empty() {
             return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
         }
+        let _work = Work::begin();
         let offsets = self.offsets(rows, have)?;
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
         let elements = self.elements.read(&(first as u64..last as u64), have)?;
@@ -140,13 +142,13 @@ impl Layout for ListLayout {
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+        let _work = Work::begin();
         // Both are asked for what they need before an error of one of them is returned.
         let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose();
         let mut needed: Vec<u64> = rows.iter().flat_map(|row| [*row, row + 1]).collect();
         needed.dedup();
         let end = usize::try_from(self.elements.row_count()).unwrap_or(usize::MAX);
         let known = decode_offsets(&self.offsets.read_rows(&needed, have)?, "list offsets", end)?;
-        let _work = Work::begin();
         let (mut next, mut offsets, mut wanted) = (0, vec![0], Vec::new());
         for row in rows {
             next += needed[next..].partition_point(|needed| needed < row);

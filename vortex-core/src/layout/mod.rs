@@ -130,6 +130,22 @@ pub(crate) fn built_in() -> Vec<Arc<dyn LayoutKind>> {
     ]
 }
 
+/// Whether some segments of a layout become known only once others are available: those of list elements.
+pub(crate) fn takes_rounds(layout: &LayoutRef) -> Result<bool> {
+    if !layout.dtype().is_nested() {
+        return Ok(false);
+    }
+    if layout.id() == list::List.id() {
+        return Ok(true);
+    }
+    for (_, child) in layout.children()? {
+        if takes_rounds(&child)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Converts a row count to a length in memory.
 pub(crate) fn len_of(rows: u64) -> Result<usize> {
     usize::try_from(rows).map_err(|_| crate::Error::limit(format!("{rows} rows in one chunk")))

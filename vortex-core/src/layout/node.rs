@@ -77,7 +77,7 @@ impl LayoutNode {
     ///
     /// # Errors
     /// If the bytes are not such a message.
-    pub fn message<M: Message + Default>(&self) -> Result<M> {
+    pub(crate) fn message<M: Message + Default>(&self) -> Result<M> {
         M::decode(self.metadata()).map_err(|error| Error::corrupt(format!("metadata: {error}")))
     }
 

@@ -21,7 +21,8 @@ use crate::{Error, Result};
 const TREE_READ: u64 = 1 << 10;
 
 /// Bytes of a segment that can be read in the time it takes to read one row individually, with successive
-/// reads of the tree, the offsets, and the values these refer to. Tests always read pieces.
+/// reads of the tree, the offsets, and the values these refer to. Unit tests and fuzz targets always read
+/// pieces; integration tests do so where segments are longer (`tests/it/pieces.rs`).
 const BYTES_PER_ROW: u64 = if cfg!(any(test, fuzzing)) { 0 } else { 8 << 10 };
 
 /// The data fetched for some rows of a file: array trees, pieces of their buffers, and whole segments

@@ -241,7 +241,7 @@ mod tests {
             max: Some(Arc::new(StringViewArray::from(vec!["az", "bz", "bb", "d"]))),
             ..ints()
         };
-        let like = Like { pattern: "ba%".into(), negated: false, case_insensitive: false };
+        let like = Like::new("ba%");
         assert_eq!(bits(&verdict(&Predicate::Like(like), &map).unwrap().may), [false, true, true, false]);
     }
 

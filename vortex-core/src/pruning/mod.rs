@@ -141,9 +141,7 @@ fn negate(expr: &Expr) -> Option<Expr> {
                     field(Predicate::Compare(crate::expr::CompareOp::Gt, high.clone())),
                 ]),
                 Predicate::In(list) => field(Predicate::In(Arc::new(list.negate()))),
-                Predicate::Like(like) => {
-                    field(Predicate::Like(crate::expr::Like { negated: !like.negated, ..like.clone() }))
-                }
+                Predicate::Like(like) => field(Predicate::Like(like.clone().with_negated(!like.negated))),
                 Predicate::IsNull => field(Predicate::IsNotNull),
                 Predicate::IsNotNull => field(Predicate::IsNull),
             }

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn of_what_has_no_bounds_nothing_is_said() {
-        let like = Like { pattern: "a%".into(), negated: false, case_insensitive: false };
+        let like = Like::new("a%");
         assert_eq!(share(Predicate::Like(like)), None);
         let expr = Expr::Field(FieldPath::new(["c"]), Predicate::Compare(CompareOp::Lt, int(3)));
         assert_eq!(expected_share(&expr, &|_| None), None);

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::i256;
+use arrow::compute::kernels::cast_utils::Parser as _;
+use arrow::datatypes::{DataType, Date32Type, Field, TimeUnit, i256};
 
 use super::{Scalar, Value};
-use crate::dtype::{DType, DecimalType, PType};
+use crate::dtype::arrow::from_field;
+use crate::dtype::{DType, DecimalType, Meaning, PType};
 use crate::{Error, Result};
 
 /// All integers of up to this many bits are exact as doubles.
@@ -51,11 +53,77 @@ impl From<&[u8]> for Scalar {
     }
 }
 
+impl From<Vec<u8>> for Scalar {
+    fn from(value: Vec<u8>) -> Self {
+        value.as_slice().into()
+    }
+}
+
 impl Scalar {
+    /// A day of the Gregorian calendar. It can be compared with dates in any unit.
+    ///
+    /// ```
+    /// use vortex_core::Scalar;
+    /// use vortex_core::expr::column;
+    ///
+    /// let shipped_later = column("l_shipdate").gt(Scalar::date(1995, 3, 15)?);
+    /// # Ok::<(), vortex_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such day, or it is too far from 1970 for 32 bits.
+    pub fn date(year: i32, month: u8, day: u8) -> Result<Self> {
+        // A year with a sign may have any number of digits.
+        let text = format!("{year:+05}-{month:02}-{day:02}");
+        let days = Date32Type::parse(&text).ok_or_else(|| Error::invalid(format!("no date {text}")))?;
+        Self::try_new(from_field(&Field::new("date", DataType::Date32, false))?, Value::Int(days.into()))
+    }
+
+    /// A timestamp: ticks since 1970, in UTC if there is a time zone. It can be compared with timestamps in
+    /// any unit; those with a zone with ones of any zone, those without only with ones without.
+    ///
+    /// ```
+    /// use vortex_core::Scalar;
+    /// use vortex_core::arrow::datatypes::TimeUnit;
+    /// use vortex_core::expr::column;
+    ///
+    /// let noon = Scalar::timestamp(1_767_268_800, TimeUnit::Second, Some("UTC"))?;
+    /// let visits_since = column("visited_at").gt_eq(noon);
+    /// # Ok::<(), vortex_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the name of the zone exceeds 65,535 bytes.
+    pub fn timestamp(ticks: i64, unit: TimeUnit, zone: Option<&str>) -> Result<Self> {
+        let data_type = DataType::Timestamp(unit, zone.map(Into::into));
+        Self::try_new(from_field(&Field::new("timestamp", data_type, false))?, Value::Int(ticks))
+    }
+
+    /// The decimal `unscaled * 10^-scale`, with as few digits as possible. It can be compared with decimals
+    /// of any precision and scale that can represent it.
+    ///
+    /// ```
+    /// use vortex_core::Scalar;
+    /// use vortex_core::expr::column;
+    ///
+    /// let cheap = column("price").lt(Scalar::decimal(12_50, 2)?);
+    /// # Ok::<(), vortex_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the scale is not -76 to 76.
+    pub fn decimal(unscaled: i128, scale: i8) -> Result<Self> {
+        let digits = unscaled.unsigned_abs().checked_ilog10().map_or(1, |log| log as u8 + 1);
+        let precision = digits.max(u8::try_from(scale).unwrap_or(0));
+        let dtype = DType::Decimal(DecimalType::try_new(precision, scale)?, false);
+        Self::try_new(dtype, Value::Decimal(i256::from_i128(unscaled)))
+    }
+
     /// Converts the value to another type, which the result has. Integers can be converted to other integers,
     /// floats and decimals; floats to wider or narrower ones; decimals to other precisions and scales; text to
     /// bytes; and any of these to an extension type that stores it, such as days to a date. A null can be
-    /// converted to any type. Values of extension types keep their type.
+    /// converted to any type. Dates, times and timestamps can be converted to other units, and timestamps
+    /// with a time zone to other zones; values of other extension types keep their type.
     ///
     /// # Errors
     /// If the type cannot represent this value exactly.
@@ -66,7 +134,7 @@ impl Scalar {
         let unchanged = self.dtype.with_nullable(false) == dtype.with_nullable(false);
         let value = match (&self.value, dtype.storage()) {
             (value, _) if unchanged => Some(value.clone()),
-            _ if matches!(self.dtype, DType::Extension(_)) => None,
+            (value, _) if matches!(self.dtype, DType::Extension(_)) => time_as(value, &self.dtype, dtype),
             (Value::Int(_) | Value::UInt(_), DType::Primitive(..) | DType::Decimal(..)) => {
                 self.as_i128().and_then(|value| integer_as(value, dtype.storage()))
             }
@@ -113,6 +181,27 @@ fn rescaled(unscaled: i256, from: i8, to: &DecimalType) -> Option<Value> {
     };
     let bound = ten(to.precision().into())?;
     (unscaled < bound && unscaled.checked_neg()? < bound).then_some(Value::Decimal(unscaled))
+}
+
+/// A date, a time or a timestamp, in the unit of another type.
+fn time_as(value: &Value, from: &DType, to: &DType) -> Option<Value> {
+    let (Value::Int(ticks), DType::Extension(from), DType::Extension(to)) = (value, from, to) else {
+        return None;
+    };
+    let (from, to) = match (from.meaning(), to.meaning()) {
+        (Meaning::Date(from), Meaning::Date(to)) | (Meaning::Time(from), Meaning::Time(to)) => (from, to),
+        // With a zone, ticks are in UTC, whichever zone it is.
+        (Meaning::Timestamp(from, zone), Meaning::Timestamp(to, other))
+            if zone.is_some() == other.is_some() =>
+        {
+            (from, to)
+        }
+        _ => return None,
+    };
+    let per_day = |unit: &crate::dtype::TimeUnit| unit.ticks_per_second().map_or(1, |ticks| ticks * 86_400);
+    let ticks = i128::from(*ticks) * i128::from(per_day(to));
+    let from = i128::from(per_day(from));
+    i64::try_from(ticks / from).ok().filter(|_| ticks % from == 0).map(Value::Int)
 }
 
 fn float_as(value: f64, ptype: PType) -> Option<Value> {
@@ -184,8 +273,55 @@ mod tests {
         let millis = Extension::try_new("vortex.date", DType::Primitive(PType::I64, false), vec![2]).unwrap();
         let day = Scalar::try_new(DType::Extension(Arc::new(days)), Value::Int(19_000)).unwrap();
         assert_eq!(coerced(day.clone(), &nullable), Some(Value::Int(19_000)));
-        assert_eq!(coerced(day.clone(), &DType::Extension(Arc::new(millis))), None);
-        assert_eq!(coerced(day, &DType::Primitive(PType::I32, false)), None);
+        let millis = DType::Extension(Arc::new(millis));
+        assert_eq!(coerced(day.clone(), &millis), Some(Value::Int(19_000 * 86_400_000)));
+        assert_eq!(coerced(day.clone(), &DType::Primitive(PType::I32, false)), None);
+        let timestamp = Scalar::timestamp(0, TimeUnit::Second, None).unwrap();
+        assert_eq!(coerced(day, timestamp.dtype()), None);
+        assert_eq!(coerced(timestamp, &millis), None);
+    }
+
+    #[test]
+    fn timestamps_change_their_unit_if_that_is_exact() {
+        let at = |ticks, unit, zone| Scalar::timestamp(ticks, unit, zone).unwrap();
+        let (seconds, nanos) = (TimeUnit::Second, TimeUnit::Nanosecond);
+        let to = |unit, zone| at(0, unit, zone).dtype().clone();
+        assert_eq!(coerced(at(-7, seconds, None), &to(nanos, None)), Some(Value::Int(-7_000_000_000)));
+        assert_eq!(coerced(at(-7_000_000_000, nanos, None), &to(seconds, None)), Some(Value::Int(-7)));
+        assert_eq!(coerced(at(7_000_000_001, nanos, None), &to(seconds, None)), None);
+        assert_eq!(coerced(at(i64::MAX, seconds, None), &to(nanos, None)), None);
+        let berlin = to(seconds, Some("Europe/Berlin"));
+        assert_eq!(coerced(at(7, seconds, Some("UTC")), &berlin), Some(Value::Int(7)));
+        assert_eq!(coerced(at(7, seconds, None), &berlin), None);
+        assert!(Scalar::timestamp(7, seconds, Some(&"x".repeat(1 << 16))).is_err());
+    }
+
+    #[test]
+    fn a_date_counts_days_since_1970() {
+        let days = |year, month, day| Scalar::date(year, month, day).unwrap().as_i128();
+        assert_eq!(
+            (days(1970, 1, 1), days(1969, 12, 31), days(1995, 3, 15)),
+            (Some(0), Some(-1), Some(9204))
+        );
+        assert_eq!((days(-1, 1, 1), days(29_349, 1, 26)), (Some(-719_893), Some(10_000_000)));
+        for (year, month, day) in
+            [(2023, 2, 29), (2023, 0, 1), (2023, 13, 1), (2023, 1, 100), (i32::MAX, 1, 1)]
+        {
+            assert!(Scalar::date(year, month, day).is_err(), "{year} {month} {day}");
+        }
+    }
+
+    #[test]
+    fn a_decimal_has_the_digits_that_it_needs() {
+        let dtype = |unscaled, scale| Scalar::decimal(unscaled, scale).unwrap().dtype().to_string();
+        assert_eq!(dtype(12_50, 2), "decimal(4,2)");
+        assert_eq!(dtype(-1, 3), "decimal(3,3)");
+        assert_eq!((dtype(0, 0), dtype(5, -3)), ("decimal(1,0)".into(), "decimal(1,-3)".into()));
+        assert_eq!(dtype(i128::MIN, 0), "decimal(39,0)");
+        assert!(Scalar::decimal(1, 77).is_err() && Scalar::decimal(1, -77).is_err());
+        let cents = DType::Decimal(DecimalType::try_new(15, 3).unwrap(), true);
+        let price = coerced(Scalar::decimal(12_50, 2).unwrap(), &cents);
+        assert_eq!(price, Some(Value::Decimal(i256::from_i128(12_500))));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Single typed values, as used in metadata, statistics and predicates.
 
 mod coerce;
+mod extract;
 mod rows;
 
 use std::cmp::Ordering;
@@ -147,7 +148,7 @@ impl Scalar {
     /// # Errors
     /// If the array has another type.
     pub fn from_arrow(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Scalar> {
-        let value = rows::extract(array, at, dtype)?;
+        let value = extract::extract(array, at, dtype)?;
         let dtype = if value == Value::Null { dtype.with_nullable(true) } else { dtype.clone() };
         Scalar::try_new(dtype, value)
     }
@@ -183,11 +184,9 @@ fn fits(dtype: &DType, value: &Value) -> bool {
             let entry = map.entry();
             values.iter().all(|v| fits(&entry, v))
         }
-        (DType::Union(union, _), Value::Union(id, value)) => union
-            .type_ids
-            .iter()
-            .position(|candidate| candidate == id)
-            .is_some_and(|at| fits(&union.variants.dtypes()[at], value)),
+        (DType::Union(union, _), Value::Union(id, value)) => {
+            union.position(*id).is_some_and(|at| fits(&union.variants().dtypes()[at], value))
+        }
         _ => false,
     }
 }

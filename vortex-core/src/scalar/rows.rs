@@ -1,24 +1,23 @@
-//! Conversion of values to rows of Arrow arrays, and back.
+//! Rows of Arrow arrays that all have the same value.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    self, Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryArray, BinaryViewArray, BooleanArray,
-    Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, Float16Array, Float32Array,
-    Float64Array, LargeBinaryArray, LargeStringArray, NullArray, PrimitiveArray, StringArray,
-    StringViewArray, StructArray, UInt32Array, UnionArray, new_null_array,
+    self, ArrayRef as ArrowRef, AsArray as _, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray,
+    LargeStringArray, NullArray, PrimitiveArray, StringArray, StringViewArray, StructArray, UInt32Array,
+    UnionArray, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{
     ArrowNativeType as _, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
-    Decimal256Type, FieldRef, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Decimal256Type, FieldRef, Fields, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
     TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, UnionMode, i256,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, UnionFields, UnionMode,
 };
 
-use super::Value;
-use crate::dtype::DType;
+use super::{Scalar, Value};
+use crate::dtype::{DType, StructType, UnionType};
 use crate::kernels::runs::repeat_runs;
 use crate::kernels::views::repeat_view;
 use crate::limits::Limits;
@@ -58,23 +57,51 @@ pub(crate) fn null_rows(to: &DataType, len: usize, limits: &Limits) -> Result<Ar
 
 /// An array of `len` rows with the same value.
 pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<ArrowRef> {
-    if let DataType::Dictionary(..) = to {
-        let DataType::Dictionary(_, values) = to else { return Err(mismatch(value, to)) };
+    if let DataType::Dictionary(_, values) = to {
         let one = expand(value, dtype, values, len.min(1))?;
-        let one = arrow::compute::cast(&one, to)?;
-        return repeat(&one, len);
+        return repeat(&arrow::compute::cast(&one, to)?, len);
     }
-    if *value == Value::Null {
-        return null_rows(to, len, &Limits::default());
+    let storage = dtype.storage();
+    match (value, to) {
+        (Value::Null, _) => null_rows(to, len, &Limits::default()),
+        (Value::Utf8(_) | Value::Binary(_), _) => {
+            repeat(&one_string(value, to).ok_or_else(|| mismatch(value, to))?, len)
+        }
+        (Value::List(values), DataType::Struct(fields)) => match storage {
+            DType::Struct(inner, _) if inner.len() == values.len() && fields.len() == values.len() => {
+                structs(values, inner, fields, len)
+            }
+            _ => Err(mismatch(value, to)),
+        },
+        (Value::List(values), _) => {
+            let element = match storage {
+                DType::List(element, _) | DType::FixedSizeList(element, _, _) => element.as_ref().clone(),
+                DType::Map(map, _) => map.entry(),
+                _ => return Err(mismatch(value, to)),
+            };
+            repeat(&one_list(values, &element, to)?, len)
+        }
+        (Value::Variant(inner), DataType::Struct(fields)) => variants(inner, fields, len),
+        (Value::Union(id, inner), DataType::Union(fields, UnionMode::Sparse)) => match storage {
+            DType::Union(union, _) => {
+                let selected = union.position(*id).ok_or_else(|| mismatch(value, to))?;
+                unions(selected, inner, union, fields, len)
+            }
+            _ => Err(mismatch(value, to)),
+        },
+        _ => fixed_width(value, to, len).ok_or_else(|| mismatch(value, to)),
     }
+}
+
+/// Rows of a boolean or a number; `None` if the type cannot represent it.
+fn fixed_width(value: &Value, to: &DataType, len: usize) -> Option<ArrowRef> {
     macro_rules! native {
         ($T:ty, $v:expr) => {{
             let values = repeat_runs(&[$v], std::iter::once(len), len);
             Arc::new(PrimitiveArray::<$T>::new(values.into(), None).with_data_type(to.clone()))
         }};
     }
-    let storage = dtype.storage();
-    Ok(match (value, to) {
+    Some(match (value, to) {
         (Value::Bool(v), DataType::Boolean) => {
             let bits = if *v { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
             Arc::new(BooleanArray::new(bits, None))
@@ -89,14 +116,12 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
         (Value::Int(v), DataType::Time32(TimeUnit::Millisecond)) => native!(Time32MillisecondType, *v as i32),
         (Value::Int(v), DataType::Time64(TimeUnit::Microsecond)) => native!(Time64MicrosecondType, *v),
         (Value::Int(v), DataType::Time64(TimeUnit::Nanosecond)) => native!(Time64NanosecondType, *v),
-        (Value::Int(v), DataType::Timestamp(TimeUnit::Second, _)) => native!(TimestampSecondType, *v),
-        (Value::Int(v), DataType::Timestamp(TimeUnit::Millisecond, _)) => {
-            native!(TimestampMillisecondType, *v)
-        }
-        (Value::Int(v), DataType::Timestamp(TimeUnit::Microsecond, _)) => {
-            native!(TimestampMicrosecondType, *v)
-        }
-        (Value::Int(v), DataType::Timestamp(TimeUnit::Nanosecond, _)) => native!(TimestampNanosecondType, *v),
+        (Value::Int(v), DataType::Timestamp(unit, _)) => match unit {
+            TimeUnit::Second => native!(TimestampSecondType, *v),
+            TimeUnit::Millisecond => native!(TimestampMillisecondType, *v),
+            TimeUnit::Microsecond => native!(TimestampMicrosecondType, *v),
+            TimeUnit::Nanosecond => native!(TimestampNanosecondType, *v),
+        },
         (Value::UInt(v), DataType::UInt8) => native!(UInt8Type, *v as u8),
         (Value::UInt(v), DataType::UInt16) => native!(UInt16Type, *v as u16),
         (Value::UInt(v), DataType::UInt32) => native!(UInt32Type, *v as u32),
@@ -105,85 +130,66 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
         (Value::F32(v), DataType::Float32) => native!(Float32Type, *v),
         (Value::F64(v), DataType::Float64) => native!(Float64Type, *v),
         (Value::Decimal(v), DataType::Decimal32(..)) => {
-            native!(
-                Decimal32Type,
-                v.to_i128().and_then(|v| i32::try_from(v).ok()).ok_or_else(|| mismatch(value, to))?
-            )
+            native!(Decimal32Type, i32::try_from(v.to_i128()?).ok()?)
         }
         (Value::Decimal(v), DataType::Decimal64(..)) => {
-            native!(
-                Decimal64Type,
-                v.to_i128().and_then(|v| i64::try_from(v).ok()).ok_or_else(|| mismatch(value, to))?
-            )
+            native!(Decimal64Type, i64::try_from(v.to_i128()?).ok()?)
         }
-        (Value::Decimal(v), DataType::Decimal128(..)) => {
-            native!(Decimal128Type, v.to_i128().ok_or_else(|| mismatch(value, to))?)
-        }
+        (Value::Decimal(v), DataType::Decimal128(..)) => native!(Decimal128Type, v.to_i128()?),
         (Value::Decimal(v), DataType::Decimal256(..)) => native!(Decimal256Type, *v),
-        (Value::Utf8(text), DataType::Utf8View) => {
-            repeat(&(Arc::new(StringViewArray::from(vec![&**text])) as ArrowRef), len)?
-        }
-        (Value::Utf8(text), DataType::Utf8) => {
-            repeat(&(Arc::new(StringArray::from(vec![&**text])) as ArrowRef), len)?
-        }
-        (Value::Utf8(text), DataType::LargeUtf8) => {
-            repeat(&(Arc::new(LargeStringArray::from(vec![&**text])) as ArrowRef), len)?
-        }
-        (Value::Binary(bytes), DataType::BinaryView) => {
-            repeat(&(Arc::new(BinaryViewArray::from(vec![&**bytes])) as ArrowRef), len)?
-        }
-        (Value::Binary(bytes), DataType::Binary) => {
-            repeat(&(Arc::new(BinaryArray::from(vec![&**bytes])) as ArrowRef), len)?
-        }
-        (Value::Binary(bytes), DataType::LargeBinary) => {
-            repeat(&(Arc::new(LargeBinaryArray::from(vec![&**bytes])) as ArrowRef), len)?
-        }
-        (Value::Variant(inner), DataType::Struct(fields)) => {
-            let (metadata, bytes) = crate::variant::encode(inner)?;
-            let columns = [metadata, bytes].into_iter().zip(fields).map(|(bytes, field)| {
-                let value = Value::Binary(bytes.into());
-                expand(&value, &DType::Binary(false), field.data_type(), len)
-            });
-            let columns = columns.collect::<Result<Vec<_>>>()?;
-            Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?)
-        }
-        (Value::Union(id, inner), DataType::Union(fields, UnionMode::Sparse)) => {
-            let DType::Union(union, _) = storage else { return Err(mismatch(value, to)) };
-            let selected = union.type_ids.iter().position(|candidate| candidate == id);
-            let selected = selected.ok_or_else(|| mismatch(value, to))?;
-            let variants = union.variants.dtypes().iter().zip(fields.iter()).enumerate();
-            let columns = variants.map(|(at, (dtype, (_, field)))| {
-                let value = if at == selected { inner } else { &Value::Null };
-                expand(value, dtype, field.data_type(), len)
-            });
-            let columns = columns.collect::<Result<Vec<_>>>()?;
-            let (arrow_id, _) = fields.iter().nth(selected).ok_or_else(|| mismatch(value, to))?;
-            let ids = vec![arrow_id; len].into();
-            Arc::new(UnionArray::try_new(fields.clone(), ids, None, columns)?)
-        }
-        (Value::List(values), DataType::Struct(fields)) => {
-            let DType::Struct(inner, _) = storage else { return Err(mismatch(value, to)) };
-            if fields.len() != values.len() || inner.len() != values.len() {
-                return Err(mismatch(value, to));
-            }
-            let columns = values
-                .iter()
-                .zip(inner.dtypes())
-                .zip(fields)
-                .map(|((value, dtype), field)| expand(value, dtype, field.data_type(), len))
-                .collect::<Result<Vec<_>>>()?;
-            Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?)
-        }
-        (Value::List(values), _) => {
-            let element = match storage {
-                DType::List(element, _) | DType::FixedSizeList(element, _, _) => element.as_ref().clone(),
-                DType::Map(map, _) => map.entry(),
-                _ => return Err(mismatch(value, to)),
-            };
-            repeat(&one_list(values, &element, to)?, len)?
-        }
-        _ => return Err(mismatch(value, to)),
+        _ => return None,
     })
+}
+
+/// One row of a string or byte string; `None` if the type cannot represent it.
+fn one_string(value: &Value, to: &DataType) -> Option<ArrowRef> {
+    Some(match (value, to) {
+        (Value::Utf8(text), DataType::Utf8View) => Arc::new(StringViewArray::from(vec![&**text])),
+        (Value::Utf8(text), DataType::Utf8) => Arc::new(StringArray::from(vec![&**text])),
+        (Value::Utf8(text), DataType::LargeUtf8) => Arc::new(LargeStringArray::from(vec![&**text])),
+        (Value::Binary(bytes), DataType::BinaryView) => Arc::new(BinaryViewArray::from(vec![&**bytes])),
+        (Value::Binary(bytes), DataType::Binary) => Arc::new(BinaryArray::from(vec![&**bytes])),
+        (Value::Binary(bytes), DataType::LargeBinary) => Arc::new(LargeBinaryArray::from(vec![&**bytes])),
+        _ => return None,
+    })
+}
+
+fn structs(values: &[Value], dtypes: &StructType, fields: &Fields, len: usize) -> Result<ArrowRef> {
+    let columns = values.iter().zip(dtypes.dtypes()).zip(fields);
+    let columns = columns.map(|((value, dtype), field)| expand(value, dtype, field.data_type(), len));
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?))
+}
+
+fn variants(value: &Scalar, fields: &Fields, len: usize) -> Result<ArrowRef> {
+    let (metadata, bytes) = crate::variant::encode(value)?;
+    let columns = [metadata, bytes].into_iter().zip(fields).map(|(bytes, field)| {
+        let value = Value::Binary(bytes.into());
+        expand(&value, &DType::Binary(false), field.data_type(), len)
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?))
+}
+
+/// Rows with a value of the variant at `selected`.
+fn unions(
+    selected: usize,
+    value: &Value,
+    union: &UnionType,
+    fields: &UnionFields,
+    len: usize,
+) -> Result<ArrowRef> {
+    let variants = union.variants().dtypes().iter().zip(fields.iter()).enumerate();
+    let columns = variants.map(|(at, (dtype, (_, field)))| {
+        let value = if at == selected { value } else { &Value::Null };
+        expand(value, dtype, field.data_type(), len)
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let (id, _) = fields
+        .iter()
+        .nth(selected)
+        .ok_or_else(|| Error::invalid(format!("variant {selected} of an Arrow union of {}", fields.len())))?;
+    Ok(Arc::new(UnionArray::try_new(fields.clone(), vec![id; len].into(), None, columns)?))
 }
 
 /// An array of one row with a list of `values`.
@@ -276,123 +282,11 @@ fn repeat(one: &ArrowRef, len: usize) -> Result<ArrowRef> {
     }
 }
 
-pub(super) fn extract(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Value> {
-    if at >= array.len() {
-        return Err(Error::invalid(format!("row {at} of {}", array.len())));
-    }
-    if array.data_type() == &DataType::Null || array.is_null(at) {
-        return Ok(Value::Null);
-    }
-    macro_rules! number {
-        ($T:ty, $kind:ident, $wide:ty) => {
-            Value::$kind(array.as_primitive::<$T>().value(at) as $wide)
-        };
-    }
-    macro_rules! exact {
-        ($A:ty, $kind:ident) => {
-            Value::$kind(
-                array
-                    .as_any()
-                    .downcast_ref::<$A>()
-                    .ok_or_else(|| Error::invalid(format!("unexpected array of {}", array.data_type())))?
-                    .value(at)
-                    .into(),
-            )
-        };
-    }
-    Ok(match array.data_type() {
-        DataType::Boolean => Value::Bool(array.as_boolean().value(at)),
-        DataType::Int8 => number!(Int8Type, Int, i64),
-        DataType::Int16 => number!(Int16Type, Int, i64),
-        DataType::Int32 => number!(Int32Type, Int, i64),
-        DataType::Int64 => number!(Int64Type, Int, i64),
-        DataType::UInt8 => number!(UInt8Type, UInt, u64),
-        DataType::UInt16 => number!(UInt16Type, UInt, u64),
-        DataType::UInt32 => number!(UInt32Type, UInt, u64),
-        DataType::UInt64 => number!(UInt64Type, UInt, u64),
-        DataType::Date32 => number!(Date32Type, Int, i64),
-        DataType::Date64 => number!(Date64Type, Int, i64),
-        DataType::Time32(TimeUnit::Second) => number!(Time32SecondType, Int, i64),
-        DataType::Time32(_) => number!(Time32MillisecondType, Int, i64),
-        DataType::Time64(TimeUnit::Microsecond) => number!(Time64MicrosecondType, Int, i64),
-        DataType::Time64(_) => number!(Time64NanosecondType, Int, i64),
-        DataType::Timestamp(TimeUnit::Second, _) => number!(TimestampSecondType, Int, i64),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => number!(TimestampMillisecondType, Int, i64),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => number!(TimestampMicrosecondType, Int, i64),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => number!(TimestampNanosecondType, Int, i64),
-        DataType::Float16 => exact!(Float16Array, F16),
-        DataType::Float32 => exact!(Float32Array, F32),
-        DataType::Float64 => exact!(Float64Array, F64),
-        _ => return extract_other(array, at, dtype),
-    })
-}
-
-fn extract_other(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Value> {
-    macro_rules! text {
-        ($A:ty, $kind:ident) => {
-            Value::$kind(array.as_any().downcast_ref::<$A>().map(|a| a.value(at)).unwrap_or_default().into())
-        };
-    }
-    macro_rules! decimal {
-        ($A:ty, $wide:expr) => {
-            Value::Decimal(
-                array.as_any().downcast_ref::<$A>().map(|a| $wide(a.value(at))).unwrap_or(i256::ZERO),
-            )
-        };
-    }
-    let list = |items: ArrowRef, element: &DType| -> Result<Value> {
-        let values =
-            (0..items.len()).map(|at| extract(items.as_ref(), at, element)).collect::<Result<Vec<_>>>()?;
-        Ok(Value::List(values.into()))
-    };
-    Ok(match (array.data_type(), dtype.storage()) {
-        (DataType::Utf8, _) => text!(StringArray, Utf8),
-        (DataType::LargeUtf8, _) => text!(LargeStringArray, Utf8),
-        (DataType::Utf8View, _) => text!(StringViewArray, Utf8),
-        (DataType::Binary, _) => text!(BinaryArray, Binary),
-        (DataType::LargeBinary, _) => text!(LargeBinaryArray, Binary),
-        (DataType::BinaryView, _) => text!(BinaryViewArray, Binary),
-        (DataType::Decimal32(..), _) => decimal!(Decimal32Array, |v: i32| i256::from_i128(v.into())),
-        (DataType::Decimal64(..), _) => decimal!(Decimal64Array, |v: i64| i256::from_i128(v.into())),
-        (DataType::Decimal128(..), _) => decimal!(Decimal128Array, i256::from_i128),
-        (DataType::Decimal256(..), _) => decimal!(Decimal256Array, |v: i256| v),
-        (DataType::Dictionary(..), _) => {
-            // All keys of a dictionary are normalized at once.
-            let row = array.slice(at, 1);
-            let dictionary = row.as_any_dictionary();
-            return extract(dictionary.values().as_ref(), dictionary.normalized_keys()[0], dtype);
-        }
-        (DataType::FixedSizeBinary(_), _) => {
-            let bytes = array.as_fixed_size_binary().value(at);
-            Value::List(bytes.iter().map(|byte| Value::UInt((*byte).into())).collect())
-        }
-        (DataType::List(_), DType::List(element, _)) => list(array.as_list::<i32>().value(at), element)?,
-        (DataType::LargeList(_), DType::List(element, _)) => list(array.as_list::<i64>().value(at), element)?,
-        (DataType::FixedSizeList(..), DType::FixedSizeList(element, _, _)) => {
-            list(array.as_fixed_size_list().value(at), element)?
-        }
-        (DataType::Map(..), DType::Map(map, _)) => list(Arc::new(array.as_map().value(at)), &map.entry())?,
-        (DataType::Struct(_), DType::Struct(fields, _))
-            if fields.len() == array.as_struct().num_columns() =>
-        {
-            let columns = array.as_struct().columns().iter().zip(fields.dtypes());
-            let values = columns
-                .map(|(column, dtype)| extract(column.as_ref(), at, dtype))
-                .collect::<Result<Vec<_>>>()?;
-            Value::List(values.into())
-        }
-        (other, dtype) => {
-            return Err(Error::invalid(format!("an array of {other} does not hold values of {dtype}")));
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dtype::PType;
     use crate::dtype::arrow::data_type;
-    use crate::scalar::Scalar;
 
     #[test]
     fn values_round_trip_through_arrow() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ScanMetrics;
+use super::column::Column;
 use super::cursor::Cursor;
 use super::plan::Plan;
 use super::stream::Scan;
@@ -12,6 +13,21 @@ use super::task::{Admitted, first_wanted, lease, missing_bytes};
 use crate::Result;
 use crate::file::SegmentId;
 use crate::io::{Share, Urgency};
+
+/// Maximum number of splits admitted and not yet decoded.
+const MAX_ADMITTED_LOCAL: usize = 4;
+const MAX_ADMITTED_REMOTE: usize = 256;
+
+/// How many splits of a scan may be admitted and not yet decoded. Only few, if the filter reads columns whose
+/// bytes are not known yet when memory is reserved: it has to take the rest regardless of the limit.
+pub(super) fn most_admitted(plan: &Plan) -> usize {
+    let order = plan.best_first.as_ref().map(|order| &order.column);
+    let far_ahead = plan.file.source().profile().remote || order.is_some();
+    match far_ahead && !plan.filter_columns.values().chain(order).any(Column::takes_rounds) {
+        true => MAX_ADMITTED_REMOTE,
+        false => MAX_ADMITTED_LOCAL,
+    }
+}
 
 impl Scan {
     /// Whether almost every split has rows that pass. Then the projected columns are requested together
@@ -65,6 +81,9 @@ impl Scan {
                 split.live = split.live.limit(usize::try_from(self.rows_to_admit).unwrap_or(usize::MAX));
             }
             let (eager, want) = first_wanted(&self.plan, &split, &checks, eager)?;
+            // Filtering fetches all that it needs regardless of memory; what follows the first round of the
+            // projected columns is requested later, as far as memory allows.
+            let eager = eager && !self.takes_rounds;
             let must = self.at_work() + batch.splits.len() == 0;
             let urgency = match checks.is_empty() {
                 true => Urgency::projection(self.admitted),
@@ -158,5 +177,64 @@ impl Admission {
             split
         });
         Ok(admitted.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::expr::column;
+    use crate::io::{MemoryFile, ReadAt, StorageProfile};
+
+    #[derive(Debug)]
+    struct Remote(MemoryFile);
+
+    #[async_trait]
+    impl ReadAt for Remote {
+        fn name(&self) -> &str {
+            "remote"
+        }
+
+        async fn len(&self) -> Result<u64> {
+            self.0.len().await
+        }
+
+        async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+            self.0.read(range).await
+        }
+
+        fn profile(&self) -> StorageProfile {
+            StorageProfile::REMOTE
+        }
+    }
+
+    async fn golden(name: &str) -> VortexFile {
+        let path = format!("{}/tests/files/{name}", env!("CARGO_MANIFEST_DIR"));
+        VortexFile::open(Arc::new(Remote(MemoryFile::new(std::fs::read(path).unwrap())))).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn few_splits_are_admitted_if_the_filter_reads_lists_stored_apart() {
+        let apart = golden("0.91.0/list_nested.unstable.vortex").await;
+        let together = golden("0.91.0/list_nested.vortex").await;
+        let lists = apart.footer().columns().map(|(name, _)| name.to_owned());
+        let lists: Vec<String> = lists.collect();
+        assert!(!lists.is_empty());
+        for name in &lists {
+            let most = |file: &VortexFile| {
+                let filter = column(name.as_str()).is_null();
+                most_admitted(&Plan::new(&file.scan().with_filter(filter)).unwrap())
+            };
+            assert_eq!(most(&apart), MAX_ADMITTED_LOCAL, "{name}");
+            assert_eq!(most(&together), MAX_ADMITTED_REMOTE, "{name}");
+        }
+        // Without a filter, only splits that are being decoded need more than was asked for.
+        assert_eq!(most_admitted(&Plan::new(&apart.scan()).unwrap()), MAX_ADMITTED_REMOTE);
     }
 }

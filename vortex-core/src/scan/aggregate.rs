@@ -13,6 +13,7 @@ use super::{BatchStream, ScanBuilder};
 use crate::array::{Aggregate, ArrayRef};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
+use crate::expr::Expr;
 use crate::limits::Work;
 use crate::{Error, Result};
 
@@ -70,7 +71,8 @@ impl Totals {
 impl ScanBuilder {
     /// Counts rows, and computes the null counts, extremes and sums of the projected columns, directly on
     /// encoded data where possible. All rows are read: the statistics that a file
-    /// [keeps](crate::file::Footer::statistics) are not used.
+    /// [keeps](crate::file::Footer::statistics) are not used. The order of rows does not matter, so
+    /// [`with_ordered`](Self::with_ordered) and [`with_best_first`](Self::with_best_first) are ignored.
     ///
     /// ```
     /// # use vortex_core::VortexFile;
@@ -81,16 +83,23 @@ impl ScanBuilder {
     /// let by_air = file.scan().with_filter(column("l_shipmode").eq("AIR"));
     /// let found = by_air.with_projection(["l_linenumber", "l_comment"]).aggregate().await?;
     /// println!("{} rows, the line numbers add up to {:?}", found.row_count, found.columns[0].sum);
-    /// println!("the first comment is {:?}", found.columns[1].min);
+    /// if let Some(first) = &found.columns[1].min {
+    ///     println!("the first comment is {first}");
+    /// }
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// If columns and filter do not fit the file, if the scan has a limit, or if reading fails.
+    /// If columns and filter do not fit the file, if the scan has a limit or a filter that
+    /// [tightens](Expr::Dynamic), since the totals would depend on which rows these leave, or if reading
+    /// fails.
     pub async fn aggregate(self) -> Result<Aggregates> {
         if self.limit.is_some() {
             return Err(Error::invalid("aggregate() does not support a row limit"));
+        }
+        if self.filter.as_ref().is_some_and(Expr::has_dynamic_filter) {
+            return Err(Error::invalid("aggregate() does not support a filter that tightens"));
         }
         let mut plan =
             Plan::new(&Self { schema: None, best_first: None, row_numbers: None, ordered: false, ..self })?;

@@ -8,7 +8,7 @@ use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
 use crate::file::{Footer, SegmentId};
-use crate::layout::{LayoutRef, PieceSet, SegmentSet, Zones};
+use crate::layout::{LayoutRef, PieceSet, SegmentSet, Zones, takes_rounds};
 use crate::{Error, Result};
 
 /// Upper limit for the bytes per row that a file claims, so that splits still have some rows if the claim is
@@ -100,6 +100,12 @@ impl Column {
     /// Statistics per zone, if the column has them.
     pub(super) fn zones(&self) -> Option<&Zones> {
         if self.within.is_empty() { self.layout.zones() } else { None }
+    }
+
+    /// Whether the bytes that rows need become known only while they are fetched.
+    pub(super) fn takes_rounds(&self) -> bool {
+        // An error will be returned by those who read the column.
+        takes_rounds(&self.layout).unwrap_or(true)
     }
 
     pub(super) fn request(

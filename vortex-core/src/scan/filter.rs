@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::ScanMetrics;
-use super::plan::{Plan, Split, fit_constants};
+use super::conjunct::fit_constants;
+use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::array::{ArrayRef, Decoded};

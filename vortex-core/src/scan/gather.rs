@@ -27,7 +27,7 @@ use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
 use crate::array::{ArrowRef, decode_as};
 use crate::error::ResultExt as _;
-use crate::io::Urgency;
+use crate::io::{Urgency, read_scattered};
 use crate::layout::{PieceSet, SegmentSet};
 use crate::limits::Work;
 use crate::{Error, Result};
@@ -41,8 +41,10 @@ const ROWS_AT_ONCE: usize = 1024;
 /// Tasks per processor: while one waits for its reads, others can work.
 const TASKS_PER_CPU: usize = 4;
 
-/// Bytes that a task may hold before it splits its work into halves.
+/// Bytes that a task may hold before it splits its work into halves; and the same while memory is refused,
+/// which is more than a thousand values usually take: halves fetch everything again.
 const MOST_HELD: u64 = 16 << 20;
+const MOST_HELD_ANYWAY: u64 = 2 << 20;
 
 /// Maximum number of attempts; a column that needs more is nested deeper than the limits allow.
 const MAX_ROUNDS: usize = 4096;
@@ -144,23 +146,24 @@ fn fetch_columns(
             if ranges.is_empty() && whole.is_empty() {
                 break;
             }
-            held += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-            for id in &whole {
-                held += u64::from(footer.segment(*id)?.length);
-            }
-            if held > MOST_HELD && (columns.len() > 1 || rows.len() > 1) {
-                drop((have, shares));
+            let range_bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+            let bytes = range_bytes + missing_bytes(&plan, &whole)?;
+            held += range_bytes + byte_len(&footer, &whole)?;
+            let granted = plan.memory.take(bytes);
+            let most = if granted.is_some() { MOST_HELD } else { MOST_HELD_ANYWAY };
+            if held > most && (columns.len() > 1 || rows.len() > 1) {
+                drop((have, shares, granted));
                 return fetch_halves(plan, columns, rows).await;
             }
+            let mut memory = granted.unwrap_or_else(|| plan.memory.take_anyway(bytes));
+            ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
             let start = Instant::now();
-            let (pieces, share) =
-                plan.scheduler.read_many(plan.file.source(), &ranges, &plan.metrics).await?;
-            shares.push(share);
+            shares.push(memory.split(range_bytes));
+            let pieces = read_scattered(plan.file.source().as_ref(), &ranges, &plan.metrics).await?;
             have.add_pieces(
                 ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }),
             );
             if !whole.is_empty() {
-                let memory = plan.memory.take_anyway(missing_bytes(&plan, &whole)?);
                 let leases = lease(&plan, &whole, |_| Urgency::projection(0), memory)?;
                 for lease in &leases {
                     lease.wait().await?;
@@ -201,7 +204,9 @@ fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Res
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DurationSecondArray, Int64Array, StringArray};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, StringArray};
     use arrow::compute::concat_batches;
     use async_trait::async_trait;
     use bytes::Bytes;
@@ -209,7 +214,7 @@ mod tests {
     use super::*;
     use crate::VortexFile;
     use crate::file::{OpenOptions, SegmentCompression};
-    use crate::io::{MemoryFile, MemorySink, ReadAt, StorageProfile};
+    use crate::io::{MemoryFile, MemoryPool, MemorySink, ReadAt, Scheduler, StorageProfile};
     use crate::write::{FileWriter, WriteOptions};
 
     fn table() -> RecordBatch {
@@ -223,9 +228,13 @@ mod tests {
     }
 
     async fn written(options: WriteOptions) -> MemorySink {
+        written_table(&table(), options).await
+    }
+
+    async fn written_table(table: &RecordBatch, options: WriteOptions) -> MemorySink {
         let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table().schema(), options).unwrap();
-        writer.write(&table()).await.unwrap();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), options).unwrap();
+        writer.write(table).await.unwrap();
         writer.finish().await.unwrap();
         sink
     }
@@ -290,6 +299,69 @@ mod tests {
         let stored = rows_of(&open(&sink, OpenOptions::new()).await, &[3, 39_999]).await.unwrap();
         assert_eq!(concat_batches(stored.schema_ref(), &batches).unwrap(), stored);
         assert_eq!(metrics.snapshot().iter().find(|(name, _)| *name == "reads").unwrap().1, 0);
+    }
+
+    /// A pool that grants everything.
+    #[derive(Debug, Default)]
+    struct Grants {
+        used: AtomicU64,
+        peak: AtomicU64,
+    }
+
+    impl MemoryPool for Grants {
+        fn try_grow(&self, bytes: u64) -> bool {
+            let used = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes;
+            self.peak.fetch_max(used, Ordering::SeqCst);
+            true
+        }
+
+        fn shrink(&self, bytes: u64) {
+            self.used.fetch_sub(bytes, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_memory_pool_is_charged_for_rows_read_individually() {
+        let file = open(&written(WriteOptions::new()).await, OpenOptions::new()).await;
+        let rows: Vec<u64> = (0..40_000).step_by(1000).collect();
+        let (scheduler, pool) = (Scheduler::new(1 << 30), Arc::new(Grants::default()));
+        let scan = file.scan().with_row_indices(rows).with_row_access(RowAccess::Single);
+        let scan = scan.with_scheduler(Arc::clone(&scheduler)).with_memory_pool(Arc::clone(&pool) as _);
+        let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 40);
+        let peak = pool.peak.load(Ordering::SeqCst);
+        assert!(peak > 0);
+        assert_eq!(peak, scheduler.peak_bytes());
+        assert_eq!(pool.used.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn without_memory_rows_are_read_in_smaller_parts() {
+        // Rows of 4 KiB that nothing can compress.
+        let mut state = 1u64;
+        let mut byte = || {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let rows: Vec<Vec<u8>> = (0..1000).map(|_| (0..4096).map(|_| byte()).collect()).collect();
+        let rows = Arc::new(BinaryArray::from_iter_values(rows)) as ArrowRef;
+        let table = RecordBatch::try_from_iter([("b", rows)]).unwrap();
+        let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
+        let wanted: Vec<u64> = (0..1000).filter(|row| row % 10 > 0).collect();
+        let mut peaks = Vec::new();
+        for budget in [1 << 30, 1 << 10] {
+            let scheduler = Scheduler::new(budget);
+            let scan = file.scan().with_row_indices(wanted.clone()).with_row_access(RowAccess::Single);
+            let stream = scan.with_scheduler(Arc::clone(&scheduler)).into_stream().unwrap();
+            let schema = Arc::clone(stream.schema());
+            let batches: Vec<_> = stream.try_collect().await.unwrap();
+            let taken = UInt64Array::from(wanted.clone());
+            let expected = arrow::compute::take(table.column(0), &taken, None).unwrap();
+            let found = concat_batches(&schema, &batches).unwrap();
+            assert_eq!(found.column(0), &expected);
+            peaks.push(scheduler.peak_bytes());
+        }
+        assert!(peaks[0] > 3 << 20 && peaks[1] <= MOST_HELD_ANYWAY, "{peaks:?}");
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ mod at_work;
 mod best_first;
 mod best_rows;
 mod column;
+mod conjunct;
 mod cursor;
 mod filter;
 mod gather;
@@ -51,7 +52,10 @@ pub enum RowAccess {
     /// cheap.
     #[default]
     Cheapest,
-    /// Each row individually, reading only the bytes that it needs.
+    /// Each row individually, reading only the bytes that it needs. On remote storage, each of these reads is a
+    /// request of its own, however close they lie, and each value takes several of them, one after the other. A
+    /// column has as many in flight as the [profile](crate::io::StorageProfile::concurrency) allows. This rarely
+    /// pays there for more than a few rows.
     Single,
     /// As part of the segments that contain them, which are read as a whole.
     Segments,
@@ -281,7 +285,7 @@ impl ScanBuilder {
     /// one. Partitioning a scan at these boundaries causes no duplicate work.
     ///
     /// # Errors
-    /// If a column does not exist or its layout is broken.
+    /// As [`into_stream`](Self::into_stream).
     pub fn splits(&self) -> Result<Vec<Range<u64>>> {
         Ok(plan::Plan::new(self)?.split_rows())
     }
@@ -289,7 +293,9 @@ impl ScanBuilder {
     /// Starts the scan on the current tokio runtime. Dropping the stream stops it.
     ///
     /// # Errors
-    /// If columns, schema and filter do not fit the file.
+    /// If the scan does not fit the file: columns, schema or filter; a range of rows, indices or excluded rows
+    /// beyond its end, or not in ascending order; or if a [dynamic filter](Expr::Dynamic) is below an OR or a
+    /// NOT.
     pub fn into_stream(self) -> Result<BatchStream> {
         BatchStream::start(plan::Plan::new(&self)?)
     }
@@ -297,7 +303,7 @@ impl ScanBuilder {
     /// Starts the scan on its own threads, for callers without a runtime.
     ///
     /// # Errors
-    /// If columns, schema and filter do not fit the file.
+    /// As [`into_stream`](Self::into_stream), or if no thread can be started.
     pub fn into_reader(self) -> Result<BatchReader> {
         BatchReader::start(self)
     }

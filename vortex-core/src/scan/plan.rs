@@ -10,11 +10,11 @@ use super::aggregate::Totals;
 use super::best_first::BestFirst;
 use super::best_rows::BestRows;
 use super::column::Column;
+use super::conjunct::{self, Conjunct};
 use super::{RowAccess, ScanBuilder, ScanMetrics};
 use crate::dtype::ROOT_COLUMN;
 use crate::dtype::arrow::field;
 use crate::dtype::stored::carrier;
-use crate::error::ResultExt as _;
 use crate::expr::{Expr, FieldPath};
 use crate::file::{Footer, VortexFile};
 use crate::io::{Budget, Scheduler};
@@ -76,13 +76,6 @@ pub(super) struct Plan {
     pub(super) totals: Option<Arc<Totals>>,
 }
 
-/// A conjunct of the filter.
-#[derive(Debug, Clone)]
-pub(super) struct Conjunct {
-    pub(super) expr: Expr,
-    pub(super) columns: Vec<FieldPath>,
-}
-
 /// The rows processed by one task.
 #[derive(Debug, Clone)]
 pub(super) struct Split {
@@ -130,57 +123,10 @@ impl Plan {
             Some(name) => with_row_numbers(&schema, name),
             None => schema,
         };
-        let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
-        let mut filter_columns = HashMap::new();
-        let mut conjuncts = Vec::new();
-        for expr in filter.conjuncts() {
-            if !matches!(expr, Expr::Dynamic(_)) && expr.has_dynamic_filter() {
-                return Err(Error::invalid(format!(
-                    "a filter that tightens must be combined with others by AND only: {expr}"
-                )));
-            }
-            let columns = expr.columns();
-            for path in columns.iter().chain(&dynamic_columns(&expr)) {
-                if !filter_columns.contains_key(path) {
-                    filter_columns.insert(path.clone(), Column::resolve(footer, path)?);
-                }
-            }
-            let expr = fit_constants(expr, &filter_columns)?;
-            conjuncts.push(Conjunct { expr, columns });
-        }
-        let row_count = footer.row_count();
-        let rows = scan.rows.clone().unwrap_or(0..row_count);
-        if rows.start > rows.end || rows.end > row_count {
-            return Err(Error::invalid(format!(
-                "rows {}..{} are not in 0..{row_count}",
-                rows.start, rows.end
-            )));
-        }
-        for indices in scan.indices.iter().chain(&scan.excluded) {
-            let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
-            if !rising || indices.last().is_some_and(|last| *last >= row_count) {
-                return Err(Error::invalid(format!("row indices must be ascending and below {row_count}")));
-            }
-        }
-        let (indices, excluded) = match (&scan.indices, &scan.excluded) {
-            (Some(indices), Some(excluded)) => {
-                let kept = indices.iter().copied().filter(|index| excluded.binary_search(index).is_err());
-                (Some(kept.collect()), None)
-            }
-            (indices, excluded) => (indices.clone(), excluded.clone()),
-        };
-        let best_first = match &scan.best_first {
-            Some((path, options)) => {
-                let tightens = conjuncts.iter().any(|conjunct| matches!(conjunct.expr, Expr::Dynamic(_)));
-                let found = match tightens {
-                    true => scan.best_rows.clone().unwrap_or_default(),
-                    // No row is better left for later.
-                    false => Arc::new(BestRows::new(0)),
-                };
-                BestFirst::new(Column::resolve(footer, path)?, *options, found)
-            }
-            None => None,
-        };
+        let (conjuncts, filter_columns) = conjunct::resolve(scan)?;
+        let rows = row_range(scan)?;
+        let (indices, excluded) = row_indices(scan)?;
+        let best_first = best_first(scan, &conjuncts)?;
         let scheduler = scan.scheduler.clone().unwrap_or_else(Scheduler::shared);
         let remote = scan.file.source().profile().remote;
         let limit = match (remote, scan.best_first.is_some()) {
@@ -288,6 +234,49 @@ impl Plan {
     }
 }
 
+fn row_range(scan: &ScanBuilder) -> Result<Range<u64>> {
+    let row_count = scan.file.row_count();
+    match &scan.rows {
+        None => Ok(0..row_count),
+        Some(rows) if rows.start <= rows.end && rows.end <= row_count => Ok(rows.clone()),
+        Some(rows) => {
+            Err(Error::invalid(format!("rows {}..{} are not in 0..{row_count}", rows.start, rows.end)))
+        }
+    }
+}
+
+/// Ascending row numbers.
+type RowIndices = Arc<[u64]>;
+
+/// The rows that are read and the rows that are left out, if the scan names them individually.
+fn row_indices(scan: &ScanBuilder) -> Result<(Option<RowIndices>, Option<RowIndices>)> {
+    let row_count = scan.file.row_count();
+    for indices in scan.indices.iter().chain(&scan.excluded) {
+        let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
+        if !rising || indices.last().is_some_and(|last| *last >= row_count) {
+            return Err(Error::invalid(format!("row indices must be ascending and below {row_count}")));
+        }
+    }
+    Ok(match (&scan.indices, &scan.excluded) {
+        (Some(indices), Some(excluded)) => {
+            let kept = indices.iter().copied().filter(|index| excluded.binary_search(index).is_err());
+            (Some(kept.collect()), None)
+        }
+        (indices, excluded) => (indices.clone(), excluded.clone()),
+    })
+}
+
+fn best_first(scan: &ScanBuilder, conjuncts: &[Conjunct]) -> Result<Option<BestFirst>> {
+    let Some((path, options)) = &scan.best_first else { return Ok(None) };
+    let tightens = conjuncts.iter().any(|conjunct| matches!(conjunct.expr, Expr::Dynamic(_)));
+    let found = match tightens {
+        true => scan.best_rows.clone().unwrap_or_default(),
+        // No row is better left for later.
+        false => Arc::new(BestRows::new(0)),
+    };
+    Ok(BestFirst::new(Column::resolve(scan.file.footer(), path)?, *options, found))
+}
+
 /// Those of some indices, if there are any, that lie within rows.
 fn within<'a>(indices: &'a Option<Arc<[u64]>>, rows: &Range<u64>) -> Option<&'a [u64]> {
     let indices = indices.as_ref()?;
@@ -320,38 +309,6 @@ fn all_columns(footer: &Footer) -> Result<Vec<Column>> {
         Some(fields) => (0..fields.len()).map(|at| Column::of_root(footer, at)).collect(),
         None => Ok(vec![Column::resolve(footer, &FieldPath::new([ROOT_COLUMN]))?]),
     }
-}
-
-/// The columns that a conjunct may read once it tightens.
-pub(super) fn dynamic_columns(conjunct: &Expr) -> Vec<FieldPath> {
-    match conjunct {
-        Expr::Dynamic(filter) => filter.columns(),
-        _ => Vec::new(),
-    }
-}
-
-/// Gives constants the types of the columns that they are compared with.
-pub(super) fn fit_constants(expr: Expr, columns: &HashMap<FieldPath, Column>) -> Result<Expr> {
-    let all = |parts: Vec<Expr>| {
-        parts.into_iter().map(|part| fit_constants(part, columns)).collect::<Result<Vec<_>>>()
-    };
-    Ok(match expr {
-        Expr::Field(path, predicate) => match columns.get(&path) {
-            Some(column) => {
-                let fitted = predicate.coerce(&column.dtype).and_then(|predicate| {
-                    predicate.check(&column.dtype)?;
-                    Ok(predicate)
-                });
-                let fitted = fitted.at(|| format!("column `{path}`"))?;
-                Expr::Field(path, fitted)
-            }
-            None => Expr::Field(path, predicate),
-        },
-        Expr::And(parts) => Expr::And(all(parts)?),
-        Expr::Or(parts) => Expr::Or(all(parts)?),
-        Expr::Not(inner) => Expr::Not(Box::new(fit_constants(*inner, columns)?)),
-        other => other,
-    })
 }
 
 /// The projected fields of the file's own schema; nullable also if an enclosing struct is.

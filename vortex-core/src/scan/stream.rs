@@ -22,7 +22,9 @@ use arrow::datatypes::SchemaRef;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 
+use super::admission::most_admitted;
 use super::at_work::AtWork;
+use super::column::Column;
 use super::cursor::Cursor;
 use super::filter::Payoffs;
 use super::plan::Plan;
@@ -34,10 +36,6 @@ use crate::Result;
 use crate::array::row_bytes::reserved_bytes;
 use crate::error::ResultExt as _;
 use crate::io::Share;
-
-/// Maximum number of splits admitted and not yet decoded.
-const MAX_ADMITTED_LOCAL: usize = 4;
-const MAX_ADMITTED_REMOTE: usize = 256;
 
 /// Splits that may wait for their last bytes, be decoded, or wait to be returned; and approximately how
 /// many decoded bytes they may take if there are more than two.
@@ -128,6 +126,8 @@ pub(super) struct Scan {
     /// Whether statistics predict rows that pass in every split.
     pub(super) passes_expected: bool,
     remote: bool,
+    /// Whether there is a filter, and bytes of projected columns become known only while they are fetched.
+    pub(super) takes_rounds: bool,
     /// Splits whose filter was evaluated, and how many of them had a row that passed.
     pub(super) checked: u64,
     pub(super) passed: u64,
@@ -159,8 +159,7 @@ impl Scan {
         let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
         let coalesces =
             plan.is_selective() && !plan.schema.fields().is_empty() && reserved <= MAX_COALESCED_BYTES;
-        let far_ahead = remote || plan.best_first.is_some();
-        let admitted = if far_ahead { MAX_ADMITTED_REMOTE } else { MAX_ADMITTED_LOCAL };
+        let admitted = most_admitted(&plan);
         let decoding = (MAX_DECODING_BYTES / plan.split_bytes.max(1)).clamp(2, MAX_DECODING as u64) as usize;
         let stops_early = plan.best_first.is_some() || (plan.limit.is_some() && !plan.conjuncts.is_empty());
         let rows_left = plan.limit.unwrap_or(u64::MAX);
@@ -195,6 +194,7 @@ impl Scan {
             best_at_work: false,
             passes_expected: false,
             remote,
+            takes_rounds: !plan.conjuncts.is_empty() && plan.projection.iter().any(Column::takes_rounds),
             checked: 0,
             passed: 0,
             plan: Arc::new(plan),

@@ -32,6 +32,8 @@ const ROUND_TRIP_BYTES: u64 = 1 << 20;
 /// Projected columns are requested before the filter is evaluated if their bytes are less than one part
 /// in this many of the bytes requested anyway.
 const SHARE_ASKED_EARLY: u64 = 32;
+/// Number of parts of a split after which rows that exceed the limits are not decoded in halves any more.
+const MAX_PARTS: usize = 8;
 
 /// A split that has been admitted: what it needs first has been requested.
 pub(super) struct Admitted {
@@ -371,7 +373,9 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         return Ok(Vec::new());
     }
     let mut batches = Vec::new();
-    for batch in decode_rows(plan, rows, &live, have)? {
+    let mut parts = Vec::new();
+    decode_rows(plan, rows, &live, have, &mut parts)?;
+    for batch in parts {
         let starts = (0..batch.num_rows()).step_by(plan.batch_size);
         batches.extend(starts.map(|start| batch.slice(start, plan.batch_size.min(batch.num_rows() - start))));
     }
@@ -379,24 +383,27 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
 }
 
 /// Decodes rows; in halves if they are larger than the limits allow, since not all files state how large their
-/// rows are.
+/// rows are. All parts are held at once, so that there is a limit to their number, too.
 fn decode_rows(
     plan: &Plan,
     rows: Range<u64>,
     live: &Mask,
     have: &SegmentSet<'_>,
-) -> Result<Vec<RecordBatch>> {
+    parts: &mut Vec<RecordBatch>,
+) -> Result<()> {
     let half = (rows.end - rows.start) / 2;
     match decode_batch(plan, &rows, live, have) {
-        Ok(batch) => Ok(vec![batch]),
-        Err(error) if half > 0 && matches!(error.root(), Error::LimitExceeded(_)) => {
+        Ok(batch) => parts.push(batch),
+        Err(error)
+            if half > 0 && parts.len() < MAX_PARTS && matches!(error.root(), Error::LimitExceeded(_)) =>
+        {
             let (middle, len) = (half as usize, live.len());
-            let mut batches = decode_rows(plan, rows.start..rows.start + half, &live.slice(0..middle), have)?;
-            batches.extend(decode_rows(plan, rows.start + half..rows.end, &live.slice(middle..len), have)?);
-            Ok(batches)
+            decode_rows(plan, rows.start..rows.start + half, &live.slice(0..middle), have, parts)?;
+            decode_rows(plan, rows.start + half..rows.end, &live.slice(middle..len), have, parts)?;
         }
-        Err(error) => Err(error),
+        Err(error) => return Err(error),
     }
+    Ok(())
 }
 
 fn decode_batch(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_>) -> Result<RecordBatch> {

@@ -116,7 +116,7 @@ impl ZoneMaps {
     fn judge(&self, expr: &Expr, plan: &Plan) -> Result<Option<(Blocks, pruning::Verdict)>> {
         let mut lens: Vec<u64> = Vec::new();
         let mut columns = expr.columns();
-        columns.extend(super::plan::dynamic_columns(expr));
+        columns.extend(super::conjunct::dynamic_columns(expr));
         lens.extend(columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)));
         let row_count = plan.file.row_count();
         let Some(block_len) = lens.into_iter().min().filter(|_| row_count > 0) else {

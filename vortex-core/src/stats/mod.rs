@@ -11,6 +11,7 @@ use crate::wire::{RawStats, scalar_from_bytes};
 
 /// The relation of a statistic to the data.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub enum Precision<T> {
     /// Equal to the value in the data.
     Exact(T),

@@ -234,7 +234,7 @@ fn null_row_bytes(dtype: &DType) -> u64 {
             null_row_bytes(element).saturating_mul(u64::from(*size)).saturating_add(1)
         }
         DType::Struct(fields, _) => fields.dtypes().iter().fold(1, sum),
-        DType::Union(union, _) => union.variants.dtypes().iter().fold(1, sum),
+        DType::Union(union, _) => union.variants().dtypes().iter().fold(1, sum),
         DType::Null | DType::Bool(_) => 1,
         _ => 16,
     }
@@ -392,20 +392,11 @@ fn fields(names: Vec<Arc<str>>, dtypes: Vec<DType>) -> Result<StructType> {
 }
 
 fn union(variants: StructType, type_ids: Box<[u8]>, nullable: bool) -> Result<DType> {
-    let distinct: std::collections::HashSet<_> = type_ids.iter().collect();
-    if variants.is_empty() || type_ids.len() != variants.len() || distinct.len() != type_ids.len() {
-        return Err(Error::corrupt(format!(
-            "union of {} variants with {} distinct ids",
-            variants.len(),
-            distinct.len()
-        )));
-    }
-    Ok(DType::Union(Arc::new(UnionType { variants, type_ids }), nullable))
+    let union = UnionType::try_new(variants, type_ids).map_err(Error::in_file)?;
+    Ok(DType::Union(Arc::new(union), nullable))
 }
 
 fn map(key: DType, value: DType, keys_sorted: bool, nullable: bool) -> Result<DType> {
-    if key.is_nullable() {
-        return Err(Error::corrupt("map with nullable keys"));
-    }
-    Ok(DType::Map(Arc::new(MapType { key, value, keys_sorted }), nullable))
+    let map = MapType::try_new(key, value, keys_sorted).map_err(Error::in_file)?;
+    Ok(DType::Map(Arc::new(map), nullable))
 }

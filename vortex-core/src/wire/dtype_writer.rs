@@ -62,8 +62,8 @@ fn write<'b>(b: &mut FlatBufferBuilder<'b>, dtype: &DType) -> WIPOffset<fb::DTyp
             (fb::Type::Variant, fb::Variant::create(b, &args).as_union_value())
         }
         DType::Union(union, nullable) => {
-            let (names, dtypes) = write_fields(b, &union.variants);
-            let ids: Vec<i8> = union.type_ids.iter().map(|id| i8::from_le_bytes([*id])).collect();
+            let (names, dtypes) = write_fields(b, union.variants());
+            let ids: Vec<i8> = union.type_ids().iter().map(|id| i8::from_le_bytes([*id])).collect();
             let args = fb::UnionArgs {
                 names: Some(names),
                 dtypes: Some(dtypes),
@@ -74,9 +74,9 @@ fn write<'b>(b: &mut FlatBufferBuilder<'b>, dtype: &DType) -> WIPOffset<fb::DTyp
         }
         DType::Map(map, nullable) => {
             let args = fb::MapArgs {
-                key_type: Some(write(b, &map.key)),
-                value_type: Some(write(b, &map.value)),
-                keys_sorted: map.keys_sorted,
+                key_type: Some(write(b, map.key())),
+                value_type: Some(write(b, map.value())),
+                keys_sorted: map.keys_sorted(),
                 nullable: *nullable,
             };
             (fb::Type::Map, fb::Map::create(b, &args).as_union_value())
@@ -126,8 +126,8 @@ mod tests {
         let number = DType::Primitive(PType::I64, false);
         let date = Extension::try_new("vortex.date", DType::Primitive(PType::I32, true), vec![4]).unwrap();
         let fields = StructType::new([("a".into(), number.clone()), ("a".into(), DType::Utf8(true))]);
-        let map = MapType { key: DType::Utf8(false), value: number.clone(), keys_sorted: true };
-        let union = UnionType { variants: fields.clone(), type_ids: [5, 200].into() };
+        let map = MapType::try_new(DType::Utf8(false), number.clone(), true).unwrap();
+        let union = UnionType::try_new(fields.clone(), [5, 200]).unwrap();
         for dtype in [
             DType::Null,
             DType::Bool(true),

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::generated::file::file as fb;
 use super::{aligned, broken, verifier};
 use crate::limits::Limits;
@@ -110,26 +108,36 @@ impl FooterTables {
     }
 }
 
+/// Bytes that a layout node takes at least if it has one parent: a table, and its place in that of the parent.
+const MIN_LAYOUT_BYTES: usize = 8;
+/// Number of layout nodes that may have any number of parents.
+const FEW_LAYOUTS: usize = 1 << 16;
+
 /// A layout node as stored, without dtype.
 #[derive(Debug, Clone)]
 pub(crate) struct RawLayout {
     pub(crate) encoding: u16,
     pub(crate) row_count: u64,
-    pub(crate) metadata: Bytes,
-    pub(crate) children: Vec<Arc<RawLayout>>,
-    pub(crate) segments: Vec<u32>,
+    pub(crate) metadata: Box<[u8]>,
+    pub(crate) children: Box<[Arc<RawLayout>]>,
+    pub(crate) segments: Box<[u32]>,
 }
 
 impl RawLayout {
     pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let bytes = aligned(bytes);
-        let root = flatbuffers::root_with_opts::<fb::Layout<'_>>(&verifier(limits, bytes.len()), &bytes)
+        // Flatbuffers may share one table between many parents, so that few bytes could describe any number of
+        // nodes. Writers do not do that.
+        let most = (bytes.len() / MIN_LAYOUT_BYTES).max(FEW_LAYOUTS);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let limits = limits.with_max_layouts(limits.max_layouts.min(most));
+        let root = flatbuffers::root_with_opts::<fb::Layout<'_>>(&verifier(&limits, bytes.len()), &bytes)
             .map_err(broken("layout"))?;
         let mut layouts_left = limits.max_layouts;
         Self::read(root, limits.max_depth, &mut layouts_left)
     }
 
-    // Flatbuffers may share one table between many parents, so nodes are counted as they are visited.
+    // Nodes are counted as they are visited, once per parent.
     fn read(layout: fb::Layout<'_>, depth_left: u32, layouts_left: &mut u32) -> Result<Self> {
         if depth_left == 0 || *layouts_left == 0 {
             return Err(Error::limit("layout tree has too many or too deep nodes"));
@@ -144,11 +152,48 @@ impl RawLayout {
         Ok(Self {
             encoding: layout.encoding(),
             row_count: layout.row_count(),
-            metadata: Bytes::copy_from_slice(
-                layout.metadata().map(|bytes| bytes.bytes()).unwrap_or_default(),
-            ),
+            metadata: layout.metadata().map(|bytes| bytes.bytes()).unwrap_or_default().into(),
             children,
             segments: layout.segments().map(|segments| segments.iter().collect()).unwrap_or_default(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flatbuffers::FlatBufferBuilder;
+
+    use super::*;
+
+    /// A tree of `levels` levels of nodes, each of which is the child of its parent `times` times.
+    fn shared(times: usize, levels: usize) -> Vec<u8> {
+        let mut b = FlatBufferBuilder::new();
+        let mut node = fb::Layout::create(&mut b, &fb::LayoutArgs::default());
+        for _ in 1..levels {
+            let children = Some(b.create_vector(&vec![node; times]));
+            node = fb::Layout::create(&mut b, &fb::LayoutArgs { children, ..Default::default() });
+        }
+        b.finish_minimal(node);
+        b.finished_data().to_vec()
+    }
+
+    #[test]
+    fn layouts_are_limited_by_the_bytes_that_describe_them() {
+        let few = RawLayout::parse(&shared(10, 5), &Limits::default()).unwrap();
+        assert_eq!((few.children.len(), few.children[9].children[9].children.len()), (10, 10));
+        let error = RawLayout::parse(&shared(200_000, 2), &Limits::default()).unwrap_err();
+        assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+    }
+
+    #[test]
+    fn layouts_with_one_parent_each_are_not_limited_by_their_bytes() {
+        let mut b = FlatBufferBuilder::new();
+        let leaves: Vec<_> =
+            (0..100_000).map(|_| fb::Layout::create(&mut b, &fb::LayoutArgs::default())).collect();
+        let children = Some(b.create_vector(&leaves));
+        let root = fb::Layout::create(&mut b, &fb::LayoutArgs { children, ..Default::default() });
+        b.finish_minimal(root);
+        let root = RawLayout::parse(b.finished_data(), &Limits::default()).unwrap();
+        assert_eq!(root.children.len(), 100_000);
     }
 }

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(ids, ["vortex.flat", "vortex.chunked", "vortex.struct"]);
         let parsed = RawLayout::parse(&bytes, &Limits::default()).unwrap();
         assert_eq!((parsed.encoding, parsed.row_count), (2, 5));
-        assert_eq!((parsed.children[0].encoding, parsed.children[0].segments.as_slice()), (0, &[0][..]));
+        assert_eq!((parsed.children[0].encoding, parsed.children[0].segments.as_ref()), (0, &[0][..]));
         assert_eq!(parsed.children[1].metadata.as_ref(), [9]);
     }
 }

@@ -75,8 +75,14 @@ fn verifier(limits: &Limits, byte_len: usize) -> VerifierOptions {
 /// Converts an error of the verifier to one that names the broken part.
 fn broken(what: &str) -> impl Fn(flatbuffers::InvalidFlatbuffer) -> Error + '_ {
     move |error| {
-        if matches!(error, flatbuffers::InvalidFlatbuffer::DepthLimitReached) {
-            return Error::limit(format!("{what} is nested too deeply"));
+        match error {
+            flatbuffers::InvalidFlatbuffer::DepthLimitReached => {
+                return Error::limit(format!("{what} is nested too deeply"));
+            }
+            flatbuffers::InvalidFlatbuffer::TooManyTables => {
+                return Error::limit(format!("{what} has too many tables"));
+            }
+            _ => {}
         }
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default().trim_end_matches('.').to_lowercase();

@@ -97,9 +97,9 @@ fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) ->
         }
         (DType::Union(union, _), Kind::UnionValue(present)) => {
             let id = u8::try_from(present.type_id).map_err(|_| wrong())?;
-            let at = union.type_ids.iter().position(|candidate| *candidate == id).ok_or_else(wrong)?;
+            let at = union.position(id).ok_or_else(wrong)?;
             let value = present.value.as_ref().ok_or_else(wrong)?;
-            Value::Union(id, Arc::new(read(value, &union.variants.dtypes()[at], depth_left - 1, limits)?))
+            Value::Union(id, Arc::new(read(value, &union.variants().dtypes()[at], depth_left - 1, limits)?))
         }
         _ => return Err(wrong()),
     })

@@ -104,11 +104,28 @@ where
     Error: From<E>,
 {
     let mut writer = FileWriter::try_new(sink, schema, options)?;
+    match write_all(&mut writer, batches).await {
+        Ok(()) => writer.finish().await,
+        Err(error) => {
+            // Dropping the writer would leave this to a task, for which the runtime may not last.
+            writer.give_up().await;
+            Err(error)
+        }
+    }
+}
+
+async fn write_all<E>(
+    writer: &mut FileWriter,
+    batches: impl Stream<Item = Result<RecordBatch, E>>,
+) -> Result<()>
+where
+    Error: From<E>,
+{
     let mut batches = std::pin::pin!(batches);
     while let Some(batch) = batches.next().await {
         writer.write(&batch?).await?;
     }
-    writer.finish().await
+    Ok(())
 }
 
 /// Writes all batches of a reader to a file; blocks, and runs on its own threads.
@@ -136,7 +153,7 @@ pub fn write_reader(
 ) -> Result<WriteSummary> {
     let failed = |error: std::io::Error| Error::External(error.into());
     let write = || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().build().map_err(failed)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
         let schema = batches.schema();
         runtime.block_on(write_stream(sink, schema, futures::stream::iter(batches), options))
     };

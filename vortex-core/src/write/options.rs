@@ -64,7 +64,8 @@ impl WriteOptions {
 
     /// Sets the oldest release of the reference implementation that must be able to read the file; all
     /// later releases are, too. By default 0.85, or the first one that knows the types of the file if that
-    /// is newer.
+    /// is newer. With [segment compression](Self::with_segment_compression), this only limits types and
+    /// encodings.
     #[must_use]
     pub fn with_min_reader(mut self, release: Release) -> Self {
         self.min_reader = Some(release);
@@ -90,8 +91,8 @@ impl WriteOptions {
     }
 
     /// Compresses every segment as a whole, in addition to its encodings. No release of the reference
-    /// implementation can read such a file, and for most data [`Level::Compact`](crate::Level::Compact)
-    /// results in smaller files. Off by default.
+    /// implementation can read such a file, whatever [the oldest reader](Self::with_min_reader), and for
+    /// most data [`Level::Compact`](crate::Level::Compact) results in smaller files. Off by default.
     #[must_use]
     pub fn with_segment_compression(mut self, scheme: SegmentCompression) -> Self {
         self.segment_compression = Some(scheme);

@@ -15,7 +15,7 @@ pub struct WriteSummary {
     pub(super) schema: SchemaRef,
     pub(super) row_count: u64,
     pub(super) columns: Vec<ColumnSummary>,
-    pub(super) min_reader: Release,
+    pub(super) min_reader: Option<Release>,
     pub(super) tail: Tail,
 }
 
@@ -52,13 +52,14 @@ impl WriteSummary {
         &self.columns
     }
 
-    /// The oldest release that reads the file.
-    pub fn min_reader(&self) -> Release {
+    /// The oldest release that reads the file; `None` if none does, due to
+    /// [segment compression](super::WriteOptions::with_segment_compression).
+    pub fn min_reader(&self) -> Option<Release> {
         self.min_reader
     }
 
     /// The footer of the file, as if it had been opened: a newly written file can be scanned without
-    /// reading its footer.
+    /// reading its footer. With [checksums](OpenOptions::with_checksums), what scans read is verified.
     ///
     /// # Errors
     /// If the file exceeds the limits set in `options`.

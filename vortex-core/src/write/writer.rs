@@ -45,6 +45,7 @@ pub struct FileWriter {
     dtype: DType,
     columns: Columns,
     options: WriteOptions,
+    /// The oldest release for which encodings are chosen.
     min_reader: Release,
     compressor: Compressor,
     narrow_keys: NarrowKeys,
@@ -121,9 +122,10 @@ impl FileWriter {
         &self.schema
     }
 
-    /// The oldest release that will read the file.
-    pub fn min_reader(&self) -> Release {
-        self.min_reader
+    /// The oldest release that will read the file, as will all later ones; `None` if
+    /// [segment compression](WriteOptions::with_segment_compression) keeps all of them from it.
+    pub fn min_reader(&self) -> Option<Release> {
+        self.options.segment_compression.is_none().then_some(self.min_reader)
     }
 
     /// Number of rows taken so far.
@@ -221,7 +223,8 @@ impl FileWriter {
         self.container.abort().await
     }
 
-    async fn give_up(&mut self) {
+    /// Removes what has been written after an error, which matters more than one of the removal.
+    pub(super) async fn give_up(&mut self) {
         if let Err(error) = self.container.abort().await {
             tracing::warn!(%error, "failed to remove the parts of a failed file");
         }
@@ -241,7 +244,7 @@ impl FileWriter {
             schema,
             row_count: self.row_count,
             columns: self.column_summaries(),
-            min_reader: self.min_reader,
+            min_reader: self.min_reader(),
             tail,
         })
     }

@@ -19,18 +19,13 @@ use crate::compress::Compressor;
 use crate::dtype::arrow::{data_type, field};
 use crate::dtype::{DType, PType, StructType};
 use crate::layout::zone_metadata::{self, Kind};
+use crate::release::since;
 use crate::scalar::Value;
 use crate::stats::compute::{Zone, has_bounds};
 use crate::stats::extreme::Extreme;
 use crate::stats::is_float;
 use crate::wire::WriteNode;
 use crate::{Release, Result};
-
-/// The first release that prunes by `vortex.zoned`, which 0.76 introduced; for older readers, `vortex.stats`
-/// is written.
-const ZONED_SINCE: Release = Release::new(0, 84);
-/// The first release that reads half-precision scalars in the current format.
-const HALF_SINCE: Release = Release::new(0, 44);
 
 /// Number of zones kept in their original form before they are packed.
 const FRESH_ZONES: usize = 128;
@@ -132,7 +127,7 @@ impl Bounds {
 /// Whether bounds of this type are written for readers since `min_reader`.
 pub(super) fn shows_bounds(dtype: &DType, min_reader: Release) -> bool {
     let half = matches!(dtype.storage(), DType::Primitive(PType::F16, _));
-    has_bounds(dtype) && (!half || min_reader >= HALF_SINCE)
+    has_bounds(dtype) && (!half || min_reader >= since::HALF_SCALARS)
 }
 
 impl ZoneTable {
@@ -149,7 +144,7 @@ impl ZoneTable {
         if !zones.fresh.is_empty() || zones.packed.is_empty() {
             zones.pack(dtype)?;
         }
-        let zoned = min_reader >= ZONED_SINCE;
+        let zoned = min_reader >= since::ZONED;
         let mut columns: Vec<(Kind, ArrowRef, DType)> = Vec::new();
         let mut add = |kind, array: ArrowRef, dtype| columns.push((kind, array, dtype));
         if shows_bounds(dtype, min_reader) {

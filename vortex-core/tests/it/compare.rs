@@ -11,8 +11,9 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::ipc::reader::FileReader;
 use async_trait::async_trait;
 use bytes::Bytes;
-use vortex_core::io::{LocalFile, MemoryFile, ReadAt, StorageProfile};
+use vortex_core::io::{LocalFile, MemoryFile, MemorySink, ReadAt, StorageProfile};
 use vortex_core::scan::ScanBuilder;
+use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_core::{Error, VortexFile};
 
 /// A file whose bytes have to be fetched.
@@ -42,6 +43,15 @@ impl ReadAt for Stored {
 pub(crate) fn open(path: &Path) -> Result<VortexFile, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
     runtime.block_on(VortexFile::open(Arc::new(LocalFile::open(path)?)))
+}
+
+/// The bytes of a file with these rows.
+pub(crate) async fn written(batch: &RecordBatch, options: WriteOptions) -> Bytes {
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), options).expect("types are supported");
+    writer.write(batch).await.expect("rows are accepted");
+    writer.finish().await.expect("the file is completed");
+    sink.bytes().expect("a complete file")
 }
 
 /// All rows of a file, with a given schema if there is one.

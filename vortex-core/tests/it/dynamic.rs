@@ -12,7 +12,7 @@ use vortex_core::expr::{DynamicFilter, Expr, FieldPath, RowPredicate, column};
 use vortex_core::io::{MemoryFile, MemorySink};
 use vortex_core::scan::ScanMetrics;
 use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_core::{Result, VortexFile};
+use vortex_core::{Error, Result, VortexFile};
 
 const ROWS: i64 = 1_000_000;
 
@@ -242,4 +242,18 @@ async fn a_limit_without_a_filter_requests_what_its_rows_need() {
     let file = mixed().await;
     let of_range = requests(file.scan().with_row_range(0..rows)).await;
     assert_eq!(requests(file.scan().with_limit(rows)).await, of_range);
+}
+
+/// Which rows such a filter leaves is open, and so would be the totals.
+#[tokio::test]
+async fn aggregates_of_rows_that_need_not_be_checked_are_refused() {
+    let file = file(|row| row).await;
+    let known = Expr::Dynamic(Arc::new(Known(column("key").lt(10))));
+    for filter in [known.clone(), column("key").gt(3).and(known.clone()), column("key").gt(3).or(known)] {
+        let error = file.scan().with_filter(filter).aggregate().await.unwrap_err();
+        assert!(matches!(error.root(), Error::InvalidArgument(_)), "{error}");
+        assert!(error.to_string().contains("a filter that tightens"), "{error}");
+    }
+    let best_first = file.scan().with_filter(column("key").lt(10)).with_best_first("key", Default::default());
+    assert_eq!(best_first.aggregate().await.unwrap().row_count, 10, "best first has no effect");
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{Array as _, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use futures::TryStreamExt as _;
 use tokio::runtime::Runtime;
 use vortex_core::dtype::StructType;
@@ -28,6 +28,7 @@ use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
 use crate::allocations::{self, Watch};
 use crate::anatomy::{Anatomy, Site, What, read_uint};
 use crate::compare::Stored;
+use crate::pieces::long_segments;
 
 /// Default number of mutants per run.
 const MUTANTS: u64 = 4000;
@@ -40,6 +41,8 @@ const MAX_ALLOCATION: usize = 1 << 30;
 const MAX_PEAK: usize = 2 << 30;
 /// Number of rows read of files that claim more, which is legal but takes long.
 const MAX_ROWS: u64 = 1 << 17;
+/// One in this many mutants is made of a generated file, the others of golden files.
+const GENERATED: usize = 25;
 /// Number of failures after which a run stops.
 const MAX_FAILURES: usize = 20;
 
@@ -113,6 +116,24 @@ fn write_uint(bytes: &mut [u8], at: usize, width: usize, value: u64) {
     if let Some(target) = bytes.get_mut(at..at + width) {
         target.copy_from_slice(&value.to_le_bytes()[..width]);
     }
+}
+
+/// A file with segments of which single rows are read in pieces: golden files have few of these.
+async fn of_long_segments() -> Specimen {
+    let item = Field::new("item", DataType::Utf8View, true);
+    let fields = vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::BinaryView, false)];
+    let types = [
+        DataType::Int64,
+        DataType::Float64,
+        DataType::Utf8View,
+        DataType::Decimal128(38, 10),
+        DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::List(Arc::new(item)),
+        DataType::Struct(fields.into()),
+    ];
+    let bytes = long_segments(&types, 8000).await.to_vec();
+    let anatomy = Anatomy::of(&bytes);
+    Specimen { path: "of long segments".into(), bytes, anatomy }
 }
 
 /// Damages a file in one to four places.
@@ -292,7 +313,10 @@ async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> 
     let whole = rows_of(scan()).await?;
 
     let indices: Vec<u64> = rows.clone().filter(|_| dice.below(7) == 0).take(1000).collect();
-    for access in [RowAccess::Segments, RowAccess::Single] {
+    // Of a single row, short segments are not read as a whole, either.
+    let one: Vec<u64> = dice.pick(&indices).copied().into_iter().collect();
+    let ways = [(&indices, RowAccess::Segments), (&indices, RowAccess::Single), (&one, RowAccess::Single)];
+    for (indices, access) in ways {
         let picked = file.scan().with_row_indices(indices.clone()).with_row_access(access);
         let picked = rows_of(picked).await?;
         if let (Ok(whole), Ok(picked)) = (&whole, &picked) {
@@ -391,7 +415,8 @@ fn same(
 
 fn holds_text(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Utf8View | DataType::BinaryView => true,
+        // Keys of maps are no views.
+        DataType::Utf8 | DataType::Utf8View | DataType::Binary | DataType::BinaryView => true,
         DataType::Struct(fields) => fields.iter().any(|field| holds_text(field.data_type())),
         DataType::List(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => {
             holds_text(item.data_type())
@@ -426,7 +451,7 @@ fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, dice: &mut D
         2 if matches!(dtype.storage(), DType::Utf8(_)) => {
             let text: String = one.as_str().unwrap_or("a").chars().take(3).collect();
             let pattern = if dice.below(2) == 0 { format!("{text}%") } else { format!("%{text}%") };
-            Predicate::Like(Like { pattern: pattern.into(), negated, case_insensitive: false })
+            Predicate::Like(Like::new(pattern).with_negated(negated))
         }
         _ => Predicate::Compare(ops[dice.below(ops.len())], one),
     }
@@ -487,12 +512,16 @@ fn mutants_of_golden_files_do_no_harm() {
     let start =
         || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
     let mut runtime = start();
+    let generated = runtime.block_on(of_long_segments());
     let (mut decoded, mut peak, mut slowest) = (0, 0, Duration::ZERO);
     let mut failures = Vec::new();
     for seed in first..first.saturating_add(count) {
         at_work_on.store(seed, Ordering::Relaxed);
         let mut dice = Dice(seed);
-        let specimen = dice.pick(&specimens).expect("golden files");
+        let specimen = match dice.below(GENERATED) {
+            0 => &generated,
+            _ => dice.pick(&specimens).expect("golden files"),
+        };
         let bytes = mutate(specimen, &mut dice);
         if count == 1 {
             keep(seed, &bytes);

@@ -37,7 +37,9 @@ impl ReadAt for SlowStart {
     }
 
     fn profile(&self) -> StorageProfile {
-        StorageProfile::LOCAL.with_coalesce_gap(0).with_max_read(1)
+        let mut profile = StorageProfile::LOCAL;
+        (profile.coalesce_gap, profile.max_read) = (0, 1);
+        profile
     }
 }
 

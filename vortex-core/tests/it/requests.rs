@@ -10,7 +10,7 @@ use vortex_core::expr::{Expr, column};
 use vortex_core::io::{LocalFile, MemoryFile, MemorySink};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_core::{Error, Result, VortexFile};
+use vortex_core::{Error, Result, Scalar, VortexFile};
 
 fn lineitem() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex")
@@ -78,6 +78,11 @@ async fn constants_become_values_of_the_column_they_are_compared_with() {
     let either = Expr::any([column("l_quantity").lt(40), column("l_quantity").gt_eq(40)]);
     assert_eq!(count(&file, either).await.unwrap(), all);
     assert_eq!(count(&file, column("l_shipdate").gt(0)).await.unwrap(), all, "days since 1970");
+    let early = count(&file, column("l_shipdate").lt(Scalar::date(1995, 3, 15).unwrap())).await.unwrap();
+    assert!(early > 0 && early < all);
+    assert_eq!(count(&file, column("l_shipdate").lt(9204)).await.unwrap(), early);
+    let half = Scalar::decimal(39_500, 3).unwrap();
+    assert_eq!(count(&file, column("l_quantity").gt(half)).await.unwrap(), large);
     assert_eq!(count(&file, Expr::any([])).await.unwrap(), 0);
 
     let error = count(&file, column("l_orderkey").eq("text")).await.unwrap_err();

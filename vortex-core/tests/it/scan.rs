@@ -104,9 +104,7 @@ async fn a_filtered_scan_equals_filtering_the_whole_file() {
     let keys = whole["l_orderkey"].as_primitive::<Int64Type>();
     let middle = keys.value(keys.len() / 2);
     let field = |name: &str, predicate| Expr::Field(name.into(), predicate);
-    let like = |pattern: &str, negated| {
-        Predicate::Like(Like { pattern: pattern.into(), negated, case_insensitive: false })
-    };
+    let like = |pattern: &str, negated| Predicate::Like(Like::new(pattern).with_negated(negated));
     let filters = [
         Expr::compare("l_orderkey", CompareOp::Eq, int(middle)),
         Expr::compare("l_orderkey", CompareOp::Lt, int(middle)),

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use futures::TryStreamExt as _;
-use vortex_core::VortexFile;
+use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryFile, MemorySink};
 use vortex_core::scan::ScanBuilder;
 use vortex_core::write::{FileWriter, WriteOptions};
+use vortex_core::{Error, Limits, VortexFile};
 
 use crate::anatomy::{Anatomy, What};
 
@@ -18,12 +19,17 @@ const ROWS: u64 = 1 << 48;
 
 /// A scan of one constant column of [`ROWS`] rows: a golden file with its row counts replaced.
 async fn vast() -> ScanBuilder {
+    vast_within(Limits::new()).await
+}
+
+async fn vast_within(limits: Limits) -> ScanBuilder {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/0.91.0/prims_allnull.vortex");
     let mut bytes = std::fs::read(path).unwrap();
     for site in Anatomy::of(&bytes).sites.iter().filter(|site| site.what == What::RowCount) {
         bytes[site.at..site.at + site.width].copy_from_slice(&ROWS.to_le_bytes());
     }
-    let file = VortexFile::open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
+    let options = OpenOptions::new().with_limits(limits);
+    let file = options.open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
     assert_eq!(file.row_count(), ROWS);
     let schema = file.schema().unwrap();
     file.scan().with_projection([schema.field(0).name().as_str()])
@@ -41,6 +47,18 @@ async fn the_last_of_2_to_the_48_rows_is_found_at_once() {
     let stream = vast().await.with_row_indices([7, ROWS - 1]).into_stream().unwrap();
     let batches: Vec<_> = stream.try_collect().await.unwrap();
     assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 2);
+}
+
+#[tokio::test]
+async fn rows_beyond_the_limit_are_not_decoded_in_any_number_of_parts() {
+    let rows = async |bytes| {
+        let scan = vast_within(Limits::new().with_max_decoded_bytes(bytes)).await.with_row_range(0..1 << 16);
+        let batches: Vec<_> = scan.into_stream()?.try_collect().await?;
+        Ok::<_, Error>(batches.iter().map(|batch| batch.num_rows()).sum::<usize>())
+    };
+    assert_eq!(rows(128 << 10).await.unwrap(), 1 << 16);
+    let error = rows(512).await.unwrap_err();
+    assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
 }
 
 #[tokio::test]

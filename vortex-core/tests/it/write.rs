@@ -10,16 +10,18 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Fields, Int8Type, Schema, SchemaRef};
+use async_trait::async_trait;
+use bytes::Bytes;
 use futures::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
 use proptest::prelude::*;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, Predicate};
 use vortex_core::file::{OpenOptions, SegmentCompression, verify};
-use vortex_core::io::{LocalFile, LocalSink, MemoryFile, MemorySink, ObjectFile, ObjectSink, ReadAt};
+use vortex_core::io::{LocalFile, LocalSink, MemoryFile, MemorySink, ObjectFile, ObjectSink, ReadAt, Sink};
 use vortex_core::scalar::Value;
 use vortex_core::write::{FileWriter, WriteOptions, write_reader};
-use vortex_core::{DType, Level, PType, Release, Scalar, VortexFile};
+use vortex_core::{DType, Level, PType, Release, Result, Scalar, VortexFile};
 
 /// A table of `rows` rows: ascending numbers, occasional nulls, floats, text, a struct and a list.
 fn table(rows: usize) -> RecordBatch {
@@ -157,6 +159,39 @@ fn a_reader_is_written_without_a_runtime() {
     let summary = write_reader(sink.clone(), batches, WriteOptions::new()).unwrap();
     assert_eq!(summary.row_count(), 20_000);
     assert!(sink.bytes().is_some());
+}
+
+/// Storage that waits, as networks do, which takes the timer of a runtime.
+#[derive(Debug)]
+struct Slow(MemorySink);
+
+#[async_trait]
+impl Sink for Slow {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        self.0.write(bytes).await
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        self.0.finish().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.0.abort().await
+    }
+}
+
+#[test]
+fn a_reader_is_written_to_storage_that_waits() {
+    let batch = table(10_000);
+    let batches = arrow::array::RecordBatchIterator::new([Ok(batch.clone())], batch.schema());
+    let sink = MemorySink::new();
+    let summary = write_reader(Slow(sink.clone()), batches, WriteOptions::new()).unwrap();
+    assert_eq!(sink.bytes().unwrap().len() as u64, summary.file_size());
 }
 
 #[tokio::test]
@@ -397,6 +432,20 @@ async fn segments_can_be_compressed_and_checked() {
 }
 
 #[tokio::test]
+async fn no_release_is_named_as_a_reader_of_compressed_segments() {
+    let batch = table(10);
+    let release = Release::new(0, 56);
+    let options = WriteOptions::new().with_min_reader(release);
+    let compressed = options.clone().with_segment_compression(SegmentCompression::Zstd);
+    for (options, expected) in [(options, Some(release)), (compressed, None)] {
+        let mut writer = FileWriter::try_new(MemorySink::new(), batch.schema(), options).unwrap();
+        assert_eq!(writer.min_reader(), expected);
+        writer.write(&batch).await.unwrap();
+        assert_eq!(writer.finish().await.unwrap().min_reader(), expected);
+    }
+}
+
+#[tokio::test]
 async fn every_flipped_bit_is_noticed() {
     let batch = table(9000);
     let sink = MemorySink::new();
@@ -431,6 +480,38 @@ async fn every_flipped_bit_is_noticed() {
         damaged[at] ^= 1;
         let found = verify(source(&damaged), &OpenOptions::new()).await.unwrap();
         assert!(!found.problems.is_empty(), "byte {at} of {}", bytes.len());
+    }
+}
+
+#[tokio::test]
+async fn a_footer_that_needs_no_reading_verifies_checksums_if_asked_to() {
+    let batch = table(9000);
+    let sink = MemorySink::new();
+    let options = WriteOptions::new().with_checksums(true);
+    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), options).unwrap();
+    writer.write(&batch).await.unwrap();
+    let summary = writer.finish().await.unwrap();
+    let bytes = sink.bytes().unwrap().to_vec();
+    let strict = OpenOptions::new().with_checksums(true);
+
+    let footer = summary.footer(&strict).unwrap();
+    assert!(footer.verifies_checksums());
+    assert!(!summary.footer(&OpenOptions::new()).unwrap().verifies_checksums());
+    assert!(strict.parse(bytes.clone().into()).unwrap().verifies_checksums());
+    let mut damaged = bytes.clone();
+    damaged[footer.segments()[0].offset as usize] ^= 4;
+    for (bytes, is_sound) in [(bytes.clone(), true), (damaged, false)] {
+        let file = VortexFile::from_footer(Arc::new(MemoryFile::new(bytes)), Arc::clone(&footer));
+        let scanned = file.scan().into_stream().unwrap().try_collect::<Vec<_>>().await;
+        assert_eq!(scanned.is_ok(), is_sound);
+    }
+    // The description lies between metadata and postscript.
+    let start = footer.user_metadata().iter().map(|entry| entry.range.end).max().unwrap() as usize;
+    let postscript_len = usize::from(u16::from_le_bytes(*bytes[bytes.len() - 6..].first_chunk().unwrap()));
+    for at in (start..bytes.len() - 8 - postscript_len).step_by(7) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        assert!(strict.parse(damaged.into()).is_err(), "byte {at} of {}", bytes.len());
     }
 }
 

@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::random::Random;
-use arrow::array::{Array as _, ArrayData, Int32Array, Int64Array, RecordBatch, StringArray, make_array};
+use arrow::array::{
+    Array as _, ArrayData, Int32Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray, make_array,
+};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field};
+use arrow::error::ArrowError;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -15,7 +18,7 @@ use object_store::ObjectStore as _;
 use object_store::path::Path;
 use test_store::{TestStore, WriteFault};
 use vortex_core::io::{LocalSink, ObjectSink, Sink};
-use vortex_core::write::{FileWriter, WriteOptions, write_stream};
+use vortex_core::write::{FileWriter, WriteOptions, write_reader, write_stream};
 use vortex_core::{Error, Result};
 
 /// 400 KB of rows that hardly compress, with text whose dictionaries outlive chunks and change with `at`.
@@ -224,9 +227,12 @@ fn write_forever(folder: &std::path::Path) {
     });
 }
 
+fn sink_to(store: &Arc<TestStore>) -> ObjectSink {
+    ObjectSink::new(Arc::clone(store) as _, Path::from("x.vortex")).with_part_bytes(300_000)
+}
+
 fn writer_to(store: &Arc<TestStore>) -> FileWriter {
-    let sink = ObjectSink::new(Arc::clone(store) as _, Path::from("x.vortex")).with_part_bytes(300_000);
-    FileWriter::try_new(sink, batch().schema(), small_groups()).unwrap()
+    FileWriter::try_new(sink_to(store), batch().schema(), small_groups()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -269,6 +275,101 @@ async fn an_upload_that_is_dropped_is_aborted() {
     writer.abort().await.unwrap();
     assert_eq!(store.uploads.open.get(), 0);
     assert_eq!(store.list(None).count().await, 0);
+}
+
+/// Uploads of a store: those started, aborted, and still open.
+fn uploads(store: &TestStore) -> [u64; 3] {
+    [store.uploads.started.get(), store.uploads.aborts.get(), store.uploads.open.get()]
+}
+
+#[tokio::test]
+async fn the_upload_of_a_stream_that_fails_is_aborted_before_the_error_is_returned() {
+    let store = TestStore::new();
+    let rows = (0..12).map(|_| Ok(batch())).chain([Err(Error::invalid("no more rows"))]);
+    let rows = futures::stream::iter(rows);
+    let error = write_stream(sink_to(&store), batch().schema(), rows, small_groups()).await.unwrap_err();
+    assert!(error.to_string().contains("no more rows"), "{error}");
+    assert_eq!(uploads(&store), [1, 1, 0]);
+}
+
+#[test]
+fn the_upload_of_a_reader_that_fails_is_aborted_before_its_runtime_ends() {
+    let store = TestStore::new();
+    let broken = ArrowError::ComputeError("no more rows".into());
+    let rows = (0..12).map(|_| Ok(batch())).chain([Err(broken)]);
+    let rows = RecordBatchIterator::new(rows, batch().schema());
+    let error = write_reader(sink_to(&store), rows, small_groups()).unwrap_err();
+    assert!(error.to_string().contains("no more rows"), "{error}");
+    assert_eq!(uploads(&store), [1, 1, 0]);
+}
+
+/// Drops a write once its request has been carried out, but not answered.
+async fn cut_off(store: &TestStore, write: impl Future, is_carried_out: impl AsyncFn() -> bool) {
+    store.hold_answers(Some("x.vortex"));
+    let carried_out = async {
+        while !is_carried_out().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        _ = write => panic!("the write has got its answer"),
+        () = carried_out => {}
+    }
+    store.hold_answers(None);
+}
+
+#[tokio::test]
+async fn an_upload_that_starts_although_its_writer_was_dropped_is_aborted() {
+    let store = TestStore::new();
+    let mut writer = writer_to(&store);
+    let write = async {
+        for at in 0..12 {
+            writer.write(&batch_at(at)).await.unwrap();
+        }
+    };
+    cut_off(&store, write, async || store.uploads.open.get() == 1).await;
+    assert!(store.uploads.settle().await, "the upload is left open");
+    assert_eq!(uploads(&store), [1, 1, 0]);
+}
+
+async fn becomes_empty(store: &TestStore) -> bool {
+    for _ in 0..40 {
+        if store.list(None).count().await == 0 {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn an_object_that_appears_although_its_sink_was_dropped_is_removed_if_nobody_else_writes_there() {
+    // In one request, and in parts.
+    for bytes in [1000, 1_000_000] {
+        for is_unique in [true, false] {
+            let store = TestStore::new();
+            let mut sink = sink_to(&store);
+            if is_unique {
+                sink = sink.with_unique_path();
+            }
+            sink.write(vec![7; bytes].into()).await.unwrap();
+            cut_off(&store, sink.finish(), async || store.list(None).count().await == 1).await;
+            drop(sink);
+            assert_eq!(becomes_empty(&store).await, is_unique, "{bytes} bytes");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_with_a_unique_path_stays_once_its_sink_knows_of_it() {
+    for bytes in [1000, 1_000_000] {
+        let store = TestStore::new();
+        let mut sink = sink_to(&store).with_unique_path();
+        sink.write(vec![7; bytes].into()).await.unwrap();
+        sink.finish().await.unwrap();
+        drop(sink);
+        assert!(!becomes_empty(&store).await);
+    }
 }
 
 #[tokio::test]

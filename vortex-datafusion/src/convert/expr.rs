@@ -219,11 +219,8 @@ impl<'a> Translator<'a> {
             return None;
         }
         let pattern = like.pattern().downcast_ref::<Literal>()?.value().try_as_str()??;
-        let like = Like {
-            pattern: pattern.into(),
-            negated: like.negated(),
-            case_insensitive: like.case_insensitive(),
-        };
+        let like =
+            Like::new(pattern).with_negated(like.negated()).with_case_insensitive(like.case_insensitive());
         Some(Expr::Field(read.path, Predicate::Like(like)))
     }
 

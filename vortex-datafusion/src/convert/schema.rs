@@ -144,9 +144,12 @@ fn merge_entries(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
     let (DataType::Struct(own), DataType::Struct(others)) = (left.data_type(), right.data_type()) else {
         return None;
     };
-    let merged = own.iter().zip(others).map(|(own, other)| {
+    let merged = own.iter().zip(others).enumerate().map(|(at, (own, other))| {
         // DataFusion does not add fields to structs within maps.
-        has_same_fields(own.data_type(), other.data_type()).then(|| merge_fields(own, other))?
+        let merged =
+            has_same_fields(own.data_type(), other.data_type()).then(|| merge_fields(own, other))??;
+        // It does not compare keys that are views with literals either.
+        Some(if at == 0 && own.data_type() != other.data_type() { plain_field(&merged) } else { merged })
     });
     let entries = DataType::Struct(merged.collect::<Option<Fields>>()?);
     Some(Arc::new(left.as_ref().clone().with_data_type(entries)))
@@ -371,7 +374,7 @@ fn adopt_entries(map: &MapType, own: &FieldRef, wanted: &FieldRef) -> Result<Fie
     else {
         return Ok(Arc::clone(own));
     };
-    let types = [&map.key, &map.value];
+    let types = [map.key(), map.value()];
     let adopted =
         types.iter().zip(own_fields).zip(fields).map(|((dtype, own), wanted)| adopt_item(dtype, own, wanted));
     let entries = DataType::Struct(adopted.collect::<Result<Fields>>()?);
@@ -586,6 +589,30 @@ mod tests {
                 text.contains("\"a\"") && text.contains("name: \"a\", data_type: Int64, nullable: true"),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn keys_of_maps_are_views_only_if_they_are_in_all_files() {
+        let map = |key: DataType| {
+            let fields = vec![Field::new("key", key, false), Field::new("value", DataType::Utf8View, true)];
+            let entries = Field::new("entries", DataType::Struct(fields.into()), false);
+            DataType::Map(Arc::new(entries), false)
+        };
+        let merged = |left: DataType, right: DataType| merge_types(&map(left), &map(right)).unwrap();
+        assert_eq!(merged(DataType::LargeUtf8, DataType::Utf8), map(DataType::Utf8));
+        assert_eq!(merged(DataType::Utf8, DataType::Utf8View), map(DataType::Utf8));
+        assert_eq!(merged(DataType::BinaryView, DataType::Binary), map(DataType::Binary));
+        assert_eq!(merged(DataType::Utf8View, DataType::Utf8View), map(DataType::Utf8View));
+
+        let own = Schema::new(vec![Field::new("m", map(DataType::Utf8View), true)]);
+        let stored = from_schema(&own).unwrap();
+        let inferred = schema(&stored).unwrap();
+        assert_eq!(inferred.field(0).data_type(), &map(DataType::Utf8));
+        // Files are decoded to the type of the table, without a cast.
+        for table in [map(DataType::Utf8), map(DataType::LargeUtf8), map(DataType::Utf8View)] {
+            let table = Schema::new(vec![Field::new("m", table, true)]);
+            assert_eq!(*physical(&stored, &inferred, &table).unwrap(), table);
         }
     }
 

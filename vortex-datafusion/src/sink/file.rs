@@ -23,6 +23,8 @@ use crate::format::EXTENSION;
 #[derive(Debug)]
 pub(super) struct Destination {
     pub(super) store: Arc<dyn ObjectStore>,
+    /// Whether the names of the files are random, so that no other statement ever writes to these paths.
+    pub(super) has_unique_paths: bool,
     /// Size in bytes of the parts in which files are written to the store, if it may differ from the size for
     /// buckets.
     pub(super) part_bytes: Option<usize>,
@@ -31,6 +33,8 @@ pub(super) struct Destination {
     /// Number of bytes after which rows continue in another file.
     pub(super) full_at: Option<u64>,
     pub(super) pool: Arc<dyn MemoryPool>,
+    /// Removes files if the statement is dropped, maybe outside of any runtime.
+    pub(super) runtime: Handle,
     pub(super) write_time: Time,
 }
 
@@ -121,15 +125,27 @@ impl FileRows {
     /// If storage fails; nothing is left behind of these rows then.
     pub(super) async fn finish(self) -> Result<Written> {
         let Self { destination, path, writer, reservation, mut written } = self;
-        written.add(complete(writer, path, &destination).await?);
+        let last = complete(writer, path, &destination).await;
         drop(reservation);
-        Ok(written)
+        match last {
+            Ok(last) => {
+                written.add(last);
+                Ok(written)
+            }
+            Err(error) => {
+                written.remove().await;
+                Err(error)
+            }
+        }
     }
 }
 
 impl Destination {
     fn start(&self, path: &Path) -> Result<FileWriter> {
         let mut sink = ObjectSink::new(Arc::clone(&self.store), path.clone());
+        if self.has_unique_paths {
+            sink = sink.with_unique_path();
+        }
         if let Some(bytes) = self.part_bytes {
             sink = sink.with_part_bytes(bytes);
         }
@@ -171,7 +187,9 @@ pub struct WrittenFile {
     pub summary: Arc<WriteSummary>,
 }
 
-/// Complete files, which are removed unless the whole statement succeeds.
+/// Complete files, which are removed unless the whole statement succeeds. Only a single file with a given name
+/// stays when this is dropped: it may have replaced another one, and a second attempt may replace it before
+/// it is removed.
 #[derive(Debug)]
 pub(super) struct Written {
     destination: Arc<Destination>,
@@ -206,8 +224,10 @@ impl Written {
 impl Drop for Written {
     fn drop(&mut self) {
         let files = std::mem::take(&mut self.files);
-        let (false, Ok(runtime)) = (files.is_empty(), Handle::try_current()) else { return };
-        runtime.spawn(remove(Arc::clone(&self.destination.store), files));
+        let Destination { store, has_unique_paths, runtime, .. } = &*self.destination;
+        if *has_unique_paths && !files.is_empty() {
+            runtime.spawn(remove(Arc::clone(store), files));
+        }
     }
 }
 

@@ -10,6 +10,10 @@
 //! the rows of all files end early, which their tasks cannot distinguish from a regular end. Therefore, no
 //! file is finished before the query is known to have succeeded; a writer that is dropped leaves nothing
 //! behind.
+//!
+//! If a statement is dropped while files are being finished, those with random names are removed, even if they
+//! appear later. A `COPY` to a single file may have replaced it as a whole by then: what has its name is never
+//! removed, since it could be the result of a second attempt.
 
 mod file;
 
@@ -31,6 +35,7 @@ use datafusion_physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, 
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType};
 use object_store::ObjectStore;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use vortex_core::write::WriteOptions;
 
 use crate::convert::datafusion_error;
@@ -91,15 +96,16 @@ impl VortexSink {
         }
     }
 
+    /// Whether everything is written into one file with a given name. Other names contain random text.
+    fn is_single_file(&self) -> bool {
+        let path = self.config.table_paths.first();
+        self.config.table_partition_cols.is_empty()
+            && path.is_some_and(|path| self.config.file_output_mode.single_file_output(path))
+    }
+
     /// Whether rows may continue in another file when one is full.
     fn may_split(&self) -> bool {
-        let is_file = self.config.table_partition_cols.is_empty()
-            && self
-                .config
-                .table_paths
-                .first()
-                .is_some_and(|path| self.config.file_output_mode.single_file_output(path));
-        !is_file && self.options.target_file_size > 0
+        !self.is_single_file() && self.options.target_file_size > 0
     }
 }
 
@@ -154,11 +160,13 @@ impl FileSink for VortexSink {
         let is_local = self.config.object_store_url.as_str().starts_with("file:");
         let destination = Arc::new(Destination {
             store,
+            has_unique_paths: !self.is_single_file(),
             part_bytes: is_local.then_some(LOCAL_PART_BYTES),
             schema: Arc::clone(&self.schema),
             options: self.write_options()?,
             full_at: self.may_split().then_some(self.options.target_file_size),
             pool: Arc::clone(context.memory_pool()),
+            runtime: Handle::current(),
             write_time,
         });
         let filled = fill(&destination, demux_task, files).await?;

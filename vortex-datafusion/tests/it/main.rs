@@ -5,6 +5,7 @@ mod codec;
 mod counting;
 mod distant;
 mod files;
+mod frames;
 mod globs;
 mod many_files;
 mod metadata;

@@ -3,7 +3,9 @@
 use std::fs;
 use std::sync::Arc;
 
+use arrow::array::AsArray as _;
 use arrow::datatypes::DataType;
+use arrow::util::display::array_value_to_string;
 use datafusion::common::Result;
 use datafusion::datasource::TableProvider as _;
 use datafusion::execution::memory_pool::{
@@ -141,4 +143,19 @@ async fn strings_come_as_the_options_of_the_table_say() {
     context.register_table("t", Arc::new(table)).unwrap();
     let rows = run(&context, "SELECT min(o_comment), max(o_comment) FROM t WHERE o_orderkey < 100").await;
     assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
+}
+
+#[tokio::test]
+async fn values_of_maps_are_found_by_literal_keys() {
+    let context = session();
+    let table = VortexTable::open([in_memory(&file("exotic_types"))]).await.unwrap();
+    context.register_table("t", Arc::new(table)).unwrap();
+    let keys = "SELECT map_keys(\"map\")[1] FROM t WHERE cardinality(\"map\") > 0 LIMIT 1";
+    let key = array_value_to_string(run(&context, keys).await.column(0), 0).unwrap();
+    let sql = format!(
+        "SELECT count(*) > 0, bool_and(\"map\"['{key}'] IS NOT DISTINCT FROM map_extract(\"map\", '{key}')[1])
+         FROM t WHERE array_has(map_keys(\"map\"), '{key}')"
+    );
+    let found = run(&context, &sql).await;
+    assert!(found.columns().iter().all(|column| column.as_boolean().value(0)), "{found:?}");
 }

@@ -454,6 +454,81 @@ async fn a_dropped_query_leaves_no_file_and_no_part() {
     leaves_nothing(&store).await;
 }
 
+/// Runs a statement until a file is in the store, and drops it before the store says so.
+async fn cut_off(store: &Arc<TestStore>, copy: &str) {
+    let context = session_over(Arc::clone(store)).await;
+    Endless::register(&context, None);
+    store.hold_answers(Some(".vortex"));
+    let running = tokio::spawn(context.sql(copy).await.unwrap().collect());
+    while objects(store).await.is_empty() {
+        assert!(!running.is_finished(), "the query ended by itself");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    store.hold_answers(None);
+}
+
+async fn becomes_empty(store: &TestStore) {
+    for _ in 0..400 {
+        if objects(store).await.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("these stay: {:?}", objects(store).await);
+}
+
+#[tokio::test]
+async fn files_that_appear_although_their_query_was_dropped_are_removed() {
+    for rest in ["", "PARTITIONED BY (b)"] {
+        let store = TestStore::new();
+        let rows = "SELECT * FROM source LIMIT 1000";
+        cut_off(&store, &format!("COPY ({rows}) TO 'faulty://x/' STORED AS VORTEX {rest}")).await;
+        becomes_empty(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn a_given_name_that_a_dropped_query_may_have_replaced_is_not_removed() {
+    let store = TestStore::new();
+    cut_off(&store, "COPY (SELECT * FROM source LIMIT 1000) TO 'faulty://x/a.vortex'").await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(objects(&store).await, ["a.vortex"]);
+    let context = session_over(store).await;
+    run(&context, "CREATE EXTERNAL TABLE a STORED AS VORTEX LOCATION 'faulty://x/a.vortex'").await;
+    assert_eq!(run(&context, "SELECT * FROM a").await.num_rows(), 1000);
+}
+
+#[test]
+fn a_query_dropped_outside_of_its_runtime_leaves_no_file() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = TestStore::new();
+    store.hold_answers(Some("b=2"));
+    let query = runtime.block_on(async {
+        let context = session_over(Arc::clone(&store)).await;
+        Endless::register(&context, None);
+        let copy =
+            "COPY (SELECT * FROM source LIMIT 1000) TO 'faulty://x/' STORED AS VORTEX PARTITIONED BY (b)";
+        let mut query = context.sql(copy).await.unwrap().execute_stream().await.unwrap();
+        let appeared = async {
+            while objects(&store).await.len() < 3 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // The query learns that two of the files are complete.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        tokio::select! {
+            _ = query.next() => panic!("the query ended by itself"),
+            () = appeared => {}
+        }
+        query
+    });
+    drop(query);
+    store.hold_answers(None);
+    runtime.block_on(becomes_empty(&store));
+}
+
 #[tokio::test]
 async fn writers_charge_the_pool_and_give_it_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,14 +21,14 @@ use arrow::datatypes::ArrowNativeType;
 use crate::array::sorted::search;
 use crate::array::{ArrayRef, Node, decode_raw};
 use crate::dtype::arrow::data_type;
-use crate::dtype::{DType, PType};
+use crate::dtype::{DType, PType, match_integer};
 use crate::encodings::primitive;
 use crate::kernels::rising::positions;
 use crate::kernels::{Word as _, match_word};
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
 use crate::wire::WriteNode;
-use crate::{Error, Result, match_integer};
+use crate::{Error, Result};
 
 /// The description of patches in the metadata.
 #[derive(Clone, PartialEq, prost::Message)]

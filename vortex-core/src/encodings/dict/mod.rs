@@ -19,22 +19,23 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _, BooleanArray, DictionaryArray, UInt32Array, UInt64Array};
-use arrow::buffer::BooleanBuffer;
 use arrow::compute::CastOptions;
 use arrow::datatypes::DataType;
 
 use self::keys::Keys;
 pub(crate) use self::values::SharedValues;
 use super::Encoding;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, present};
+use crate::array::{
+    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, masking, present,
+};
 use crate::dtype::arrow::{data_type, ptype_of};
-use crate::dtype::{DType, PType};
+use crate::dtype::{DType, PType, match_integer};
 use crate::expr::{CompareOp, Predicate};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::{Scalar, Value};
 use crate::wire::WriteNode;
-use crate::{Error, Result, match_integer};
+use crate::{Error, Result};
 
 /// The `vortex.dict` encoding.
 #[derive(Debug)]
@@ -149,17 +150,20 @@ impl DictArray {
     }
 
     /// Decodes by taking only the wanted rows from the encoded values, which for few rows is faster than
-    /// decoding all values. `None` if it is not, or if there are nulls to handle.
+    /// decoding all values. `None` if it is not.
     fn decode_few(&self, to: &DataType) -> Result<Option<ArrowRef>> {
         if self.codes.len().saturating_mul(VALUES_PER_ROW) > self.values.array.len()
-            || self.codes.dtype().is_nullable()
             || self.values.remembered(to).is_some()
         {
             return Ok(None);
         }
         let keys = self.keys()?;
         let indices = UInt64Array::from_iter_values(keys.indices().into_iter().map(|key| key as u64));
-        Ok(Some(self.values.array.take(&indices)?.decode(to)?))
+        let rows = self.values.array.take(&indices)?.decode(to)?;
+        Ok(Some(match &keys.nulls {
+            Some(valid) => masking::mask(&rows, valid)?,
+            None => rows,
+        }))
     }
 
     fn decode_dictionary(&self, key: &DataType, value: &DataType) -> Result<ArrowRef> {
@@ -233,10 +237,10 @@ impl EncodedArray for DictArray {
         if !self.values.array.dtype().is_nullable() {
             return self.codes.validity();
         }
-        match self.values.array.validity()? {
+        match self.values.validity()? {
             Validity::AllValid => self.codes.validity(),
             Validity::AllNull => Ok(Validity::AllNull),
-            Validity::Bits(nulls) => Ok(Validity::from_nulls(Some(self.keys()?.with_value_nulls(&nulls)?))),
+            Validity::Bits(nulls) => Ok(Validity::from_nulls(Some(self.keys()?.with_value_nulls(nulls)?))),
         }
     }
 
@@ -307,9 +311,7 @@ impl DictArray {
         if by_value.is_empty() {
             return Ok(BooleanArray::new_null(keys.len()));
         }
-        let holds: Vec<u8> = by_value.values().iter().map(u8::from).collect();
-        let rows = keys.lookup(&holds)?;
-        let bits = BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != 0);
+        let bits = keys.lookup(by_value.values())?;
         let nulls = match by_value.nulls().filter(|nulls| nulls.null_count() > 0) {
             Some(unknown) => Some(keys.with_value_nulls(unknown)?),
             None => keys.nulls,

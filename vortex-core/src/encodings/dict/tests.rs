@@ -1,6 +1,7 @@
 use arrow::array::{
     BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, UInt8Array,
 };
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType, Int32Type};
 
 use super::*;
@@ -129,6 +130,29 @@ fn few_rows_do_not_decode_a_large_dictionary() {
     let decoded = array.decode(&DataType::Int32).unwrap();
     assert_eq!(decoded.as_primitive::<Int32Type>().values(), &[9_999, 0, 5]);
     assert!(values.remembered(&DataType::Int32).is_none());
+
+    let keys: ArrowRef = Arc::new(UInt32Array::from(vec![Some(9_999), None, Some(5)]));
+    let keys = plain(DType::Primitive(PType::U32, true), keys);
+    let array: ArrayRef = Arc::new(DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap());
+    let expected: ArrowRef = Arc::new(Int32Array::from(vec![Some(9_999), None, Some(5)]));
+    assert_eq!(&array.decode(&DataType::Int32).unwrap(), &expected);
+    assert!(values.remembered(&DataType::Int32).is_none());
+    conformance::check(&array, &expected);
+}
+
+#[test]
+fn the_time_that_few_rows_take_does_not_grow_with_the_values() {
+    const COUNT: u32 = 1 << 24;
+    let valid = BooleanBuffer::collect_bool(COUNT as usize, |at| at != 7);
+    let values = BooleanArray::new(BooleanBuffer::new_set(COUNT as usize), Some(valid.into()));
+    let keys: ArrowRef = Arc::new(UInt32Array::from(vec![Some(7), None, Some(COUNT - 1)]));
+    let array =
+        dict(plain(DType::Primitive(PType::U32, true), keys), plain(DType::Bool(true), Arc::new(values)));
+    let expected: ArrowRef = Arc::new(BooleanArray::from(vec![None, None, Some(true)]));
+    for _ in 0..1000 {
+        assert_eq!(&array.decode(&DataType::Boolean).unwrap(), &expected);
+        assert_eq!(array.validity().unwrap(), Validity::from_nulls(expected.logical_nulls()));
+    }
 }
 
 #[test]

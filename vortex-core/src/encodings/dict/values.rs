@@ -1,15 +1,16 @@
 //! The values of a dictionary, and cached results about them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 
 use crate::Result;
-use crate::array::{ArrayRef, ArrowRef};
+use crate::array::{ArrayRef, ArrowRef, Validity};
 use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
+use crate::once::get_or_try_init;
 use crate::scalar::Scalar;
 
 /// Number of outcomes cached per dictionary: a query has few predicates on one column.
@@ -23,6 +24,7 @@ const MAX_DECODED: usize = 4;
 #[derive(Debug)]
 pub(crate) struct SharedValues {
     pub(super) array: ArrayRef,
+    validity: OnceLock<Validity>,
     decoded: Mutex<Vec<ArrowRef>>,
     outcomes: Mutex<Vec<(Predicate, BooleanArray)>>,
 }
@@ -30,12 +32,17 @@ pub(crate) struct SharedValues {
 impl SharedValues {
     /// Wraps values that are not decoded yet.
     pub(crate) fn new(array: ArrayRef) -> Self {
-        Self { array, decoded: Mutex::default(), outcomes: Mutex::default() }
+        Self { array, validity: OnceLock::new(), decoded: Mutex::default(), outcomes: Mutex::default() }
     }
 
     /// Whether these are the values of an array of the same segment, given its type and length.
     pub(crate) fn are_values_of(&self, array: &ArrayRef) -> bool {
         self.array.dtype() == array.dtype() && self.array.len() == array.len()
+    }
+
+    /// Which of the values are null.
+    pub(super) fn validity(&self) -> Result<&Validity> {
+        get_or_try_init(&self.validity, || self.array.validity())
     }
 
     pub(super) fn remembered(&self, to: &DataType) -> Option<ArrowRef> {

@@ -27,12 +27,12 @@ use zstd::bulk::Decompressor;
 use super::Encoding;
 use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
 use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, fixed_width, present};
-use crate::dtype::DType;
 use crate::dtype::arrow::{data_type, primitive};
+use crate::dtype::{DType, match_ptype};
 use crate::kernels::views::view_of;
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
-use crate::{Error, Result, match_ptype};
+use crate::{Error, Result};
 
 pub(crate) use encode::{FrameWriter, byte_len, encode_numbers};
 

@@ -17,8 +17,9 @@ use crate::Result;
 
 /// The destination of one file, written from front to back.
 ///
-/// Nothing is visible under the final name before [`finish`](Sink::finish) has returned `Ok`. A sink that
-/// is dropped before that, or one of whose methods failed, leaves nothing behind.
+/// Nothing is visible under the final name before [`finish`](Sink::finish) is called. A sink that is dropped
+/// before that, or one of whose methods failed, leaves nothing behind. If `finish` is dropped before it
+/// returns, the whole file may appear, or nothing.
 #[async_trait]
 pub trait Sink: Debug + Send + 'static {
     /// The name used in error messages: a path or a URL.

@@ -3,13 +3,20 @@
 //! Bytes are collected into parts of equal size, which some stores require. An object that fits into one
 //! part is written in a single request; a longer one becomes a multipart upload with several parts in
 //! flight at once.
+//!
+//! A store may carry out a request although its sender no longer waits for the answer:
+//!
+//! - The request that starts an upload is a task that outlives the sink; it aborts what nobody waits for.
+//! - So is the request that makes an object visible, if nobody else writes to its path: it removes what
+//!   nobody waits for. At any other path, the object could be one that a second attempt has written since.
+//!   There, the request is cancelled with the sink, and may or may not have replaced the object as a whole.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload, Result as StoreResult};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinSet};
 
@@ -27,10 +34,14 @@ const PARTS_IN_FLIGHT: usize = 2;
 
 /// An object of an object store, which becomes visible once it is complete. Needs a tokio runtime, on
 /// which an upload that is dropped midway is aborted.
+///
+/// If [`finish`](Sink::finish) is dropped before it returns, the object may be complete or as it was before;
+/// see also [`with_unique_path`](Self::with_unique_path).
 #[derive(Debug)]
 pub struct ObjectSink {
     store: Arc<dyn ObjectStore>,
     path: Path,
+    is_unique: bool,
     /// The name in messages.
     name: String,
     part_bytes: usize,
@@ -47,15 +58,32 @@ pub struct ObjectSink {
 #[derive(Debug, Default)]
 struct Upload {
     started: Option<Box<dyn MultipartUpload>>,
-    parts: JoinSet<object_store::Result<()>>,
+    parts: JoinSet<StoreResult<()>>,
     /// Number of parts sent, whether they have arrived or not.
     sent: usize,
     runtime: Option<Handle>,
 }
 
 impl Upload {
+    async fn start(store: Arc<dyn ObjectStore>, path: Path) -> StoreResult<Self> {
+        let started = store.put_multipart(&path).await?;
+        Ok(Self { started: Some(started), parts: JoinSet::new(), sent: 0, runtime: Some(Handle::current()) })
+    }
+
+    /// Makes the object visible, or removes all parts.
+    async fn complete(mut self) -> StoreResult<()> {
+        let Some(upload) = &mut self.started else { return Ok(()) };
+        let completed = upload.complete().await;
+        if completed.is_ok() {
+            self.started = None;
+        } else if let Err(error) = self.abort().await {
+            tracing::warn!(%error, "failed to remove the parts of a failed upload");
+        }
+        completed.map(drop)
+    }
+
     /// Stops the parts in flight, then removes those that have arrived.
-    async fn abort(&mut self) -> object_store::Result<()> {
+    async fn abort(&mut self) -> StoreResult<()> {
         self.parts.shutdown().await;
         match self.started.take() {
             Some(mut upload) => upload.abort().await,
@@ -77,6 +105,34 @@ impl Drop for Upload {
     }
 }
 
+/// An object that is complete, but whose sink does not know that yet; removed when it is dropped.
+#[derive(Debug)]
+struct Unclaimed {
+    object: Option<(Arc<dyn ObjectStore>, Path)>,
+    runtime: Handle,
+}
+
+impl Unclaimed {
+    fn new(store: Arc<dyn ObjectStore>, path: Path) -> Self {
+        Self { object: Some((store, path)), runtime: Handle::current() }
+    }
+
+    fn claim(mut self) {
+        self.object = None;
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        let Some((store, path)) = self.object.take() else { return };
+        self.runtime.spawn(async move {
+            if let Err(error) = store.delete(&path).await {
+                tracing::warn!(%path, %error, "failed to remove an object that nobody waited for");
+            }
+        });
+    }
+}
+
 impl ObjectSink {
     /// Starts an object. An existing object of that name is replaced.
     pub fn new(store: Arc<dyn ObjectStore>, path: Path) -> Self {
@@ -84,6 +140,7 @@ impl ObjectSink {
         Self {
             store,
             path,
+            is_unique: false,
             name,
             part_bytes: PART_BYTES,
             parts_in_flight: PARTS_IN_FLIGHT,
@@ -109,6 +166,15 @@ impl ObjectSink {
         self
     }
 
+    /// Promises that nobody else ever writes to the path, for example because a part of it is random. If
+    /// [`finish`](Sink::finish) is then dropped before it returns, an object that appears nevertheless is
+    /// removed, as long as the runtime lasts.
+    #[must_use]
+    pub fn with_unique_path(mut self) -> Self {
+        self.is_unique = true;
+        self
+    }
+
     fn failed(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::write(&self.name, error)
     }
@@ -126,9 +192,9 @@ impl ObjectSink {
             )));
         }
         if self.upload.started.is_none() {
-            let upload = self.store.put_multipart(&self.path).await.map_err(|error| self.failed(error))?;
-            self.upload.started = Some(upload);
-            self.upload.runtime = Some(Handle::current());
+            let start = Upload::start(Arc::clone(&self.store), self.path.clone());
+            let started = tokio::spawn(start).await;
+            self.upload = self.joined(started)?;
         }
         while self.upload.parts.len() >= self.parts_in_flight {
             self.part_arrived().await?;
@@ -145,20 +211,20 @@ impl ObjectSink {
     /// Waits for one of the parts in flight.
     async fn part_arrived(&mut self) -> Result<()> {
         match self.upload.parts.join_next().await {
-            Some(arrived) => self.arrived(arrived),
+            Some(arrived) => self.joined(arrived),
             None => Ok(()),
         }
     }
 
-    fn arrived(&self, part: std::result::Result<object_store::Result<()>, JoinError>) -> Result<()> {
-        part.map_err(|error| self.failed(error))?.map_err(|error| self.failed(error))
+    fn joined<T>(&self, task: std::result::Result<StoreResult<T>, JoinError>) -> Result<T> {
+        task.map_err(|error| self.failed(error))?.map_err(|error| self.failed(error))
     }
 
     async fn append(&mut self, mut bytes: Bytes) -> Result<()> {
         self.check_open()?;
         // Parts that have arrived no longer take up memory, and failures are reported early.
         while let Some(arrived) = self.upload.parts.try_join_next() {
-            self.arrived(arrived)?;
+            self.joined(arrived)?;
         }
         while self.growing_bytes + bytes.len() > self.part_bytes {
             let head = bytes.split_to(self.part_bytes - self.growing_bytes);
@@ -174,11 +240,9 @@ impl ObjectSink {
         self.check_open()?;
         self.is_closed = true;
         if self.upload.started.is_none() {
+            let (store, path) = (Arc::clone(&self.store), self.path.clone());
             let whole = PutPayload::from_iter(self.growing.drain(..));
-            return match self.store.put(&self.path, whole).await {
-                Ok(_) => Ok(()),
-                Err(error) => Err(self.failed(error)),
-            };
+            return self.appear(async move { store.put(&path, whole).await.map(drop) }).await;
         }
         if self.growing_bytes > 0 {
             self.send().await?;
@@ -186,11 +250,22 @@ impl ObjectSink {
         while !self.upload.parts.is_empty() {
             self.part_arrived().await?;
         }
-        if let Some(upload) = &mut self.upload.started {
-            upload.complete().await.map_err(|error| Error::write(&self.name, error))?;
+        let upload = std::mem::take(&mut self.upload);
+        self.appear(upload.complete()).await
+    }
+
+    /// Sends the request that makes the object visible.
+    async fn appear(
+        &mut self,
+        request: impl Future<Output = StoreResult<()>> + Send + 'static,
+    ) -> Result<()> {
+        if !self.is_unique {
+            return request.await.map_err(|error| self.failed(error));
         }
-        self.upload.started = None;
-        Ok(())
+        let (store, path) = (Arc::clone(&self.store), self.path.clone());
+        let appear = async move { request.await.map(|()| Unclaimed::new(store, path)) };
+        let appeared = tokio::spawn(appear).await;
+        self.joined(appeared).map(Unclaimed::claim)
     }
 
     /// Removes everything after a failure, and returns that failure to the caller.

@@ -91,7 +91,7 @@ impl ReadAt for Scripted {
     }
 
     fn profile(&self) -> StorageProfile {
-        StorageProfile::REMOTE.with_hedge(self.hedge.load(Ordering::SeqCst))
+        StorageProfile { hedge: self.hedge.load(Ordering::SeqCst), ..StorageProfile::REMOTE }
     }
 }
 

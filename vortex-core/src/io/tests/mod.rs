@@ -2,3 +2,4 @@
 
 mod hedging;
 mod kept_blocks;
+mod local_store;

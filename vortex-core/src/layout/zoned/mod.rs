@@ -25,6 +25,7 @@ use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use crate::array::ArrayRef;
 use crate::dtype::{DType, PType, StructType};
 use crate::file::SegmentId;
+use crate::limits::Work;
 use crate::stats::{is_float, sum_dtype};
 use crate::{Error, Result};
 
@@ -96,6 +97,8 @@ impl Zones {
     /// # Errors
     /// If segments are missing or corrupt.
     pub(crate) fn read(&self, have: &SegmentSet<'_>) -> Result<ZoneMap> {
+        // Lists are decoded when they are read.
+        let _work = Work::begin();
         let table = self.table.read(&(0..self.table.row_count()), have)?;
         ZoneMap::read(self, &table)
     }

@@ -8,7 +8,6 @@ use super::{Statistic, Zones};
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::limits::Work;
 use crate::stats::{FieldStats, Precision, is_float};
 use crate::{Error, Result};
 
@@ -36,7 +35,6 @@ pub struct ZoneMap {
 
 impl ZoneMap {
     pub(super) fn read(zones: &Zones, table: &ArrayRef) -> Result<Self> {
-        let _work = Work::begin();
         let table = table.decode(&data_type(table.dtype())?)?;
         let table = table.as_struct_opt().ok_or_else(|| Error::corrupt("zone table is not a struct"))?;
         let mut map = ZoneMap {

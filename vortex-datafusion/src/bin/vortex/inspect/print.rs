@@ -126,7 +126,7 @@ fn bound(bound: &Precision<Scalar>, inexact: &str) -> String {
     match bound {
         Precision::Exact(value) => value_text(scalar(value)),
         Precision::Inexact(value) => format!("{inexact}{}", value_text(scalar(value))),
-        Precision::Absent => "-".to_owned(),
+        _ => "-".to_owned(),
     }
 }
 

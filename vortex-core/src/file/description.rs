@@ -1,0 +1,213 @@
+//! The bytes that the description of a file is parsed from.
+//!
+//! Writers put all parts of the description at the end of the file. A file may claim that they are anywhere, so
+//! that only the parts themselves are read, never everything behind the first of them.
+
+use std::ops::Range;
+
+use arrow::buffer::Buffer;
+use bytes::Bytes;
+
+use crate::io::{READ_ALIGNMENT, ReadAt, read_exact};
+use crate::{Error, Result};
+
+/// Parts that lie at most this far apart are read together.
+const MAX_GAP: u64 = 1 << 20;
+/// Maximum number of bytes of all parts that lie before the end of the file. Not even one flatbuffer may be
+/// longer.
+const MAX_PARTS: u64 = 2 << 30;
+
+/// The end of a file, and those parts of the description that lie before it.
+#[derive(Debug)]
+pub(super) struct DescriptionBytes {
+    /// The position of the end in the file.
+    pub(super) start: u64,
+    pub(super) end: Buffer,
+    /// Other bytes of the file, with their positions.
+    before: Vec<(u64, Bytes)>,
+}
+
+impl DescriptionBytes {
+    /// The last bytes of a file of `file_size` bytes.
+    pub(super) fn new(end: Buffer, file_size: u64) -> Self {
+        Self { start: file_size - end.len() as u64, end, before: Vec::new() }
+    }
+
+    /// Reads the parts that do not lie within the end, in a single read if they are close to each other.
+    ///
+    /// # Errors
+    /// If storage fails, or the parts are too large.
+    pub(super) async fn read(&mut self, source: &dyn ReadAt, parts: Vec<Range<u64>>) -> Result<()> {
+        let reads = joined(parts.into_iter().filter(|part| part.start < self.start).collect())?;
+        let reads = reads.into_iter().map(|range| async move {
+            let start = range.start;
+            Ok::<_, Error>((start, read_exact(source, range).await?))
+        });
+        self.before = futures::future::try_join_all(reads).await?;
+        Ok(())
+    }
+
+    /// The bytes of a range of the file, if they were read.
+    pub(super) fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let before = self.before.iter().map(|(start, bytes)| (*start, bytes.as_ref()));
+        let mut pieces = before.chain([(self.start, self.end.as_slice())]);
+        pieces.find_map(|(start, bytes)| {
+            let at = |position: u64| usize::try_from(position.checked_sub(start)?).ok();
+            bytes.get(at(range.start)?..at(range.end)?)
+        })
+    }
+}
+
+/// The reads that cover all parts. They preserve alignments in the file.
+fn joined(mut parts: Vec<Range<u64>>) -> Result<Vec<Range<u64>>> {
+    parts.retain(|part| !part.is_empty());
+    let bytes = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.end - part.start));
+    if bytes > MAX_PARTS {
+        return Err(Error::limit(format!("a description of {bytes} bytes, at most {MAX_PARTS} allowed")));
+    }
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut reads: Vec<Range<u64>> = Vec::new();
+    for part in parts {
+        match reads.last_mut() {
+            Some(read) if part.start.saturating_sub(read.end) <= MAX_GAP => read.end = read.end.max(part.end),
+            _ => reads.push(part.start / READ_ALIGNMENT * READ_ALIGNMENT..part.end),
+        }
+    }
+    Ok(reads)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, DurationSecondArray, Int64Array, RecordBatch};
+    use async_trait::async_trait;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::file::{MAGIC, VERSION};
+    use crate::io::{MemorySink, StorageProfile};
+    use crate::limits::Limits;
+    use crate::wire::{Postscript, PostscriptSegment};
+    use crate::write::{FileWriter, WriteOptions};
+
+    const VAST: u64 = 50 << 30;
+
+    /// A file that begins with some bytes and ends with others; all between them are zero.
+    #[derive(Debug)]
+    struct Sparse {
+        first: Vec<u8>,
+        last: Vec<u8>,
+        len: u64,
+        reads: Mutex<Vec<Range<u64>>>,
+    }
+
+    #[async_trait]
+    impl ReadAt for Sparse {
+        fn name(&self) -> &str {
+            "sparse"
+        }
+
+        async fn len(&self) -> Result<u64> {
+            Ok(self.len)
+        }
+
+        async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+            self.reads.lock().push(range.clone());
+            if range.end - range.start > 16 << 20 {
+                return Err(Error::read("sparse", range, "too much"));
+            }
+            let last = self.len - self.last.len() as u64;
+            let byte = |at: u64| match (self.first.get(at as usize), at.checked_sub(last)) {
+                (Some(byte), _) => *byte,
+                (None, Some(at)) => self.last[at as usize],
+                (None, None) => 0,
+            };
+            Ok(range.map(byte).collect::<Vec<_>>().into())
+        }
+
+        fn profile(&self) -> StorageProfile {
+            StorageProfile::LOCAL
+        }
+    }
+
+    fn table() -> RecordBatch {
+        let rows = 0..1000;
+        RecordBatch::try_from_iter([
+            ("n", Arc::new(Int64Array::from_iter_values(rows.clone())) as ArrayRef),
+            // Known only from the Arrow schema.
+            ("d", Arc::new(DurationSecondArray::from_iter_values(rows)) as ArrayRef),
+        ])
+        .unwrap()
+    }
+
+    /// A file of `len` bytes: zeros were inserted before its postscript, which was changed.
+    async fn stretched(len: u64, change: impl FnOnce(&mut Postscript, &mut Vec<u8>)) -> Sparse {
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table().schema(), WriteOptions::new()).unwrap();
+        writer.write(&table()).await.unwrap();
+        writer.finish().await.unwrap();
+        let mut first = sink.bytes().unwrap().to_vec();
+        let eof = first.len() - 8;
+        let old = usize::from(u16::from_le_bytes([first[eof + 2], first[eof + 3]]));
+        let mut postscript = Postscript::parse(&first[eof - old..eof], &Limits::new()).unwrap();
+        change(&mut postscript, &mut first);
+        let mut last = postscript.to_bytes();
+        let postscript_len = last.len() as u16;
+        last.extend(VERSION.to_le_bytes());
+        last.extend(postscript_len.to_le_bytes());
+        last.extend(MAGIC);
+        Sparse { first, last, len, reads: Mutex::default() }
+    }
+
+    async fn opened(source: Sparse) -> (Arc<Sparse>, Result<VortexFile>) {
+        let source = Arc::new(source);
+        let file = VortexFile::open(Arc::clone(&source) as _).await;
+        (source, file)
+    }
+
+    #[tokio::test]
+    async fn a_part_at_the_start_of_a_vast_file_does_not_make_it_all_be_read() {
+        // The dtype comes first, the other parts far behind it.
+        let moved = |part: &mut PostscriptSegment| part.offset += 8 << 20;
+        let source = stretched(VAST, |postscript, first| {
+            let parts = [&mut postscript.layout, &mut postscript.footer];
+            parts.into_iter().chain(&mut postscript.statistics).for_each(moved);
+            let copy = first.clone();
+            first.resize(8 << 20, 0);
+            first.extend(copy);
+        });
+        let (source, file) = opened(source.await).await;
+        assert_eq!(file.unwrap().schema().unwrap(), table().schema());
+        let reads = source.reads.lock();
+        assert_eq!(reads.len(), 3, "{reads:?}");
+        let before: u64 = reads[1..].iter().map(|range| range.end - range.start).sum();
+        assert!(before < 16 << 10, "{reads:?}");
+    }
+
+    #[tokio::test]
+    async fn parts_next_to_each_other_take_one_read() {
+        let (source, file) = opened(stretched(VAST, |_, _| {}).await).await;
+        assert_eq!(file.unwrap().schema().unwrap(), table().schema());
+        assert_eq!(source.reads.lock().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn parts_larger_than_any_flatbuffer_are_not_read() {
+        let source = stretched(VAST, |postscript, _| {
+            (postscript.layout.length, postscript.footer.length) = (u32::MAX, u32::MAX);
+        });
+        let (source, file) = opened(source.await).await;
+        assert!(matches!(file.unwrap_err().root(), Error::LimitExceeded(_)));
+        assert_eq!(source.reads.lock().len(), 1);
+    }
+
+    #[test]
+    fn parts_are_joined_over_small_gaps_only() {
+        let far = 1 << 30;
+        let reads = joined(vec![far + 100..far + 200, 7..9, far..far + 50, 300..300, 9..2000]).unwrap();
+        assert_eq!(reads, [0..2000, far..far + 200]);
+        assert!(joined(vec![0..MAX_PARTS, 5..6]).is_err());
+    }
+}

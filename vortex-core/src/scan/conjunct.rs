@@ -1,0 +1,75 @@
+//! The conjuncts of a filter, resolved against the columns that they read.
+
+use std::collections::HashMap;
+
+use super::ScanBuilder;
+use super::column::Column;
+use crate::error::ResultExt as _;
+use crate::expr::{Expr, FieldPath};
+use crate::{Error, Result};
+
+/// A conjunct of the filter.
+#[derive(Debug, Clone)]
+pub(super) struct Conjunct {
+    pub(super) expr: Expr,
+    pub(super) columns: Vec<FieldPath>,
+}
+
+/// The conjuncts of the filter of a scan, and the columns that they read.
+///
+/// # Errors
+/// If a column does not exist or does not fit its constant, or if a filter that tightens is below an OR or a
+/// NOT.
+pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<FieldPath, Column>)> {
+    let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
+    let mut found = HashMap::new();
+    let mut conjuncts = Vec::new();
+    for expr in filter.conjuncts() {
+        if !matches!(expr, Expr::Dynamic(_)) && expr.has_dynamic_filter() {
+            return Err(Error::invalid(format!(
+                "a filter that tightens must be combined with others by AND only: {expr}"
+            )));
+        }
+        let columns = expr.columns();
+        for path in columns.iter().chain(&dynamic_columns(&expr)) {
+            if !found.contains_key(path) {
+                found.insert(path.clone(), Column::resolve(scan.file.footer(), path)?);
+            }
+        }
+        let expr = fit_constants(expr, &found)?;
+        conjuncts.push(Conjunct { expr, columns });
+    }
+    Ok((conjuncts, found))
+}
+
+/// The columns that a conjunct may read once it tightens.
+pub(super) fn dynamic_columns(conjunct: &Expr) -> Vec<FieldPath> {
+    match conjunct {
+        Expr::Dynamic(filter) => filter.columns(),
+        _ => Vec::new(),
+    }
+}
+
+/// Gives constants the types of the columns that they are compared with.
+pub(super) fn fit_constants(expr: Expr, columns: &HashMap<FieldPath, Column>) -> Result<Expr> {
+    let all = |parts: Vec<Expr>| {
+        parts.into_iter().map(|part| fit_constants(part, columns)).collect::<Result<Vec<_>>>()
+    };
+    Ok(match expr {
+        Expr::Field(path, predicate) => match columns.get(&path) {
+            Some(column) => {
+                let fitted = predicate.coerce(&column.dtype).and_then(|predicate| {
+                    predicate.check(&column.dtype)?;
+                    Ok(predicate)
+                });
+                let fitted = fitted.at(|| format!("column `{path}`"))?;
+                Expr::Field(path, fitted)
+            }
+            None => Expr::Field(path, predicate),
+        },
+        Expr::And(parts) => Expr::And(all(parts)?),
+        Expr::Or(parts) => Expr::Or(all(parts)?),
+        Expr::Not(inner) => Expr::Not(Box::new(fit_constants(*inner, columns)?)),
+        other => other,
+    })
+}

@@ -1,0 +1,88 @@
+//! Reading and writing without SQL.
+
+use std::fs;
+
+use datafusion::prelude::{SessionContext, col, lit};
+use vortex_core::VortexFile;
+use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions};
+
+use crate::files::{file, run, session, show};
+
+/// Writes the numbers up to `last`; returns how many.
+async fn write(context: &SessionContext, last: u64, to: &str, options: Option<VortexOptions>) -> u64 {
+    let numbers = context.sql(&format!("SELECT value AS n FROM generate_series(1, {last})")).await.unwrap();
+    numbers.write_vortex(to, options).await.unwrap()
+}
+
+#[tokio::test]
+async fn files_in_folders_are_written_and_read_with_the_names_of_folders_as_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().display();
+    let context = session();
+    for (day, rows) in [(1, 1000), (2, 2000)] {
+        assert_eq!(write(&context, rows, &format!("{base}/day={day}/"), None).await, rows);
+    }
+    let all = context.read_vortex(&format!("{base}/")).await.unwrap();
+    assert_eq!(all.schema().field_names().len(), 2);
+    assert_eq!(all.clone().count().await.unwrap(), 3000);
+    assert_eq!(all.filter(col("day").eq(lit("2"))).unwrap().count().await.unwrap(), 2000);
+    let matched = context.read_vortex(&format!("{base}/day=1/*.vortex")).await.unwrap();
+    assert_eq!(matched.count().await.unwrap(), 1000);
+}
+
+#[tokio::test]
+async fn a_name_is_registered_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("{}/", folder.path().display());
+    let context = session();
+    write(&context, 10, &place, None).await;
+    context.register_vortex("numbers", &place).await.unwrap();
+    assert!(show(&context, "SELECT sum(n) FROM numbers").await.contains("| 55 "));
+    let error = context.register_vortex("numbers", &place).await.unwrap_err().to_string();
+    assert!(error.contains("numbers") && error.contains("already exists"), "{error}");
+}
+
+#[tokio::test]
+async fn settings_of_the_session_apply_unless_options_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    run(&context, "SET vortex.checksums = true").await;
+    for (name, options, expected) in
+        [("session", None, true), ("given", Some(VortexOptions::default()), false)]
+    {
+        let path = folder.path().join(format!("{name}.vortex"));
+        write(&context, 10, path.to_str().unwrap(), options).await;
+        let file = VortexFile::open_path(&path).await.unwrap();
+        assert_eq!(file.footer().has_checksums(), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn places_without_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for place in ["none.vortex", "none/", "none/*.vortex"] {
+        let place = folder.path().join(place);
+        let error = session().read_vortex(place.to_str().unwrap()).await.unwrap_err().to_string();
+        assert!(error.contains("none"), "{}: {error}", place.display());
+    }
+}
+
+#[tokio::test]
+async fn a_session_without_vortex_reads_no_files() {
+    let path = file("tpch_orders");
+    let error = SessionContext::new().read_vortex(path.to_str().unwrap()).await.unwrap_err().to_string();
+    assert!(error.contains("does not know Vortex files"), "{error}");
+}
+
+#[tokio::test]
+async fn a_query_that_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().display();
+    for to in [format!("{base}/x.vortex"), format!("{base}/x/")] {
+        let broken = "SELECT 1 / (value - 50000) AS n FROM generate_series(1, 100000)";
+        let rows = session().sql(broken).await.unwrap();
+        let error = rows.write_vortex(&to, None).await.unwrap_err().to_string();
+        assert!(error.to_lowercase().contains("divide by zero"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{to}");
+    }
+}
