@@ -20,7 +20,7 @@ pub enum Variant {
     Vortex,
     /// Vortex files with all push-down disabled.
     Plain,
-    /// Vortex files cut into as many pieces as possible.
+    /// Vortex files cut into as many partitions as possible, and read in tiny batches.
     Splits,
     /// Vortex files in an object store on a server.
     Store,

@@ -4,7 +4,7 @@
 //! slt/nulls.slt ──┬── arrow            DataFusion's own Arrow reader, the source of the answers
 //!                 ├── vortex           default settings
 //!                 ├── vortex plain     all push-down disabled
-//!                 ├── vortex splits    tiny batches, many partitions, files cut into many splits
+//!                 ├── vortex splits    tiny batches, and each file cut into many partitions
 //!                 └── vortex store     files in an object store; `stores/run` starts servers for it
 //! ```
 //!
@@ -13,12 +13,14 @@
 //! reader under test.
 //!
 //! Statements refer to places by words in braces: `{files}` is the folder of golden files; `{tables}` is the
-//! folder of tables that [`Tables`] creates from them: partitioned, of several releases, damaged; `{scratch}`
-//! is an empty folder of the session, to write to. Records that apply only to some variants are marked with
-//! `skipif` and `onlyif`; labels are `arrow`, `vortex`, `pushdown`, `plain`, `splits`, `store`.
+//! folder of tables that [`Tables`] creates: from golden files, partitioned, of several releases, damaged;
+//! generated, with rows for several splits; `{scratch}` is an empty folder of the session, to write to.
+//! Records that apply only to some variants are marked with `skipif` and `onlyif`; labels are `arrow`,
+//! `vortex`, `pushdown`, `plain`, `splits`, `store`.
 
 mod cells;
 mod database;
+mod large;
 mod places;
 mod tables;
 

@@ -5,6 +5,8 @@ use std::{fs, io};
 
 use tempfile::TempDir;
 
+use crate::large;
+
 /// The folder of golden files: `<release>/<case>.vortex` and, next to it, its contents as `<case>.arrow`.
 /// `VORTEX_TEST_FILES` can name another folder.
 pub fn golden_files() -> PathBuf {
@@ -14,7 +16,7 @@ pub fn golden_files() -> PathBuf {
     }
 }
 
-/// Tables of several files, created in a temporary folder:
+/// Tables of several files or many rows, created in a temporary folder:
 ///
 /// ```text
 /// arrow/  and  vortex/
@@ -23,6 +25,7 @@ pub fn golden_files() -> PathBuf {
 ///   orders/release=__HIVE_DEFAULT_PARTITION__/part.*
 ///   lineitem/a.*  lineitem/b.*       0.36.0 without decimal columns, 0.91.0 with them
 ///   damaged/empty.* cut.* text.*     no bytes, the first half, something else
+///   large/facts.*  large/wide.*      not from golden files: enough rows for several splits
 /// ```
 #[derive(Debug)]
 pub struct Tables {
@@ -34,10 +37,12 @@ impl Tables {
     ///
     /// # Errors
     /// If a golden file is missing or the folder cannot be written.
-    pub fn create() -> io::Result<Self> {
+    pub async fn create() -> io::Result<Self> {
         let tables = Self { folder: TempDir::new()? };
         for extension in ["arrow", "vortex"] {
             tables.lay_out(extension)?;
+            let folder = tables.folder(extension).join("large");
+            large::write(&folder, extension).await.map_err(io::Error::other)?;
         }
         Ok(tables)
     }

@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use sql_tests::{Database, Places, Store, Tables, Variant};
-use sqllogictest::{Runner, default_normalizer, default_validator, strict_column_validator};
+use sqllogictest::{
+    AsyncDB as _, DBOutput, Runner, default_normalizer, default_validator, strict_column_validator,
+};
 
 #[tokio::test]
 async fn answers_come_from_arrow() {
@@ -24,8 +26,31 @@ async fn vortex_answers_the_same_without_push_down() {
 }
 
 #[tokio::test]
-async fn vortex_answers_the_same_over_tiny_splits() {
+async fn vortex_answers_the_same_in_many_partitions() {
     run(Variant::Splits).await;
+}
+
+/// What the suites over large tables rely on.
+#[tokio::test]
+async fn large_tables_are_read_in_several_splits() {
+    let tables = Tables::create().await.expect("golden files and a temporary folder");
+    for variant in [Variant::Vortex, Variant::Plain, Variant::Splits] {
+        let places = Places::on_disk(&tables, variant.extension());
+        let mut database = Database::open(variant, places, None).await.expect("a session");
+        for (table, column, least) in [("facts", "noise", 3), ("facts", "*", 4), ("wide", "body", 4)] {
+            let sql = format!(
+                "EXPLAIN ANALYZE SELECT {column} FROM '{{tables}}/large/{table}.vortex' WHERE id % 2 = 1"
+            );
+            let DBOutput::Rows { rows, .. } = database.run(&sql).await.expect("a plan with metrics") else {
+                panic!("no plan: {sql}");
+            };
+            let plan = rows.concat().join("\n");
+            let (_, count) = plan.split_once("splits_scanned=").expect("a scan");
+            let digits: String = count.chars().take_while(char::is_ascii_digit).collect();
+            let splits: usize = digits.parse().expect("a number");
+            assert!(splits >= least, "{variant:?} reads {column} of {table} in {splits} splits\n{plan}");
+        }
+    }
 }
 
 /// The files are on the server named by `SLT_STORE`, which `stores/run` sets.
@@ -37,7 +62,7 @@ async fn vortex_answers_the_same_from_an_object_store() {
 
 /// Runs all suites, and fails with the first difference of each.
 async fn run(variant: Variant) {
-    let tables = Tables::create().expect("golden files and a temporary folder");
+    let tables = Tables::create().await.expect("golden files and a temporary folder");
     let store = match variant {
         Variant::Store => Some(Store::upload(&tables).await.expect("a server that takes the files")),
         _ => None,

@@ -5,15 +5,16 @@
 //! is that of the parsed footer, not of its bytes in the file.
 
 use std::any::Any;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use arrow::buffer::Buffer;
-use datafusion_common::{HashMap, Result};
+use datafusion_common::{DataFusionError, HashMap, Result};
 use datafusion_execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadata, FileMetadataCache};
+use futures::future::{BoxFuture, Shared, WeakShared};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
+use tokio::runtime::{Handle, Id};
 use vortex_core::file::{Footer, OpenOptions, VortexFile};
 #[cfg(feature = "session")]
 use vortex_core::io::StorageProfile;
@@ -186,7 +187,7 @@ impl std::fmt::Debug for FooterCache {
     }
 }
 
-fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
+pub(crate) fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
     // Listings do not tell versions.
     let versions = left.version.as_ref().zip(right.version.as_ref());
     left.size == right.size
@@ -246,35 +247,48 @@ impl FileMetadata for CachedFooter {
 
 /// Files that scans of one plan have open: partitions that read different ranges of a file share its
 /// descriptor and the bytes they fetch. A file is closed when its last scan ends.
+///
+/// Nothing is shared between runtimes: one that stands still would hold up the others.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    files: Mutex<HashMap<Path, (ObjectMeta, Weak<OpenFile>)>>,
+    files: Mutex<HashMap<(Path, Option<Id>), (ObjectMeta, WeakShared<Opening>)>>,
 }
 
-/// A file that is opened by its first reader.
-pub(crate) type OpenFile = OnceCell<VortexFile>;
+type Opening = BoxFuture<'static, Result<VortexFile, Arc<DataFusionError>>>;
+
+/// A file that is opened once for all that wait for it, by whichever of them is polled.
+pub(crate) type OpenFile = Shared<Opening>;
 
 impl OpenFiles {
-    /// The entry of a file in the version that `meta` describes.
-    pub(crate) fn entry(&self, meta: &ObjectMeta) -> Arc<OpenFile> {
+    /// The file in the version that `meta` describes; `open` opens it if it is not open.
+    pub(crate) fn entry(&self, meta: &ObjectMeta, open: impl FnOnce() -> OpenFile) -> OpenFile {
+        let key = (meta.location.clone(), runtime());
         let mut files = self.files.lock();
-        if let Some((version, file)) = files.get(&meta.location)
+        if let Some((version, file)) = files.get(&key)
             && same_version(version, meta)
             && let Some(file) = file.upgrade()
         {
             return file;
         }
         if files.len() >= SWEEP_AT {
-            files.retain(|_, (_, file)| file.strong_count() > 0);
+            files.retain(|_, (_, file)| file.upgrade().is_some());
         }
-        let file = Arc::new(OpenFile::new());
-        files.insert(meta.location.clone(), (meta.clone(), Arc::downgrade(&file)));
+        let file = open();
+        if let Some(shared) = file.downgrade() {
+            files.insert(key, (meta.clone(), shared));
+        }
         file
     }
 }
 
+/// The runtime that polls the caller.
+pub(crate) fn runtime() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}
+
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     #[cfg(feature = "session")]
     use object_store::ObjectStoreExt as _;
 
@@ -308,19 +322,49 @@ mod tests {
         }
     }
 
+    fn opened() -> OpenFile {
+        futures::future::pending().boxed().shared()
+    }
+
     #[test]
     fn readers_of_one_version_share_the_file() {
         let files = OpenFiles::default();
-        let first = files.entry(&meta(Some("1")));
-        assert!(Arc::ptr_eq(&first, &files.entry(&meta(Some("1")))));
-        assert!(!Arc::ptr_eq(&first, &files.entry(&meta(Some("2")))));
+        let first = files.entry(&meta(Some("1")), opened);
+        assert!(first.ptr_eq(&files.entry(&meta(Some("1")), opened)));
+        assert!(!first.ptr_eq(&files.entry(&meta(Some("2")), opened)));
     }
 
     #[test]
     fn a_file_closes_with_its_last_reader() {
         let files = OpenFiles::default();
-        drop(files.entry(&meta(None)));
-        let (_, file) = &files.files.lock()[&Path::from("a.vortex")];
-        assert_eq!(file.strong_count(), 0);
+        drop(files.entry(&meta(None), opened));
+        let (_, file) = &files.files.lock()[&(Path::from("a.vortex"), None)];
+        assert!(file.upgrade().is_none());
+    }
+
+    #[tokio::test]
+    async fn runtimes_do_not_share_files() {
+        let files = Arc::new(OpenFiles::default());
+        let first = files.entry(&meta(None), opened);
+        let other = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async { files.entry(&meta(None), opened) })
+        });
+        assert!(!first.ptr_eq(&other.join().unwrap()));
+    }
+
+    #[tokio::test]
+    async fn a_file_opens_although_its_first_reader_is_not_polled() {
+        let files = OpenFiles::default();
+        let (answer, answered) = tokio::sync::oneshot::channel::<()>();
+        let refused = async move {
+            let _ = answered.await;
+            Err(Arc::new(DataFusionError::Internal("refused".to_owned())))
+        };
+        let mut first = files.entry(&meta(None), || refused.boxed().shared());
+        let second = files.entry(&meta(None), opened);
+        assert!(futures::poll!(&mut first).is_pending());
+        answer.send(()).unwrap();
+        assert!(second.await.is_err());
     }
 }

@@ -8,8 +8,8 @@
 //!   5, ..., 12 as text, the maximum is 9, not 12.
 //!
 //! Scans therefore state these statistics as estimates only. Where nothing but an aggregation without groups
-//! reads a scan, and no cast in between changes the order of values, they are stated exactly, and DataFusion's
-//! own rule is applied again:
+//! reads a scan, they are stated exactly, except for extremes of columns that the scan casts in a way that
+//! changes the order of values, and DataFusion's own rule is applied again:
 //!
 //! ```text
 //! AggregateExec: sum(a)
@@ -22,17 +22,17 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use datafusion::physical_optimizer::PhysicalOptimizerRule as _;
 use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::stats::Precision;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::{Result, ScalarValue, Statistics};
 use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::CastExpr;
+use datafusion_physical_expr::expressions::{CastExpr, Column};
 use datafusion_physical_expr::projection::ProjectionExpr;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -61,8 +61,8 @@ pub(crate) fn answer(
     Ok((!answer.is::<AggregateExec>()).then_some(answer))
 }
 
-/// The plan over scans that state their statistics exactly; `None` if another operator changes the rows, or a
-/// cast their order.
+/// The plan over scans that state their statistics exactly; `None` if another operator changes the rows, or
+/// casts values in a way that changes their order.
 fn with_exact_statistics(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
         return exact_scan(scan);
@@ -99,9 +99,6 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let files = files().map(|file| file.statistics.as_deref());
     let Some(files) = files.collect::<Option<Vec<_>>>() else { return Ok(None) };
     let Some(projection) = config.file_source().projection() else { return Ok(None) };
-    if !all_keep_order(projection.as_ref(), config.file_source().table_schema().table_schema()) {
-        return Ok(None);
-    }
     for at in projection.column_indices() {
         let Some(column) = known.column_statistics.get_mut(at) else { continue };
         let of_files =
@@ -114,20 +111,51 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
             column.sum_value = Precision::Exact(sum.clone());
         }
     }
+    let table = config.file_source().table_schema().table_schema();
+    let reordered = projection.iter().filter(|output| !keeps_order(&output.expr, table));
+    let reordered = reordered.map(|output| reordered_column(&output.expr, table, &known));
+    let Some(reordered) = reordered.collect::<Option<Vec<_>>>() else { return Ok(None) };
+    for at in reordered {
+        let column = &mut known.column_statistics[at];
+        (column.min_value, column.max_value) = (Precision::Absent, Precision::Absent);
+    }
     let config = FileScanConfigBuilder::from(config.clone()).with_statistics(known).build();
     without_failure(DataSourceExec::from_data_source(config))
 }
 
-/// Whether no column is cast in a way that changes the order of its values. Of expressions other than casts,
-/// DataFusion derives no minima and maxima.
+/// Whether no column is cast in a way that changes the order of its values.
 fn all_keep_order(outputs: &[ProjectionExpr], input: &Schema) -> bool {
     outputs.iter().all(|output| keeps_order(&output.expr, input))
 }
 
+/// Of expressions other than casts, DataFusion derives no minima and maxima.
 fn keeps_order(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
     let Some(cast) = expr.downcast_ref::<CastExpr>() else { return true };
     let from = cast.expr().data_type(input);
     from.is_ok_and(|from| cast_keeps_order(&from, cast.cast_type())) && keeps_order(cast.expr(), input)
+}
+
+/// The column that is cast, if its extremes show that no value fails to be cast: other statistics remain valid
+/// through the cast, but must not hide such a failure.
+fn reordered_column(expr: &Arc<dyn PhysicalExpr>, table: &Schema, known: &Statistics) -> Option<usize> {
+    let cast = expr.downcast_ref::<CastExpr>()?;
+    let at = cast.expr().downcast_ref::<Column>()?.index();
+    let (from, to) = (table.fields().get(at)?.data_type(), cast.cast_type());
+    let known = known.column_statistics.get(at)?;
+    let can_be_cast =
+        |bound: &Precision<ScalarValue>| bound.get_value().is_some_and(|value| value.cast_to(to).is_ok());
+    let all_can_be_cast =
+        fails_in_extremes(from, to) && can_be_cast(&known.min_value) && can_be_cast(&known.max_value);
+    all_can_be_cast.then_some(at)
+}
+
+/// Whether a cast that fails for a value also fails for all above it, or for all below it: for times that are too
+/// far away. Casts of text may fail for any value, and so may those to zones whose clocks leave out times.
+fn fails_in_extremes(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Boolean, Date32, Date64, Time32, Time64, Timestamp};
+    let is_ordered = from.is_numeric() || matches!(from, Date32 | Date64 | Timestamp(..));
+    let is_simple = matches!(to, Boolean | Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(_, None));
+    is_ordered && (is_simple || to.is_string())
 }
 
 /// The node, unless only one of minimum and maximum is known: if the other cannot be cast, neither can rows,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_common::Result;
 use datafusion_session::TableFunction;
@@ -20,9 +21,13 @@ use crate::withhold_orders::WithholdOrders;
 /// (`vortex_metadata`, `vortex_layouts`, `vortex_segments`, `vortex_zones`).
 ///
 /// Registering again keeps the settings of the session. Statements that were prepared before are lost, since
-/// DataFusion cannot add an optimizer rule to a session that has them. Paths in `FROM` also need
+/// DataFusion cannot add optimizer rules to a session that has them. Paths in `FROM` also need
 /// [`SessionContext::enable_url_table`], or [`enable_url_tables`](crate::enable_url_tables) for globs
 /// in URLs as well.
+///
+/// This adds two optimizer rules. A session that is built from this one loses them if the rules are replaced
+/// (`with_physical_optimizer_rules` of [`SessionStateBuilder`]): its scans behave as in a session that is not
+/// registered. Results are the same, but fewer rows are skipped, and fewer orders and statistics are used.
 ///
 /// # Errors
 /// If the session refuses the format.
@@ -48,7 +53,8 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
-/// Whether the session has the optimizer rules of this crate: both, since one can be removed by itself.
+/// Whether the session has the optimizer rules of this crate: both, since `with_physical_optimizer_rules` of a
+/// builder leaves one.
 pub(crate) fn has_rules(state: &SessionState) -> bool {
     let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
     has(TellScans::NAME) && has(WithholdOrders::NAME)
@@ -69,7 +75,9 @@ fn add_options(config: &mut SessionConfig) {
 /// [`register`] for sessions that are still being built.
 pub trait VortexSessionExt {
     /// Makes the session read and write Vortex files, as [`register`] does. Call it after
-    /// `with_default_features` and `with_config`, which replace what was registered before.
+    /// `with_default_features`, `with_config` and `with_physical_optimizer_rules`, which replace what was
+    /// registered before. Without both of its optimizer rules, scans behave as in a session that is not
+    /// registered.
     #[must_use]
     fn with_vortex(self) -> Self;
 }
@@ -91,9 +99,34 @@ impl VortexSessionExt for SessionStateBuilder {
     }
 }
 
-/// Adds the optimizer rules: one before all others, and one after them.
+/// Adds the optimizer rules: one before all others, and one after them; each once, if called again.
 fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let is_other = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
+        ![TellScans::NAME, WithholdOrders::NAME].contains(&rule.name())
+    };
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
+    rules.retain(is_other);
     rules.insert(0, Arc::new(WithholdOrders));
-    builder.with_physical_optimizer_rule(Arc::new(TellScans))
+    let added = builder.physical_optimizer_rules().get_or_insert_default();
+    added.retain(is_other);
+    added.push(Arc::new(TellScans));
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registering_again_adds_no_rule_twice() {
+        let twice = SessionStateBuilder::new().with_default_features().with_vortex().with_vortex();
+        let context = SessionContext::new_with_state(twice.build());
+        register(&context).unwrap();
+        let state = context.state();
+        assert!(has_rules(&state));
+        let names: Vec<_> = state.physical_optimizers().iter().map(|rule| rule.name()).collect();
+        assert_eq!((names.first(), names.last()), (Some(&WithholdOrders::NAME), Some(&TellScans::NAME)));
+        let ours = |name: &&&str| [TellScans::NAME, WithholdOrders::NAME].contains(*name);
+        assert_eq!(names.iter().filter(ours).count(), 2);
+    }
 }

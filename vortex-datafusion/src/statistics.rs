@@ -39,14 +39,23 @@ pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
 }
 
 /// A scan that states minima and maxima as estimates, although those of its files may be exact: see
-/// `exact_statistics.rs`.
+/// `exact_statistics.rs`. It states neither of a column that contains the least integer of its type.
 pub(crate) fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     let mut known = scan.statistics();
     for column in &mut known.column_statistics {
-        column.min_value = column.min_value.clone().to_inexact();
-        column.max_value = column.max_value.clone().to_inexact();
+        let bounds = [&mut column.min_value, &mut column.max_value];
+        let overflows = bounds.iter().any(|bound| bound.get_value().is_some_and(lacks_negative));
+        for bound in bounds {
+            *bound = if overflows { Precision::Absent } else { bound.clone().to_inexact() };
+        }
     }
     FileScanConfigBuilder::from(scan).with_statistics(known).build()
+}
+
+/// Whether this is the least integer of its type, which is its own negative. DataFusion 55 supposes that negatives
+/// are in the opposite order, and cannot plan `-a < 5` if that of a bound of `a` overflows.
+fn lacks_negative(value: &ScalarValue) -> bool {
+    value.data_type().is_signed_integer() && value.arithmetic_negate().is_err()
 }
 
 /// The size of all columns, if each has a fixed width. With strings, a projection would keep the size of the
@@ -219,6 +228,21 @@ mod tests {
         column_statistics(&dtype, Some(known), &Field::new("c", to, true), rows)
     }
 
+    /// What a scan states of a column, of which its file states `known`.
+    fn estimates(data_type: DataType, known: ColumnStatistics) -> ColumnStatistics {
+        let schema = Arc::new(Schema::new(vec![Field::new("c", data_type, true)]));
+        let file = Statistics {
+            num_rows: Precision::Exact(10),
+            total_byte_size: Precision::Absent,
+            column_statistics: vec![known],
+        };
+        let source = Arc::new(VortexSource::new(TableSchema::from(&schema)));
+        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source);
+        let scan = with_estimates(scan.with_statistics(file).build()).statistics();
+        assert_eq!(scan.num_rows, Precision::Exact(10));
+        scan.column_statistics[0].clone()
+    }
+
     #[tokio::test]
     async fn columns_are_found_by_name_whatever_their_order() {
         let column = |at: i32| Arc::new(Int32Array::from(vec![at, at + 100])) as ArrayRef;
@@ -271,21 +295,34 @@ mod tests {
 
     #[test]
     fn a_scan_estimates_extremes_that_are_exact_in_its_files() {
-        let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int32, true)]));
         let known = known(|of| (of.min, of.max, of.null_count) = (int(1), int(9), Some(2)));
-        let file = Statistics {
-            num_rows: Precision::Exact(10),
-            total_byte_size: Precision::Absent,
-            column_statistics: vec![of(DType::Primitive(PType::I32, true), &known, DataType::Int32, 10)],
-        };
-        let source = Arc::new(VortexSource::new(TableSchema::from(&schema)));
-        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source);
-        let scan = with_estimates(scan.with_statistics(file).build()).statistics();
-        assert_eq!(scan.num_rows, Precision::Exact(10));
-        let column = &scan.column_statistics[0];
+        let column =
+            estimates(DataType::Int32, of(DType::Primitive(PType::I32, true), &known, DataType::Int32, 10));
         assert_eq!(column.null_count, Precision::Exact(2));
         assert_eq!(column.min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
         assert_eq!(column.max_value, Precision::Inexact(ScalarValue::Int32(Some(9))));
+    }
+
+    #[test]
+    fn a_scan_states_no_extremes_of_integers_that_cannot_be_negated() {
+        let pairs: [(ScalarValue, ScalarValue); 4] = [
+            (i8::MIN.into(), (-i8::MAX).into()),
+            (i16::MIN.into(), (-i16::MAX).into()),
+            (i32::MIN.into(), (-i32::MAX).into()),
+            (i64::MIN.into(), (-i64::MAX).into()),
+        ];
+        let stated = |min: &ScalarValue, max: &ScalarValue| {
+            let (min_value, max_value) = (Precision::Exact(min.clone()), Precision::Exact(max.clone()));
+            let known = ColumnStatistics { min_value, max_value, ..ColumnStatistics::new_unknown() };
+            let column = estimates(min.data_type(), known);
+            (column.min_value, column.max_value)
+        };
+        for (least, next) in pairs {
+            assert_eq!(stated(&least, &next), (Precision::Absent, Precision::Absent));
+            assert_eq!(stated(&least, &least), (Precision::Absent, Precision::Absent));
+            let next = Precision::Inexact(next);
+            assert_eq!(stated(next.get_value().unwrap(), next.get_value().unwrap()), (next.clone(), next));
+        }
     }
 
     #[test]

@@ -12,9 +12,10 @@
 //! Number of rows: a scan that reads the best rows first is not told how many of them the sort above needs,
 //! nor that there is a limit in between, so that the best of other rows are wanted.
 //!
-//! Partitions: a file of which only the best rows are wanted is not divided. Each partition would have to find
-//! as many rows as the sort needs before its part of the sort can rule out others, so that several times as
-//! many rows would be decoded; and a scan works on several parts of a file at once in any case.
+//! Partitions: a file of which only the best rows are wanted is not divided, if all that becomes of its partitions
+//! is that their best rows are merged. Each partition would have to find as many rows as the sort needs before its
+//! part of the sort can rule out others, so that several times as many rows would be decoded; and a scan works on
+//! several parts of a file at once in any case.
 //!
 //! Dynamic filters: scans are made to ignore those that drop rows which the plan needs.
 //! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
@@ -33,7 +34,7 @@ use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_groups::FileGroup;
-use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::filter::FilterExec;
@@ -43,6 +44,7 @@ use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeE
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::exact_statistics;
+use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
 
 /// Keeps ordered files in their partitions, passes on how many of the best rows are wanted and which dynamic
@@ -162,9 +164,8 @@ fn tell_scan(exec: &DataSourceExec, above: &Above) -> Option<Arc<dyn ExecutionPl
     let best = if config.limit.is_some() { BestWanted::None } else { above.best };
     let told = source.told(&above.distrusted, best);
     let finds_best = told.as_ref().unwrap_or(source).best_first.is_some();
-    let whole = (finds_best && above.partitions == Partitions::BestMerged)
-        .then(|| undivided(&config.file_groups))
-        .flatten();
+    let whole =
+        (finds_best && above.partitions == Partitions::BestMerged).then(|| undivided(config)).flatten();
     if told.is_none() && whole.is_none() && preserves == config.preserve_order {
         return None;
     }
@@ -178,19 +179,77 @@ fn tell_scan(exec: &DataSourceExec, above: &Above) -> Option<Arc<dyn ExecutionPl
     Some(DataSourceExec::from_data_source(builder.build()))
 }
 
-/// The file whose consecutive parts the groups are, if they are.
-fn undivided(groups: &[FileGroup]) -> Option<PartitionedFile> {
-    let mut parts = groups.iter().flat_map(FileGroup::iter);
+/// The file whose consecutive parts the groups of a scan are, unless a partitioning is declared, which has as many
+/// partitions as there are groups.
+fn undivided(config: &FileScanConfig) -> Option<PartitionedFile> {
+    if config.output_partitioning.is_some() || config.file_groups.len() < 2 {
+        return None;
+    }
+    let mut parts = config.file_groups.iter().flat_map(FileGroup::iter);
     let mut whole = parts.next()?.clone();
     let mut end = whole.range.as_ref()?.end;
     for part in parts {
         let range = part.range.as_ref()?;
-        let same = part.object_meta == whole.object_meta && part.partition_values == whole.partition_values;
+        let same = part.object_meta == whole.object_meta
+            && part.partition_values == whole.partition_values
+            && part.extension::<RowSelection>() == whole.extension::<RowSelection>();
         if !same || range.start != end {
             return None;
         }
         end = range.end;
     }
     whole.range.as_mut()?.end = end;
-    (groups.len() > 1).then_some(whole)
+    Some(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion_datasource::TableSchema;
+    use datafusion_execution::object_store::ObjectStoreUrl;
+    use datafusion_physical_expr::Partitioning;
+
+    use super::*;
+
+    /// A scan with a group per part of a file of 30 bytes.
+    fn scan(parts: impl IntoIterator<Item = PartitionedFile>) -> FileScanConfigBuilder {
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+        let source = Arc::new(VortexSource::new(TableSchema::from(&schema)));
+        let groups = parts.into_iter().map(|part| FileGroup::new(vec![part]));
+        FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+            .with_file_groups(groups.collect())
+    }
+
+    fn part(start: i64) -> PartitionedFile {
+        PartitionedFile::new("a.vortex", 30).with_range(start, start + 10)
+    }
+
+    fn united(scan: FileScanConfigBuilder) -> Option<(i64, i64)> {
+        undivided(&scan.build()).and_then(|whole| whole.range).map(|range| (range.start, range.end))
+    }
+
+    #[test]
+    fn consecutive_parts_of_a_file_are_united() {
+        assert_eq!(united(scan([part(0), part(10), part(20)])), Some((0, 30)));
+        assert_eq!(united(scan([part(0), part(20)])), None, "a part is missing");
+        assert_eq!(united(scan([part(0)])), None, "there is nothing to unite");
+        let other = PartitionedFile::new("b.vortex", 30).with_range(10, 20);
+        assert_eq!(united(scan([part(0), other])), None);
+    }
+
+    #[test]
+    fn parts_that_select_different_rows_stay_apart() {
+        let selected = |start: i64, row: u64| part(start).with_extension(RowSelection::except([row]));
+        assert_eq!(united(scan([selected(0, 7), selected(10, 7)])), Some((0, 20)));
+        assert_eq!(united(scan([selected(0, 7), selected(10, 8)])), None);
+        assert_eq!(united(scan([selected(0, 7), part(10)])), None);
+        assert_eq!(united(scan([part(0), selected(10, 7)])), None);
+    }
+
+    #[test]
+    fn a_declared_partitioning_keeps_its_groups() {
+        let declared =
+            scan([part(0), part(10)]).with_output_partitioning(Some(Partitioning::UnknownPartitioning(2)));
+        assert_eq!(united(declared), None);
+    }
 }

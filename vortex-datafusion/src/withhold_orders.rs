@@ -8,29 +8,33 @@
 //! CAST(ts AS TIME)     07:00              14:00              04:00
 //! ```
 //!
-//! If a plan contains such a cast, the orders that its scans declare end at the first temporal column. This rule
-//! runs before all others, which rely on what scans declare.
+//! If an operator contains such a cast, the orders that the scans below it declare end at the first temporal
+//! column. Other scans keep theirs, since an order reaches only the operators above its scan, unless the cast is
+//! equated with a column, by a filter or by the keys of a join: then the order of any timestamps that are equal to
+//! those below is taken for that of the column. This rule runs before all others, which rely on what scans declare.
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::SchemaRef;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion};
+use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, TryCastExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
-use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::filter::FilterExec;
+use datafusion_physical_plan::joins::utils::JoinFilter;
+use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::convert::cast_keeps_order;
 use crate::ordering::without_temporal_orders;
 use crate::source::VortexSource;
 
-/// Withholds orders of temporal columns from plans that cast such columns in ways that change the order.
+/// Withholds orders of temporal columns from operators that cast such columns in ways that change the order.
 #[derive(Debug, Default)]
 pub(crate) struct WithholdOrders;
 
@@ -44,18 +48,8 @@ impl PhysicalOptimizerRule for WithholdOrders {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !plan.exists(reorders)? {
-            return Ok(plan);
-        }
-        let withhold = |node: Arc<dyn ExecutionPlan>| {
-            let scan = node.downcast_ref::<DataSourceExec>();
-            let scan = scan.and_then(|scan| scan.downcast_to_file_source::<VortexSource>());
-            Ok(match scan.and_then(|(config, _)| without_temporal_orders(config)) {
-                Some(config) => Transformed::yes(DataSourceExec::from_data_source(config) as Arc<_>),
-                None => Transformed::no(node),
-            })
-        };
-        plan.transform_up(withhold).data()
+        let is_equated = plan.exists(|node| Ok(equates(node.as_ref()) && reorders(node)?))?;
+        withhold(plan, is_equated)
     }
 
     fn name(&self) -> &str {
@@ -67,21 +61,56 @@ impl PhysicalOptimizerRule for WithholdOrders {
     }
 }
 
-/// Whether an expression of the operator casts temporal values in a way that changes their order. Of the
-/// conjuncts of filters, only those that equate columns matter: then the order of one is that of the other.
+/// Withholds orders of the scans below `node` if it casts in such a way, or if that is known already.
+fn withhold(node: Arc<dyn ExecutionPlan>, is_reordered: bool) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_reordered = is_reordered || reorders(&node)?;
+    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
+        let scan = scan.downcast_to_file_source::<VortexSource>().filter(|_| is_reordered);
+        return Ok(match scan.and_then(|(config, _)| without_temporal_orders(config)) {
+            Some(config) => DataSourceExec::from_data_source(config) as Arc<_>,
+            None => node,
+        });
+    }
+    let children = node.children().into_iter().map(|child| withhold(Arc::clone(child), is_reordered));
+    let children = children.collect::<Result<_>>()?;
+    replace_children_if_necessary(node, children)
+}
+
+/// Whether expressions of the operator may equate columns of its input.
+fn equates(node: &dyn ExecutionPlan) -> bool {
+    node.is::<FilterExec>() || (node.children().len() > 1 && !node.is::<NestedLoopJoinExec>())
+}
+
+/// Whether the operator casts temporal values in a way that changes their order. Of the conjuncts of filters, and
+/// of what joins compare, only those matter that equate columns: then the order of one is that of the other.
 fn reorders(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        // DataFusion moves parts of its filter into projections of its inputs.
+        let moved = |filter: &JoinFilter| has_reordering_cast(filter.expression(), Some(filter.schema()));
+        return Ok(join.filter().is_some_and(moved));
+    }
     let inputs: Vec<_> = node.children().into_iter().map(|child| child.schema()).collect();
+    if let Some(keys) = join_keys(node.as_ref()) {
+        let mut sides = keys.iter().flat_map(|(left, right)| [left, right]).zip(inputs.iter().cycle());
+        return Ok(sides.any(|(key, input)| has_reordering_cast(key, Some(input))));
+    }
+    // An expression of an operator with several inputs may refer to all of them.
+    let input = if let [input] = inputs.as_slice() { Some(input) } else { None };
     let is_filter = node.is::<FilterExec>();
+    let matters = |part: &Arc<dyn PhysicalExpr>| !is_filter || equates_columns(part);
     let mut found = false;
     node.apply_expressions(&mut |expr| {
-        for part in split_conjunction(expr) {
-            found = found
-                || ((!is_filter || equates_columns(part))
-                    && part.exists(|part| Ok(is_reordering_cast(part, &inputs)))?);
-        }
+        let mut parts = split_conjunction(expr).into_iter();
+        found = found || parts.any(|part| matters(part) && has_reordering_cast(part, input));
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
+}
+
+/// The pairs of expressions over its two inputs that a join equates. Its other filter is left out.
+fn join_keys(node: &dyn ExecutionPlan) -> Option<JoinOnRef<'_>> {
+    let hash = node.downcast_ref::<HashJoinExec>().map(HashJoinExec::on);
+    hash.or_else(|| node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::on))
 }
 
 fn equates_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {
@@ -90,9 +119,12 @@ fn equates_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {
     *binary.op() == Operator::Eq && has_columns(binary.left()) && has_columns(binary.right())
 }
 
-/// An expression of an operator with several inputs may refer to all of them: what cannot be known is supposed
-/// to change the order.
-fn is_reordering_cast(expr: &Arc<dyn PhysicalExpr>, inputs: &[Arc<Schema>]) -> bool {
+fn has_reordering_cast(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> bool {
+    expr.exists(|part| Ok(is_reordering_cast(part, input))).unwrap_or(true)
+}
+
+/// Of an input that is not known, any cast is supposed to change the order.
+fn is_reordering_cast(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> bool {
     let (operand, to) = if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         (cast.expr(), cast.cast_type())
     } else if let Some(cast) = expr.downcast_ref::<TryCastExpr>() {
@@ -100,9 +132,6 @@ fn is_reordering_cast(expr: &Arc<dyn PhysicalExpr>, inputs: &[Arc<Schema>]) -> b
     } else {
         return false;
     };
-    let from = match inputs {
-        [input] => operand.data_type(input).ok(),
-        _ => None,
-    };
+    let from = input.and_then(|input| operand.data_type(input).ok());
     to.is_temporal() && from.is_none_or(|from| from.is_temporal() && !cast_keeps_order(&from, to))
 }

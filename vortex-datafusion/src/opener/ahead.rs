@@ -19,8 +19,11 @@ use datafusion_datasource::PartitionedFile;
 use futures::StreamExt as _;
 use object_store::path::Path;
 use parking_lot::Mutex;
+use tokio::runtime::Id;
 
 use super::{Batches, OpenerState};
+use crate::cache::{runtime, same_version};
+use crate::selection::RowSelection;
 
 /// Once the files opened ahead have this many bytes in total, no more are opened.
 const BYTES_AHEAD: u64 = 8 << 20;
@@ -39,7 +42,23 @@ pub(crate) struct Ahead {
 #[derive(Default)]
 struct State {
     begun: HashSet<Key>,
-    started: HashMap<Key, SpawnedTask<Result<Batches>>>,
+    started: HashMap<Key, Started>,
+}
+
+struct Started {
+    file: PartitionedFile,
+    runtime: Option<Id>,
+    task: SpawnedTask<Result<Batches>>,
+}
+
+impl Started {
+    /// Whether it returns the rows of `file`, and is not held up by another runtime that stands still.
+    fn serves(&self, file: &PartitionedFile) -> bool {
+        self.runtime == runtime()
+            && same_version(&self.file.object_meta, &file.object_meta)
+            && self.file.partition_values == file.partition_values
+            && self.file.extension::<RowSelection>() == file.extension::<RowSelection>()
+    }
 }
 
 /// One file, or one range of it.
@@ -89,9 +108,11 @@ impl Ahead {
         };
         self.start_behind(&state, &file);
         drop(self);
-        match started {
+        match started.filter(|started| started.serves(&file)) {
             None => state.open(file).await,
-            Some(task) => task.await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?,
+            Some(Started { task, .. }) => {
+                task.await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
+            }
         }
     }
 
@@ -108,14 +129,15 @@ impl Ahead {
             let is_unique = self.positions.get(&key(file)).is_some_and(Option::is_some);
             if is_unique && now.begun.insert(key(file)) {
                 let place = key(file);
-                let (state, file) = (Arc::clone(state), file.clone());
+                let (state, opened) = (Arc::clone(state), file.clone());
                 let start = async move {
-                    let mut batches = state.open(file).await?;
+                    let mut batches = state.open(opened).await?;
                     // The partition that takes over continues from here.
                     let first = batches.next().await;
                     Ok(futures::stream::iter(first).chain(batches).boxed())
                 };
-                now.started.insert(place, SpawnedTask::spawn(start));
+                let task = SpawnedTask::spawn(start);
+                now.started.insert(place, Started { file: file.clone(), runtime: runtime(), task });
             }
             if bytes >= BYTES_AHEAD {
                 break;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) use ahead::{Ahead, SharedAhead};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
-use datafusion_common::{Result, ScalarValue};
+use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_datasource::file_stream::{FileOpenFuture, FileOpener};
 use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_physical_expr::PhysicalExpr;
@@ -34,8 +34,8 @@ use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::utils::{conjunction, split_conjunction};
 use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterFactory};
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 pub(crate) use numbered::wants_row_numbers;
 use numbered::{ROW_NUMBER, with_number};
 use object_store::ObjectStore;
@@ -126,10 +126,10 @@ impl OpenerState {
 
         let entry = match file.extension::<VortexFile>() {
             // A table over open files provides its own.
-            Some(open) => Arc::new(OpenFile::new_with(Some(open.clone()))),
-            None => self.files.entry(&file.object_meta),
+            Some(open) => futures::future::ready(Ok(open.clone())).boxed().shared(),
+            None => self.files.entry(&file.object_meta, || self.load(&file)),
         };
-        let opened = entry.get_or_try_init(|| self.load(&file)).await?.clone();
+        let opened = entry.clone().await.map_err(DataFusionError::Shared)?;
         if opened.row_count() == 0 {
             return Ok(nothing());
         }
@@ -174,10 +174,15 @@ impl OpenerState {
     }
 
     /// Reads the footer, unless it is cached.
-    async fn load(&self, file: &PartitionedFile) -> Result<VortexFile> {
-        let _timer = self.metrics.metadata_time.timer();
+    fn load(&self, file: &PartitionedFile) -> OpenFile {
         let hint = file.metadata_size_hint.and_then(|hint| u64::try_from(hint).ok());
-        self.footers.open(&self.store, &file.object_meta, hint).await
+        let (footers, store) = (self.footers.clone(), Arc::clone(&self.store));
+        let (meta, time) = (file.object_meta.clone(), self.metrics.metadata_time.clone());
+        let open = async move {
+            let _timer = time.timer();
+            footers.open(&store, &meta, hint).await.map_err(Arc::new)
+        };
+        open.boxed().shared()
     }
 
     /// Whether an accepted filter is false or NULL for all rows because of the file's constants alone.

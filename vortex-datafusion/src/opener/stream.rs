@@ -57,7 +57,7 @@ pub(crate) struct FileBatches {
     pruner: Option<FilePruner>,
     metrics: FileMetrics,
     /// Keeps the file open for other ranges of it.
-    _file: Arc<OpenFile>,
+    _file: OpenFile,
     done: bool,
 }
 
@@ -68,7 +68,7 @@ impl FileBatches {
         projector: Projector,
         pruner: Option<FilePruner>,
         metrics: FileMetrics,
-        file: Arc<OpenFile>,
+        file: OpenFile,
     ) -> Self {
         Self { scan, projector, pruner, metrics, _file: file, done: false }
     }

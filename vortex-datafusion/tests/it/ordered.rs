@@ -1,12 +1,14 @@
 //! Tables of several files with a recorded order.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{AsArray as _, RecordBatch};
 use arrow::datatypes::Int64Type;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use vortex_datafusion::{VortexOptions, register};
+use vortex_datafusion::{VortexOptions, VortexSessionExt as _, register};
 
 use crate::files::{run, show, table};
 
@@ -15,7 +17,7 @@ fn session(partitions: usize) -> SessionContext {
 }
 
 /// Files that are each sorted by `a`, and overlap.
-async fn write(folder: &Path, files: usize) {
+pub(crate) async fn write(folder: &Path, files: usize) {
     let context = session(1);
     register(&context).unwrap();
     for file in 0..files {
@@ -31,15 +33,50 @@ fn numbers(batch: &RecordBatch) -> Vec<i64> {
     batch.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
 
-#[tokio::test]
-async fn times_of_day_are_sorted_although_their_timestamps_are() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.vortex");
+/// Writes a file that is sorted by timestamps.
+async fn write_times(folder: &Path) -> PathBuf {
+    let path = folder.join("t.vortex");
     let writer = session(1);
     register(&writer).unwrap();
     let rows = "SELECT arrow_cast(value * 25200, 'Timestamp(Second, None)') AS ts, value AS n \
                 FROM generate_series(1, 40) ORDER BY ts";
     run(&writer, &format!("COPY ({rows}) TO '{}'", path.display())).await;
+    path
+}
+
+#[tokio::test]
+async fn orders_are_withheld_only_where_casts_change_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_times(folder.path()).await;
+    let context = session(1);
+    register(&context).unwrap();
+    let listed = table(&context, &path, VortexOptions::default()).await;
+    context.register_table("t", listed).unwrap();
+    for (sql, declared) in [
+        ("SELECT x.ts FROM t x JOIN t y ON x.n = y.n AND x.ts > y.ts", 2),
+        // What a join compares equates nothing, unless it is a key.
+        ("SELECT x.ts FROM t x JOIN t y ON x.n = y.n AND CAST(x.ts AS TIME) < CAST(y.ts AS TIME)", 2),
+        ("SELECT x.ts FROM t x JOIN t y ON CAST(x.ts AS DATE) < CAST(y.ts AS DATE)", 2),
+        ("SELECT x.ts FROM t x JOIN t y ON CAST(x.ts AS TIME) < CAST(y.ts AS TIME)", 0),
+        ("SELECT x.ts FROM t x JOIN t y ON CAST(x.ts AS TIME) = CAST(y.ts AS TIME)", 0),
+        // The order of one scan does not reach the operators above another.
+        ("SELECT ts FROM t UNION ALL (SELECT ts FROM t ORDER BY CAST(ts AS TIME) LIMIT 3)", 1),
+        // The timestamps of both are equal, and so are these times of day and others.
+        (
+            "SELECT x.ts FROM t x JOIN (SELECT ts FROM t WHERE CAST(ts AS TIME) = \
+             CAST(arrow_cast(n * n, 'Timestamp(Second, None)') AS TIME)) y ON x.ts = y.ts",
+            0,
+        ),
+    ] {
+        let plan = show(&context, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+        assert_eq!(plan.matches("output_ordering").count(), declared, "{sql}: {plan}");
+    }
+}
+
+#[tokio::test]
+async fn times_of_day_are_sorted_although_their_timestamps_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_times(folder.path()).await;
     for registered in [true, false] {
         let context = session(1);
         if registered {
@@ -62,6 +99,21 @@ async fn times_of_day_are_sorted_although_their_timestamps_are() {
         let least = run(&context, "SELECT n FROM t ORDER BY CAST(ts AS TIME), n LIMIT 3").await;
         assert_eq!(numbers(&least), [24, 7, 31]);
     }
+}
+
+#[tokio::test]
+async fn a_session_whose_rules_are_replaced_is_not_registered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_times(folder.path()).await;
+    let rules = PhysicalOptimizer::default().rules;
+    let builder = SessionStateBuilder::new().with_default_features().with_vortex();
+    let context = SessionContext::new_with_state(builder.with_physical_optimizer_rules(rules).build());
+    let listed = table(&context, &path, VortexOptions::default()).await;
+    context.register_table("t", listed).unwrap();
+    let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT ts FROM t ORDER BY ts LIMIT 3").await;
+    assert!(plan.contains("SortExec") && !plan.contains("best_first"), "{plan}");
+    let least = run(&context, "SELECT n FROM t ORDER BY CAST(ts AS TIME), n LIMIT 3").await;
+    assert_eq!(numbers(&least), [24, 7, 31]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -91,6 +91,26 @@ async fn counts_and_bounds_need_no_data() {
 }
 
 #[tokio::test]
+async fn a_cast_that_reorders_one_column_leaves_the_bounds_of_others_known() {
+    let path = file("tpch_orders");
+    let context = session();
+    for (aggregates, cast, are_known) in [
+        ("min(k), max(k), count(t), count(*)", "CAST(o_custkey AS VARCHAR)", true),
+        ("min(k), count(t)", "CAST(o_orderdate AS VARCHAR)", true),
+        ("min(k), max(t)", "CAST(o_custkey AS VARCHAR)", false),
+        ("min(k), min(c), count(t)", "CAST(o_custkey AS VARCHAR)", false),
+        // Reading the rows fails, and so must the query.
+        ("min(k), count(t)", "CAST(o_clerk AS INT)", false),
+    ] {
+        let columns = format!("o_orderkey AS k, o_custkey AS c, {cast} AS t");
+        let sql = format!("SELECT {aggregates} FROM (SELECT {columns} FROM '{}')", path.display());
+        let plan = plan(&context, &sql).await;
+        assert_eq!(plan.contains("PlaceholderRowExec"), are_known, "{plan}");
+        assert_ne!(plan.contains("DataSourceExec"), are_known, "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_option_is_an_error() {
     let path = file("tpch_orders");
     let context = session();

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::common::DataFusionError;
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use vortex_datafusion::register;
 
-use crate::files::{run, show};
+use crate::files::{plan, run, show};
+use crate::ordered;
 
 const POOL: usize = 256 << 20;
 
@@ -75,4 +77,31 @@ async fn a_scan_goes_on_while_others_hold_all_memory() {
     assert_eq!(pool.reserved(), 1 << 20);
     drop(all);
     assert_eq!(pool.reserved(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_without_memory_ends_in_one_error_and_leaves_the_pool_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    ordered::write(folder.path(), 2).await;
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 10));
+    let context = session(&pool);
+    register_table(&context, &folder.path().join("").display().to_string()).await;
+    let sql = "SELECT a, b FROM t WHERE b = 3 ORDER BY a";
+    let merged = plan(&context, sql).await;
+    assert!(merged.contains("SortPreservingMergeExec") && !merged.contains("SortExec"), "{merged}");
+    assert!(merged.contains("output_ordering=[a@0 ASC") && !merged.contains("FilterExec"), "{merged}");
+    for _ in 0..5 {
+        let error = context.sql(sql).await.unwrap().collect().await.unwrap_err();
+        let told = error.to_string();
+        assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{told}");
+        assert!(told.contains("SortPreservingMergeExec"), "{told}");
+        assert_eq!(told.matches("Resources exhausted").count(), 1, "{told}");
+        // Scans that are dropped end a moment later.
+        let settled = async {
+            while pool.reserved() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), settled).await.expect("nothing is kept");
+    }
 }
