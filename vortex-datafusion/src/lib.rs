@@ -46,6 +46,8 @@ mod globs;
 mod memory;
 mod metrics;
 #[cfg(feature = "session")]
+mod misdirected;
+#[cfg(feature = "session")]
 mod one_file;
 mod opener;
 mod options;

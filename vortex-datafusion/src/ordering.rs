@@ -23,6 +23,7 @@ use vortex_core::write::WriteOptions;
 use vortex_core::{DType, VortexFile};
 
 use crate::convert::cast_is_monotonic;
+use crate::statistics::lacks_negative;
 
 /// The metadata entry that holds the order of a file's rows.
 pub(crate) const KEY: &str = "vortex-datafusion.order";
@@ -157,6 +158,8 @@ fn is_ordered_alike(dtype: &DType) -> bool {
 ///
 /// - If a partition reads several files one after the other, DataFusion compares their bounds, which do not
 ///   cover nulls: the order ends at the first column that may have nulls.
+/// - DataFusion supposes that negatives are in the opposite order: the order ends at a column that contains the
+///   least integer of its type, which is its own negative.
 /// - `has_rules` is whether the session has the optimizer rules of this crate. Without `tell_scans.rs`, plans do
 ///   not keep files in their partitions: other partitions must be prevented from taking over files, and files
 ///   are then not split among partitions either. Without `withhold_orders.rs`, orders end at the first temporal
@@ -166,13 +169,15 @@ pub(crate) fn as_kept(config: FileScanConfig, has_rules: bool) -> FileScanConfig
     if config.output_ordering.is_empty() {
         return config;
     }
+    let all = || config.file_groups.iter().flat_map(|group| group.iter());
     let in_turn: Vec<&PartitionedFile> =
         config.file_groups.iter().filter(|group| group.len() > 1).flat_map(|group| group.iter()).collect();
+    let keeps = |column: &Column| {
+        in_turn.iter().all(|file| has_no_nulls(file, column.index()))
+            && !all().any(|file| has_least(file, column.index()))
+    };
     let orders = config.output_ordering.iter().filter_map(|order| {
-        let keys = order.iter().take_while(|key| {
-            let column = key.expr.downcast_ref::<Column>();
-            column.is_some_and(|column| in_turn.iter().all(|file| has_no_nulls(file, column.index())))
-        });
+        let keys = order.iter().take_while(|key| key.expr.downcast_ref::<Column>().is_some_and(keeps));
         LexOrdering::new(keys.cloned())
     });
     let orders: Vec<LexOrdering> = orders.collect();
@@ -204,6 +209,12 @@ pub(crate) fn without_temporal_orders(config: &FileScanConfig) -> Option<FileSca
 fn has_no_nulls(file: &PartitionedFile, column: usize) -> bool {
     let known = file.statistics.as_ref().and_then(|known| known.column_statistics.get(column));
     known.is_some_and(|known| known.null_count == Precision::Exact(0))
+}
+
+fn has_least(file: &PartitionedFile, column: usize) -> bool {
+    let known = file.statistics.as_ref().and_then(|known| known.column_statistics.get(column));
+    let bounds = known.into_iter().flat_map(|known| [&known.min_value, &known.max_value]);
+    bounds.filter_map(Precision::get_value).any(lacks_negative)
 }
 
 /// The order that all files of a table share: their longest common prefix.

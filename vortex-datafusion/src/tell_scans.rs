@@ -20,6 +20,7 @@
 //! Dynamic filters: scans are made to ignore those that drop rows which the plan needs.
 //! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
 //!   limited rows only.
+//! - Operators whose columns share a name pass filters to the wrong one: see `misdirected.rs`.
 //! - An aggregation without groups produces one filter for all of its minima and maxima, which keeps rows that
 //!   improve any of them. DataFusion 55 leaves out those that are not of plain columns, and those without a
 //!   value so far. When the plan runs again, as in a recursive query, the filter still has the bounds of the
@@ -44,6 +45,7 @@ use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeE
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::exact_statistics;
+use crate::misdirected::{Names, misdirects, names_below, names_of};
 use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
 
@@ -80,12 +82,19 @@ impl PhysicalOptimizerRule for TellScans {
 struct Above {
     /// How many of the best rows are wanted.
     best: BestWanted,
-    /// Ids of the dynamic filters that they produce.
-    filters: Vec<u64>,
+    /// The dynamic filters that they produce.
+    filters: Vec<Produced>,
     /// Ids of those that scans must ignore.
     distrusted: Vec<u64>,
     /// What becomes of the partitions.
     partitions: Partitions,
+}
+
+/// A dynamic filter on its way to the scans.
+#[derive(Debug, Clone)]
+struct Produced {
+    id: u64,
+    names: Names,
 }
 
 /// What operators do with the partitions of their input.
@@ -124,14 +133,17 @@ impl Above {
         } else if node.fetch().is_some() {
             below.best = BestWanted::None;
         }
-        if node.fetch().is_some() {
-            below.distrusted.extend(&self.filters);
+        let wrong = |filter: &&Produced| node.fetch().is_some() || misdirects(node, &filter.names);
+        below.distrusted.extend(self.filters.iter().filter(wrong).map(|filter| filter.id));
+        for filter in &mut below.filters {
+            filter.names = names_below(node, &filter.names);
         }
-        let produced = node.dynamic_expressions_produced();
-        let produced = produced.iter().filter_map(|filter| filter.expression_id());
-        match node.is::<AggregateExec>() {
-            true => below.distrusted.extend(produced),
-            false => below.filters.extend(produced),
+        for filter in node.dynamic_expressions_produced() {
+            let Some(id) = filter.expression_id() else { continue };
+            match node.is::<AggregateExec>() {
+                true => below.distrusted.push(id),
+                false => below.filters.push(Produced { id, names: names_of(&filter) }),
+            }
         }
         below.partitions = self.partitions.below(node);
         below

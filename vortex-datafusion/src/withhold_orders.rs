@@ -8,6 +8,8 @@
 //! CAST(ts AS TIME)     07:00              14:00              04:00
 //! ```
 //!
+//! The same applies to `date_trunc` in zones that turn their clocks back just after midnight.
+//!
 //! If an operator contains such a cast, the orders that the scans below it declare end at the first temporal
 //! column. Other scans keep theirs, since an order reaches only the operators above its scan, unless the cast is
 //! equated with a column, by a filter or by the keys of a join: then the order of any timestamps that are equal to
@@ -15,16 +17,16 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::Operator;
-use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, TryCastExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::joins::utils::JoinFilter;
 use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
@@ -125,6 +127,12 @@ fn has_reordering_cast(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) 
 
 /// Of an input that is not known, any cast is supposed to change the order.
 fn is_reordering_cast(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> bool {
+    if let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() {
+        let is_zoned = |arg: &Arc<dyn PhysicalExpr>| {
+            input.is_none_or(|input| arg.data_type(input).is_ok_and(has_clocks))
+        };
+        return function.name() == "date_trunc" && function.args().iter().any(is_zoned);
+    }
     let (operand, to) = if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         (cast.expr(), cast.cast_type())
     } else if let Some(cast) = expr.downcast_ref::<TryCastExpr>() {
@@ -134,4 +142,10 @@ fn is_reordering_cast(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -
     };
     let from = input.and_then(|input| operand.data_type(input).ok());
     to.is_temporal() && from.is_none_or(|from| from.is_temporal() && !cast_keeps_order(&from, to))
+}
+
+/// Whether this is the type of times in a zone whose clocks may be turned back.
+fn has_clocks(data_type: DataType) -> bool {
+    let DataType::Timestamp(_, Some(zone)) = data_type else { return false };
+    !(zone.starts_with(['+', '-']) || zone.eq_ignore_ascii_case("utc"))
 }

@@ -1,0 +1,90 @@
+//! Filters that DataFusion 55 passes to the wrong column.
+//!
+//! Most operators pass a filter from above on to their input by the names of its columns (`FilterRemapper`). If
+//! two columns of the input have that name, it gets to the first, although it may concern the second:
+//!
+//! ```text
+//! HashJoinExec: on z = id@2                a dynamic filter on id@2
+//!   RepartitionExec                        becomes one on id@0
+//!     HashJoinExec: o.cid = c.id           columns id, cid, id
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion_common::JoinType;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::utils::collect_columns;
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::aggregates::AggregateExec;
+use datafusion_physical_plan::joins::HashJoinExec;
+use datafusion_physical_plan::projection::ProjectionExec;
+use datafusion_physical_plan::union::UnionExec;
+
+/// Names of the columns of a filter.
+pub(crate) type Names = BTreeSet<String>;
+
+pub(crate) fn names_of(expr: &Arc<dyn PhysicalExpr>) -> Names {
+    collect_columns(expr).into_iter().map(|column| column.name().to_owned()).collect()
+}
+
+/// Whether `node` may pass a filter on columns of these names to others.
+pub(crate) fn misdirects(node: &dyn ExecutionPlan, names: &Names) -> bool {
+    // Projections look for names in their output.
+    if node.is::<ProjectionExec>() {
+        return repeats(&node.schema(), names);
+    }
+    let inputs: Vec<_> = node.children().into_iter().map(|child| child.schema()).collect();
+    if inputs.iter().any(|input| repeats(input, names)) {
+        return true;
+    }
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        let groups = aggregate.group_expr().expr().iter();
+        let mut wanted = groups.filter(|(_, name)| names.contains(name));
+        return wanted.any(|(expr, name)| !is_column(expr, name));
+    }
+    if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        return joins_other_column(join, names);
+    }
+    // Columns of unions belong together by their positions.
+    let own = node.schema();
+    let differs = |input: &Arc<Schema>| {
+        let pairs = own.fields().iter().zip(input.fields());
+        pairs.into_iter().any(|(own, input)| names.contains(own.name()) && own.name() != input.name())
+    };
+    node.is::<UnionExec>() && inputs.iter().any(differs)
+}
+
+/// The names that these columns have below `node`.
+pub(crate) fn names_below(node: &dyn ExecutionPlan, names: &Names) -> Names {
+    let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return names.clone() };
+    let wanted = projection.expr().iter().filter(|output| names.contains(&output.alias));
+    wanted.flat_map(|output| names_of(&output.expr)).collect()
+}
+
+fn repeats(schema: &Schema, names: &Names) -> bool {
+    let repeated = |name: &String| schema.fields().iter().filter(|field| field.name() == name).count() > 1;
+    names.iter().any(repeated)
+}
+
+fn is_column(expr: &Arc<dyn PhysicalExpr>, name: &str) -> bool {
+    expr.downcast_ref::<Column>().is_some_and(|column| column.name() == name)
+}
+
+/// Semi-joins also pass filters on a key to the side that they do not return, where the name of the key may be that
+/// of a column which is not compared with it.
+fn joins_other_column(join: &HashJoinExec, names: &Names) -> bool {
+    let (is_left, other) = match join.join_type() {
+        JoinType::LeftSemi => (true, join.right()),
+        JoinType::RightSemi => (false, join.left()),
+        _ => return false,
+    };
+    let other_schema = other.schema();
+    join.on().iter().any(|(left, right)| {
+        let (own, other) = if is_left { (left, right) } else { (right, left) };
+        let own = own.downcast_ref::<Column>().map(Column::name).filter(|name| names.contains(*name));
+        own.is_some_and(|name| other_schema.index_of(name).is_ok() && !is_column(other, name))
+    })
+}
