@@ -30,7 +30,7 @@ const SWEEP_AT: usize = 64;
 /// footers are kept as the bytes of their files.
 const PARSED_SHARE: usize = 3;
 /// Footers of files larger than this many bytes are always kept parsed.
-const MOST_STORED: usize = 64 << 10;
+const MAX_STORED: usize = 64 << 10;
 
 /// Opens files, and caches their footers.
 #[derive(Clone, Default)]
@@ -168,7 +168,7 @@ impl FooterCache {
         let Some(footers) = &self.footers else { return };
         let like_it = footer.memory_size().saturating_mul(footers.len() + 1);
         let whole =
-            footer.whole_file().filter(|file| file.len() <= MOST_STORED && !footer.verifies_checksums());
+            footer.whole_file().filter(|file| file.len() <= MAX_STORED && !footer.verifies_checksums());
         let footer = match whole {
             Some(file) if like_it > footers.cache_limit() / PARSED_SHARE => {
                 CachedFooter::Stored { file, info: info(&footer) }

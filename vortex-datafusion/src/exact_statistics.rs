@@ -42,7 +42,7 @@ use datafusion_physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion_physical_plan::union::UnionExec;
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-use crate::convert::cast_keeps_order;
+use crate::convert::cast_is_monotonic;
 use crate::selection::RowSelection;
 use crate::source::VortexSource;
 
@@ -132,7 +132,7 @@ fn all_keep_order(outputs: &[ProjectionExpr], input: &Schema) -> bool {
 fn keeps_order(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
     let Some(cast) = expr.downcast_ref::<CastExpr>() else { return true };
     let from = cast.expr().data_type(input);
-    from.is_ok_and(|from| cast_keeps_order(&from, cast.cast_type())) && keeps_order(cast.expr(), input)
+    from.is_ok_and(|from| cast_is_monotonic(&from, cast.cast_type())) && keeps_order(cast.expr(), input)
 }
 
 /// The column that is cast, if its extremes show that no value fails to be cast: other statistics remain valid

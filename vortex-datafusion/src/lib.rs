@@ -27,7 +27,7 @@
 //!
 //! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
 //! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the
-//! rest is read; filters that tighten while the query runs skip zones. The settings are those of
+//! rest is read; dynamic filters skip zones while the query runs. The settings are those of
 //! [`VortexOptions`], given by `SET vortex.<name>` or in `OPTIONS (...)`.
 
 mod cache;

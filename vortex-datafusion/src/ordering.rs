@@ -22,7 +22,7 @@ use vortex_core::file::Footer;
 use vortex_core::write::WriteOptions;
 use vortex_core::{DType, VortexFile};
 
-use crate::convert::cast_is_monotonic;
+use crate::convert::cast_is_strictly_monotonic;
 use crate::statistics::lacks_negative;
 
 /// The metadata entry that holds the order of a file's rows.
@@ -120,7 +120,7 @@ pub(crate) fn of_file(footer: &Footer, table: &Schema, ask_statistics: bool) -> 
     let keys = columns.into_iter().map_while(|column| {
         let (at, field) = table.column_with_name(&column.name)?;
         let from = own.field_with_name(&column.name).ok()?;
-        if !cast_is_monotonic(from.data_type(), field.data_type()) {
+        if !cast_is_strictly_monotonic(from.data_type(), field.data_type()) {
             return None;
         }
         let expr = Arc::new(Column::new(field.name(), at));

@@ -106,9 +106,8 @@ impl VortexSource {
         self
     }
 
-    /// Uses the caches and the memory pool of a session. Filters that tighten during a query are used only if
-    /// the session is [registered](crate::register): DataFusion 55 also offers some that drop rows which the
-    /// query needs.
+    /// Uses the caches and the memory pool of a session. Dynamic filters are used only if the session is
+    /// [registered](crate::register): DataFusion 55 also offers some that drop rows which the query needs.
     #[must_use]
     pub fn with_session(mut self, session: &dyn Session) -> Self {
         self.trusts_dynamic = has_rules(session);

@@ -32,7 +32,7 @@ use datafusion_physical_plan::joins::utils::JoinFilter;
 use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-use crate::convert::cast_keeps_order;
+use crate::convert::cast_is_monotonic;
 use crate::ordering::without_temporal_orders;
 use crate::source::VortexSource;
 
@@ -141,7 +141,7 @@ fn is_reordering_cast(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -
         return false;
     };
     let from = input.and_then(|input| operand.data_type(input).ok());
-    to.is_temporal() && from.is_none_or(|from| from.is_temporal() && !cast_keeps_order(&from, to))
+    to.is_temporal() && from.is_none_or(|from| from.is_temporal() && !cast_is_monotonic(&from, to))
 }
 
 /// Whether this is the type of times in a zone whose clocks may be turned back.

@@ -12,13 +12,13 @@ use crate::Choices;
 use crate::build::ArrayBlob;
 
 /// Longer arrays take long and show nothing that shorter ones do not.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// Arrays kept, the shortest.
-const MOST_ARRAYS: usize = 100;
+const MAX_ARRAYS: usize = 100;
 
 /// Changes made to one array at most.
-const MOST_CHANGES: usize = 8;
+const MAX_CHANGES: usize = 8;
 
 /// Arrays of golden files that have a node of encoding `id`, the shortest first.
 pub fn arrays_with(id: &str) -> Vec<ArrayBlob> {
@@ -37,7 +37,7 @@ pub fn arrays_with(id: &str) -> Vec<ArrayBlob> {
     }
     arrays.sort_by(|left, right| (left.blob.len(), &left.blob).cmp(&(right.blob.len(), &right.blob)));
     arrays.dedup_by(|left, right| left.blob == right.blob);
-    arrays.truncate(MOST_ARRAYS);
+    arrays.truncate(MAX_ARRAYS);
     arrays
 }
 
@@ -51,7 +51,7 @@ fn collect(footer: &Footer, file: &[u8], id: &str, arrays: &mut Vec<ArrayBlob>) 
             let blob = file[place].to_vec();
             let parts = ArrayParts::parse(blob.clone().into(), Arc::clone(&ids), &Limits::default());
             let has = |parts: &ArrayParts| parts.encodings().iter().any(|(_, found)| found == id);
-            if blob.len() <= MOST_BYTES && parts.is_ok_and(|parts| has(&parts)) {
+            if blob.len() <= MAX_BYTES && parts.is_ok_and(|parts| has(&parts)) {
                 let (dtype, len) = (layout.dtype().clone(), layout.row_count());
                 arrays.push(ArrayBlob { blob, ids: Arc::clone(&ids), dtype, len });
             }
@@ -62,7 +62,7 @@ fn collect(footer: &Footer, file: &[u8], id: &str, arrays: &mut Vec<ArrayBlob>) 
 /// An array with some bytes, its length or its type changed.
 pub fn damaged(array: &ArrayBlob, choices: &mut Choices<'_>) -> ArrayBlob {
     let mut array = array.clone();
-    for _ in 0..choices.below(MOST_CHANGES) {
+    for _ in 0..choices.below(MAX_CHANGES) {
         let place = u64::from(choices.byte()) << 8 | u64::from(choices.byte());
         let at = place as usize % array.blob.len();
         match choices.below(8) {

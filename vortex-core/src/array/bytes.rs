@@ -21,7 +21,7 @@ use crate::{Error, Result};
 const BUFFER_STEP: usize = 1 << 30;
 
 /// Maximum number of bytes that views may keep alive per byte used.
-const MOST_HELD: usize = 4;
+const MAX_HELD: usize = 4;
 
 /// Whether bytes start at an address divisible by `width`.
 pub(crate) fn is_aligned(bytes: &Buffer, width: usize) -> bool {
@@ -171,7 +171,7 @@ pub(crate) fn present_views(array: ArrowRef, to: &DataType, limits: &Limits) -> 
 /// The same values without buffers that are much larger than what views use of them: otherwise, a few
 /// rows would keep the bytes of all rows alive.
 pub(crate) fn let_go(array: ArrowRef) -> ArrowRef {
-    let_go_if(array, |used, held| held / MOST_HELD > used)
+    let_go_if(array, |used, held| held / MAX_HELD > used)
 }
 
 /// As [`let_go`], if `wastes` holds for the bytes that views use and the bytes that their buffers hold.

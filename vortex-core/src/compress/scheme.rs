@@ -9,7 +9,7 @@ use crate::{Error, Level, Release, Result};
 const MAX_DEPTH: u8 = 3;
 
 /// A column must shrink by more than one part in this many to be worth decoding.
-const LEAST_SAVING: usize = 50;
+const MIN_SAVING: usize = 50;
 
 /// If the size of an encoding exceeds its estimate by more than this factor, the next one is tried, too.
 const SURPRISE: f64 = 1.1;
@@ -203,7 +203,7 @@ pub(super) fn choose<C: ?Sized>(
     decoded: Plain,
     plain: impl FnOnce() -> Result<WriteNode>,
 ) -> Result<WriteNode> {
-    let worth = decoded.bytes - decoded.bytes / LEAST_SAVING;
+    let worth = decoded.bytes - decoded.bytes / MIN_SAVING;
     let mut estimates = Vec::new();
     let mut least = worth as f64;
     for scheme in schemes.iter().filter(|scheme| cx.allows(scheme.kind())) {

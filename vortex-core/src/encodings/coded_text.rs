@@ -27,7 +27,7 @@ pub(crate) struct TextParts {
 }
 
 /// With more constants than this, decoding once and hashing is faster than comparing with each.
-const MOST_NEEDLES: usize = 8;
+const MAX_NEEDLES: usize = 8;
 
 /// Rows of codes.
 pub(super) trait CodedRows {
@@ -46,7 +46,7 @@ pub(super) fn answers(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(_, constant) => constant.as_bytes().is_some(),
         Predicate::Between(low, high) => low.as_bytes().is_some() && high.as_bytes().is_some(),
-        Predicate::In(list) => list.values().len() <= MOST_NEEDLES,
+        Predicate::In(list) => list.values().len() <= MAX_NEEDLES,
         Predicate::Like(like) => Pattern::of(like).is_some(),
         _ => false,
     }
@@ -94,7 +94,7 @@ fn each(rows: &impl CodedRows, holds: impl Fn(usize) -> bool) -> BooleanBuffer {
 }
 
 fn is_in(rows: &impl CodedRows, nulls: Option<NullBuffer>, list: &InList) -> Option<BooleanArray> {
-    if list.values().len() > MOST_NEEDLES {
+    if list.values().len() > MAX_NEEDLES {
         return None;
     }
     let needles: Vec<Needle> =

@@ -92,7 +92,7 @@ pub enum Expr {
     Not(Box<Expr>),
     /// Anything else, evaluated by the caller on decoded columns.
     Rows(Arc<dyn RowPredicate>),
-    /// A filter that tightens while the scan runs. Rows that it rejects may be dropped, but need not be: the
+    /// A dynamic filter, which tightens while the scan runs. Rows that it rejects may be dropped, but need not be: the
     /// caller that supplied it checks them again. It is combined with other filters by AND only.
     Dynamic(Arc<dyn DynamicFilter>),
 }
@@ -212,7 +212,7 @@ impl Expr {
         }
     }
 
-    /// Whether the expression contains a filter that tightens.
+    /// Whether the expression contains a dynamic filter.
     pub(crate) fn has_dynamic_filter(&self) -> bool {
         match self {
             Expr::Dynamic(_) => true,

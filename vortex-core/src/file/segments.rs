@@ -41,7 +41,7 @@ pub(crate) struct TreeCache {
 }
 
 /// Maximum number of bytes of serialized trees kept; parsed, they take a few times as much.
-const MOST_TREE_BYTES: usize = 8 << 20;
+const MAX_TREE_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
 struct Trees {
@@ -62,11 +62,11 @@ impl TreeCache {
     /// Keeps the tree of a segment, which had `byte_len` serialized bytes.
     pub(crate) fn keep(&self, id: SegmentId, tree: &Arc<ArrayTree>, byte_len: usize) {
         let mut kept = self.kept.lock();
-        if kept.byte_len + byte_len > MOST_TREE_BYTES {
+        if kept.byte_len + byte_len > MAX_TREE_BYTES {
             *kept = Trees::default();
             self.kept_bytes.clear();
         }
-        if byte_len <= MOST_TREE_BYTES && kept.by_segment.insert(id, Arc::clone(tree)).is_none() {
+        if byte_len <= MAX_TREE_BYTES && kept.by_segment.insert(id, Arc::clone(tree)).is_none() {
             kept.byte_len += byte_len;
         }
     }

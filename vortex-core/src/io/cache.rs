@@ -26,11 +26,11 @@ use super::{ReadAt, StorageProfile, read_exact};
 use crate::Result;
 
 /// Blocks are a multiple of this, so that alignments in the file are preserved in memory.
-const LEAST_BLOCK: u64 = 4 << 10;
+const MIN_BLOCK: u64 = 4 << 10;
 /// Upper limit of the block size: each read in flight holds one block that is not counted yet.
-const MOST_BLOCK: u64 = 8 << 20;
+const MAX_BLOCK: u64 = 8 << 20;
 /// A cache too small for this many blocks keeps nothing.
-const LEAST_BLOCKS: u64 = 8;
+const MIN_BLOCKS: u64 = 8;
 /// Approximate overhead of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 256;
 
@@ -92,7 +92,7 @@ impl BlockCache {
 
     /// Whether the cache is large enough for reads to be widened to blocks of this length.
     fn takes(&self, block_len: u64) -> bool {
-        block_len <= self.kept.lock().limit / LEAST_BLOCKS
+        block_len <= self.kept.lock().limit / MIN_BLOCKS
     }
 
     /// A number that is unique to this store: different stores often have the same name.
@@ -184,9 +184,9 @@ impl CachedFile {
         cache: Arc<BlockCache>,
         block_len: u64,
     ) -> Self {
-        let most = (cache.kept.lock().limit / LEAST_BLOCKS).clamp(LEAST_BLOCK, MOST_BLOCK);
-        let most = most / LEAST_BLOCK * LEAST_BLOCK;
-        let block_len = block_len.clamp(LEAST_BLOCK, most).next_multiple_of(LEAST_BLOCK);
+        let most = (cache.kept.lock().limit / MIN_BLOCKS).clamp(MIN_BLOCK, MAX_BLOCK);
+        let most = most / MIN_BLOCK * MIN_BLOCK;
+        let block_len = block_len.clamp(MIN_BLOCK, most).next_multiple_of(MIN_BLOCK);
         let version = format!("{version} {file_len} {block_len}").into();
         Self { source, blocks: Blocks { cache, version, file_len, block_len } }
     }
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
     use crate::io::MemoryFile;
 
-    const LEN: u64 = 10 * LEAST_BLOCK + 100;
+    const LEN: u64 = 10 * MIN_BLOCK + 100;
 
     fn contents() -> Vec<u8> {
         (0..LEN).map(|at| (at % 251) as u8).collect()
@@ -333,12 +333,12 @@ mod tests {
 
     fn file(cache: &Arc<BlockCache>, version: &str) -> CachedFile {
         let source = Arc::new(MemoryFile::new(contents()));
-        CachedFile::new(source, version, LEN, Arc::clone(cache), LEAST_BLOCK)
+        CachedFile::new(source, version, LEN, Arc::clone(cache), MIN_BLOCK)
     }
 
     /// A cache with room for some blocks.
     fn room_for(blocks: u64) -> Arc<BlockCache> {
-        BlockCache::new(blocks * (LEAST_BLOCK + ENTRY_BYTES))
+        BlockCache::new(blocks * (MIN_BLOCK + ENTRY_BYTES))
     }
 
     async fn stream(file: &CachedFile, range: Range<u64>) {
@@ -350,10 +350,10 @@ mod tests {
     async fn what_was_read_is_kept_in_whole_blocks() {
         let cache = room_for(10);
         let file = file(&cache, "a");
-        let around = file.widened(LEAST_BLOCK + 1..2 * LEAST_BLOCK + 1);
-        assert_eq!(around, LEAST_BLOCK..3 * LEAST_BLOCK);
+        let around = file.widened(MIN_BLOCK + 1..2 * MIN_BLOCK + 1);
+        assert_eq!(around, MIN_BLOCK..3 * MIN_BLOCK);
         stream(&file, around).await;
-        for range in [5000..5001, LEAST_BLOCK..3 * LEAST_BLOCK, 8000..9000, 5000..5000] {
+        for range in [5000..5001, MIN_BLOCK..3 * MIN_BLOCK, 8000..9000, 5000..5000] {
             let expected = &contents()[range.start as usize..range.end as usize];
             assert_eq!(file.cached(&range).unwrap(), expected, "{range:?}");
         }
@@ -363,7 +363,7 @@ mod tests {
     #[tokio::test]
     async fn the_last_block_ends_with_the_file() {
         let file = file(&room_for(10), "a");
-        assert_eq!(file.widened(LEN - 1..LEN), 10 * LEAST_BLOCK..LEN);
+        assert_eq!(file.widened(LEN - 1..LEN), 10 * MIN_BLOCK..LEN);
         assert_eq!(file.read(LEN - 10..LEN).await.unwrap(), contents()[LEN as usize - 10..]);
         assert!(file.cached(&(LEN - 100..LEN)).is_some());
     }
@@ -380,12 +380,12 @@ mod tests {
     async fn the_block_used_longest_ago_makes_room() {
         let cache = room_for(8);
         let file = file(&cache, "a");
-        stream(&file, 0..8 * LEAST_BLOCK).await;
+        stream(&file, 0..8 * MIN_BLOCK).await;
         assert!(file.cached(&(0..1)).is_some());
-        stream(&file, 8 * LEAST_BLOCK..9 * LEAST_BLOCK).await;
+        stream(&file, 8 * MIN_BLOCK..9 * MIN_BLOCK).await;
         assert!(file.cached(&(0..1)).is_some());
-        assert!(file.cached(&(LEAST_BLOCK..LEAST_BLOCK + 1)).is_none());
-        assert!(cache.bytes_in_use() <= 8 * (LEAST_BLOCK + ENTRY_BYTES));
+        assert!(file.cached(&(MIN_BLOCK..MIN_BLOCK + 1)).is_none());
+        assert!(cache.bytes_in_use() <= 8 * (MIN_BLOCK + ENTRY_BYTES));
         cache.set_limit(0);
         assert_eq!(cache.bytes_in_use(), 0);
         stream(&file, 0..LEN).await;
@@ -403,8 +403,8 @@ mod tests {
             // Bytes beyond the end of the file belong to no block.
             filling.take(&[0; 5000]);
             assert!(file.cached(&(100..200)).is_none(), "{step}");
-            let rest = LEAST_BLOCK..LEN;
-            assert_eq!(file.cached(&rest).unwrap(), bytes[LEAST_BLOCK as usize..], "{step}");
+            let rest = MIN_BLOCK..LEN;
+            assert_eq!(file.cached(&rest).unwrap(), bytes[MIN_BLOCK as usize..], "{step}");
         }
     }
 
@@ -412,11 +412,11 @@ mod tests {
     fn what_comes_beyond_the_range_is_not_kept() {
         let cache = room_for(10);
         let file = file(&cache, "a");
-        let mut filling = Filling::new(&file.blocks, &(0..LEAST_BLOCK));
-        filling.take(&vec![1; 2 * LEAST_BLOCK as usize]);
-        filling.take(&vec![1; 2 * LEAST_BLOCK as usize]);
-        assert!(file.cached(&(0..LEAST_BLOCK)).is_some());
-        assert!(file.cached(&(LEAST_BLOCK..LEAST_BLOCK + 1)).is_none());
+        let mut filling = Filling::new(&file.blocks, &(0..MIN_BLOCK));
+        filling.take(&vec![1; 2 * MIN_BLOCK as usize]);
+        filling.take(&vec![1; 2 * MIN_BLOCK as usize]);
+        assert!(file.cached(&(0..MIN_BLOCK)).is_some());
+        assert!(file.cached(&(MIN_BLOCK..MIN_BLOCK + 1)).is_none());
     }
 
     #[tokio::test]
@@ -429,14 +429,14 @@ mod tests {
         };
         assert_eq!(block_len(64 << 20, 1 << 20), 1 << 20);
         assert_eq!(block_len(1 << 20, 1 << 20), 128 << 10);
-        assert_eq!(block_len(100_000, 1 << 20), 3 * LEAST_BLOCK);
-        assert_eq!(block_len(u64::MAX, u64::MAX), MOST_BLOCK);
-        for tiny in [0, 1000, 8 * LEAST_BLOCK - 1] {
+        assert_eq!(block_len(100_000, 1 << 20), 3 * MIN_BLOCK);
+        assert_eq!(block_len(u64::MAX, u64::MAX), MAX_BLOCK);
+        for tiny in [0, 1000, 8 * MIN_BLOCK - 1] {
             assert_eq!(block_len(tiny, 1 << 20), 1, "{tiny}");
         }
         let cache = room_for(8);
         let file = file(&cache, "a");
-        cache.set_limit(LEAST_BLOCK);
+        cache.set_limit(MIN_BLOCK);
         assert_eq!(file.widened(5..10), 5..10, "less is said later");
         assert_eq!(file.read(5..10).await.unwrap(), contents()[5..10]);
         assert_eq!(cache.bytes_in_use(), 0);

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 const SIZES: Range<usize> = 32 << 10..(8 << 20) + 1;
 
 /// Maximum number of bytes kept by the whole process.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_KEPT: usize = 64 << 20;
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), bytes: 0 });
 
@@ -75,7 +75,7 @@ impl Kept {
     }
 
     fn put(&mut self, buffer: Vec<u8>) {
-        if SIZES.contains(&buffer.len()) && self.bytes + buffer.len() <= MOST_KEPT {
+        if SIZES.contains(&buffer.len()) && self.bytes + buffer.len() <= MAX_KEPT {
             self.bytes += buffer.len();
             self.buffers.push(buffer);
         }

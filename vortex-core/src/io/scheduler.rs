@@ -35,7 +35,7 @@ const DEFAULT_BUDGET: u64 = 256 << 20;
 const DEFAULT_STALL: Duration = Duration::from_secs(60);
 
 /// No read is requested a second time sooner than this.
-const LEAST_HEDGE: Duration = Duration::from_millis(5);
+const MIN_HEDGE: Duration = Duration::from_millis(5);
 
 /// At most one in this many reads is requested a second time.
 const READS_PER_HEDGE: u64 = 20;
@@ -336,7 +336,7 @@ impl Slot {
             return None;
         }
         let expected = self.0.state.lock().pace.expected(bytes)?;
-        Some(expected.saturating_mul(factor).max(LEAST_HEDGE))
+        Some(expected.saturating_mul(factor).max(MIN_HEDGE))
     }
 
     /// Whether another read may be requested a second time; if so, it is counted.

@@ -91,15 +91,15 @@ impl ScanBuilder {
     /// ```
     ///
     /// # Errors
-    /// If columns and filter do not fit the file, if the scan has a limit or a filter that
-    /// [tightens](Expr::Dynamic), since the totals would depend on which rows these leave, or if reading
+    /// If columns and filter do not fit the file, if the scan has a limit or a
+    /// [dynamic filter](Expr::Dynamic), since the totals would depend on which rows these leave, or if reading
     /// fails.
     pub async fn aggregate(self) -> Result<Aggregates> {
         if self.limit.is_some() {
             return Err(Error::invalid("aggregate() does not support a row limit"));
         }
         if self.filter.as_ref().is_some_and(Expr::has_dynamic_filter) {
-            return Err(Error::invalid("aggregate() does not support a filter that tightens"));
+            return Err(Error::invalid("aggregate() does not support dynamic filters"));
         }
         let mut plan =
             Plan::new(&Self { schema: None, best_first: None, row_numbers: None, ordered: false, ..self })?;

@@ -18,7 +18,7 @@ pub(super) struct Conjunct {
 /// The conjuncts of the filter of a scan, and the columns that they read.
 ///
 /// # Errors
-/// If a column does not exist or does not fit its constant, or if a filter that tightens is below an OR or a
+/// If a column does not exist or does not fit its constant, or if a dynamic filter is below an OR or a
 /// NOT.
 pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<FieldPath, Column>)> {
     let filter = scan.filter.clone().unwrap_or(Expr::Literal(Some(true)));
@@ -27,7 +27,7 @@ pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<Fiel
     for expr in filter.conjuncts() {
         if !matches!(expr, Expr::Dynamic(_)) && expr.has_dynamic_filter() {
             return Err(Error::invalid(format!(
-                "a filter that tightens must be combined with others by AND only: {expr}"
+                "a dynamic filter must be combined with others by AND only: {expr}"
             )));
         }
         let columns = expr.columns();
@@ -42,7 +42,7 @@ pub(super) fn resolve(scan: &ScanBuilder) -> Result<(Vec<Conjunct>, HashMap<Fiel
     Ok((conjuncts, found))
 }
 
-/// The columns that a conjunct may read once it tightens.
+/// The columns that a conjunct may read, whatever it becomes.
 pub(super) fn dynamic_columns(conjunct: &Expr) -> Vec<FieldPath> {
     match conjunct {
         Expr::Dynamic(filter) => filter.columns(),

@@ -43,8 +43,8 @@ const TASKS_PER_CPU: usize = 4;
 
 /// Bytes that a task may hold before it splits its work into halves; and the same while memory is refused,
 /// which is more than a thousand values usually take: halves fetch everything again.
-const MOST_HELD: u64 = 16 << 20;
-const MOST_HELD_ANYWAY: u64 = 2 << 20;
+const MAX_HELD: u64 = 16 << 20;
+const MAX_HELD_ANYWAY: u64 = 2 << 20;
 
 /// Maximum number of attempts; a column that needs more is nested deeper than the limits allow.
 const MAX_ROUNDS: usize = 4096;
@@ -150,7 +150,7 @@ fn fetch_columns(
             let bytes = range_bytes + missing_bytes(&plan, &whole)?;
             held += range_bytes + byte_len(&footer, &whole)?;
             let granted = plan.memory.take(bytes);
-            let most = if granted.is_some() { MOST_HELD } else { MOST_HELD_ANYWAY };
+            let most = if granted.is_some() { MAX_HELD } else { MAX_HELD_ANYWAY };
             if held > most && (columns.len() > 1 || rows.len() > 1) {
                 drop((have, shares, granted));
                 return fetch_halves(plan, columns, rows).await;
@@ -361,7 +361,7 @@ mod tests {
             assert_eq!(found.column(0), &expected);
             peaks.push(scheduler.peak_bytes());
         }
-        assert!(peaks[0] > 3 << 20 && peaks[1] <= MOST_HELD_ANYWAY, "{peaks:?}");
+        assert!(peaks[0] > 3 << 20 && peaks[1] <= MAX_HELD_ANYWAY, "{peaks:?}");
     }
 
     #[tokio::test]

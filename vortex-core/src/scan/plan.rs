@@ -98,7 +98,7 @@ impl Plan {
     /// A column that the filter reads.
     ///
     /// # Errors
-    /// If a filter that tightens did not declare the column.
+    /// If a dynamic filter did not declare the column.
     pub(super) fn filter_column(&self, path: &FieldPath) -> Result<&Column> {
         let undeclared = || Error::invalid(format!("a filter reads `{path}`, which it has not declared"));
         self.filter_columns.get(path).ok_or_else(undeclared)
@@ -268,8 +268,8 @@ fn row_indices(scan: &ScanBuilder) -> Result<(Option<RowIndices>, Option<RowIndi
 
 fn best_first(scan: &ScanBuilder, conjuncts: &[Conjunct]) -> Result<Option<BestFirst>> {
     let Some((path, options)) = &scan.best_first else { return Ok(None) };
-    let tightens = conjuncts.iter().any(|conjunct| matches!(conjunct.expr, Expr::Dynamic(_)));
-    let found = match tightens {
+    let is_dynamic = conjuncts.iter().any(|conjunct| matches!(conjunct.expr, Expr::Dynamic(_)));
+    let found = match is_dynamic {
         true => scan.best_rows.clone().unwrap_or_default(),
         // No row is better left for later.
         false => Arc::new(BestRows::new(0)),

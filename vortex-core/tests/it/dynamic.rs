@@ -173,7 +173,7 @@ async fn fails(filter: Expr) -> String {
 }
 
 #[tokio::test]
-async fn a_filter_that_tightens_is_a_conjunct() {
+async fn a_dynamic_filter_is_a_conjunct() {
     let known = || Expr::Dynamic(Arc::new(Known(column("key").eq(1))));
     for filter in [column("key").eq(2).or(known()), !known()] {
         let error = fails(filter).await;
@@ -252,7 +252,7 @@ async fn aggregates_of_rows_that_need_not_be_checked_are_refused() {
     for filter in [known.clone(), column("key").gt(3).and(known.clone()), column("key").gt(3).or(known)] {
         let error = file.scan().with_filter(filter).aggregate().await.unwrap_err();
         assert!(matches!(error.root(), Error::InvalidArgument(_)), "{error}");
-        assert!(error.to_string().contains("a filter that tightens"), "{error}");
+        assert!(error.to_string().contains("dynamic filter"), "{error}");
     }
     let best_first = file.scan().with_filter(column("key").lt(10)).with_best_first("key", Default::default());
     assert_eq!(best_first.aggregate().await.unwrap().row_count, 10, "best first has no effect");

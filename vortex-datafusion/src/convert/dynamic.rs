@@ -1,4 +1,4 @@
-//! Filters that tighten while a query runs: top-k thresholds, keys of a join's build side.
+//! Dynamic filters, which tighten while a query runs: top-k thresholds, keys of a join's build side.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
 /// A DataFusion expression whose meaning changes, translated to filters over one file. Parts that encodings
 /// cannot answer, such as look-ups in the hash table of a join, are evaluated by DataFusion on decoded columns,
 /// or left out: the operator that supplied the filter checks the rows again.
-pub(crate) struct TighteningFilter {
+pub(crate) struct TranslatedFilter {
     expr: Arc<dyn PhysicalExpr>,
     columns: Vec<FieldPath>,
     schema: SchemaRef,
@@ -40,7 +40,7 @@ pub(crate) struct TighteningFilter {
     latest: Mutex<Option<(u64, Option<Expr>)>>,
 }
 
-impl TighteningFilter {
+impl TranslatedFilter {
     /// A filter from an expression over the physical schema of a file of type `dtype`.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl TighteningFilter {
     }
 }
 
-impl DynamicFilter for TighteningFilter {
+impl DynamicFilter for TranslatedFilter {
     fn columns(&self) -> Vec<FieldPath> {
         self.columns.clone()
     }
@@ -129,13 +129,13 @@ impl DynamicFilter for TighteningFilter {
     }
 }
 
-impl fmt::Debug for TighteningFilter {
+impl fmt::Debug for TranslatedFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TighteningFilter").field(&self.expr).finish()
+        f.debug_tuple("TranslatedFilter").field(&self.expr).finish()
     }
 }
 
-impl fmt::Display for TighteningFilter {
+impl fmt::Display for TranslatedFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.expr)
     }
@@ -157,7 +157,7 @@ mod tests {
         let file = File::sample();
         let source = Arc::new(DynamicFilterPhysicalExpr::new(vec![file.column("i")], lit(true)));
         let expr = Arc::clone(&source) as Arc<dyn PhysicalExpr>;
-        let filter = TighteningFilter::try_new(expr, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
+        let filter = TranslatedFilter::try_new(expr, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
         assert_eq!(filter.columns(), [FieldPath::from("i")]);
         assert!(filter.current().is_none());
         let before = filter.generation();
@@ -172,7 +172,7 @@ mod tests {
         let columns = collect_columns(&expr).into_iter();
         let columns = columns.map(|column| Arc::new(column) as Arc<dyn PhysicalExpr>).collect();
         let source = Arc::new(DynamicFilterPhysicalExpr::new(columns, expr));
-        let filter = TighteningFilter::try_new(source, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
+        let filter = TranslatedFilter::try_new(source, Arc::clone(&file.schema), file.dtype.clone()).unwrap();
         filter.with_rows(true).with_evaluation(evaluates).current().map(|now| now.to_string())
     }
 

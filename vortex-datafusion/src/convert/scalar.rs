@@ -64,11 +64,11 @@ fn widens(from: &DataType, to: &DataType) -> bool {
 }
 
 /// Whether values remain distinct and in the same order when they are cast.
-pub(crate) fn cast_is_monotonic(from: &DataType, to: &DataType) -> bool {
+pub(crate) fn cast_is_strictly_monotonic(from: &DataType, to: &DataType) -> bool {
     let bits = |t: &DataType| t.primitive_width().unwrap_or(0) * 8 - usize::from(t.is_signed_integer());
     match (from, to) {
-        (DataType::Dictionary(_, from), to) => cast_is_monotonic(from, to),
-        (from, DataType::Dictionary(_, to)) => cast_is_monotonic(from, to),
+        (DataType::Dictionary(_, from), to) => cast_is_strictly_monotonic(from, to),
+        (from, DataType::Dictionary(_, to)) => cast_is_strictly_monotonic(from, to),
         (from, to) if from == to || (from.is_string() && to.is_string()) => true,
         (from, to) if from.is_binary() && to.is_binary() => true,
         (from, to) if from.is_integer() && to.is_integer() => {
@@ -84,17 +84,17 @@ pub(crate) fn cast_is_monotonic(from: &DataType, to: &DataType) -> bool {
 
 /// Whether values remain in order when they are cast, although some may become equal and others may fail to be
 /// cast: a bound that is cast is a bound of the values that are cast.
-pub(crate) fn cast_keeps_order(from: &DataType, to: &DataType) -> bool {
+pub(crate) fn cast_is_monotonic(from: &DataType, to: &DataType) -> bool {
     use DataType::{Date32, Date64, Timestamp};
     match (from, to) {
-        (DataType::Dictionary(_, from), to) => cast_keeps_order(from, to),
-        (from, DataType::Dictionary(_, to)) => cast_keeps_order(from, to),
+        (DataType::Dictionary(_, from), to) => cast_is_monotonic(from, to),
+        (from, DataType::Dictionary(_, to)) => cast_is_monotonic(from, to),
         (from, to) if from.is_numeric() && to.is_numeric() => true,
         (from, Date32 | Timestamp(..)) if from.is_integer() => true,
         // In a zone that turns its clocks back just after midnight, a later time may have an earlier date.
         (Timestamp(_, None), Date32 | Date64) | (Date64, Date32) => true,
         (Timestamp(_, zone), Timestamp(_, other)) => zone.is_some() == other.is_some(),
-        (from, to) => cast_is_monotonic(from, to),
+        (from, to) => cast_is_strictly_monotonic(from, to),
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
             (Decimal128(10, 2), Decimal128(12, 3)),
             (Int32, Decimal128(12, 2)),
         ] {
-            assert!(cast_is_monotonic(&from, &to), "{from} to {to}");
+            assert!(cast_is_strictly_monotonic(&from, &to), "{from} to {to}");
         }
         for (from, to) in [
             (Utf8, Int32),
@@ -186,7 +186,7 @@ mod tests {
             (Decimal128(10, 2), Decimal128(10, 3)),
             (Int32, Decimal128(11, 2)),
         ] {
-            assert!(!cast_is_monotonic(&from, &to), "{from} to {to}");
+            assert!(!cast_is_strictly_monotonic(&from, &to), "{from} to {to}");
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
             (seconds(Some("UTC")), seconds(Some("America/St_Johns"))),
             (DataType::Dictionary(Box::new(Int32), Box::new(Int64)), Int16),
         ] {
-            assert!(cast_keeps_order(&from, &to), "{from} to {to}");
+            assert!(cast_is_monotonic(&from, &to), "{from} to {to}");
         }
         for (from, to) in [
             (Int64, Utf8),
@@ -220,7 +220,7 @@ mod tests {
             (seconds(None), seconds(Some("America/St_Johns"))),
             (seconds(Some("America/St_Johns")), seconds(None)),
         ] {
-            assert!(!cast_keeps_order(&from, &to), "{from} to {to}");
+            assert!(!cast_is_monotonic(&from, &to), "{from} to {to}");
         }
     }
 

@@ -21,7 +21,7 @@ use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, InListExpr, Li
 use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion_physical_expr::utils::collect_columns;
 
-use super::cast_is_monotonic;
+use super::cast_is_strictly_monotonic;
 
 /// Returns an expression over `schema` with the same value for every row: constant parts are computed, and
 /// comparisons with literals are made in the column's own type if the result is the same.
@@ -84,7 +84,7 @@ impl ExactCast {
     fn of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Self>> {
         let Some(cast) = expr.downcast_ref::<CastExpr>() else { return Ok(None) };
         let (from, to) = (cast.expr().data_type(schema)?, cast.cast_type().clone());
-        Ok(cast_is_monotonic(&from, &to).then(|| Self { inner: Arc::clone(cast.expr()), from, to }))
+        Ok(cast_is_strictly_monotonic(&from, &to).then(|| Self { inner: Arc::clone(cast.expr()), from, to }))
     }
 
     /// Whether the cast packs values into a dictionary, or unpacks them. DataFusion tells the zeros of floats apart

@@ -48,7 +48,7 @@ use vortex_core::scan::{BestRows, ScanBuilder};
 
 use crate::cache::{FooterCache, OpenFile, OpenFiles};
 use crate::convert::{
-    Leaves, PhysicalPredicate, TighteningFilter, Translator, datafusion_error, fuse_bounds, is_dynamic,
+    Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, fuse_bounds, is_dynamic,
     is_fallible, schema, simplify,
 };
 use crate::memory::ScanMemory;
@@ -301,7 +301,7 @@ impl<'a> Adapted<'a> {
         if !self.scan.options.prune && !rows {
             return None;
         }
-        let filter = TighteningFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
+        let filter = TranslatedFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
         let filter = filter.with_rows(rows).with_evaluation(rows && self.scan.options.fallback_filter_eval);
         Some(Expr::Dynamic(Arc::new(filter)))
     }

@@ -16,7 +16,7 @@ use datafusion_physical_plan::ColumnarValue;
 use datafusion_physical_plan::metrics::Count;
 use datafusion_pruning::FilePruner;
 
-use crate::convert::{cast_is_monotonic, cast_keeps_order};
+use crate::convert::{cast_is_monotonic, cast_is_strictly_monotonic};
 use crate::pushdown::{Filters, reads_nested};
 
 /// Adapts expressions over a table to one of its files: values that are constant there become literals.
@@ -125,9 +125,9 @@ fn loses_bounds(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<bool> {
 fn bounds_can_be_cast(from: &DataType, to: &DataType) -> bool {
     let rounds = match (from, to) {
         (DataType::Timestamp(from, _), DataType::Timestamp(to, _)) => from < to,
-        (from, to) => from.is_decimal() && !to.is_floating() && !cast_is_monotonic(from, to),
+        (from, to) => from.is_decimal() && !to.is_floating() && !cast_is_strictly_monotonic(from, to),
     };
-    cast_keeps_order(from, to) && !rounds
+    cast_is_monotonic(from, to) && !rounds
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ async fn zones_that_match_as_a_whole_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filters_that_tighten_prune_zones_and_splits() {
+async fn dynamic_filters_prune_zones_and_splits() {
     let (_, context) = session().await;
     let found = Found::of(&context, "SELECT text FROM large ORDER BY key DESC LIMIT 10").await;
     let [planned, by_statistics, by_filter, scanned, withdrawn] = found.get(SPLITS);
