@@ -251,9 +251,10 @@ impl FileMetadata for CachedFooter {
 /// Nothing is shared between runtimes: one that stands still would hold up the others.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    files: Mutex<HashMap<(Path, Option<Id>), (ObjectMeta, WeakShared<Opening>)>>,
+    files: Mutex<HashMap<Key, (ObjectMeta, WeakShared<Opening>)>>,
 }
 
+type Key = (Path, Option<Id>);
 type Opening = BoxFuture<'static, Result<VortexFile, Arc<DataFusionError>>>;
 
 /// A file that is opened once for all that wait for it, by whichever of them is polled.
@@ -348,7 +349,8 @@ mod tests {
         let first = files.entry(&meta(None), opened);
         let other = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(async { files.entry(&meta(None), opened) })
+            let _entered = runtime.enter();
+            files.entry(&meta(None), opened)
         });
         assert!(!first.ptr_eq(&other.join().unwrap()));
     }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// Reads ranges one by one, with as many reads in flight as the profile of the source allows.
 pub(super) async fn read_each<S: ReadAt + ?Sized>(source: &S, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
-    let reads = ranges.to_vec().into_iter().map(|range| source.read(range));
+    let reads = ranges.iter().cloned().map(|range| source.read(range));
     let reads = futures::stream::iter(reads).buffered(source.profile().slots());
     reads.map_ok(Buffer::from).try_collect().await
 }

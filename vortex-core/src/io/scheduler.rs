@@ -542,12 +542,14 @@ mod tests {
         runtime.block_on(async {
             // The second request does not rely on a task that has panicked.
             for _ in 0..2 {
-                let pending = scheduler.read(&source, wishes([0..8]), &Arc::default());
+                let pending = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
                 }
-                let outcome = pending[0].wait().now_or_never().expect("it is aborted");
-                assert!(outcome.unwrap_err().to_string().contains("aborted"));
+                for one in pending {
+                    let outcome = one.wait().now_or_never().expect("it is aborted");
+                    assert!(outcome.unwrap_err().to_string().contains("aborted"));
+                }
             }
         });
     }
