@@ -11,6 +11,7 @@ use super::row_bytes::reserved_bytes;
 use super::{ArrayRef, ArrowRef, EncodedArray, Validity};
 use crate::Result;
 use crate::dtype::DType;
+use crate::encodings::decimal;
 use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -105,15 +106,38 @@ pub fn present(array: ArrowRef, to: &DataType) -> Result<ArrowRef> {
     if array.data_type() == to {
         return Ok(array);
     }
+    if are_resized(array.data_type(), to) {
+        return decimal::from_unscaled(&array, array.nulls().cloned(), to);
+    }
     let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
     Ok(arrow::compute::cast_with_options(&array, to, &options)?)
 }
 
+/// Whether decimals only change their width, or the one of the values in a dictionary. Arrow's cast panics if
+/// a value exceeds the new width, even one under a null.
+fn are_resized(from: &DataType, to: &DataType) -> bool {
+    let digits = |data_type: &DataType| match data_type {
+        DataType::Decimal32(p, s)
+        | DataType::Decimal64(p, s)
+        | DataType::Decimal128(p, s)
+        | DataType::Decimal256(p, s) => Some((*p, *s)),
+        _ => None,
+    };
+    match (from, to) {
+        (_, DataType::Dictionary(_, values)) => are_resized(from, values),
+        (DataType::Decimal128(..) | DataType::Decimal256(..), _) => from != to && digits(from) == digits(to),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, ListArray, StringViewArray, new_empty_array};
-    use arrow::buffer::OffsetBuffer;
-    use arrow::datatypes::Field;
+    use arrow::array::{
+        AsArray as _, Decimal128Array, Decimal256Array, Int64Array, ListArray, StringViewArray,
+        new_empty_array,
+    };
+    use arrow::buffer::{NullBuffer, OffsetBuffer};
+    use arrow::datatypes::{Decimal128Type, Field, i256};
 
     use super::*;
     use crate::dtype::PType;
@@ -130,6 +154,30 @@ mod tests {
         assert!(array.take(&UInt64Array::from(vec![1])).is_err());
         assert!(array.filter(&Mask::from_indices(3, [1])).is_err());
         assert_eq!(array.slice(1..2).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn decimals_get_narrower_unless_a_valid_one_does_not_fit() {
+        let nulls = Some(NullBuffer::from(vec![true, false]));
+        let wide = |nulls| {
+            let values = vec![i256::from_i128(7), i256::MAX];
+            let decimals = Decimal256Array::new(values.into(), nulls);
+            Arc::new(decimals.with_data_type(DataType::Decimal256(3, 2))) as ArrowRef
+        };
+        let narrow = present(wide(nulls.clone()), &DataType::Decimal128(3, 2)).unwrap();
+        assert_eq!(narrow.as_primitive::<Decimal128Type>().iter().collect::<Vec<_>>(), [Some(7), None]);
+        assert!(present(wide(None), &DataType::Decimal128(3, 2)).is_err());
+
+        let values = |nulls| {
+            let decimals = Decimal128Array::new(vec![7, i128::MAX].into(), nulls);
+            Arc::new(decimals.with_data_type(DataType::Decimal128(3, 2))) as ArrowRef
+        };
+        let packed = |of| DataType::Dictionary(Box::new(DataType::Int8), Box::new(of));
+        for to in [DataType::Decimal32(3, 2), packed(DataType::Decimal64(3, 2))] {
+            assert_eq!(present(values(nulls.clone()), &to).unwrap().logical_null_count(), 1, "{to}");
+            assert!(present(values(None), &to).is_err(), "{to}");
+        }
+        assert!(present(values(None), &packed(DataType::Decimal128(3, 2))).is_ok());
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod bytes;
 pub(crate) mod canonical;
 mod decoded;
 mod fixed_width;
+mod hidden;
 mod integers;
 pub(crate) mod masking;
 mod node;

@@ -6,18 +6,19 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
+    Array as _, ArrayData, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
     GenericListArray, GenericListViewArray, IntervalDayTimeArray, IntervalMonthDayNanoArray,
     LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, UInt64Array,
     make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
-use arrow::compute::cast;
+use arrow::compute::{cast, partition};
 use arrow::datatypes::{
     ArrowNativeType as _, DataType, FieldRef, Fields, Int16Type, Int32Type, Int64Type, IntervalDayTime,
     IntervalDayTimeType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, RunEndIndexType,
 };
 
+use super::hidden::fit_decimals;
 use super::row_bytes::reserved_bytes;
 use super::{EncodedArray, present, take};
 use crate::dtype::DType;
@@ -49,7 +50,11 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType, limits: &Limits) -> Resul
     }
     Ok(match (array.data_type(), to) {
         (_, DataType::Dictionary(_, values)) => cast(&restore(array, values, limits)?, to)?,
-        (_, DataType::RunEndEncoded(_, values)) => cast(&restore(array, values.data_type(), limits)?, to)?,
+        (_, DataType::RunEndEncoded(ends, values)) => match ends.data_type() {
+            DataType::Int16 => runs::<Int16Type>(array, to, values, limits)?,
+            DataType::Int32 => runs::<Int32Type>(array, to, values, limits)?,
+            _ => runs::<Int64Type>(array, to, values, limits)?,
+        },
         (DataType::Int64, DataType::Duration(_))
         | (DataType::Int32, DataType::Interval(IntervalUnit::YearMonth)) => renamed(array, to)?,
         (DataType::Struct(_), DataType::Interval(unit)) => interval(array.as_struct(), *unit)?,
@@ -121,6 +126,28 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType, limits: &Limits) -> Resul
     })
 }
 
+/// The runs of equal rows. Arrow's cast loses values that take no bytes.
+///
+/// # Errors
+/// If the ends of runs cannot count the rows: scans then decode fewer at once.
+fn runs<R: RunEndIndexType>(
+    rows: &ArrowRef,
+    to: &DataType,
+    values: &FieldRef,
+    limits: &Limits,
+) -> Result<ArrowRef> {
+    let len = rows.len();
+    if R::Native::from_usize(len).is_none() {
+        return Err(Error::limit(format!("{len} rows in runs whose ends are {}", R::DATA_TYPE)));
+    }
+    let runs = partition(std::slice::from_ref(rows))?.ranges();
+    let starts = UInt64Array::from_iter_values(runs.iter().map(|run| run.start as u64));
+    let ends = PrimitiveArray::<R>::from_iter_values(runs.iter().map(|run| R::Native::usize_as(run.end)));
+    let values = restore(&take(rows, &starts)?, values.data_type(), limits)?;
+    let children = vec![ends.into_data(), values.to_data()];
+    Ok(make_array(ArrayData::builder(to.clone()).len(len).child_data(children).build()?))
+}
+
 /// The entries of a map, whose type the caller may have chosen.
 fn map_entries(values: &ArrowRef) -> Result<StructArray> {
     let no_struct = || Error::invalid(format!("a map with entries of type {}", values.data_type()));
@@ -128,8 +155,12 @@ fn map_entries(values: &ArrowRef) -> Result<StructArray> {
 }
 
 /// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
-/// its type.
+/// its type. Its decimals fit the width in which they are stored.
 pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    fit_decimals(&carried(array, to)?, None)
+}
+
+fn carried(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     let from = array.data_type();
     if from == to && !has_masked_fields(from) {
         return Ok(Arc::clone(array));
@@ -137,9 +168,9 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     Ok(match (from, to) {
         (DataType::Dictionary(..), _) => {
             let dictionary = array.as_any_dictionary();
-            let rows = take(&carry(dictionary.values(), to)?, dictionary.keys())?;
+            let rows = take(&carried(dictionary.values(), to)?, dictionary.keys())?;
             // A null key makes the fields of a struct null as well, even those that are not nullable.
-            if has_masked_fields(to) { carry(&rows, to)? } else { rows }
+            if has_masked_fields(to) { carried(&rows, to)? } else { rows }
         }
         (DataType::RunEndEncoded(ends, _), _) => match ends.data_type() {
             DataType::Int16 => carry_runs::<Int16Type>(array, to)?,
@@ -150,16 +181,16 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         | (DataType::Interval(IntervalUnit::YearMonth), DataType::Int32) => renamed(array, to)?,
         (DataType::Interval(unit), DataType::Struct(fields)) => interval_parts(array, *unit, fields)?,
         (DataType::FixedSizeBinary(_), DataType::LargeBinary) => byte_strings(array.as_fixed_size_binary())?,
-        (DataType::ListView(item), _) => carry(&lists(array.as_list_view::<i32>(), item)?, to)?,
-        (DataType::LargeListView(item), _) => carry(&lists(array.as_list_view::<i64>(), item)?, to)?,
+        (DataType::ListView(item), _) => carried(&lists(array.as_list_view::<i32>(), item)?, to)?,
+        (DataType::LargeListView(item), _) => carried(&lists(array.as_list_view::<i64>(), item)?, to)?,
         (DataType::List(_), DataType::List(item)) => {
             let (_, offsets, values, nulls) = array.as_list::<i32>().clone().into_parts();
-            let values = carry(&values, item.data_type())?;
+            let values = carried(&values, item.data_type())?;
             Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
         }
         (DataType::LargeList(_), DataType::LargeList(item)) => {
             let (_, offsets, values, nulls) = array.as_list::<i64>().clone().into_parts();
-            let values = carry(&values, item.data_type())?;
+            let values = carried(&values, item.data_type())?;
             Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
         }
         (DataType::FixedSizeList(_, size), DataType::LargeList(item)) => {
@@ -177,7 +208,7 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         }
         (DataType::Map(..), DataType::List(item) | DataType::Map(item, _)) => {
             let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
-            let values = carry(&(Arc::new(values) as ArrowRef), item.data_type())?;
+            let values = carried(&(Arc::new(values) as ArrowRef), item.data_type())?;
             if let DataType::Map(_, sorted) = to {
                 let values = map_entries(&values)?;
                 Arc::new(MapArray::try_new(Arc::clone(item), offsets, values, nulls, *sorted)?)
@@ -200,7 +231,7 @@ pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
 /// Carries the values of a field of structs, or the items of lists of a fixed size. Arrow allows those that
 /// are not nullable to be null where the struct or list is; the format does not.
 fn carry_field(values: &ArrowRef, field: &FieldRef) -> Result<ArrowRef> {
-    let values = carry(values, field.data_type())?;
+    let values = carried(values, field.data_type())?;
     if field.is_nullable() { Ok(values) } else { without_nulls(values) }
 }
 
@@ -214,7 +245,7 @@ fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<Arr
         let end = end.as_usize().saturating_sub(ends.offset()).min(runs.len());
         rows.resize(end.max(rows.len()), run as u64);
     }
-    take(&carry(runs.values(), to)?, &UInt64Array::from(rows))
+    take(&carried(runs.values(), to)?, &UInt64Array::from(rows))
 }
 
 /// The same views of restored items.
@@ -237,13 +268,31 @@ fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -
     offsets.push(end);
     for (start, len) in starts.iter().zip(lengths) {
         if *len > O::zero() && *start != end {
-            return Ok(cast(views, &GenericListArray::<O>::DATA_TYPE_CONSTRUCTOR(Arc::clone(item)))?);
+            return copied_lists(views, item);
         }
         end += *len;
         offsets.push(end);
     }
     let (offsets, nulls) = (OffsetBuffer::new(offsets.into()), views.nulls().cloned());
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, Arc::clone(views.values()), nulls)?))
+}
+
+/// Lists over copies of their items. Arrow's cast loses items that take no bytes.
+fn copied_lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+    let mut items = Vec::new();
+    let mut offsets = Vec::with_capacity(views.len() + 1);
+    offsets.push(O::zero());
+    for row in 0..views.len() {
+        if views.is_valid(row) {
+            let start = views.value_offset(row).as_usize() as u64;
+            items.extend((start..).take(views.value_size(row).as_usize()));
+        }
+        let too_many = || Error::limit(format!("lists of {} items in one batch", items.len()));
+        offsets.push(O::from_usize(items.len()).ok_or_else(too_many)?);
+    }
+    let values = take(views.values(), &UInt64Array::from(items))?;
+    let (offsets, nulls) = (OffsetBuffer::new(offsets.into()), views.nulls().cloned());
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
 }
 
 /// Whether a non-nullable field may have nulls because an enclosing struct or list of a fixed size has some.
@@ -397,7 +446,10 @@ fn interval_parts(array: &ArrowRef, unit: IntervalUnit, fields: &Fields) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DictionaryArray, Int8Array, Int64Array, ListArray, new_null_array};
+    use arrow::array::{
+        DictionaryArray, Int8Array, Int64Array, ListArray, ListViewArray, new_empty_array, new_null_array,
+    };
+    use arrow::buffer::ScalarBuffer;
     use arrow::datatypes::Field;
 
     use super::*;
@@ -442,6 +494,66 @@ mod tests {
         let dictionary = DictionaryArray::new(keys, Arc::new(structs));
         let carried = carry(&(Arc::new(dictionary) as ArrowRef), &to).unwrap();
         assert_eq!((carried.null_count(), carried.as_struct().column(0).null_count()), (1, 0));
+    }
+
+    fn runs_of(ends: DataType, values: DataType) -> DataType {
+        let ends = Arc::new(Field::new("run_ends", ends, false));
+        DataType::RunEndEncoded(ends, Arc::new(Field::new("values", values, true)))
+    }
+
+    #[test]
+    fn runs_have_as_many_rows_as_their_ends_can_count() {
+        let rows = |len: i64| Arc::new(Int64Array::from_iter_values((0..len).map(|n| n / 100))) as ArrowRef;
+        let short = runs_of(DataType::Int16, DataType::Int64);
+        let restored = restore(&rows(32_767), &short, &Limits::default()).unwrap();
+        assert_eq!(restored.data_type(), &short);
+        assert_eq!(&cast(&restored, &DataType::Int64).unwrap(), &rows(32_767));
+        let error = restore(&rows(32_768), &short, &Limits::default()).unwrap_err();
+        assert!(matches!(error, Error::LimitExceeded(_)), "so that fewer rows are decoded at once: {error}");
+        let long = runs_of(DataType::Int32, DataType::Int64);
+        assert_eq!(restore(&rows(32_768), &long, &Limits::default()).unwrap().len(), 32_768);
+        assert_eq!(restore(&rows(0), &long, &Limits::default()).unwrap().data_type(), &long);
+    }
+
+    #[test]
+    fn runs_of_values_that_take_no_bytes_keep_their_rows() {
+        let item = Arc::new(Field::new("item", DataType::Int64, true));
+        for values in [DataType::FixedSizeBinary(0), DataType::FixedSizeList(item, 0)] {
+            let to = runs_of(DataType::Int32, values.clone());
+            let dtype = crate::dtype::arrow::from_field(&Field::new("x", values.clone(), true));
+            let dtype = dtype.unwrap_or(DType::Binary(true));
+            let nulls = NullBuffer::from(vec![true, true, false, true]);
+            let rows: ArrowRef = match values {
+                DataType::FixedSizeList(item, _) => {
+                    let nothing = new_empty_array(&DataType::Int64);
+                    let lists = FixedSizeListArray::try_new_with_length(item, 0, nothing, Some(nulls), 4);
+                    Arc::new(lists.unwrap())
+                }
+                _ => {
+                    let offsets = OffsetBuffer::from_lengths([0; 4]);
+                    Arc::new(LargeBinaryArray::new(offsets, Buffer::default(), Some(nulls)))
+                }
+            };
+            let restored = decode_as(&Decoded::new(dtype, rows), &to).unwrap();
+            assert_eq!((restored.len(), restored.logical_null_count()), (4, 1), "{to}");
+            assert_eq!(restored.as_run::<Int32Type>().values().len(), 3, "{to}");
+        }
+    }
+
+    #[test]
+    fn list_views_in_any_order_keep_items_that_take_no_bytes() {
+        let nothing = new_empty_array(&DataType::Int64);
+        let item = Arc::new(Field::new("item", DataType::Int64, true));
+        let empty = FixedSizeListArray::try_new_with_length(item, 0, nothing, None, 3).unwrap();
+        let bytes = FixedSizeBinaryArray::try_new_with_len(0, Buffer::default(), None, 3).unwrap();
+        for items in [Arc::new(empty) as ArrowRef, Arc::new(bytes)] {
+            let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+            let (starts, lengths) = (ScalarBuffer::from(vec![1, 0]), ScalarBuffer::from(vec![2, 1]));
+            let views = ListViewArray::try_new(Arc::clone(&item), starts, lengths, items, None).unwrap();
+            let copies = lists(&views, &item).unwrap();
+            assert_eq!(copies.as_list::<i32>().value_offsets(), [0, 2, 3]);
+            assert_eq!(copies.as_list::<i32>().values().len(), 3);
+        }
     }
 
     #[test]

@@ -112,6 +112,25 @@ pub(crate) fn has_narrow_offsets(data_type: &DataType) -> bool {
     }
 }
 
+/// Number of rows that arrays of a type have room for, if that is limited: ends of runs may be of 16 bits. The
+/// items of lists may be too many for them in any number of rows. Arrow panics when it concatenates more.
+pub(crate) fn max_rows(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::RunEndEncoded(ends, _) if *ends.data_type() == DataType::Int16 => Some(i16::MAX as usize),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::Map(item, _) => max_rows(item.data_type()).map(|_| 0),
+        DataType::FixedSizeList(item, size) => {
+            let size = usize::try_from(*size).unwrap_or(0).max(1);
+            max_rows(item.data_type()).map(|items| items / size)
+        }
+        DataType::Struct(fields) => fields.iter().filter_map(|field| max_rows(field.data_type())).min(),
+        _ => None,
+    }
+}
+
 /// Bytes that Arrow's kernels reserve for a copy of `rows` rows before their contents are known: for each
 /// row as many items as a fixed-size list has, even if that is within a list that may be empty.
 pub(crate) fn reserved_bytes(data_type: &DataType, rows: u64) -> u64 {
@@ -153,6 +172,19 @@ mod tests {
         assert_eq!(reserved_bytes(&DataType::Int32, 5), 20);
         assert_eq!(reserved_bytes(&list(fixed(DataType::Int64, 1000)), 5), 5 * 8000 + 5);
         assert_eq!(reserved_bytes(&fixed(fixed(DataType::Int64, i32::MAX), i32::MAX), 1 << 10), u64::MAX);
+    }
+
+    #[test]
+    fn ends_of_runs_limit_rows_wherever_they_are() {
+        let field = |of: DataType| Arc::new(Field::new("x", of, false));
+        let runs = |of| DataType::RunEndEncoded(field(of), field(DataType::Int64));
+        assert_eq!(max_rows(&runs(DataType::Int32)), None);
+        let short = || field(runs(DataType::Int16));
+        assert_eq!(max_rows(short().data_type()), Some(32_767));
+        assert_eq!(max_rows(&DataType::Struct(vec![field(DataType::Int64), short()].into())), Some(32_767));
+        assert_eq!(max_rows(&DataType::FixedSizeList(short(), 2)), Some(16_383));
+        assert_eq!(max_rows(&DataType::List(short())), Some(0));
+        assert_eq!(max_rows(&DataType::List(field(DataType::FixedSizeList(field(DataType::Int8), 2)))), None);
     }
 
     #[test]

@@ -32,13 +32,13 @@ pub(crate) fn take_within<T: ArrowPrimitiveType>(
 
 /// The rows at `indices`, which are integers; a null index results in a null.
 ///
-/// Arrow 59 takes lists of size zero into an array without rows (`take_fixed_size_list` derives the
-/// number of rows from the elements), so these are handled separately.
+/// Arrow 59 takes values of size zero into an array without rows (`take_fixed_size_list` derives the number of
+/// rows from the elements, `take_fixed_size_binary` from the bytes), so these are handled separately.
 ///
 /// # Errors
 /// If an index is out of range, or the result exceeds the range of its type's offsets.
 pub(crate) fn take(values: &dyn Array, indices: &dyn Array) -> Result<ArrowRef> {
-    if !has_empty_lists(values.data_type()) {
+    if !has_empty_values(values.data_type()) {
         return Ok(arrow::compute::take(values, indices, None)?);
     }
     let indices = cast(indices, &DataType::UInt64)?;
@@ -55,19 +55,20 @@ pub(crate) fn take(values: &dyn Array, indices: &dyn Array) -> Result<ArrowRef> 
     Ok(make_array(taken.freeze()))
 }
 
-/// Whether the type contains fixed-size lists of size zero.
-fn has_empty_lists(data_type: &DataType) -> bool {
+/// Whether the type contains fixed-size lists or binary values of size zero.
+fn has_empty_values(data_type: &DataType) -> bool {
     match data_type {
-        DataType::FixedSizeList(item, size) => *size == 0 || has_empty_lists(item.data_type()),
+        DataType::FixedSizeBinary(size) => *size == 0,
+        DataType::FixedSizeList(item, size) => *size == 0 || has_empty_values(item.data_type()),
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
-        | DataType::Map(item, _) => has_empty_lists(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| has_empty_lists(field.data_type())),
-        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_empty_lists(field.data_type())),
-        DataType::Dictionary(_, values) => has_empty_lists(values),
-        DataType::RunEndEncoded(_, values) => has_empty_lists(values.data_type()),
+        | DataType::Map(item, _) => has_empty_values(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_empty_values(field.data_type())),
+        DataType::Union(fields, _) => fields.iter().any(|(_, field)| has_empty_values(field.data_type())),
+        DataType::Dictionary(_, values) => has_empty_values(values),
+        DataType::RunEndEncoded(_, values) => has_empty_values(values.data_type()),
         _ => false,
     }
 }

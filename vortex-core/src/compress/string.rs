@@ -1,15 +1,17 @@
 //! Schemes for strings and byte strings.
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
 
 use arrow::array::{Array as _, BinaryViewArray};
 use arrow::buffer::NullBuffer;
 
+use super::boolean;
 use super::numbers::{compress_helpers, compress_words};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain, Scheme, choose};
+use super::text_dictionary::{self, TextDictionary};
 use super::zstd::level;
-use super::{boolean, text_dictionary::TextDictionary};
 use crate::array::canonical;
 use crate::dtype::{DType, PType};
 use crate::encodings::coded_text::TextParts;
@@ -32,6 +34,13 @@ const TRIED_BYTES: usize = 64 << 10;
 /// byte. Strings such as URLs and titles take 4 to 8 % more space in the small frames than in the large ones.
 const FRAME_BYTES: usize = 32 << 10;
 const COMPACT_FRAME_BYTES: usize = 256 << 10;
+
+/// Values of this many bytes are compressed even if they are the only one.
+pub(super) const LONG_VALUE: usize = 16 << 10;
+
+/// Bytes of values above which rows that share their bytes are encoded by codes: any other scheme would
+/// encode these bytes for each row. Only such rows fill so large a chunk, or a single long one.
+const MAX_REPEATED_BYTES: usize = 8 << 20;
 
 /// Number of bits of a token's code.
 const TOKEN_BITS: u8 = 12;
@@ -82,6 +91,16 @@ impl<'a> Strings<'a> {
 
     fn validity(&self, cx: &Context) -> Result<Option<WriteNode>> {
         self.nulls.map(|nulls| boolean::validity(cx, nulls)).transpose()
+    }
+
+    /// Whether there are many bytes, most of which rows share with other rows.
+    fn repeat_bytes(&self) -> bool {
+        if self.byte_len <= MAX_REPEATED_BYTES {
+            return false;
+        }
+        let mut places = HashSet::new();
+        let apart = self.rows.iter().filter(|row| places.insert((row.as_ptr(), row.len())));
+        apart.map(|row| row.len()).sum::<usize>() <= self.byte_len / 2
     }
 
     /// Approximate number of distinct values.
@@ -148,6 +167,12 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     if let Some(node) = uniform(cx, &strings)? {
         return Ok(node);
     }
+    if strings.repeat_bytes()
+        && cx.allows(Kind::Dictionary)
+        && let Some(node) = text_dictionary::encode(&strings, cx, strings.len())?
+    {
+        return Ok(node);
+    }
     let long: usize = strings.rows.iter().map(|row| row.len()).filter(|len| *len > 12).sum();
     let plain_bytes = strings.len() * VIEW + long + strings.nulls.map_or(0, |nulls| nulls.len() / 8);
     let decoded = Plain { rows: strings.len(), bytes: plain_bytes };
@@ -160,13 +185,25 @@ fn schemes<'a>() -> [&'a dyn Scheme<Strings<'a>>; 5] {
     [&TextDictionary, &Fsst, &OnPair, &Joined, &Zstd]
 }
 
-/// Encodes a column whose valid rows are all equal.
+/// Whether two values are equal, which is obvious if they are the same bytes in memory.
+pub(super) fn is_same(left: &[u8], right: &[u8]) -> bool {
+    std::ptr::eq(left, right) || left == right
+}
+
+/// Encodes a column whose valid rows are all equal. A long value is compressed, as the only one of a
+/// dictionary.
 fn uniform(cx: &Context, strings: &Strings<'_>) -> Result<Option<WriteNode>> {
     let first = strings.nulls.map_or(Some(0), |nulls| nulls.valid_indices().next());
     let Some(value) = first.and_then(|row| strings.rows.get(row)) else { return Ok(None) };
     let is_valid = |row: usize| strings.nulls.is_none_or(|nulls| nulls.is_valid(row));
-    if !strings.rows.iter().enumerate().all(|(row, other)| other == value || !is_valid(row)) {
+    if !strings.rows.iter().enumerate().all(|(row, other)| is_same(other, value) || !is_valid(row)) {
         return Ok(None);
+    }
+    if value.len() >= LONG_VALUE && strings.len() == 1 {
+        return Ok(None);
+    }
+    if value.len() >= LONG_VALUE && cx.allows(Kind::Dictionary) {
+        return text_dictionary::encode(strings, cx, 1);
     }
     let node = constant::encode(&strings.value(value)?)?;
     match strings.validity(cx)? {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Decimal128Array,
-    Decimal256Array, FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringArray, StringViewArray,
-    StructArray, TimestampMicrosecondArray, TimestampNanosecondArray, make_array,
+    Array as _, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BinaryViewBuilder, BooleanArray,
+    Decimal128Array, Decimal256Array, FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringArray,
+    StringViewArray, StructArray, TimestampMicrosecondArray, TimestampNanosecondArray, make_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
@@ -358,6 +358,49 @@ fn old_readers_meet_no_new_encodings() {
             ids(&round_trip(&array, level, Release::OLDEST), &mut found);
             assert!(!found.iter().any(|id| NEW.contains(&id.as_str())), "{found:?}");
         }
+    }
+}
+
+#[test]
+fn one_long_text_is_compressed() {
+    let text = "words that come again, and others ".repeat(2000);
+    let text = text.as_str();
+    for rows in [vec![Some(text)], vec![Some(text); 3], vec![None, Some(text), None]] {
+        let array: ArrayRef = Arc::new(StringViewArray::from(rows));
+        let dtype = from_field(&Field::new("a", DataType::Utf8View, true)).unwrap();
+        for (level, reader) in LEVELS.into_iter().flat_map(|level| READERS.map(|reader| (level, reader))) {
+            let bytes = Compressor::new(level, reader).compress(&array, &dtype).unwrap().byte_len();
+            assert!(bytes < text.len() / 2, "{bytes} bytes of {} rows, {level}, {reader}", array.len());
+            let decoded = round_trip(&array, level, reader).decode(&DataType::Utf8View).unwrap();
+            assert_eq!(&decoded, &array);
+        }
+    }
+}
+
+#[test]
+fn long_text_that_rows_share_is_encoded_once() {
+    let mut next = random(4);
+    let bytes: Vec<u8> = (0..8 << 10).flat_map(|_| next().to_le_bytes()).collect();
+    let of = |views: &mut dyn Iterator<Item = (u32, u32)>| -> ArrayRef {
+        let mut builder = BinaryViewBuilder::new();
+        let block = builder.append_block(bytes.clone().into());
+        views.for_each(|(start, len)| builder.try_append_view(block, start, len).unwrap());
+        Arc::new(builder.finish())
+    };
+    let (long, other) = ((0, 40 << 10), (10 << 10, 40 << 10));
+    for (array, most) in [
+        (of(&mut [long; 300].into_iter()), 44 << 10),
+        (of(&mut (0..300).map(|row| [long, other][row % 2])), 84 << 10),
+        // Too few rows repeat for a dictionary, but these have nearly all bytes.
+        (of(&mut (0..1600).map(|row| if row % 5 == 0 { long } else { (row, 20) })), 90 << 10),
+    ] {
+        let dtype = from_field(&Field::new("a", DataType::BinaryView, false)).unwrap();
+        for (level, reader) in LEVELS.into_iter().flat_map(|level| READERS.map(|reader| (level, reader))) {
+            let bytes = Compressor::new(level, reader).compress(&array, &dtype).unwrap().byte_len();
+            assert!(bytes < most, "{bytes} bytes, {most} expected, {level}, {reader}");
+        }
+        let decoded = round_trip(&array, Level::Default, Release::OLDEST);
+        assert_eq!(&decoded.decode(&DataType::BinaryView).unwrap(), &array);
     }
 }
 

@@ -7,7 +7,7 @@ use arrow::array::BinaryViewArray;
 
 use super::numbers::compress_helpers;
 use super::scheme::{Context, Kind, Scheme};
-use super::string::{self, Strings};
+use super::string::{self, LONG_VALUE, Strings};
 use super::zstd;
 use crate::Result;
 use crate::dtype::DType;
@@ -46,35 +46,54 @@ impl Scheme<Strings<'_>> for TextDictionary {
     }
 
     fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
-        let Some((values, codes)) = distinct(strings) else { return Ok(None) };
-        let (ptype, codes) =
-            compress_helpers(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, strings.nulls)?;
-        // At most as many as two-byte codes can distinguish.
-        let count = values.len() as u32;
-        let values = BinaryViewArray::from_iter_values(values);
-        let dtype = if strings.is_text { DType::Utf8(false) } else { DType::Binary(false) };
-        let values = string::compress(&cx.below(Kind::Dictionary, &[]), &values, &dtype)?;
-        Ok(Some(dict::encode(codes, ptype, strings.nulls.is_some(), values, count)))
+        encode(strings, cx, strings.len() * 3 / 4)
     }
 }
 
-/// The values in order of first appearance, and the code of each row. Null rows have arbitrary codes.
-fn distinct<'a>(strings: &Strings<'a>) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
-    let most = MAX_VALUES.min(strings.len() * 3 / 4);
+/// Encodes strings by codes; returns `None` if there are more than `most` values.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn encode(strings: &Strings<'_>, cx: &Context, most: usize) -> Result<Option<WriteNode>> {
+    let Some((values, codes)) = distinct(strings, most) else { return Ok(None) };
+    let (ptype, codes) =
+        compress_helpers(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, strings.nulls)?;
+    // At most as many as two-byte codes can distinguish.
+    let count = values.len() as u32;
+    let values = BinaryViewArray::from_iter_values(values);
+    let dtype = if strings.is_text { DType::Utf8(false) } else { DType::Binary(false) };
+    let values = string::compress(&cx.below(Kind::Dictionary, &[]), &values, &dtype)?;
+    Ok(Some(dict::encode(codes, ptype, strings.nulls.is_some(), values, count)))
+}
+
+/// The values in order of first appearance, and the code of each row; `None` if there are more than
+/// `most` values. Null rows have arbitrary codes.
+fn distinct<'a>(strings: &Strings<'a>, most: usize) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
+    let most = most.min(MAX_VALUES);
     let mut values: Vec<&[u8]> = Vec::new();
     let mut known: HashMap<&[u8], u32, BuildHasherDefault<Folded>> = HashMap::default();
+    // Long values that rows share are compared only where they first appear.
+    let mut places: HashMap<(*const u8, usize), u32> = HashMap::new();
     let mut codes: Vec<u32> = Vec::with_capacity(strings.len());
     let mut last: Option<(&[u8], u32)> = None;
     for (at, row) in strings.rows().iter().enumerate() {
         // Adjacent rows are often equal, and null rows may have any code.
         let is_null = strings.nulls.is_some_and(|nulls| nulls.is_null(at));
         let code = match last {
-            Some((value, code)) if value == *row || is_null => code,
+            Some((value, code)) if string::is_same(value, row) || is_null => code,
             None if is_null => 0,
-            _ => *known.entry(row).or_insert_with(|| {
-                values.push(row);
-                values.len() as u32 - 1
-            }),
+            _ => {
+                let mut find = || {
+                    *known.entry(row).or_insert_with(|| {
+                        values.push(row);
+                        values.len() as u32 - 1
+                    })
+                };
+                match row.len() < LONG_VALUE {
+                    true => find(),
+                    false => *places.entry((row.as_ptr(), row.len())).or_insert_with(find),
+                }
+            }
         };
         if values.len() > most {
             return None;

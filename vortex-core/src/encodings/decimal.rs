@@ -305,7 +305,7 @@ macro_rules! match_storage {
 ///
 /// # Errors
 /// If a value that is not null does not fit the width of `to`.
-pub(super) fn from_unscaled(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrowRef> {
+pub(crate) fn from_unscaled(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrowRef> {
     match to {
         DataType::Dictionary(_, decoded) => present(from_unscaled(values, nulls, decoded)?, to),
         DataType::Decimal32(..) => {

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, Schema};
+use arrow::array::{Array, AsArray as _, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::{Expr, FieldPath, RowPredicate};
-use crate::array::{ArrayRef, decode_as};
-use crate::dtype::arrow::{data_type, field};
+use crate::array::{ArrayRef, ArrowRef, decode_as};
+use crate::dtype::arrow::field;
 use crate::limits::Work;
 use crate::{Error, Result};
+
+/// Parts in which rows are decoded for a predicate if all at once exceed a limit.
+const PARTS: usize = 8;
 
 /// Evaluates an expression on `rows` rows; `column` returns the encoded column of a path.
 ///
@@ -71,7 +74,8 @@ fn evaluate_rows(
     let wanted = predicate.schema();
     let too_few = || Error::invalid(format!("the schema of `{predicate}` has too few fields"));
     let mut fields = Vec::new();
-    let mut columns = Vec::new();
+    let mut arrays = Vec::new();
+    let mut decoded = Vec::new();
     for (at, path) in predicate.columns().iter().enumerate() {
         let _work = Work::begin();
         let array = column(path)?;
@@ -79,13 +83,50 @@ fn evaluate_rows(
             Some(schema) => schema.fields().get(at).ok_or_else(too_few)?.as_ref().clone(),
             None => field(&path.to_string(), array.dtype())?,
         };
-        let to = if wanted.is_some() { built.data_type().clone() } else { data_type(array.dtype())? };
-        columns.push(decode_as(array.as_ref(), &to)?);
+        decoded.push(decode_as(array.as_ref(), built.data_type()));
+        arrays.push(array);
         fields.push(built);
     }
     let schema = wanted.unwrap_or_else(|| Arc::new(Schema::new(fields)));
+    match decoded.into_iter().collect::<Result<Vec<_>>>() {
+        Ok(columns) => outcomes(predicate, &schema, columns, rows),
+        Err(error) if rows > 1 && matches!(error.root(), Error::LimitExceeded(_)) => {
+            evaluate_parts(predicate, &schema, &arrays, rows)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Evaluates a predicate on rows that exceed a limit if they are decoded together.
+fn evaluate_parts(
+    predicate: &dyn RowPredicate,
+    schema: &SchemaRef,
+    arrays: &[ArrayRef],
+    rows: usize,
+) -> Result<BooleanArray> {
+    let step = rows.div_ceil(PARTS);
+    let mut parts = Vec::with_capacity(PARTS);
+    for start in (0..rows).step_by(step) {
+        let part = start..rows.min(start + step);
+        let columns = arrays.iter().zip(schema.fields()).map(|(array, field)| {
+            let _work = Work::begin();
+            decode_as(array.slice(part.clone())?.as_ref(), field.data_type())
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        parts.push(outcomes(predicate, schema, columns, part.len())?);
+    }
+    let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
+    Ok(arrow::compute::concat(&parts)?.as_boolean().clone())
+}
+
+fn outcomes(
+    predicate: &dyn RowPredicate,
+    schema: &SchemaRef,
+    columns: Vec<ArrowRef>,
+    rows: usize,
+) -> Result<BooleanArray> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
     let outcome = predicate.evaluate(&batch)?;
     match outcome.len() {
         len if len == rows => Ok(outcome),

@@ -25,6 +25,7 @@ use super::task::{Decoded, byte_len, lease, missing_bytes, wanted};
 use super::{RowAccess, ScanMetrics};
 use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
+use crate::array::row_bytes::max_rows;
 use crate::array::{ArrowRef, decode_as};
 use crate::error::ResultExt as _;
 use crate::io::{Urgency, read_scattered};
@@ -192,7 +193,15 @@ async fn fetch_halves(plan: Arc<Plan>, columns: Range<usize>, rows: Arc<[u64]>) 
     let before = fetch_columns(Arc::clone(&plan), columns.clone(), first.into()).await?;
     let after = fetch_columns(plan, columns, second.into()).await?;
     let halves = before.iter().zip(&after);
-    halves.map(|(before, after)| Ok(arrow::compute::concat(&[before, after])?)).collect()
+    halves.map(|(before, after)| joined(before, after)).collect()
+}
+
+fn joined(before: &ArrowRef, after: &ArrowRef) -> Result<ArrowRef> {
+    let (data_type, rows) = (before.data_type(), before.len() + after.len());
+    if max_rows(data_type).is_some_and(|most| rows > most) {
+        return Err(Error::limit(format!("{rows} rows of type {data_type}, read in parts")));
+    }
+    Ok(arrow::compute::concat(&[before, after])?)
 }
 
 fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrowRef> {

@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
 use arrow::compute::BatchCoalescer;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 
@@ -33,7 +33,7 @@ use super::task::{Decoded, Filtered, missing_bytes};
 use super::zone_maps::ZoneMaps;
 use super::{ScanMetrics, gather};
 use crate::Result;
-use crate::array::row_bytes::reserved_bytes;
+use crate::array::row_bytes::{max_rows, reserved_bytes};
 use crate::error::ResultExt as _;
 use crate::io::Share;
 
@@ -157,8 +157,12 @@ impl Scan {
         let remote = plan.file.source().profile().remote;
         let row_bytes = plan.schema.fields().iter().map(|field| reserved_bytes(field.data_type(), 1));
         let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
-        let coalesces =
-            plan.is_selective() && !plan.schema.fields().is_empty() && reserved <= MAX_COALESCED_BYTES;
+        let has_room =
+            |field: &FieldRef| max_rows(field.data_type()).is_none_or(|most| most >= plan.batch_size);
+        let coalesces = plan.is_selective()
+            && !plan.schema.fields().is_empty()
+            && reserved <= MAX_COALESCED_BYTES
+            && plan.schema.fields().iter().all(has_room);
         let admitted = most_admitted(&plan);
         let decoding = (MAX_DECODING_BYTES / plan.split_bytes.max(1)).clamp(2, MAX_DECODING as u64) as usize;
         let stops_early = plan.best_first.is_some() || (plan.limit.is_some() && !plan.conjuncts.is_empty());

@@ -34,6 +34,8 @@ pub(super) struct Job {
     pub(super) step: usize,
     /// Bytes of the values of all rows.
     pub(super) raw_bytes: usize,
+    /// Bytes of the rows as one array, in which views share long text.
+    pub(super) joined_bytes: usize,
     /// Bytes that the rows take while they wait.
     pub(super) bytes: usize,
     /// Position in the file of the first row.
@@ -61,7 +63,8 @@ pub(super) struct Encoded {
     pub(super) leaf: usize,
     /// Bytes of the values that were encoded.
     pub(super) raw_bytes: usize,
-    /// Bytes that these took while they waited.
+    /// Bytes that these took as one array, and while they waited.
+    pub(super) joined_bytes: usize,
     pub(super) waited_bytes: usize,
     /// Bytes of the encoded rows in memory and, approximately, in the file.
     pub(super) encoded_bytes: usize,
@@ -145,6 +148,7 @@ impl Job {
         Ok(Encoded {
             leaf: self.leaf,
             raw_bytes: self.raw_bytes,
+            joined_bytes: self.joined_bytes,
             waited_bytes: self.bytes,
             encoded_bytes: parts.iter().map(Part::buffer_bytes).sum(),
             parts,
@@ -166,15 +170,15 @@ fn summarize(array: &ArrowRef, dtype: &DType, offset: usize) -> Vec<Summary> {
     zones
 }
 
-/// Rows per chunk for a column of `rows` rows that take `bytes`: a power of two of zones, or a power of
-/// two of rows if a single zone is already too large.
-pub(super) fn chunk_rows(rows: usize, bytes: usize) -> usize {
-    let row_bytes = (bytes / rows.max(1)).max(1);
+/// Rows per chunk for a column of `rows` rows, whose values take `raw_bytes`: a power of two of zones, or
+/// a power of two of rows if a single zone takes too many of the `joined_bytes`.
+pub(super) fn chunk_rows(rows: usize, raw_bytes: usize, joined_bytes: usize) -> usize {
+    let of_row = |bytes: usize| (bytes / rows.max(1)).max(1);
     let mut chunk = ZONE_LEN;
-    while chunk < MAX_CHUNK_ROWS && chunk * row_bytes < CHUNK_BYTES {
+    while chunk < MAX_CHUNK_ROWS && chunk * of_row(raw_bytes) < CHUNK_BYTES {
         chunk *= 2;
     }
-    while chunk > 1 && chunk.saturating_mul(row_bytes) > MAX_CHUNK_BYTES {
+    while chunk > 1 && chunk.saturating_mul(of_row(joined_bytes)) > MAX_CHUNK_BYTES {
         chunk /= 2;
     }
     chunk
@@ -191,12 +195,14 @@ mod tests {
 
     #[test]
     fn chunks_are_powers_of_two_of_about_a_mebibyte() {
-        assert_eq!(chunk_rows(1 << 20, 8 << 20), 128 << 10);
-        assert_eq!(chunk_rows(1 << 20, 1 << 17), 128 << 10, "bits");
-        assert_eq!(chunk_rows(1 << 20, 32 << 20), 32 << 10);
-        assert_eq!(chunk_rows(1 << 20, 1 << 30), ZONE_LEN);
-        assert_eq!(chunk_rows(10, 100 << 20), 1, "10 MiB each");
-        assert_eq!(chunk_rows(1000, 10 << 20), 512, "10 KiB each");
+        let of = |rows, bytes| chunk_rows(rows, bytes, bytes);
+        assert_eq!(of(1 << 20, 8 << 20), 128 << 10);
+        assert_eq!(of(1 << 20, 1 << 17), 128 << 10, "bits");
+        assert_eq!(of(1 << 20, 32 << 20), 32 << 10);
+        assert_eq!(of(1 << 20, 1 << 30), ZONE_LEN);
+        assert_eq!(of(10, 100 << 20), 1, "10 MiB each");
+        assert_eq!(of(1000, 10 << 20), 512, "10 KiB each");
+        assert_eq!(chunk_rows(1024, 1 << 30, 1 << 20), ZONE_LEN, "1 MiB each, which they share");
     }
 
     #[test]

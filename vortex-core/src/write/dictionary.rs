@@ -3,7 +3,7 @@
 //! Repeated text is stored only once for as many rows as a dictionary can cover, in a `vortex.dict`
 //! layout of values and of chunks of codes. Predicates are then evaluated once per value. Whether that
 //! takes fewer bytes than encoding each chunk separately is tested on the first rows of a column that are
-//! not all equal.
+//! not all equal, or that repeat a long value.
 //!
 //! ```text
 //! rows of a column   New ──► Shared ──► full: values are written, another begins ──► ...
@@ -40,6 +40,8 @@ const MIN_ROWS: usize = ZONE_LEN;
 const VALUE_OVERHEAD: usize = 4 + 4;
 /// Approximate overhead of the layout over separate chunks, in bytes.
 const OVERHEAD: usize = 256;
+/// Bytes of a value that chunks should not repeat, even if it is the only one.
+const LONG_VALUE: usize = 16 << 10;
 /// Rows per chunk of codes.
 const CODE_ROWS: usize = 64 << 10;
 
@@ -93,24 +95,22 @@ impl Text {
     ) -> Result<Vec<Part>> {
         let (mut parts, mut start, mut chunks) = (Vec::new(), start, chunks);
         if matches!(self, Self::New) {
-            // Rows that are all equal give no indication.
-            while let [first, rest @ ..] = chunks
-                && is_uniform(first)?
-            {
+            while let [first, rest @ ..] = chunks {
+                let repeated = repeated_bytes(first)?;
+                // Rows that are all equal give no indication, unless their value is long; and neither do
+                // too few rows.
+                let is_long = |bytes: usize| (LONG_VALUE..=column.max_bytes).contains(&bytes);
+                let tells = repeated.is_none_or(is_long) && !(last && rest.is_empty());
+                if tells && Dictionary::pays(column, chunks, first, last)? {
+                    *self = Self::Shared(Dictionary::at(start));
+                    break;
+                }
+                if tells && repeated.is_none() {
+                    *self = Self::Apart;
+                    break;
+                }
                 parts.push(column.by_itself(first)?);
                 (start, chunks) = (start + first.len() as u64, rest);
-            }
-            match chunks {
-                [] => return Ok(parts),
-                [only] if last => {
-                    // Too few rows to tell.
-                    parts.push(column.by_itself(only)?);
-                    return Ok(parts);
-                }
-                [first, ..] => {
-                    let is_shared = Dictionary::pays(column, chunks, first, last)?;
-                    *self = if is_shared { Self::Shared(Dictionary::at(start)) } else { Self::Apart };
-                }
             }
         }
         for chunk in chunks {
@@ -338,12 +338,12 @@ pub(super) fn is_text(dtype: &DType) -> bool {
     matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_))
 }
 
-/// Whether all rows are null, or all have the same value.
-fn is_uniform(chunk: &ArrowRef) -> Result<bool> {
+/// The length of the value that all rows have, or 0 if all are null; `None` if they differ.
+fn repeated_bytes(chunk: &ArrowRef) -> Result<Option<usize>> {
     let views = binary_views(chunk)?;
     let mut rows = views.iter();
-    let first = rows.next();
-    Ok(rows.all(|row| Some(row) == first))
+    let Some(first) = rows.next() else { return Ok(Some(0)) };
+    Ok(rows.all(|row| row == first).then(|| first.map_or(0, <[u8]>::len)))
 }
 
 fn binary_views(chunk: &ArrowRef) -> Result<BinaryViewArray> {
@@ -447,6 +447,29 @@ mod tests {
         assert_eq!(parts[2..], [("codes", 3277), ("values", 3277), ("chunk", 50_000 - 2 * 3277)]);
         assert!(matches!(text, Text::Apart));
         assert_eq!(encode(&mut text, &[in_turn(10, 1)], 70_000, true), [("chunk", 10)]);
+    }
+
+    /// Chunks of rows that all have the same value.
+    fn alike(value: &str) -> [ArrowRef; 3] {
+        std::array::from_fn(|_| Arc::new(StringArray::from(vec![value; 100])) as ArrowRef)
+    }
+
+    #[test]
+    fn one_long_value_is_shared_rather_than_repeated_in_each_chunk() {
+        let mut next = crate::kernels::random(3);
+        let long: String = (0..2000).map(|_| format!("{:016x}", next())).collect();
+        let mut text = Text::New;
+        assert_eq!(encode(&mut text, &alike(&long), 0, false), []);
+        assert_eq!(encode(&mut text, &alike(&long), 300, true), [("codes", 600), ("values by a byte", 1)]);
+        for other in ["a short value".to_owned(), long.repeat(3)] {
+            let mut text = Text::New;
+            assert_eq!(
+                encode(&mut text, &alike(&other), 0, true),
+                [("chunk", 100); 3],
+                "short, or too long to be held"
+            );
+            assert!(matches!(text, Text::New));
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Encoder {
             bytes += job.raw_bytes;
             all_bytes += job.raw_bytes;
             self.waiting_bytes += job.bytes;
-            let folded = job.raw_bytes.saturating_sub(job.bytes);
+            let folded = job.joined_bytes.saturating_sub(job.bytes);
             self.largest_folded =
                 if self.folded_bytes == 0 { folded } else { self.largest_folded.max(folded) };
             self.folded_bytes += folded;
@@ -143,7 +143,7 @@ impl Encoder {
     fn ended(&mut self, group: usize, at: usize, encoded: Vec<Encoded>) {
         for chunk in &encoded {
             self.waiting_bytes -= chunk.waited_bytes;
-            self.folded_bytes -= chunk.raw_bytes.saturating_sub(chunk.waited_bytes);
+            self.folded_bytes -= chunk.joined_bytes.saturating_sub(chunk.waited_bytes);
             self.encoded_bytes += chunk.encoded_bytes;
         }
         let group = &mut self.groups[group - self.first_group];
@@ -196,6 +196,7 @@ mod tests {
             len,
             step,
             raw_bytes,
+            joined_bytes: raw_bytes,
             bytes,
             first_row,
             has_zones: true,

@@ -1,24 +1,30 @@
 //! Limits how many rows of a batch are taken in at once, and rejects values that are too large.
 //!
 //! Arrow can represent many values in few bytes: list views that refer to the same items over and over,
-//! long runs, dictionaries of wide values. When they are taken in, each row gets its own bytes, so only
-//! as many rows are taken in at a time as those bytes allow.
+//! long runs, dictionaries of wide values, views of the same text. When they are taken in, each row gets
+//! its own bytes, so only as many rows are taken in at a time as those bytes allow. Text that is shown
+//! again as a whole stays shared, but not text that overlaps with other text.
 
 use std::ops::Range;
 
 use arrow::array::{
-    Array, ArrayRef as ArrowRef, AsArray as _, GenericListArray, GenericListViewArray, MapArray,
-    OffsetSizeTrait, RecordBatch, StructArray,
+    Array, ArrayRef as ArrowRef, AsArray as _, GenericByteViewArray, GenericListArray, GenericListViewArray,
+    MapArray, OffsetSizeTrait, RecordBatch, StructArray,
 };
-use arrow::datatypes::{ArrowNativeType as _, DataType, Int16Type, Int32Type, Int64Type, RunEndIndexType};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{
+    ArrowNativeType as _, ByteViewType, DataType, Int16Type, Int32Type, Int64Type, RunEndIndexType,
+};
 
-use super::pieces::spanned;
+use super::pieces::{distinct_bytes, spanned};
 use crate::{Error, Result};
 
 /// Maximum number of rows taken in at a time.
 const MAX_ROWS: usize = 64 << 10;
 /// Maximum number of bytes that rows taken in together may expand to, unless it is a single row.
 const MAX_BYTES: u64 = 8 << 20;
+/// Text of views, per column, that need not be checked for bytes in common.
+const FEW_BYTES: usize = 2 << 20;
 /// Maximum length of a text or byte string.
 const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
 /// Maximum number of bytes that a row may expand to: the capacity of a segment.
@@ -70,7 +76,9 @@ impl Iterator for Intake<'_> {
 /// Whether rows of a type may share bytes that are duplicated when they are taken in.
 fn may_share(data_type: &DataType) -> bool {
     match data_type {
-        DataType::ListView(_)
+        DataType::Utf8View
+        | DataType::BinaryView
+        | DataType::ListView(_)
         | DataType::LargeListView(_)
         | DataType::Dictionary(..)
         | DataType::RunEndEncoded(..) => true,
@@ -92,7 +100,7 @@ enum Judge {
     ByValue,
 }
 
-/// Approximate number of bytes that rows take once they are taken in. The bytes of views stay shared.
+/// Approximate number of bytes that rows take once they are taken in.
 fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
     let rows = array.len() as u64;
     match array.data_type() {
@@ -123,7 +131,8 @@ fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
         DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) as u64 + rows * 4,
         DataType::LargeUtf8 => spanned(array.as_string::<i64>().value_offsets()) as u64 + rows * 8,
         DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) as u64 + rows * 8,
-        DataType::Utf8View | DataType::BinaryView => rows * 16,
+        DataType::Utf8View => bytes_of_text_views(array.as_string_view()),
+        DataType::BinaryView => bytes_of_text_views(array.as_binary_view()),
         DataType::FixedSizeBinary(width) => rows.saturating_mul(u64::from(width.unsigned_abs())),
         other => rows * other.primitive_width().unwrap_or(1) as u64,
     }
@@ -168,6 +177,21 @@ fn counted(shown: Vec<(Range<usize>, u64)>) -> Vec<(Range<usize>, u64)> {
         (start, times) = (at, times + change);
     }
     parts
+}
+
+/// Bytes of views and, if these overlap, of the text that they show. Otherwise it is in memory already.
+fn bytes_of_text_views<V: ByteViewType>(array: &GenericByteViewArray<V>) -> u64 {
+    let (shown, views) = (array.total_buffer_bytes_used(), array.len() * 16);
+    if shown <= FEW_BYTES {
+        return views as u64;
+    }
+    let range = |buffer: &Buffer| buffer.as_ptr() as usize..buffer.as_ptr() as usize + buffer.len();
+    // Buffers may overlap as well.
+    let held = counted(array.data_buffers().iter().map(|buffer| (range(buffer), 1)).collect());
+    let in_memory = held.iter().map(|(range, _)| range.len()).sum::<usize>().max(FEW_BYTES);
+    let is_shared = shown > in_memory;
+    let text = if is_shared { distinct_bytes(array) } else { shown };
+    (if text > in_memory { text + views } else { views }) as u64
 }
 
 fn bytes_of_views<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, judge: Judge) -> u64 {
@@ -269,7 +293,8 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        DictionaryArray, Int32Array, Int64Array, ListArray, ListViewArray, RunArray, StringArray,
+        BinaryViewBuilder, DictionaryArray, Int32Array, Int64Array, ListArray, ListViewArray, RunArray,
+        StringArray,
     };
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Field;
@@ -299,6 +324,35 @@ mod tests {
         let long = StringArray::from(vec!["x".repeat(1 << 20)]);
         let keys = Int32Array::from_value(0, 50_000);
         assert_eq!(taken(Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(long)))), [50_000]);
+    }
+
+    /// `rows` views of `len` bytes in a buffer, each `step` bytes after the previous one.
+    fn views(rows: usize, len: u32, step: u32) -> ArrowRef {
+        let mut views = BinaryViewBuilder::new();
+        let block = views.append_block(vec![7; len as usize + rows * step as usize].into());
+        (0..rows as u32).for_each(|row| views.try_append_view(block, row * step, len).unwrap());
+        Arc::new(views.finish())
+    }
+
+    #[test]
+    fn views_that_overlap_are_taken_in_few_at_a_time() {
+        assert!(taken(views(900, 1 << 20, 1)).iter().all(|rows| *rows <= 8));
+        let (buffer, mut views_of_many) = (Buffer::from(vec![7; (1 << 20) + 900]), BinaryViewBuilder::new());
+        for row in 0..900 {
+            let block = views_of_many.append_block(buffer.clone());
+            views_of_many.try_append_view(block, row, 1 << 20).unwrap();
+        }
+        assert!(taken(Arc::new(views_of_many.finish())).iter().all(|rows| *rows <= 8));
+        let item = Arc::new(Field::new("item", DataType::BinaryView, false));
+        let lists = ListArray::new(item, OffsetBuffer::from_lengths([1; 64]), views(64, 1 << 20, 1), None);
+        assert!(taken(Arc::new(lists)).iter().all(|rows| *rows <= 8));
+    }
+
+    #[test]
+    fn views_of_the_same_text_or_of_apart_text_are_taken_in_at_once() {
+        assert_eq!(taken(views(50_000, 1 << 20, 0)), [50_000], "shared");
+        assert_eq!(taken(views(1000, 16 << 10, 16 << 10)), [1000], "apart");
+        assert_eq!(taken(views(50_000, 40, 1)), [50_000], "few bytes");
     }
 
     /// Two lists, one of a million numbers and an empty one.

@@ -27,6 +27,8 @@ struct Waiting {
     rows: usize,
     /// Bytes of the values of all rows.
     raw_bytes: usize,
+    /// Bytes of the rows as one array, in which views share long text.
+    joined_bytes: usize,
     /// Bytes that the waiting rows take.
     bytes: usize,
     /// Number of pieces since the last one that was kept as runs.
@@ -43,6 +45,8 @@ pub(super) struct Cut {
     pub(super) rows: usize,
     /// Bytes of the values of all rows.
     pub(super) raw_bytes: usize,
+    /// Bytes of the rows as one array, in which views share long text.
+    pub(super) joined_bytes: usize,
     /// Bytes that the waiting rows take.
     pub(super) bytes: usize,
     pub(super) first_row: u64,
@@ -108,11 +112,12 @@ impl Pending {
 
     fn cut(&mut self, at: usize, rows: usize) -> Cut {
         let leaf = &mut self.leaves[at];
-        let (before, raw_before) = (leaf.bytes, leaf.raw_bytes);
+        let (before, raw_before, joined_before) = (leaf.bytes, leaf.raw_bytes, leaf.joined_bytes);
         let (first_row, pieces) = (leaf.first_row, leaf.cut(rows));
         let (bytes, raw_bytes) = (before - leaf.bytes, raw_before - leaf.raw_bytes);
+        let joined_bytes = joined_before - leaf.joined_bytes;
         self.bytes -= bytes;
-        Cut { leaf: at, pieces, rows, raw_bytes, bytes, first_row }
+        Cut { leaf: at, pieces, rows, raw_bytes, joined_bytes, bytes, first_row }
     }
 }
 
@@ -128,13 +133,14 @@ impl Waiting {
         let bytes = piece.bytes;
         self.rows += piece.array.len();
         self.raw_bytes += piece.raw_bytes;
+        self.joined_bytes += piece.joined_bytes;
         self.bytes += bytes;
         self.pieces.push_back(piece);
         Ok(bytes)
     }
 
     fn chunk_rows(&self) -> usize {
-        chunk_rows(self.rows, self.raw_bytes)
+        chunk_rows(self.rows, self.raw_bytes, self.joined_bytes)
     }
 
     /// Approximate number of bytes of this many rows.
@@ -156,6 +162,7 @@ impl Waiting {
             };
             let Some(piece) = piece else { break };
             self.raw_bytes -= piece.raw_bytes;
+            self.joined_bytes -= piece.joined_bytes;
             self.bytes -= piece.bytes;
             rows -= piece.array.len();
             cut.push(piece.array);

@@ -10,15 +10,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, Int32Array, RunArray, UInt32Array};
+use arrow::array::{
+    Array as _, ArrayRef as ArrowRef, AsArray as _, GenericByteViewArray, Int32Array, RunArray, UInt32Array,
+};
 use arrow::compute::kernels::cmp::distinct;
-use arrow::datatypes::{DataType, Int32Type};
+use arrow::datatypes::{ByteViewType, DataType, Int32Type};
+use hashbrown::HashSet;
 
 use super::intake::entries;
 use crate::Result;
 use crate::array::bytes::let_go_if;
 use crate::array::restore::carry;
 use crate::array::take;
+use crate::kernels::views::view_len;
 
 /// Rows are kept as runs if there is at most one run per this many rows.
 const ROWS_PER_RUN: usize = 16;
@@ -26,6 +30,12 @@ const ROWS_PER_RUN: usize = 16;
 const MIN_ROWS: usize = 1024;
 /// Views may keep this many bytes alive, whatever they refer to.
 const MUCH: usize = 64 << 10;
+/// Average length of text above which it matters that views show the same bytes: with shorter text, a
+/// zone is not too large for a chunk anyway.
+const LONG_TEXT: usize = 1 << 10;
+/// Bytes of a view, which includes text of up to `INLINE` bytes.
+const VIEW: usize = 16;
+const INLINE: usize = 12;
 
 /// Some rows of a leaf.
 #[derive(Debug)]
@@ -34,15 +44,26 @@ pub(super) struct Piece {
     pub(super) array: ArrowRef,
     /// Bytes of the values of all rows.
     pub(super) raw_bytes: usize,
+    /// Bytes of the rows as one array, without runs: as `raw_bytes`, but views share long text.
+    pub(super) joined_bytes: usize,
     /// Bytes that the array takes.
     pub(super) bytes: usize,
+}
+
+/// How to count long text that several views show.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Shown {
+    EachTime,
+    Once,
 }
 
 impl Piece {
     pub(super) fn new(array: ArrowRef) -> Self {
         let array = let_go(array);
-        let bytes = value_bytes(&array);
-        Self { array, raw_bytes: bytes, bytes }
+        let raw_bytes = value_bytes(&array, Shown::EachTime);
+        let is_short = raw_bytes <= array.len() * LONG_TEXT;
+        let bytes = if is_short { raw_bytes } else { value_bytes(&array, Shown::Once) };
+        Self { array, raw_bytes, joined_bytes: bytes, bytes }
     }
 
     /// Replaces rows by runs if there are few runs; returns whether it did.
@@ -69,7 +90,7 @@ impl Piece {
         let values = let_go(take(&self.array, &starts)?);
         let runs = RunArray::<Int32Type>::try_new(&Int32Array::from_iter_values(ends), &values)?;
         self.array = Arc::new(runs);
-        self.bytes = value_bytes(&self.array);
+        self.bytes = value_bytes(&self.array, Shown::Once);
         Ok(true)
     }
 
@@ -78,19 +99,20 @@ impl Piece {
         let len = self.array.len();
         let first = self.array.slice(0, rows);
         self.array = self.array.slice(rows, len - rows);
-        let bytes = value_bytes(&self.array);
-        let raw_bytes = match self.array.data_type() {
-            DataType::RunEndEncoded(..) => {
-                (self.raw_bytes as u128 * (len - rows) as u128 / len as u128) as usize
-            }
-            _ => bytes,
+        // Fewer rows may be so short on average that each counts.
+        let bytes = value_bytes(&self.array, Shown::Once).min(self.bytes);
+        let left = |all: usize| (all as u128 * (len - rows) as u128 / len as u128) as usize;
+        let (raw_bytes, joined_bytes) = match self.array.data_type() {
+            DataType::RunEndEncoded(..) => (left(self.raw_bytes), left(self.joined_bytes)),
+            _ => (value_bytes(&self.array, Shown::EachTime), bytes),
         };
         let cut = Self {
             array: first,
             raw_bytes: self.raw_bytes.saturating_sub(raw_bytes),
+            joined_bytes: self.joined_bytes.saturating_sub(joined_bytes),
             bytes: self.bytes.saturating_sub(bytes),
         };
-        (self.raw_bytes, self.bytes) = (raw_bytes, bytes);
+        (self.raw_bytes, self.joined_bytes, self.bytes) = (raw_bytes, joined_bytes, bytes);
         cut
     }
 }
@@ -131,9 +153,10 @@ fn let_go(array: ArrowRef) -> ArrowRef {
 }
 
 /// Bytes of the values in the rows of an array, not including those around them.
-pub(super) fn value_bytes(array: &ArrowRef) -> usize {
+fn value_bytes(array: &ArrowRef, shown: Shown) -> usize {
     let nulls = array.nulls().map_or(0, |_| array.len().div_ceil(8));
-    let within = |values: &ArrowRef, start: usize, end: usize| value_bytes(&values.slice(start, end - start));
+    let within =
+        |values: &ArrowRef, start: usize, end: usize| value_bytes(&values.slice(start, end - start), shown);
     nulls
         + match array.data_type() {
             DataType::Null => 0,
@@ -142,8 +165,8 @@ pub(super) fn value_bytes(array: &ArrowRef) -> usize {
             DataType::LargeUtf8 => spanned(array.as_string::<i64>().value_offsets()) + array.len() * 8,
             DataType::Binary => spanned(array.as_binary::<i32>().value_offsets()) + array.len() * 4,
             DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) + array.len() * 8,
-            DataType::Utf8View => array.as_string_view().total_buffer_bytes_used() + array.len() * 16,
-            DataType::BinaryView => array.as_binary_view().total_buffer_bytes_used() + array.len() * 16,
+            DataType::Utf8View => view_bytes(array.as_string_view(), shown),
+            DataType::BinaryView => view_bytes(array.as_binary_view(), shown),
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
                 let offsets = list.value_offsets();
@@ -158,7 +181,7 @@ pub(super) fn value_bytes(array: &ArrowRef) -> usize {
             }
             DataType::Map(..) => {
                 let entries: ArrowRef = Arc::new(entries(array.as_map()));
-                value_bytes(&entries) + array.len() * 4
+                value_bytes(&entries, shown) + array.len() * 4
             }
             DataType::RunEndEncoded(..) => {
                 let runs = array.as_run::<Int32Type>();
@@ -166,13 +189,30 @@ pub(super) fn value_bytes(array: &ArrowRef) -> usize {
                 let count = runs.run_ends().get_end_physical_index() + 1 - first;
                 within(runs.values(), first, first + count) + count * size_of::<i32>()
             }
-            DataType::FixedSizeList(..) => value_bytes(array.as_fixed_size_list().values()),
-            DataType::Struct(_) => array.as_struct().columns().iter().map(value_bytes).sum(),
+            DataType::FixedSizeList(..) => value_bytes(array.as_fixed_size_list().values(), shown),
+            DataType::Struct(_) => {
+                array.as_struct().columns().iter().map(|column| value_bytes(column, shown)).sum()
+            }
             other => match other.primitive_width() {
                 Some(width) => array.len() * width,
                 None => array.to_data().get_slice_memory_size().unwrap_or_default(),
             },
         }
+}
+
+/// Bytes of views and of the text that they show.
+fn view_bytes<V: ByteViewType>(array: &GenericByteViewArray<V>, shown: Shown) -> usize {
+    let text = array.total_buffer_bytes_used();
+    let is_long = text > array.len() * LONG_TEXT;
+    let text = if is_long && shown == Shown::Once { distinct_bytes(array) } else { text };
+    text + array.len() * VIEW
+}
+
+/// Bytes of the text of views, where views of the same bytes count once.
+pub(super) fn distinct_bytes<V: ByteViewType>(array: &GenericByteViewArray<V>) -> usize {
+    let mut seen = HashSet::new();
+    let long = array.views().iter().filter(|view| view_len(**view) > INLINE);
+    long.filter(|view| seen.insert(**view)).fold(0, |sum: usize, view| sum.saturating_add(view_len(*view)))
 }
 
 /// Bytes between the first and the last offset.
@@ -186,7 +226,8 @@ pub(super) fn spanned<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize 
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        BooleanArray, Float64Array, NullArray, RecordBatch, StringArray, StringViewArray, StructArray,
+        BooleanArray, Float64Array, NullArray, RecordBatch, StringArray, StringViewArray, StringViewBuilder,
+        StructArray,
     };
 
     use super::*;
@@ -274,9 +315,31 @@ mod tests {
             maps.append(true).unwrap();
         }
         let maps: ArrowRef = Arc::new(maps.finish());
-        let of = |start, rows| value_bytes(&maps.slice(start, rows));
+        let of = |start, rows| value_bytes(&maps.slice(start, rows), Shown::EachTime);
         assert_eq!(of(0, 1) + of(1, 1), of(0, 2));
         assert!(of(1, 1) > 2 * of(0, 1));
+    }
+
+    #[test]
+    fn views_of_the_same_long_text_count_once_where_they_share_it() {
+        let text = |len: usize, rows: usize| -> ArrowRef {
+            let mut views = StringViewBuilder::new();
+            let block = views.append_block("x".repeat(len).into_bytes().into());
+            (0..rows).for_each(|_| views.try_append_view(block, 0, len as u32).unwrap());
+            Arc::new(views.finish())
+        };
+        let sizes = |piece: &Piece| (piece.raw_bytes, piece.joined_bytes, piece.bytes);
+        let (mib, rows) = (1 << 20, 2000);
+        let mut long = Piece::new(text(mib, rows));
+        assert_eq!(sizes(&long), (rows * (16 + mib), rows * 16 + mib, rows * 16 + mib));
+        let half = long.cut(1000);
+        assert_eq!(sizes(&half), (1000 * (16 + mib), 1000 * 16, 1000 * 16));
+        assert_eq!(sizes(&long), (1000 * (16 + mib), 1000 * 16 + mib, 1000 * 16 + mib));
+        let mut runs = Piece::new(text(mib, rows));
+        assert!(runs.shorten().unwrap());
+        assert_eq!(sizes(&runs), (rows * (16 + mib), rows * 16 + mib, 20 + mib));
+        let short = Piece::new(text(1 << 10, 2000));
+        assert_eq!(sizes(&short), (rows * 1040, rows * 1040, rows * 1040), "as if it were not shared");
     }
 
     #[test]

@@ -168,7 +168,9 @@ impl FileWriter {
             for (nulls, column) in self.null_counts.iter_mut().zip(batch.columns()) {
                 *nulls += column.logical_null_count() as u64;
             }
-            let columns = batch.columns().iter().zip(&self.carriers).map(|(column, to)| carry(column, to));
+            let columns = batch.columns().iter().zip(&self.carriers).enumerate().map(|(at, (column, to))| {
+                carry(column, to).at(|| format!("column `{}`", self.schema.field(at).name()))
+            });
             let columns = columns.collect::<Result<Vec<_>>>()?;
             self.pending.push(self.columns.take_apart(&columns))?;
             self.row_count += rows as u64;
@@ -283,7 +285,7 @@ impl FileWriter {
     /// Cuts rows of a leaf into chunks. Those of text are encoded one after the other, in a single job.
     fn jobs(&mut self, cut: Cut, is_last: bool) -> Vec<Job> {
         let leaf = &self.columns.leaves[cut.leaf];
-        let step = chunk_rows(cut.rows, cut.raw_bytes);
+        let step = chunk_rows(cut.rows, cut.raw_bytes, cut.joined_bytes);
         let share =
             |bytes: usize, rows: usize| (bytes as u128 * rows as u128 / cut.rows.max(1) as u128) as usize;
         let job = |start: usize, len: usize, turn| Job {
@@ -295,6 +297,7 @@ impl FileWriter {
             len,
             step,
             raw_bytes: share(cut.raw_bytes, len),
+            joined_bytes: share(cut.joined_bytes, len),
             bytes: share(cut.bytes, len),
             first_row: cut.first_row + start as u64,
             has_zones: leaf.is_visible,

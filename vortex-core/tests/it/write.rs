@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::random::{Random, any_type, array, plain_types};
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray,
-    RecordBatch, StringArray, StructArray,
+    ArrayRef, BinaryArray, BinaryViewBuilder, BooleanArray, DictionaryArray, Float64Array, Int32Array,
+    Int64Array, ListArray, RecordBatch, StringArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
-use arrow::datatypes::{DataType, Field, Fields, Int8Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Fields, Int8Type, Int32Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
@@ -400,6 +400,51 @@ async fn memory_stays_within_the_budget_however_much_is_written() {
     writer.flush().await.unwrap();
     assert_eq!(writer.buffered_bytes(), 0);
     assert_eq!(writer.finish().await.unwrap().row_count(), 2_457_600);
+}
+
+#[tokio::test]
+async fn long_text_is_stored_once_however_many_rows_have_it() {
+    let mut random = Random(5);
+    for values in [1, 2] {
+        let text: Vec<String> =
+            (0..values).map(|_| (0..2000).map(|_| format!("{:016x}", random.next())).collect()).collect();
+        let keys = Int32Array::from_iter_values((0..9000).map(|row| row % values));
+        let column: DictionaryArray<Int32Type> =
+            DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(&text)));
+        let batch = RecordBatch::try_from_iter([("a", Arc::new(column) as ArrayRef)]).unwrap();
+        for level in [Level::Fast, Level::Default, Level::Compact] {
+            let sink = MemorySink::new();
+            let options = WriteOptions::new().with_level(level);
+            let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), options).unwrap();
+            writer.write(&batch).await.unwrap();
+            writer.finish().await.unwrap();
+            let bytes = sink.bytes().unwrap();
+            let text_bytes = text.iter().map(String::len).sum::<usize>();
+            assert!(bytes.len() < text_bytes + 16_000, "{} bytes, {level}", bytes.len());
+            let file = VortexFile::open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
+            assert_eq!(read(&file, &batch.schema(), None).await, batch);
+        }
+    }
+}
+
+#[tokio::test]
+async fn views_that_overlap_are_written_within_the_budget() {
+    let mut random = Random(6);
+    let bytes: Vec<u8> = (0..9000).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut views = BinaryViewBuilder::new();
+    let block = views.append_block(bytes.into());
+    (0..400).for_each(|row| views.try_append_view(block, row, 64 << 10).unwrap());
+    let batch = RecordBatch::try_from_iter([("a", Arc::new(views.finish()) as ArrayRef)]).unwrap();
+    let options = WriteOptions::new().with_memory_budget(1 << 20);
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), options).unwrap();
+    writer.write(&batch).await.unwrap();
+    // 25 MiB once they are apart, of which 8 MiB are taken in at a time.
+    let held = writer.buffered_bytes();
+    assert!(held < 16 << 20, "{held}");
+    writer.finish().await.unwrap();
+    let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+    assert_eq!(read(&file, &batch.schema(), None).await, batch);
 }
 
 #[tokio::test]

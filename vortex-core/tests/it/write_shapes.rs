@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, DictionaryArray, FixedSizeListArray, Int32Array, Int64Array,
-    LargeBinaryArray, LargeListViewArray, ListArray, ListViewArray, RecordBatch, RunArray, StringArray,
-    StringViewArray, StringViewBuilder, StructArray,
+    Array as _, ArrayRef, AsArray as _, BooleanArray, Decimal256Array, DictionaryArray, FixedSizeListArray,
+    Int32Array, Int64Array, LargeBinaryArray, LargeListViewArray, ListArray, ListViewArray, PrimitiveArray,
+    RecordBatch, RunArray, StringArray, StringViewArray, StringViewBuilder, StructArray,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches};
-use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef};
+use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, i256};
 use futures::TryStreamExt as _;
 use vortex_core::VortexFile;
+use vortex_core::expr::{Expr, FieldPath, RowPredicate};
 use vortex_core::file::{OpenOptions, verify};
 use vortex_core::io::{LocalSink, MemoryFile, MemorySink};
 use vortex_core::write::{FileWriter, WriteOptions};
@@ -273,4 +274,99 @@ async fn what_is_nested_too_deeply_for_readers_is_refused_before_it_is_written()
     let schema = batch(nested(31)).schema();
     let error = FileWriter::try_new(MemorySink::new(), schema, WriteOptions::new()).err().unwrap();
     assert!(error.to_string().contains("nested too deeply"), "{error}");
+}
+
+/// A table of more rows than the ends of its runs can count.
+fn short_runs() -> Vec<RecordBatch> {
+    let batch_from = |first: i64| {
+        let ends = PrimitiveArray::<Int16Type>::from_iter_values((1..=300).map(|run| run * 100));
+        let values = Int64Array::from_iter_values(first..first + 300);
+        batch(Arc::new(RunArray::<Int16Type>::try_new(&ends, &values).unwrap()))
+    };
+    (0..3).map(|at| batch_from(at * 300)).collect()
+}
+
+#[derive(Debug)]
+struct IsEven(FieldPath, SchemaRef);
+
+impl std::fmt::Display for IsEven {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a is even")
+    }
+}
+
+impl RowPredicate for IsEven {
+    fn columns(&self) -> &[FieldPath] {
+        std::slice::from_ref(&self.0)
+    }
+
+    fn schema(&self) -> Option<SchemaRef> {
+        Some(Arc::clone(&self.1))
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> vortex_core::Result<BooleanArray> {
+        let values = cast(batch.column(0), &DataType::Int64)?;
+        Ok(values.as_primitive::<Int64Type>().iter().map(|value| value.map(|value| value % 2 == 0)).collect())
+    }
+}
+
+#[tokio::test]
+async fn runs_whose_ends_cannot_count_all_rows_keep_their_type() {
+    let batches = short_runs();
+    let schema = batches[0].schema();
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), Arc::clone(&schema), WriteOptions::new()).unwrap();
+    for batch in &batches {
+        writer.write(batch).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    let source = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
+    assert_eq!(verify(Arc::clone(&source) as _, &OpenOptions::new()).await.unwrap().problems, []);
+    let file = VortexFile::open(source).await.unwrap();
+    assert_eq!(file.schema().unwrap(), schema);
+    let even = || Expr::Rows(Arc::new(IsEven(FieldPath::new(["a"]), Arc::clone(&schema))));
+    for batch_size in [8192, 100_000] {
+        for (filter, expected) in [(None, 0..900), (Some(even()), 0..450)] {
+            let step = if filter.is_some() { 2 } else { 1 };
+            let mut scan = file.scan().with_batch_size(batch_size);
+            if let Some(filter) = filter {
+                scan = scan.with_filter(filter);
+            }
+            let found: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+            let values = found.iter().flat_map(|batch| {
+                assert_eq!(batch.schema(), schema);
+                let values = cast(batch.column(0), &DataType::Int64).unwrap();
+                values.as_primitive::<Int64Type>().values().to_vec()
+            });
+            let expected = expected.flat_map(|value| std::iter::repeat_n(value * step, 100));
+            assert!(values.eq(expected), "{batch_size}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn decimals_that_no_row_shows_may_be_too_large_for_their_type() {
+    let values = || vec![i256::ONE, i256::MAX, i256::from_i128(2)].into();
+    let decimals = |nulls| -> ArrayRef {
+        let decimals = Decimal256Array::new(values(), nulls);
+        Arc::new(decimals.with_precision_and_scale(3, 2).unwrap())
+    };
+    let nulls = || Some(NullBuffer::from(vec![true, false, true]));
+    let item = |nullable| Arc::new(Field::new("item", DataType::Decimal256(3, 2), nullable));
+    let under_nulls: [ArrayRef; 5] = [
+        decimals(nulls()),
+        Arc::new(StructArray::new(vec![item(false)].into(), vec![decimals(None)], nulls())),
+        Arc::new(StructArray::new(vec![item(true)].into(), vec![decimals(None)], nulls())),
+        Arc::new(FixedSizeListArray::new(item(false), 1, decimals(None), nulls())),
+        Arc::new(ListArray::new(item(true), OffsetBuffer::from_lengths([1, 1, 1]), decimals(None), nulls())),
+    ];
+    for column in under_nulls {
+        let data_type = column.data_type().clone();
+        let found = round_trip(&[batch(column)]).await;
+        assert_eq!((found.num_rows(), found.column(0).null_count()), (3, 1), "{data_type}");
+    }
+    let shown = batch(decimals(None));
+    let mut writer = FileWriter::try_new(MemorySink::new(), shown.schema(), WriteOptions::new()).unwrap();
+    let error = writer.write(&shown).await.unwrap_err().to_string();
+    assert!(error.contains("column `a`") && error.contains("too large"), "{error}");
 }

@@ -241,6 +241,22 @@ fn a_broken_input_leaves_no_output() {
 }
 
 #[test]
+fn other_bytes_are_not_taken_for_arrow_files() {
+    let folder = TempDir::new().unwrap();
+    for (bytes, told) in [
+        (b"".as_slice(), "is empty"),
+        (b"neither a file nor a stream of batches", "is not an Arrow IPC file"),
+        (b"ARROW1\0\0, and nothing else of the format", "is not an Arrow IPC file"),
+    ] {
+        let source = path(&folder, "in.arrow");
+        fs::write(&source, bytes).unwrap();
+        let line = complaint(&run(&["convert", &source, &path(&folder, "out.vortex")]), 1);
+        assert!(line.contains("in.arrow") && line.contains(told) && !line.contains("bug"), "{line}");
+    }
+    assert_eq!(names(&folder), ["in.arrow"]);
+}
+
+#[test]
 fn columns_of_the_same_name_are_refused() {
     let folder = TempDir::new().unwrap();
     let fields = ["a", "b", "a"].map(|name| Field::new(name, DataType::Int64, false));

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::compute::cast;
+use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, make_array};
+use arrow::compute::{cast, take};
 use arrow::csv;
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
@@ -99,10 +99,36 @@ impl<W: Write + Send> Encoder<W> {
 /// The rows without the dictionaries that `plain` lacks.
 fn as_plain(batch: &RecordBatch, plain: &SchemaRef) -> Outcome<RecordBatch> {
     let columns = batch.columns().iter().zip(plain.fields());
-    let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+    let columns = columns.map(|(column, field)| unpacked(column, field.data_type()));
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let columns = columns.collect::<Result<_, _>>()?;
+    let columns = columns.collect::<Outcome<_>>()?;
     Ok(RecordBatch::try_new_with_options(Arc::clone(plain), columns, &options)?)
+}
+
+/// The array as the [`plain_type`] of its type. Arrow's cast loses lists of size zero, and converts list views.
+fn unpacked(array: &ArrayRef, to: &DataType) -> Outcome<ArrayRef> {
+    if array.data_type() == to {
+        return Ok(Arc::clone(array));
+    }
+    if let Some(dictionary) = array.as_any_dictionary_opt() {
+        return Ok(take(&unpacked(dictionary.values(), to)?, dictionary.keys(), None)?);
+    }
+    let types: Vec<&DataType> = match to {
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => vec![item.data_type()],
+        DataType::RunEndEncoded(ends, values) => vec![ends.data_type(), values.data_type()],
+        other => return Ok(cast(array, other)?),
+    };
+    let data = array.to_data();
+    let children = data.child_data().iter().zip(types);
+    let children = children.map(|(child, to)| Ok(unpacked(&make_array(child.clone()), to)?.to_data()));
+    let children = children.collect::<Outcome<_>>()?;
+    Ok(make_array(data.into_builder().data_type(to.clone()).child_data(children).build()?))
 }
 
 /// The schema without dictionaries of the values that `is_unpacked` selects.
@@ -122,8 +148,11 @@ fn plain_type(data_type: &DataType, is_unpacked: fn(&DataType) -> bool) -> DataT
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
         DataType::List(item) => DataType::List(plain(item)),
         DataType::LargeList(item) => DataType::LargeList(plain(item)),
+        DataType::ListView(item) => DataType::ListView(plain(item)),
+        DataType::LargeListView(item) => DataType::LargeListView(plain(item)),
         DataType::FixedSizeList(item, len) => DataType::FixedSizeList(plain(item), *len),
         DataType::Map(entries, sorted) => DataType::Map(plain(entries), *sorted),
+        DataType::RunEndEncoded(ends, values) => DataType::RunEndEncoded(Arc::clone(ends), plain(values)),
         other => other.clone(),
     }
 }
@@ -159,8 +188,11 @@ fn flat_columns_only(schema: &SchemaRef) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array as _, AsArray as _, DictionaryArray};
-    use arrow::datatypes::Int8Type;
+    use arrow::array::{
+        DictionaryArray, FixedSizeListArray, Int32Array, ListViewArray, RunArray, StringArray,
+        new_empty_array,
+    };
+    use arrow::datatypes::{Field, Int8Type, Int32Type};
     use arrow::ipc::reader::FileReader;
 
     use super::*;
@@ -198,5 +230,35 @@ mod tests {
             (0..texts.len()).map(|row| texts.value(row).to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(read.flat_map(|batch| texts(batch.unwrap())).collect::<String>(), "xyzy");
+    }
+
+    #[test]
+    fn nested_dictionaries_are_unpacked_whatever_is_around_them() {
+        let texts =
+            |texts: [&str; 2]| -> ArrayRef { Arc::new(DictionaryArray::<Int8Type>::from_iter(texts)) };
+        let item = Arc::new(Field::new("item", texts(["x", "y"]).data_type().clone(), true));
+        let none = new_empty_array(item.data_type());
+        let none = FixedSizeListArray::try_new_with_length(Arc::clone(&item), 0, none, None, 2).unwrap();
+        let none: ArrayRef = Arc::new(none);
+        let batch = |words: [&str; 2]| {
+            let (starts, lengths) = (vec![1, 0].into(), vec![1, 2].into());
+            let views = ListViewArray::new(Arc::clone(&item), starts, lengths, texts(words), None);
+            let runs = RunArray::<Int32Type>::try_new(&Int32Array::from(vec![1, 2]), &texts(words)).unwrap();
+            let columns: [(_, ArrayRef); 3] =
+                [("none", Arc::clone(&none)), ("views", Arc::new(views)), ("runs", Arc::new(runs))];
+            RecordBatch::try_from_iter(columns).unwrap()
+        };
+        let (mut file, schema) = (Vec::new(), batch(["x", "y"]).schema());
+        let mut encoder = Encoder::open(Format::Arrow, &schema, &mut file, false).unwrap();
+        encoder.write(&batch(["x", "y"])).unwrap();
+        encoder.write(&batch(["z", "y"]).slice(1, 1)).unwrap();
+        encoder.finish().unwrap();
+        let read = FileReader::try_new(std::io::Cursor::new(file), None).unwrap();
+        let read: Vec<RecordBatch> = read.map(Result::unwrap).collect();
+        assert_eq!(read.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [2, 1]);
+        let last = read[1].column(1).as_list_view::<i32>().value(0);
+        assert_eq!(last.as_string::<i32>(), &StringArray::from(vec!["z", "y"]));
+        let last = cast(&read[1].column(2), &DataType::Utf8).unwrap();
+        assert_eq!(last.as_string::<i32>(), &StringArray::from(vec!["y"]));
     }
 }

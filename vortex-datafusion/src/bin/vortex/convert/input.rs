@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::convert::try_schema_from_ipc_buffer;
-use datafusion::common::Column;
+use datafusion::common::{Column, DataFusionError};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
@@ -50,6 +50,9 @@ const SORT_MEMORY: usize = 1 << 30;
 const LINES_FOR_TYPES: usize = 100_000;
 /// Schemas of Arrow files are expected within this many bytes.
 const ARROW_SCHEMA_BYTES: u64 = 1 << 20;
+
+const NOT_ARROW: &str =
+    "is not an Arrow IPC file, or a damaged one; if it has another format, set that with --from";
 
 /// A file to convert.
 #[derive(Debug, Clone)]
@@ -322,7 +325,7 @@ impl Reader {
     async fn check_names(&self, file: &Found) -> Outcome {
         let store = self.stores.get_store(file.url.as_ref())?;
         if file.meta.size == 0 {
-            return Ok(());
+            return Err(Failure::error("is empty, unlike any Arrow IPC file"));
         }
         let start = 0..file.meta.size.min(ARROW_SCHEMA_BYTES);
         let start = store.get_range(&file.meta.location, start).await?;
@@ -346,7 +349,13 @@ impl Reader {
         for file in files {
             let options = ListingOptions::new(reader_of(format, is_local)).with_file_extension("");
             let schema = options.infer_schema(&state, &file.url).await;
-            let schema = schema.map_err(|error| Failure::at(&file.name, error))?;
+            let schema = schema.map_err(|error| {
+                // DataFusion takes bytes that it cannot read as Arrow for a bug of its own.
+                let is_other =
+                    format == Format::Arrow && matches!(error.find_root(), DataFusionError::Internal(_));
+                let error = if is_other { Failure::error(NOT_ARROW) } else { error.into() };
+                Failure::at(&file.name, error)
+            })?;
             // A file without even a header has no rows either.
             let first = schemas.iter().find(|(_, first)| !first.fields().is_empty());
             if let Some((name, first)) = first

@@ -1,0 +1,171 @@
+//! Decimals that no row shows: those under nulls, and items outside of lists.
+//!
+//! Arrow allows anything there, also what the stored type cannot hold: decimals of 256 bits with at most 38
+//! digits are stored in 128 bits.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanBufferBuilder, Decimal256Array,
+    FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{ArrowNativeType as _, DECIMAL128_MAX_PRECISION, DataType, Decimal256Type, i256};
+
+use crate::{Error, Result};
+
+/// The same rows, with decimals that fit the width in which they are stored: zero where one does not, but no
+/// row shows it. `shown` tells which rows are not null because of what is around the array. A value with more
+/// digits than its type allows is kept if it fits.
+///
+/// # Errors
+/// If a row shows a decimal that does not fit.
+pub(super) fn fit_decimals(array: &ArrowRef, shown: Option<&NullBuffer>) -> Result<ArrowRef> {
+    if !may_exceed(array.data_type()) {
+        return Ok(Arc::clone(array));
+    }
+    let nulls = array.nulls().cloned();
+    let shown = NullBuffer::union(shown, nulls.as_ref());
+    Ok(match array.data_type() {
+        DataType::Struct(fields) => {
+            let columns = array.as_struct().columns().iter();
+            let columns = columns.map(|column| fit_decimals(column, shown.as_ref()));
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())?)
+        }
+        DataType::List(item) => {
+            let (_, offsets, items, _) = array.as_list::<i32>().clone().into_parts();
+            let (offsets, items) = fit_items(&offsets, &items, shown.as_ref())?;
+            Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, items, nulls)?)
+        }
+        DataType::LargeList(item) => {
+            let (_, offsets, items, _) = array.as_list::<i64>().clone().into_parts();
+            let (offsets, items) = fit_items(&offsets, &items, shown.as_ref())?;
+            Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, items, nulls)?)
+        }
+        DataType::Map(entries, sorted) => {
+            let (_, offsets, items, _, _) = array.as_map().clone().into_parts();
+            let (offsets, items) = fit_items(&offsets, &(Arc::new(items) as ArrowRef), shown.as_ref())?;
+            let items = items.as_struct().clone();
+            Arc::new(MapArray::try_new(Arc::clone(entries), offsets, items, nulls, *sorted)?)
+        }
+        DataType::FixedSizeList(item, size) => {
+            let shown = shown.map(|shown| shown.expand(size.as_usize()));
+            let items = fit_decimals(array.as_fixed_size_list().values(), shown.as_ref())?;
+            let (item, len) = (Arc::clone(item), array.len());
+            Arc::new(FixedSizeListArray::try_new_with_length(item, *size, items, nulls, len)?)
+        }
+        _ => fit(array, shown.as_ref())?,
+    })
+}
+
+/// Whether a type contains decimals of 256 bits that are stored in 128.
+fn may_exceed(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Decimal256(precision, _) => *precision <= DECIMAL128_MAX_PRECISION,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => may_exceed(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| may_exceed(field.data_type())),
+        _ => false,
+    }
+}
+
+fn fit(array: &ArrowRef, shown: Option<&NullBuffer>) -> Result<ArrowRef> {
+    let decimals = array.as_primitive::<Decimal256Type>();
+    if decimals.values().iter().all(|value| value.to_i128().is_some()) {
+        return Ok(Arc::clone(array));
+    }
+    let fitting = |(row, value): (usize, &i256)| match value.to_i128() {
+        Some(_) => Ok(*value),
+        None if shown.is_some_and(|shown| shown.is_null(row)) => Ok(i256::ZERO),
+        None => {
+            let data_type = array.data_type();
+            Err(Error::invalid(format!("unscaled value {value} is too large for {data_type}")))
+        }
+    };
+    let values = decimals.values().iter().enumerate().map(fitting).collect::<Result<Vec<_>>>()?;
+    let fitting = Decimal256Array::try_new(values.into(), decimals.nulls().cloned())?;
+    Ok(Arc::new(fitting.with_data_type(array.data_type().clone())))
+}
+
+/// The items between the first and the last offset, of which only those of lists that are shown matter, and
+/// offsets into them.
+fn fit_items<O: OffsetSizeTrait>(
+    offsets: &OffsetBuffer<O>,
+    items: &ArrowRef,
+    lists: Option<&NullBuffer>,
+) -> Result<(OffsetBuffer<O>, ArrowRef)> {
+    let first = offsets[0];
+    let moved: Vec<O> = offsets.iter().map(|offset| *offset - first).collect();
+    let len = moved[moved.len() - 1].as_usize();
+    let mut shown = BooleanBufferBuilder::new(len);
+    for (row, ends) in moved.windows(2).enumerate() {
+        shown.append_n((ends[1] - ends[0]).as_usize(), lists.is_none_or(|lists| lists.is_valid(row)));
+    }
+    let shown = NullBuffer::new(shown.finish());
+    let items = fit_decimals(&items.slice(first.as_usize(), len), Some(&shown))?;
+    Ok((OffsetBuffer::new(moved.into()), items))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::ListArray;
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    const TYPE: DataType = DataType::Decimal256(3, 2);
+
+    /// 1, a value beyond 128 bits, 2; the second one is null if `is_null`.
+    fn decimals(is_null: bool) -> ArrowRef {
+        let values = vec![i256::ONE, i256::MAX, i256::from_i128(2)];
+        let nulls = is_null.then(|| NullBuffer::from(vec![true, false, true]));
+        Arc::new(Decimal256Array::new(values.into(), nulls).with_data_type(TYPE))
+    }
+
+    /// The values of decimals, whether they are null or not.
+    fn values(array: &ArrowRef) -> Vec<i128> {
+        array.as_primitive::<Decimal256Type>().values().iter().map(|value| value.to_i128().unwrap()).collect()
+    }
+
+    #[test]
+    fn decimals_under_nulls_become_zero_if_they_are_too_large() {
+        let fitting = fit_decimals(&decimals(true), None).unwrap();
+        assert_eq!((values(&fitting), fitting.null_count()), (vec![1, 0, 2], 1));
+        assert_eq!(fitting.data_type(), &TYPE);
+        let error = fit_decimals(&decimals(false), None).unwrap_err().to_string();
+        assert!(error.contains("too large for Decimal256(3, 2)"), "{error}");
+    }
+
+    #[test]
+    fn decimals_of_more_digits_than_128_bits_hold_are_left_alone() {
+        let wide = Decimal256Array::from(vec![i256::MAX]).with_data_type(DataType::Decimal256(76, 2));
+        let wide: ArrowRef = Arc::new(wide);
+        assert_eq!(&fit_decimals(&wide, None).unwrap(), &wide);
+    }
+
+    #[test]
+    fn rows_are_hidden_by_whatever_is_around_them() {
+        let field = |name: &str| Arc::new(Field::new(name, TYPE, false));
+        let nulls = || Some(NullBuffer::from(vec![true, false, true]));
+        let structs = |nulls| StructArray::new(vec![field("d")].into(), vec![decimals(false)], nulls);
+        let fixed = |nulls| FixedSizeListArray::new(field("item"), 1, decimals(false), nulls);
+        let each = || OffsetBuffer::<i32>::from_lengths([1, 1, 1]);
+        let lists = |nulls| ListArray::new(field("item"), each(), decimals(false), nulls);
+
+        let fitting = fit_decimals(&(Arc::new(structs(nulls())) as ArrowRef), None).unwrap();
+        assert_eq!(values(fitting.as_struct().column(0)), [1, 0, 2]);
+        let fitting = fit_decimals(&(Arc::new(fixed(nulls())) as ArrowRef), None).unwrap();
+        assert_eq!(values(fitting.as_fixed_size_list().values()), [1, 0, 2]);
+        let fitting = fit_decimals(&(Arc::new(lists(nulls())) as ArrowRef), None).unwrap();
+        assert_eq!(values(fitting.as_list::<i32>().values()), [1, 0, 2]);
+
+        let last = fit_decimals(&(Arc::new(lists(None).slice(2, 1)) as ArrowRef), None).unwrap();
+        assert_eq!(values(last.as_list::<i32>().values()), [2], "items of other rows do not matter");
+        for shown in [Arc::new(structs(None)) as ArrowRef, Arc::new(fixed(None)), Arc::new(lists(None))] {
+            assert!(fit_decimals(&shown, None).is_err(), "{}", shown.data_type());
+        }
+    }
+}
