@@ -8,26 +8,63 @@
 //!   RepartitionExec                        becomes one on id@0
 //!     HashJoinExec: o.cid = c.id           columns id, cid, id
 //! ```
+//!
+//! Scans ignore such filters if they are dynamic (`tell_scans.rs`). If they are not, the plan would drop them as
+//! soon as a scan accepts them; where any may be misdirected, scans decline all of them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion_common::JoinType;
+use datafusion_common::{JoinType, Result};
+use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
+use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column;
-use datafusion_physical_expr::utils::collect_columns;
-use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_plan::aggregates::AggregateExec;
+use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::joins::HashJoinExec;
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::union::UnionExec;
+use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
+
+use crate::source::VortexSource;
 
 /// Names of the columns of a filter.
 pub(crate) type Names = BTreeSet<String>;
 
 pub(crate) fn names_of(expr: &Arc<dyn PhysicalExpr>) -> Names {
     collect_columns(expr).into_iter().map(|column| column.name().to_owned()).collect()
+}
+
+/// Makes scans decline filters of the plan if one may be misdirected on its way to them. `above` are the columns
+/// of each filter above `node`; `declines` is whether one may have been misdirected already.
+pub(crate) fn decline_misdirected(
+    node: Arc<dyn ExecutionPlan>,
+    above: &[Names],
+    declines: bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
+        let scan = scan.downcast_to_file_source::<VortexSource>().filter(|_| declines);
+        return Ok(match scan {
+            Some((config, source)) => {
+                let source = Arc::new(source.clone().with_declined_filters());
+                let config = FileScanConfigBuilder::from(config.clone()).with_source(source).build();
+                DataSourceExec::from_data_source(config) as Arc<_>
+            }
+            None => node,
+        });
+    }
+    let declines = declines || above.iter().any(|names| misdirects(node.as_ref(), names));
+    let mut below: Vec<Names> = above.iter().map(|names| names_below(node.as_ref(), names)).collect();
+    if let Some(filter) = node.downcast_ref::<FilterExec>() {
+        below.extend(split_conjunction(filter.predicate()).into_iter().map(names_of));
+    }
+    let children = node.children().into_iter();
+    let children = children.map(|child| decline_misdirected(Arc::clone(child), &below, declines));
+    let children = children.collect::<Result<_>>()?;
+    replace_children_if_necessary(node, children)
 }
 
 /// Whether `node` may pass a filter on columns of these names to others.

@@ -63,6 +63,8 @@ pub struct VortexSource {
     pub(crate) filters: Filters,
     /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `tell_scans.rs`.
     trusts_dynamic: bool,
+    /// Whether filters that are offered may concern other columns, see `misdirected.rs`.
+    declines_filters: bool,
     pub(crate) best_first: Option<BestFirst>,
     options: VortexOptions,
     /// Footers kept between queries.
@@ -87,6 +89,7 @@ impl VortexSource {
             table,
             filters: Filters::default(),
             trusts_dynamic: false,
+            declines_filters: false,
             best_first: None,
             options: VortexOptions::default(),
             footers: FooterCache::default(),
@@ -134,6 +137,13 @@ impl VortexSource {
         let is_same = told.best_first == self.best_first
             && told.filters.pruning().len() == self.filters.pruning().len();
         (!is_same).then_some(told)
+    }
+
+    /// Declines filters that are not dynamic.
+    #[cfg(feature = "session")]
+    pub(crate) fn with_declined_filters(mut self) -> Self {
+        self.declines_filters = true;
+        self
     }
 
     /// A copy that may read other rows or columns, so that it shares no streams of opened files.
@@ -267,9 +277,11 @@ impl FileSource for VortexSource {
         let mut source = self.changed();
         let answers = filters
             .into_iter()
-            .map(|filter| match self.trusts_dynamic || !is_dynamic(&filter) {
-                true => source.filters.offer(filter, &self.table, &self.options),
-                false => PushedDown::No,
+            .map(|filter| {
+                match if is_dynamic(&filter) { self.trusts_dynamic } else { !self.declines_filters } {
+                    true => source.filters.offer(filter, &self.table, &self.options),
+                    false => PushedDown::No,
+                }
             })
             .collect();
         Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)

@@ -13,7 +13,8 @@
 //! If an operator contains such a cast, the orders that the scans below it declare end at the first temporal
 //! column. Other scans keep theirs, since an order reaches only the operators above its scan, unless the cast is
 //! equated with a column, by a filter or by the keys of a join: then the order of any timestamps that are equal to
-//! those below is taken for that of the column. This rule runs before all others, which rely on what scans declare.
+//! those below is taken for that of the column. This rule runs before all others, which rely on what scans declare,
+//! and offer filters to them: it also makes scans decline those that may concern other columns (`misdirected.rs`).
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExe
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::convert::cast_is_monotonic;
+use crate::misdirected::decline_misdirected;
 use crate::ordering::without_temporal_orders;
 use crate::source::VortexSource;
 
@@ -51,7 +53,7 @@ impl PhysicalOptimizerRule for WithholdOrders {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let is_equated = plan.exists(|node| Ok(equates(node.as_ref()) && reorders(node)?))?;
-        withhold(plan, is_equated)
+        decline_misdirected(withhold(plan, is_equated)?, &[], false)
     }
 
     fn name(&self) -> &str {

@@ -20,6 +20,7 @@ use arrow::datatypes::{
 
 use super::hidden::fit_decimals;
 use super::row_bytes::reserved_bytes;
+use super::taking::has_empty_values;
 use super::{EncodedArray, present, take};
 use crate::dtype::DType;
 use crate::dtype::stored::carrier;
@@ -268,7 +269,10 @@ fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -
     offsets.push(end);
     for (start, len) in starts.iter().zip(lengths) {
         if *len > O::zero() && *start != end {
-            return copied_lists(views, item);
+            return match has_empty_values(item.data_type()) {
+                true => copied_lists(views, item),
+                false => Ok(cast(views, &GenericListArray::<O>::DATA_TYPE_CONSTRUCTOR(Arc::clone(item)))?),
+            };
         }
         end += *len;
         offsets.push(end);
@@ -277,7 +281,7 @@ fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, Arc::clone(views.values()), nulls)?))
 }
 
-/// Lists over copies of their items. Arrow's cast loses items that take no bytes.
+/// Lists over copies of items that take no bytes, which Arrow's cast loses.
 fn copied_lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
     let mut items = Vec::new();
     let mut offsets = Vec::with_capacity(views.len() + 1);

@@ -17,6 +17,8 @@ use crate::wire::WriteNode;
 const CHUNK_BYTES: usize = 1 << 20;
 /// Decoded bytes above which a chunk is cut shorter than a zone.
 const MAX_CHUNK_BYTES: usize = 8 << 20;
+/// Bytes of text that all chunks of some rows may share.
+const MAX_SHARED_BYTES: usize = 256 << 20;
 /// Maximum number of rows of a chunk: as many as readers decode at once.
 const MAX_CHUNK_ROWS: usize = 128 << 10;
 
@@ -171,8 +173,10 @@ fn summarize(array: &ArrowRef, dtype: &DType, offset: usize) -> Vec<Summary> {
 }
 
 /// Rows per chunk for a column of `rows` rows, whose values take `raw_bytes`: a power of two of zones, or
-/// a power of two of rows if a single zone takes too many of the `joined_bytes`.
+/// a power of two of rows if a single zone takes too many of the `joined_bytes`. Any chunk may show all of the
+/// text that rows share, so that too much of it counts for each row.
 pub(super) fn chunk_rows(rows: usize, raw_bytes: usize, joined_bytes: usize) -> usize {
+    let joined_bytes = if joined_bytes > MAX_SHARED_BYTES { raw_bytes } else { joined_bytes };
     let of_row = |bytes: usize| (bytes / rows.max(1)).max(1);
     let mut chunk = ZONE_LEN;
     while chunk < MAX_CHUNK_ROWS && chunk * of_row(raw_bytes) < CHUNK_BYTES {
@@ -203,6 +207,11 @@ mod tests {
         assert_eq!(of(10, 100 << 20), 1, "10 MiB each");
         assert_eq!(of(1000, 10 << 20), 512, "10 KiB each");
         assert_eq!(chunk_rows(1024, 1 << 30, 1 << 20), ZONE_LEN, "1 MiB each, which they share");
+        assert_eq!(
+            chunk_rows(1024, 1 << 30, 512 << 20),
+            8,
+            "half of it shared, which is too much for a chunk"
+        );
     }
 
     #[test]

@@ -62,8 +62,10 @@ impl Piece {
         let array = let_go(array);
         let raw_bytes = value_bytes(&array, Shown::EachTime);
         let is_short = raw_bytes <= array.len() * LONG_TEXT;
-        let bytes = if is_short { raw_bytes } else { value_bytes(&array, Shown::Once) };
-        Self { array, raw_bytes, joined_bytes: bytes, bytes }
+        let joined_bytes = if is_short { raw_bytes } else { value_bytes(&array, Shown::Once) };
+        // Views may keep more bytes alive than they show.
+        let bytes = joined_bytes.max(array.get_buffer_memory_size()).min(raw_bytes);
+        Self { array, raw_bytes, joined_bytes, bytes }
     }
 
     /// Replaces rows by runs if there are few runs; returns whether it did.
@@ -180,8 +182,9 @@ fn value_bytes(array: &ArrowRef, shown: Shown) -> usize {
                 within(list.values(), ends.0, ends.1) + array.len() * 8
             }
             DataType::Map(..) => {
+                // Keys are copied out of their views when they are encoded.
                 let entries: ArrowRef = Arc::new(entries(array.as_map()));
-                value_bytes(&entries, shown) + array.len() * 4
+                value_bytes(&entries, Shown::EachTime) + array.len() * 4
             }
             DataType::RunEndEncoded(..) => {
                 let runs = array.as_run::<Int32Type>();
@@ -330,16 +333,34 @@ mod tests {
         };
         let sizes = |piece: &Piece| (piece.raw_bytes, piece.joined_bytes, piece.bytes);
         let (mib, rows) = (1 << 20, 2000);
-        let mut long = Piece::new(text(mib, rows));
-        assert_eq!(sizes(&long), (rows * (16 + mib), rows * 16 + mib, rows * 16 + mib));
+        let long = text(mib, rows);
+        // Views are collected in a buffer that is a little too large.
+        let held = long.get_buffer_memory_size();
+        let mut long = Piece::new(long);
+        assert_eq!(sizes(&long), (rows * (16 + mib), rows * 16 + mib, held));
         let half = long.cut(1000);
-        assert_eq!(sizes(&half), (1000 * (16 + mib), 1000 * 16, 1000 * 16));
+        assert_eq!(sizes(&half), (1000 * (16 + mib), 1000 * 16, held - 1000 * 16 - mib));
         assert_eq!(sizes(&long), (1000 * (16 + mib), 1000 * 16 + mib, 1000 * 16 + mib));
         let mut runs = Piece::new(text(mib, rows));
         assert!(runs.shorten().unwrap());
         assert_eq!(sizes(&runs), (rows * (16 + mib), rows * 16 + mib, 20 + mib));
         let short = Piece::new(text(1 << 10, 2000));
         assert_eq!(sizes(&short), (rows * 1040, rows * 1040, rows * 1040), "as if it were not shared");
+    }
+
+    #[test]
+    fn bytes_that_views_keep_alive_count_even_if_they_show_few_of_them() {
+        let mut views = StringViewBuilder::new();
+        for text in ["x", "y"] {
+            let block = views.append_block(text.repeat(1 << 20).into_bytes().into());
+            // The second block is not shown.
+            (0..if text == "x" { 10 } else { 0 }).for_each(|_| {
+                views.try_append_view(block, 0, 1 << 20).unwrap();
+            });
+        }
+        let piece = Piece::new(Arc::new(views.finish()));
+        assert_eq!(piece.joined_bytes, 160 + (1 << 20));
+        assert!((2 << 20..=piece.raw_bytes).contains(&piece.bytes), "{}", piece.bytes);
     }
 
     #[test]

@@ -205,10 +205,13 @@ impl Written {
         self.files.append(&mut other.files);
     }
 
-    /// Removes the files; returns when they are gone.
+    /// Removes the files; returns when they are gone. They also go if nobody waits for that.
     pub(super) async fn remove(mut self) {
         let files = std::mem::take(&mut self.files);
-        remove(Arc::clone(&self.destination.store), files).await;
+        let removed = remove(Arc::clone(&self.destination.store), files);
+        if let Err(error) = self.destination.runtime.spawn(removed).await {
+            tracing::warn!(%error, "files of a failed statement were not removed");
+        }
     }
 
     /// Keeps the files, since the statement has succeeded. Entries of files that they replaced are removed
