@@ -39,7 +39,9 @@ pub(crate) fn names_of(expr: &Arc<dyn PhysicalExpr>) -> Names {
 }
 
 /// Makes scans decline filters of the plan if one may be misdirected on its way to them. `above` are the columns
-/// of each filter above `node`; `declines` is whether one may have been misdirected already.
+/// of each filter above `node`; `declines` is whether one may have been misdirected already. These scans decline
+/// their own filters, too, which they cannot tell apart; such plans are rare, since filters on single tables
+/// usually are below joins before this rule runs.
 pub(crate) fn decline_misdirected(
     node: Arc<dyn ExecutionPlan>,
     above: &[Names],
