@@ -37,7 +37,7 @@ use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterF
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 pub(crate) use numbered::wants_row_numbers;
-use numbered::{ROW_NUMBER, with_number};
+use numbered::{ROW_NUMBER, Rows, with_number};
 use object_store::ObjectStore;
 use prune::{FileConstants, file_pruner};
 use stream::{FileBatches, Projector};
@@ -162,7 +162,17 @@ impl OpenerState {
         if let Some(limit) = self.limit {
             scan = scan.with_limit(limit as u64);
         }
-        if let Some(rows) = range_of(&file, &scan)? {
+        let mut rows = range_of(&file, &scan)?;
+        if self.options.predicate_pushdown
+            && let Some(passing) = Rows::passing(self.filters.pruning())
+        {
+            let passing = passing.within(rows.unwrap_or(0..opened.row_count()));
+            if let (None, Some(few)) = (file.extension::<RowSelection>(), passing.listed()) {
+                scan = scan.with_row_indices(few);
+            }
+            rows = Some(passing.bounds());
+        }
+        if let Some(rows) = rows {
             if rows.is_empty() {
                 return Ok(nothing());
             }

@@ -1,6 +1,8 @@
 //! What plans show: the operations pushed down, and the metrics of a run.
 
-use crate::files::{file, plan, run, session, show};
+use arrow::array::Int64Array;
+
+use crate::files::{file, plan, run, session, show, write_chunks};
 
 #[tokio::test]
 async fn filters_leave_the_plan_and_show_in_the_scan() {
@@ -123,4 +125,49 @@ async fn rows_know_their_number_in_the_file() {
     assert_eq!(run(&context, &few).await, run(&context, &by_hand).await);
     let plan = plan(&context, &few).await;
     assert!(plan.contains("predicate=l_shipmode") && !plan.contains("FilterExec"), "{plan}");
+}
+
+#[tokio::test]
+async fn filters_on_numbers_of_rows_select_the_rows_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_chunks(folder.path()).await;
+    let context = session();
+    let create = format!("CREATE VIEW v AS SELECT file_row_index() AS n, * FROM '{}'", path.display());
+    run(&context, &create).await;
+    for (filter, wanted) in [
+        ("n = 200000", vec![200_000]),
+        ("n < 2 OR 269998 < n", vec![0, 1, 269_999]),
+        ("n BETWEEN 99999 AND 100001", vec![99_999, 100_000, 100_001]),
+        ("n IN (7, 131072, 131071, 269999, 270000)", vec![7, 131_071, 131_072, 269_999]),
+        ("n IN (SELECT column1 FROM (VALUES (5), (5), (140000), (NULL)))", vec![5, 140_000]),
+        ("n > 200000 AND n < 200010 AND key % 4 = 0", vec![200_003, 200_007]),
+        ("n = 270000", vec![]),
+        ("n = -1 OR n IS NULL", vec![]),
+    ] {
+        let sql = format!("SELECT n, key FROM v WHERE {filter} ORDER BY n");
+        let rows = run(&context, &sql).await;
+        let numbers = Int64Array::from(wanted.clone());
+        let keys: Int64Array = wanted.iter().map(|n| Some(n + 1)).collect();
+        assert_eq!(rows.num_columns(), 2, "{filter}");
+        assert_eq!(rows.column(0).as_ref(), &numbers, "{filter}");
+        assert_eq!(rows.column(1).as_ref(), &keys, "{filter}");
+    }
+    let sql = "EXPLAIN ANALYZE SELECT * FROM v WHERE n = 200000 OR n = 7";
+    let plan = show(&context, sql).await;
+    let scan = plan.lines().find(|line| line.contains("DataSourceExec")).unwrap();
+    assert!(scan.contains("output_rows=2,"), "{scan}");
+    run(&context, "SET vortex.predicate_pushdown = false").await;
+    assert_eq!(run(&context, "SELECT key FROM v WHERE n = 200000").await.num_rows(), 1);
+}
+
+#[tokio::test]
+async fn a_filter_above_a_limit_does_not_select_rows() {
+    let path = file("tpch_lineitem");
+    let context = session();
+    // Several partitions would return any ten rows.
+    run(&context, "SET datafusion.execution.target_partitions = 1").await;
+    let limited = format!("SELECT file_row_index() AS n FROM '{}' LIMIT 10", path.display());
+    assert_eq!(run(&context, &format!("SELECT n FROM ({limited}) WHERE n >= 4000")).await.num_rows(), 0);
+    let offset = format!("SELECT n FROM ({limited} OFFSET 5) WHERE n IN (4, 5, 6)");
+    assert_eq!(run(&context, &offset).await.num_rows(), 2);
 }
