@@ -1,6 +1,6 @@
-//! Time to fetch a few rows of a file by position: `gather FILE [ROWS] [ROUNDS]`.
+//! Time to fetch a few rows of a file by position: `gather FILE [ROWS] [ROUNDS] [COLUMN]...`.
 //!
-//! Each round selects different rows. Times are measured with the file opened in each round, with the file
+//! Each round selects different rows, of the given columns or else of all. Times are measured with the file opened in each round, with the file
 //! kept open, and both also with the file mapped into memory.
 
 use std::error::Error;
@@ -13,9 +13,10 @@ use vortex_core::io::LocalFile;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let path = args.next().ok_or("gather FILE [ROWS] [ROUNDS]")?;
+    let path = args.next().ok_or("gather FILE [ROWS] [ROUNDS] [COLUMN]...")?;
     let rows = args.next().map_or(Ok(100), |rows| rows.parse())?;
     let rounds: u64 = args.next().map_or(Ok(20), |rounds| rounds.parse())?;
+    let columns: Vec<String> = args.collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let read = || async { VortexFile::open(Arc::new(LocalFile::open(&path)?)).await };
@@ -31,16 +32,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         for round in 0..=rounds {
             let wanted = sample(rows, kept.row_count(), round);
             let start = Instant::now();
-            fetch(&read().await?, &wanted, false).await?;
+            fetch(&read().await?, &wanted, &columns, false).await?;
             times[0].push(start.elapsed());
             let start = Instant::now();
-            fetch(&kept, &wanted, round == rounds).await?;
+            fetch(&kept, &wanted, &columns, round == rounds).await?;
             times[1].push(start.elapsed());
             let start = Instant::now();
-            fetch(&map().await?, &wanted, false).await?;
+            fetch(&map().await?, &wanted, &columns, false).await?;
             times[2].push(start.elapsed());
             let start = Instant::now();
-            fetch(&kept_mapped, &wanted, false).await?;
+            fetch(&kept_mapped, &wanted, &columns, false).await?;
             times[3].push(start.elapsed());
         }
         let names = ["opened each time", "kept open", "mapped each time", "kept mapped"];
@@ -49,8 +50,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-async fn fetch(file: &VortexFile, rows: &[u64], show: bool) -> Result<(), Box<dyn Error>> {
-    let scan = file.scan().with_row_indices(rows);
+async fn fetch(
+    file: &VortexFile,
+    rows: &[u64],
+    columns: &[String],
+    show: bool,
+) -> Result<(), Box<dyn Error>> {
+    let mut scan = file.scan().with_row_indices(rows);
+    if !columns.is_empty() {
+        scan = scan.with_projection(columns);
+    }
     let metrics = Arc::clone(scan.metrics());
     let batches: Vec<_> = scan.into_stream()?.try_collect().await?;
     let fetched: usize = batches.iter().map(|batch| batch.num_rows()).sum();

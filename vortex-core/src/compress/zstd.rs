@@ -11,7 +11,7 @@ use crate::{Level, Result};
 const TRIED: usize = 16 << 10;
 
 /// Bytes of a frame before compression, all of which are decompressed to read a single row.
-const FRAME_BYTES: usize = 32 << 10;
+const FRAME_BYTES: usize = 16 << 10;
 
 /// With fewer rows, trying does not pay.
 const MIN_ROWS: usize = 4096;
