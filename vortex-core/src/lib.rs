@@ -38,7 +38,7 @@
 //! | write | [`FileWriter`](write::FileWriter), [`write_reader`](write::write_reader) |
 //! | use other storage | [`ReadAt`](io::ReadAt), [`Sink`](io::Sink), [`ObjectFile`](io::ObjectFile) |
 //! | limit what a file may cost | [`Limits`], [`OpenOptions`](file::OpenOptions) |
-//! | inspect a file | [`Footer`](file::Footer), [`examine`](file::examine), [`verify`](file::verify()) |
+//! | inspect a file | [`Footer`](file::Footer), [`examine`](file::examine), [`verify`](verify()) |
 //! | add an encoding | [`Encoding`](encodings::Encoding), [`Registry`](encodings::Registry) |
 //! | exchange arrays between processes | [`ipc`] |
 //!
@@ -65,13 +65,16 @@ mod kernels;
 pub mod layout;
 mod limits;
 mod mask;
+mod metrics;
 mod once;
 mod pruning;
 mod release;
 pub mod scalar;
 pub mod scan;
+mod segments;
 pub mod stats;
 mod variant;
+pub mod verify;
 mod wire;
 pub mod write;
 
@@ -83,4 +86,5 @@ pub use limits::Limits;
 pub use mask::Mask;
 pub use release::Release;
 pub use scalar::Scalar;
+pub use verify::verify;
 pub use {arrow, bytes, object_store};

@@ -88,11 +88,15 @@ impl Mask {
         }
     }
 
-    /// The rows at `indices`, which must be sorted and below `len`.
+    /// The rows at `indices`, which may be in any order and repeat.
+    ///
+    /// # Panics
+    /// If one is not below `len`.
     pub fn from_indices(len: usize, indices: impl IntoIterator<Item = usize>) -> Self {
         let mut bits = arrow::array::BooleanBufferBuilder::new(len);
         bits.append_n(len, false);
         for index in indices {
+            assert!(index < len, "row {index} of a mask of {len}");
             bits.set_bit(index, true);
         }
         Self::from_bits(bits.finish())
@@ -287,6 +291,17 @@ mod tests {
     fn null_and_false_rows_are_not_live() {
         let outcome = BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]);
         assert_eq!(Mask::from_predicate(&outcome).indices(), [0, 3]);
+    }
+
+    #[test]
+    fn indices_may_repeat_in_any_order() {
+        assert_eq!(Mask::from_indices(6, [5, 1, 5, 3]).indices(), [1, 3, 5]);
+    }
+
+    #[test]
+    #[should_panic(expected = "row 6 of a mask of 6")]
+    fn an_index_beyond_the_rows_panics() {
+        Mask::from_indices(6, [2, 6]);
     }
 
     #[test]

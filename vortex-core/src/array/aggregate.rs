@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray};
-use arrow::datatypes::{ArrowNativeType, DataType};
+use arrow::datatypes::{ArrowNativeType, DECIMAL128_MAX_PRECISION, DataType};
 
 use super::{present, values_of};
 use crate::Result;
@@ -155,7 +155,7 @@ fn has_sum(dtype: &DType) -> bool {
     match dtype {
         DType::Bool(_) => true,
         DType::Primitive(ptype, _) => ptype.is_integer(),
-        DType::Decimal(decimal, _) => decimal.precision() <= 38,
+        DType::Decimal(decimal, _) => decimal.precision() <= DECIMAL128_MAX_PRECISION,
         _ => false,
     }
 }

@@ -6,9 +6,8 @@ use arrow::array::{Array as _, UInt64Array};
 use arrow::buffer::Buffer;
 use prost::Message;
 
-use super::node::ArrayParts;
 use super::pieces::{Piece, Pieces};
-use super::{ArrayRef, KeptBytes, TreeRows};
+use super::{ArrayParts, ArrayRef, KeptBytes, TreeRows};
 use crate::Result;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;

@@ -12,7 +12,7 @@ use super::{Lengths, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::kernels::joined::Joined;
-use crate::kernels::views::{binary_views, string_views, view_len, view_of};
+use crate::kernels::views::{MAX_INLINE, binary_views, string_views, view_len, view_of};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -181,7 +181,7 @@ pub(crate) fn let_go_if(array: ArrowRef, wastes: impl Fn(usize, usize) -> bool) 
         wastes: impl Fn(usize, usize) -> bool,
     ) -> Option<ArrowRef> {
         let held = array.data_buffers().iter().fold(0usize, |sum, buffer| sum.saturating_add(buffer.len()));
-        let long = array.views().iter().map(|view| view_len(*view)).filter(|len| *len > 12);
+        let long = array.views().iter().map(|view| view_len(*view)).filter(|len| *len > MAX_INLINE);
         let used = long.fold(0, usize::saturating_add);
         wastes(used, held).then(|| Arc::new(array.gc()) as ArrowRef)
     }

@@ -7,11 +7,11 @@ use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::bytes::present_views;
+use super::decimals::from_unscaled;
 use super::row_bytes::reserved_bytes;
 use super::{ArrayRef, ArrowRef, EncodedArray, Validity};
 use crate::Result;
 use crate::dtype::DType;
-use crate::encodings::decimal;
 use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -107,7 +107,7 @@ pub fn present(array: ArrowRef, to: &DataType) -> Result<ArrowRef> {
         return Ok(array);
     }
     if are_resized(array.data_type(), to) {
-        return decimal::from_unscaled(&array, array.nulls().cloned(), to);
+        return from_unscaled(&array, array.nulls().cloned(), to);
     }
     let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
     Ok(arrow::compute::cast_with_options(&array, to, &options)?)

@@ -50,13 +50,6 @@ pub(crate) fn numbers(ptype: PType, bytes: &Buffer, nulls: Option<NullBuffer>) -
     match_ptype!(ptype, |T| Ok(Arc::new(PrimitiveArray::<T>::try_new(bytes.clone().into(), nulls)?)))
 }
 
-/// Decodes integers of any width into `usize`; negative ones are corrupt. Null rows become 0.
-pub(crate) fn decode_usizes(child: &ArrayRef, what: &str) -> Result<Vec<usize>> {
-    decode_integers(child, what, |value| {
-        usize::try_from(value).map_err(|_| Error::corrupt(format!("{what} {value} is out of range")))
-    })
-}
-
 /// Decodes integers of any width and converts each of them. Null rows are converted from 0.
 pub(crate) fn decode_integers<R>(
     child: &ArrayRef,
@@ -158,5 +151,8 @@ impl Lengths {
 /// The single integer in row `at` of a child, decoding only that row.
 pub(crate) fn integer_at(child: &ArrayRef, at: usize, what: &str) -> Result<usize> {
     let row = child.slice(at..at + 1)?;
-    decode_usizes(&row, what)?.first().copied().ok_or_else(|| Error::corrupt(format!("{what} are missing")))
+    let value = decode_integers(&row, what, |value| {
+        usize::try_from(value).map_err(|_| Error::corrupt(format!("{what} {value} is out of range")))
+    })?;
+    value.first().copied().ok_or_else(|| Error::corrupt(format!("{what} are missing")))
 }

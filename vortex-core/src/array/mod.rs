@@ -8,13 +8,13 @@ mod aggregate;
 #[cfg(test)]
 pub(crate) mod build;
 pub(crate) mod bytes;
-pub(crate) mod canonical;
+mod decimals;
 mod decoded;
 mod fixed_width;
-mod hidden;
 mod integers;
 pub(crate) mod masking;
 mod node;
+mod parts;
 pub(crate) mod pieces;
 pub(crate) mod restore;
 pub(crate) mod row_bytes;
@@ -34,15 +34,17 @@ use arrow::datatypes::DataType;
 
 pub use aggregate::Aggregate;
 pub use arrow::array::ArrayRef as ArrowRef;
+pub(crate) use decimals::from_unscaled;
 pub use decoded::{Decoded, present};
 pub(crate) use fixed_width::{fixed_width, into_vec, match_width, values_of};
 pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, numbers,
 };
-pub use node::{ArrayParts, Node};
+pub use node::Node;
+pub use parts::ArrayParts;
 pub use restore::{can_decode_as, decode_as};
 pub(crate) use rows::{KeptBytes, TreeRows, all};
-pub(crate) use taking::{take, take_within};
+pub(crate) use taking::{has_empty_values, take, take_within};
 pub use validity::Validity;
 
 use crate::Result;

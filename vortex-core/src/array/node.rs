@@ -1,8 +1,5 @@
 //! A serialized array node, from which an [`EncodedArray`] is loaded.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
@@ -10,126 +7,15 @@ use prost::Message;
 
 use super::ArrayRef;
 use super::bytes::{aligned, is_aligned};
-use super::pieces::Pieces;
-use super::rows::{KeptBytes, Picked};
+use super::parts::{Buffers, Context};
+use super::rows::Picked;
 use crate::dtype::DType;
 use crate::encodings::{Encoding, Registry};
 use crate::error::ResultExt as _;
 use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
-use crate::wire::{ArrayTree, RawNode};
+use crate::wire::RawNode;
 use crate::{Error, Result};
-
-/// A parsed array blob that lacks only its type and length: the content of a flat segment.
-///
-/// The dtype and the row count are not part of the bytes; they are given by the layout.
-#[derive(Debug, Clone)]
-pub struct ArrayParts {
-    root: Arc<RawNode>,
-    buffers: Arc<[Buffer]>,
-    ids: Arc<[Arc<str>]>,
-}
-
-impl ArrayParts {
-    /// Parses an array blob; `ids` is the table that its nodes' encoding numbers refer to.
-    ///
-    /// # Errors
-    /// If the bytes are not an array blob.
-    pub fn parse(blob: Buffer, ids: Arc<[Arc<str>]>, limits: &Limits) -> Result<Self> {
-        let tree = ArrayTree::parse(&blob, limits)?;
-        let buffers = tree.buffers.iter().map(|range| blob.slice_with_length(range.start, range.len()));
-        Ok(Self::new(tree.root, buffers.collect(), ids))
-    }
-
-    /// A tree and the buffers its nodes share.
-    pub(super) fn new(root: RawNode, buffers: Vec<Buffer>, ids: Arc<[Arc<str>]>) -> Self {
-        Self { root: Arc::new(root), buffers: buffers.into(), ids }
-    }
-
-    /// Creates the array, checking the tree against the dtype and the length.
-    ///
-    /// # Errors
-    /// If they contradict each other, or an encoding is unknown.
-    pub fn load(&self, dtype: &DType, len: usize, registry: &Registry, limits: &Limits) -> Result<ArrayRef> {
-        self.with_root(dtype, len, registry, limits, |root| root.load())
-    }
-
-    /// Applies a function to the root of the tree.
-    pub(super) fn with_root<R>(
-        &self,
-        dtype: &DType,
-        len: usize,
-        registry: &Registry,
-        limits: &Limits,
-        run: impl FnOnce(&Node<'_>) -> R,
-    ) -> R {
-        let context = Context {
-            buffers: Buffers::Whole(&self.buffers),
-            ids: &self.ids,
-            registry,
-            limits,
-            allowance: Allowance::of(limits),
-        };
-        run(&Node::root(&self.root, dtype, len, &context))
-    }
-
-    /// Ids of all encodings in the tree, pre-order, with the depth of each node.
-    pub fn encodings(&self) -> Vec<(usize, String)> {
-        fn walk(node: &RawNode, depth: usize, parts: &ArrayParts, out: &mut Vec<(usize, String)>) {
-            let id = parts.ids.get(usize::from(node.encoding));
-            out.push((depth, id.map_or_else(|| format!("#{}", node.encoding), ToString::to_string)));
-            for child in &node.children {
-                walk(child, depth + 1, parts, out);
-            }
-        }
-        let mut out = Vec::new();
-        walk(&self.root, 0, self, &mut out);
-        out
-    }
-}
-
-/// Data shared by all nodes of one tree.
-pub(super) struct Context<'a> {
-    pub(super) buffers: Buffers<'a>,
-    pub(super) ids: &'a [Arc<str>],
-    pub(super) registry: &'a Registry,
-    pub(super) limits: &'a Limits,
-    pub(super) allowance: Allowance,
-}
-
-/// What loading one tree may still take: a file can refer to the same bytes any number of times.
-#[derive(Debug, Clone)]
-pub(super) struct Allowance {
-    nodes: Cell<u32>,
-    /// Bytes decompressed or copied to be loaded, which last as long as the array.
-    bytes: Cell<u64>,
-}
-
-impl Allowance {
-    pub(super) fn of(limits: &Limits) -> Self {
-        Self { nodes: Cell::new(limits.max_nodes), bytes: Cell::new(limits.max_decoded_bytes) }
-    }
-
-    /// Takes over what a part of the tree has left of this allowance.
-    pub(super) fn set(&self, left: &Self) {
-        self.nodes.set(left.nodes.get());
-        self.bytes.set(left.bytes.get());
-    }
-}
-
-/// Some of a tree's buffers, by their position in the tree.
-pub(super) type Copies = BTreeMap<u16, Buffer>;
-
-/// The location of the bytes of a tree's buffers.
-#[derive(Clone, Copy)]
-pub(super) enum Buffers<'a> {
-    /// All are available.
-    Whole(&'a [Buffer]),
-    /// Those of the nodes to load are available.
-    Copies(&'a Copies),
-    /// In a file of which some pieces are available; the places are relative to a blob that starts at `start`.
-    Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>], kept: &'a KeptBytes },
-}
 
 /// A serialized node, with the dtype and length given by its parent. It represents all of its rows, or
 /// only some of them.
@@ -161,11 +47,9 @@ impl<'a> Node<'a> {
 
     /// Counts this node as visited.
     pub(super) fn enter(&self) -> Result<()> {
-        let nodes = &self.context.allowance.nodes;
-        if nodes.get() == 0 || self.depth >= self.context.limits.max_depth {
+        if self.depth >= self.context.limits.max_depth || !self.context.allowance.take_node() {
             return Err(Error::limit("array tree has too many or too deep nodes"));
         }
-        nodes.set(nodes.get() - 1);
         Ok(())
     }
 
@@ -174,12 +58,10 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there are too many in the whole tree.
     pub(crate) fn take_bytes(&self, byte_len: usize) -> Result<()> {
-        let bytes = &self.context.allowance.bytes;
-        let left = bytes.get().checked_sub(byte_len as u64);
-        bytes.set(left.ok_or_else(|| {
-            Error::limit(format!("array tree has over {} bytes", self.limits().max_decoded_bytes))
-        })?);
-        Ok(())
+        if self.context.allowance.take_bytes(byte_len) {
+            return Ok(());
+        }
+        Err(Error::limit(format!("array tree has over {} bytes", self.limits().max_decoded_bytes)))
     }
 
     fn load_as(&self, id: &str) -> Result<ArrayRef> {
@@ -392,19 +274,10 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there is no such buffer.
     pub fn buffer(&self, at: usize) -> Result<Buffer> {
-        let place = self.raw.buffers.get(at).map(|global| usize::from(*global));
-        let buffer = match (self.own_buffers, self.context.buffers) {
+        let buffer = match (self.own_buffers, self.raw.buffers.get(at)) {
             (Some(buffers), _) => buffers.get(at).cloned(),
-            (None, Buffers::Whole(buffers)) => place.and_then(|place| buffers.get(place)).cloned(),
-            (None, Buffers::Copies(copies)) => {
-                self.raw.buffers.get(at).and_then(|global| copies.get(global)).cloned()
-            }
-            (None, Buffers::Pieces { pieces, start, places, .. }) => {
-                let range = place.and_then(|place| places.get(place));
-                range
-                    .map(|range| pieces.get(start + range.start as u64..start + range.end as u64))
-                    .transpose()?
-            }
+            (None, Some(place)) => self.context.buffers.get(*place)?,
+            (None, None) => None,
         };
         buffer.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
-use super::node::{Allowance, Buffers, Context, Copies};
+use super::parts::{Allowance, Buffers, Context, Copies};
 use super::pieces::Pieces;
 use super::{ArrayRef, Decoded, Node, decode_offsets};
 use crate::dtype::DType;
@@ -267,16 +267,10 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there is no such buffer.
     pub(crate) fn buffer_len(&self, at: usize) -> Result<usize> {
-        let place = self.raw.buffers.get(at).map(|global| usize::from(*global));
-        let byte_len = match (self.own_buffers, self.context.buffers) {
+        let byte_len = match (self.own_buffers, self.raw.buffers.get(at)) {
             (Some(buffers), _) => buffers.get(at).map(Buffer::len),
-            (None, Buffers::Whole(buffers)) => place.and_then(|place| buffers.get(place)).map(Buffer::len),
-            (None, Buffers::Copies(copies)) => {
-                self.raw.buffers.get(at).and_then(|global| copies.get(global)).map(Buffer::len)
-            }
-            (None, Buffers::Pieces { places, .. }) => {
-                place.and_then(|place| places.get(place)).map(Range::len)
-            }
+            (None, Some(place)) => self.context.buffers.len_of(*place),
+            (None, None) => None,
         };
         byte_len.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }
@@ -313,12 +307,8 @@ impl<'a> Node<'a> {
 
     /// Total bytes of the buffers of a node and its descendants; may stop counting at `most`.
     fn byte_len(&self, raw: &RawNode, most: usize) -> usize {
-        let byte_len = |at: &u16| match self.context.buffers {
-            Buffers::Whole(buffers) => buffers.get(usize::from(*at)).map_or(0, Buffer::len),
-            Buffers::Copies(copies) => copies.get(at).map_or(0, Buffer::len),
-            Buffers::Pieces { places, .. } => places.get(usize::from(*at)).map_or(0, Range::len),
-        };
-        let own = raw.buffers.iter().fold(0usize, |sum, at| sum.saturating_add(byte_len(at)));
+        let lens = raw.buffers.iter().filter_map(|at| self.context.buffers.len_of(*at));
+        let own = lens.fold(0, usize::saturating_add);
         raw.children.iter().fold(own, |sum, child| match sum < most {
             true => sum.saturating_add(self.byte_len(child, most - sum)),
             false => sum,

@@ -56,7 +56,7 @@ pub(crate) fn take(values: &dyn Array, indices: &dyn Array) -> Result<ArrowRef> 
 }
 
 /// Whether the type contains fixed-size lists or binary values of size zero.
-pub(super) fn has_empty_values(data_type: &DataType) -> bool {
+pub(crate) fn has_empty_values(data_type: &DataType) -> bool {
     match data_type {
         DataType::FixedSizeBinary(size) => *size == 0,
         DataType::FixedSizeList(item, size) => *size == 0 || has_empty_values(item.data_type()),

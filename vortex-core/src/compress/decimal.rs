@@ -6,8 +6,7 @@ use arrow::datatypes::{Decimal128Type, Decimal256Type, i256};
 
 use super::numbers::compress_as;
 use super::scheme::{Context, Kind};
-use super::{boolean, nested};
-use crate::array::canonical;
+use super::{boolean, canonical, nested};
 use crate::dtype::{DType, PType};
 use crate::encodings::{constant, decimal, decimal_byte_parts, masked};
 use crate::release::since;

@@ -9,14 +9,15 @@
 //!
 //! A [`Scheme`](scheme::Scheme) is one way to encode one kind of column. The schemes of each kind are
 //! listed in a table in its file: [`integer`], [`float`], [`string`], [`boolean`], [`decimal`],
-//! [`temporal`]; [`nested`] splits structs and lists into their children. The layout of bytes is defined
-//! next to the decoder of each encoding, not here.
+//! [`temporal`]; [`nested`] splits structs and lists into their children, and [`canonical`](mod@canonical)
+//! encodes without choosing. The layout of bytes is defined next to the decoder of each encoding, not here.
 //!
 //! Chunks are encoded independently of each other, so the content of a file does not depend on where and
 //! when chunks were encoded. Estimated sizes are compared with the encoded size, so that a wrong estimate
 //! costs time but not bytes.
 
 mod boolean;
+mod canonical;
 mod decimal;
 mod dictionary;
 mod float;
@@ -40,9 +41,10 @@ use std::str::FromStr;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _};
 
+pub(crate) use self::canonical::canonical;
 use self::scheme::Context;
 pub(crate) use self::text_dictionary::hash as text_hash;
-use crate::array::{canonical::canonical, restore::restore};
+use crate::array::restore::restore;
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::constant;

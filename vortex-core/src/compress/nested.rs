@@ -5,13 +5,14 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, AsArray as _, make_array};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 
+use super::canonical::{canonical, from_zero};
 use super::numbers::compress_helpers;
 use super::scheme::{Context, Kind};
 use super::{boolean, compress as compress_child};
-use crate::array::canonical::{ListMetadata, ListViewMetadata, canonical, from_zero};
 use crate::array::present;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
+use crate::encodings::{list, list_view, struct_};
 use crate::release::since;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -32,24 +33,21 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
             let columns = array.columns().iter().zip(fields.dtypes());
             let columns = columns
                 .map(|(column, dtype)| compress_child(cx, &visible(column, array.nulls(), dtype)?, dtype));
-            let columns = columns.collect::<Result<Vec<_>>>()?;
-            WriteNode::new("vortex.struct").children(validity).children(columns)
+            struct_::encode(columns.collect::<Result<_>>()?, validity)
         }
         DType::List(element, _) => {
             let (_, offsets, elements, nulls) = array.as_list::<i32>().clone().into_parts();
             let (offsets, elements) = from_zero(&offsets, &elements);
-            let (ptype, encoded) = compress_helpers(&helpers(cx), unsigned(&offsets), None)?;
-            let metadata = ListMetadata { elements_len: elements.len() as u64, offset_ptype: ptype as i32 };
-            let node = WriteNode::new("vortex.list").message(&metadata);
-            let node = node.child(compress_child(cx, &elements, element)?).child(encoded);
-            node.children(validity(cx, nulls.as_ref())?)
+            let offsets = compress_helpers(&helpers(cx), unsigned(&offsets), None)?;
+            let encoded = compress_child(cx, &elements, element)?;
+            list::encode(encoded, elements.len(), offsets, validity(cx, nulls.as_ref())?)
         }
         DType::FixedSizeList(element, size, _) => {
-            let list = array.as_fixed_size_list();
+            let lists = array.as_fixed_size_list();
             let width = *size as usize;
-            let values = list.values().slice(list.value_offset(0) as usize, list.len() * width);
+            let values = lists.values().slice(lists.value_offset(0) as usize, lists.len() * width);
             let node = WriteNode::new("vortex.fixed_size_list").child(compress_child(cx, &values, element)?);
-            node.children(validity(cx, list.nulls())?)
+            node.children(validity(cx, lists.nulls())?)
         }
         DType::Map(map, _) => {
             let (_, offsets, entries, nulls, _) = array.as_map().clone().into_parts();
@@ -58,16 +56,11 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
             let entries = present(entries, &data_type(&map.entry())?)?;
             let sizes = offsets.windows(2).map(|pair| (pair[1] - pair[0]).cast_unsigned()).collect();
             let starts = unsigned(&offsets.slice(0, offsets.len() - 1));
-            let (offset_ptype, starts) = compress_helpers(&helpers(cx), starts, None)?;
-            let (size_ptype, sizes) = compress_helpers(&helpers(cx), sizes, None)?;
-            let metadata = ListViewMetadata {
-                elements_len: entries.len() as u64,
-                offset_ptype: offset_ptype as i32,
-                size_ptype: size_ptype as i32,
-            };
-            let node = WriteNode::new("vortex.listview").message(&metadata);
-            let node = node.child(compress_child(cx, &entries, &map.entry())?).child(starts).child(sizes);
-            WriteNode::new("vortex.map").child(node.children(validity(cx, nulls.as_ref())?))
+            let starts = compress_helpers(&helpers(cx), starts, None)?;
+            let sizes = compress_helpers(&helpers(cx), sizes, None)?;
+            let (len, entries) = (entries.len(), compress_child(cx, &entries, &map.entry())?);
+            let nulls = validity(cx, nulls.as_ref())?;
+            WriteNode::new("vortex.map").child(list_view::encode(entries, len, starts, sizes, nulls))
         }
         _ => canonical(array, dtype)?,
     })

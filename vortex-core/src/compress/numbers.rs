@@ -185,7 +185,7 @@ pub(super) fn compress_words<W: Word>(
         None => values,
     };
     let numbers = Numbers::new(ptype, values, nulls.cloned());
-    if numbers.min == numbers.max && (numbers.values[0] == numbers.min) {
+    if numbers.min == numbers.max {
         return uniform(cx, &numbers);
     }
     let plain = || Ok(primitive::encode(numbers.values.clone(), numbers.validity(cx)?));

@@ -12,10 +12,10 @@ use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain, Scheme, choose};
 use super::text_dictionary::{self, TextDictionary};
 use super::zstd::level;
-use crate::array::canonical;
 use crate::dtype::{DType, PType};
 use crate::encodings::coded_text::TextParts;
-use crate::encodings::{constant, fsst, masked, onpair, varbin, zstd};
+use crate::encodings::{constant, fsst, masked, onpair, varbin, varbin_view, zstd};
+use crate::kernels::views::{MAX_INLINE, VIEW_BYTES};
 use crate::release::since;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
@@ -31,9 +31,13 @@ const MIN_FSST_BYTES: usize = 64 << 10;
 const TRIED_BYTES: usize = 64 << 10;
 
 /// Bytes of a frame before compression, all of which are decompressed to read a single row, at some 2 ns per
-/// byte. Strings such as URLs and titles take 4 to 8 % more space in the small frames than in the large ones.
-const FRAME_BYTES: usize = 32 << 10;
-const COMPACT_FRAME_BYTES: usize = 256 << 10;
+/// byte. Strings such as URLs and titles take 4 to 8 % more space in short frames than in long ones; documents
+/// that repeat distant ones take several times as much, and are decompressed more slowly.
+const SHORT_FRAME_BYTES: usize = 32 << 10;
+const LONG_FRAME_BYTES: usize = 256 << 10;
+
+/// Size in long frames, relative to that in short ones, below which frames are long at the default level.
+const LONG_FRAMES_PAY: f64 = 0.75;
 
 /// Values of this many bytes are compressed even if they are the only one.
 pub(super) const LONG_VALUE: usize = 16 << 10;
@@ -51,9 +55,6 @@ const MIN_ONPAIR_BYTES: usize = 32 << 10;
 /// Number of bytes on which tokens are trained.
 const ONPAIR_TRAINED_BYTES: usize = 256 << 10;
 
-/// Bytes of a view.
-const VIEW: usize = 16;
-
 /// Strings or byte strings.
 pub(super) struct Strings<'a> {
     /// The validity, if some rows are null; never all of them.
@@ -64,6 +65,8 @@ pub(super) struct Strings<'a> {
     symbols: OnceCell<::fsst::Compressor>,
     tokens: OnceCell<Option<::onpair::Parser>>,
     distinct: OnceCell<usize>,
+    /// How Zstandard does, tried on some of the values.
+    frames: OnceCell<(usize, f64)>,
 }
 
 impl<'a> Strings<'a> {
@@ -159,10 +162,10 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     };
     let byte_len = rows.iter().map(|row| row.len()).sum();
     let is_text = matches!(dtype, DType::Utf8(_));
-    let (symbols, tokens, distinct) = Default::default();
-    let strings = Strings { nulls, is_text, rows, byte_len, symbols, tokens, distinct };
+    let (symbols, tokens, distinct, frames) = Default::default();
+    let strings = Strings { nulls, is_text, rows, byte_len, symbols, tokens, distinct, frames };
     if strings.rows.is_empty() {
-        return Ok(canonical::views(array, None));
+        return Ok(varbin_view::encode(array, None));
     }
     if let Some(node) = uniform(cx, &strings)? {
         return Ok(node);
@@ -173,10 +176,10 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     {
         return Ok(node);
     }
-    let long: usize = strings.rows.iter().map(|row| row.len()).filter(|len| *len > 12).sum();
-    let plain_bytes = strings.len() * VIEW + long + strings.nulls.map_or(0, |nulls| nulls.len() / 8);
+    let long: usize = strings.rows.iter().map(|row| row.len()).filter(|len| *len > MAX_INLINE).sum();
+    let plain_bytes = strings.len() * VIEW_BYTES + long + strings.nulls.map_or(0, |nulls| nulls.len() / 8);
     let decoded = Plain { rows: strings.len(), bytes: plain_bytes };
-    let plain = || Ok(canonical::views(array, strings.validity(cx)?));
+    let plain = || Ok(varbin_view::encode(array, strings.validity(cx)?));
     choose(&schemes(), &strings, cx, decoded, plain)
 }
 
@@ -365,10 +368,41 @@ impl Scheme<Strings<'_>> for Joined {
 /// Zstandard frames.
 struct Zstd;
 
-/// A frame writer for strings.
-fn frames(cx: &Context) -> zstd::FrameWriter {
-    let frame_bytes = if cx.level() == Level::Compact { COMPACT_FRAME_BYTES } else { FRAME_BYTES };
-    zstd::FrameWriter::new(level(cx), frame_bytes)
+impl Zstd {
+    /// Bytes of a frame before compression, and the compressed size relative to that of the values.
+    fn frames(strings: &Strings<'_>, cx: &Context) -> (usize, f64) {
+        *strings.frames.get_or_init(|| {
+            let ratio = |enough: usize, frame_bytes| {
+                (frame_bytes, Self::ratio(strings, enough, frame_bytes, cx).unwrap_or(f64::INFINITY))
+            };
+            let few = (strings.byte_len / 4).clamp(TRIED_BYTES / 8, TRIED_BYTES);
+            if cx.level() == Level::Compact {
+                return ratio(few, LONG_FRAME_BYTES);
+            }
+            let short = ratio(few, SHORT_FRAME_BYTES);
+            if strings.byte_len < 2 * LONG_FRAME_BYTES {
+                return short;
+            }
+            let long = ratio(LONG_FRAME_BYTES, LONG_FRAME_BYTES);
+            if long.1 < short.1 * LONG_FRAMES_PAY { long } else { short }
+        })
+    }
+
+    /// Compressed size of values relative to their size, estimated from rows of at least so many bytes.
+    fn ratio(strings: &Strings<'_>, enough: usize, frame_bytes: usize, cx: &Context) -> Option<f64> {
+        // Adjacent rows are representative, unlike rows far apart.
+        let start = strings.len() / 3;
+        let mut bytes = 0;
+        let mut frames = zstd::FrameWriter::new(level(cx), frame_bytes);
+        for row in &strings.rows[start..] {
+            frames.push(row).ok()?;
+            bytes += row.len();
+            if bytes >= enough {
+                break;
+            }
+        }
+        Some(frames.finish(None).ok()?.byte_len() as f64 / bytes.max(1) as f64)
+    }
 }
 
 impl Scheme<Strings<'_>> for Zstd {
@@ -380,24 +414,12 @@ impl Scheme<Strings<'_>> for Zstd {
         if strings.byte_len == 0 {
             return None;
         }
-        // Adjacent rows are representative, unlike rows far apart.
-        let start = strings.len() / 3;
-        let enough = (strings.byte_len / 4).clamp(TRIED_BYTES / 8, TRIED_BYTES);
-        let mut bytes = 0;
-        let mut frames = frames(cx);
-        for row in &strings.rows[start..] {
-            frames.push(row).ok()?;
-            bytes += row.len();
-            if bytes >= enough {
-                break;
-            }
-        }
-        let tried = frames.finish(None).ok()?.byte_len();
-        Some((tried as f64 * strings.byte_len as f64 / bytes.max(1) as f64) as usize)
+        let (_, ratio) = Self::frames(strings, cx);
+        ratio.is_finite().then_some((ratio * strings.byte_len as f64) as usize)
     }
 
     fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
-        let mut frames = frames(cx);
+        let mut frames = zstd::FrameWriter::new(level(cx), Self::frames(strings, cx).0);
         for (row, value) in strings.rows.iter().enumerate() {
             if strings.nulls.is_none_or(|nulls| nulls.is_valid(row)) {
                 frames.push(value)?;

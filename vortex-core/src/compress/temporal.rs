@@ -2,11 +2,11 @@
 
 use arrow::array::{Array as _, ArrayRef};
 
+use super::canonical::storage;
 use super::numbers::{bits, compress_narrowed};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain};
 use crate::Result;
-use crate::array::canonical::storage;
 use crate::array::values_of;
 use crate::dtype::{Extension, Meaning};
 use crate::encodings::{datetime_parts, ext};

@@ -378,6 +378,21 @@ fn one_long_text_is_compressed() {
 }
 
 #[test]
+fn documents_that_repeat_distant_ones_are_compressed_in_long_frames() {
+    let mut next = random(6);
+    // Stretches of one long text: any of them comes again 100 KB later.
+    let long: String = (0..100_000).map(|_| char::from(b'a' + (next() % 26) as u8)).collect();
+    let document = |row: usize| format!("{row} {}", &long[row * 500 % 100_000..][..500]);
+    let rows: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..2000).map(document)));
+    let dtype = from_field(&Field::new("a", DataType::Utf8View, false)).unwrap();
+    let bytes = Compressor::new(Level::Default, Release::NEWEST).compress(&rows, &dtype).unwrap().byte_len();
+    // A byte of random letters has 4.7 bits, so each frame of 256 KiB needs about 60 KB.
+    assert!(bytes < 300_000, "{bytes}");
+    let decoded = round_trip(&rows, Level::Default, Release::NEWEST).decode(&DataType::Utf8View).unwrap();
+    assert_eq!(&decoded, &rows);
+}
+
+#[test]
 fn long_text_that_rows_share_is_encoded_once() {
     let mut next = random(4);
     let bytes: Vec<u8> = (0..8 << 10).flat_map(|_| next().to_le_bytes()).collect();

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit as ArrowUnit, UnionFields, UnionMode,
+    DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit as ArrowUnit,
+    UnionFields, UnionMode,
 };
 
 use super::{
@@ -304,7 +305,7 @@ pub fn primitive(ptype: PType) -> DataType {
 
 fn decimal_type(decimal: DecimalType) -> DataType {
     let (precision, scale) = (decimal.precision(), decimal.scale());
-    if precision <= 38 {
+    if precision <= DECIMAL128_MAX_PRECISION {
         DataType::Decimal128(precision, scale)
     } else {
         DataType::Decimal256(precision, scale)

@@ -12,6 +12,8 @@ pub(crate) mod stored;
 use std::fmt;
 use std::sync::Arc;
 
+use ::arrow::datatypes::DECIMAL128_MAX_PRECISION;
+
 pub use extension::{Extension, Meaning, TimeUnit};
 pub use nested::{MapType, StructType, UnionType};
 pub use ptype::PType;
@@ -196,7 +198,7 @@ impl DType {
             DType::Bool(_) => 1,
             DType::Primitive(ptype, _) => ptype.byte_width(),
             DType::Decimal(decimal, _) => {
-                if decimal.precision() > 38 {
+                if decimal.precision() > DECIMAL128_MAX_PRECISION {
                     32
                 } else {
                     16

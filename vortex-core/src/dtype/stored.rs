@@ -182,7 +182,8 @@ pub(crate) fn first_reader(dtype: &DType) -> Release {
 /// Whether a file of type `dtype` may have been written from `schema`, so that reading it as that schema
 /// returns what was written.
 pub(crate) fn may_be_stored_as(schema: &Schema, dtype: &DType) -> bool {
-    [Release::NEWEST, since::NULLABLE_STRUCT_COLUMNS, since::FIXED_SIZE_LISTS, Release::OLDEST]
+    // For other releases, a type is stored as for one of these, or not at all.
+    [Release::NEWEST, since::NULLABLE_STRUCT_COLUMNS, Release::OLDEST]
         .into_iter()
         .any(|release| stored_schema(schema, release).is_ok_and(|stored| stored == *dtype))
 }

@@ -54,7 +54,7 @@ impl Encoding for Chunked {
         let chunks = offsets.windows(2).enumerate();
         let chunks = chunks.map(|(at, pair)| node.child(at + 1, node.dtype(), pair[1] - pair[0]));
         let chunks = chunks.collect::<Result<Vec<_>>>()?;
-        Ok(ChunkedArray::of(node.dtype().clone(), chunks, *node.limits()))
+        Ok(chunked(node.dtype(), chunks, node.limits()))
     }
 }
 
@@ -69,26 +69,22 @@ struct ChunkedArray {
 }
 
 /// The concatenation of `chunks`, which are all of `dtype`. A single chunk is returned as it is.
-pub(crate) fn chunked(dtype: &DType, chunks: Vec<ArrayRef>, limits: &Limits) -> ArrayRef {
-    ChunkedArray::of(dtype.clone(), chunks, *limits)
+pub(crate) fn chunked(dtype: &DType, mut chunks: Vec<ArrayRef>, limits: &Limits) -> ArrayRef {
+    chunks.retain(|chunk| !chunk.is_empty());
+    if let [chunk] = chunks.as_slice() {
+        return Arc::clone(chunk);
+    }
+    let ends = chunks.iter().scan(0, |end, chunk| {
+        *end += chunk.len();
+        Some(*end)
+    });
+    let ends = ends.collect();
+    Arc::new(ChunkedArray { dtype: dtype.clone(), chunks, ends, limits: *limits })
 }
 
 impl ChunkedArray {
-    fn of(dtype: DType, mut chunks: Vec<ArrayRef>, limits: Limits) -> ArrayRef {
-        chunks.retain(|chunk| !chunk.is_empty());
-        if let [chunk] = chunks.as_slice() {
-            return Arc::clone(chunk);
-        }
-        let ends = chunks.iter().scan(0, |end, chunk| {
-            *end += chunk.len();
-            Some(*end)
-        });
-        let ends = ends.collect();
-        Arc::new(Self { dtype, chunks, ends, limits })
-    }
-
     fn with(&self, chunks: Vec<ArrayRef>) -> ArrayRef {
-        Self::of(self.dtype.clone(), chunks, self.limits)
+        chunked(&self.dtype, chunks, &self.limits)
     }
 
     /// The chunks that overlap `rows`, each with the part that does.
@@ -255,7 +251,7 @@ impl EncodedArray for ChunkedArray {
     fn field(&self, at: usize) -> Result<ArrayRef> {
         let dtype = crate::array::masking::field_dtype(&self.dtype, at)?;
         let chunks = self.chunks.iter().map(|chunk| chunk.field(at)).collect::<Result<_>>()?;
-        Ok(Self::of(dtype, chunks, self.limits))
+        Ok(chunked(&dtype, chunks, &self.limits))
     }
 }
 

@@ -4,6 +4,7 @@
 //! Shared by FSST and OnPair. Predicates that are not handled here are evaluated on decoded values.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
@@ -188,6 +189,11 @@ impl Chosen<'_> {
     }
 }
 
+/// The type of a child of integers, none of them null, from its number in the metadata.
+pub(super) fn integers(number: i32) -> Result<DType> {
+    Ok(DType::Primitive(PType::try_from_number(number.into())?, false))
+}
+
 /// The offsets of ranges after they are concatenated, starting with 0.
 pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
     let ends = ranges.iter().scan(0, |end, range| {
@@ -200,5 +206,5 @@ pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
 /// Wraps offsets as the child of an array.
 pub(super) fn offsets_child(offsets: Vec<u64>) -> ArrayRef {
     let array = UInt64Array::from(offsets);
-    std::sync::Arc::new(Decoded::new(DType::Primitive(PType::U64, false), std::sync::Arc::new(array)))
+    Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array)))
 }

@@ -17,8 +17,8 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 
 use super::Encoding;
-use super::decimal::{from_unscaled, integer_test};
-use crate::array::{Aggregate, ArrayRef, EncodedArray, Node, RowPicker, Validity, present};
+use super::decimal::integer_test;
+use crate::array::{Aggregate, ArrayRef, EncodedArray, Node, RowPicker, Validity, from_unscaled, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;

@@ -35,15 +35,8 @@ impl Encoding for FixedSizeList {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
-        let DType::FixedSizeList(element, size, _) = node.dtype() else {
-            return Err(Error::corrupt(format!("holds fixed-size lists, not {}", node.dtype())));
-        };
-        node.no_metadata()?;
-        node.expect_buffers(0)?;
+        let (element, size, count) = parts(node)?;
         let validity = node.validity_child(1)?;
-        let size = *size as usize;
-        let count = node.len().checked_mul(size);
-        let count = count.ok_or_else(|| Error::limit(format!("{} lists of {size} elements", node.len())))?;
         Ok(Arc::new(FixedSizeListArray {
             dtype: node.dtype().clone(),
             len: node.len(),
@@ -55,14 +48,7 @@ impl Encoding for FixedSizeList {
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
-        let DType::FixedSizeList(element, size, _) = node.dtype() else {
-            return Err(Error::corrupt(format!("holds fixed-size lists, not {}", node.dtype())));
-        };
-        node.no_metadata()?;
-        node.expect_buffers(0)?;
-        let size = *size as usize;
-        let count = node.len().checked_mul(size);
-        let count = count.ok_or_else(|| Error::limit(format!("{} lists of {size} elements", node.len())))?;
+        let (element, size, count) = parts(node)?;
         node.limits().decoded_bytes(rows.len().saturating_mul(size), size_of::<usize>())?;
         let wanted: Vec<usize> = rows.iter().flat_map(|row| row * size..(row + 1) * size).collect();
         // Both are requested before an error of one of them is returned.
@@ -76,6 +62,19 @@ impl Encoding for FixedSizeList {
             limits: *node.limits(),
         }))
     }
+}
+
+/// The type of a node's elements, their number per list, and their number in total.
+fn parts<'a>(node: &Node<'a>) -> Result<(&'a DType, usize, usize)> {
+    let DType::FixedSizeList(element, size, _) = node.dtype() else {
+        return Err(Error::corrupt(format!("holds fixed-size lists, not {}", node.dtype())));
+    };
+    node.no_metadata()?;
+    node.expect_buffers(0)?;
+    let size = *size as usize;
+    let count = node.len().checked_mul(size);
+    let count = count.ok_or_else(|| Error::limit(format!("{} lists of {size} elements", node.len())))?;
+    Ok((element, size, count))
 }
 
 #[derive(Debug)]

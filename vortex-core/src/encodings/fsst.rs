@@ -23,12 +23,12 @@ use arrow::datatypes::DataType;
 use fsst::Compressor;
 
 use super::Encoding;
-use super::coded_text::{self, Chosen, CodedRows, TextParts};
+use super::coded_text::{self, Chosen, CodedRows, TextParts, integers};
 use super::varbin::{self, VarBinArray, one_more};
 use crate::array::{
     ArrayRef, ArrowRef, EncodedArray, Lengths, Node, Validity, bytes, decode_offsets, integer_at, validity,
 };
-use crate::dtype::{DType, PType};
+use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::fsst::SymbolTable;
 use crate::kernels::needle::{Against, Automaton, Needle};
@@ -59,8 +59,6 @@ impl Encoding for Fsst {
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
         bytes::is_text(node.dtype())?;
         let metadata = node.message::<Metadata>()?;
-        let integers =
-            |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
         let lengths_dtype = integers(metadata.lengths_ptype)?;
         let (codes, offsets, lengths, validity) = if node.buffer_count() == 2 {
             node.expect_children(2)?;
@@ -94,8 +92,6 @@ impl Encoding for Fsst {
         }
         bytes::is_text(node.dtype())?;
         let metadata = node.message::<Metadata>()?;
-        let integers =
-            |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
         node.expect_buffers(3)?;
         let picked = node.of_rows(rows);
         // All are requested before an error of one of them is returned.
@@ -301,6 +297,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::PType;
     use crate::encodings::conformance;
 
     struct Encoded {

@@ -28,6 +28,7 @@ use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.list` encoding.
@@ -53,34 +54,25 @@ impl Encoding for List {
     }
 
     fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
-        let DType::List(element, _) = node.dtype() else {
-            return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
-        };
-        let metadata = node.message::<Metadata>()?;
-        node.expect_buffers(0)?;
+        let (element, elements_len, offsets) = parts(node)?;
         let validity = node.validity_child(2)?;
         let offset_count = node.len().checked_add(1);
         let offset_count = offset_count.ok_or_else(|| Error::limit(format!("{} lists", node.len())))?;
         Ok(Arc::new(ListArray {
             dtype: node.dtype().clone(),
             len: node.len(),
-            elements: node.child(0, element, elements_len(metadata.elements_len)?)?,
-            offsets: node.child(1, &integer_type(metadata.offset_ptype)?, offset_count)?,
+            elements: node.child(0, element, elements_len)?,
+            offsets: node.child(1, &offsets, offset_count)?,
             validity,
             limits: *node.limits(),
         }))
     }
 
     fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
-        let DType::List(element, _) = node.dtype() else {
-            return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
-        };
-        let metadata = node.message::<Metadata>()?;
-        node.expect_buffers(0)?;
-        let elements_len = elements_len(metadata.elements_len)?;
+        let (element, elements_len, offsets) = parts(node)?;
         // Both are requested before an error of one of them is returned.
         let validity = node.of_rows(rows).validity_child(2);
-        let ranges = node.ranges(1, &integer_type(metadata.offset_ptype)?, node.len(), rows, elements_len)?;
+        let ranges = node.ranges(1, &offsets, node.len(), rows, elements_len)?;
         let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
         node.limits().decoded_bytes(count, size_of::<usize>())?;
         let offsets = coded_text::offsets_child(coded_text::ends(&ranges));
@@ -94,6 +86,16 @@ impl Encoding for List {
             limits: *node.limits(),
         }))
     }
+}
+
+/// The type of a node's elements, their number, and the type of the offsets.
+fn parts<'a>(node: &Node<'a>) -> Result<(&'a DType, usize, DType)> {
+    let DType::List(element, _) = node.dtype() else {
+        return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
+    };
+    let metadata = node.message::<Metadata>()?;
+    node.expect_buffers(0)?;
+    Ok((element, elements_len(metadata.elements_len)?, integer_type(metadata.offset_ptype)?))
 }
 
 /// The number of elements according to the metadata.
@@ -273,6 +275,17 @@ impl EncodedArray for ListArray {
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
         self.pick(indices, self.validity.as_ref().map(|child| child.take(indices)).transpose()?)
     }
+}
+
+/// A node of lists that `offsets`, one more than lists, cut out of `elements_len` elements.
+pub(crate) fn encode(
+    elements: WriteNode,
+    elements_len: usize,
+    offsets: (PType, WriteNode),
+    validity: Option<WriteNode>,
+) -> WriteNode {
+    let metadata = Metadata { elements_len: elements_len as u64, offset_ptype: offsets.0 as i32 };
+    WriteNode::new(ID).message(&metadata).child(elements).child(offsets.1).children(validity)
 }
 
 #[cfg(test)]

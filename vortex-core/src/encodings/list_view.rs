@@ -29,6 +29,7 @@ use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.listview` encoding.
@@ -348,6 +349,23 @@ impl EncodedArray for ListViewArray {
             limits: self.limits,
         })))
     }
+}
+
+/// A node of lists with an offset and a size each, which refer to `elements_len` elements.
+pub(crate) fn encode(
+    elements: WriteNode,
+    elements_len: usize,
+    offsets: (PType, WriteNode),
+    sizes: (PType, WriteNode),
+    validity: Option<WriteNode>,
+) -> WriteNode {
+    let metadata = Metadata {
+        elements_len: elements_len as u64,
+        offset_ptype: offsets.0 as i32,
+        size_ptype: sizes.0 as i32,
+    };
+    let node = WriteNode::new(ID).message(&metadata).child(elements);
+    node.child(offsets.1).child(sizes.1).children(validity)
 }
 
 #[cfg(test)]

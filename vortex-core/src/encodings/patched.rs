@@ -226,13 +226,10 @@ impl EncodedArray for PatchedArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let bounded = match predicate {
-            _ if predicate.is_null_test() => return self.inner.matches(predicate),
-            Predicate::Compare(_, constant) => !constant.is_null(),
-            Predicate::Between(low, high) => !low.is_null() && !high.is_null(),
-            _ => false,
-        };
-        if bounded {
+        if predicate.is_null_test() {
+            return self.inner.matches(predicate);
+        }
+        if predicate.is_unknown_for_nulls_only() {
             let located = self.by_row()?.locate()?;
             let of_patches = located.values.matches(predicate)?;
             if of_patches.null_count() == 0 {

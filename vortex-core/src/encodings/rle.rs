@@ -234,16 +234,6 @@ impl RleArray {
     }
 }
 
-/// Whether the outcome is unknown for null rows, and only for those.
-fn is_unknown_for_nulls_only(predicate: &Predicate) -> bool {
-    match predicate {
-        Predicate::Compare(_, constant) => !constant.is_null(),
-        Predicate::Between(low, high) => !low.is_null() && !high.is_null(),
-        Predicate::In(list) => !list.has_null() && !list.values().is_empty(),
-        _ => false,
-    }
-}
-
 impl EncodedArray for RleArray {
     fn encoding(&self) -> &str {
         ID
@@ -321,7 +311,7 @@ impl EncodedArray for RleArray {
         if predicate.is_null_test() {
             return self.indices.matches(predicate);
         }
-        if !is_unknown_for_nulls_only(predicate) {
+        if !predicate.is_unknown_for_nulls_only() {
             return self.matches_decoded(predicate);
         }
         let (values, starts) = self.window()?;

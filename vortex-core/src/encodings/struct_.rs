@@ -21,6 +21,7 @@ use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, 
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::Work;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.struct` encoding.
@@ -148,6 +149,11 @@ impl EncodedArray for Fields {
         let field = self.fields.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
         Ok(masked(Arc::clone(field), self.validity.as_ref(), dtype))
     }
+}
+
+/// A node of fields, which are null where `validity` is false.
+pub(crate) fn encode(fields: Vec<WriteNode>, validity: Option<WriteNode>) -> WriteNode {
+    WriteNode::new(ID).children(validity).children(fields)
 }
 
 #[cfg(test)]

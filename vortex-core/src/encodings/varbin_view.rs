@@ -11,17 +11,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, UInt64Array};
+use arrow::array::{Array as _, GenericByteViewArray, UInt64Array};
 use arrow::buffer::{Buffer, ScalarBuffer};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ByteViewType, DataType};
 
 use super::Encoding;
 use super::varbin::VarBinArray;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, all, bytes, validity};
 use crate::dtype::DType;
-use crate::kernels::views::view_len;
+use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
 use crate::limits::Limits;
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.varbinview` encoding.
@@ -29,12 +30,6 @@ use crate::{Error, Result};
 pub(super) struct VarBinView;
 
 const ID: &str = "vortex.varbinview";
-
-/// Bytes of a view.
-const VIEW: usize = 16;
-
-/// Maximum length of a value stored within its view.
-const INLINE: usize = 12;
 
 impl Encoding for VarBinView {
     fn id(&self) -> &'static str {
@@ -46,12 +41,12 @@ impl Encoding for VarBinView {
         node.no_metadata()?;
         let data = node.buffer_count().checked_sub(1).ok_or_else(|| Error::corrupt("views are missing"))?;
         let views = node.buffer(data)?;
-        if node.len().checked_mul(VIEW) != Some(views.len()) {
+        if node.len().checked_mul(VIEW_BYTES) != Some(views.len()) {
             return Err(Error::corrupt(format!("{} bytes of views for {} rows", views.len(), node.len())));
         }
         Ok(Arc::new(VarBinViewArray {
             dtype: node.dtype().clone(),
-            views: ScalarBuffer::new(node.aligned(views, VIEW)?, 0, node.len()),
+            views: ScalarBuffer::new(node.aligned(views, VIEW_BYTES)?, 0, node.len()),
             data: (0..data).map(|at| node.buffer(at)).collect::<Result<_>>()?,
             validity: node.validity_child(0)?,
             limits: *node.limits(),
@@ -64,8 +59,8 @@ impl Encoding for VarBinView {
         let data = node.buffer_count().checked_sub(1).ok_or_else(|| Error::corrupt("views are missing"))?;
         let picked = node.of_rows(rows);
         // Both are requested before an error of one of them is returned.
-        let (views, validity) = (picked.values(data, VIEW), picked.validity_child(0));
-        let (views, validity) = (node.aligned(views?, VIEW)?, validity?);
+        let (views, validity) = (picked.values(data, VIEW_BYTES), picked.validity_child(0));
+        let (views, validity) = (node.aligned(views?, VIEW_BYTES)?, validity?);
         let nulls = validity::decode_child(validity.as_ref())?.to_nulls(rows.len());
         let valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
         let views = views.typed_data::<u128>().iter().enumerate();
@@ -80,7 +75,7 @@ impl Encoding for VarBinView {
             let buffer = u32::from_le_bytes([b0, b1, b2, b3]) as usize;
             let start = u32::from_le_bytes([o0, o1, o2, o3]) as usize;
             match *len {
-                len @ ..=INLINE => joined.extend_from_slice(&bytes[4..4 + len]),
+                len @ ..=MAX_INLINE => joined.extend_from_slice(&bytes[4..4 + len]),
                 _ if buffer >= data => {
                     return Err(Error::corrupt(format!("a view into buffer {buffer} of {data}")));
                 }
@@ -134,7 +129,7 @@ impl EncodedArray for VarBinViewArray {
     }
 
     fn own_bytes(&self) -> usize {
-        self.views.len() * VIEW + self.data.iter().map(Buffer::len).sum::<usize>()
+        self.views.len() * VIEW_BYTES + self.data.iter().map(Buffer::len).sum::<usize>()
     }
 
     fn limits(&self) -> Limits {
@@ -169,6 +164,17 @@ impl EncodedArray for VarBinViewArray {
         debug_assert_eq!(indices.null_count(), 0, "indices of a take are not null");
         Ok(self.with(views.into(), validity))
     }
+}
+
+/// A node of strings or byte strings, with only the bytes that views refer to.
+pub(crate) fn encode<T: ByteViewType>(
+    array: &GenericByteViewArray<T>,
+    validity: Option<WriteNode>,
+) -> WriteNode {
+    let compact = array.gc();
+    let data = compact.data_buffers().iter();
+    let node = data.fold(WriteNode::new(ID), |node, bytes| node.buffer(bytes.clone(), 1));
+    node.buffer(compact.views().inner().clone(), VIEW_BYTES).children(validity)
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use arrow::datatypes::DataType;
 use super::lookup::Lookup;
 use super::{CompareOp, Predicate};
 use crate::Result;
+use crate::dtype::DType;
 use crate::once::get_or_try_init;
-use crate::scalar::Scalar;
+use crate::scalar::{Scalar, array_of};
 
 /// Up to this many constants, comparing with each of them is faster than looking values up.
 const FEW: usize = 4;
@@ -151,10 +152,8 @@ impl InList {
 
     /// The constants as an Arrow array.
     fn to_arrow(&self, data_type: &DataType) -> Result<ArrowRef> {
-        let constants = self.values.iter().map(|value| value.to_arrow(data_type, 1));
-        let constants = constants.collect::<Result<Vec<_>>>()?;
-        let constants: Vec<&dyn arrow::array::Array> = constants.iter().map(AsRef::as_ref).collect();
-        Ok(arrow::compute::concat(&constants)?)
+        let dtype = self.values.first().map_or(&DType::Null, Scalar::dtype);
+        array_of(self.values.iter().map(Scalar::value), dtype, data_type)
     }
 
     fn compare_each(&self, array: &ArrowRef) -> Result<BooleanBuffer> {
@@ -174,7 +173,7 @@ mod tests {
     use arrow::array::{Float64Array, Int32Array, StringViewArray};
 
     use super::*;
-    use crate::dtype::{DType, DecimalType, PType};
+    use crate::dtype::{DecimalType, PType};
     use crate::scalar::Value;
 
     fn list(values: &[Option<i64>], negated: bool) -> InList {
@@ -251,6 +250,16 @@ mod tests {
             let found = list.evaluate(array).unwrap();
             assert_eq!(found.iter().collect::<Vec<_>>(), [Some(false), Some(true)]);
         }
+    }
+
+    #[test]
+    fn long_lists_of_text_take_little_more_than_its_bytes() {
+        let text = |number: i32| {
+            Scalar::try_new(DType::Utf8(false), Value::Utf8(format!("text of number {number}").into()))
+                .unwrap()
+        };
+        let array = InList::new((0..1000).map(text), false).to_arrow(&DataType::Utf8View).unwrap();
+        assert!(array.get_buffer_memory_size() < 50_000, "{} bytes", array.get_buffer_memory_size());
     }
 
     #[test]

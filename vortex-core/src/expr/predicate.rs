@@ -135,6 +135,18 @@ impl Predicate {
         matches!(self, Predicate::IsNull | Predicate::IsNotNull)
     }
 
+    /// Whether the outcome is unknown for null values, and for no others.
+    pub(crate) fn is_unknown_for_nulls_only(&self) -> bool {
+        match self {
+            Predicate::Compare(_, constant) => !constant.is_null(),
+            Predicate::Between(low, high) => !low.is_null() && !high.is_null(),
+            // Nothing is in an empty list, not even null.
+            Predicate::In(list) => !list.has_null() && !list.values().is_empty(),
+            Predicate::Like(_) => true,
+            Predicate::IsNull | Predicate::IsNotNull => false,
+        }
+    }
+
     /// The predicate for the storage type of an extension column.
     #[must_use]
     pub fn to_storage(&self) -> Predicate {

@@ -6,10 +6,9 @@ use std::sync::{Arc, OnceLock};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 
-use super::checksums::{CHECKSUMS_KEY, Checksums};
 use super::description::DescriptionBytes;
-use super::kept::{KeptTail, KeptZoneMaps};
-use super::{MAGIC, MAX_USER_KEY_LEN, MAX_USER_METADATA, SegmentCompression, SegmentId, VERSION};
+use super::zone_maps::KeptZoneMaps;
+use super::{MAGIC, MAX_USER_KEY_LEN, MAX_USER_METADATA, Segment, SegmentId, VERSION};
 use crate::array::can_decode_as;
 use crate::dtype::stored::may_be_stored_as;
 use crate::dtype::{DType, ROOT_COLUMN};
@@ -17,6 +16,8 @@ use crate::encodings::Registry;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::limits::Limits;
 use crate::once::get_or_try_init;
+use crate::segments::checksums::CHECKSUMS_KEY;
+use crate::segments::{MAX_ALIGNMENT_EXPONENT, SegmentTable};
 use crate::stats::FieldStats;
 use crate::wire::{
     FooterTables, Postscript, PostscriptSegment, RawLayout, arrow_schema_from_bytes, dtype_from_bytes,
@@ -28,35 +29,12 @@ use crate::{Error, Result};
 const LEGACY_MAGIC: &[u8; 4] = b"VRTX";
 /// Bytes of the end-of-file record: version, postscript length, magic.
 pub(super) const EOF_LEN: u64 = 8;
-const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 /// Longer values of user metadata are not kept in memory.
 const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
 /// Maximum length of the Arrow schema if it has to be read on its own.
 const MAX_SCHEMA_BYTES: u32 = 16 << 20;
 /// Key of the user metadata entry with the Arrow schema that a file was written from.
 pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
-
-/// A data segment: its position, and its alignment in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Segment {
-    /// Position of the first byte in the file.
-    pub offset: u64,
-    /// Number of bytes.
-    pub length: u32,
-    /// Alignment in memory, as an exponent of two. The position in the file need not be aligned.
-    pub alignment_exponent: u8,
-    /// How the bytes are compressed as a whole, if at all.
-    pub compression: Option<SegmentCompression>,
-}
-
-impl Segment {
-    /// The range of its bytes in the file.
-    pub fn range(&self) -> Range<u64> {
-        // Checked against the file size when the footer was parsed.
-        self.offset..self.offset + u64::from(self.length)
-    }
-}
 
 /// Memory for decoded zone maps that is available regardless of the size of the description.
 const MIN_ZONE_MAPS: usize = 64 << 10;
@@ -81,34 +59,28 @@ pub struct UserMetadata {
 pub struct Footer {
     pub(crate) dtype: DType,
     pub(crate) layout: LayoutRef,
-    segments: Arc<[Segment]>,
+    pub(crate) table: SegmentTable,
     statistics: Option<Vec<FieldStats>>,
     user_metadata: Vec<UserMetadata>,
-    /// Checksums against which segments are verified.
-    pub(super) checksums: Option<Checksums>,
     /// The Arrow schema that the file was written from, as stored.
     stored_schema: Option<Box<[u8]>>,
     schema: OnceLock<SchemaRef>,
-    pub(crate) array_ids: Arc<[Arc<str>]>,
     layout_ids: Arc<[Arc<str>]>,
     file_size: u64,
     described_bytes: usize,
-    pub(crate) registry: Registry,
-    pub(crate) limits: Limits,
-    pub(crate) tail: KeptTail,
     pub(crate) zone_maps: KeptZoneMaps,
 }
 
-/// The postscript of a file, which locates its description.
-pub(super) struct Tail {
+/// Where the parts of the description of a file are, according to its postscript.
+pub(super) struct DescriptionParts {
     postscript: Postscript,
     file_size: u64,
 }
 
-impl Tail {
+impl DescriptionParts {
     /// Parses the end-of-file record and the postscript from the last bytes of a file.
-    pub(super) fn parse(tail: &[u8], file_size: u64, limits: &Limits) -> Result<Self> {
-        let Some((before, eof)) = tail.split_last_chunk::<8>() else {
+    pub(super) fn parse(end: &[u8], file_size: u64, limits: &Limits) -> Result<Self> {
+        let Some((before, eof)) = end.split_last_chunk::<8>() else {
             return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
         };
         let [v0, v1, l0, l1, magic @ ..] = eof;
@@ -183,7 +155,7 @@ impl Tail {
 impl Footer {
     /// Parses the description from those of its bytes that were read.
     pub(super) fn parse(
-        tail: &Tail,
+        description: &DescriptionParts,
         bytes: &DescriptionBytes,
         dtype: Option<&DType>,
         registry: &Registry,
@@ -192,10 +164,10 @@ impl Footer {
         let mut described_bytes = 0;
         let mut part = |segment: &PostscriptSegment| -> Result<&[u8]> {
             described_bytes += segment.length as usize;
-            let found = bytes.get(&tail.range(segment)?);
+            let found = bytes.get(&description.range(segment)?);
             found.ok_or_else(|| Error::corrupt("the description of the file is truncated"))
         };
-        let postscript = &tail.postscript;
+        let postscript = &description.postscript;
         let dtype = match (&postscript.dtype, dtype) {
             (_, Some(dtype)) => dtype.clone(),
             (Some(segment), None) => dtype_from_bytes(part(segment)?, limits)?,
@@ -207,45 +179,33 @@ impl Footer {
         if row_count > limits.max_rows {
             return Err(Error::limit(format!("{row_count} rows, at most {} allowed", limits.max_rows)));
         }
+        let fields = match &dtype {
+            DType::Struct(fields, _) => fields.dtypes(),
+            other => std::slice::from_ref(other),
+        };
+        let statistics = postscript.statistics.as_ref().map(&mut part).transpose()?;
         // Damaged statistics only make scans slower; they must not make a file unreadable.
-        let fields: Vec<&DType> = match &dtype {
-            DType::Struct(fields, _) => fields.dtypes().iter().collect(),
-            other => vec![other],
-        };
-        let statistics = match &postscript.statistics {
-            Some(segment) => file_statistics_from_bytes(part(segment)?, limits)
-                .ok()
-                .filter(|raw| raw.len() == fields.len())
-                .map(|raw| {
-                    let pairs = raw.iter().zip(&fields);
-                    pairs.map(|(raw, dtype)| FieldStats::read(raw, dtype, row_count, limits)).collect()
-                }),
-            None => None,
-        };
-        let stored_schema = tail.arrow_schema().and_then(|entry| part(entry).ok()).map(Into::into);
-        let segments = segments(&tables, tail.file_size)?;
-        let user_metadata = user_metadata(tail, |entry| part(entry).ok().map(Arc::from))?;
+        let statistics = statistics
+            .and_then(|bytes| file_statistics_from_bytes(bytes, fields, row_count, limits).ok().flatten());
+        let stored_schema = description.arrow_schema().and_then(|entry| part(entry).ok()).map(Into::into);
+        let table = SegmentTable::try_new(&tables, &bytes.end, description.file_size, registry, limits)?;
+        let user_metadata = user_metadata(description, |entry| part(entry).ok().map(Arc::from))?;
         let node =
             LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
         let layout = node.load()?;
-        let kept = KeptTail::new(&segments, &bytes.end, bytes.start);
-        let room = usize::try_from(tail.file_size.saturating_mul(ZONE_MAPS_SHARE)).unwrap_or(usize::MAX);
+        let room =
+            usize::try_from(description.file_size.saturating_mul(ZONE_MAPS_SHARE)).unwrap_or(usize::MAX);
         Ok(Self {
             dtype,
             layout,
-            segments,
+            table,
             statistics,
             user_metadata,
-            checksums: None,
             stored_schema,
             schema: OnceLock::new(),
-            array_ids: tables.array_ids,
             layout_ids: tables.layout_ids,
-            file_size: tail.file_size,
+            file_size: description.file_size,
             described_bytes,
-            registry: registry.clone(),
-            limits: *limits,
-            tail: kept,
             zone_maps: KeptZoneMaps::new(room.min(MIN_ZONE_MAPS + described_bytes * 4)),
         })
     }
@@ -270,7 +230,7 @@ impl Footer {
 
     /// The schema that the file was written from according to its metadata, if it is consistent.
     fn written_schema(&self) -> Option<Schema> {
-        let schema = arrow_schema_from_bytes(self.stored_schema.as_ref()?, &self.limits).ok()?;
+        let schema = arrow_schema_from_bytes(self.stored_schema.as_ref()?, &self.table.limits).ok()?;
         if !may_be_stored_as(&schema, &self.dtype) {
             return None;
         }
@@ -324,7 +284,7 @@ impl Footer {
 
     /// All segments; a [`SegmentId`] is an index into these.
     pub fn segments(&self) -> &[Segment] {
-        &self.segments
+        self.table.segments()
     }
 
     /// One segment.
@@ -332,10 +292,7 @@ impl Footer {
     /// # Errors
     /// If the table has no such segment.
     pub fn segment(&self, id: SegmentId) -> Result<Segment> {
-        self.segments
-            .get(id.0 as usize)
-            .copied()
-            .ok_or_else(|| Error::corrupt(format!("segment {} of {}", id.0, self.segments.len())))
+        self.table.segment(id)
     }
 
     /// Whether the file has checksums of what it holds.
@@ -346,28 +303,7 @@ impl Footer {
     /// Whether what is read of the file is checked against its checksums: they are there, and it was
     /// opened [to do so](super::OpenOptions::with_checksums).
     pub fn verifies_checksums(&self) -> bool {
-        self.checksums.is_some()
-    }
-
-    /// Whether the array of a segment can only be read from all of its bytes.
-    pub(crate) fn is_whole(&self, id: SegmentId) -> Result<bool> {
-        Ok(self.checksums.is_some() || self.segment(id)?.compression.is_some())
-    }
-
-    /// The bytes of a segment in the form in which its array is stored: verified against their checksum,
-    /// if requested, and decompressed.
-    pub(super) fn unpack(&self, id: SegmentId, bytes: Buffer) -> Result<Buffer> {
-        if let Some(checksums) = &self.checksums {
-            checksums.check(id, &bytes)?;
-        }
-        match self.segment(id)?.compression {
-            None => Ok(bytes),
-            Some(scheme) => {
-                let bytes = scheme.decompress(&bytes, self.limits.max_decoded_bytes)?;
-                self.limits.decoded_bytes(bytes.len(), 1)?;
-                Ok(bytes.into())
-            }
-        }
+        self.table.checksums.is_some()
     }
 
     /// Statistics per field of the root if it is a struct, even one that may be null; otherwise of the only
@@ -383,7 +319,7 @@ impl Footer {
 
     /// Ids of the array encodings that the file may use; newer writers also list unused ones.
     pub fn array_ids(&self) -> &[Arc<str>] {
-        &self.array_ids
+        &self.table.array_ids
     }
 
     /// Ids of the layouts the file uses.
@@ -393,7 +329,7 @@ impl Footer {
 
     /// The whole file, if it is so small that it was read completely when it was opened.
     pub fn whole_file(&self) -> Option<Buffer> {
-        self.tail.get(&(0..self.file_size))
+        self.table.tail.get(&(0..self.file_size))
     }
 
     /// Approximate memory size in bytes, for use by caches: the size of the tables as parsed, not as stored.
@@ -402,50 +338,19 @@ impl Footer {
         // a statistic of 80 about 300.
         size_of::<Self>()
             + self.described_bytes * 5
-            + self.segments.len() * size_of::<Segment>()
+            + size_of_val(self.segments())
             + self.statistics.as_ref().map_or(0, |stats| stats.len() * size_of::<FieldStats>())
-            + self.tail.len()
+            + self.table.tail.len()
             + self.zone_maps.limit()
     }
 }
 
-fn segments(tables: &FooterTables, file_size: u64) -> Result<Arc<[Segment]>> {
-    let mut last = 0;
-    let mut segments = Vec::with_capacity(tables.segments.len());
-    for (id, spec) in tables.segments.iter().enumerate() {
-        if spec.offset < last {
-            return Err(Error::corrupt(format!("segment {id} at {} precedes the previous one", spec.offset)));
-        }
-        last = spec.offset;
-        let end = spec.offset.checked_add(spec.length.into());
-        if end.is_none_or(|end| end > file_size) {
-            return Err(Error::corrupt(format!(
-                "segment {id} lies at {} + {}, beyond the {file_size} bytes of the file",
-                spec.offset, spec.length
-            )));
-        }
-        if spec.alignment_exponent > MAX_ALIGNMENT_EXPONENT {
-            return Err(Error::corrupt(format!("segment {id} is aligned to 2^{}", spec.alignment_exponent)));
-        }
-        if spec.encryption != 0 {
-            return Err(Error::unsupported("segment encryption", spec.encryption));
-        }
-        segments.push(Segment {
-            offset: spec.offset,
-            length: spec.length,
-            alignment_exponent: spec.alignment_exponent,
-            compression: SegmentCompression::try_from_number(spec.compression)?,
-        });
-    }
-    Ok(segments.into())
-}
-
 /// The entries of user metadata; `read_value` returns values that have already been read.
 fn user_metadata(
-    tail: &Tail,
+    description: &DescriptionParts,
     mut read_value: impl FnMut(&PostscriptSegment) -> Option<Arc<[u8]>>,
 ) -> Result<Vec<UserMetadata>> {
-    let entries = &tail.postscript.metadata;
+    let entries = &description.postscript.metadata;
     if entries.len() > MAX_USER_METADATA {
         return Err(Error::corrupt(format!(
             "{} user metadata entries, at most {MAX_USER_METADATA}",
@@ -454,7 +359,7 @@ fn user_metadata(
     }
     let mut read: Vec<UserMetadata> = Vec::with_capacity(entries.len());
     for (key, segment) in entries {
-        let range = tail.range(segment)?;
+        let range = description.range(segment)?;
         let aligned = segment.alignment_exponent <= MAX_ALIGNMENT_EXPONENT
             && range.start % (1 << segment.alignment_exponent) == 0;
         if !aligned || key.is_empty() || key.len() > MAX_USER_KEY_LEN || read.iter().any(|e| *e.key == **key)

@@ -14,17 +14,16 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::footer::{EOF_LEN, Tail};
+use super::footer::{DescriptionParts, EOF_LEN};
 use super::{MAGIC, SegmentId, VortexFile};
 use crate::Result;
 use crate::error::ResultExt as _;
 use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish, read_exact};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Limits;
-use crate::scan::ScanMetrics;
+use crate::metrics::ScanMetrics;
 use crate::wire::{
-    ArrayTree, FooterTables, PostscriptSegment, RawLayout, RawNode, dtype_from_bytes,
-    file_statistics_from_bytes,
+    ArrayTree, FooterTables, PostscriptSegment, RawLayout, RawNode, dtype_from_bytes, file_statistics_len,
 };
 
 /// Array trees are mostly shorter than this, so a single read suffices.
@@ -45,7 +44,7 @@ impl VortexFile {
             None => self.array_nodes(self.source().as_ref(), range).await.at(place)?,
             Some(_) => {
                 let bytes = read_exact(self.source().as_ref(), range).await?;
-                let bytes = self.footer().unpack(segment, bytes.into()).at(place)?.to_vec();
+                let bytes = self.footer().table.unpack(segment, bytes.into()).at(place)?.to_vec();
                 let range = 0..bytes.len() as u64;
                 let unpacked = MemoryFile::new(bytes);
                 self.array_nodes(&unpacked, range).await.at(place)?
@@ -67,7 +66,7 @@ impl VortexFile {
             Some(skipped) => tail.slice(skipped as usize..skipped as usize + place.len()),
             None => read_exact(source, range).await?,
         };
-        RawNode::encodings(&tree, &self.footer().limits)
+        RawNode::encodings(&tree, &self.footer().table.limits)
     }
 
     /// Reads a zone table of this file, found through [`Layout::zones`](crate::layout::Layout::zones).
@@ -78,7 +77,8 @@ impl VortexFile {
     pub async fn zone_map(&self, zones: &Zones) -> Result<ZoneMap> {
         let metrics = Arc::new(ScanMetrics::default());
         let scheduler = Scheduler::shared();
-        let mut have = SegmentSet::new(self.footer());
+        let table = &self.footer().table;
+        let mut have = SegmentSet::new(table);
         loop {
             let mut want = Vec::new();
             zones.request(&have, &mut want)?;
@@ -87,13 +87,13 @@ impl VortexFile {
             }
             want.sort_unstable();
             want.dedup();
-            let memory = scheduler.budget().take_anyway(self.segments().missing_bytes(&want, self.footer())?);
+            let memory = scheduler.budget().take_anyway(self.segments().missing_bytes(&want, table)?);
             let ask = |missing: &[(SegmentId, Range<u64>)]| {
                 let ranges = missing.iter().map(|(_, range)| range.clone());
                 let wishes = ranges.map(|range| Wish { range, urgency: Urgency::ZONE_MAPS });
                 scheduler.request(self.source(), wishes.collect(), &metrics)
             };
-            let leases = self.segments().lease(&want, self.footer(), memory, &metrics, ask)?;
+            let leases = self.segments().lease(&want, table, memory, &metrics, ask)?;
             for lease in &leases {
                 lease.wait().await?;
             }
@@ -137,16 +137,16 @@ pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination
     let bytes = read_exact(source, start..file_size).await?;
     let mut parts = Vec::new();
     let end = file_size.saturating_sub(EOF_LEN);
-    match Tail::parse(&bytes, file_size, limits) {
+    match DescriptionParts::parse(&bytes, file_size, limits) {
         Err(error) => parts.push(Part { name: "postscript", range: None, found: Err(error) }),
-        Ok(tail) => {
-            // The tail was parsed, so it contains the record, and the postscript fits before it.
+        Ok(description) => {
+            // The bytes were parsed, so they contain the record, and the postscript fits before it.
             let len = bytes.len().checked_sub(6).and_then(|at| bytes[at..].first_chunk().copied());
             let len = u64::from(u16::from_le_bytes(len.unwrap_or_default()));
-            let found = Ok(format!("refers to {} parts", tail.named_parts().count()));
+            let found = Ok(format!("refers to {} parts", description.named_parts().count()));
             parts.push(Part { name: "postscript", range: Some(end.saturating_sub(len)..end), found });
-            for (name, segment) in tail.named_parts() {
-                parts.push(part(source, &tail, name, segment, limits).await);
+            for (name, segment) in description.named_parts() {
+                parts.push(part(source, &description, name, segment, limits).await);
             }
         }
     }
@@ -155,12 +155,12 @@ pub async fn examine(source: &dyn ReadAt, limits: &Limits) -> Result<Examination
 
 async fn part(
     source: &dyn ReadAt,
-    tail: &Tail,
+    description: &DescriptionParts,
     name: &'static str,
     segment: &PostscriptSegment,
     limits: &Limits,
 ) -> Part {
-    let range = match tail.range(segment) {
+    let range = match description.range(segment) {
         Ok(range) => range,
         Err(error) => return Part { name, range: None, found: Err(error) },
     };
@@ -181,7 +181,7 @@ fn describe(name: &str, bytes: &[u8], limits: &Limits) -> Result<String> {
             let layout = RawLayout::parse(bytes, limits)?;
             counted(layout.row_count, "row")
         }
-        "statistics" => counted(file_statistics_from_bytes(bytes, limits)?.len(), "column"),
+        "statistics" => counted(file_statistics_len(bytes, limits)?, "column"),
         _ => {
             let tables = FooterTables::parse(bytes, limits)?;
             let segments = counted(tables.segments.len(), "segment");

@@ -8,23 +8,19 @@
 //! and the postscript contains the positions of the rest. Opening reads the tail once, and a second time
 //! only if the description does not fit into it; more often only if its parts lie far apart.
 
-pub(crate) mod checksums;
-mod compression;
 mod description;
 mod footer;
 mod inspect;
-mod kept;
 mod open;
-mod segments;
-mod verify;
+mod zone_maps;
 
-pub use compression::SegmentCompression;
 pub(crate) use footer::ARROW_SCHEMA_KEY;
-pub use footer::{Footer, Segment, UserMetadata};
+pub use footer::{Footer, UserMetadata};
 pub use inspect::{Examination, Part, examine};
+pub(crate) use open::read_checksums;
 pub use open::{OpenOptions, VortexFile};
-pub(crate) use segments::{Lease, TreeCache};
-pub use verify::{Problem, Verification, verify};
+
+pub use crate::segments::{Segment, SegmentCompression, SegmentId};
 
 /// The first and last bytes of a file.
 pub(crate) const MAGIC: &[u8; 4] = b"VTXF";
@@ -34,7 +30,3 @@ pub(crate) const VERSION: u16 = 1;
 pub(crate) const MAX_USER_METADATA: usize = 16;
 /// Maximum length of the key of an entry, in bytes.
 pub(crate) const MAX_USER_KEY_LEN: usize = 64;
-
-/// Index of a segment in the file's table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SegmentId(pub u32);

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
+use tokio::runtime::Builder;
 
-use super::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
 use super::description::DescriptionBytes;
-use super::footer::{EOF_LEN, Footer, Tail};
-use super::segments::SegmentCache;
+use super::footer::{DescriptionParts, EOF_LEN, Footer};
 use crate::dtype::DType;
 use crate::encodings::Registry;
 use crate::error::ResultExt as _;
-use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, read_exact};
+use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, block_on_thread, read_exact};
 use crate::limits::Limits;
-use crate::scan::ScanBuilder;
+use crate::segments::SegmentCache;
+use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
 use crate::{Error, Result};
 
 /// The longest postscript and the record after it always fit into this.
@@ -113,8 +113,9 @@ impl OpenOptions {
     /// Parses the description of a file of `file_size` bytes, which ends in `tail`.
     pub(crate) fn footer(&self, tail: Buffer, file_size: u64) -> Result<Footer> {
         let bytes = DescriptionBytes::new(tail, file_size);
-        let tail = Tail::parse(&bytes.end, file_size, &self.limits)?;
-        let mut footer = Footer::parse(&tail, &bytes, self.dtype.as_ref(), &self.registry, &self.limits)?;
+        let description = DescriptionParts::parse(&bytes.end, file_size, &self.limits)?;
+        let mut footer =
+            Footer::parse(&description, &bytes, self.dtype.as_ref(), &self.registry, &self.limits)?;
         let entries = footer.user_metadata();
         if self.checksums
             && let Some(entry) = entries.iter().find(|entry| &*entry.key == CHECKSUMS_KEY)
@@ -122,8 +123,8 @@ impl OpenOptions {
             let stored = bytes.get(&entry.range);
             let stored = stored.ok_or_else(|| Error::corrupt("the checksums of the file are truncated"))?;
             let checksums = Checksums::parse(stored, footer.segments().len(), entries.len() - 1)?;
-            check_description(&checksums, &tail, &bytes)?;
-            footer.checksums = Some(checksums);
+            check_description(&checksums, &description, &bytes)?;
+            footer.table.checksums = Some(checksums);
         }
         Ok(footer)
     }
@@ -141,21 +142,22 @@ impl OpenOptions {
         let start = file_size.saturating_sub(wanted) / READ_ALIGNMENT * READ_ALIGNMENT;
         let end = Buffer::from(read_exact(source.as_ref(), start..file_size).await?);
         let mut bytes = DescriptionBytes::new(end, file_size);
-        let tail = Tail::parse(&bytes.end, file_size, &self.limits)?;
-        bytes.read(source.as_ref(), tail.needed()?).await?;
-        let mut footer = Footer::parse(&tail, &bytes, self.dtype.as_ref(), &self.registry, &self.limits)?;
+        let description = DescriptionParts::parse(&bytes.end, file_size, &self.limits)?;
+        bytes.read(source.as_ref(), description.needed()?).await?;
+        let mut footer =
+            Footer::parse(&description, &bytes, self.dtype.as_ref(), &self.registry, &self.limits)?;
         if self.checksums
             && let Some(checksums) = read_checksums(source.as_ref(), &footer).await?
         {
-            check_description(&checksums, &tail, &bytes)?;
-            footer.checksums = Some(checksums);
+            check_description(&checksums, &description, &bytes)?;
+            footer.table.checksums = Some(checksums);
         }
         Ok(VortexFile::from_footer(Arc::clone(source), Arc::new(footer)))
     }
 }
 
 /// The checksums stored in a file, if any.
-pub(super) async fn read_checksums(source: &dyn ReadAt, footer: &Footer) -> Result<Option<Checksums>> {
+pub(crate) async fn read_checksums(source: &dyn ReadAt, footer: &Footer) -> Result<Option<Checksums>> {
     let entries = footer.user_metadata();
     let Some(entry) = entries.iter().find(|entry| &*entry.key == CHECKSUMS_KEY) else { return Ok(None) };
     let segments = footer.segments().len();
@@ -167,11 +169,15 @@ pub(super) async fn read_checksums(source: &dyn ReadAt, footer: &Footer) -> Resu
 }
 
 /// Verifies the description against its checksum.
-fn check_description(checksums: &Checksums, tail: &Tail, bytes: &DescriptionBytes) -> Result<()> {
+fn check_description(
+    checksums: &Checksums,
+    description: &DescriptionParts,
+    bytes: &DescriptionBytes,
+) -> Result<()> {
     let mut parts = Vec::new();
-    for part in tail.described() {
+    for part in description.described() {
         // The description was parsed already, so all parts were read.
-        parts.push(bytes.get(&tail.range(part)?).unwrap_or_default());
+        parts.push(bytes.get(&description.range(part)?).unwrap_or_default());
     }
     let found = checksum_of(parts);
     if found != checksums.description {
@@ -196,7 +202,8 @@ impl VortexFile {
     /// Opens a file with default options.
     ///
     /// Reading local files and scanning need a tokio runtime; without one, use
-    /// [`open_blocking`](Self::open_blocking) and [`ScanBuilder::into_reader`].
+    /// [`open_blocking`](Self::open_blocking) and
+    /// [`ScanBuilder::into_reader`](crate::scan::ScanBuilder::into_reader).
     ///
     /// # Errors
     /// If storage fails, or the bytes are not a Vortex file this build can read.
@@ -218,13 +225,7 @@ impl VortexFile {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_blocking(source: Arc<dyn ReadAt>) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Error::External(error.into()))?;
-        let opened =
-            std::thread::scope(|scope| scope.spawn(move || runtime.block_on(Self::open(source))).join());
-        opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        block_on_thread("vortex-open", Builder::new_current_thread(), || Self::open(source))
     }
 
     /// Creates a file whose description is already known, without reading.
@@ -253,11 +254,6 @@ impl VortexFile {
     /// If a type has no Arrow equivalent.
     pub fn schema(&self) -> Result<SchemaRef> {
         self.footer.schema()
-    }
-
-    /// Starts building a scan.
-    pub fn scan(&self) -> ScanBuilder {
-        ScanBuilder::new(self.clone())
     }
 
     pub(crate) fn segments(&self) -> &Arc<SegmentCache> {

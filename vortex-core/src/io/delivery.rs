@@ -25,7 +25,7 @@ use super::ReadAt;
 use super::object_store::is_throttled;
 use super::scheduler::Slot;
 use super::waiting::Read;
-use crate::scan::ScanMetrics;
+use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
 /// Maximum number of attempts of a read that the store throttles, and the pause before the second

@@ -6,6 +6,7 @@
 //!
 //! Files are written to a [`Sink`], such as [`LocalSink`], [`MemorySink`] or [`ObjectSink`].
 
+mod blocking;
 mod budget;
 mod cache;
 mod coalesce;
@@ -28,6 +29,7 @@ use std::ops::Range;
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
+pub(crate) use blocking::block_on_thread;
 pub use budget::MemoryPool;
 pub(crate) use budget::{Budget, Share};
 use bytes::Bytes;

@@ -11,7 +11,6 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta, ObjectStore};
-
 use parking_lot::Mutex;
 
 use super::local::{read_at_hand, read_blocking, read_many};

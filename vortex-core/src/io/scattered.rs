@@ -7,7 +7,7 @@ use arrow::buffer::Buffer;
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{ReadAt, check_len};
-use crate::scan::ScanMetrics;
+use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
 /// Reads ranges one by one, with as many reads in flight as the profile of the source allows.

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::coalesce::coalesce;
 use super::{ReadAt, StorageProfile, Urgency};
 use crate::Result;
-use crate::scan::ScanMetrics;
+use crate::metrics::ScanMetrics;
 
 /// A request for a range of a file. It is withdrawn when the receiver is dropped.
 #[derive(Debug)]

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 
-use crate::array::canonical::canonical;
-use crate::compress::Compressor;
+use crate::compress::{Compressor, canonical};
 use crate::dtype::DType;
 use crate::dtype::arrow::from_schema;
 use crate::wire::{EncodingIds, Message, MessageKind, WriteNode, dtype_to_bytes};
@@ -107,7 +106,7 @@ impl<W: Write> IpcWriter<W> {
     fn message(&mut self, kind: MessageKind, body: &[u8]) -> Result<()> {
         let header = Message { kind, body_len: body.len() as u64 }.to_bytes();
         let len = u32::try_from(header.len()).map_err(Error::limit)?;
-        let failed = |error: std::io::Error| Error::External(error.into());
+        let failed = |error: std::io::Error| Error::write("stream", error);
         self.sink.write_all(&len.to_le_bytes()).map_err(failed)?;
         self.sink.write_all(&header).map_err(failed)?;
         self.sink.write_all(body).map_err(failed)
@@ -178,5 +177,13 @@ mod tests {
                 assert_eq!(found.collect::<Result<Vec<_>, _>>().unwrap(), batches, "{level}, {release}");
             }
         }
+    }
+
+    #[test]
+    fn a_stream_that_takes_no_more_bytes_is_an_error_of_writing() {
+        let mut room = [0; 10];
+        let error = IpcWriter::try_new(room.as_mut_slice(), &batch().schema()).unwrap_err();
+        assert!(matches!(error, Error::Write { .. }), "{error}");
+        assert_eq!(error.to_string(), "writing stream: failed to write whole buffer");
     }
 }

@@ -10,9 +10,7 @@ use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::ArrowNativeType;
 
 use super::simd::{Vectorized, vectorized};
-
-/// Maximum length of a value that is stored in the view itself.
-const MAX_INLINE: usize = 12;
+use super::views::MAX_INLINE;
 
 /// Masks of the low bytes of a word, by their number.
 const LOW_BYTES: [u128; MAX_INLINE + 1] = {

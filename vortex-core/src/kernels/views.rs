@@ -21,8 +21,11 @@ use super::joined::is_ascii;
 use super::runs::repeat_runs;
 use crate::{Error, Result};
 
+/// Bytes of a view.
+pub(crate) const VIEW_BYTES: usize = 16;
+
 /// Maximum length of a value that is stored in the view itself.
-const MAX_INLINE: usize = 12;
+pub(crate) const MAX_INLINE: usize = 12;
 
 /// Limit of the bytes read when strings are validated one by one: overlapping views could require any amount.
 const MAX_CHECKED_BYTES: usize = 1 << 31;

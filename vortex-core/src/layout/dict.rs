@@ -12,8 +12,7 @@ use crate::array::ArrayRef;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
 use crate::encodings::dict::{DictArray, SharedValues, used_values};
-use crate::file::SegmentId;
-use crate::limits::Limits;
+use crate::segments::SegmentId;
 use crate::{Error, Result};
 
 /// The `vortex.dict` layout.
@@ -58,7 +57,6 @@ impl LayoutKind for Dict {
             dtype: node.dtype().clone(),
             values: node.child(0, node.dtype())?.load()?,
             codes: node.load_child(1, &DType::Primitive(ptype, nullable), node.row_count())?,
-            limits: *node.limits(),
         }))
     }
 }
@@ -68,7 +66,6 @@ struct DictLayout {
     dtype: DType,
     values: LayoutRef,
     codes: LayoutRef,
-    limits: Limits,
 }
 
 impl Layout for DictLayout {
@@ -110,7 +107,7 @@ impl Layout for DictLayout {
             _ => None,
         }
         .unwrap_or_else(shared);
-        Ok(Arc::new(DictArray::try_new(codes, values, self.limits)?))
+        Ok(Arc::new(DictArray::try_new(codes, values, *have.limits())?))
     }
 
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
@@ -118,6 +115,6 @@ impl Layout for DictLayout {
         let (codes, used) = used_values(&codes, len_of(self.values.row_count())?)?;
         let used: Vec<u64> = used.into_iter().map(|at| at as u64).collect();
         let values = Arc::new(SharedValues::new(self.values.read_rows(&used, have)?));
-        Ok(Arc::new(DictArray::try_new(codes, values, self.limits)?))
+        Ok(Arc::new(DictArray::try_new(codes, values, *have.limits())?))
     }
 }

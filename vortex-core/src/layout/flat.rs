@@ -9,7 +9,7 @@ use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
-use crate::file::SegmentId;
+use crate::segments::SegmentId;
 use crate::{Error, Result};
 
 /// The `vortex.flat` layout.

@@ -16,8 +16,8 @@ use crate::array::{ArrayRef, Decoded, decode_offsets, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
-use crate::file::SegmentId;
 use crate::limits::Work;
+use crate::segments::SegmentId;
 use crate::{Error, Result};
 
 /// The `vortex.list` layout.

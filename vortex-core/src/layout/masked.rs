@@ -10,7 +10,7 @@ use crate::Result;
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::encodings::masked::masked;
-use crate::file::SegmentId;
+use crate::segments::SegmentId;
 
 #[derive(Debug)]
 struct MaskedLayout {

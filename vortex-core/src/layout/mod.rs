@@ -33,7 +33,7 @@ use crate::Result;
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
-use crate::file::SegmentId;
+use crate::segments::SegmentId;
 
 /// A shared [`Layout`].
 pub type LayoutRef = Arc<dyn Layout>;

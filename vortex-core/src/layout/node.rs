@@ -7,8 +7,8 @@ use prost::Message;
 use super::{LayoutRef, unknown};
 use crate::dtype::DType;
 use crate::encodings::Registry;
-use crate::file::SegmentId;
 use crate::limits::Limits;
+use crate::segments::SegmentId;
 use crate::wire::RawLayout;
 use crate::{Error, Result};
 

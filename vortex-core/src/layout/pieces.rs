@@ -12,8 +12,8 @@ use crate::array::pieces::{Piece, Pieces};
 use crate::array::{ArrayRef, TreeRows};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::file::{Footer, Lease, SegmentId, TreeCache};
 use crate::limits::Limits;
+use crate::segments::{Lease, SegmentId, SegmentTable, TreeCache};
 use crate::wire::{ArrayTree, TREE_LEN};
 use crate::{Error, Result};
 
@@ -29,7 +29,7 @@ const BYTES_PER_ROW: u64 = if cfg!(any(test, fuzzing)) { 0 } else { 8 << 10 };
 /// where a layout requires them.
 #[derive(Debug)]
 pub struct PieceSet<'a> {
-    footer: &'a Footer,
+    table: &'a SegmentTable,
     trees: &'a TreeCache,
     pieces: Pieces,
     segments: SegmentSet<'a>,
@@ -39,12 +39,12 @@ pub struct PieceSet<'a> {
 }
 
 impl<'a> PieceSet<'a> {
-    pub(crate) fn new(footer: &'a Footer, trees: &'a TreeCache) -> Self {
+    pub(crate) fn new(table: &'a SegmentTable, trees: &'a TreeCache) -> Self {
         Self {
-            footer,
+            table,
             trees,
             pieces: Pieces::default(),
-            segments: SegmentSet::new(footer),
+            segments: SegmentSet::new(table),
             missing_segments: RefCell::default(),
             complete: RefCell::default(),
         }
@@ -88,7 +88,7 @@ impl<'a> PieceSet<'a> {
         {
             return Ok(Arc::clone(array));
         }
-        if self.footer.is_whole(id)? {
+        if self.table.is_whole(id)? {
             self.want_segments(|have, want| {
                 have.want(id, want);
                 Ok(())
@@ -96,7 +96,7 @@ impl<'a> PieceSet<'a> {
             let rows = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
             return self.segments.array(id, dtype, len)?.take(&rows);
         }
-        let segment = self.footer.segment(id)?.range();
+        let segment = self.table.segment(id)?.range();
         let load = || {
             if segment.end - segment.start <= BYTES_PER_ROW.saturating_mul(rows.len() as u64) {
                 self.pieces.with(segment.clone(), |_| ())?;
@@ -106,9 +106,9 @@ impl<'a> PieceSet<'a> {
                 tree: &tree,
                 pieces: &self.pieces,
                 start: segment.start,
-                ids: &self.footer.array_ids,
-                registry: &self.footer.registry,
-                limits: &self.footer.limits,
+                ids: &self.table.array_ids,
+                registry: &self.table.registry,
+                limits: &self.table.limits,
                 kept: self.trees.kept_bytes(),
             };
             rows_of.load(dtype, len, rows)
@@ -122,7 +122,7 @@ impl<'a> PieceSet<'a> {
         if let Some(tree) = self.trees.get(id) {
             return Ok(tree);
         }
-        let limits = &self.footer.limits;
+        let limits = &self.table.limits;
         // A segment has less than 2^32 bytes.
         let len = (segment.end - segment.start) as usize;
         let start = segment.end.saturating_sub(TREE_READ).max(segment.start);

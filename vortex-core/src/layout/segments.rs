@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use crate::array::ArrayRef;
 use crate::dtype::DType;
-use crate::file::{Footer, Lease, SegmentId};
 use crate::limits::Limits;
+use crate::segments::{Lease, SegmentId, SegmentTable};
 use crate::{Error, Result};
 
 /// The segments that a scan has fetched for one split.
 #[derive(Debug)]
 pub struct SegmentSet<'a> {
-    footer: &'a Footer,
+    table: &'a SegmentTable,
     leases: HashMap<SegmentId, Lease>,
 }
 
 impl<'a> SegmentSet<'a> {
-    pub(crate) fn new(footer: &'a Footer) -> Self {
-        Self { footer, leases: HashMap::new() }
+    pub(crate) fn new(table: &'a SegmentTable) -> Self {
+        Self { table, leases: HashMap::new() }
     }
 
     /// The limits for decoding.
     pub fn limits(&self) -> &Limits {
-        &self.footer.limits
+        &self.table.limits
     }
 
     pub(crate) fn add(&mut self, leases: impl IntoIterator<Item = Lease>) {
@@ -55,7 +55,7 @@ impl<'a> SegmentSet<'a> {
             .leases
             .get(&id)
             .ok_or_else(|| Error::invalid(format!("segment {} was not requested", id.0)))?;
-        lease.array(dtype, len, self.footer)
+        lease.array(dtype, len, self.table)
     }
 
     /// Data derived from a segment, shared by all holders of the segment.

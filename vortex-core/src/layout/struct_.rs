@@ -12,8 +12,8 @@ use crate::array::ArrayRef;
 use crate::dtype::{DType, StructType};
 use crate::encodings::struct_::struct_of;
 use crate::error::ResultExt as _;
-use crate::file::SegmentId;
 use crate::once::get_or_try_init;
+use crate::segments::SegmentId;
 use crate::{Error, Result};
 
 /// The `vortex.struct` layout.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Layout, LayoutRef, SegmentSet};
 use crate::array::ArrayRef;
 use crate::dtype::DType;
-use crate::file::SegmentId;
+use crate::segments::SegmentId;
 use crate::{Error, Result};
 
 #[derive(Debug)]

@@ -1,9 +1,11 @@
 //! Single typed values, as used in metadata, statistics and predicates.
 
+mod arrays;
 mod coerce;
 mod extract;
 mod rows;
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use arrow::array::{self, ArrayRef as ArrowRef};
 use arrow::datatypes::{DataType, i256};
 use half::f16;
 
+pub(crate) use self::arrays::array_of;
 pub(crate) use self::rows::null_rows;
 use crate::dtype::{DType, PType};
 use crate::{Error, Result};
@@ -250,21 +253,36 @@ fn display(value: &Value, dtype: &DType, f: &mut fmt::Formatter<'_>) -> fmt::Res
                 if at > 0 {
                     f.write_str(", ")?;
                 }
-                display(value, dtype, f)?;
+                display(value, &part(dtype, at), f)?;
             }
             f.write_str("]")
         }
         Value::Variant(inner) => write!(f, "{inner}"),
         Value::Union(id, inner) => {
+            let variant = match dtype.storage() {
+                DType::Union(union, _) => union.position(*id).map(|at| &union.variants().dtypes()[at]),
+                _ => None,
+            };
             write!(f, "{id}:")?;
-            display(inner, dtype, f)
+            display(inner, variant.unwrap_or(dtype), f)
         }
+    }
+}
+
+/// The type of element, field or entry `at` of a value.
+fn part(dtype: &DType, at: usize) -> Cow<'_, DType> {
+    match dtype.storage() {
+        DType::List(element, _) | DType::FixedSizeList(element, ..) => Cow::Borrowed(element),
+        DType::Struct(fields, _) => Cow::Borrowed(fields.dtypes().get(at).unwrap_or(dtype)),
+        DType::Map(map, _) => Cow::Owned(map.entry()),
+        _ => Cow::Borrowed(dtype),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::{DecimalType, MapType, StructType, UnionType};
 
     #[test]
     fn a_value_out_of_range_does_not_fit() {
@@ -280,5 +298,27 @@ mod tests {
         let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
         assert_eq!(float(-0.0).compare(&float(0.0)), Some(Ordering::Less));
         assert_eq!(float(f64::NAN).compare(&float(f64::INFINITY)), Some(Ordering::Greater));
+    }
+    #[test]
+    fn decimals_have_their_scale_wherever_they_are() {
+        let decimal = DType::Decimal(DecimalType::try_new(5, 2).unwrap(), false);
+        let number = || Value::Decimal(i256::from_i128(150));
+        let shown = |dtype, value| Scalar::try_new(dtype, value).unwrap().to_string();
+        assert_eq!(shown(decimal.clone(), number()), "150e-2");
+
+        let list = || Value::List([number(), number()].into());
+        let element = Arc::new(decimal.clone());
+        assert_eq!(shown(DType::List(Arc::clone(&element), false), list()), "[150e-2, 150e-2]");
+        assert_eq!(shown(DType::FixedSizeList(element, 2, false), list()), "[150e-2, 150e-2]");
+
+        let text = || Value::Utf8("a".into());
+        let fields = StructType::new([("t".into(), DType::Utf8(false)), ("d".into(), decimal.clone())]);
+        let row = Value::List([text(), number()].into());
+        assert_eq!(shown(DType::Struct(Arc::new(fields.clone()), false), row.clone()), r#"["a", 150e-2]"#);
+        let map = MapType::try_new(DType::Utf8(false), decimal, false).unwrap();
+        let entries = Value::List([row].into());
+        assert_eq!(shown(DType::Map(Arc::new(map), false), entries), r#"[["a", 150e-2]]"#);
+        let union = UnionType::try_new(fields, [3u8, 7]).unwrap();
+        assert_eq!(shown(DType::Union(Arc::new(union), false), Value::Union(7, number().into())), "7:150e-2");
     }
 }

@@ -3,19 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    self, ArrayRef as ArrowRef, AsArray as _, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray,
-    LargeStringArray, NullArray, PrimitiveArray, StringArray, StringViewArray, StructArray, UInt32Array,
-    UnionArray, new_null_array,
+    self, Array as _, ArrayRef as ArrowRef, ArrowPrimitiveType, AsArray as _, BooleanArray, NullArray,
+    PrimitiveArray, StructArray, UInt32Array, UnionArray, downcast_primitive_array, new_null_array,
 };
-use arrow::buffer::{BooleanBuffer, OffsetBuffer};
-use arrow::datatypes::{
-    ArrowNativeType as _, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type,
-    Decimal256Type, FieldRef, Fields, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
-    TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, UnionFields, UnionMode,
-};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow::datatypes::{ArrowNativeType as _, DataType, FieldRef, Fields, UnionFields, UnionMode};
 
+use super::arrays::{array_of, flat_array};
 use super::{Scalar, Value};
 use crate::dtype::{DType, StructType, UnionType};
 use crate::kernels::runs::repeat_runs;
@@ -23,7 +17,7 @@ use crate::kernels::views::repeat_view;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-fn mismatch(value: &Value, to: &DataType) -> Error {
+pub(super) fn mismatch(value: &Value, to: &DataType) -> Error {
     Error::invalid(format!("cannot represent {value:?} as Arrow type {to}"))
 }
 
@@ -64,9 +58,6 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
     let storage = dtype.storage();
     match (value, to) {
         (Value::Null, _) => null_rows(to, len, &Limits::default()),
-        (Value::Utf8(_) | Value::Binary(_), _) => {
-            repeat(&one_string(value, to).ok_or_else(|| mismatch(value, to))?, len)
-        }
         (Value::List(values), DataType::Struct(fields)) => match storage {
             DType::Struct(inner, _) if inner.len() == values.len() && fields.len() == values.len() => {
                 structs(values, inner, fields, len)
@@ -89,69 +80,11 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
             }
             _ => Err(mismatch(value, to)),
         },
-        _ => fixed_width(value, to, len).ok_or_else(|| mismatch(value, to)),
-    }
-}
-
-/// Rows of a boolean or a number; `None` if the type cannot represent it.
-fn fixed_width(value: &Value, to: &DataType, len: usize) -> Option<ArrowRef> {
-    macro_rules! native {
-        ($T:ty, $v:expr) => {{
-            let values = repeat_runs(&[$v], std::iter::once(len), len);
-            Arc::new(PrimitiveArray::<$T>::new(values.into(), None).with_data_type(to.clone()))
-        }};
-    }
-    Some(match (value, to) {
-        (Value::Bool(v), DataType::Boolean) => {
-            let bits = if *v { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
-            Arc::new(BooleanArray::new(bits, None))
-        }
-        (Value::Int(v), DataType::Int8) => native!(Int8Type, *v as i8),
-        (Value::Int(v), DataType::Int16) => native!(Int16Type, *v as i16),
-        (Value::Int(v), DataType::Int32) => native!(Int32Type, *v as i32),
-        (Value::Int(v), DataType::Int64) => native!(Int64Type, *v),
-        (Value::Int(v), DataType::Date32) => native!(Date32Type, *v as i32),
-        (Value::Int(v), DataType::Date64) => native!(Date64Type, *v),
-        (Value::Int(v), DataType::Time32(TimeUnit::Second)) => native!(Time32SecondType, *v as i32),
-        (Value::Int(v), DataType::Time32(TimeUnit::Millisecond)) => native!(Time32MillisecondType, *v as i32),
-        (Value::Int(v), DataType::Time64(TimeUnit::Microsecond)) => native!(Time64MicrosecondType, *v),
-        (Value::Int(v), DataType::Time64(TimeUnit::Nanosecond)) => native!(Time64NanosecondType, *v),
-        (Value::Int(v), DataType::Timestamp(unit, _)) => match unit {
-            TimeUnit::Second => native!(TimestampSecondType, *v),
-            TimeUnit::Millisecond => native!(TimestampMillisecondType, *v),
-            TimeUnit::Microsecond => native!(TimestampMicrosecondType, *v),
-            TimeUnit::Nanosecond => native!(TimestampNanosecondType, *v),
+        _ => match flat_array(&[value], to)? {
+            Some(one) => repeat(&one, len),
+            None => Err(mismatch(value, to)),
         },
-        (Value::UInt(v), DataType::UInt8) => native!(UInt8Type, *v as u8),
-        (Value::UInt(v), DataType::UInt16) => native!(UInt16Type, *v as u16),
-        (Value::UInt(v), DataType::UInt32) => native!(UInt32Type, *v as u32),
-        (Value::UInt(v), DataType::UInt64) => native!(UInt64Type, *v),
-        (Value::F16(v), DataType::Float16) => native!(Float16Type, *v),
-        (Value::F32(v), DataType::Float32) => native!(Float32Type, *v),
-        (Value::F64(v), DataType::Float64) => native!(Float64Type, *v),
-        (Value::Decimal(v), DataType::Decimal32(..)) => {
-            native!(Decimal32Type, i32::try_from(v.to_i128()?).ok()?)
-        }
-        (Value::Decimal(v), DataType::Decimal64(..)) => {
-            native!(Decimal64Type, i64::try_from(v.to_i128()?).ok()?)
-        }
-        (Value::Decimal(v), DataType::Decimal128(..)) => native!(Decimal128Type, v.to_i128()?),
-        (Value::Decimal(v), DataType::Decimal256(..)) => native!(Decimal256Type, *v),
-        _ => return None,
-    })
-}
-
-/// One row of a string or byte string; `None` if the type cannot represent it.
-fn one_string(value: &Value, to: &DataType) -> Option<ArrowRef> {
-    Some(match (value, to) {
-        (Value::Utf8(text), DataType::Utf8View) => Arc::new(StringViewArray::from(vec![&**text])),
-        (Value::Utf8(text), DataType::Utf8) => Arc::new(StringArray::from(vec![&**text])),
-        (Value::Utf8(text), DataType::LargeUtf8) => Arc::new(LargeStringArray::from(vec![&**text])),
-        (Value::Binary(bytes), DataType::BinaryView) => Arc::new(BinaryViewArray::from(vec![&**bytes])),
-        (Value::Binary(bytes), DataType::Binary) => Arc::new(BinaryArray::from(vec![&**bytes])),
-        (Value::Binary(bytes), DataType::LargeBinary) => Arc::new(LargeBinaryArray::from(vec![&**bytes])),
-        _ => return None,
-    })
+    }
 }
 
 fn structs(values: &[Value], dtypes: &StructType, fields: &Fields, len: usize) -> Result<ArrowRef> {
@@ -194,17 +127,7 @@ fn unions(
 
 /// An array of one row with a list of `values`.
 fn one_list(values: &[Value], element: &DType, to: &DataType) -> Result<ArrowRef> {
-    let items = |field: &arrow::datatypes::Field| -> Result<ArrowRef> {
-        let rows = values
-            .iter()
-            .map(|value| expand(value, element, field.data_type(), 1))
-            .collect::<Result<Vec<_>>>()?;
-        let rows: Vec<&dyn array::Array> = rows.iter().map(AsRef::as_ref).collect();
-        if rows.is_empty() {
-            return Ok(array::new_empty_array(field.data_type()));
-        }
-        Ok(arrow::compute::concat(&rows)?)
-    };
+    let items = |field: &FieldRef| array_of(values, element, field.data_type());
     Ok(match to {
         DataType::List(field) => Arc::new(array::ListArray::try_new(
             Arc::clone(field),
@@ -260,26 +183,35 @@ fn one_list(values: &[Value], element: &DType, to: &DataType) -> Result<ArrowRef
     })
 }
 
+/// Repeats the row of `one` in all of `len` rows.
 fn repeat(one: &ArrowRef, len: usize) -> Result<ArrowRef> {
     match len {
-        0 => Ok(one.slice(0, 0)),
-        1 => Ok(Arc::clone(one)),
-        _ => {
-            let views: Option<ArrowRef> = match one.data_type() {
-                DataType::Utf8View => {
-                    repeat_view(one.as_string_view(), len).map(|views| Arc::new(views) as _)
-                }
-                DataType::BinaryView => {
-                    repeat_view(one.as_binary_view(), len).map(|views| Arc::new(views) as _)
-                }
-                _ => None,
-            };
-            match views {
-                Some(views) => Ok(views),
-                None => crate::array::take(one, &UInt32Array::from_value(0, len)),
-            }
-        }
+        0 => return Ok(one.slice(0, 0)),
+        1 => return Ok(Arc::clone(one)),
+        _ => {}
     }
+    let repeated: Option<ArrowRef> = downcast_primitive_array! {
+        one => Some(Arc::new(repeat_native(one, len))),
+        DataType::Boolean => Some(Arc::new(repeat_bit(one.as_boolean(), len))),
+        DataType::Utf8View => repeat_view(one.as_string_view(), len).map(|views| Arc::new(views) as _),
+        DataType::BinaryView => repeat_view(one.as_binary_view(), len).map(|views| Arc::new(views) as _),
+        _ => None,
+    };
+    match repeated {
+        Some(repeated) => Ok(repeated),
+        None => crate::array::take(one, &UInt32Array::from_value(0, len)),
+    }
+}
+
+fn repeat_native<T: ArrowPrimitiveType>(one: &PrimitiveArray<T>, len: usize) -> PrimitiveArray<T> {
+    let rows = repeat_runs(one.values(), std::iter::once(len), len);
+    let nulls = one.is_null(0).then(|| NullBuffer::new_null(len));
+    PrimitiveArray::new(rows.into(), nulls).with_data_type(one.data_type().clone())
+}
+
+fn repeat_bit(one: &BooleanArray, len: usize) -> BooleanArray {
+    let bits = if one.value(0) { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
+    BooleanArray::new(bits, one.is_null(0).then(|| NullBuffer::new_null(len)))
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use super::plan::Plan;
 use super::stream::Scan;
 use super::task::{Admitted, first_wanted, lease, missing_bytes};
 use crate::Result;
-use crate::file::SegmentId;
 use crate::io::{Share, Urgency};
+use crate::segments::SegmentId;
 
 /// Maximum number of splits admitted and not yet decoded.
 const MAX_ADMITTED_LOCAL: usize = 4;
@@ -74,7 +74,7 @@ impl Scan {
             {
                 break;
             }
-            let Some(mut split) = cursor.next(&self.plan, &zone_maps) else { break };
+            let Some((mut split, pruned)) = cursor.next(&self.plan, &zone_maps) else { break };
             let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
             // Without a filter, the limit determines how many rows are needed at all.
             if self.plan.conjuncts.is_empty() {
@@ -100,6 +100,7 @@ impl Scan {
             if full {
                 break;
             }
+            ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
             let (plan, payoffs) = (Arc::clone(&self.plan), Arc::clone(&self.payoffs));
             let number = self.admitted;
             let admitted_rows = split.live.true_count() as u64;
@@ -184,13 +185,16 @@ impl Admission {
 mod tests {
     use std::ops::Range;
 
+    use arrow::array::{Int64Array, RecordBatch};
     use async_trait::async_trait;
     use bytes::Bytes;
+    use futures::TryStreamExt as _;
 
     use super::*;
     use crate::VortexFile;
     use crate::expr::column;
-    use crate::io::{MemoryFile, ReadAt, StorageProfile};
+    use crate::io::{MemoryFile, MemoryPool, MemorySink, ReadAt, StorageProfile};
+    use crate::write::{FileWriter, WriteOptions};
 
     #[derive(Debug)]
     struct Remote(MemoryFile);
@@ -236,5 +240,36 @@ mod tests {
         }
         // Without a filter, only splits that are being decoded need more than was asked for.
         assert_eq!(most_admitted(&Plan::new(&apart.scan()).unwrap()), MAX_ADMITTED_REMOTE);
+    }
+
+    /// A pool that has no memory.
+    #[derive(Debug)]
+    struct Refuses;
+
+    impl MemoryPool for Refuses {
+        fn try_grow(&self, _bytes: u64) -> bool {
+            false
+        }
+
+        fn shrink(&self, _bytes: u64) {}
+    }
+
+    #[tokio::test]
+    async fn rows_pruned_of_a_split_that_waits_for_memory_are_counted_once() {
+        // In each of four splits, only the first of eight zones has rows that pass.
+        let numbers = Int64Array::from_iter_values((0..4 << 16).map(|row| row % (1 << 16)));
+        let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+        writer.write(&table).await.unwrap();
+        writer.finish().await.unwrap();
+        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let scan = file.scan().with_filter(column("number").lt(100)).with_memory_pool(Arc::new(Refuses));
+        let metrics = Arc::clone(scan.metrics());
+        let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 400);
+        let counted = [&metrics.splits_scanned, &metrics.rows_pruned, &metrics.rows_filtered];
+        let counted = counted.map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
+        assert_eq!(counted, [4, 4 * 7 * 8192, 4 * (8192 - 100)]);
     }
 }

@@ -134,7 +134,7 @@ impl BestFirst {
     /// All splits, the best one last; `None` if statistics do not tell, or if splits differ too little to
     /// be worth reading in an order other than that of the file.
     pub(super) fn splits(&self, plan: &Plan, map: &ZoneMap) -> Option<Vec<Unread>> {
-        if plan.picks_rows() || plan.count_splits(&plan.rows) > MAX_LISTED_SPLITS || map.zone_len == 0 {
+        if plan.picks_rows() || plan.count_splits(&plan.rows) > MAX_LISTED_SPLITS {
             return None;
         }
         let bounds = self.bounds(map)?;

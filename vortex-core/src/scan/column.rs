@@ -7,8 +7,9 @@ use crate::array::ArrayRef;
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
-use crate::file::{Footer, SegmentId};
+use crate::file::Footer;
 use crate::layout::{LayoutRef, PieceSet, SegmentSet, Zones, takes_rounds};
+use crate::segments::SegmentId;
 use crate::{Error, Result};
 
 /// Upper limit for the bytes per row that a file claims, so that splits still have some rows if the claim is

@@ -37,8 +37,9 @@ impl Cursor {
         Cursor::InOrder(plan.rows.end)
     }
 
-    /// The next split with rows that may match; these become its live rows.
-    pub(super) fn next(&mut self, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Split> {
+    /// The next split with rows that may match; these become its live rows. Also returns the number of its
+    /// other rows, to be counted as pruned once the split is admitted, since it may be put back.
+    pub(super) fn next(&mut self, plan: &Plan, zone_maps: &ZoneMaps) -> Option<(Split, u64)> {
         loop {
             let mut split = match self {
                 Cursor::InOrder(row) => {
@@ -54,14 +55,14 @@ impl Cursor {
                 Cursor::BestFirst(splits) => plan.split_from(splits.pop()?.start)?,
             };
             let live = zone_maps.prune(&split);
-            let pruned = split.live.true_count() - live.true_count();
-            ScanMetrics::add(&plan.metrics.rows_pruned, pruned as u64);
+            let pruned = (split.live.true_count() - live.true_count()) as u64;
             if live.is_none() {
+                ScanMetrics::add(&plan.metrics.rows_pruned, pruned);
                 count_splits(plan, zone_maps, &split.rows);
                 continue;
             }
             split.live = live;
-            return Some(split);
+            return Some((split, pruned));
         }
     }
 

@@ -69,14 +69,13 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
     let rows = plan.single_rows().unwrap_or_default();
     let rows = &rows[..rows.len().min(usize::try_from(limit).unwrap_or(usize::MAX))];
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(VecDeque::new()) };
-    let footer = plan.file.footer();
-    if !pays(plan, rows.len() as u64, footer.file_size()) {
+    if !pays(plan, rows.len() as u64, plan.file.footer().file_size()) {
         return Ok(VecDeque::new());
     }
-    let want = wanted(&SegmentSet::new(footer), |have, want| {
+    let want = wanted(&SegmentSet::new(plan.table()), |have, want| {
         plan.projection.iter().try_for_each(|column| column.request(&(*first..last + 1), have, want))
     })?;
-    if !pays(plan, rows.len() as u64, byte_len(footer, &want)?) {
+    if !pays(plan, rows.len() as u64, byte_len(plan.table(), &want)?) {
         return Ok(VecDeque::new());
     }
     Ok(rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)).map(Arc::from).collect())
@@ -122,7 +121,7 @@ fn fetch_columns(
     async move {
         let footer = Arc::clone(plan.file.footer());
         let segments = Arc::clone(plan.file.segments());
-        let mut have = PieceSet::new(&footer, segments.trees());
+        let mut have = PieceSet::new(&footer.table, segments.trees());
         have.add_pieces(plan.file.source().contents().map(|bytes| Piece { start: 0, bytes: bytes.into() }));
         let mut decoded: Vec<Option<ArrowRef>> = vec![None; columns.len()];
         let (mut shares, mut held) = (Vec::new(), 0);
@@ -149,7 +148,7 @@ fn fetch_columns(
             }
             let range_bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
             let bytes = range_bytes + missing_bytes(&plan, &whole)?;
-            held += range_bytes + byte_len(&footer, &whole)?;
+            held += range_bytes + byte_len(&footer.table, &whole)?;
             let granted = plan.memory.take(bytes);
             let most = if granted.is_some() { MAX_HELD } else { MAX_HELD_ANYWAY };
             if held > most && (columns.len() > 1 || rows.len() > 1) {

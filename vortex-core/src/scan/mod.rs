@@ -16,7 +16,6 @@ mod conjunct;
 mod cursor;
 mod filter;
 mod gather;
-mod metrics;
 mod plan;
 mod reader;
 mod recent;
@@ -32,7 +31,6 @@ use arrow::datatypes::SchemaRef;
 
 pub use aggregate::Aggregates;
 pub use best_rows::BestRows;
-pub use metrics::ScanMetrics;
 pub use reader::BatchReader;
 pub use stream::BatchStream;
 
@@ -40,6 +38,7 @@ use crate::Result;
 use crate::expr::{Expr, FieldPath};
 use crate::file::VortexFile;
 use crate::io::{MemoryPool, Scheduler};
+pub use crate::metrics::ScanMetrics;
 
 /// Default number of rows per batch.
 const DEFAULT_BATCH_SIZE: usize = 8192;
@@ -101,8 +100,15 @@ pub struct ScanBuilder {
     metrics: Arc<ScanMetrics>,
 }
 
+impl VortexFile {
+    /// Starts building a scan.
+    pub fn scan(&self) -> ScanBuilder {
+        ScanBuilder::new(self.clone())
+    }
+}
+
 impl ScanBuilder {
-    pub(crate) fn new(file: VortexFile) -> Self {
+    fn new(file: VortexFile) -> Self {
         Self {
             file,
             projection: None,
@@ -252,9 +258,10 @@ impl ScanBuilder {
         self
     }
 
-    /// Also charges the memory of the scan to this pool: segments of up to about 32 MiB, or of 128 MiB on
-    /// remote storage. While the pool refuses, the scan continues with one split at a time. By default, only
-    /// the scan's own limit and that of the [scheduler](Self::with_scheduler) apply.
+    /// Also charges the memory of the scan to this pool: segments of up to about 32 MiB; on remote storage
+    /// 128 MiB, or 256 MiB if the [best rows](Self::with_best_first) come first. While the pool refuses, the
+    /// scan continues with one split at a time. By default, only the scan's own limit and that of the
+    /// [scheduler](Self::with_scheduler) apply.
     #[must_use]
     pub fn with_memory_pool(mut self, pool: Arc<dyn MemoryPool>) -> Self {
         self.memory_pool = Some(pool);

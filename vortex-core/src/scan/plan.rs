@@ -19,6 +19,7 @@ use crate::expr::{Expr, FieldPath};
 use crate::file::{Footer, VortexFile};
 use crate::io::{Budget, Scheduler};
 use crate::mask::Mask;
+use crate::segments::SegmentTable;
 use crate::{Error, Result};
 
 /// Target for the decoded bytes of a split.
@@ -93,6 +94,11 @@ impl Plan {
     /// Whether batches may be much smaller than splits.
     pub(super) fn is_selective(&self) -> bool {
         !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some()
+    }
+
+    /// The segments of the file.
+    pub(super) fn table(&self) -> &SegmentTable {
+        &self.file.footer().table
     }
 
     /// A column that the filter reads.

@@ -1,5 +1,6 @@
 //! A scan for callers without an asynchronous runtime.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -33,7 +34,7 @@ pub struct BatchReader {
 impl BatchReader {
     pub(super) fn start(scan: ScanBuilder) -> Result<Self> {
         let plan = Plan::new(&scan)?;
-        let schema = std::sync::Arc::clone(&plan.schema);
+        let schema = Arc::clone(&plan.schema);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -78,6 +79,6 @@ impl Iterator for BatchReader {
 
 impl RecordBatchReader for BatchReader {
     fn schema(&self) -> SchemaRef {
-        std::sync::Arc::clone(&self.schema)
+        Arc::clone(&self.schema)
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::file::{Lease, SegmentId};
+use crate::segments::{Lease, SegmentId};
 
 /// Up to this many bytes are dropped all at once.
 const FEW_BYTES: usize = 1 << 20;

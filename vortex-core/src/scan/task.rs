@@ -20,11 +20,11 @@ use super::{ScanMetrics, gather};
 use crate::array::bytes::let_go;
 use crate::array::decode_as;
 use crate::error::ResultExt as _;
-use crate::file::{Footer, Lease, SegmentId};
 use crate::io::{Share, Urgency, Wish};
 use crate::layout::SegmentSet;
 use crate::limits::Work;
 use crate::mask::Mask;
+use crate::segments::{Lease, SegmentId, SegmentTable};
 use crate::{Error, Result};
 
 /// Approximately the bytes a remote store delivers in the time a request waits for its first byte.
@@ -110,7 +110,7 @@ pub(super) fn wanted(
 
 /// Total bytes of those segments that are not held yet.
 pub(super) fn missing_bytes(plan: &Plan, ids: &[SegmentId]) -> Result<u64> {
-    plan.file.segments().missing_bytes(ids, plan.file.footer())
+    plan.file.segments().missing_bytes(ids, plan.table())
 }
 
 /// Leases segments and requests those that are not held yet; their bytes are charged to `memory`.
@@ -126,7 +126,7 @@ pub(super) fn lease(
             |(id, range): &(SegmentId, Range<u64>)| Wish { range: range.clone(), urgency: urgency(*id) };
         plan.scheduler.request(file.source(), missing.iter().map(wish).collect(), &plan.metrics)
     };
-    let leases = file.segments().lease(ids, file.footer(), memory, &plan.metrics, ask)?;
+    let leases = file.segments().lease(ids, plan.table(), memory, &plan.metrics, ask)?;
     ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
     Ok(leases)
 }
@@ -144,8 +144,8 @@ async fn wait(plan: &Plan, leases: &[Lease]) -> Result<()> {
 }
 
 /// Total bytes of segments.
-pub(super) fn byte_len(footer: &Footer, segments: &[SegmentId]) -> Result<u64> {
-    segments.iter().map(|id| footer.segment(*id).map(|segment| u64::from(segment.length))).sum()
+pub(super) fn byte_len(table: &SegmentTable, segments: &[SegmentId]) -> Result<u64> {
+    segments.iter().map(|id| table.segment(*id).map(|segment| u64::from(segment.length))).sum()
 }
 
 /// What a split needs before its filter can be evaluated, or its rows decoded if there is no filter.
@@ -177,16 +177,16 @@ pub(super) fn first_wanted(
     checks: &[Check],
     eager: bool,
 ) -> Result<(bool, Vec<SegmentId>)> {
-    let footer = plan.file.footer();
+    let table = plan.table();
     let want = |eager| {
-        wanted(&SegmentSet::new(footer), |have, want| first_request(plan, split, checks, eager, have, want))
+        wanted(&SegmentSet::new(table), |have, want| first_request(plan, split, checks, eager, have, want))
     };
     let first = want(eager)?;
     let waits = !eager && !checks.is_empty() && plan.best_first.is_none();
     if waits && plan.file.source().profile().remote {
         let all = want(true)?;
-        let bytes = byte_len(footer, &first)?;
-        let more = byte_len(footer, &all)?.saturating_sub(bytes);
+        let bytes = byte_len(table, &first)?;
+        let more = byte_len(table, &all)?.saturating_sub(bytes);
         if more <= bytes.max(ROUND_TRIP_BYTES) / SHARE_ASKED_EARLY {
             return Ok((true, all));
         }
@@ -213,7 +213,7 @@ fn live_range(Split { rows, live }: &Split) -> Range<u64> {
 
 /// Whether the live rows of a split are fetched individually.
 fn single_rows(plan: &Plan, split: &Split, want: &[SegmentId]) -> Result<bool> {
-    let byte_len = byte_len(plan.file.footer(), want)?;
+    let byte_len = byte_len(plan.table(), want)?;
     Ok(gather::pays(plan, split.live.true_count() as u64, byte_len))
 }
 
@@ -246,7 +246,7 @@ impl Admitted {
         }
         let Admitted { plan, payoffs, mut split, number, checks, eager, leases } = self;
         let footer = Arc::clone(plan.file.footer());
-        let mut have = SegmentSet::new(&footer);
+        let mut have = SegmentSet::new(&footer.table);
         wait(&plan, &leases).await?;
         have.add(leases);
         let first = |have: &SegmentSet<'_>, want: &mut Vec<SegmentId>| {
@@ -296,7 +296,7 @@ impl Filtered {
 
     /// Segments of the projected columns that are yet to be fetched.
     pub(super) fn missing(&self) -> Result<Vec<SegmentId>> {
-        let mut have = SegmentSet::new(self.plan.file.footer());
+        let mut have = SegmentSet::new(self.plan.table());
         have.add(self.leases.iter().cloned());
         wanted(&have, |have, want| request_projection(&self.plan, &self.split, have, want))
     }
@@ -328,7 +328,7 @@ impl Filtered {
         let Filtered { plan, payoffs, mut split, number, checks, asked, mut single_rows, leases, .. } = self;
         if !asked {
             // The filter may have tightened while this split was waiting.
-            let mut have = SegmentSet::new(plan.file.footer());
+            let mut have = SegmentSet::new(plan.table());
             have.add(leases.iter().cloned());
             split.live = payoffs.recheck(&plan, &split, &checks, &have)?;
             if split.live.is_none() {
@@ -343,7 +343,7 @@ impl Filtered {
             return Ok(Decoded { leases, ..gather::gather(plan, rows).await? });
         }
         let footer = Arc::clone(plan.file.footer());
-        let mut have = SegmentSet::new(&footer);
+        let mut have = SegmentSet::new(&footer.table);
         wait(&plan, &leases).await?;
         have.add(leases);
         fetch(&plan, Urgency::projection(number), &mut have, |have, want| {

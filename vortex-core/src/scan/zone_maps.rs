@@ -65,7 +65,7 @@ impl ZoneMaps {
             }
         }
         if !unknown.is_empty() {
-            let mut have = SegmentSet::new(footer);
+            let mut have = SegmentSet::new(&footer.table);
             // Statistics are optional: a table that cannot be read prunes nothing.
             let ignore = |column: &Column, error: &Error| {
                 tracing::debug!(column = %column.path, %error, "zone map ignored");
@@ -114,12 +114,11 @@ impl ZoneMaps {
 
     /// What is known about a filter without reading rows; `None` if nothing.
     fn judge(&self, expr: &Expr, plan: &Plan) -> Result<Option<(Blocks, pruning::Verdict)>> {
-        let mut lens: Vec<u64> = Vec::new();
         let mut columns = expr.columns();
         columns.extend(super::conjunct::dynamic_columns(expr));
-        lens.extend(columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)));
+        let block_len = columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)).min();
         let row_count = plan.file.row_count();
-        let Some(block_len) = lens.into_iter().min().filter(|_| row_count > 0) else {
+        let Some(block_len) = block_len.filter(|_| row_count > 0) else {
             return self.judge_file(expr, plan);
         };
         let blocks = Blocks { row_count, block_len };

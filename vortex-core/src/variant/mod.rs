@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 pub(crate) use self::write::{encode, push_array, push_object, push_value};
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// The metadata of values without field names: version 1, no names.
@@ -88,11 +89,13 @@ pub(crate) struct Names {
     names: Vec<Box<str>>,
     numbers: HashMap<Box<str>, usize>,
     added: bool,
+    /// For the names and copies of them.
+    limits: Limits,
 }
 
 impl Names {
     /// Parses metadata.
-    pub(crate) fn parse(metadata: &[u8]) -> Result<Self> {
+    pub(crate) fn parse(metadata: &[u8], limits: &Limits) -> Result<Self> {
         let header = *metadata.first().ok_or_else(|| cut("metadata"))?;
         if header & 0x0f != 1 {
             return Err(Error::unsupported("variant version", header & 0x0f));
@@ -106,7 +109,9 @@ impl Names {
             return Err(cut("metadata"));
         }
         let text = &metadata[table + (count + 1) * width..];
-        let mut names = Self::default();
+        limits.decoded_bytes(count, size_of::<Box<str>>())?;
+        limits.decoded_bytes(text.len(), 1)?;
+        let mut names = Self { limits: *limits, ..Self::default() };
         let mut start = number(metadata, table, width)?;
         for at in 1..=count {
             let end = number(metadata, table + at * width, width)?;
@@ -257,6 +262,8 @@ pub(crate) fn object_fields<'a>(bytes: &'a [u8], names: &Names) -> Result<Object
     let fields = (0..container.count).map(|at| {
         let (ids, width) = container.ids;
         let name = names.name(number(bytes, ids + at * width, width)?)?;
+        // Any number of fields may refer to one name.
+        names.limits.decoded_bytes(name.len(), 1)?;
         let start = container.offset(bytes, at)?.saturating_add(container.values);
         let value = bytes.get(start..).ok_or_else(|| cut("object"))?;
         let value = &value[..value_len(value)?];
@@ -269,15 +276,16 @@ pub(crate) fn object_fields<'a>(bytes: &'a [u8], names: &Names) -> Result<Object
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Work;
 
     #[test]
     fn broken_bytes_are_errors() {
         for metadata in
             [&[][..], &[2, 0, 0], &[1], &[1, 255], &[1, 1, 0, 9], &[1, 1, 1, 0], &[0xc1, 255, 255, 255, 255]]
         {
-            assert!(Names::parse(metadata).is_err(), "{metadata:?}");
+            assert!(Names::parse(metadata, &Limits::new()).is_err(), "{metadata:?}");
         }
-        let names = Names::parse(&[1, 1, 0, 1, b'a']).unwrap();
+        let names = Names::parse(&[1, 1, 0, 1, b'a'], &Limits::new()).unwrap();
         for bytes in [
             &[][..],
             &[0x02],
@@ -293,5 +301,18 @@ mod tests {
         }
         assert!(value_len(&[0x40, 255, 255, 255, 255]).is_err());
         assert!(value_len(&[0xfc]).is_err());
+    }
+    #[test]
+    fn a_long_name_cannot_be_referred_to_too_often() {
+        let metadata = [&[1, 1, 0, 100][..], &[b'a'; 100]].concat();
+        let read = |fields: u8| {
+            let _work = Work::begin();
+            let names = Names::parse(&metadata, &Limits::new().with_max_decoded_bytes(1000))?;
+            let (ids, values) = (vec![0; fields.into()], vec![NULL[0]; fields.into()]);
+            let object = [vec![OBJECT, fields], ids, (0..=fields).collect(), values].concat();
+            object_fields(&object, &names).map(|fields| fields.len())
+        };
+        assert_eq!(read(8).unwrap(), 8);
+        assert!(read(9).is_err());
     }
 }

@@ -203,6 +203,7 @@ mod tests {
     use super::super::{object_fields, value_len};
     use super::*;
     use crate::dtype::{Extension, StructType};
+    use crate::limits::Limits;
 
     fn value(dtype: DType, value: Value) -> Vec<u8> {
         encode(&Scalar::try_new(dtype, value).unwrap()).unwrap().1
@@ -250,7 +251,7 @@ mod tests {
         assert_eq!(metadata, [1, 2, 0, 1, 2, b'a', b'b']);
         assert_eq!(bytes, [0x02, 2, 0, 1, 0, 2, 4, 0x0c, 1, 0x0c, 2]);
         assert_eq!(value_len(&bytes).unwrap(), bytes.len());
-        let names = Names::parse(&metadata).unwrap();
+        let names = Names::parse(&metadata, &Limits::new()).unwrap();
         let fields = object_fields(&bytes, &names).unwrap();
         assert_eq!(fields[1], ("b".into(), Cow::Borrowed(&[0x0c, 2][..])));
 

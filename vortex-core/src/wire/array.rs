@@ -1,4 +1,4 @@
-//! Array trees and statistics.
+//! Array trees.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -129,43 +129,4 @@ impl RawNode {
             kept: OnceLock::new(),
         })
     }
-}
-
-/// Statistics as stored; values are serialized scalars.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RawStats {
-    pub(crate) min: Option<(Bytes, bool)>,
-    pub(crate) max: Option<(Bytes, bool)>,
-    pub(crate) sum: Option<Bytes>,
-    pub(crate) is_sorted: Option<bool>,
-    pub(crate) is_strict_sorted: Option<bool>,
-    pub(crate) is_constant: Option<bool>,
-    pub(crate) null_count: Option<u64>,
-    pub(crate) uncompressed_size_in_bytes: Option<u64>,
-    pub(crate) nan_count: Option<u64>,
-}
-
-impl RawStats {
-    fn read(stats: fb::ArrayStats<'_>) -> Self {
-        let bytes = |v: flatbuffers::Vector<'_, u8>| Bytes::copy_from_slice(v.bytes());
-        Self {
-            min: stats.min().map(|v| (bytes(v), stats.min_precision() == fb::Precision::Exact)),
-            max: stats.max().map(|v| (bytes(v), stats.max_precision() == fb::Precision::Exact)),
-            sum: stats.sum().map(bytes),
-            is_sorted: stats.is_sorted(),
-            is_strict_sorted: stats.is_strict_sorted(),
-            is_constant: stats.is_constant(),
-            null_count: stats.null_count(),
-            uncompressed_size_in_bytes: stats.uncompressed_size_in_bytes(),
-            nan_count: stats.nan_count(),
-        }
-    }
-}
-
-/// The statistics of each field of the file's root, in order.
-pub(crate) fn file_statistics_from_bytes(bytes: &[u8], limits: &Limits) -> Result<Vec<RawStats>> {
-    let bytes = aligned(bytes);
-    let root = flatbuffers::root_with_opts::<fb::FileStatistics<'_>>(&verifier(limits, bytes.len()), &bytes)
-        .map_err(broken("file statistics"))?;
-    Ok(root.field_stats().unwrap_or_default().iter().map(RawStats::read).collect())
 }

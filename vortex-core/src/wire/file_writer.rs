@@ -1,15 +1,12 @@
-//! Writing the container's tables: layout tree, statistics, footer, postscript.
+//! Writing the container's tables: layout tree, footer, postscript.
 
 use std::collections::HashMap;
 
 use flatbuffers::{FlatBufferBuilder, WIPOffset};
 
 use super::file::{FooterTables, Postscript, PostscriptSegment};
-use super::generated::array::array as array_fb;
 use super::generated::file::file as fb;
-use super::scalar::value_to_bytes;
-use crate::stats::{FieldStats, Precision};
-use crate::{Error, Result, Scalar};
+use crate::{Error, Result};
 
 /// A layout node to be written.
 #[derive(Debug, Clone)]
@@ -79,43 +76,6 @@ impl LayoutIds {
         self.numbers.insert(id, number);
         Ok(number)
     }
-}
-
-/// Serializes the statistics of each root field.
-pub(crate) fn file_statistics_to_bytes(stats: &[FieldStats]) -> Vec<u8> {
-    let mut b = FlatBufferBuilder::new();
-    let fields: Vec<_> = stats.iter().map(|stats| field_stats(&mut b, stats)).collect();
-    let field_stats = Some(b.create_vector(&fields));
-    let root = array_fb::FileStatistics::create(&mut b, &array_fb::FileStatisticsArgs { field_stats });
-    b.finish_minimal(root);
-    b.finished_data().to_vec()
-}
-
-fn field_stats<'b>(b: &mut FlatBufferBuilder<'b>, stats: &FieldStats) -> WIPOffset<array_fb::ArrayStats<'b>> {
-    // Values that cannot be written are left out, since statistics are optional.
-    let value = |b: &mut FlatBufferBuilder<'b>, value: Option<&Scalar>| {
-        value.and_then(|value| value_to_bytes(value.value()).ok()).map(|bytes| b.create_vector(&bytes))
-    };
-    let precision = |bound: &Precision<Scalar>| match bound {
-        Precision::Exact(_) => array_fb::Precision::Exact,
-        Precision::Inexact(_) | Precision::Absent => array_fb::Precision::Inexact,
-    };
-    let (min, max) = (value(b, stats.min.value()), value(b, stats.max.value()));
-    let sum = value(b, stats.sum.as_ref());
-    let args = array_fb::ArrayStatsArgs {
-        min,
-        min_precision: precision(&stats.min),
-        max,
-        max_precision: precision(&stats.max),
-        sum,
-        is_sorted: stats.is_sorted,
-        is_strict_sorted: stats.is_strict_sorted,
-        is_constant: stats.is_constant,
-        null_count: stats.null_count,
-        uncompressed_size_in_bytes: stats.uncompressed_size,
-        nan_count: stats.nan_count,
-    };
-    array_fb::ArrayStats::create(b, &args)
 }
 
 impl FooterTables {

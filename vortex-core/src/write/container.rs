@@ -4,9 +4,9 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::WriteOptions;
 use crate::dtype::DType;
-use crate::file::checksums::{CHECKSUMS_KEY, Checksums, checksum, checksum_of};
 use crate::file::{ARROW_SCHEMA_KEY, MAGIC, SegmentCompression, VERSION};
 use crate::io::Sink;
+use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum, checksum_of};
 use crate::stats::FieldStats;
 use crate::wire::{
     EncodingIds, FooterTables, Postscript, PostscriptSegment, SegmentSpec, WriteLayout, WriteNode,

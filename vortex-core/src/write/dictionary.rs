@@ -334,7 +334,7 @@ fn value<'a>(bytes: &'a [u8], ends: &[u32], code: u16) -> &'a [u8] {
 }
 
 /// Whether values of a type may be stored in a shared dictionary.
-pub(super) fn is_text(dtype: &DType) -> bool {
+pub(super) fn may_share_dictionary(dtype: &DType) -> bool {
     matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_))
 }
 

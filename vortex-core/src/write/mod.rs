@@ -43,11 +43,13 @@
 //! so that chunks of a column lie next to each other. All of this memory is counted, and
 //! [`FileWriter::write`] waits whenever the memory budget would be exceeded.
 
+mod carry;
 mod chunk;
 mod columns;
 mod container;
 mod dictionary;
 mod encoder;
+mod hidden;
 mod intake;
 mod narrow_keys;
 mod options;
@@ -62,13 +64,14 @@ mod zone_table;
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use futures::{Stream, StreamExt as _};
+use tokio::runtime::Builder;
 
 pub use options::WriteOptions;
 pub use storable::can_write;
 pub use summary::{ColumnSummary, WriteSummary};
 pub use writer::FileWriter;
 
-use crate::io::Sink;
+use crate::io::{Sink, block_on_thread};
 use crate::{Error, Release, Result};
 
 /// Number of rows that share statistics in zone maps.
@@ -151,18 +154,7 @@ pub fn write_reader(
     batches: impl RecordBatchReader + Send,
     options: WriteOptions,
 ) -> Result<WriteSummary> {
-    let failed = |error: std::io::Error| Error::External(error.into());
-    let write = || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
-        let schema = batches.schema();
-        runtime.block_on(write_stream(sink, schema, futures::stream::iter(batches), options))
-    };
-    // A new thread has no runtime yet, whatever the caller's thread has.
-    std::thread::scope(|scope| {
-        let writing = std::thread::Builder::new().name("vortex-write".into()).spawn_scoped(scope, write);
-        match writing.map_err(failed)?.join() {
-            Ok(outcome) => outcome,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
+    let schema = batches.schema();
+    let write = || write_stream(sink, schema, futures::stream::iter(batches), options);
+    block_on_thread("vortex-write", Builder::new_multi_thread(), write)
 }

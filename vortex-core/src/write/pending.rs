@@ -184,7 +184,7 @@ fn whole_zones(rows: usize) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Decimal128Array, Int32Array};
+    use arrow::array::{Decimal128Array, Int32Array, StringViewBuilder};
 
     use super::*;
     use crate::write::pieces::join;
@@ -250,5 +250,32 @@ mod tests {
         let due = pending.cut_due(usize::MAX);
         assert_eq!(rows_of(&due), [(1, 0, 64 << 10)], "a chunk of a mebibyte");
         assert_eq!((due[0].raw_bytes, due[0].bytes), (1 << 20, 8 * (16 + 4)));
+    }
+
+    #[test]
+    fn rows_that_share_long_text_before_rows_that_share_short_text_are_cut_off() {
+        let mut views = StringViewBuilder::new();
+        // The last thousand bytes are not shown, but take memory, too.
+        let text = [("a", 3000), ("b", 3000), ("c", 500), ("d", 500), ("e", 1000)];
+        let text = text.map(|(letter, len)| letter.repeat(len)).concat();
+        let block = views.append_block(text.into_bytes().into());
+        for row in 0..20_000 {
+            let (start, len) =
+                if row < 10_000 { (row % 2 * 3000, 3000) } else { (6000 + row % 2 * 500, 500) };
+            views.try_append_view(block, start, len).unwrap();
+        }
+        let mut pending = Pending::new(1);
+        pending.push(vec![Arc::new(views.finish())]).unwrap();
+        let all = &pending.leaves[0];
+        let (bytes, raw_bytes, joined_bytes) = (all.bytes, all.raw_bytes, all.joined_bytes);
+        assert_eq!((raw_bytes, joined_bytes), (20_000 * 16 + 10_000 * 3500, 20_000 * 16 + 7000));
+        assert!(bytes > joined_bytes, "{bytes}");
+        let mut cuts = pending.cut_due(usize::MAX);
+        // The other rows are short on average: each would count, were that not more than all rows take.
+        cuts.append(&mut pending.cut_all());
+        assert_eq!(rows_of(&cuts), [(0, 0, 16 << 10), (0, 16 << 10, 20_000 - (16 << 10))]);
+        let sum = |of: fn(&Cut) -> usize| cuts.iter().map(of).sum::<usize>();
+        assert_eq!((sum(|cut| cut.bytes), pending.bytes()), (bytes, 0));
+        assert_eq!((sum(|cut| cut.raw_bytes), sum(|cut| cut.joined_bytes)), (raw_bytes, joined_bytes));
     }
 }

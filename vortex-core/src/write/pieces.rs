@@ -17,12 +17,12 @@ use arrow::compute::kernels::cmp::distinct;
 use arrow::datatypes::{ByteViewType, DataType, Int32Type};
 use hashbrown::HashSet;
 
+use super::carry::carry;
 use super::intake::entries;
 use crate::Result;
 use crate::array::bytes::let_go_if;
-use crate::array::restore::carry;
 use crate::array::take;
-use crate::kernels::views::view_len;
+use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
 
 /// Rows are kept as runs if there is at most one run per this many rows.
 const ROWS_PER_RUN: usize = 16;
@@ -33,9 +33,6 @@ const MUCH: usize = 64 << 10;
 /// Average length of text above which it matters that views show the same bytes: with shorter text, a
 /// zone is not too large for a chunk anyway.
 const LONG_TEXT: usize = 1 << 10;
-/// Bytes of a view, which includes text of up to `INLINE` bytes.
-const VIEW: usize = 16;
-const INLINE: usize = 12;
 
 /// Some rows of a leaf.
 #[derive(Debug)]
@@ -101,18 +98,21 @@ impl Piece {
         let len = self.array.len();
         let first = self.array.slice(0, rows);
         self.array = self.array.slice(rows, len - rows);
-        // Fewer rows may be so short on average that each counts.
+        // Fewer rows may be so short on average that each counts, but never for more than all rows did.
         let bytes = value_bytes(&self.array, Shown::Once).min(self.bytes);
         let left = |all: usize| (all as u128 * (len - rows) as u128 / len as u128) as usize;
         let (raw_bytes, joined_bytes) = match self.array.data_type() {
             DataType::RunEndEncoded(..) => (left(self.raw_bytes), left(self.joined_bytes)),
-            _ => (value_bytes(&self.array, Shown::EachTime), bytes),
+            _ => {
+                let raw_bytes = value_bytes(&self.array, Shown::EachTime).min(self.raw_bytes);
+                (raw_bytes, bytes.min(self.joined_bytes))
+            }
         };
         let cut = Self {
             array: first,
-            raw_bytes: self.raw_bytes.saturating_sub(raw_bytes),
-            joined_bytes: self.joined_bytes.saturating_sub(joined_bytes),
-            bytes: self.bytes.saturating_sub(bytes),
+            raw_bytes: self.raw_bytes - raw_bytes,
+            joined_bytes: self.joined_bytes - joined_bytes,
+            bytes: self.bytes - bytes,
         };
         (self.raw_bytes, self.joined_bytes, self.bytes) = (raw_bytes, joined_bytes, bytes);
         cut
@@ -208,13 +208,13 @@ fn view_bytes<V: ByteViewType>(array: &GenericByteViewArray<V>, shown: Shown) ->
     let text = array.total_buffer_bytes_used();
     let is_long = text > array.len() * LONG_TEXT;
     let text = if is_long && shown == Shown::Once { distinct_bytes(array) } else { text };
-    text + array.len() * VIEW
+    text + array.len() * VIEW_BYTES
 }
 
 /// Bytes of the text of views, where views of the same bytes count once.
 pub(super) fn distinct_bytes<V: ByteViewType>(array: &GenericByteViewArray<V>) -> usize {
     let mut seen = HashSet::new();
-    let long = array.views().iter().filter(|view| view_len(**view) > INLINE);
+    let long = array.views().iter().filter(|view| view_len(**view) > MAX_INLINE);
     long.filter(|view| seen.insert(**view)).fold(0, |sum: usize, view| sum.saturating_add(view_len(*view)))
 }
 

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use arrow::array::{Array as _, RecordBatch, new_empty_array};
 use arrow::datatypes::{DataType, Field, Schema};
 
+use super::carry::carry;
 use super::intake::{check_lengths, check_rows};
-use crate::array::restore::{carry, restore};
+use crate::array::restore::restore;
 use crate::dtype::stored::{carrier, plain_carrier, stored_schema};
 use crate::dtype::{DType, StructType};
 use crate::error::ResultExt as _;

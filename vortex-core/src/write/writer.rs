@@ -4,10 +4,11 @@ use arrow::array::{Array as _, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use tokio::sync::oneshot;
 
+use super::carry::carry;
 use super::chunk::{Encoded, Job, Part, Turn, chunk_rows};
 use super::columns::Columns;
 use super::container::Container;
-use super::dictionary::{Text, is_text};
+use super::dictionary::{Text, may_share_dictionary};
 use super::encoder::Encoder;
 use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
@@ -16,7 +17,6 @@ use super::storable::{carriers, check_batch};
 use super::written::{Written, chunked};
 use super::zone_table::{ZoneTable, shows_bounds};
 use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary};
-use crate::array::restore::carry;
 use crate::compress::Compressor;
 use crate::dtype::DType;
 use crate::dtype::stored::{first_reader, stored_schema};
@@ -54,6 +54,8 @@ pub struct FileWriter {
     /// Encoded chunks per leaf, kept until there are enough to write them next to each other.
     waiting: Vec<Vec<Encoded>>,
     waiting_bytes: usize,
+    /// Bytes that rows had in memory before their encoding started.
+    started_bytes: u64,
     container: Container<Box<dyn Sink>>,
     leaves: Vec<Written>,
     /// Null count of each root field.
@@ -90,7 +92,9 @@ impl FileWriter {
         let carriers = carriers(&schema, &fields)?;
         let compressor = Compressor::new(options.level, min_reader);
         let leaf_count = columns.leaves.len();
-        let text_count = columns.leaves.iter().filter(|leaf| is_text(&leaf.dtype)).count();
+        let texts = columns.leaves.iter().map(|leaf| may_share_dictionary(&leaf.dtype).then(new_text));
+        let texts: Vec<_> = texts.collect();
+        let text_count = texts.iter().flatten().count();
         // Few dictionaries reach their maximum size.
         let max_dictionary_bytes =
             (options.memory_budget / 2 / text_count.max(1)).clamp(DICTIONARY_BYTES.0, DICTIONARY_BYTES.1);
@@ -100,11 +104,12 @@ impl FileWriter {
             encoder: Encoder::new(compressor.clone()),
             waiting: (0..leaf_count).map(|_| Vec::new()).collect(),
             waiting_bytes: 0,
+            started_bytes: 0,
             container: Container::new(Box::new(sink) as Box<dyn Sink>, &options),
             leaves: (0..leaf_count).map(|_| Written::default()).collect(),
             null_counts: vec![0; fields.len()],
             row_count: 0,
-            texts: columns.leaves.iter().map(|leaf| is_text(&leaf.dtype).then(new_text)).collect(),
+            texts,
             max_dictionary_bytes,
             is_broken: false,
             schema,
@@ -151,6 +156,29 @@ impl FileWriter {
     /// Number of bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.container.position()
+    }
+
+    /// Whether a file of the rows taken so far has about this many bytes, for callers that start another file
+    /// then. Rows that are not encoded yet are expected to shrink as much as the others, and [flushed](Self::flush)
+    /// if they are the larger part and might be enough.
+    ///
+    /// # Errors
+    /// If encoding or storage fails.
+    pub async fn reaches(&mut self, bytes: u64) -> Result<bool> {
+        let (done, rest) = self.done_and_rest();
+        if rest >= bytes && rest > done {
+            self.flush().await?;
+        }
+        let (done, rest) = self.done_and_rest();
+        let encoded = self.container.position() + self.waiting_bytes as u64;
+        let shrunk = u128::from(rest) * u128::from(encoded) / u128::from(done.max(1));
+        Ok(u128::from(encoded) + shrunk >= u128::from(bytes))
+    }
+
+    /// Bytes that rows had in memory, of those that are encoded and of the others.
+    fn done_and_rest(&self) -> (u64, u64) {
+        let at_work = self.encoder.buffered_bytes();
+        (self.started_bytes.saturating_sub(at_work as u64), (self.pending.bytes() + at_work) as u64)
     }
 
     /// Appends rows. Waits for earlier rows to be encoded and written if memory requires it.
@@ -276,6 +304,7 @@ impl FileWriter {
             self.collect();
             self.write_if_enough().await?;
         }
+        self.started_bytes += bytes as u64;
         self.encoder.start(jobs)?;
         // If there are few bytes, they have been encoded on the spot.
         self.collect();

@@ -4,15 +4,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryViewArray, BooleanArray, Decimal128Array,
-    Decimal256Array, NullArray, PrimitiveArray, StringViewArray, StructArray, UInt64Array, make_array,
+    Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray, NullArray, StructArray, UInt64Array,
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::concat;
-use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
 
 use super::ZONE_LEN;
 use crate::compress::Compressor;
@@ -20,7 +15,7 @@ use crate::dtype::arrow::{data_type, field};
 use crate::dtype::{DType, PType, StructType};
 use crate::layout::zone_metadata::{self, Kind};
 use crate::release::since;
-use crate::scalar::Value;
+use crate::scalar::{Value, array_of};
 use crate::stats::compute::{Zone, has_bounds};
 use crate::stats::extreme::Extreme;
 use crate::stats::is_float;
@@ -111,7 +106,8 @@ impl Bounds {
             Arc::new(extremes.clone().map(|extreme| Some(of(extreme))).collect::<BooleanArray>())
         };
         let values = if has_bounds(dtype) {
-            values(extremes.clone().map(Extreme::bound), dtype)?
+            let bounds = extremes.clone().map(|extreme| extreme.bound().unwrap_or(&Value::Null));
+            array_of(bounds, dtype, &data_type(dtype)?)?
         } else {
             Arc::new(NullArray::new(extremes.clone().count()))
         };
@@ -210,79 +206,4 @@ fn bounded(
     let arrow = fields.fields().map(|(name, dtype)| field(name, dtype)).collect::<Result<Vec<_>>>()?;
     let array = StructArray::try_new(arrow.into(), vec![bound, unknown], Some(has_values))?;
     Ok((Arc::new(array), DType::Struct(Arc::new(fields), true)))
-}
-
-/// Converts values of a type to the Arrow type that decoding prefers.
-fn values<'a>(values: impl Iterator<Item = Option<&'a Value>>, dtype: &DType) -> Result<ArrowRef> {
-    let to = data_type(dtype)?;
-    macro_rules! primitive {
-        ($T:ty, $pattern:pat => $value:expr) => {
-            primitive::<$T>(values.map(|value| match value? {
-                $pattern => Some($value as <$T as ArrowPrimitiveType>::Native),
-                _ => None,
-            }))
-        };
-    }
-    let array: ArrowRef = match dtype.storage() {
-        DType::Bool(_) => Arc::new(
-            values
-                .map(|value| match value? {
-                    Value::Bool(v) => Some(*v),
-                    _ => None,
-                })
-                .collect::<BooleanArray>(),
-        ),
-        DType::Primitive(ptype, _) => match ptype {
-            PType::U8 => primitive!(UInt8Type, Value::UInt(v) => *v),
-            PType::U16 => primitive!(UInt16Type, Value::UInt(v) => *v),
-            PType::U32 => primitive!(UInt32Type, Value::UInt(v) => *v),
-            PType::U64 => primitive!(UInt64Type, Value::UInt(v) => *v),
-            PType::I8 => primitive!(Int8Type, Value::Int(v) => *v),
-            PType::I16 => primitive!(Int16Type, Value::Int(v) => *v),
-            PType::I32 => primitive!(Int32Type, Value::Int(v) => *v),
-            PType::I64 => primitive!(Int64Type, Value::Int(v) => *v),
-            PType::F16 => primitive!(Float16Type, Value::F16(v) => *v),
-            PType::F32 => primitive!(Float32Type, Value::F32(v) => *v),
-            PType::F64 => primitive!(Float64Type, Value::F64(v) => *v),
-        },
-        DType::Decimal(..) => {
-            let values = values.map(|value| match value? {
-                Value::Decimal(v) => Some(*v),
-                _ => None,
-            });
-            match to {
-                DataType::Decimal128(..) => Arc::new(
-                    values.map(|v| v?.to_i128()).collect::<Decimal128Array>().with_data_type(to.clone()),
-                ),
-                _ => Arc::new(values.collect::<Decimal256Array>().with_data_type(to.clone())),
-            }
-        }
-        DType::Utf8(_) => Arc::new(
-            values
-                .map(|value| match value? {
-                    Value::Utf8(v) => Some(v.as_ref()),
-                    _ => None,
-                })
-                .collect::<StringViewArray>()
-                .gc(),
-        ),
-        _ => Arc::new(
-            values
-                .map(|value| match value? {
-                    Value::Binary(v) => Some(v.as_ref()),
-                    _ => None,
-                })
-                .collect::<BinaryViewArray>()
-                .gc(),
-        ),
-    };
-    if *array.data_type() == to {
-        return Ok(array);
-    }
-    // Dates and times have the same bytes as their integers.
-    Ok(make_array(array.to_data().into_builder().data_type(to).build()?))
-}
-
-fn primitive<T: ArrowPrimitiveType>(values: impl Iterator<Item = Option<T::Native>>) -> ArrowRef {
-    Arc::new(values.collect::<Vec<_>>().into_iter().collect::<PrimitiveArray<T>>())
 }

@@ -17,13 +17,13 @@ use vortex_core::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validi
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::encodings::{Encoding, Registry};
 use vortex_core::expr::{Expr, column};
-use vortex_core::file::{OpenOptions, SegmentId, verify};
+use vortex_core::file::{OpenOptions, SegmentId};
 use vortex_core::io::{MemoryFile, ReadAt};
 use vortex_core::ipc::{IpcOptions, IpcReader, IpcWriter};
 use vortex_core::layout::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, Error, Limits, Mask, Result, VortexFile};
+use vortex_core::{DType, Error, Limits, Mask, Result, VortexFile, verify};
 
 use crate::compare::{self, Stored};
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use arrow::array::UInt64Array;
 use arrow::compute::take_record_batch;
 use vortex_core::expr::column;
-use vortex_core::file::{OpenOptions, verify};
+use vortex_core::file::OpenOptions;
 use vortex_core::io::LocalFile;
 use vortex_core::scan::RowAccess;
+use vortex_core::verify;
 
 use crate::{allocations, compare};
 

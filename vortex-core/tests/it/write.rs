@@ -17,11 +17,11 @@ use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
 use proptest::prelude::*;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, Predicate};
-use vortex_core::file::{OpenOptions, SegmentCompression, verify};
+use vortex_core::file::{OpenOptions, SegmentCompression};
 use vortex_core::io::{LocalFile, LocalSink, MemoryFile, MemorySink, ObjectFile, ObjectSink, ReadAt, Sink};
 use vortex_core::scalar::Value;
 use vortex_core::write::{FileWriter, WriteOptions, write_reader};
-use vortex_core::{DType, Level, PType, Release, Result, Scalar, VortexFile};
+use vortex_core::{DType, Level, PType, Release, Result, Scalar, VortexFile, verify};
 
 /// A table of `rows` rows: ascending numbers, occasional nulls, floats, text, a struct and a list.
 fn table(rows: usize) -> RecordBatch {
@@ -578,4 +578,42 @@ async fn wrong_statistics_are_found() {
         problem.to_string(),
         "statistics of column `id`: Int(19999) lies above the stated maximum Int(11807)"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_told_to_be_full_by_what_their_rows_will_take() {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        (state >> 20) as i64
+    };
+    let full_at = 2 << 20;
+    // Columns that do not shrink, that shrink to little, and that shrink to nothing.
+    for kinds in [[0, 0, 0], [1, 1, 1], [0, 1, 2]] {
+        let sink = MemorySink::new();
+        let mut columns = |start: i64| -> Vec<ArrayRef> {
+            let rows = start..start + 8192;
+            let column = kinds.map(|kind| {
+                let values = rows.clone().map(|row| match kind {
+                    0 => next() << 20 ^ next(),
+                    1 => next() % 1000,
+                    _ => row,
+                });
+                Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
+            });
+            column.to_vec()
+        };
+        let batch = |columns: Vec<ArrayRef>| {
+            RecordBatch::try_from_iter(["a", "b", "c"].into_iter().zip(columns)).unwrap()
+        };
+        let first = batch(columns(0));
+        let mut writer = FileWriter::try_new(sink.clone(), first.schema(), WriteOptions::new()).unwrap();
+        let mut rows = 0;
+        while !writer.reaches(full_at).await.unwrap() {
+            writer.write(&batch(columns(rows))).await.unwrap();
+            rows += 8192;
+        }
+        let size = writer.finish().await.unwrap().file_size();
+        assert!(size > full_at * 3 / 4 && size < full_at * 3 / 2, "{size} bytes, {rows} rows of {kinds:?}");
+    }
 }

@@ -12,11 +12,11 @@ use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, i256};
 use futures::TryStreamExt as _;
-use vortex_core::VortexFile;
 use vortex_core::expr::{Expr, FieldPath, RowPredicate};
-use vortex_core::file::{OpenOptions, verify};
+use vortex_core::file::OpenOptions;
 use vortex_core::io::{LocalSink, MemoryFile, MemorySink};
 use vortex_core::write::{FileWriter, WriteOptions};
+use vortex_core::{VortexFile, verify};
 
 use crate::random::Random;
 

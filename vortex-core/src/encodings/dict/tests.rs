@@ -141,6 +141,18 @@ fn few_rows_do_not_decode_a_large_dictionary() {
 }
 
 #[test]
+fn values_are_kept_in_the_types_that_were_asked_for_last() {
+    let values: ArrowRef = Arc::new(Int32Array::from_iter_values(0..10));
+    let values = SharedValues::new(plain(DType::Primitive(PType::I32, false), values));
+    let types =
+        [DataType::Int8, DataType::Int16, DataType::Int64, DataType::UInt8, DataType::UInt16, DataType::Int8];
+    for to in types {
+        let decoded = values.decoded(&to).unwrap();
+        assert!(Arc::ptr_eq(&decoded, &values.decoded(&to).unwrap()), "{to}");
+    }
+}
+
+#[test]
 fn the_time_that_few_rows_take_does_not_grow_with_the_values() {
     const COUNT: u32 = 1 << 24;
     let valid = BooleanBuffer::collect_bool(COUNT as usize, |at| at != 7);

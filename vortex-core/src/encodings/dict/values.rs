@@ -56,9 +56,10 @@ impl SharedValues {
             return Ok(Arc::clone(found));
         }
         let decoded = self.array.decode(to)?;
-        if all.len() < MAX_DECODED {
-            all.push(Arc::clone(&decoded));
+        if all.len() == MAX_DECODED {
+            all.remove(0);
         }
+        all.push(Arc::clone(&decoded));
         Ok(decoded)
     }
 

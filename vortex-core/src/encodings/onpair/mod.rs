@@ -23,14 +23,14 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::any_keys::{AnyKeys, with_keys};
-use super::coded_text::{self, Chosen, CodedRows};
+use super::coded_text::{self, Chosen, CodedRows, integers};
 use super::dict::used_values;
 use super::varbin::one_more;
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_offsets, integer_at,
     numbers, validity,
 };
-use crate::dtype::{DType, PType};
+use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::gather::Key;
 use crate::kernels::needle::{Against, Automaton, Needle};
@@ -134,8 +134,6 @@ impl Parts {
         if metadata.token_count > MAX_TOKENS {
             return Err(Error::corrupt(format!("{} tokens, at most {MAX_TOKENS}", metadata.token_count)));
         }
-        let integers =
-            |number: i32| Ok::<_, Error>(DType::Primitive(PType::try_from_number(number.into())?, false));
         Ok(Self {
             token_count: metadata.token_count as usize,
             code_count: usize::try_from(metadata.code_count).map_err(Error::limit)?,
@@ -354,6 +352,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::PType;
     use crate::encodings::conformance;
 
     const TOKENS: [&str; 7] = ["a", "e", "longer", "sixteen bytes ok", "%", "ü", "c"];

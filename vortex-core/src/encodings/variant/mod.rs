@@ -233,7 +233,7 @@ mod tests {
         let dtype = DType::Struct(Arc::new(types), false);
         let typed = Value::List([Value::Int(1), Value::Int(2)].into());
         // {b: 9} stays unchanged, and an `a` is added.
-        let mut names = Names::parse(&[1, 1, 0, 1, b'b']).unwrap();
+        let mut names = Names::parse(&[1, 1, 0, 1, b'b'], &Limits::new()).unwrap();
         let mut out = Vec::new();
         fill(&[0x02, 1, 0, 0, 2, 0x0c, 9], &dtype, &typed, &mut out, &mut names).unwrap();
         assert_eq!(out, [0x02, 2, 1, 0, 0, 2, 4, 0x0c, 1, 0x0c, 9]);

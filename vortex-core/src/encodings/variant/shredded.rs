@@ -188,7 +188,7 @@ pub(super) fn reassemble(
         let bytes = metadata.value(row);
         let names = match &mut names {
             Some((parsed, names)) if *parsed == bytes && !names.added() => names,
-            names => &mut names.insert((bytes, Names::parse(bytes)?)).1,
+            names => &mut names.insert((bytes, Names::parse(bytes, limits)?)).1,
         };
         out.clear();
         if !push(row, &mut out, names)? {
@@ -211,4 +211,26 @@ pub(super) fn reassemble(
         None => Arc::new(metadata.clone()),
     };
     Ok((metadata, Arc::new(values.finish())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_count_whenever_they_are_parsed() {
+        // Empty names, with offsets of two bytes.
+        let empty_names = |count: u16| {
+            let offsets = vec![0; 2 * usize::from(count) + 2];
+            [&[0x41][..], &count.to_le_bytes(), &offsets].concat()
+        };
+        let metadata = [empty_names(1000), empty_names(1001)];
+        let limits = Limits::new().with_max_decoded_bytes(1 << 20);
+        let read = |choose: fn(usize) -> usize| {
+            let rows = BinaryViewArray::from_iter_values((0..100).map(|row| &metadata[choose(row)]));
+            reassemble(&rows, None, &limits, |_, _, _| Ok(false))
+        };
+        assert_eq!(read(|row| row / 50).unwrap().1.len(), 100);
+        assert!(read(|row| row % 2).is_err(), "100 times 1000 names");
+    }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use arrow::array::UInt64Array;
 use arrow::buffer::{Buffer, NullBuffer};
-use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType};
+use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
 
 use super::Encoding;
@@ -308,15 +308,8 @@ fn numbers<T: ArrowPrimitiveType>(
     let bytes = bytes::aligned(bytes, width);
     match nulls {
         None => bytes,
-        Some(_) => {
-            let values: &[T::Native] = bytes.typed_data();
-            Buffer::from_vec(spread_numbers(values, nulls))
-        }
+        Some(_) => Buffer::from_vec(spread(bytes.typed_data::<T::Native>().to_vec(), nulls)),
     }
-}
-
-fn spread_numbers<T: ArrowNativeType>(values: &[T], nulls: Option<&NullBuffer>) -> Vec<T> {
-    spread(values.to_vec(), nulls)
 }
 
 /// Views of the wanted strings of all pieces, and the frames that they refer to.

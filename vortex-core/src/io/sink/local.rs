@@ -41,7 +41,11 @@ struct Temporary(Option<PathBuf>);
 
 impl Temporary {
     fn remove(&mut self) -> std::io::Result<()> {
-        self.0.take().map_or(Ok(()), std::fs::remove_file)
+        match self.0.take().map_or(Ok(()), std::fs::remove_file) {
+            // The file already has its final name, if all that failed is making that durable.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 }
 
@@ -248,6 +252,16 @@ mod tests {
         aborted.abort().await.unwrap();
         assert!(aborted.finish().await.is_err());
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_has_its_name_already_leaves_nothing_to_remove() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sink = LocalSink::create(folder.path().join("a")).unwrap();
+        let temporary = sink.temporary.0.clone().unwrap();
+        std::fs::rename(temporary, folder.path().join("a")).unwrap();
+        sink.abort().await.unwrap();
+        assert_eq!(names(folder.path()), ["a"]);
     }
 
     #[tokio::test]

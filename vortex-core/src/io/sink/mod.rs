@@ -25,7 +25,8 @@ pub trait Sink: Debug + Send + 'static {
     /// The name used in error messages: a path or a URL.
     fn name(&self) -> &str;
 
-    /// Appends bytes. They may be buffered for a while; waits while too many are.
+    /// Appends bytes. They may be buffered for a while; waits while too many are. If this is dropped before it
+    /// returns, the bytes may be lost, or still be on their way: only [`abort`](Sink::abort) may follow.
     ///
     /// # Errors
     /// If storage fails, now or for the bytes of earlier calls.

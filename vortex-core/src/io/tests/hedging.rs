@@ -12,7 +12,7 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
 use crate::io::{Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
-use crate::scan::ScanMetrics;
+use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
 /// The behaviour of a read before its bytes arrive.

@@ -9,7 +9,7 @@ use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
 
 use crate::io::{BlockCache, CachedFile, ObjectFile, ReadAt, Scheduler, Urgency, Wish};
-use crate::scan::ScanMetrics;
+use crate::metrics::ScanMetrics;
 
 const LEN: u64 = 100_000;
 const BLOCK: u64 = 16 << 10;

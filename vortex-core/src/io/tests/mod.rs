@@ -3,3 +3,4 @@
 mod hedging;
 mod kept_blocks;
 mod local_store;
+mod scheduler;

@@ -24,8 +24,8 @@ pub use zone_map::ZoneMap;
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use crate::array::ArrayRef;
 use crate::dtype::{DType, PType, StructType};
-use crate::file::SegmentId;
 use crate::limits::Work;
+use crate::segments::SegmentId;
 use crate::stats::{is_float, sum_dtype};
 use crate::{Error, Result};
 

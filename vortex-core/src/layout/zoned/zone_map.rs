@@ -1,5 +1,7 @@
 //! A decoded zone table.
 
+use std::sync::Arc;
+
 use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, UInt64Array, new_null_array};
 use arrow::compute::nullif;
 use arrow::datatypes::{DataType, UInt64Type};
@@ -49,8 +51,8 @@ impl ZoneMap {
         };
         for (kind, column) in zones.columns.iter().zip(table.columns()) {
             match kind {
-                Statistic::Min => map.min = Some(std::sync::Arc::clone(column)),
-                Statistic::Max => map.max = Some(std::sync::Arc::clone(column)),
+                Statistic::Min => map.min = Some(Arc::clone(column)),
+                Statistic::Max => map.max = Some(Arc::clone(column)),
                 Statistic::BoundedMax => map.max = Some(bounded(column)?),
                 Statistic::NullCount => map.null_count = column.as_primitive_opt::<UInt64Type>().cloned(),
                 Statistic::NanCount => map.nan_count = column.as_primitive_opt::<UInt64Type>().cloned(),

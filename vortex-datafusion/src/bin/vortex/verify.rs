@@ -7,10 +7,11 @@ use arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::physical_expr::expressions::Column;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use futures::TryStreamExt as _;
-use vortex_core::VortexFile;
 use vortex_core::expr::FieldPath;
-use vortex_core::file::{OpenOptions, Verification, verify};
+use vortex_core::file::OpenOptions;
 use vortex_core::io::ReadAt;
+use vortex_core::verify::Verification;
+use vortex_core::{VortexFile, verify};
 use vortex_datafusion::recorded_order;
 
 use crate::failure::{Failure, Failures, Outcome};

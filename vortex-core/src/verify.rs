@@ -12,17 +12,16 @@ use arrow::compute::{max_binary_view, max_string_view, min_binary_view, min_stri
 use arrow::datatypes::Schema;
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::checksums::{CHECKSUMS_KEY, Checksums, compare};
-use super::open::read_checksums;
-use super::{OpenOptions, SegmentId, VortexFile, examine};
 use crate::dtype::arrow::{field, presents};
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::expr::FieldPath;
+use crate::file::{OpenOptions, SegmentId, VortexFile, examine, read_checksums};
 use crate::io::{ReadAt, read_exact};
 use crate::layout::{LayoutRef, ZoneMap};
 use crate::limits::Limits;
 use crate::scalar::Value;
 use crate::scan::ScanBuilder;
+use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, compare};
 use crate::stats::compute::Summary;
 use crate::stats::{FieldStats, Precision, is_float, widen_zero};
 use crate::{Error, Result, Scalar};
@@ -516,7 +515,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_does_not_open_shows_which_part_is_broken() {
-        let mut bytes = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex").to_vec();
+        let mut bytes = include_bytes!("../tests/files/0.91.0/tpch_orders.vortex").to_vec();
         bytes.truncate(bytes.len() - 1);
         assert!(!verified(bytes).await.problems.is_empty());
     }

@@ -13,14 +13,14 @@ use arrow::buffer::Buffer;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id as RuntimeId};
 
-use super::{Footer, SegmentId};
+use super::{SegmentId, SegmentTable};
 use crate::Result;
 use crate::array::{ArrayParts, ArrayRef, KeptBytes};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::io::{Pending, Share, Unsent};
+use crate::metrics::ScanMetrics;
 use crate::once::get_or_try_init;
-use crate::scan::ScanMetrics;
 use crate::wire::ArrayTree;
 
 /// Segments in use.
@@ -91,14 +91,14 @@ pub(crate) struct Entry {
 
 impl SegmentCache {
     /// Total bytes of those segments that are not held and must be read.
-    pub(crate) fn missing_bytes(&self, ids: &[SegmentId], footer: &Footer) -> Result<u64> {
+    pub(crate) fn missing_bytes(&self, ids: &[SegmentId], table: &SegmentTable) -> Result<u64> {
         let runtime = current_runtime();
         let entries = self.entries.lock();
         let mut bytes = 0u64;
         for id in ids {
-            let range = footer.segment(*id)?.range();
+            let range = table.segment(*id)?.range();
             let held = entries.get(&(*id, runtime)).is_some_and(|entry| entry.strong_count() > 0);
-            if !held && footer.tail.get(&range).is_none() {
+            if !held && table.tail.get(&range).is_none() {
                 bytes = bytes.saturating_add(range.end - range.start);
             }
         }
@@ -115,7 +115,7 @@ impl SegmentCache {
     pub(crate) fn lease(
         &self,
         ids: &[SegmentId],
-        footer: &Footer,
+        table: &SegmentTable,
         mut memory: Share,
         metrics: &ScanMetrics,
         ask: impl FnOnce(&[(SegmentId, Range<u64>)]) -> (Vec<Pending>, Unsent),
@@ -131,8 +131,8 @@ impl SegmentCache {
                 ScanMetrics::add(&metrics.segments_shared, 1);
                 continue;
             }
-            let range = footer.segment(*id)?.range();
-            match footer.tail.get(&range) {
+            let range = table.segment(*id)?.range();
+            match table.tail.get(&range) {
                 Some(bytes) => {
                     let entry = Arc::new(Entry::new(*id, &range, Pending::ready(bytes), None));
                     entries.insert((*id, runtime), Arc::downgrade(&entry));
@@ -195,14 +195,14 @@ impl Entry {
         self.pending.wait().await
     }
 
-    /// The bytes, if they are available.
+    /// The bytes, if they have arrived and were waited for.
     pub(crate) fn bytes(&self) -> Option<Buffer> {
         self.pending.peek()
     }
 
     /// The segment as an array. It is parsed once; if another type or length than the first is requested
     /// (a file may refer to a segment twice), a new array is created.
-    pub(crate) fn array(&self, dtype: &DType, len: usize, footer: &Footer) -> Result<ArrayRef> {
+    pub(crate) fn array(&self, dtype: &DType, len: usize, table: &SegmentTable) -> Result<ArrayRef> {
         if let Some(array) = self.array.get().filter(|array| array.len() == len && array.dtype() == dtype) {
             return Ok(Arc::clone(array));
         }
@@ -211,10 +211,10 @@ impl Entry {
             let bytes = self
                 .bytes()
                 .ok_or_else(|| crate::Error::invalid(format!("segment {} is not loaded", self.id.0)))?;
-            let bytes = footer.unpack(self.id, bytes).at(place)?;
-            ArrayParts::parse(bytes, Arc::clone(&footer.array_ids), &footer.limits).at(place)
+            let bytes = table.unpack(self.id, bytes).at(place)?;
+            ArrayParts::parse(bytes, Arc::clone(&table.array_ids), &table.limits).at(place)
         })?;
-        let array = parts.load(dtype, len, &footer.registry, &footer.limits).at(place)?;
+        let array = parts.load(dtype, len, &table.registry, &table.limits).at(place)?;
         Ok(Arc::clone(self.array.get_or_init(|| Arc::clone(&array))))
             .map(|first| if first.len() == len && first.dtype() == dtype { first } else { array })
     }

@@ -1,17 +1,11 @@
-//! Data kept with the description of a file between scans: bytes that were read together with it, and
-//! decoded zone maps. Both are bounded, and their bounds are accounted for from the start.
+//! The end of a file, kept with its description from the read that opened it.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow::buffer::Buffer;
-use parking_lot::Mutex;
 
 use super::Segment;
-use crate::expr::FieldPath;
 use crate::io::READ_ALIGNMENT;
-use crate::layout::ZoneMap;
 
 /// A file of up to this size is kept in memory as a whole if a single read fetched it.
 const MAX_WHOLE: usize = 1 << 20;
@@ -51,37 +45,7 @@ impl KeptTail {
         (at.checked_add(len)? <= self.bytes.len()).then(|| self.bytes.slice_with_length(at, len))
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
-    }
-}
-
-/// Zone maps decoded by scans, up to a number of bytes.
-#[derive(Debug)]
-pub(crate) struct KeptZoneMaps {
-    limit: usize,
-    maps: Mutex<(usize, HashMap<FieldPath, Arc<ZoneMap>>)>,
-}
-
-impl KeptZoneMaps {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, maps: Mutex::default() }
-    }
-
-    pub(super) fn limit(&self) -> usize {
-        self.limit
-    }
-
-    pub(crate) fn get(&self, path: &FieldPath) -> Option<Arc<ZoneMap>> {
-        self.maps.lock().1.get(path).cloned()
-    }
-
-    /// Keeps a zone map if there is room.
-    pub(crate) fn keep(&self, path: &FieldPath, map: &Arc<ZoneMap>) {
-        let mut kept = self.maps.lock();
-        let bytes = kept.0.saturating_add(map.memory_size());
-        if bytes <= self.limit && kept.1.insert(path.clone(), Arc::clone(map)).is_none() {
-            kept.0 = bytes;
-        }
     }
 }

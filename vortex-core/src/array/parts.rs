@@ -1,0 +1,157 @@
+//! A serialized array tree: its nodes, its buffers, and what loading it may take.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+
+use super::pieces::Pieces;
+use super::rows::KeptBytes;
+use super::{ArrayRef, Node};
+use crate::Result;
+use crate::dtype::DType;
+use crate::encodings::Registry;
+use crate::limits::Limits;
+use crate::wire::{ArrayTree, RawNode};
+
+/// A parsed array blob that lacks only its type and length: the content of a flat segment.
+///
+/// The dtype and the row count are not part of the bytes; they are given by the layout.
+#[derive(Debug, Clone)]
+pub struct ArrayParts {
+    root: Arc<RawNode>,
+    buffers: Arc<[Buffer]>,
+    ids: Arc<[Arc<str>]>,
+}
+
+impl ArrayParts {
+    /// Parses an array blob; `ids` is the table that its nodes' encoding numbers refer to.
+    ///
+    /// # Errors
+    /// If the bytes are not an array blob.
+    pub fn parse(blob: Buffer, ids: Arc<[Arc<str>]>, limits: &Limits) -> Result<Self> {
+        let tree = ArrayTree::parse(&blob, limits)?;
+        let buffers = tree.buffers.iter().map(|range| blob.slice_with_length(range.start, range.len()));
+        Ok(Self::new(tree.root, buffers.collect(), ids))
+    }
+
+    /// A tree and the buffers its nodes share.
+    pub(super) fn new(root: RawNode, buffers: Vec<Buffer>, ids: Arc<[Arc<str>]>) -> Self {
+        Self { root: Arc::new(root), buffers: buffers.into(), ids }
+    }
+
+    /// Creates the array, checking the tree against the dtype and the length.
+    ///
+    /// # Errors
+    /// If they contradict each other, or an encoding is unknown.
+    pub fn load(&self, dtype: &DType, len: usize, registry: &Registry, limits: &Limits) -> Result<ArrayRef> {
+        let context = Context {
+            buffers: Buffers::Whole(&self.buffers),
+            ids: &self.ids,
+            registry,
+            limits,
+            allowance: Allowance::of(limits),
+        };
+        Node::root(&self.root, dtype, len, &context).load()
+    }
+
+    /// Ids of all encodings in the tree, pre-order, with the depth of each node.
+    pub fn encodings(&self) -> Vec<(usize, String)> {
+        fn walk(node: &RawNode, depth: usize, parts: &ArrayParts, out: &mut Vec<(usize, String)>) {
+            let id = parts.ids.get(usize::from(node.encoding));
+            out.push((depth, id.map_or_else(|| format!("#{}", node.encoding), ToString::to_string)));
+            for child in &node.children {
+                walk(child, depth + 1, parts, out);
+            }
+        }
+        let mut out = Vec::new();
+        walk(&self.root, 0, self, &mut out);
+        out
+    }
+}
+
+/// Data shared by all nodes of one tree.
+pub(super) struct Context<'a> {
+    pub(super) buffers: Buffers<'a>,
+    pub(super) ids: &'a [Arc<str>],
+    pub(super) registry: &'a Registry,
+    pub(super) limits: &'a Limits,
+    pub(super) allowance: Allowance,
+}
+
+/// What loading one tree may still take: a file can refer to the same bytes any number of times.
+#[derive(Debug, Clone)]
+pub(super) struct Allowance {
+    nodes: Cell<u32>,
+    /// Bytes decompressed or copied to be loaded, which last as long as the array.
+    bytes: Cell<u64>,
+}
+
+impl Allowance {
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self { nodes: Cell::new(limits.max_nodes), bytes: Cell::new(limits.max_decoded_bytes) }
+    }
+
+    /// Counts one more node, unless there are too many.
+    #[must_use]
+    pub(super) fn take_node(&self) -> bool {
+        let left = self.nodes.get().checked_sub(1);
+        left.inspect(|left| self.nodes.set(*left)).is_some()
+    }
+
+    /// Counts more bytes, unless there are too many.
+    #[must_use]
+    pub(super) fn take_bytes(&self, byte_len: usize) -> bool {
+        let left = self.bytes.get().checked_sub(byte_len as u64);
+        left.inspect(|left| self.bytes.set(*left)).is_some()
+    }
+
+    /// Takes over what a part of the tree has left of this allowance.
+    pub(super) fn set(&self, left: &Self) {
+        self.nodes.set(left.nodes.get());
+        self.bytes.set(left.bytes.get());
+    }
+}
+
+/// Some of a tree's buffers, by their position in the tree.
+pub(super) type Copies = BTreeMap<u16, Buffer>;
+
+/// The location of the bytes of a tree's buffers.
+#[derive(Clone, Copy)]
+pub(super) enum Buffers<'a> {
+    /// All are available.
+    Whole(&'a [Buffer]),
+    /// Those of the nodes to load are available.
+    Copies(&'a Copies),
+    /// In a file of which some pieces are available; the places are relative to a blob that starts at `start`.
+    Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>], kept: &'a KeptBytes },
+}
+
+impl Buffers<'_> {
+    /// The buffer at a position of the tree; `None` if there is none.
+    ///
+    /// # Errors
+    /// If its bytes are not available.
+    pub(super) fn get(&self, at: u16) -> Result<Option<Buffer>> {
+        Ok(match self {
+            Self::Whole(buffers) => buffers.get(usize::from(at)).cloned(),
+            Self::Copies(copies) => copies.get(&at).cloned(),
+            Self::Pieces { pieces, start, places, .. } => {
+                let place = places.get(usize::from(at));
+                let place = place.map(|place| start + place.start as u64..start + place.end as u64);
+                place.map(|place| pieces.get(place)).transpose()?
+            }
+        })
+    }
+
+    /// The length in bytes of the buffer at a position of the tree; `None` if there is none.
+    pub(super) fn len_of(&self, at: u16) -> Option<usize> {
+        match self {
+            Self::Whole(buffers) => buffers.get(usize::from(at)).map(Buffer::len),
+            Self::Copies(copies) => copies.get(&at).map(Buffer::len),
+            Self::Pieces { places, .. } => places.get(usize::from(at)).map(Range::len),
+        }
+    }
+}

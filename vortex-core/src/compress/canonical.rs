@@ -1,0 +1,131 @@
+//! Converts Arrow arrays to trees of canonical encodings, as stored by a writer that does not compress.
+//!
+//! | dtype | encoding |
+//! |---|---|
+//! | null, bool, numbers, decimals | `vortex.null`, `vortex.bool`, `vortex.primitive`, `vortex.decimal` |
+//! | strings, byte strings | `vortex.varbinview` |
+//! | struct, list, fixed-size list | `vortex.struct`, `vortex.list`, `vortex.fixed_size_list` |
+//! | map, extension | `vortex.map` over `vortex.listview`, `vortex.ext` |
+//!
+//! Validity children are present only if some row is null.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, AsArray as _, make_array};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type};
+
+use crate::array::{fixed_width, present, values_of};
+use crate::dtype::arrow::{data_type, field};
+use crate::dtype::{DType, Extension, Meaning, PType};
+use crate::encodings::{bool, decimal, ext, list, list_view, primitive, struct_, varbin_view};
+use crate::kernels::match_word;
+use crate::wire::WriteNode;
+use crate::{Error, Result};
+
+/// The encoded tree of an Arrow array that presents `dtype`.
+///
+/// # Errors
+/// If it does not present `dtype`, has nulls although the type has none, or the type is a variant or a union.
+pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
+    let array = &present(Arc::clone(array), &data_type(dtype)?)?;
+    if !dtype.is_nullable() && array.null_count() > 0 {
+        return Err(Error::invalid(format!("{} nulls in a column of type {dtype}", array.null_count())));
+    }
+    Ok(match dtype {
+        DType::Null => WriteNode::new("vortex.null"),
+        DType::Bool(_) => bool::encode(array.as_boolean().values(), validity(array.nulls())),
+        DType::Primitive(ptype, _) => {
+            match_word!(ptype, |W| primitive::encode(values_of::<W>(array), validity(array.nulls())))
+        }
+        DType::Decimal(..) => decimals(array)?.children(validity(array.nulls())),
+        DType::Utf8(_) => varbin_view::encode(array.as_string_view(), validity(array.nulls())),
+        DType::Binary(_) => varbin_view::encode(array.as_binary_view(), validity(array.nulls())),
+        DType::Struct(fields, _) => {
+            let columns = array.as_struct().columns().iter().zip(fields.dtypes());
+            let columns = columns.map(|(column, dtype)| canonical(column, dtype));
+            struct_::encode(columns.collect::<Result<_>>()?, validity(array.nulls()))
+        }
+        DType::List(element, _) => {
+            let (_, offsets, elements, nulls) = array.as_list::<i32>().clone().into_parts();
+            let (offsets, elements) = from_zero(&offsets, &elements);
+            let encoded = canonical(&elements, element)?;
+            list::encode(encoded, elements.len(), integers(&offsets), validity(nulls.as_ref()))
+        }
+        DType::FixedSizeList(element, ..) => {
+            let lists = array.as_fixed_size_list();
+            let node = WriteNode::new("vortex.fixed_size_list").child(canonical(lists.values(), element)?);
+            node.children(validity(lists.nulls()))
+        }
+        DType::Map(map, _) => {
+            let (_, offsets, entries, nulls, _) = array.as_map().clone().into_parts();
+            let (offsets, entries) = from_zero(&offsets, &(Arc::new(entries) as ArrayRef));
+            let sizes: ScalarBuffer<i32> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            let (starts, sizes) = (integers(&offsets.slice(0, sizes.len())), integers(&sizes));
+            let (len, entries) = (entries.len(), canonical(&entries, &map.entry())?);
+            let nulls = validity(nulls.as_ref());
+            WriteNode::new("vortex.map").child(list_view::encode(entries, len, starts, sizes, nulls))
+        }
+        DType::Extension(extension) => {
+            ext::encode(canonical(&storage(array, extension)?, extension.storage())?)
+        }
+        DType::Variant(_) | DType::Union(..) => return Err(Error::unsupported("type to write", dtype)),
+    })
+}
+
+fn validity(nulls: Option<&NullBuffer>) -> Option<WriteNode> {
+    nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| bool::encode(nulls.inner(), None))
+}
+
+/// Offsets or sizes of lists.
+fn integers(values: &ScalarBuffer<i32>) -> (PType, WriteNode) {
+    (PType::I32, primitive::encode::<u32>(values.inner().clone(), None))
+}
+
+/// A node of decimals with the width of the Arrow type, without validity.
+pub(super) fn decimals(array: &ArrayRef) -> Result<WriteNode> {
+    Ok(match array.data_type() {
+        DataType::Decimal128(..) => {
+            decimal::encode(4, array.as_primitive::<Decimal128Type>().values().inner().clone())
+        }
+        DataType::Decimal256(..) => {
+            decimal::encode(5, array.as_primitive::<Decimal256Type>().values().inner().clone())
+        }
+        other => return Err(Error::unsupported("decimal type to write", other)),
+    })
+}
+
+/// Offsets rebased to start at zero, and the elements between the first and the last.
+pub(super) fn from_zero(offsets: &OffsetBuffer<i32>, elements: &ArrayRef) -> (ScalarBuffer<i32>, ArrayRef) {
+    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+    let elements = elements.slice(first as usize, (last - first) as usize);
+    let moved = if first == 0 {
+        offsets.inner().clone()
+    } else {
+        offsets.iter().map(|offset| offset - first).collect()
+    };
+    (moved, elements)
+}
+
+/// Converts an array of an extension type to its storage type.
+pub(super) fn storage(array: &ArrayRef, extension: &Extension) -> Result<ArrayRef> {
+    let to = data_type(extension.storage())?;
+    match extension.meaning() {
+        Meaning::Json | Meaning::Unknown => Ok(Arc::clone(array)),
+        Meaning::Date(_) | Meaning::Time(_) | Meaning::Timestamp(..) => {
+            Ok(make_array(array.to_data().into_builder().data_type(to).build()?))
+        }
+        Meaning::Uuid => {
+            let bytes = array.as_fixed_size_binary();
+            let values = Buffer::from(bytes.value_data());
+            let values = fixed_width(DataType::UInt8, values.len(), values, None)?;
+            let DType::FixedSizeList(element, size, _) = extension.storage() else {
+                return Err(Error::unsupported("storage to write", extension.storage()));
+            };
+            let item = Arc::new(field("item", element)?);
+            let size = i32::try_from(*size).map_err(Error::limit)?;
+            let nulls = bytes.nulls().cloned();
+            Ok(Arc::new(arrow::array::FixedSizeListArray::try_new(item, size, values, nulls)?))
+        }
+    }
+}

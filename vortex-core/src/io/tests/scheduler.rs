@@ -1,0 +1,178 @@
+//! Tests of the scheduler: what it joins, and what happens if sources or runtimes fail.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::FutureExt as _;
+
+use crate::Result;
+use crate::io::{MemoryFile, Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
+use crate::metrics::ScanMetrics;
+
+fn wishes<const N: usize>(ranges: [Range<u64>; N]) -> Vec<Wish> {
+    ranges.map(|range| Wish { range, urgency: Urgency::filter(0) }).to_vec()
+}
+
+#[tokio::test]
+async fn each_range_gets_its_own_bytes() {
+    let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new((0..=255u8).collect::<Vec<_>>()));
+    let metrics = Arc::new(ScanMetrics::default());
+    let pending = Scheduler::new(1 << 20).read(&source, wishes([200..210, 3..5, 5..8]), &metrics);
+    assert_eq!(pending[0].wait().await.unwrap().as_slice(), (200..210).collect::<Vec<u8>>());
+    assert_eq!(pending[1].wait().await.unwrap().as_slice(), [3, 4]);
+    assert_eq!(pending[2].wait().await.unwrap().as_slice(), [5, 6, 7]);
+    assert_eq!(metrics.reads.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_failed_read_fails_all_it_serves_and_names_the_file() {
+    let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(vec![0u8; 16]));
+    let metrics = Arc::new(ScanMetrics::default());
+    let pending = Scheduler::new(1 << 20).read(&source, wishes([8..20, 12..24]), &metrics);
+    for one in pending {
+        let message = one.wait().await.unwrap_err().to_string();
+        assert!(message.contains("memory"), "{message}");
+    }
+}
+
+/// A file whose reads take a moment.
+#[derive(Debug)]
+struct Slow(StorageProfile);
+
+#[async_trait]
+impl ReadAt for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    async fn len(&self) -> Result<u64> {
+        Ok(16)
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Ok(vec![0; (range.end - range.start) as usize].into())
+    }
+
+    fn profile(&self) -> StorageProfile {
+        self.0
+    }
+}
+
+/// A file that panics when it is asked for bytes.
+#[derive(Debug)]
+struct Panics;
+
+#[async_trait]
+impl ReadAt for Panics {
+    fn name(&self) -> &str {
+        "panics"
+    }
+
+    async fn len(&self) -> Result<u64> {
+        Ok(16)
+    }
+
+    async fn read(&self, _range: Range<u64>) -> Result<Bytes> {
+        Ok(vec![0; 16].into())
+    }
+
+    fn at_hand(&self, _range: &Range<u64>) -> Option<Bytes> {
+        panic!("not at hand")
+    }
+
+    fn profile(&self) -> StorageProfile {
+        StorageProfile::LOCAL
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_panics_holds_up_no_other() {
+    let scheduler = Scheduler::new(1 << 20);
+    let bad: Arc<dyn ReadAt> = Arc::new(Panics);
+    let far = 1 << 30;
+    let ask = || scheduler.read(&bad, wishes([0..8, far..far + 8, 2 * far..2 * far + 8]), &Arc::default());
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
+    assert!(scheduler.queue("local").is_idle(), "no slot is lost");
+    let good: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::LOCAL));
+    let pending = scheduler.read(&good, wishes([0..8, 8..16]), &Arc::default());
+    let bytes = tokio::time::timeout(Duration::from_secs(10), pending[0].wait()).await;
+    assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
+}
+
+#[test]
+fn a_request_of_a_runtime_that_ended_fails() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let wait =
+        |pending: Pending| tokio::time::timeout(Duration::from_secs(10), async move { pending.wait().await });
+    // Requests to remote stores wait for others, in a task that ends with the runtime.
+    for profile in [StorageProfile::LOCAL, StorageProfile::REMOTE] {
+        let scheduler = Scheduler::new(1 << 20);
+        let source: Arc<dyn ReadAt> = Arc::new(Slow(profile));
+        let first = runtime();
+        let pending = {
+            let _entered = first.enter();
+            scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default())
+        };
+        drop(first);
+        let second = runtime();
+        second.block_on(async {
+            for one in pending {
+                assert!(wait(one).await.expect("it is aborted").is_err());
+            }
+            // Other runtimes are not held up.
+            let again = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
+            assert_eq!(wait(again[1].clone()).await.expect("it comes").unwrap().len(), 8);
+        });
+    }
+}
+
+#[test]
+fn a_request_of_a_runtime_without_timers_fails() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let scheduler = Scheduler::new(1 << 20);
+    let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::REMOTE));
+    runtime.block_on(async {
+        // The second request does not rely on a task that has panicked.
+        for _ in 0..2 {
+            let pending = scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default());
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            for one in pending {
+                let outcome = one.wait().now_or_never().expect("it is aborted");
+                assert!(outcome.unwrap_err().to_string().contains("aborted"));
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_profile_without_any_slot_has_one() {
+    let profile = StorageProfile { concurrency: 0, ..StorageProfile::LOCAL };
+    let source: Arc<dyn ReadAt> = Arc::new(Slow(profile));
+    let far = 1 << 30;
+    let pending = Scheduler::new(1 << 20).read(&source, wishes([0..8, far..far + 8]), &Arc::default());
+    for one in pending {
+        let bytes = tokio::time::timeout(Duration::from_secs(10), one.wait()).await;
+        assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
+    }
+}
+
+#[test]
+fn queues_of_ended_runtimes_are_forgotten() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let scheduler = Scheduler::new(1 << 20);
+    let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::REMOTE));
+    for _ in 0..5 {
+        runtime().block_on(async {
+            // Withdrawn before it is due.
+            drop(scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default()));
+        });
+    }
+    assert!(scheduler.queues.lock().len() <= 2);
+}

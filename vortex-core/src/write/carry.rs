@@ -1,0 +1,231 @@
+//! Converts rows to the types in which they are taken in, their carrier types, as
+//! [`restore`](crate::array::restore) converts them back.
+//!
+//! See [`dtype::stored`](crate::dtype::stored) for the carrier of each type.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
+    GenericListArray, GenericListViewArray, LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait,
+    PrimitiveArray, StructArray, UInt64Array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{
+    ArrowNativeType as _, DataType, FieldRef, Fields, Int16Type, Int32Type, Int64Type, IntervalDayTimeType,
+    IntervalMonthDayNanoType, IntervalUnit, RunEndIndexType,
+};
+
+use super::hidden::fit_decimals;
+use crate::array::restore::{map_entries, renamed, without_nulls};
+use crate::array::{has_empty_values, present, take};
+use crate::{Error, Result};
+
+/// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
+/// its type. Its decimals fit the width in which they are stored.
+pub(super) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    fit_decimals(&carried(array, to)?, None)
+}
+
+fn carried(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    let from = array.data_type();
+    if from == to && !has_masked_fields(from) {
+        return Ok(Arc::clone(array));
+    }
+    Ok(match (from, to) {
+        (DataType::Dictionary(..), _) => {
+            let dictionary = array.as_any_dictionary();
+            let rows = take(&carried(dictionary.values(), to)?, dictionary.keys())?;
+            // A null key makes the fields of a struct null as well, even those that are not nullable.
+            if has_masked_fields(to) { carried(&rows, to)? } else { rows }
+        }
+        (DataType::RunEndEncoded(ends, _), _) => match ends.data_type() {
+            DataType::Int16 => carry_runs::<Int16Type>(array, to)?,
+            DataType::Int32 => carry_runs::<Int32Type>(array, to)?,
+            _ => carry_runs::<Int64Type>(array, to)?,
+        },
+        (DataType::Duration(_), DataType::Int64)
+        | (DataType::Interval(IntervalUnit::YearMonth), DataType::Int32) => renamed(array, to)?,
+        (DataType::Interval(unit), DataType::Struct(fields)) => interval_parts(array, *unit, fields)?,
+        (DataType::FixedSizeBinary(_), DataType::LargeBinary) => byte_strings(array.as_fixed_size_binary())?,
+        (DataType::ListView(item), _) => carried(&lists(array.as_list_view::<i32>(), item)?, to)?,
+        (DataType::LargeListView(item), _) => carried(&lists(array.as_list_view::<i64>(), item)?, to)?,
+        (DataType::List(_), DataType::List(item)) => {
+            let (_, offsets, values, nulls) = array.as_list::<i32>().clone().into_parts();
+            let values = carried(&values, item.data_type())?;
+            Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
+        }
+        (DataType::LargeList(_), DataType::LargeList(item)) => {
+            let (_, offsets, values, nulls) = array.as_list::<i64>().clone().into_parts();
+            let values = carried(&values, item.data_type())?;
+            Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
+        }
+        (DataType::FixedSizeList(_, size), DataType::LargeList(item)) => {
+            let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
+            let values = carry_field(&values, item)?;
+            let size = usize::try_from(*size).unwrap_or(0);
+            let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(size, array.len()));
+            Arc::new(LargeListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
+        }
+        (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
+            let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
+            let values = carry_field(&values, item)?;
+            let len = array.len();
+            Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls, len)?)
+        }
+        (DataType::Map(..), DataType::List(item) | DataType::Map(item, _)) => {
+            let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
+            let values = carried(&(Arc::new(values) as ArrowRef), item.data_type())?;
+            if let DataType::Map(_, sorted) = to {
+                let values = map_entries(&values)?;
+                Arc::new(MapArray::try_new(Arc::clone(item), offsets, values, nulls, *sorted)?)
+            } else {
+                Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
+            }
+        }
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let array = array.as_struct();
+            let columns =
+                array.columns().iter().zip(fields).map(|(column, field)| carry_field(column, field));
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            let (fields, nulls) = (fields.clone(), array.nulls().cloned());
+            Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len())?)
+        }
+        _ => present(Arc::clone(array), to)?,
+    })
+}
+
+/// Carries the values of a field of structs, or the items of lists of a fixed size. Arrow allows those that
+/// are not nullable to be null where the struct or list is; the format does not.
+fn carry_field(values: &ArrowRef, field: &FieldRef) -> Result<ArrowRef> {
+    let values = carried(values, field.data_type())?;
+    if field.is_nullable() { Ok(values) } else { without_nulls(values) }
+}
+
+/// Expands runs to rows; text is not copied for each row but referenced by views.
+fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    let other = || Error::invalid(format!("runs of another kind than {}", array.data_type()));
+    let runs = array.as_run_opt::<R>().ok_or_else(other)?;
+    let ends = runs.run_ends();
+    let mut rows = Vec::with_capacity(runs.len());
+    for (run, end) in ends.values().iter().enumerate().skip(ends.get_start_physical_index()) {
+        let end = end.as_usize().saturating_sub(ends.offset()).min(runs.len());
+        rows.resize(end.max(rows.len()), run as u64);
+    }
+    take(&carried(runs.values(), to)?, &UInt64Array::from(rows))
+}
+
+/// Lists over the unchanged items if these are consecutive; otherwise over copies.
+fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+    let (starts, lengths) = (views.value_offsets(), views.value_sizes());
+    let filled = || starts.iter().zip(lengths).filter(|(_, len)| **len > O::zero());
+    let mut end = filled().next().map_or(O::zero(), |(start, _)| *start);
+    let mut offsets = Vec::with_capacity(views.len() + 1);
+    offsets.push(end);
+    for (start, len) in starts.iter().zip(lengths) {
+        if *len > O::zero() && *start != end {
+            return match has_empty_values(item.data_type()) {
+                true => copied_lists(views, item),
+                false => Ok(cast(views, &GenericListArray::<O>::DATA_TYPE_CONSTRUCTOR(Arc::clone(item)))?),
+            };
+        }
+        end += *len;
+        offsets.push(end);
+    }
+    let (offsets, nulls) = (OffsetBuffer::new(offsets.into()), views.nulls().cloned());
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, Arc::clone(views.values()), nulls)?))
+}
+
+/// Lists over copies of items that take no bytes, which Arrow's cast loses.
+fn copied_lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+    let mut items = Vec::new();
+    let mut offsets = Vec::with_capacity(views.len() + 1);
+    offsets.push(O::zero());
+    for row in 0..views.len() {
+        if views.is_valid(row) {
+            let start = views.value_offset(row).as_usize() as u64;
+            items.extend((start..).take(views.value_size(row).as_usize()));
+        }
+        let too_many = || Error::limit(format!("lists of {} items in one batch", items.len()));
+        offsets.push(O::from_usize(items.len()).ok_or_else(too_many)?);
+    }
+    let values = take(views.values(), &UInt64Array::from(items))?;
+    let (offsets, nulls) = (OffsetBuffer::new(offsets.into()), views.nulls().cloned());
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
+}
+
+/// Whether a non-nullable field may have nulls because an enclosing struct or list of a fixed size has some.
+fn has_masked_fields(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(_) => true,
+        DataType::FixedSizeList(item, _) => !item.is_nullable() || has_masked_fields(item.data_type()),
+        DataType::List(item) | DataType::LargeList(item) => has_masked_fields(item.data_type()),
+        DataType::Map(entries, _) => has_masked_fields(entries.data_type()),
+        _ => false,
+    }
+}
+
+fn byte_strings(array: &FixedSizeBinaryArray) -> Result<ArrowRef> {
+    let width = usize::try_from(array.value_length()).unwrap_or(0);
+    let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, array.len()));
+    // Values under null rows need not be stored, but storing them does no harm.
+    let values = array.values().clone();
+    Ok(Arc::new(LargeBinaryArray::try_new(offsets, values, array.nulls().cloned())?))
+}
+
+fn interval_parts(array: &ArrowRef, unit: IntervalUnit, fields: &Fields) -> Result<ArrowRef> {
+    let ints = |values: Vec<i32>| Arc::new(PrimitiveArray::<Int32Type>::from(values)) as ArrowRef;
+    let columns = match unit {
+        IntervalUnit::DayTime => {
+            let values = array.as_primitive::<IntervalDayTimeType>().values();
+            let days = values.iter().map(|v| v.days).collect();
+            vec![ints(days), ints(values.iter().map(|v| v.milliseconds).collect())]
+        }
+        IntervalUnit::MonthDayNano => {
+            let values = array.as_primitive::<IntervalMonthDayNanoType>().values();
+            let months = values.iter().map(|v| v.months).collect();
+            let days = values.iter().map(|v| v.days).collect();
+            let nanos: Vec<i64> = values.iter().map(|v| v.nanoseconds).collect();
+            vec![ints(months), ints(days), Arc::new(PrimitiveArray::<Int64Type>::from(nanos))]
+        }
+        IntervalUnit::YearMonth => return Err(Error::invalid("an interval of one part")),
+    };
+    Ok(Arc::new(StructArray::try_new(fields.clone(), columns, array.nulls().cloned())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{DictionaryArray, Int8Array, Int64Array, ListViewArray, new_empty_array};
+    use arrow::buffer::{Buffer, ScalarBuffer};
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    #[test]
+    fn fields_of_structs_behind_null_keys_are_not_null() {
+        let field = Arc::new(Field::new("a", DataType::Int64, false));
+        let structs = StructArray::from(vec![(field, Arc::new(Int64Array::from(vec![1])) as ArrowRef)]);
+        let to = structs.data_type().clone();
+        let keys = Int8Array::from(vec![Some(0), None]);
+        let dictionary = DictionaryArray::new(keys, Arc::new(structs));
+        let carried = carry(&(Arc::new(dictionary) as ArrowRef), &to).unwrap();
+        assert_eq!((carried.null_count(), carried.as_struct().column(0).null_count()), (1, 0));
+    }
+
+    #[test]
+    fn list_views_in_any_order_keep_items_that_take_no_bytes() {
+        let nothing = new_empty_array(&DataType::Int64);
+        let item = Arc::new(Field::new("item", DataType::Int64, true));
+        let empty = FixedSizeListArray::try_new_with_length(item, 0, nothing, None, 3).unwrap();
+        let bytes = FixedSizeBinaryArray::try_new_with_len(0, Buffer::default(), None, 3).unwrap();
+        for items in [Arc::new(empty) as ArrowRef, Arc::new(bytes)] {
+            let item = Arc::new(Field::new("item", items.data_type().clone(), true));
+            let (starts, lengths) = (ScalarBuffer::from(vec![1, 0]), ScalarBuffer::from(vec![2, 1]));
+            let views = ListViewArray::try_new(Arc::clone(&item), starts, lengths, items, None).unwrap();
+            let copies = lists(&views, &item).unwrap();
+            assert_eq!(copies.as_list::<i32>().value_offsets(), [0, 2, 3]);
+            assert_eq!(copies.as_list::<i32>().values().len(), 3);
+        }
+    }
+}
