@@ -10,6 +10,8 @@ use std::sync::Arc;
 use arrow::buffer::Buffer;
 use datafusion_common::{DataFusionError, HashMap, Result};
 use datafusion_execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadata, FileMetadataCache};
+use datafusion_execution::config::SessionConfig;
+use datafusion_execution::runtime_env::RuntimeEnv;
 use futures::future::{BoxFuture, Shared, WeakShared};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
@@ -36,6 +38,8 @@ const MAX_STORED: usize = 64 << 10;
 #[derive(Clone, Default)]
 pub(crate) struct FooterCache {
     footers: Option<Arc<FileMetadataCache>>,
+    /// Keeps bytes of remote files, if the options enable it.
+    segments: Option<Arc<BlockCache>>,
     reading: Reading,
 }
 
@@ -52,18 +56,18 @@ struct Reading {
 }
 
 impl FooterCache {
-    /// A cache that keeps footers in `footers`.
-    pub(crate) fn new(footers: Arc<FileMetadataCache>) -> Self {
-        Self { footers: Some(footers), reading: Reading::default() }
+    /// The caches of a session.
+    pub(crate) fn new(runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
+        Self {
+            footers: Some(runtime.cache_manager.get_file_metadata_cache()),
+            segments: config.get_extension(),
+            reading: Reading::default(),
+        }
     }
 
-    /// Reads files as specified by `options`. Bytes fetched from remote files may be kept in `segments`.
-    pub(crate) fn with_options(
-        mut self,
-        options: &VortexOptions,
-        segments: Option<&Arc<BlockCache>>,
-    ) -> Self {
-        let blocks = segments.filter(|_| options.segment_cache > 0);
+    /// Reads files as specified by `options`.
+    pub(crate) fn with_options(mut self, options: &VortexOptions) -> Self {
+        let blocks = self.segments.as_ref().filter(|_| options.segment_cache > 0);
         if let Some(blocks) = blocks {
             blocks.set_limit(options.segment_cache);
         }
@@ -313,8 +317,7 @@ mod tests {
         let size = bytes.len() as u64;
         let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
         store.put(&Path::from("a.vortex"), bytes.into()).await.unwrap();
-        let runtime = datafusion_execution::runtime_env::RuntimeEnv::default();
-        let cache = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());
+        let cache = FooterCache::new(&RuntimeEnv::default(), &SessionConfig::new());
         let unversioned = ObjectMeta { size, ..meta(None) };
         let dated = ObjectMeta { last_modified: std::time::SystemTime::now().into(), ..unversioned.clone() };
         for (meta, is_kept) in [(unversioned, false), (dated, true)] {

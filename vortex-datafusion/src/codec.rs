@@ -8,7 +8,7 @@
 //! use datafusion_proto::bytes::{
 //!     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
 //! };
-//! use vortex_datafusion::codec::VortexCodec;
+//! use vortex_datafusion::VortexCodec;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> datafusion::common::Result<()> {
@@ -25,17 +25,21 @@
 //! # }
 //! ```
 //!
-//! A message contains DataFusion's own description of the file scan, the filters that the scan has taken
-//! over, and the options. Caches and object stores are those of the session that runs the plan. Plans of
-//! tables over open files ([`VortexTable`](crate::VortexTable)) cannot be serialized.
+//! A message contains DataFusion's own description of the file scan, the filters and the order that the scan
+//! has been offered, and the options. Caches and object stores are those of the session that runs the plan. The
+//! files must be those that were planned, not copies: they are read by their e-tags and versions. Plans of
+//! tables over open files ([`VortexTable`](crate::VortexTable)), of selected rows, and of tables with an
+//! expression adapter of their own cannot be serialized.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::Schema;
+use datafusion_common::config::ExtensionOptions as _;
 use datafusion_common::{Result, exec_err, internal_datafusion_err, not_impl_err};
 use datafusion_datasource::TableSchema;
+use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::file_sink_config::{FileSink as _, FileSinkConfig};
 use datafusion_datasource::sink::DataSinkExec;
@@ -95,6 +99,17 @@ struct Scan {
     best_first: Option<SortKey>,
     #[prost(uint64, optional, tag = "8")]
     best_rows: Option<u64>,
+    /// One for each file in `base`, which identifies them only by size and time.
+    #[prost(message, repeated, tag = "9")]
+    versions: Vec<Version>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Version {
+    #[prost(string, optional, tag = "1")]
+    e_tag: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    version: Option<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -170,7 +185,11 @@ impl VortexCodec {
         source: &VortexSource,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Scan> {
-        for file in config.file_groups.iter().flat_map(|group| group.iter()) {
+        if config.expr_adapter_factory.is_some() {
+            return not_impl_err!("the expression adapter of a scan cannot be serialized");
+        }
+        let mut versions = Vec::new();
+        for file in config.file_groups.iter().flat_map(FileGroup::iter) {
             let location = &file.object_meta.location;
             if file.extension::<VortexFile>().is_some() {
                 return not_impl_err!(
@@ -180,6 +199,8 @@ impl VortexCodec {
             if file.extension::<RowSelection>().is_some() {
                 return not_impl_err!("plans that read selected rows of {location} cannot be serialized");
             }
+            let (e_tag, version) = (file.object_meta.e_tag.clone(), file.object_meta.version.clone());
+            versions.push(Version { e_tag, version });
         }
         let encode = |filters: &[Arc<dyn PhysicalExpr>]| {
             filters.iter().map(|filter| converter.physical_expr_to_proto(filter, self)).collect::<Result<_>>()
@@ -188,7 +209,7 @@ impl VortexCodec {
             base: Some(serialize_file_scan_config(config, self, converter)?),
             accepted: encode(source.filters.accepted())?,
             pruning: encode(source.filters.pruning())?,
-            options: source.options().to_map(),
+            options: to_map(source.options()),
             limit: config.limit.map(|limit| limit as u64),
             preserve_order: config.preserve_order,
             best_first: source
@@ -197,6 +218,7 @@ impl VortexCodec {
                 .map(|best| self.best_first(best, converter))
                 .transpose()?,
             best_rows: source.best_first.as_ref().and_then(|best| best.rows).map(|rows| rows as u64),
+            versions,
         })
     }
 
@@ -228,7 +250,7 @@ impl VortexCodec {
         });
         Ok(Sink {
             config: Some(sink.config().try_into()?),
-            options: sink.options().to_map(),
+            options: to_map(sink.options()),
             order: order.collect::<Result<_>>()?,
         })
     }
@@ -249,12 +271,19 @@ impl Decoding<'_> {
             nodes.iter().map(|node| self.expr(node, table.table_schema())).collect::<Result<Vec<_>>>()
         };
         let mut source = VortexSource::new(table.clone())
-            .with_options(VortexOptions::from_map(&scan.options)?)
+            .with_options(from_map(&scan.options)?)
             .with_runtime(&self.task.runtime_env(), self.task.session_config());
         source.filters = Filters::new(filters(&scan.accepted)?, filters(&scan.pruning)?);
         source.best_first = self.best_first(scan, &table)?;
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
-        let config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;
+        let mut config = parse_protobuf_file_scan_config(base, &context, self.converter, Arc::new(source))?;
+        let mut versions = scan.versions.iter();
+        for group in &mut config.file_groups {
+            for (at, found) in versions.by_ref().take(group.len()).enumerate() {
+                let meta = &mut group[at].object_meta;
+                (meta.e_tag, meta.version) = (found.e_tag.clone(), found.version.clone());
+            }
+        }
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let config = FileScanConfigBuilder::from(config)
             .with_limit(limit)
@@ -270,7 +299,7 @@ impl Decoding<'_> {
             Ok(PhysicalSortRequirement::new(expr, options))
         });
         let order = LexRequirement::new(order.collect::<Result<Vec<_>>>()?);
-        let options = VortexOptions::from_map(&sink.options)?;
+        let options = from_map(&sink.options)?;
         let sink = VortexSink::new(config, options, order.as_ref());
         Ok(Arc::new(DataSinkExec::new(Arc::clone(input), Arc::new(sink), order)))
     }
@@ -299,6 +328,17 @@ impl Decoding<'_> {
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         self.converter.proto_to_physical_expr(node, schema, &context)
     }
+}
+
+fn to_map(options: &VortexOptions) -> HashMap<String, String> {
+    options.entries().into_iter().filter_map(|entry| Some((entry.key, entry.value?))).collect()
+}
+
+/// Options with the values in a map, and defaults for the others.
+fn from_map(map: &HashMap<String, String>) -> Result<VortexOptions> {
+    let mut options = VortexOptions::default();
+    map.iter().try_for_each(|(name, value)| options.set(name, value))?;
+    Ok(options)
 }
 
 fn missing(field: &str) -> datafusion_common::DataFusionError {

@@ -18,7 +18,8 @@
 //!       DataSourceExec
 //! ```
 //!
-//! Minima and maxima are taken from the statistics of files, which remain exact; they also exclude files.
+//! Minima and maxima are taken from the statistics of files, which remain exact; they also exclude files. Sums are
+//! those of scans that this crate plans: others may state estimates.
 
 use std::sync::Arc;
 
@@ -33,7 +34,6 @@ use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{CastExpr, Column};
-use datafusion_physical_expr::projection::ProjectionExpr;
 use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion_physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion_physical_plan::projection::ProjectionExec;
@@ -72,8 +72,10 @@ fn with_exact_statistics(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn
     let projection = node.downcast_ref::<ProjectionExec>();
     let keeps_rows =
         node.is::<CoalescePartitionsExec>() || node.is::<RepartitionExec>() || node.is::<UnionExec>();
-    let projects_in_order =
-        projection.is_some_and(|projection| all_keep_order(projection.expr(), &projection.input().schema()));
+    let projects_in_order = projection.is_some_and(|projection| {
+        let input = projection.input().schema();
+        projection.expr().iter().all(|output| keeps_order(&output.expr, &input))
+    });
     if !(is_partial || keeps_rows || projects_in_order) || node.fetch().is_some() {
         return Ok(None);
     }
@@ -107,7 +109,9 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let maxima = of_files().map(|file| file.max_value);
         column.min_value = minima.reduce(|least, next| least.min(&next)).unwrap_or_default();
         column.max_value = maxima.reduce(|greatest, next| greatest.max(&next)).unwrap_or_default();
-        if let Precision::Inexact(sum) = &column.sum_value {
+        if source.own_statistics
+            && let Precision::Inexact(sum) = &column.sum_value
+        {
             column.sum_value = Precision::Exact(sum.clone());
         }
     }
@@ -123,12 +127,8 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     without_failure(DataSourceExec::from_data_source(config))
 }
 
-/// Whether no column is cast in a way that changes the order of its values.
-fn all_keep_order(outputs: &[ProjectionExpr], input: &Schema) -> bool {
-    outputs.iter().all(|output| keeps_order(&output.expr, input))
-}
-
-/// Of expressions other than casts, DataFusion derives no minima and maxima.
+/// Whether the expression does not cast its column in a way that changes the order of its values. Of expressions
+/// other than casts, DataFusion derives no minima and maxima.
 fn keeps_order(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
     let Some(cast) = expr.downcast_ref::<CastExpr>() else { return true };
     let from = cast.expr().data_type(input);

@@ -22,11 +22,11 @@ use datafusion_session::Session;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{Footer, VortexFile};
-use vortex_core::io::{BlockCache, object_name};
+use vortex_core::io::object_name;
 
 use crate::cache::FooterCache;
 use crate::convert::{datafusion_error, schema};
-use crate::options::{StringType, TableOptions, VortexOptions};
+use crate::options::{TableOptions, VortexOptions};
 use crate::ordering;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
@@ -88,9 +88,8 @@ struct Footers<'a> {
 impl<'a> Footers<'a> {
     fn new(format: &VortexFormat, state: &dyn Session, store: &'a Arc<dyn ObjectStore>) -> Result<Self> {
         let options = format.options(state)?;
-        let cache = FooterCache::new(state.runtime_env().cache_manager.get_file_metadata_cache());
-        let segments = state.config().get_extension::<BlockCache>();
-        Ok(Self { cache: cache.with_options(&options, segments.as_ref()), store, options })
+        let cache = FooterCache::new(state.runtime_env(), state.config()).with_options(&options);
+        Ok(Self { cache, store, options })
     }
 
     async fn open(&self, object: &ObjectMeta) -> Result<VortexFile> {
@@ -151,10 +150,7 @@ impl FileFormat for VortexFormat {
             .try_collect()
             .await?;
         let merged = schema::with_nullable_fields(&schema::merge(&schemas)?);
-        Ok(Arc::new(match footers.options.string_type {
-            StringType::View => merged,
-            StringType::Utf8 => schema::without_views(&merged),
-        }))
+        Ok(Arc::new(schema::with_strings(&merged, footers.options.string_type)))
     }
 
     async fn infer_stats(
@@ -201,7 +197,7 @@ impl FileFormat for VortexFormat {
             Some(source) => source.clone(),
             None => VortexSource::new(config.file_source().table_schema().clone()),
         };
-        let source = source.with_options(self.options(state)?).with_session(state);
+        let source = source.with_options(self.options(state)?).with_session(state).with_own_statistics();
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
         let config = ordering::as_kept(with_estimates(config), has_rules(state));
         Ok(DataSourceExec::from_data_source(config))
@@ -229,12 +225,8 @@ impl FileFormat for VortexFormat {
     }
 }
 
-/// Whether the session has the optimizer rules of this crate.
 #[cfg(feature = "session")]
-pub(crate) fn has_rules(session: &dyn Session) -> bool {
-    let state = session.as_any().downcast_ref::<datafusion::execution::session_state::SessionState>();
-    state.is_some_and(crate::register::has_rules)
-}
+pub(crate) use crate::register::has_rules;
 
 /// Whether the session has the optimizer rules of this crate.
 #[cfg(not(feature = "session"))]

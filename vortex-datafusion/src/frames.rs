@@ -15,6 +15,7 @@ use datafusion_expr::{CreateExternalTable, LogicalPlanBuilder};
 use datafusion_session::TableProvider;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
+use crate::globs::{listing_url, store_name};
 use crate::options::VortexOptions;
 use crate::table_factory::VortexTableFactory;
 
@@ -58,7 +59,8 @@ pub trait VortexContextExt {
 #[async_trait]
 impl VortexContextExt for SessionContext {
     async fn read_vortex(&self, place: &str) -> Result<DataFrame> {
-        self.read_table(table(self, TableReference::bare("vortex"), place).await?)
+        let name = store_name(&listing_url(place)?);
+        self.read_table(table(self, name, place).await?)
     }
 
     async fn register_vortex(&self, name: &str, place: &str) -> Result<()> {
@@ -101,11 +103,47 @@ pub trait VortexDataFrameExt {
     /// # Errors
     /// If a type cannot be written, or the query or storage fails; nothing is left behind then.
     async fn write_vortex(self, path: &str, options: Option<VortexOptions>) -> Result<u64>;
+
+    /// Writes the rows into folders below `path`, like `COPY … PARTITIONED BY`: one folder per value of the
+    /// first of `columns`, named `column=value`, with those of the next column in it. The files do not contain
+    /// these columns; tables over `path` take them from the names of the folders.
+    ///
+    /// ```
+    /// # use datafusion::prelude::*;
+    /// # use vortex_datafusion::VortexDataFrameExt as _;
+    /// # async fn example(context: SessionContext) -> datafusion::common::Result<()> {
+    /// context.table("visits").await?.write_vortex_partitioned("by-day/", &["day"], None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`write_vortex`](Self::write_vortex), and if there is no such column, or no folder can be named
+    /// after its values.
+    async fn write_vortex_partitioned(
+        self,
+        path: &str,
+        columns: &[&str],
+        options: Option<VortexOptions>,
+    ) -> Result<u64>;
 }
 
 #[async_trait]
 impl VortexDataFrameExt for DataFrame {
     async fn write_vortex(self, path: &str, options: Option<VortexOptions>) -> Result<u64> {
+        self.write_vortex_partitioned(path, &[], options).await
+    }
+
+    async fn write_vortex_partitioned(
+        self,
+        path: &str,
+        columns: &[&str],
+        options: Option<VortexOptions>,
+    ) -> Result<u64> {
+        for column in columns {
+            self.schema().field_with_unqualified_name(column)?;
+        }
+        let columns = columns.iter().map(|column| (*column).to_owned()).collect();
         let formats = VortexFormatFactory::new();
         let formats = match options {
             Some(options) => formats.with_options(options),
@@ -113,7 +151,7 @@ impl VortexDataFrameExt for DataFrame {
         };
         let format = format_as_file_type(Arc::new(formats));
         let (state, rows) = self.into_parts();
-        let copy = LogicalPlanBuilder::copy_to(rows, path.to_owned(), format, HashMap::new(), Vec::new())?;
+        let copy = LogicalPlanBuilder::copy_to(rows, path.to_owned(), format, HashMap::new(), columns)?;
         let counts = DataFrame::new(state, copy.build()?).collect().await?;
         let count = |batch: &RecordBatch| -> u64 {
             batch.column(0).as_primitive::<UInt64Type>().values().iter().sum()

@@ -7,8 +7,10 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> datafusion::common::Result<()> {
-//! let context = SessionContext::new().enable_url_table();
+//! let context = SessionContext::new();
 //! vortex_datafusion::register(&context)?;
+//! // For paths and URLs in FROM.
+//! vortex_datafusion::enable_url_tables(&context);
 //!
 //! context.sql("SELECT city, count(*) FROM 'visits/*.vortex' GROUP BY city").await?.show().await?;
 //! context
@@ -20,7 +22,7 @@
 //! ```
 //!
 //! A [`VortexTable`] is a table over files that are already open, from any source. The feature `proto` adds
-//! the module `codec`, which serializes physical plans, so that they can run in another process.
+//! `VortexCodec`, which serializes physical plans, so that they can run in another process.
 //!
 //! Without the `session` feature the crate depends only on DataFusion's component crates; register a
 //! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`].
@@ -65,14 +67,18 @@ mod table_factory;
 #[cfg(feature = "session")]
 mod tell_scans;
 #[cfg(feature = "session")]
+mod url_tables;
+#[cfg(feature = "session")]
 mod withhold_orders;
 
+#[cfg(feature = "proto")]
+pub use codec::VortexCodec;
 pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
 #[cfg(feature = "session")]
 pub use frames::{VortexContextExt, VortexDataFrameExt};
 #[cfg(feature = "session")]
-pub use globs::{enable_url_tables, listing_url};
+pub use globs::listing_url;
 pub use options::{StringType, VortexOptions};
 pub use ordering::{record_order, recorded_order};
 #[cfg(feature = "session")]
@@ -82,3 +88,5 @@ pub use sink::{VortexSink, WrittenFile};
 pub use source::VortexSource;
 pub use statistics::statistics;
 pub use table::VortexTable;
+#[cfg(feature = "session")]
+pub use url_tables::enable_url_tables;

@@ -159,7 +159,7 @@ impl TableProvider for OneFile {
 
     async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
         // Writing the file in this process removes its footer from the cache.
-        let footers = FooterCache::new(session.runtime_env().cache_manager.get_file_metadata_cache());
+        let footers = FooterCache::new(session.runtime_env(), session.config());
         if self.found.counts() && footers.knows(&self.found.meta) {
             Ok(ScanResult::new(self.scan_found(session, &args).await?))
         } else {

@@ -83,10 +83,12 @@ options! {
         pub prune: bool = true,
         /// Bytes to read from the end of a file when opening it; 0, the default, chooses by storage.
         pub footer_read_size: u64 = 0,
-        /// Arrow type of inferred string columns: view or utf8.
+        /// Arrow type of inferred string columns: view, stored or utf8.
         ///
-        /// This applies to strings and byte strings. By default they are views unless files specify otherwise;
-        /// with `utf8` they never are.
+        /// This applies to strings and byte strings. By default columns are views, on which DataFusion works
+        /// fastest, like those of Parquet files; with `stored` they have the types that they were written
+        /// from, or are views if a file does not state them; with `utf8` neither they nor nested strings are
+        /// views.
         pub string_type: StringType = StringType::View,
         /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, adds none.
         ///
@@ -117,6 +119,9 @@ options! {
         ///
         /// Plans that group by the sorted column then hold little in memory, and need no sort for `ORDER BY`;
         /// but DataFusion also merges streams to preserve an order that no operator needs. Off by default.
+        ///
+        /// DataFusion keeps the orders of files with their statistics: for a session, this applies to tables
+        /// that have not been scanned before. Use `OPTIONS` to set it for a table.
         pub order_from_statistics: bool = false,
         /// Trade-off between write time and file size: fast, default or compact.
         ///
@@ -145,9 +150,11 @@ options! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum StringType {
-    /// `Utf8View` and `BinaryView`.
+    /// `Utf8View` and `BinaryView`. Nested strings are as with [`Stored`](Self::Stored).
     #[default]
     View,
+    /// The types that files were written from; views, except as keys of maps, if a file does not state them.
+    Stored,
     /// `Utf8` and `Binary`.
     Utf8,
 }
@@ -220,20 +227,6 @@ impl VortexOptions {
         options
     }
 
-    /// All options by name, for [`from_map`](Self::from_map).
-    #[cfg(feature = "proto")]
-    pub(crate) fn to_map(&self) -> HashMap<String, String> {
-        ENTRIES.iter().map(|entry| (entry.name.to_owned(), (entry.get)(self))).collect()
-    }
-
-    /// Options with the values in a map, and defaults for the others.
-    #[cfg(feature = "proto")]
-    pub(crate) fn from_map(map: &HashMap<String, String>) -> Result<Self> {
-        let mut options = Self::default();
-        map.iter().try_for_each(|(name, value)| options.set_by_name(name, value))?;
-        Ok(options)
-    }
-
     /// Sets an option by name.
     ///
     /// # Errors
@@ -260,6 +253,7 @@ impl std::fmt::Display for StringType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             StringType::View => "view",
+            StringType::Stored => "stored",
             StringType::Utf8 => "utf8",
         })
     }
@@ -268,12 +262,13 @@ impl std::fmt::Display for StringType {
 impl FromStr for StringType {
     type Err = DataFusionError;
 
-    /// Reads `view` or `utf8`.
+    /// Reads `view`, `stored` or `utf8`.
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "view" => Ok(StringType::View),
+            "stored" => Ok(StringType::Stored),
             "utf8" => Ok(StringType::Utf8),
-            _ => config_err!("`{text}` is not a string type; write `view` or `utf8`"),
+            _ => config_err!("`{text}` is not a string type; write `view`, `stored` or `utf8`"),
         }
     }
 }

@@ -18,9 +18,9 @@ use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::{LexOrdering, LexRequirement, Partitioning, PhysicalSortExpr};
+use vortex_core::DType;
 use vortex_core::file::Footer;
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, VortexFile};
 
 use crate::convert::cast_is_strictly_monotonic;
 use crate::statistics::lacks_negative;
@@ -51,9 +51,9 @@ pub fn record_order(
     }
 }
 
-/// The order of the rows of a file, over the columns of `schema`, if it was recorded.
-pub fn recorded_order(file: &VortexFile, schema: &Schema) -> Option<LexOrdering> {
-    of_file(file.footer(), schema, false)
+/// The order of the rows of the file with this footer, over the columns of `schema`, if it was recorded.
+pub fn recorded_order(footer: &Footer, schema: &Schema) -> Option<LexOrdering> {
+    of_file(footer, schema, false)
 }
 
 /// The metadata entry for rows that satisfy `requirement`, in a file with the columns of `schema`. `None` if

@@ -6,7 +6,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_common::Result;
-use datafusion_session::TableFunction;
+use datafusion_session::{Session, TableFunction};
 use vortex_core::io::BlockCache;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
@@ -21,13 +21,13 @@ use crate::withhold_orders::WithholdOrders;
 /// (`vortex_metadata`, `vortex_layouts`, `vortex_segments`, `vortex_zones`).
 ///
 /// Registering again keeps the settings of the session. Statements that were prepared before are lost, since
-/// DataFusion cannot add optimizer rules to a session that has them. Paths in `FROM` also need
-/// [`SessionContext::enable_url_table`], or [`enable_url_tables`](crate::enable_url_tables) for globs
-/// in URLs as well.
+/// DataFusion cannot add optimizer rules to a session that has them. Paths and URLs in `FROM` also need
+/// [`enable_url_tables`](crate::enable_url_tables).
 ///
 /// This adds two optimizer rules. A session that is built from this one loses them if the rules are replaced
 /// (`with_physical_optimizer_rules` of [`SessionStateBuilder`]): its scans behave as in a session that is not
-/// registered. Results are the same, but fewer rows are skipped, and fewer orders and statistics are used.
+/// registered. Results are the same, unless DataFusion passes a filter to another column of the same name; but
+/// fewer rows are skipped, and fewer orders and statistics are used.
 ///
 /// # Errors
 /// If the session refuses the format.
@@ -55,7 +55,8 @@ fn register_state(state: &mut SessionState) -> Result<()> {
 
 /// Whether the session has the optimizer rules of this crate: both, since `with_physical_optimizer_rules` of a
 /// builder leaves one.
-pub(crate) fn has_rules(state: &SessionState) -> bool {
+pub(crate) fn has_rules(session: &dyn Session) -> bool {
+    let Some(state) = session.as_any().downcast_ref::<SessionState>() else { return false };
     let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
     has(TellScans::NAME) && has(WithholdOrders::NAME)
 }
@@ -74,18 +75,21 @@ fn add_options(config: &mut SessionConfig) {
 
 /// [`register`] for sessions that are still being built.
 pub trait VortexSessionExt {
-    /// Makes the session read and write Vortex files, as [`register`] does. Call it after
-    /// `with_default_features`, `with_config` and `with_physical_optimizer_rules`, which replace what was
-    /// registered before. Without both of its optimizer rules, scans behave as in a session that is not
-    /// registered.
+    /// Makes the session read and write Vortex files, as [`register`] does. Call it last: several setters
+    /// replace what it adds, namely `with_config`, `with_file_formats`, `with_table_factories`,
+    /// `with_table_options`, `with_table_functions`, `with_table_function_list`, and
+    /// `with_physical_optimizer_rules`. Without both of its optimizer rules, scans behave as in a session that
+    /// is not registered.
     #[must_use]
     fn with_vortex(self) -> Self;
 }
 
 impl VortexSessionExt for SessionStateBuilder {
     fn with_vortex(mut self) -> Self {
-        let factory = Arc::new(VortexFormatFactory::new());
-        self.file_formats().get_or_insert_default().push(factory);
+        let formats = self.file_formats().get_or_insert_default();
+        // Of several formats with the same extension, the builder registers the first.
+        formats.retain(|format| !format.get_ext().eq_ignore_ascii_case(EXTENSION));
+        formats.push(Arc::new(VortexFormatFactory::new()));
         let tables = self.table_factories().get_or_insert_default();
         tables.insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
         self.table_options().get_or_insert_default().extensions.insert(VortexOptions::default());
@@ -116,6 +120,33 @@ fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn format_of(state: &SessionState) -> String {
+        format!("{:?}", state.get_file_format_factory(EXTENSION))
+    }
+
+    #[test]
+    fn a_builder_and_a_session_replace_another_format_of_the_same_extension() {
+        let other = || Arc::new(VortexFormatFactory::new().with_options(VortexOptions::default()));
+        let builder = || SessionStateBuilder::new().with_file_formats(vec![other() as _]);
+        let ours = format!("{:?}", Some(VortexFormatFactory::new()));
+        let mut state = builder().build();
+        assert_ne!(format_of(&state), ours);
+        register_state(&mut state).unwrap();
+        assert_eq!(format_of(&state), ours);
+        assert_eq!(format_of(&builder().with_vortex().build()), ours);
+    }
+
+    #[test]
+    fn registering_again_adds_what_setters_of_a_builder_have_replaced() {
+        let builder = SessionStateBuilder::new().with_vortex();
+        let replaced = builder.with_config(SessionConfig::new()).with_file_formats(Vec::new());
+        let mut state = replaced.with_table_functions(Default::default()).build();
+        register_state(&mut state).unwrap();
+        assert!(state.config_options().extensions.get::<VortexOptions>().is_some());
+        assert!(state.get_file_format_factory(EXTENSION).is_some());
+        assert!(state.table_functions().contains_key("vortex_metadata"));
+    }
 
     #[test]
     fn registering_again_adds_no_rule_twice() {

@@ -7,6 +7,7 @@ use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::TreeNodeRecursion;
 use datafusion_datasource::file::FileSource;
+use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::FileScanConfig;
 use datafusion_datasource::file_stream::FileOpener;
 use datafusion_datasource::{PartitionedFile, TableSchema};
@@ -23,7 +24,7 @@ use datafusion_physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_session::Session;
 use object_store::ObjectStore;
-use vortex_core::io::{BlockCache, StorageProfile};
+use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
 
 use crate::cache::{FooterCache, OpenFiles};
@@ -31,7 +32,7 @@ use crate::convert::is_dynamic;
 use crate::format::has_rules;
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
-use crate::opener::{OpenerState, SharedAhead, VortexOpener, wants_row_numbers};
+use crate::opener::{Ahead, OpenerState, SharedAhead, VortexOpener, wants_row_numbers};
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters, Sorted, sorted};
 
@@ -66,14 +67,17 @@ pub struct VortexSource {
     /// Whether filters that are offered may concern other columns, see `misdirected.rs`.
     declines_filters: bool,
     pub(crate) best_first: Option<BestFirst>,
+    /// Whether the statistics of the scan are those of its files, see `exact_statistics.rs`.
+    #[cfg_attr(not(feature = "session"), allow(dead_code, reason = "an optimizer rule reads it"))]
+    pub(crate) own_statistics: bool,
     options: VortexOptions,
-    /// Footers kept between queries.
+    /// What is kept of files between queries.
     footers: FooterCache,
-    /// Bytes of remote files kept between queries, if the options enable it.
-    segments: Option<Arc<BlockCache>>,
     /// The pool that is charged for the memory of scans.
     memory: Option<Arc<dyn MemoryPool>>,
     files: Arc<OpenFiles>,
+    /// Whether partitions may take over files of each other.
+    shares_files: bool,
     ahead: Arc<SharedAhead>,
     batch_size: usize,
     metrics: ExecutionPlanMetricsSet,
@@ -91,11 +95,12 @@ impl VortexSource {
             trusts_dynamic: false,
             declines_filters: false,
             best_first: None,
+            own_statistics: false,
             options: VortexOptions::default(),
             footers: FooterCache::default(),
-            segments: None,
             memory: None,
             files: Arc::default(),
+            shares_files: true,
             ahead: Arc::default(),
             batch_size: DEFAULT_BATCH_SIZE,
             metrics: ExecutionPlanMetricsSet::new(),
@@ -118,8 +123,8 @@ impl VortexSource {
     }
 
     pub(crate) fn with_runtime(mut self, runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
-        self.footers = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());
-        self.segments = config.get_extension();
+        self.footers = FooterCache::new(runtime, config);
+        self.shares_files = config.options().execution.enable_file_stream_work_stealing;
         self.memory = Some(Arc::clone(&runtime.memory_pool));
         self
     }
@@ -146,6 +151,12 @@ impl VortexSource {
         self
     }
 
+    /// For scans whose statistics are derived from the footers of their files.
+    pub(crate) fn with_own_statistics(mut self) -> Self {
+        self.own_statistics = true;
+        self
+    }
+
     /// A copy that may read other rows or columns, so that it shares no streams of opened files.
     fn changed(&self) -> Self {
         Self { ahead: Arc::default(), ..self.clone() }
@@ -154,6 +165,18 @@ impl VortexSource {
     /// How files are read.
     pub fn options(&self) -> &VortexOptions {
         &self.options
+    }
+
+    /// The files that a partition may open, in their order. DataFusion 55 decides in the same way whether these
+    /// are the files of all partitions.
+    fn ahead(&self, config: &FileScanConfig, partition: usize) -> Arc<Ahead> {
+        let is_shared = self.shares_files && !config.preserve_order && config.output_partitioning.is_none();
+        if !is_shared {
+            let own = config.file_groups.get(partition).map(FileGroup::files).unwrap_or_default();
+            return Arc::new(Ahead::new(own.to_vec()));
+        }
+        let files = config.file_groups.iter().flat_map(FileGroup::iter).cloned();
+        self.ahead.get(|| self.reorder_files(files.collect()))
     }
 
     /// Whether the scan should compute this projection; it always computes columns and constants.
@@ -186,10 +209,8 @@ impl FileSource for VortexSource {
         let best_first = best_first.filter(|_| filters.is_dynamic());
         // A query that needs few rows may need none of the next file.
         let few = best_first.is_some() || config.limit.is_some();
-        let ahead = (StorageProfile::of(store.as_ref()).remote && !few).then(|| {
-            let files = config.file_groups.iter().flat_map(|group| group.iter().cloned()).collect();
-            self.ahead.get(|| self.reorder_files(files))
-        });
+        let ahead =
+            (StorageProfile::of(store.as_ref()).remote && !few).then(|| self.ahead(config, partition));
         let state = Arc::new(OpenerState {
             table: self.table.clone(),
             output: Arc::new(self.projection.project_schema(self.table.table_schema())?),
@@ -198,7 +219,7 @@ impl FileSource for VortexSource {
             options: self.options.clone(),
             adapters,
             store,
-            footers: self.footers.clone().with_options(&self.options, self.segments.as_ref()),
+            footers: self.footers.clone().with_options(&self.options),
             files: Arc::clone(&self.files),
             batch_size: self.batch_size,
             limit: config.limit,

@@ -7,9 +7,9 @@
 //! Scans are planned like other scans of files, so that file groups, filters, statistics and metrics work in
 //! the same way. Each file is part of the plan as an extension of its `PartitionedFile`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion_common::{Result, Statistics};
 use datafusion_datasource::file_groups::FileGroup;
@@ -17,10 +17,12 @@ use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_datasource::{PartitionedFile, TableSchema, compute_all_files_statistics};
 use datafusion_execution::object_store::ObjectStoreUrl;
+use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
 use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::memory::InMemory;
 use vortex_core::file::VortexFile;
 use vortex_core::io::ReadAt;
 
@@ -55,8 +57,12 @@ const OPENED_AT_ONCE: usize = 32;
 #[derive(Debug, Clone)]
 pub struct VortexTable {
     files: Vec<VortexFile>,
+    /// The columns in the types that files were written from.
+    stored: Schema,
     schema: SchemaRef,
     options: Option<VortexOptions>,
+    /// The files as plans use them, and the statistics of all of them, once a scan has needed them.
+    described: OnceLock<(Vec<PartitionedFile>, Statistics)>,
 }
 
 impl VortexTable {
@@ -71,8 +77,9 @@ impl VortexTable {
             .iter()
             .map(|file| Ok((file.source().name().to_owned(), file.schema().map_err(datafusion_error)?)))
             .collect::<Result<Vec<_>>>()?;
-        let schema = Arc::new(schema::with_nullable_fields(&schema::merge(&schemas)?));
-        Ok(Self { files, schema, options: None })
+        let stored = schema::with_nullable_fields(&schema::merge(&schemas)?);
+        let schema = Arc::new(schema::with_strings(&stored, StringType::default()));
+        Ok(Self { files, stored, schema, options: None, described: OnceLock::new() })
     }
 
     /// Opens the sources, several at a time, and creates a table over them.
@@ -93,29 +100,44 @@ impl VortexTable {
     /// is a session.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
-        if options.string_type == StringType::Utf8 {
-            self.schema = Arc::new(schema::without_views(&self.schema));
-        }
+        self.schema = Arc::new(schema::with_strings(&self.stored, options.string_type));
+        self.described = OnceLock::new();
         self.options = Some(options);
         self
     }
 
-    /// The files in the form that plans use, and the statistics of all of them.
-    fn described(&self, options: &VortexOptions) -> Result<(Vec<PartitionedFile>, Statistics)> {
-        let files: FileGroup = self.files.iter().map(|file| described(file, &self.schema, options)).collect();
+    fn described(&self) -> Result<&(Vec<PartitionedFile>, Statistics)> {
+        if let Some(described) = self.described.get() {
+            return Ok(described);
+        }
+        let files: FileGroup = self.files.iter().map(|file| described(file, &self.schema)).collect();
         let (groups, statistics) =
             compute_all_files_statistics(vec![files], Arc::clone(&self.schema), true, false)?;
-        Ok((groups.into_iter().flat_map(FileGroup::into_inner).collect(), statistics))
+        let files = groups.into_iter().flat_map(FileGroup::into_inner).collect();
+        Ok(self.described.get_or_init(|| (files, statistics)))
     }
 }
 
-/// A file with its statistics and the order of its rows.
-fn described(file: &VortexFile, schema: &SchemaRef, options: &VortexOptions) -> PartitionedFile {
+/// A file with its statistics.
+fn described(file: &VortexFile, schema: &SchemaRef) -> PartitionedFile {
     let footer = file.footer();
     PartitionedFile::new(file.source().name(), footer.file_size())
         .with_statistics(Arc::new(statistics(footer, schema)))
-        .with_ordering(ordering::of_file(footer, schema, options.order_from_statistics))
         .with_extension(file.clone())
+}
+
+/// A store that exists, as scans require although they read nothing from it: that of local files or, in a
+/// session without one, an empty store.
+fn any_store(runtime: &RuntimeEnv) -> Result<ObjectStoreUrl> {
+    let local = ObjectStoreUrl::local_filesystem();
+    if runtime.object_store(&local).is_ok() {
+        return Ok(local);
+    }
+    let empty = ObjectStoreUrl::parse("vortex-open-files://")?;
+    if runtime.object_store(&empty).is_err() {
+        runtime.register_object_store(empty.as_ref(), Arc::new(InMemory::new()));
+    }
+    Ok(empty)
 }
 
 #[async_trait]
@@ -133,11 +155,6 @@ impl TableProvider for VortexTable {
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
-    fn statistics(&self) -> Option<Statistics> {
-        let (_, statistics) = self.described(&self.options.clone().unwrap_or_default()).ok()?;
-        Some(statistics)
-    }
-
     async fn scan(
         &self,
         state: &dyn Session,
@@ -149,15 +166,21 @@ impl TableProvider for VortexTable {
             Some(options) => options.clone(),
             None => VortexOptions::from_session(state.config_options()),
         };
-        let (files, statistics) = self.described(&options)?;
-        let source =
-            VortexSource::new(TableSchema::from(&self.schema)).with_options(options).with_session(state);
+        let (files, statistics) = self.described()?;
+        let with_order = |(file, open): (&PartitionedFile, &VortexFile)| {
+            let order = ordering::of_file(open.footer(), &self.schema, options.order_from_statistics);
+            file.clone().with_ordering(order)
+        };
+        let files: Vec<PartitionedFile> = files.iter().zip(&self.files).map(with_order).collect();
+        let source = VortexSource::new(TableSchema::from(&self.schema))
+            .with_options(options)
+            .with_session(state)
+            .with_own_statistics();
         let ordering = ordering::of_table(&files);
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
-        // No file is read from this store, but a scan requires an existing one.
-        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+        let config = FileScanConfigBuilder::new(any_store(state.runtime_env())?, Arc::new(source))
             .with_file_groups(groups)
-            .with_statistics(statistics)
+            .with_statistics(statistics.clone())
             .with_output_ordering(ordering.into_iter().collect())
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)

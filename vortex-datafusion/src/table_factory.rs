@@ -19,7 +19,7 @@ use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
 
 use crate::format::EXTENSION;
-use crate::globs::{check_pattern, listing_url, split_glob};
+use crate::globs::{check_kind, check_pattern, listing_url, split_glob};
 use crate::one_file::{Found, OneFile};
 
 /// Creates tables of files: those of DataFusion, but also over globs in URLs, and with few requests.
@@ -58,6 +58,7 @@ async fn listed_table(
 ) -> Result<Arc<dyn TableProvider>> {
     let url = url.with_table_ref(table.name.clone());
     check_pattern(&url, session.config_options())?;
+    check_kind(&url)?;
     let format = session
         .as_any()
         .downcast_ref::<SessionState>()

@@ -172,16 +172,16 @@ fn tell(
 fn tell_scan(exec: &DataSourceExec, above: &Above) -> Option<Arc<dyn ExecutionPlan>> {
     let (config, source) = exec.downcast_to_file_source::<VortexSource>()?;
     let is_ordered = !config.output_ordering.is_empty() && config.file_groups.len() > 1;
-    let preserves = config.preserve_order || is_ordered;
     let best = if config.limit.is_some() { BestWanted::None } else { above.best };
     let told = source.told(&above.distrusted, best);
     let finds_best = told.as_ref().unwrap_or(source).best_first.is_some();
     let whole =
         (finds_best && above.partitions == Partitions::BestMerged).then(|| undivided(config)).flatten();
-    if told.is_none() && whole.is_none() && preserves == config.preserve_order {
+    // Building an ordered scan again sets the flag that limits reset.
+    if told.is_none() && whole.is_none() && (config.preserve_order || !is_ordered) {
         return None;
     }
-    let mut builder = FileScanConfigBuilder::from(config.clone()).with_preserve_order(preserves);
+    let mut builder = FileScanConfigBuilder::from(config.clone());
     if let Some(told) = told {
         builder = builder.with_source(Arc::new(told));
     }

@@ -20,6 +20,7 @@ use vortex_core::dtype::MapType;
 use vortex_core::dtype::arrow::{data_type, presents};
 
 use super::datafusion_error;
+use crate::options::StringType;
 
 /// The Arrow extension type of variants.
 const VARIANT: &str = "arrow.parquet.variant";
@@ -251,10 +252,24 @@ fn with_items(data_type: &DataType, map: impl Fn(&FieldRef) -> FieldRef) -> Opti
     })
 }
 
-/// The schema with strings and byte strings as offset-based types instead of views.
-pub(crate) fn without_views(schema: &Schema) -> Schema {
-    let fields = schema.fields().iter().map(plain_field).collect::<Fields>();
-    Schema::new_with_metadata(fields, schema.metadata().clone())
+/// The schema with strings and byte strings in the types that tables present them in.
+pub(crate) fn with_strings(schema: &Schema, strings: StringType) -> Schema {
+    let fields = schema.fields().iter().map(|field| match strings {
+        StringType::View => view_field(field),
+        StringType::Stored => Arc::clone(field),
+        StringType::Utf8 => plain_field(field),
+    });
+    Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone())
+}
+
+/// The field with views instead of offsets; nested strings stay as they are.
+fn view_field(field: &FieldRef) -> FieldRef {
+    let view = match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        _ => return Arc::clone(field),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(view))
 }
 
 fn plain_field(field: &FieldRef) -> FieldRef {
@@ -565,7 +580,30 @@ mod tests {
             Field::new("a", DataType::Utf8, true),
             Field::new("b", DataType::List(item(DataType::Binary)), true),
         ]);
-        assert_eq!(without_views(&before), after);
+        assert_eq!(with_strings(&before, StringType::Utf8), after);
+        assert_eq!(with_strings(&after, StringType::Stored), after);
+    }
+
+    #[test]
+    fn strings_of_columns_become_views_and_nested_ones_stay() {
+        let item = Arc::new(Field::new("item", DataType::Utf8, true));
+        let coded = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+        let of = |text: &DataType, bytes: &DataType| {
+            Schema::new(vec![
+                Field::new("a", text.clone(), false),
+                Field::new("b", bytes.clone(), true),
+                Field::new("c", coded.clone(), true),
+                Field::new("d", DataType::List(Arc::clone(&item)), true),
+            ])
+        };
+        let views = of(&DataType::Utf8View, &DataType::BinaryView);
+        for (text, bytes) in [
+            (DataType::Utf8, DataType::Binary),
+            (DataType::LargeUtf8, DataType::LargeBinary),
+            (DataType::Utf8View, DataType::BinaryView),
+        ] {
+            assert_eq!(with_strings(&of(&text, &bytes), StringType::View), views);
+        }
     }
 
     #[test]

@@ -89,9 +89,8 @@ impl TableProvider for Metadata {
         check_pattern(&self.url, state.config_options())?;
         let runtime = state.runtime_env();
         let store = runtime.object_store(&self.url)?;
-        let footers = FooterCache::new(runtime.cache_manager.get_file_metadata_cache());
         let options = VortexOptions::from_session(state.config_options());
-        let footers = footers.with_options(&options, state.config().get_extension().as_ref());
+        let footers = FooterCache::new(runtime, state.config()).with_options(&options);
         // In a folder, only files with our extension; a file given by name may have any.
         let extension = if self.url.is_collection() { EXTENSION } else { "" };
         let mut objects: Vec<_> =

@@ -9,6 +9,7 @@
 //! DataFusion opens a file when it has finished the preceding one; on remote storage, each file then costs
 //! round trips during which nothing else happens. Therefore, opening a file also starts the next ones in the
 //! queue, up to a limit of bytes, and a partition that reaches one of them takes over what has been started.
+//! All partitions share one queue, unless each of them has to read its own files.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -29,7 +30,7 @@ use crate::selection::RowSelection;
 const BYTES_AHEAD: u64 = 8 << 20;
 const FILES_AHEAD: usize = 32;
 
-/// The files of one execution of a scan, and which of them were started early.
+/// The files of one execution of a scan, or of one of its partitions, and which of them were started early.
 pub(crate) struct Ahead {
     /// In the order in which they will be opened.
     files: Vec<PartitionedFile>,
@@ -87,7 +88,7 @@ impl SharedAhead {
 }
 
 impl Ahead {
-    fn new(files: Vec<PartitionedFile>) -> Self {
+    pub(crate) fn new(files: Vec<PartitionedFile>) -> Self {
         let mut positions = HashMap::new();
         for (at, file) in files.iter().enumerate() {
             positions.entry(key(file)).and_modify(|twice| *twice = None).or_insert(Some(at));

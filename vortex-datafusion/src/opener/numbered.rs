@@ -155,6 +155,7 @@ fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<i128> {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "they are lists of ranges")]
 mod tests {
     use arrow::datatypes::{Field, Schema};
     use datafusion_common::config::ConfigOptions;

@@ -4,17 +4,20 @@
 //! DataFusion evaluates it. Every deterministic filter over the columns of the table can be accepted, since
 //! filters that encodings cannot answer are evaluated by DataFusion's own code on decoded columns. Dynamic
 //! filters are never accepted: the operator that produces them is correct without the scan, so the scan is
-//! free to apply them only where that is worthwhile.
+//! free to apply them only where that is worthwhile. Volatile filters do not even serve to skip data: the rows
+//! above the scan are compared with other random numbers than those by which it would have skipped them.
 
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::TreeNode as _;
 use datafusion_datasource::TableSchema;
+use datafusion_functions::core::file_row_index::FileRowIndexFunc;
 use datafusion_functions::core::input_file_name::InputFileNameFunc;
 use datafusion_physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion_physical_expr::utils::{collect_columns, conjunction};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_expr_adapter::rewrite::expr_references_scalar_udf;
 use datafusion_physical_plan::filter_pushdown::PushedDown;
 use vortex_core::dtype::arrow::from_schema;
 
@@ -42,7 +45,7 @@ impl Filters {
         table: &TableSchema,
         options: &VortexOptions,
     ) -> PushedDown {
-        if !reads_only(&filter, table) || has_unusable_key(&filter, table) {
+        if !reads_only(&filter, table) || has_unusable_key(&filter, table) || is_volatile(&filter) {
             return PushedDown::No;
         }
         // The same filter may be offered again by a later optimizer pass.
@@ -134,7 +137,8 @@ pub(crate) fn reads_nested(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) 
 }
 
 fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &VortexOptions) -> bool {
-    if is_dynamic(filter) || is_volatile(filter) {
+    // The scan takes from a filter on numbers of rows which rows to read, but does not evaluate it.
+    if is_dynamic(filter) || expr_references_scalar_udf::<FileRowIndexFunc>(filter) {
         return false;
     }
     let file_columns = table.file_schema().fields().len();
@@ -144,19 +148,22 @@ fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &Vorte
             .is_ok_and(|dtype| Translator::new(table.file_schema(), &dtype).translate(filter).is_some())
 }
 
-/// Whether two evaluations may differ. DataFusion treats the name of the file as volatile, but it is constant
-/// for each file.
+/// Whether two evaluations for one row may differ. DataFusion rejects such filters, but only before
+/// projections replace columns by what they compute. It also treats the name of a file and the numbers of its
+/// rows as volatile, which do not change.
 fn is_volatile(filter: &Arc<dyn PhysicalExpr>) -> bool {
-    let is_file_name = |node: &Arc<dyn PhysicalExpr>| {
-        ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node.as_ref()).is_some()
+    let is_of_file = |node: &dyn PhysicalExpr| {
+        ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node).is_some()
+            || ScalarFunctionExpr::try_downcast_func::<FileRowIndexFunc>(node).is_some()
     };
-    filter.exists(|node| Ok(node.is_volatile_node() && !is_file_name(node))).unwrap_or(true)
+    filter.exists(|node| Ok(node.is_volatile_node() && !is_of_file(node.as_ref()))).unwrap_or(true)
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{Field, Schema};
-    use datafusion_expr::Operator;
+    use datafusion_common::config::ConfigOptions;
+    use datafusion_expr::{ColumnarValue, Operator, ScalarUDF, Volatility, create_udf};
     use datafusion_physical_expr::expressions::{binary, col, is_null, lit};
 
     use super::*;
@@ -200,6 +207,36 @@ mod tests {
         assert!(!accepts(foreign(), &native_only));
         let nothing = VortexOptions { predicate_pushdown: false, ..VortexOptions::default() };
         assert!(!accepts(native(), &nothing));
+    }
+
+    fn call(function: ScalarUDF) -> Arc<dyn PhysicalExpr> {
+        let (function, config) = (Arc::new(function), Arc::new(ConfigOptions::new()));
+        Arc::new(ScalarFunctionExpr::try_new(function, vec![], table().table_schema(), config).unwrap())
+    }
+
+    #[test]
+    fn a_filter_on_drawn_values_is_not_even_kept() {
+        let schema = Arc::clone(table().table_schema());
+        let draw = || {
+            let drawn = Arc::new(|_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(4i32.into())));
+            call(create_udf("draw", vec![], DataType::Int32, Volatility::Volatile, drawn))
+        };
+        let compared = binary(col("a", &schema).unwrap(), Operator::Gt, draw(), &schema).unwrap();
+        let dynamic = DynamicFilterPhysicalExpr::new(vec![draw()], lit(true));
+        for filter in [compared, Arc::new(dynamic) as _] {
+            let mut filters = Filters::default();
+            let answer = filters.offer(filter, &table(), &VortexOptions::default());
+            assert!(matches!(answer, PushedDown::No) && filters.all().next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_filter_on_numbers_of_rows_is_kept_but_not_accepted() {
+        let number = call(ScalarUDF::from(FileRowIndexFunc::new()));
+        let few = binary(number, Operator::Lt, lit(5i64), table().table_schema()).unwrap();
+        let mut filters = Filters::default();
+        assert!(matches!(filters.offer(few, &table(), &VortexOptions::default()), PushedDown::No));
+        assert_eq!((filters.accepted().len(), filters.pruning().len()), (0, 1));
     }
 
     #[test]

@@ -47,11 +47,9 @@ pub(crate) fn sorted(
     if known.ordering_satisfy(order.iter().cloned())? {
         return Ok(Sorted::Exactly);
     }
-    // If the output already satisfies a prefix of the order, it is better not to interfere with the sort.
-    for len in 1..order.len() {
-        if known.ordering_satisfy(order[..len].iter().cloned())? {
-            return Ok(Sorted::No);
-        }
+    // If the output satisfies a prefix of the order, it is better not to interfere with the sort.
+    if known.ordering_satisfy([first.clone()])? {
+        return Ok(Sorted::No);
     }
     let outputs: &[_] = projection.as_ref();
     let column = first

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion_common::{DataFusionError, Result, exec_err};
-use datafusion_execution::cache::cache_manager::FileMetadataCache;
+use datafusion_execution::cache::cache_manager::CacheManager;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion_physical_plan::metrics::Time;
 use object_store::path::Path;
@@ -33,6 +33,7 @@ pub(super) struct Destination {
     /// Number of bytes after which rows continue in another file.
     pub(super) full_at: Option<u64>,
     pub(super) pool: Arc<dyn MemoryPool>,
+    pub(super) caches: Arc<CacheManager>,
     /// Removes files if the statement is dropped, maybe outside of any runtime.
     pub(super) runtime: Handle,
     pub(super) write_time: Time,
@@ -88,7 +89,7 @@ impl FileRows {
     async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let batch = conformed(batch, &self.destination.schema)?;
         if let Some(full_at) = self.destination.full_at
-            && self.writer.bytes_written() >= full_at
+            && self.writer.reaches(full_at).await.map_err(datafusion_error)?
         {
             self.start_next().await?;
         }
@@ -152,6 +153,22 @@ impl Destination {
         FileWriter::try_new(sink, Arc::clone(&self.schema), self.options.clone())
             .map_err(|error| at(path, datafusion_error(error)))
     }
+
+    /// Removes what has been cached about files that appeared, were replaced, or are gone: their footers, and
+    /// the listings of their folders. DataFusion removes a listing when it plans an `INSERT`, but a query
+    /// that runs before the files appear lists the folder again, and DataFusion keeps listings forever.
+    fn forget(&self, files: &[WrittenFile]) {
+        let footers = self.caches.get_file_metadata_cache();
+        for file in files {
+            footers.remove(&file.path);
+        }
+        let Some(listings) = self.caches.get_list_files_cache() else { return };
+        for listing in listings.list_entries().into_keys() {
+            if files.iter().any(|file| file.path.prefix_matches(&listing.path)) {
+                listings.remove(&listing);
+            }
+        }
+    }
 }
 
 /// Adds the path to an error, unless it already contains it.
@@ -208,18 +225,15 @@ impl Written {
     /// Removes the files; returns when they are gone. They also go if nobody waits for that.
     pub(super) async fn remove(mut self) {
         let files = std::mem::take(&mut self.files);
-        let removed = remove(Arc::clone(&self.destination.store), files);
+        let removed = remove(Arc::clone(&self.destination), files);
         if let Err(error) = self.destination.runtime.spawn(removed).await {
             tracing::warn!(%error, "files of a failed statement were not removed");
         }
     }
 
-    /// Keeps the files, since the statement has succeeded. Entries of files that they replaced are removed
-    /// from `footers`.
-    pub(super) fn keep(mut self, footers: &FileMetadataCache) -> Vec<WrittenFile> {
-        for file in &self.files {
-            footers.remove(&file.path);
-        }
+    /// Keeps the files, since the statement has succeeded.
+    pub(super) fn keep(mut self) -> Vec<WrittenFile> {
+        self.destination.forget(&self.files);
         std::mem::take(&mut self.files)
     }
 }
@@ -227,19 +241,20 @@ impl Written {
 impl Drop for Written {
     fn drop(&mut self) {
         let files = std::mem::take(&mut self.files);
-        let Destination { store, has_unique_paths, runtime, .. } = &*self.destination;
+        let Destination { has_unique_paths, runtime, .. } = &*self.destination;
         if *has_unique_paths && !files.is_empty() {
-            runtime.spawn(remove(Arc::clone(store), files));
+            runtime.spawn(remove(Arc::clone(&self.destination), files));
         }
     }
 }
 
-async fn remove(store: Arc<dyn ObjectStore>, files: Vec<WrittenFile>) {
-    for WrittenFile { path, .. } in files {
-        if let Err(error) = store.delete(&path).await {
+async fn remove(destination: Arc<Destination>, files: Vec<WrittenFile>) {
+    for WrittenFile { path, .. } in &files {
+        if let Err(error) = destination.store.delete(path).await {
             tracing::warn!(%path, %error, "a file of a failed statement was not removed");
         }
     }
+    destination.forget(&files);
 }
 
 /// Converts a batch to the schema of the file. The schemas of plans may differ from it in nullability,

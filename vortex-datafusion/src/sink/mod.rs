@@ -166,12 +166,12 @@ impl FileSink for VortexSink {
             options: self.write_options()?,
             full_at: self.may_split().then_some(self.options.target_file_size),
             pool: Arc::clone(context.memory_pool()),
+            caches: Arc::clone(&context.runtime_env().cache_manager),
             runtime: Handle::current(),
             write_time,
         });
         let filled = fill(&destination, demux_task, files).await?;
-        let footers = context.runtime_env().cache_manager.get_file_metadata_cache();
-        let files = finish(&destination, filled).await?.keep(footers.as_ref());
+        let files = finish(&destination, filled).await?.keep();
         let rows = files.iter().map(|file| file.summary.row_count()).sum();
         let bytes: u64 = files.iter().map(|file| file.summary.file_size()).sum();
         rows_written.add(usize::try_from(rows).unwrap_or(usize::MAX));

@@ -344,6 +344,21 @@ fn folders_named_after_values_become_columns() {
 }
 
 #[test]
+fn a_column_is_either_in_the_files_or_in_the_names_of_folders() {
+    let folder = TempDir::new().unwrap();
+    for extension in ["csv", "json", "parquet", "vortex"] {
+        let file = format!("{extension}/a=1/x.{extension}");
+        let copy = format!("COPY (SELECT 5 AS a, 6 AS b) TO '{}'", path(&folder, &file));
+        ok(&["sql", "-q", "-c", &copy]);
+        let one = path(&folder, "one.arrow");
+        let line = complaint(&run(&["convert", &path(&folder, &format!("{extension}/")), &one]), 1);
+        assert!(line.contains(&file) && line.contains("column `a`") && line.contains("`a=…`"), "{line}");
+        let glob = path(&folder, &format!("{extension}/**/*.{extension}"));
+        assert_eq!(ok(&["convert", "--to", "csv", &glob, "-"]), "a,b\n5,6\n", "{extension}");
+    }
+}
+
+#[test]
 fn names_of_files_and_folders_are_taken_literally() {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");

@@ -2,6 +2,8 @@
 
 mod convert;
 mod inspect;
+#[cfg(unix)]
+mod interrupts;
 mod sql;
 mod verify;
 

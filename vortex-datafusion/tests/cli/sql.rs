@@ -47,27 +47,54 @@ fn options_of_a_table_reach_the_format() {
     assert!(line.contains("nosuchoption") && line.contains("predicate_pushdown"), "{line}");
 }
 
+#[test]
+fn results_without_rows_have_what_their_format_begins_with() {
+    let none = "SELECT 2 AS z, 'a' AS \"a,b\" WHERE false";
+    for (format, expected) in [("csv", "z,\"a,b\"\n"), ("tsv", "z\ta,b\n"), ("json", "[]\n"), ("nd-json", "")]
+    {
+        assert_eq!(ok(&["sql", "--format", format, "-c", none]), expected);
+        // Statements without a result print nothing.
+        assert_eq!(ok(&["sql", "--format", format, "-c", "SET vortex.prune = true"]), "");
+    }
+    assert!(ok(&["sql", "-c", none]).contains("| z | a,b |"));
+    let output = with_input(&["sql"], &format!("\\pset format csv\n{none};\n"));
+    assert!(stdout(&output).contains("z,\"a,b\"\n0 row(s) fetched"), "{}", stdout(&output));
+}
+
+#[test]
+fn help_lists_the_commands_of_this_shell() {
+    let help = stdout(&with_input(&["sql"], "\\?\n"));
+    assert!(help.starts_with("\\d ") && help.contains("\n\\q ") && !help.contains("datafusion"), "{help}");
+}
+
+#[test]
+fn a_release_that_is_not_known_is_told() {
+    let folder = TempDir::new().unwrap();
+    let copy = format!("COPY (SELECT 1 AS a) TO '{}'", folder.path().join("a.vortex").display());
+    let with_option = format!("{copy} OPTIONS (min_reader '9.99')");
+    for commands in [["SET vortex.min_reader = '9.99'", &copy], ["SELECT 1", &with_option]] {
+        let output = run(&["sql", "-c", commands[0], "-c", commands[1]]);
+        assert!(complaint(&output, 0).contains("release 9.99 is not known"));
+    }
+    ok(&["sql", "-c", "SET vortex.min_reader = 'newest'", "-c", &copy]);
+}
+
 #[cfg(unix)]
 #[test]
-fn a_copy_that_is_interrupted_leaves_no_file() {
-    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
-        let folder = TempDir::new().unwrap();
-        let copy = format!(
-            "COPY (SELECT value, random() AS r FROM generate_series(1, 100000000) t(value)) TO '{}/x.vortex'",
-            folder.path().display()
-        );
-        let mut child = vortex(&["sql", "-c", &copy]).stderr(Stdio::piped()).spawn().unwrap();
-        while fs::read_dir(&folder).unwrap().next().is_none() {
-            assert_eq!(child.try_wait().unwrap(), None, "it was done before it could be interrupted");
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
-        let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
-        assert!(kill.unwrap().success());
-        let outcome = child.wait_with_output().unwrap();
-        assert!(stderr(&outcome).contains("interrupted"), "{}", stderr(&outcome));
-        assert_eq!(outcome.status.code(), Some(status));
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{signal}");
+fn output_to_a_link_goes_to_its_target() {
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(place("old"), "old").unwrap();
+    for target in ["old", "new.vortex"] {
+        let link = place("link.vortex");
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        ok(&["sql", "-q", "-c", &format!("COPY (SELECT 7 AS a) TO '{link}'")]);
+        assert!(Path::new(&link).is_symlink());
+        assert_eq!(csv(&format!("SELECT a FROM '{link}'")), "a\n7\n");
+        assert!(ok(&["verify", &place(target)]).contains("1 row,"));
+        fs::remove_file(link).unwrap();
     }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
 }
 
 #[test]

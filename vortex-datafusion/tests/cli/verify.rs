@@ -24,7 +24,33 @@ fn files_in_folders_are_found() {
     assert_eq!(out.lines().count(), 1);
     assert!(ok(&["inspect", place]).contains("one.vortex: 1 row"));
     fs::remove_file(below.join("one.vortex")).unwrap();
-    assert!(complaint(&run(&["verify", place]), 1).contains("no file below it ends in .vortex"));
+    assert!(complaint(&run(&["verify", place]), 1).contains("no file there ends in .vortex"));
+}
+
+#[test]
+fn patterns_match_names_of_files() {
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir(place("c.vortex")).unwrap();
+    for name in ["a1.vortex", "a2.vortex", "b[1].vortex", "c.vortex/a3.vortex"] {
+        fs::copy(golden("0.91.0/rows_1.vortex"), place(name)).unwrap();
+    }
+    fs::write(place("a4.txt"), "no table").unwrap();
+    for (pattern, count) in
+        [("a*", 2), ("*.vortex", 3), ("a?.vortex", 2), ("*/a*", 1), ("**/*.vortex", 4), ("b[1].vortex", 1)]
+    {
+        for command in ["verify", "inspect"] {
+            let out = ok(&[command, &place(pattern)]);
+            assert_eq!(out.matches(".vortex: ").count(), count, "{command} {pattern}: {out}");
+        }
+    }
+    for pattern in ["x*.vortex", "a*.txt", "none/*.vortex"] {
+        for place in [place(pattern), format!("file://{}", place(pattern))] {
+            let line = complaint(&run(&["verify", &place]), 1);
+            assert!(line.contains(&format!("{place}: no file there ends in .vortex")), "{line}");
+        }
+    }
+    assert!(complaint(&run(&["verify", "a***.vortex"]), 1).contains("a***.vortex"));
 }
 
 #[test]

@@ -4,14 +4,16 @@ use std::fs;
 use std::sync::Arc;
 
 use arrow::util::pretty::pretty_format_batches;
+use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr_adapter::DefaultPhysicalExprAdapterFactory;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::SessionContext;
 use datafusion_proto::bytes::{
     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
 };
 use vortex_core::io::{LocalFile, ReadAt};
-use vortex_datafusion::VortexTable;
-use vortex_datafusion::codec::VortexCodec;
+use vortex_datafusion::{VortexCodec, VortexSource, VortexTable};
 
 use crate::files::{file, run, session};
 
@@ -74,6 +76,32 @@ async fn partitioned_tables_come_back() {
     assert_eq!(answer(there_and_back(&plan)).await, answer(plan).await);
 }
 
+/// The scan below operators that have one input.
+fn scan(plan: &Arc<dyn ExecutionPlan>) -> &FileScanConfig {
+    match plan.downcast_ref::<DataSourceExec>() {
+        Some(exec) => exec.downcast_to_file_source::<VortexSource>().unwrap().0,
+        None => scan(plan.children()[0]),
+    }
+}
+
+#[tokio::test]
+async fn files_come_back_in_the_versions_that_were_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.vortex", "b.vortex", "c.vortex"] {
+        fs::copy(file("tpch_orders"), folder.path().join(name)).unwrap();
+    }
+    let sql = format!("SELECT o_orderkey FROM '{}/'", folder.path().display());
+    let plan = planned(&session(), &sql).await;
+    let back = there_and_back(&plan);
+    let described = |plan| {
+        let files = scan(plan).file_groups.iter().flat_map(|group| group.iter());
+        files.map(|file| file.object_meta.clone()).collect::<Vec<_>>()
+    };
+    let files = described(&plan);
+    assert!(files.len() >= 3 && files.iter().all(|file| file.e_tag.is_some()), "{files:?}");
+    assert_eq!(described(&back), files);
+}
+
 #[tokio::test]
 async fn writes_come_back() {
     let path = file("tpch_orders");
@@ -103,4 +131,10 @@ async fn what_is_only_in_this_process_has_no_bytes() {
     let plan = planned(&context, "SELECT o_orderkey FROM t").await;
     let error = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec).unwrap_err().to_string();
     assert!(error.contains("tpch_orders.vortex"), "{error}");
+    let plan = planned(&context, &format!("SELECT o_orderkey FROM '{}'", path.display())).await;
+    let adapter = Arc::new(DefaultPhysicalExprAdapterFactory);
+    let adapted = FileScanConfigBuilder::from(scan(&plan).clone()).with_expr_adapter(Some(adapter)).build();
+    let plan = DataSourceExec::from_data_source(adapted);
+    let error = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec).unwrap_err().to_string();
+    assert!(error.contains("adapter"), "{error}");
 }

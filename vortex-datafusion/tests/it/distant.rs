@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use datafusion::physical_plan::ExecutionPlanProperties as _;
 use datafusion::prelude::SessionContext;
+use futures::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 
@@ -15,6 +17,24 @@ async fn a_small_file_is_read_once_whatever_is_asked_of_it() {
     run(&context, "SELECT sum(l_quantity), min(l_comment) FROM lines WHERE l_shipmode <> 'AIR'").await;
     run(&context, "SELECT count(*), max(l_orderkey) FROM lines").await;
     assert_eq!(store.reads.get(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_that_share_no_files_open_only_their_own() {
+    let (store, context) = session(20, None).await;
+    // Otherwise, the files would be known since the table was created.
+    context.runtime_env().cache_manager.get_file_metadata_cache().update_cache_limit(0);
+    for (is_shared, expected) in [(false, 10), (true, 20)] {
+        let share = format!("SET datafusion.execution.enable_file_stream_work_stealing = {is_shared}");
+        run(&context, &share).await;
+        let plan = context.sql("SELECT l_comment FROM lines").await.unwrap();
+        let plan = plan.create_physical_plan().await.unwrap();
+        assert_eq!(plan.output_partitioning().partition_count(), 2);
+        store.take();
+        let batches = plan.execute(0, context.task_ctx()).unwrap();
+        batches.try_collect::<Vec<_>>().await.unwrap();
+        assert_eq!(store.reads.get(), expected);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

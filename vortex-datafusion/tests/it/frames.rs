@@ -31,6 +31,24 @@ async fn files_in_folders_are_written_and_read_with_the_names_of_folders_as_colu
 }
 
 #[tokio::test]
+async fn rows_are_written_into_folders_named_after_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("{}/", folder.path().display());
+    let context = session();
+    let rows = "SELECT value AS n, value % 2 AS odd, value % 3 AS rest FROM generate_series(1, 600)";
+    let rows = context.sql(rows).await.unwrap();
+    let missing = rows.clone().write_vortex_partitioned(&place, &["even"], None).await.unwrap_err();
+    assert!(missing.to_string().contains("even"), "{missing}");
+    assert_eq!(rows.write_vortex_partitioned(&place, &["odd", "rest"], None).await.unwrap(), 600);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(folder.path().join("odd=1/rest=2")).unwrap().count(), 1);
+    context.register_vortex("numbers", &place).await.unwrap();
+    let sums = show(&context, "SELECT count(*), sum(n) FROM numbers WHERE odd = '1' AND rest = '2'").await;
+    // 5, 11, ..., 599
+    assert!(sums.contains("| 100 ") && sums.contains("| 30200 "), "{sums}");
+}
+
+#[tokio::test]
 async fn a_name_is_registered_once() {
     let folder = tempfile::tempdir().unwrap();
     let place = format!("{}/", folder.path().display());

@@ -8,7 +8,8 @@ use datafusion::prelude::SessionContext;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
-use vortex_datafusion::enable_url_tables;
+use url::Url;
+use vortex_datafusion::{VortexContextExt as _, enable_url_tables};
 
 use crate::counting::{example, over};
 use crate::files::{run, show};
@@ -76,6 +77,30 @@ async fn a_pattern_that_spans_folders_is_refused_unless_folders_are_looked_into(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pattern_for_partition_folders_is_refused() {
+    let context = session(&["h/y=1/x.vortex", "h/y=2/x.vortex"]).await;
+    let message = error(&context, "SELECT * FROM 'counting://store/h/y=*'").await;
+    assert!(
+        message.contains("y=* below counting://store/h/ cannot match folders named key=value"),
+        "{message}"
+    );
+    assert_eq!(count(&context, "'counting://store/h/*.vortex' WHERE y = '2'").await, ROWS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_folder_contains_does_not_keep_a_table_from_its_name() {
+    let context = session(&[]).await;
+    // Tests run in the folder of the crate.
+    assert!(std::path::Path::new("src/lib.rs").is_file());
+    run(&context, "CREATE TABLE src AS SELECT 1 AS a").await;
+    assert_eq!(count(&context, "src").await, 1);
+    let message = error(&context, "SELECT * FROM tests").await;
+    assert!(message.contains("table 'datafusion.public.tests' not found"), "{message}");
+    let message = error(&context, "SELECT * FROM './tests'").await;
+    assert!(message.contains("./tests"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_table_is_created_over_a_glob() {
     let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex"]).await;
     run(&context, "CREATE EXTERNAL TABLE x STORED AS VORTEX LOCATION 'counting://store/a/x*.vortex'").await;
@@ -113,6 +138,25 @@ async fn functions_over_files_take_globs() {
     let files = "SELECT count(DISTINCT file) FROM vortex_segments('counting://store/a/x*.vortex')";
     let rows = run(&context, files).await;
     assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_of_two_stores_are_listed_apart_although_their_paths_are_equal() {
+    let context = session(&["a/x.vortex"]).await;
+    let other = TestStore::new();
+    for object in ["a/x.vortex", "a/y.vortex"] {
+        other.put(&Path::from(object), PutPayload::from(example())).await.unwrap();
+    }
+    context.register_object_store(&Url::parse("counting://other").unwrap(), other);
+    for (store, objects) in [("store", 1), ("other", 2)] {
+        for place in [format!("counting://{store}/a/"), format!("counting://{store}/a/*.vortex")] {
+            assert_eq!(count(&context, &format!("'{place}'")).await, objects * ROWS, "{place}");
+            let files = run(&context, &format!("SELECT DISTINCT file FROM vortex_segments('{place}')")).await;
+            assert_eq!(files.num_rows() as i64, objects, "{place}");
+            let read = context.read_vortex(&place).await.unwrap().count().await.unwrap();
+            assert_eq!(read as i64, objects * ROWS, "{place}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "proto")]
 mod codec;
+mod concurrent;
 mod counting;
 mod distant;
 mod files;
@@ -14,6 +15,7 @@ mod open_files;
 mod ordered;
 mod partitions;
 mod plans;
+mod providers;
 mod pushdown;
 mod segment_cache;
 mod selections;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use arrow::array::AsArray as _;
+use arrow::array::{ArrayRef, AsArray as _, RecordBatch, StringArray};
 use arrow::datatypes::DataType;
 use arrow::util::display::array_value_to_string;
 use datafusion::common::Result;
@@ -14,10 +14,12 @@ use datafusion::execution::memory_pool::{
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
-use vortex_core::io::{MemoryFile, ReadAt};
+use url::Url;
+use vortex_core::io::{MemoryFile, MemorySink, ReadAt};
+use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_datafusion::{StringType, VortexOptions, VortexTable};
 
-use crate::files::{file, plan, run, session, show};
+use crate::files::{file, plan, run, session, session_with, show};
 
 /// A file in memory; nothing of it is on disk.
 fn in_memory(path: &std::path::Path) -> Arc<dyn ReadAt> {
@@ -137,12 +139,65 @@ async fn strings_come_as_the_options_of_the_table_say() {
     let comment =
         |table: &VortexTable| table.schema().field_with_name("o_comment").unwrap().data_type().clone();
     assert_eq!(comment(&table), DataType::Utf8View);
+    // Options that are set after a scan count, too.
+    table.scan(&session().state(), None, &[], None).await.unwrap();
     let table = table.with_options(options);
     assert_eq!(comment(&table), DataType::Utf8);
     let context = session();
     context.register_table("t", Arc::new(table)).unwrap();
-    let rows = run(&context, "SELECT min(o_comment), max(o_comment) FROM t WHERE o_orderkey < 100").await;
-    assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
+    for rows in ["t WHERE o_orderkey < 100", "t"] {
+        let rows = run(&context, &format!("SELECT min(o_comment), max(o_comment) FROM {rows}")).await;
+        assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
+    }
+}
+
+#[tokio::test]
+async fn columns_written_from_plain_strings_are_views_unless_asked_for() {
+    let text = StringArray::from_iter_values(["one", "two"]);
+    let rows = RecordBatch::try_from_iter([("a", Arc::new(text) as ArrayRef)]).unwrap();
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
+    writer.write(&rows).await.unwrap();
+    writer.finish().await.unwrap();
+    let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
+    let table = VortexTable::open([source]).await.unwrap();
+    let mut options = VortexOptions::default();
+    options.string_type = StringType::Stored;
+    let stored = table.clone().with_options(options);
+    for (table, expected) in [(table, DataType::Utf8View), (stored, DataType::Utf8)] {
+        let context = session();
+        context.register_table("t", Arc::new(table)).unwrap();
+        let rows = run(&context, "SELECT a, count(*) FROM t WHERE a < 'p' GROUP BY a").await;
+        assert_eq!(rows.schema().field(0).data_type(), &expected);
+        assert_eq!(array_value_to_string(rows.column(0), 0).unwrap(), "one");
+    }
+}
+
+#[tokio::test]
+async fn orders_follow_the_options_of_each_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rising.vortex");
+    let context = session_with(SessionConfig::new().with_target_partitions(1));
+    run(&context, &format!("COPY (VALUES (1), (2), (3)) TO '{}'", path.display())).await;
+    let table = VortexTable::open([in_memory(&path)]).await.unwrap();
+    context.register_table("t", Arc::new(table)).unwrap();
+    for asked in [false, true, false] {
+        run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
+        let sorted = plan(&context, "SELECT * FROM t ORDER BY column1").await;
+        assert_eq!(!sorted.contains("SortExec"), asked, "{sorted}");
+    }
+}
+
+#[tokio::test]
+async fn no_store_of_local_files_is_needed() {
+    let context = session();
+    context.runtime_env().deregister_object_store(&Url::parse("file://").unwrap()).unwrap();
+    let table = VortexTable::open([in_memory(&file("tpch_orders"))]).await.unwrap();
+    context.register_table("t", Arc::new(table)).unwrap();
+    for _ in 0..2 {
+        let rows = run(&context, "SELECT o_orderkey FROM t WHERE o_custkey > 0").await;
+        assert_eq!(rows.num_rows(), 1500);
+    }
 }
 
 #[tokio::test]

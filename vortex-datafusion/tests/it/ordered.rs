@@ -10,7 +10,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use vortex_datafusion::{VortexOptions, VortexSessionExt as _, register};
 
-use crate::files::{run, show, table};
+use crate::files::{plan, run, show, table};
 
 fn session(partitions: usize) -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions))
@@ -70,6 +70,35 @@ async fn orders_are_withheld_only_where_casts_change_them() {
     ] {
         let plan = show(&context, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
         assert_eq!(plan.matches("output_ordering").count(), declared, "{sql}: {plan}");
+    }
+}
+
+#[tokio::test]
+async fn an_order_that_statistics_prove_is_asked_for_by_a_table_or_before_its_first_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rising.vortex");
+    let context = session(1);
+    register(&context).unwrap();
+    // The order of the rows of a VALUES list is not defined.
+    run(&context, &format!("COPY (VALUES (1), (2), (3)) TO '{}'", file.display())).await;
+    for (name, options) in
+        [("plain", ""), ("asking", "OPTIONS (order_from_statistics 'true')"), ("later", "")]
+    {
+        let location = file.display();
+        let create = format!("CREATE EXTERNAL TABLE {name} STORED AS VORTEX {options} LOCATION '{location}'");
+        run(&context, &create).await;
+    }
+    for (asked, tables) in [
+        (false, [("plain", false), ("asking", true)].as_slice()),
+        // DataFusion keeps the order together with the statistics of the file.
+        (true, [("plain", false), ("later", true)].as_slice()),
+        (false, [("later", true)].as_slice()),
+    ] {
+        run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
+        for (name, declared) in tables {
+            let plan = plan(&context, &format!("SELECT * FROM {name} ORDER BY column1")).await;
+            assert_eq!(!plan.contains("SortExec"), *declared, "{name}, {asked}: {plan}");
+        }
     }
 }
 

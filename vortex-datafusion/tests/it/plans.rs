@@ -45,6 +45,21 @@ async fn a_volatile_filter_stays_above() {
 }
 
 #[tokio::test]
+async fn a_filter_on_drawn_values_does_not_reach_the_scan() {
+    let path = file("tpch_lineitem");
+    let context = session();
+    let drawn = format!("(SELECT l_discount, random() AS drawn FROM '{}')", path.display());
+    for sql in [
+        format!("SELECT count(*) FROM {drawn} WHERE l_discount < drawn"),
+        format!("SELECT l_discount, drawn FROM {drawn} ORDER BY drawn LIMIT 3"),
+    ] {
+        let plan = plan(&context, &sql).await;
+        let scan = plan.lines().find(|line| line.contains("DataSourceExec")).unwrap();
+        assert!(!scan.contains("predicate=") && !scan.contains("dynamic_pruning"), "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn a_topk_reaches_the_scan() {
     let path = file("tpch_lineitem");
     let context = session();

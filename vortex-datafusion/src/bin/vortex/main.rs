@@ -14,6 +14,7 @@ mod convert;
 mod failure;
 mod inspect;
 mod interrupts;
+mod min_reader;
 mod sql;
 mod stores;
 mod text;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, Outcome};
+use crate::interrupts::Interrupts;
 
 /// Vortex files on the command line.
 #[derive(Debug, Parser)]
@@ -71,30 +73,19 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let is_shell = matches!(&command, Command::Sql(arguments) if arguments.is_shell());
+    let mut interrupts = Interrupts::watch(is_shell)?;
     let outcome = runtime.block_on(async {
-        let run = async {
-            match command {
-                Command::Sql(arguments) => Box::pin(sql::run(arguments)).await,
-                Command::Inspect(arguments) => Box::pin(inspect::run(arguments)).await,
-                Command::Convert(arguments) => Box::pin(convert::run(arguments)).await,
-                Command::Verify(arguments) => Box::pin(verify::run(arguments)).await,
-            }
-        };
-        if is_shell {
-            // The shell handles interrupts itself, for single statements.
-            return run.await;
+        match command {
+            Command::Sql(arguments) => Box::pin(sql::run(arguments, &mut interrupts)).await,
+            Command::Inspect(arguments) => interrupts.run(Box::pin(inspect::run(arguments))).await,
+            Command::Convert(arguments) => interrupts.run(Box::pin(convert::run(arguments))).await,
+            Command::Verify(arguments) => interrupts.run(Box::pin(verify::run(arguments))).await,
         }
-        let interrupted = interrupts::watch();
-        let outcome = tokio::select! {
-            outcome = run => outcome,
-            Ok(status) = interrupted => Err(Failure::Interrupted(status)),
-        };
-        if outcome.is_err() {
-            // Dropping the work removes what it has written so far.
-            interrupts::let_tasks_end().await;
-        }
-        outcome
     });
+    if outcome.is_err() {
+        // Dropping the work removes what it has written so far.
+        interrupts::let_tasks_end(&runtime);
+    }
     // A read that hangs must not keep the process alive once all output has been written.
     runtime.shutdown_background();
     outcome

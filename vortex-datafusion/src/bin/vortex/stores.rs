@@ -17,7 +17,7 @@ use datafusion_cli::object_storage::{
     AwsOptions, get_cos_object_store_builder, get_oss_object_store_builder, get_s3_object_store_builder,
 };
 use futures::TryStreamExt as _;
-use glob::MatchOptions;
+use glob::{MatchOptions, glob_with};
 use object_store::path::Path as StorePath;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
 use url::Url;
@@ -62,8 +62,7 @@ impl Stores {
         Ok(())
     }
 
-    /// The files at places: for a folder or a glob in a URL, all Vortex files there; any other place is taken
-    /// as a file.
+    /// The files at places: for a folder or a glob, all Vortex files there; any other place is taken as a file.
     pub(crate) async fn files(&self, places: &[String]) -> Outcome<Vec<String>> {
         let mut files = Vec::new();
         for place in places {
@@ -79,6 +78,10 @@ impl Stores {
                     let mut found = Vec::new();
                     walk(Path::new(place), &mut found).map_err(|error| Failure::at(place, error))?;
                     some_of(place, found, &mut files)?;
+                }
+                // A file may have such a name.
+                None if place.contains(['*', '?', '[']) && !Path::new(place).exists() => {
+                    some_of(place, matching(place)?, &mut files)?;
                 }
                 _ => files.push(place.clone()),
             }
@@ -121,15 +124,32 @@ impl Stores {
 pub(crate) fn is_match(place: &ListingTableUrl, object: &ObjectMeta) -> bool {
     let Some(below) = place.strip_prefix(&object.location) else { return false };
     let Some(glob) = place.get_glob() else { return true };
-    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
-    glob.matches_with(&below.collect::<Vec<_>>().join("/"), options)
+    glob.matches_with(&below.collect::<Vec<_>>().join("/"), by_name())
+}
+
+/// `*` matches within one folder.
+fn by_name() -> MatchOptions {
+    MatchOptions { require_literal_separator: true, ..MatchOptions::new() }
+}
+
+/// The files whose paths match a pattern.
+fn matching(pattern: &str) -> Outcome<Vec<String>> {
+    let at_pattern = |error: &dyn fmt::Display| Failure::at(pattern, Failure::error(error));
+    let mut files = Vec::new();
+    for path in glob_with(pattern, by_name()).map_err(|error| at_pattern(&error))? {
+        let path = path.map_err(|error| at_pattern(&error))?;
+        if !path.is_dir() {
+            files.extend(path.to_str().map(str::to_owned));
+        }
+    }
+    Ok(files)
 }
 
 /// Adds the Vortex files among those found at a place.
 fn some_of(place: &str, mut found: Vec<String>, files: &mut Vec<String>) -> Outcome {
     found.retain(|file| file.ends_with(EXTENSION));
     if found.is_empty() {
-        return Err(Failure::error(format!("{place}: no file below it ends in {EXTENSION}")));
+        return Err(Failure::error(format!("{place}: no file there ends in {EXTENSION}")));
     }
     found.sort_unstable();
     files.append(&mut found);

@@ -21,7 +21,7 @@ use crate::text::{counted, visible};
 /// Arguments of `vortex verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The files, or folders of them: paths, or URLs (s3://, gs://, az://, https://).
+    /// The files: files, folders, globs; paths or URLs (s3://, gs://, az://, https://).
     #[arg(required = true)]
     file: Vec<String>,
     /// Print only problems.
@@ -63,7 +63,7 @@ async fn verified(place: &str, stores: &Stores) -> Outcome<(Verification, Vec<St
 async fn disorder(source: Arc<dyn ReadAt>) -> Outcome<Option<String>> {
     let file = VortexFile::open(source).await?;
     let schema = file.schema()?;
-    let Some(order) = recorded_order(&file, &schema) else { return Ok(None) };
+    let Some(order) = recorded_order(file.footer(), &schema) else { return Ok(None) };
     let keys = order.iter().filter_map(|key| {
         let column = key.expr.downcast_ref::<Column>()?;
         let data_type = schema.field(column.index()).data_type().clone();

@@ -261,7 +261,7 @@ impl Reader {
         }
         let Some(schema) = projected else { return Ok(None) };
         // Several files may be in order each, but not together.
-        let order = order_of.and_then(|file| recorded_order(&file, &schema));
+        let order = order_of.and_then(|file| recorded_order(file.footer(), &schema));
         // A scan starts when the preceding one has ended.
         let batches = stream::iter(scans).map(|(name, scan)| {
             let batches = scan.into_stream().map_err(|error| Failure::at(&name, error))?;
@@ -409,6 +409,9 @@ impl Reader {
                 .await?
                 .infer_schema(&state)
                 .await?;
+            if let Some(options) = &config.options {
+                check_values(&options.table_partition_cols, &schemas, format)?;
+            }
             return Ok(ListingTable::try_new(config)?);
         }
         let options = options.with_file_extension("");
@@ -419,6 +422,20 @@ impl Reader {
             .with_schema(Arc::new(schema));
         Ok(ListingTable::try_new(config)?)
     }
+}
+
+/// Checks that no file has a column of the same name as the values in the names of folders.
+fn check_values(values: &[(String, DataType)], schemas: &[(String, SchemaRef)], format: Format) -> Outcome {
+    for (file, schema) in schemas {
+        if let Some((name, _)) = values.iter().find(|(name, _)| schema.index_of(name).is_ok()) {
+            return Err(Failure::error(format!(
+                "{file}: column `{name}` is in the file, and the folder `{name}=…` gives it a value too; a glob \
+                 like 'folder/**/*.{}' reads only what is in the files",
+                format.extension()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a file can be read as part of the same table as another one: columns of CSV and Arrow files are

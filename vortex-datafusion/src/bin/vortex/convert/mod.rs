@@ -22,15 +22,14 @@ mod sort;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use futures::TryStreamExt as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use vortex_core::Release;
 use vortex_core::write::WriteOptions;
 use vortex_datafusion::{VortexOptions, record_order};
 
 use crate::failure::{Failure, Outcome};
+use crate::min_reader::MinReader;
 use crate::text::parse_size;
 use format::Format;
 use input::{Found, Reader, Rows, Wanted, is_among};
@@ -96,42 +95,12 @@ impl VortexArguments {
         }
         if let Some(reader) = &self.min_reader {
             set("min_reader", &reader.release.to_string())?;
-            if reader.is_unknown() {
-                let (named, newest) = (&reader.named, Release::NEWEST);
-                eprintln!(
-                    "vortex: release {named} is not known; the files need {newest}, the newest one known"
-                );
-            }
+            reader.warn_if_unknown();
         }
         if self.checksums {
             set("checksums", "true")?;
         }
         Ok(options.write_options())
-    }
-}
-
-/// A release as it was named on the command line.
-#[derive(Debug, Clone)]
-struct MinReader {
-    release: Release,
-    named: String,
-}
-
-impl MinReader {
-    /// Whether it is later than all known ones. It may exist nevertheless, and reads the same files.
-    fn is_unknown(&self) -> bool {
-        let newest = Release::NEWEST.to_string();
-        let of_newest =
-            self.named.strip_prefix(&newest).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.release == Release::NEWEST && self.named != "newest" && !of_newest
-    }
-}
-
-impl FromStr for MinReader {
-    type Err = vortex_core::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self { release: text.parse()?, named: text.to_owned() })
     }
 }
 
@@ -292,24 +261,4 @@ fn progress(rows: Option<u64>) -> ProgressBar {
     };
     let style = ProgressStyle::with_template(template);
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_after_the_newest_known_one_are_accepted_but_unknown() {
-        for (text, is_unknown) in [
-            ("newest", false),
-            ("0.91", false),
-            ("0.91.3", false),
-            ("0.76", false),
-            ("0.99", true),
-            ("9.9", true),
-        ] {
-            assert_eq!(text.parse::<MinReader>().unwrap().is_unknown(), is_unknown, "{text}");
-        }
-        assert!("0.2".parse::<MinReader>().is_err());
-    }
 }

@@ -79,13 +79,14 @@ impl Output {
         }
     }
 
-    /// Number of bytes written so far, not counting data that is still in memory.
-    pub(super) fn bytes_written(&self) -> u64 {
-        match self {
-            Self::Vortex(writer) => writer.bytes_written(),
-            Self::File { written, .. } => written.load(Ordering::Relaxed),
-            Self::Stdout(_) => 0,
-        }
+    /// Whether the file has about this many bytes. Of formats other than Vortex, data that is still in memory
+    /// does not count.
+    pub(super) async fn reaches(&mut self, bytes: u64) -> Outcome<bool> {
+        Ok(match self {
+            Self::Vortex(writer) => writer.reaches(bytes).await?,
+            Self::File { written, .. } => written.load(Ordering::Relaxed) >= bytes,
+            Self::Stdout(_) => false,
+        })
     }
 
     /// Writes the end of the format; a file gets its final name.
@@ -211,9 +212,10 @@ impl Outputs {
         }
         let Some((path, output)) = &mut self.open else { return Ok(()) };
         output.write(batch).await.map_err(|failure| Failure::at(path.display(), failure))?;
-        match &self.target {
-            Target::Parts { bytes, .. } if output.bytes_written() >= *bytes => self.complete().await,
-            _ => Ok(()),
+        let Target::Parts { bytes, .. } = &self.target else { return Ok(()) };
+        match output.reaches(*bytes).await.map_err(|failure| Failure::at(path.display(), failure))? {
+            true => self.complete().await,
+            false => Ok(()),
         }
     }
 

@@ -23,7 +23,7 @@ use report::Report;
 /// Arguments of `vortex inspect`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The files, or folders of them: paths, or URLs (s3://, gs://, az://, https://).
+    /// The files: files, folders, globs; paths or URLs (s3://, gs://, az://, https://).
     #[arg(required = true)]
     file: Vec<String>,
     /// Print one JSON object per file.

@@ -18,6 +18,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::MaxRows;
 
 use crate::failure::{Failure, Outcome};
+use crate::interrupts::Interrupts;
 use crate::text::parse_size;
 use session::Session;
 
@@ -83,21 +84,30 @@ impl Arguments {
 }
 
 /// Runs statements, scripts, or the shell.
-pub(crate) async fn run(arguments: Arguments) -> Outcome {
+pub(crate) async fn run(arguments: Arguments, interrupts: &mut Interrupts) -> Outcome {
     if let Some(folder) = &arguments.data_path {
         std::env::set_current_dir(folder)
             .map_err(|error| Failure::Usage(format!("{}: {error}", folder.display())))?;
     }
-    let mut session = Session::open(&arguments).await?;
-    if !arguments.has_statements() {
-        if !std::io::stdin().is_terminal() {
-            // Piped statements are a script: no prompt, and an error ends it.
-            return script::run(&mut session, std::io::stdin().lock(), "standard input").await;
-        }
+    if !arguments.is_shell() {
+        return interrupts.run(run_statements(arguments)).await;
+    }
+    let session = async {
+        let mut session = Session::open(&arguments).await?;
         for file in arguments.rc.unwrap_or_else(session::default_rc) {
             script::run_file(&mut session, &file).await?;
         }
-        return shell::run(&mut session).await;
+        Ok(session)
+    };
+    let mut session = interrupts.run(session).await?;
+    shell::run(&mut session, interrupts).await
+}
+
+async fn run_statements(arguments: Arguments) -> Outcome {
+    let mut session = Session::open(&arguments).await?;
+    if !arguments.has_statements() {
+        // Piped statements are a script: no prompt, and an error ends it.
+        return script::run(&mut session, std::io::stdin().lock(), "standard input").await;
     }
     for file in &arguments.file {
         script::run_file(&mut session, file).await?;

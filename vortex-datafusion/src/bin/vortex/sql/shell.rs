@@ -11,6 +11,24 @@ use rustyline::history::DefaultHistory;
 use super::script;
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
+use crate::interrupts::{CTRL_C, Interrupts};
+
+/// What `\?` prints.
+const HELP: &str = "\
+\\d                    list tables
+\\d TABLE              list the columns of a table
+\\h                    list functions
+\\h FUNCTION           describe a function
+\\i FILE               run the statements of a file
+\\pset                 show the format of results
+\\pset format FORMAT   set it: automatic, table, csv, tsv, json, nd-json
+\\quiet [on|off]       show or set whether only results are printed
+\\object_store_profiling [disabled|summary|trace]
+                      show or set how requests to object stores are reported
+\\?                    show this list
+\\q                    quit
+
+A statement ends with a semicolon at the end of a line; Ctrl-C interrupts it.";
 
 /// What to do after a command.
 pub(super) enum Next {
@@ -19,7 +37,7 @@ pub(super) enum Next {
 }
 
 /// Reads and runs statements until the user quits. Errors are printed, and the shell continues.
-pub(super) async fn run(session: &mut Session) -> Outcome {
+pub(super) async fn run(session: &mut Session, interrupts: &mut Interrupts) -> Outcome {
     if !session.print.quiet {
         println!("vortex {} with DataFusion {}", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION);
         println!("Try: SELECT * FROM 'file.vortex' LIMIT 10; or \\? for help, \\q to quit.");
@@ -35,10 +53,15 @@ pub(super) async fn run(session: &mut Session) -> Outcome {
         match editor.readline("> ") {
             Ok(input) => {
                 let _ = editor.add_history_entry(input.trim_end());
-                match run_input(session, &input).await {
+                if let Some(file) = &history {
+                    // The statement may end the shell. What cannot be kept now is told at the end.
+                    let _ = editor.append_history(file);
+                }
+                match interrupts.run(run_input(session, &input)).await {
                     Ok(Next::Continue) => {}
                     Ok(Next::Quit) | Err(Failure::ClosedPipe) => break,
                     Err(Failure::Error(message) | Failure::Usage(message)) => eprintln!("{message}"),
+                    Err(Failure::Interrupted(CTRL_C)) => println!("^C"),
                     Err(interrupted @ Failure::Interrupted(_)) => return Err(interrupted),
                 }
                 // SET may have changed the dialect.
@@ -64,11 +87,7 @@ async fn run_input(session: &mut Session, input: &str) -> Outcome<Next> {
     if let Some(command) = input.trim().strip_prefix('\\') {
         return run_command(session, command).await;
     }
-    tokio::select! {
-        outcome = session.run(input) => outcome?,
-        // Dropping the query cancels it.
-        _ = tokio::signal::ctrl_c() => println!("^C"),
-    }
+    session.run(input).await?;
     Ok(Next::Continue)
 }
 
@@ -78,6 +97,7 @@ pub(super) async fn run_command(session: &mut Session, command: &str) -> Outcome
     let unknown = || Failure::error(format!("\\{words}: no such command; \\? lists them"));
     match words.parse::<Command>().map_err(|()| unknown())? {
         Command::Quit => return Ok(Next::Quit),
+        Command::Help => println!("{HELP}"),
         Command::Include(Some(file)) => Box::pin(script::run_file(session, Path::new(&file))).await?,
         Command::OutputFormat(Some(format)) => {
             format.parse::<OutputFormat>().map_err(|()| unknown())?.execute(&mut session.print)?;

@@ -4,12 +4,18 @@
 //! format itself gets them, so unprefixed options of Vortex tables fail there. Here, every option is passed
 //! to the format, and those of a store also to the store.
 
+use std::collections::HashMap;
+use std::io::{Write as _, stdout};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use arrow::csv;
+use arrow::datatypes::SchemaRef;
 use datafusion::common::instant::Instant;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::logical_expr::dml::CopyTo;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser;
@@ -18,10 +24,13 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use futures::{FutureExt as _, StreamExt as _};
+use url::Url;
+use vortex_core::io::local_target;
 use vortex_datafusion::listing_url;
 
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
+use crate::min_reader::MinReader;
 
 impl Session {
     /// The dialect of SQL that the session is set to.
@@ -61,11 +70,17 @@ impl Session {
         if shows_settings(&statement) {
             print.maxrows = MaxRows::Unlimited;
         }
-        let plan = self.context.state().statement_to_plan(statement).await?;
+        let mut plan = self.context.state().statement_to_plan(statement).await?;
         if matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::DescribeTable(_) | LogicalPlan::Analyze(_)) {
             print.maxrows = MaxRows::Unlimited;
         }
         self.open_stores(&plan).await?;
+        if let LogicalPlan::Copy(copy) = &mut plan {
+            resolve_output(copy)?;
+        }
+        if let Some(reader) = min_reader(&plan) {
+            reader.warn_if_unknown();
+        }
         let frame: DataFrame = self.context.execute_logical_plan(plan).await?;
         let plan = frame.create_physical_plan().await?;
         self.print(plan, print, start).await
@@ -77,10 +92,7 @@ impl Session {
             LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
                 (table.locations.iter().collect::<Vec<_>>(), &table.options)
             }
-            LogicalPlan::Copy(copy) => {
-                replaces_files_only(&copy.output_url)?;
-                (vec![&copy.output_url], &copy.options)
-            }
+            LogicalPlan::Copy(copy) => (vec![&copy.output_url], &copy.options),
             _ => return Ok(()),
         };
         let options: Vec<_> = options.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -101,9 +113,8 @@ impl Session {
         let schema = plan.schema();
         let mut batches = execute_stream(plan, Arc::clone(&task))?;
         // An array of JSON objects is also printed as a whole.
-        if !matches!(print.format, PrintFormat::Table | PrintFormat::Json) && !schema.fields().is_empty() {
-            return Ok(print.print_stream(batches, start, &format).await?);
-        }
+        let is_streamed =
+            !matches!(print.format, PrintFormat::Table | PrintFormat::Json) && !schema.fields().is_empty();
         let shown = match print.maxrows {
             MaxRows::Limited(rows) if print.format == PrintFormat::Table => rows,
             _ => usize::MAX,
@@ -111,25 +122,71 @@ impl Session {
         let (mut kept, mut kept_rows, mut rows) = (Vec::new(), 0, 0);
         while let Some(batch) = batches.next().await {
             let batch = batch?;
-            rows += batch.num_rows();
-            // One row more than is shown indicates that there are more.
-            if kept_rows <= shown {
-                kept_rows += batch.num_rows();
+            let (is_first, batch_rows) = (rows == 0, batch.num_rows());
+            rows += batch_rows;
+            if is_streamed {
+                let (schema, all) = (Arc::clone(&schema), MaxRows::Unlimited);
+                print.format.print_batches(&mut stdout().lock(), schema, &[batch], all, is_first, &format)?;
+            } else if kept_rows <= shown {
+                // One row more than is shown indicates that there are more.
+                kept_rows += batch_rows;
                 kept.push(batch);
             }
         }
+        if rows == 0 {
+            print_no_rows(print.format, &schema)?;
+        }
+        // What is kept, and how many rows there were.
         Ok(print.print_batches(schema, &kept, start, rows, &format)?)
     }
 }
 
-/// Refuses output to devices and the like: stores write to another name and rename, which would replace the
-/// device.
-fn replaces_files_only(output: &str) -> Outcome {
-    let Ok(path) = listing_url(output)?.get_url().to_file_path() else { return Ok(()) };
-    if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-        return Err(Failure::error(format!("{output}: is not a regular file, and would be replaced by one")));
+/// Prints what a format has even without rows: the names of the columns, the brackets of an array. Statements
+/// without a result have no columns.
+fn print_no_rows(format: PrintFormat, schema: &SchemaRef) -> Outcome {
+    let delimiter = match format {
+        _ if schema.fields().is_empty() => return Ok(()),
+        PrintFormat::Csv => b',',
+        PrintFormat::Tsv => b'\t',
+        PrintFormat::Json => return Ok(writeln!(stdout(), "[]")?),
+        // The library prints the frame of a table; lines of JSON have none.
+        PrintFormat::Table | PrintFormat::Automatic | PrintFormat::NdJson => return Ok(()),
+    };
+    let builder = csv::WriterBuilder::new().with_header(true).with_delimiter(delimiter);
+    Ok(builder.build(stdout().lock()).write(&RecordBatch::new_empty(Arc::clone(schema)))?)
+}
+
+/// Directs output to the target of a link, and refuses devices and the like: stores write to another name and
+/// rename, which would replace either.
+fn resolve_output(copy: &mut CopyTo) -> Outcome {
+    let Ok(path) = listing_url(&copy.output_url)?.get_url().to_file_path() else { return Ok(()) };
+    if path.is_dir() {
+        return Ok(());
+    }
+    let target = local_target(&path).map_err(|error| Failure::at(&copy.output_url, error))?;
+    if path.is_symlink() {
+        let no_url = |()| Failure::error(format!("{}: no URL names this file", target.display()));
+        copy.output_url = Url::from_file_path(&target).map_err(no_url)?.into();
+        // Even if the name of the target has no extension.
+        copy.options.insert("single_file_output".to_owned(), "true".to_owned());
     }
     Ok(())
+}
+
+/// The release that a statement sets as the oldest one to read what is written, if it is valid.
+fn min_reader(plan: &LogicalPlan) -> Option<MinReader> {
+    let of_options = |options: &HashMap<String, String>| {
+        ["format.min_reader", "vortex.min_reader"].iter().find_map(|name| options.get(*name).cloned())
+    };
+    let named = match plan {
+        LogicalPlan::Statement(PlanStatement::SetVariable(set)) => {
+            (set.variable == "vortex.min_reader").then(|| set.value.clone())
+        }
+        LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => of_options(&table.options),
+        LogicalPlan::Copy(copy) => of_options(&copy.options),
+        _ => None,
+    };
+    named?.trim().to_ascii_lowercase().parse().ok()
 }
 
 /// Whether the statement is `SHOW ALL` or similar: lists of settings should be shown in full.

@@ -1,0 +1,123 @@
+//! Tables named by paths and URLs: `FROM 's3://bucket/visits/'`.
+//!
+//! One remote Vortex file takes few requests (`one_file.rs`). Everything else is a listing table of DataFusion,
+//! of files of any format that the session reads.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableConfigExt as _, ListingTableUrl,
+};
+use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionContext;
+use datafusion_catalog::{DynamicFileCatalog, UrlTableFactory};
+use datafusion_common::{Result, plan_err};
+use datafusion_session::TableProvider;
+use futures::StreamExt as _;
+use parking_lot::RwLock;
+
+use crate::format::EXTENSION;
+use crate::globs::{check_kind, check_pattern, listing_url, split_glob};
+use crate::one_file::{Found, OneFile};
+
+/// Lets a session query files, folders and globs by path or URL: `FROM 's3://bucket/*.vortex'`.
+///
+/// This replaces [`SessionContext::enable_url_table`]; use one of the two. The latter supports globs only in
+/// paths, and reads the folder of one store with the listing of another if their paths are equal, since
+/// DataFusion 55 keeps listings by path. `CREATE EXTERNAL TABLE … STORED AS VORTEX` accepts globs in URLs
+/// wherever Vortex is registered.
+pub fn enable_url_tables(context: &SessionContext) {
+    let catalogs = Arc::clone(context.state().catalog_list());
+    let tables = Arc::new(UrlTables { session: context.state_weak_ref() });
+    context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, tables)));
+}
+
+/// Creates tables from paths and URLs.
+struct UrlTables {
+    session: Weak<RwLock<SessionState>>,
+}
+
+impl fmt::Debug for UrlTables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UrlTables").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl UrlTableFactory for UrlTables {
+    async fn try_new(&self, place: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(session) = self.session.upgrade() else { return Ok(None) };
+        let state = session.read().clone();
+        let table = table_at(&state, place).await;
+        match table {
+            // DataFusion looks up every name in a statement, that of a table to create, too. What is called so in
+            // the current folder by chance must not matter.
+            Err(error) if is_plain_name(place) => {
+                tracing::debug!(place, %error, "is not a table");
+                Ok(None)
+            }
+            table => table,
+        }
+    }
+}
+
+/// Whether this may be the name of any table, rather than that of a file.
+fn is_plain_name(place: &str) -> bool {
+    let is_part_of_path = |char: char| !char.is_alphanumeric() && char != '_' && char != '-' && char != ' ';
+    !place.contains(is_part_of_path)
+}
+
+async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    let url = match listing_url(place) {
+        Ok(url) => url,
+        Err(error) if split_glob(place).is_some() => return Err(error),
+        // It is the name of a table that does not exist.
+        Err(_) => return Ok(None),
+    };
+    check_pattern(&url, state.config_options())?;
+    check_kind(&url)?;
+    if url.prefix().extension() == Some(EXTENSION)
+        && let Some(table) = found_file(state, &url).await?
+    {
+        return Ok(Some(Arc::new(table)));
+    }
+    let config = match ListingTableConfig::new(url.clone()).infer_options(state).await {
+        Ok(config) => config,
+        // A path or a URL is not the name of a table.
+        Err(error) if place.contains('/') || Path::new(place).exists() => {
+            if is_empty(state, &url).await {
+                return plan_err!("no file at {place}");
+            }
+            return Err(error.context(place.to_owned()));
+        }
+        Err(_) => return Ok(None),
+    };
+    let config = config.infer_partitions_from_path(state).await?.infer_schema(state).await?;
+    Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+}
+
+/// Whether there is certainly no file at a URL, for which DataFusion has an internal error only.
+async fn is_empty(state: &SessionState, url: &ListingTableUrl) -> bool {
+    let Ok(store) = state.runtime_env().object_store(url) else { return false };
+    match url.list_all_files(state, &store, "").await {
+        Ok(mut files) => files.next().await.is_none(),
+        Err(_) => false,
+    }
+}
+
+/// The table of one remote file, if it exists.
+async fn found_file(state: &SessionState, url: &ListingTableUrl) -> Result<Option<OneFile>> {
+    let Some(formats) = state.get_file_format_factory(EXTENSION) else { return Ok(None) };
+    let format = formats.create(state, &HashMap::new())?;
+    let Some(found) = Found::at(state, format.as_ref(), url).await? else { return Ok(None) };
+    let store = state.runtime_env().object_store(url)?;
+    let schema = format.infer_schema(state, &store, std::slice::from_ref(found.meta())).await?;
+    let config = ListingTableConfig::new(url.clone())
+        .with_listing_options(ListingOptions::new(format))
+        .with_schema(schema);
+    Ok(Some(OneFile::new(ListingTable::try_new(config)?, found)))
+}
