@@ -384,6 +384,11 @@ impl Zstd {
                 return short;
             }
             let long = ratio(LONG_FRAME_BYTES, LONG_FRAME_BYTES);
+            if long.1 >= short.1 * LONG_FRAMES_PAY {
+                return short;
+            }
+            // Or are only the rows after the first few shorter?
+            let short = ratio(LONG_FRAME_BYTES, SHORT_FRAME_BYTES);
             if long.1 < short.1 * LONG_FRAMES_PAY { long } else { short }
         })
     }

@@ -66,6 +66,16 @@ impl Encoder {
         self.waiting_bytes + unfolded + self.encoded_bytes
     }
 
+    /// Bytes of chunks that are not encoded yet.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Bytes of encoded chunks that have not been taken yet.
+    pub(super) fn encoded_bytes(&self) -> usize {
+        self.encoded_bytes
+    }
+
     /// Whether any tasks are running.
     pub(super) fn is_busy(&self) -> bool {
         !self.tasks.is_empty()

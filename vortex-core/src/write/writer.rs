@@ -163,22 +163,24 @@ impl FileWriter {
     /// if they are the larger part and might be enough.
     ///
     /// # Errors
-    /// If encoding or storage fails.
+    /// If encoding or storage fails, or has failed.
     pub async fn reaches(&mut self, bytes: u64) -> Result<bool> {
+        self.check_sound()?;
         let (done, rest) = self.done_and_rest();
         if rest >= bytes && rest > done {
             self.flush().await?;
         }
         let (done, rest) = self.done_and_rest();
-        let encoded = self.container.position() + self.waiting_bytes as u64;
-        let shrunk = u128::from(rest) * u128::from(encoded) / u128::from(done.max(1));
-        Ok(u128::from(encoded) + shrunk >= u128::from(bytes))
+        let held = self.waiting_bytes + self.encoder.encoded_bytes() + self.held_bytes();
+        let encoded = u128::from(self.container.position()) + held as u128;
+        let shrunk = (u128::from(rest) * encoded).checked_div(done.into()).unwrap_or_default();
+        Ok(encoded + shrunk >= u128::from(bytes))
     }
 
-    /// Bytes that rows had in memory, of those that are encoded and of the others.
+    /// Bytes that rows had before they were encoded, and bytes of rows that are not encoded yet.
     fn done_and_rest(&self) -> (u64, u64) {
-        let at_work = self.encoder.buffered_bytes();
-        (self.started_bytes.saturating_sub(at_work as u64), (self.pending.bytes() + at_work) as u64)
+        let encoding = self.encoder.waiting_bytes() as u64;
+        (self.started_bytes.saturating_sub(encoding), self.pending.bytes() as u64 + encoding)
     }
 
     /// Appends rows. Waits for earlier rows to be encoded and written if memory requires it.
@@ -233,7 +235,8 @@ impl FileWriter {
     /// Writes the rest and completes the file.
     ///
     /// # Errors
-    /// If encoding or storage fails; no file is created then.
+    /// If encoding or storage fails; no file is created then. Only if the folder of a local file cannot be synced,
+    /// the file is there but might not survive a crash of the system.
     pub async fn finish(mut self) -> Result<WriteSummary> {
         match self.complete().await {
             Ok(summary) => Ok(summary),

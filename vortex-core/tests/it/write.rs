@@ -588,8 +588,10 @@ async fn files_are_told_to_be_full_by_what_their_rows_will_take() {
         (state >> 20) as i64
     };
     let full_at = 2 << 20;
-    // Columns that do not shrink, that shrink to little, and that shrink to nothing.
-    for kinds in [[0, 0, 0], [1, 1, 1], [0, 1, 2]] {
+    // Columns that do not shrink, that shrink to little, that shrink to nothing, and that wait as runs.
+    let kinds = [[0, 0, 0], [1, 1, 1], [0, 1, 2], [1, 3, 3]];
+    // With less memory than a file has bytes, rows are encoded before they could be enough.
+    for (kinds, memory) in kinds.into_iter().flat_map(|kinds| [(kinds, 1 << 20), (kinds, 64 << 20)]) {
         let sink = MemorySink::new();
         let mut columns = |start: i64| -> Vec<ArrayRef> {
             let rows = start..start + 8192;
@@ -597,7 +599,8 @@ async fn files_are_told_to_be_full_by_what_their_rows_will_take() {
                 let values = rows.clone().map(|row| match kind {
                     0 => next() << 20 ^ next(),
                     1 => next() % 1000,
-                    _ => row,
+                    2 => row,
+                    _ => 7,
                 });
                 Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
             });
@@ -607,13 +610,17 @@ async fn files_are_told_to_be_full_by_what_their_rows_will_take() {
             RecordBatch::try_from_iter(["a", "b", "c"].into_iter().zip(columns)).unwrap()
         };
         let first = batch(columns(0));
-        let mut writer = FileWriter::try_new(sink.clone(), first.schema(), WriteOptions::new()).unwrap();
+        let options = WriteOptions::new().with_memory_budget(memory);
+        let mut writer = FileWriter::try_new(sink.clone(), first.schema(), options).unwrap();
         let mut rows = 0;
         while !writer.reaches(full_at).await.unwrap() {
             writer.write(&batch(columns(rows))).await.unwrap();
             rows += 8192;
         }
         let size = writer.finish().await.unwrap().file_size();
-        assert!(size > full_at * 3 / 4 && size < full_at * 3 / 2, "{size} bytes, {rows} rows of {kinds:?}");
+        assert!(
+            size > full_at * 3 / 4 && size < full_at * 3 / 2,
+            "{size} bytes, {rows} rows of {kinds:?}, {memory}"
+        );
     }
 }
