@@ -9,6 +9,7 @@
 //! refused memory.
 
 use std::ptr::addr_eq;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
@@ -21,7 +22,7 @@ pub(crate) struct ScanMemory {
     reservation: MemoryReservation,
     pool: Arc<dyn MemoryPool>,
     /// Bytes that all scans of the pool hold.
-    held: Arc<Mutex<usize>>,
+    held: Arc<AtomicUsize>,
 }
 
 impl ScanMemory {
@@ -45,10 +46,11 @@ impl ScanMemory {
 impl vortex_core::io::MemoryPool for ScanMemory {
     fn try_grow(&self, bytes: u64) -> bool {
         let Ok(bytes) = usize::try_from(bytes) else { return false };
-        let mut held = self.held.lock();
-        let granted = self.may_take(*held, bytes) && self.reservation.try_grow(bytes).is_ok();
-        if granted {
-            *held += bytes;
+        // No lock is held while the pool decides, which may take long or drop other scans.
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let granted = self.may_take(held, bytes) && self.reservation.try_grow(bytes).is_ok();
+        if !granted {
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
         }
         granted
     }
@@ -56,18 +58,18 @@ impl vortex_core::io::MemoryPool for ScanMemory {
     fn shrink(&self, bytes: u64) {
         // No more is returned than was taken, so it fits into `usize`.
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let mut held = self.held.lock();
         self.reservation.shrink(bytes);
-        *held -= bytes;
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
 /// A pool, and the bytes that all of its scans hold. As long as an entry exists, no other pool can have its
 /// address.
-type Known = (Weak<dyn MemoryPool>, Arc<Mutex<usize>>);
+type Known = (Weak<dyn MemoryPool>, Arc<AtomicUsize>);
 
-/// The number of bytes that all scans of a pool hold. Sessions share pools, but nothing that could carry it.
-fn held_by_scans(pool: &Arc<dyn MemoryPool>) -> Arc<Mutex<usize>> {
+/// The number of bytes that all scans of a pool hold. Sessions share pools, but nothing that could carry it. A pool
+/// that wraps another one counts as a pool of its own.
+fn held_by_scans(pool: &Arc<dyn MemoryPool>) -> Arc<AtomicUsize> {
     static POOLS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
     let mut pools = POOLS.lock();
     let is_it = |known: &Weak<dyn MemoryPool>| addr_eq(known.as_ptr(), Arc::as_ptr(pool));

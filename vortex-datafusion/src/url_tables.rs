@@ -24,7 +24,8 @@ use crate::format::EXTENSION;
 use crate::globs::{check_kind, check_pattern, listing_url, split_glob};
 use crate::one_file::{Found, OneFile};
 
-/// Lets a session query files, folders and globs by path or URL: `FROM 's3://bucket/*.vortex'`.
+/// Lets a session query files, folders and globs by path or URL: `FROM 's3://bucket/*.vortex'`. A folder in the
+/// current folder needs a slash, as in `FROM 'visits/'`: `visits` is the name of a table.
 ///
 /// This replaces [`SessionContext::enable_url_table`]; use one of the two. The latter supports globs only in
 /// paths, and reads the folder of one store with the listing of another if their paths are equal, since
@@ -50,22 +51,18 @@ impl fmt::Debug for UrlTables {
 #[async_trait]
 impl UrlTableFactory for UrlTables {
     async fn try_new(&self, place: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        // DataFusion looks up every name in a statement, that of a table to create, too. What is called so in the
+        // current folder by chance must not matter.
+        if is_plain_name(place) {
+            return Ok(None);
+        }
         let Some(session) = self.session.upgrade() else { return Ok(None) };
         let state = session.read().clone();
-        let table = table_at(&state, place).await;
-        match table {
-            // DataFusion looks up every name in a statement, that of a table to create, too. What is called so in
-            // the current folder by chance must not matter.
-            Err(error) if is_plain_name(place) => {
-                tracing::debug!(place, %error, "is not a table");
-                Ok(None)
-            }
-            table => table,
-        }
+        table_at(&state, place).await
     }
 }
 
-/// Whether this may be the name of any table, rather than that of a file.
+/// Whether this may be the name of any table: it has no slash, no dot, and nothing else that only paths have.
 fn is_plain_name(place: &str) -> bool {
     let is_part_of_path = |char: char| !char.is_alphanumeric() && char != '_' && char != '-' && char != ' ';
     !place.contains(is_part_of_path)

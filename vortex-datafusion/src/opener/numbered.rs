@@ -136,7 +136,7 @@ impl Rows {
     }
 }
 
-/// Whether this is the number of the row, of any integer type.
+/// Whether this is the number of the row, as an integer of 64 bits.
 fn is_number(expr: &Arc<dyn PhysicalExpr>) -> bool {
     match expr.downcast_ref::<CastExpr>() {
         Some(cast) => {

@@ -155,8 +155,9 @@ impl Destination {
     }
 
     /// Removes what has been cached about files that appeared, were replaced, or are gone: their footers, and
-    /// the listings of their folders. DataFusion removes a listing when it plans an `INSERT`, but a query
-    /// that runs before the files appear lists the folder again, and DataFusion keeps listings forever.
+    /// the listings of their folders. DataFusion removes a listing when it plans an `INSERT`, but a query that
+    /// runs before the files appear lists the folder again, and DataFusion keeps listings forever. It stores a
+    /// listing after making it, so one that is being made at this moment may still be stored later.
     fn forget(&self, files: &[WrittenFile]) {
         let footers = self.caches.get_file_metadata_cache();
         for file in files {
@@ -242,8 +243,13 @@ impl Drop for Written {
     fn drop(&mut self) {
         let files = std::mem::take(&mut self.files);
         let Destination { has_unique_paths, runtime, .. } = &*self.destination;
-        if *has_unique_paths && !files.is_empty() {
-            runtime.spawn(remove(Arc::clone(&self.destination), files));
+        if files.is_empty() {
+            return;
+        }
+        match has_unique_paths {
+            true => drop(runtime.spawn(remove(Arc::clone(&self.destination), files))),
+            // They may have replaced others.
+            false => self.destination.forget(&files),
         }
     }
 }

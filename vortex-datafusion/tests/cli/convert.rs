@@ -183,6 +183,20 @@ fn folders_become_folders_and_files_one_file() {
 }
 
 #[test]
+fn sorting_keeps_the_types_that_were_written() {
+    let folder = TempDir::new().unwrap();
+    let [text, vortex, sorted] = ["a.csv", "a.vortex", "sorted.arrow"].map(|name| path(&folder, name));
+    std::fs::write(&text, "a,b\n2,x\n1,y\n").unwrap();
+    ok(&["convert", &text, &vortex]);
+    ok(&["convert", "--sort-by", "a", &vortex, &sorted]);
+    let types = csv(&format!("DESCRIBE '{sorted}'"));
+    assert!(types.contains("b,Utf8,"), "{types}");
+    // Queries get views.
+    let types = csv(&format!("DESCRIBE '{vortex}'"));
+    assert!(types.contains("b,Utf8View,"), "{types}");
+}
+
+#[test]
 fn rows_are_sorted_and_cut_into_parts() {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");

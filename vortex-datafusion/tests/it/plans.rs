@@ -1,6 +1,12 @@
 //! What plans show: the operations pushed down, and the metrics of a run.
 
+use std::sync::Arc;
+
 use arrow::array::Int64Array;
+use arrow::util::display::array_value_to_string;
+use datafusion::prelude::SessionContext;
+use vortex_core::io::{LocalFile, ReadAt};
+use vortex_datafusion::VortexTable;
 
 use crate::files::{file, plan, run, session, show, write_chunks};
 
@@ -173,6 +179,55 @@ async fn filters_on_numbers_of_rows_select_the_rows_to_read() {
     assert!(scan.contains("output_rows=2,"), "{scan}");
     run(&context, "SET vortex.predicate_pushdown = false").await;
     assert_eq!(run(&context, "SELECT key FROM v WHERE n = 200000").await.num_rows(), 1);
+}
+
+#[tokio::test]
+async fn filters_on_numbers_of_rows_keep_all_rows_that_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write_chunks(folder.path()).await;
+    std::fs::copy(&path, folder.path().join("again.vortex")).unwrap();
+    let open = VortexTable::open([Arc::new(LocalFile::open(&path).unwrap()) as Arc<dyn ReadAt>]);
+    let context = session();
+    context.register_table("open", Arc::new(open.await.unwrap())).unwrap();
+    let files =
+        [format!("'{}'", path.display()), format!("'{}/'", folder.path().display()), "open".to_owned()];
+    // In partitioned joins, each partition looks up its own keys.
+    for threshold in [0, 1 << 20] {
+        let set = "SET datafusion.optimizer.hash_join_single_partition_threshold";
+        run(&context, &format!("{set} = {threshold}")).await;
+        for (file, filter) in files.iter().flat_map(|file| {
+            let filters = [
+                // More rows than are listed one by one.
+                "n < 40000 OR n >= 230000",
+                "n NOT BETWEEN 10 AND 269000",
+                "n <> 7 AND (n > 269990 OR key < 5)",
+                // More keys than DataFusion lists.
+                "n IN (SELECT value FROM generate_series(0, 269999, 1000))",
+                "n IN (SELECT value FROM generate_series(100, 269999, 90000))",
+            ];
+            filters.map(|filter| (file, filter))
+        }) {
+            let rows = format!("SELECT n, key FROM (SELECT file_row_index() AS n, * FROM {file})");
+            let found = format!("SELECT count(*), sum(key), min(n), max(n) FROM ({rows} WHERE {filter})");
+            // Keys are one more than the numbers, and the scan does not know that.
+            let rows = format!("SELECT key - 1 AS n, key FROM {file}");
+            let expected = format!("SELECT count(*), sum(key), min(n), max(n) FROM ({rows}) WHERE {filter}");
+            assert_eq!(show_rows(&context, &found).await, show_rows(&context, &expected).await, "{found}");
+        }
+    }
+    let last = "SELECT n FROM (SELECT file_row_index() AS n, * FROM open) ORDER BY n DESC LIMIT 3";
+    assert_eq!(show_rows(&context, last).await, "269999 269998 269997");
+    let mixed = "SELECT n FROM (SELECT file_row_index() AS n, * FROM open) ORDER BY key % 7, n LIMIT 3";
+    assert_eq!(show_rows(&context, mixed).await, "6 13 20");
+}
+
+/// All values of a result.
+async fn show_rows(context: &SessionContext, sql: &str) -> String {
+    let batch = run(context, sql).await;
+    let rows = 0..batch.num_rows();
+    let values = rows.flat_map(|row| batch.columns().iter().map(move |column| (column, row)));
+    let values = values.map(|(column, row)| array_value_to_string(column, row).unwrap());
+    values.collect::<Vec<_>>().join(" ")
 }
 
 #[tokio::test]

@@ -94,9 +94,14 @@ impl Thread {
             let work = *self.working_since.borrow();
             self.told.send_replace(status);
             if !self.is_shell || status != CTRL_C {
-                match work {
-                    Some(_) => sleep(PATIENCE).await,
-                    None => self.terminal.restore(),
+                if work.is_none() {
+                    self.terminal.restore();
+                    return status;
+                }
+                tokio::select! {
+                    // The main task is about to end the process.
+                    _ = self.working_since.wait_for(|now| *now != work) => sleep(2 * LAST_CHANCE).await,
+                    () = sleep(PATIENCE) => {}
                 }
                 return status;
             }

@@ -35,7 +35,9 @@ use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
 use url::Url;
 use vortex_core::VortexFile;
 use vortex_core::io::{ObjectFile, object_name};
-use vortex_datafusion::{listing_url, merge_schemas, recorded_order};
+use vortex_datafusion::{
+    StringType, VortexFormat, VortexOptions, listing_url, merge_schemas, recorded_order,
+};
 
 use super::format::Format;
 use super::parquet;
@@ -500,7 +502,11 @@ fn one_file(within: &ListingTableUrl, meta: &ObjectMeta) -> Outcome<ListingTable
 
 fn reader_of(format: Format, is_local: bool) -> Arc<dyn FileFormat> {
     match format {
-        Format::Vortex => Arc::new(vortex_datafusion::VortexFormat::new()),
+        Format::Vortex => {
+            let mut options = VortexOptions::default();
+            options.string_type = StringType::Stored;
+            Arc::new(VortexFormat::new().with_options(options))
+        }
         Format::Parquet => {
             Arc::new(ParquetFormat::default().with_force_view_types(false).with_skip_metadata(false))
         }
