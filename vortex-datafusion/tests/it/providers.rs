@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, AsArray as _};
+use arrow::datatypes::{Int64Type, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
@@ -16,19 +17,20 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use vortex_core::VortexFile;
-use vortex_datafusion::VortexSource;
+use vortex_datafusion::{RowSelection, VortexSource};
 
 use crate::files::{file, run, session};
 
-/// A table that plans its own scans of a file, and estimates the sums of its columns.
+/// A table that plans its own scans of a file.
 #[derive(Debug)]
-struct Estimating {
-    path: PathBuf,
+struct Planned {
+    file: PartitionedFile,
     schema: SchemaRef,
+    statistics: Statistics,
 }
 
 #[async_trait]
-impl TableProvider for Estimating {
+impl TableProvider for Planned {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -44,30 +46,62 @@ impl TableProvider for Estimating {
         _filters: &[Expr],
         _limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut known = Statistics::new_unknown(&self.schema);
-        known.num_rows = Precision::Exact(1500);
-        for column in &mut known.column_statistics {
-            column.sum_value = Precision::Inexact(ScalarValue::Int64(Some(1)));
-        }
-        let size = self.path.metadata()?.len();
-        let file = PartitionedFile::new(self.path.to_str().unwrap(), size);
         let source = VortexSource::new(TableSchema::from(&self.schema)).with_session(session);
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
-            .with_file(file.with_statistics(Arc::new(known.clone())))
-            .with_statistics(known)
+            .with_file(self.file.clone().with_statistics(Arc::new(self.statistics.clone())))
+            .with_statistics(self.statistics.clone())
             .with_projection_indices(projection.cloned())?
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }
 }
 
-#[tokio::test]
-async fn sums_that_a_provider_estimates_are_computed() {
+/// The orders of TPC-H, which have 1,500 rows, and their place.
+async fn orders() -> (Planned, PathBuf) {
     let path = file("tpch_orders").canonicalize().unwrap();
     let schema = VortexFile::open_path(&path).await.unwrap().schema().unwrap();
+    let size = path.metadata().unwrap().len();
+    let file = PartitionedFile::new(path.to_str().unwrap(), size);
+    (Planned { file, statistics: Statistics::new_unknown(&schema), schema }, path)
+}
+
+#[tokio::test]
+async fn sums_that_a_provider_estimates_are_computed() {
+    let (mut table, path) = orders().await;
+    table.statistics.num_rows = Precision::Exact(1500);
+    for column in &mut table.statistics.column_statistics {
+        column.sum_value = Precision::Inexact(ScalarValue::Int64(Some(1)));
+    }
     let context = session();
     let sql = |table: String| format!("SELECT sum(o_custkey), count(*) FROM {table}");
     let known = run(&context, &sql(format!("'{}'", path.display()))).await;
-    context.register_table("t", Arc::new(Estimating { path, schema })).unwrap();
+    context.register_table("t", Arc::new(table)).unwrap();
     assert_eq!(run(&context, &sql("t".to_owned())).await.columns(), known.columns());
+}
+
+#[tokio::test]
+async fn filters_on_numbers_of_rows_read_none_that_a_selection_leaves_out() {
+    let context = session();
+    let few = [3, 7, 700, 1400];
+    for (selection, is_selected) in
+        [(RowSelection::only(few), [true, false]), (RowSelection::except(few), [false, true])]
+    {
+        let (mut table, _) = orders().await;
+        table.file = table.file.with_extension(selection);
+        context.deregister_table("t").unwrap();
+        context.register_table("t", Arc::new(table)).unwrap();
+        for filter in ["n < 8", "n IN (3, 4, 1400, 1499)", "n = 700", "n BETWEEN 100 AND 1450", "n >= 1401"] {
+            let rows = "SELECT n FROM (SELECT file_row_index() AS n, o_orderkey FROM t)";
+            let found = run(&context, &format!("{rows} WHERE {filter} ORDER BY n")).await;
+            let series = "SELECT n FROM (SELECT value AS n FROM generate_series(0, 1499))";
+            let all = run(&context, &format!("{series} WHERE {filter} ORDER BY n")).await;
+            let selected = |n: &i64| is_selected[usize::from(!few.contains(&(*n as u64)))];
+            let all: Vec<i64> = numbers(all.column(0)).into_iter().filter(selected).collect();
+            assert_eq!(numbers(found.column(0)), all, "{filter}");
+        }
+    }
+}
+
+fn numbers(column: &ArrayRef) -> Vec<i64> {
+    column.as_primitive::<Int64Type>().values().to_vec()
 }
