@@ -1,6 +1,5 @@
 """Reads every file of a folder with the installed release, and compares with the `.arrow` file beside."""
 
-import struct
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -10,43 +9,10 @@ import pyarrow.compute as pc
 import vortex
 import vortex.expr as ve
 
+from same import differences
 
 RELEASE = version("vortex-data")
 OLD = int(RELEASE.split(".")[1]) < 50
-
-
-def plain(value):
-    """A value without the names and containers in which readers may differ."""
-    if isinstance(value, float):
-        return struct.pack("<d", value)
-    if isinstance(value, dict):
-        return tuple(plain(part) for part in value.values())
-    if isinstance(value, (list, tuple)):
-        return tuple(plain(part) for part in value)
-    return value
-
-
-def same(found, expected):
-    if found.type != expected.type:
-        try:
-            found = found.cast(expected.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            pass
-    if found.equals(expected):
-        return True
-    return [plain(value) for value in found.to_pylist()] == [plain(value) for value in expected.to_pylist()]
-
-
-def differences(found, expected):
-    if found.num_rows != expected.num_rows:
-        return [f"{found.num_rows} rows, expected {expected.num_rows}"]
-    if found.column_names != expected.column_names:
-        return [f"columns {found.column_names}, expected {expected.column_names}"]
-    return [
-        f"column {name!r} differs: {found.column(name).type}, expected {expected.column(name).type}"
-        for name in expected.column_names
-        if not same(found.column(name), expected.column(name))
-    ]
 
 
 def unreadable(data_type):

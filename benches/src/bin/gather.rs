@@ -1,7 +1,7 @@
 //! Time to fetch a few rows of a file by position: `gather FILE [ROWS] [ROUNDS] [COLUMN]...`.
 //!
-//! Each round selects different rows, of the given columns or else of all. Times are measured with the file opened in each round, with the file
-//! kept open, and both also with the file mapped into memory.
+//! Each round selects different rows, of the given columns or else of all. Times are measured with the file
+//! opened in each round, with the file kept open, and both also with the file mapped into memory.
 
 use std::error::Error;
 use std::sync::Arc;

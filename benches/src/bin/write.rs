@@ -8,7 +8,6 @@ use std::fs::File;
 use std::time::Instant;
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use vortex_core::Level;
 use vortex_core::io::LocalSink;
 use vortex_core::write::{FileWriter, WriteOptions};
 
@@ -20,11 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let level = args.next().unwrap_or_else(|| "default".to_owned());
     let (level, release) =
         level.split_once('@').map_or((level.as_str(), None), |(level, at)| (level, Some(at)));
-    let mut options = WriteOptions::new().with_level(match level {
-        "fast" => Level::Fast,
-        "compact" => Level::Compact,
-        _ => Level::Default,
-    });
+    let mut options = WriteOptions::new().with_level(level.parse()?);
     if let Some(release) = release {
         options = options.with_min_reader(release.parse()?);
     }

@@ -1,14 +1,13 @@
 //! How fast columns are written and read, and how small they become, column by column.
 //!
 //! ```sh
-//! cargo bench -p vortex-benches --bench compress -- default lineitem.parquet [lineitem.vortex] [l_tax ...]
+//! cargo run --release -p vortex-benches --bin compress -- default lineitem.parquet [lineitem.vortex] [l_tax ...]
 //! ```
 //!
 //! The first argument is a level, or several separated by commas; a level may name the oldest release
 //! that must read the file, as in `compact@0.36`. All columns of the Parquet file are measured, or only
 //! those named. An argument that ends in `/` is a folder in which the file of each column is kept. Sizes
-//! are compared with those in the Parquet file, and in a Vortex file of another writer. Without a file,
-//! nothing is done.
+//! are compared with those in the Parquet file, and in a Vortex file of another writer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -28,15 +27,13 @@ use vortex_core::{Level, Release, VortexFile};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
+const USAGE: &str = "compress LEVEL[@RELEASE][,...] FILE.parquet [OTHER.vortex] [FOLDER/] [COLUMN]...";
 /// Rows per batch.
 const BATCH_ROWS: usize = 8192;
 
 fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let Some(parquet) = arguments.iter().find(|argument| argument.ends_with(".parquet")) else {
-        println!("no Parquet file given");
-        return Ok(());
-    };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let parquet = arguments.iter().find(|argument| argument.ends_with(".parquet")).ok_or(USAGE)?;
     let other = arguments.iter().find(|argument| argument.ends_with(".vortex"));
     let kept = arguments.iter().find(|argument| argument.ends_with('/')).map(String::as_str);
     let is_file = |argument: &&String| [".parquet", ".vortex", "/"].iter().any(|end| argument.ends_with(end));
@@ -64,11 +61,7 @@ async fn compare(
 ) -> Result<()> {
     let whole = level;
     let (level, reader) = level.split_once('@').unwrap_or((level, "newest"));
-    let kind = match level {
-        "fast" => Level::Fast,
-        "compact" => Level::Compact,
-        _ => Level::Default,
-    };
+    let kind: Level = level.parse()?;
     println!(
         "\n{:28} {:>9} {:>7} {:>7} {:>10} {:>10} {:>10} {:>6}  encodings",
         level, "raw KB", "w MB/s", "r MB/s", "bytes", "parquet", "other", "ratio"
