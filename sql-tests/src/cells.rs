@@ -74,7 +74,10 @@ impl Cell {
 }
 
 /// The rows of a batch as text.
-pub(crate) fn rows(batch: &RecordBatch) -> Result<Vec<Vec<String>>, ArrowError> {
+///
+/// # Errors
+/// If a value of the batch has no form as text.
+pub fn rows(batch: &RecordBatch) -> Result<Vec<Vec<String>>, ArrowError> {
     let options = FormatOptions::new().with_null("NULL").with_display_error(false);
     let columns = batch
         .columns()

@@ -24,7 +24,7 @@ mod large;
 mod places;
 mod tables;
 
-pub use cells::Cell;
+pub use cells::{Cell, rows};
 pub use database::{Database, Variant};
 pub use places::{Places, Store};
 pub use tables::{Tables, golden_files};
