@@ -31,9 +31,9 @@ pub struct Limits {
     pub max_columns: u32,
     /// Rows of the file; 2^48 by default.
     pub max_rows: u64,
-    /// Bytes that decoding may produce at a time, intermediate results included: the rows of one column of a
-    /// split, the outcome of one predicate on them, a zone table, or a single array outside of a scan. 2 GiB by
-    /// default.
+    /// Bytes that decoding may produce at a time, intermediate results and decompressed segments included: the
+    /// rows of one column of a split, the outcome of one predicate on them, a zone table, or a single array
+    /// outside of a scan. 2 GiB by default.
     ///
     /// A scan works on several columns and splits at once, each with this limit.
     pub max_decoded_bytes: u64,
@@ -157,17 +157,24 @@ pub(crate) fn counted_before<T>(bytes: usize, decode: impl FnOnce() -> Result<T>
 /// waits; encodings need not know of it. Work within other work is part of it.
 pub(crate) struct Work {
     is_outermost: bool,
+    /// Bytes decoded by the work around it before it began.
+    before: u64,
     /// Must be dropped on the same thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Work {
     pub(crate) fn begin() -> Self {
-        let is_outermost = DECODED.get().is_none();
-        if is_outermost {
-            DECODED.set(Some(0));
-        }
-        Self { is_outermost, _thread: PhantomData }
+        let around = DECODED.get();
+        let before = around.unwrap_or(0);
+        DECODED.set(Some(before));
+        Self { is_outermost: around.is_none(), before, _thread: PhantomData }
+    }
+
+    /// Bytes decoded since it began.
+    pub(crate) fn byte_len(&self) -> usize {
+        let decoded = DECODED.get().unwrap_or(0).saturating_sub(self.before);
+        usize::try_from(decoded).unwrap_or(usize::MAX)
     }
 }
 
@@ -192,11 +199,12 @@ mod tests {
     fn all_work_until_the_end_of_the_outermost_is_limited_together() {
         let limits = Limits::new().with_max_decoded_bytes(100);
         for _ in 0..2 {
-            let _outer = Work::begin();
+            let outer = Work::begin();
             limits.decoded_bytes(10, 4).unwrap();
             {
-                let _inner = Work::begin();
+                let inner = Work::begin();
                 limits.decoded_bytes(1, 40).unwrap();
+                assert_eq!((inner.byte_len(), outer.byte_len()), (40, 80));
             }
             let error = limits.decoded_bytes(3, 7).unwrap_err().to_string();
             assert!(error.contains("3 rows of 7 bytes, after 80 bytes, exceed 100 bytes"), "{error}");

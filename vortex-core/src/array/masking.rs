@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _, BooleanArray, StructArray, UnionArray};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, UnionMode};
 
 use super::ArrowRef;
@@ -30,6 +30,12 @@ pub(crate) fn mask(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
             mask_columns(array.as_struct(), valid, nulls)
         }
         DataType::Union(..) => mask_union(array, valid),
+        DataType::Boolean => {
+            let array = array.as_boolean();
+            // Arrow counts both bitmaps from the first bit of the values, so that must be bit 0.
+            let bits = BooleanBuffer::new(array.values().sliced(), 0, array.len());
+            Ok(Arc::new(BooleanArray::new(bits, NullBuffer::union(array.nulls(), Some(valid)))))
+        }
         _ => {
             let invalid = BooleanArray::new(!valid.inner(), None);
             Ok(arrow::compute::nullif(array, &invalid)?)
@@ -111,6 +117,14 @@ mod tests {
     use arrow::datatypes::{Fields, Int32Type};
 
     use super::*;
+
+    #[test]
+    fn slices_of_booleans_are_valid_arrow_data_once_they_are_masked() {
+        let bits: ArrowRef = Arc::new(BooleanArray::from(vec![true; 100]));
+        let masked = mask(&bits.slice(90, 10), &NullBuffer::from(vec![false; 10])).unwrap();
+        masked.to_data().validate_full().unwrap();
+        assert_eq!(masked.null_count(), 10);
+    }
 
     #[test]
     fn a_null_parent_takes_its_nullable_descendants_along() {

@@ -47,21 +47,21 @@ impl<'a> Node<'a> {
 
     /// Counts this node as visited.
     pub(super) fn enter(&self) -> Result<()> {
-        if self.depth >= self.context.limits.max_depth || !self.context.allowance.take_node() {
-            return Err(Error::limit("array tree has too many or too deep nodes"));
+        let nodes_left = &self.context.nodes_left;
+        match nodes_left.get().checked_sub(1) {
+            Some(left) if self.depth < self.context.limits.max_depth => nodes_left.set(left),
+            _ => return Err(Error::limit("array tree has too many or too deep nodes")),
         }
         Ok(())
     }
 
-    /// Counts bytes that are decompressed or copied to load this node, before they are.
+    /// Counts bytes that are decompressed or copied to load this node, before they are. They last as long as
+    /// the array, so they count as decoded.
     ///
     /// # Errors
-    /// If there are too many in the whole tree.
+    /// If there are too many in the whole tree, or in the work that it is loaded for.
     pub(crate) fn take_bytes(&self, byte_len: usize) -> Result<()> {
-        if self.context.allowance.take_bytes(byte_len) {
-            return Ok(());
-        }
-        Err(Error::limit(format!("array tree has over {} bytes", self.limits().max_decoded_bytes)))
+        self.limits().decoded_bytes(byte_len, 1).map(drop)
     }
 
     fn load_as(&self, id: &str) -> Result<ArrayRef> {
@@ -421,7 +421,7 @@ mod tests {
         let offsets: Vec<u64> = (0..=20).map(|at| at * rows).collect();
         let tree = Tree::new("vortex.chunked").child(Tree::primitive(&offsets));
         let tree = (0..20).fold(tree, |tree, _| tree.child(chunk.clone()));
-        tree.load_within(dtype, 20 * rows as usize, &Limits::new().with_max_decoded_bytes(1000))
+        tree.load_within(dtype, 20 * rows as usize, &Limits::new().with_max_decoded_bytes(1200))
     }
 
     #[test]
@@ -433,7 +433,7 @@ mod tests {
             chunked(Tree::new("vortex.constant").buffer(scalar), &DType::Utf8(false), 5)
         };
         assert_eq!(text(1).unwrap().len(), 100);
-        assert!(text(100).unwrap_err().to_string().contains("over 1000 bytes"));
+        assert!(text(100).unwrap_err().to_string().contains("exceed 1200 bytes"));
     }
 
     #[test]
@@ -443,6 +443,6 @@ mod tests {
             chunked(Tree::new("vortex.primitive").buffer(bytes), &DType::Primitive(PType::I64, false), 10)
         };
         assert_eq!(numbers(8).unwrap().len(), 200);
-        assert!(numbers(4).unwrap_err().to_string().contains("over 1000 bytes"));
+        assert!(numbers(4).unwrap_err().to_string().contains("exceed 1200 bytes"));
     }
 }

@@ -13,7 +13,7 @@ use super::{ArrayRef, Node};
 use crate::Result;
 use crate::dtype::DType;
 use crate::encodings::Registry;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::wire::{ArrayTree, RawNode};
 
 /// A parsed array blob that lacks only its type and length: the content of a flat segment.
@@ -47,12 +47,13 @@ impl ArrayParts {
     /// # Errors
     /// If they contradict each other, or an encoding is unknown.
     pub fn load(&self, dtype: &DType, len: usize, registry: &Registry, limits: &Limits) -> Result<ArrayRef> {
+        let _work = Work::begin();
         let context = Context {
             buffers: Buffers::Whole(&self.buffers),
             ids: &self.ids,
             registry,
             limits,
-            allowance: Allowance::of(limits),
+            nodes_left: Cell::new(limits.max_nodes),
         };
         Node::root(&self.root, dtype, len, &context).load()
     }
@@ -78,41 +79,8 @@ pub(super) struct Context<'a> {
     pub(super) ids: &'a [Arc<str>],
     pub(super) registry: &'a Registry,
     pub(super) limits: &'a Limits,
-    pub(super) allowance: Allowance,
-}
-
-/// What loading one tree may still take: a file can refer to the same bytes any number of times.
-#[derive(Debug, Clone)]
-pub(super) struct Allowance {
-    nodes: Cell<u32>,
-    /// Bytes decompressed or copied to be loaded, which last as long as the array.
-    bytes: Cell<u64>,
-}
-
-impl Allowance {
-    pub(super) fn of(limits: &Limits) -> Self {
-        Self { nodes: Cell::new(limits.max_nodes), bytes: Cell::new(limits.max_decoded_bytes) }
-    }
-
-    /// Counts one more node, unless there are too many.
-    #[must_use]
-    pub(super) fn take_node(&self) -> bool {
-        let left = self.nodes.get().checked_sub(1);
-        left.inspect(|left| self.nodes.set(*left)).is_some()
-    }
-
-    /// Counts more bytes, unless there are too many.
-    #[must_use]
-    pub(super) fn take_bytes(&self, byte_len: usize) -> bool {
-        let left = self.bytes.get().checked_sub(byte_len as u64);
-        left.inspect(|left| self.bytes.set(*left)).is_some()
-    }
-
-    /// Takes over what a part of the tree has left of this allowance.
-    pub(super) fn set(&self, left: &Self) {
-        self.nodes.set(left.nodes.get());
-        self.bytes.set(left.bytes.get());
-    }
+    /// Nodes that may still be loaded: a file can refer to the same bytes any number of times.
+    pub(super) nodes_left: Cell<u32>,
 }
 
 /// Some of a tree's buffers, by their position in the tree.

@@ -3,10 +3,11 @@
 //! Overlapping views and repeated indices can expand a few bytes to many. The bytes of each row tell in
 //! advance to how many.
 
-use arrow::array::OffsetSizeTrait;
-use arrow::array::{Array, AsArray as _, UnionArray};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray as _, OffsetSizeTrait, UnionArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
+
+use crate::{Error, Result};
 
 /// Bytes of the rows of an array; every row counts as at least one.
 #[derive(Debug)]
@@ -129,6 +130,21 @@ pub(crate) fn max_rows(data_type: &DataType) -> Option<usize> {
         DataType::Struct(fields) => fields.iter().filter_map(|field| max_rows(field.data_type())).min(),
         _ => None,
     }
+}
+
+/// Checks that arrays can be concatenated: Arrow adds up offsets without checking, and with at most this many
+/// elements they cannot overflow.
+pub(crate) fn check_elements(parts: &[ArrayRef]) -> Result<()> {
+    let elements = parts.iter().map(|part| most_rows(&part.to_data())).try_fold(0usize, usize::checked_add);
+    if elements.is_none_or(|elements| i32::try_from(elements).is_err()) {
+        return Err(Error::limit("chunks have more than 2^31 elements in total"));
+    }
+    Ok(())
+}
+
+/// The row count of the array or of any descendant, whichever is the greatest.
+fn most_rows(data: &ArrayData) -> usize {
+    data.child_data().iter().map(most_rows).fold(data.len(), usize::max)
 }
 
 /// Bytes that Arrow's kernels reserve for a copy of `rows` rows before their contents are known: for each

@@ -11,6 +11,7 @@
 //! determine what they need of each child. Small buffers are loaded as a whole, and so are arrays whose
 //! encoding has no better way.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
-use super::parts::{Allowance, Buffers, Context, Copies};
+use super::parts::{Buffers, Context, Copies};
 use super::pieces::Pieces;
 use super::{ArrayRef, Decoded, Node, decode_offsets};
 use crate::dtype::DType;
@@ -26,7 +27,7 @@ use crate::dtype::arrow::data_type;
 use crate::encodings::Registry;
 use crate::encodings::chunked::chunked;
 use crate::error::ResultExt as _;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::wire::{ArrayTree, RawNode};
 use crate::{Error, Result};
 
@@ -87,9 +88,10 @@ impl TreeRows<'_> {
     pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
         let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
         let buffers = Buffers::Pieces { pieces, start, places, kept: self.kept };
-        let allowance = Allowance::of(self.limits);
+        let nodes_left = Cell::new(self.limits.max_nodes);
         let context =
-            Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, allowance };
+            Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, nodes_left };
+        let _work = Work::begin();
         Node::root(&self.tree.root, dtype, len, &context).load_rows(rows)
     }
 }
@@ -287,10 +289,10 @@ impl<'a> Node<'a> {
         }
         let mut copies = Copies::new();
         self.copy(self.raw, pieces, start, places, &mut copies)?;
-        let allowance = self.context.allowance.clone();
-        let context = Context { buffers: Buffers::Copies(&copies), allowance, ..*self.context };
+        let nodes_left = self.context.nodes_left.clone();
+        let context = Context { buffers: Buffers::Copies(&copies), nodes_left, ..*self.context };
         let array = Node { context: &context, ..*self }.load();
-        self.context.allowance.set(&context.allowance);
+        self.context.nodes_left.set(context.nodes_left.get());
         let array = array?;
         // Positions of rows are integers; other arrays are rarely needed twice. Decoded integers can be
         // searched without examining all of them.

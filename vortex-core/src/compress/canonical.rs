@@ -11,14 +11,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, make_array};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, FixedSizeListArray, StructArray, make_array};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type};
 
+use crate::array::restore::without_nulls;
 use crate::array::{fixed_width, present, values_of};
 use crate::dtype::arrow::{data_type, field};
 use crate::dtype::{DType, Extension, Meaning, PType};
-use crate::encodings::{bool, decimal, ext, list, list_view, primitive, struct_, varbin_view};
+use crate::encodings::{
+    bool, decimal, ext, fixed_size_list, list, list_view, map, null, primitive, struct_, varbin_view,
+};
 use crate::kernels::match_word;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -33,7 +36,7 @@ pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
         return Err(Error::invalid(format!("{} nulls in a column of type {dtype}", array.null_count())));
     }
     Ok(match dtype {
-        DType::Null => WriteNode::new("vortex.null"),
+        DType::Null => null::encode(),
         DType::Bool(_) => bool::encode(array.as_boolean().values(), validity(array.nulls())),
         DType::Primitive(ptype, _) => {
             match_word!(ptype, |W| primitive::encode(values_of::<W>(array), validity(array.nulls())))
@@ -43,7 +46,8 @@ pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
         DType::Binary(_) => varbin_view::encode(array.as_binary_view(), validity(array.nulls())),
         DType::Struct(fields, _) => {
             let columns = array.as_struct().columns().iter().zip(fields.dtypes());
-            let columns = columns.map(|(column, dtype)| canonical(column, dtype));
+            let columns =
+                columns.map(|(column, dtype)| canonical(&visible(column, array.nulls(), dtype)?, dtype));
             struct_::encode(columns.collect::<Result<_>>()?, validity(array.nulls()))
         }
         DType::List(element, _) => {
@@ -54,8 +58,8 @@ pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
         }
         DType::FixedSizeList(element, ..) => {
             let lists = array.as_fixed_size_list();
-            let node = WriteNode::new("vortex.fixed_size_list").child(canonical(lists.values(), element)?);
-            node.children(validity(lists.nulls()))
+            let items = visible_items(lists, element)?;
+            fixed_size_list::encode(canonical(&items, element)?, validity(lists.nulls()))
         }
         DType::Map(map, _) => {
             let (_, offsets, entries, nulls, _) = array.as_map().clone().into_parts();
@@ -64,7 +68,7 @@ pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
             let (starts, sizes) = (integers(&offsets.slice(0, sizes.len())), integers(&sizes));
             let (len, entries) = (entries.len(), canonical(&entries, &map.entry())?);
             let nulls = validity(nulls.as_ref());
-            WriteNode::new("vortex.map").child(list_view::encode(entries, len, starts, sizes, nulls))
+            map::encode(list_view::encode(entries, len, starts, sizes, nulls))
         }
         DType::Extension(extension) => {
             ext::encode(canonical(&storage(array, extension)?, extension.storage())?)
@@ -75,6 +79,47 @@ pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
 
 fn validity(nulls: Option<&NullBuffer>) -> Option<WriteNode> {
     nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| bool::encode(nulls.inner(), None))
+}
+
+/// The values of a field of structs, of which `hidden` tells those that are null. In Arrow, values that are not
+/// nullable may still be null where the struct is; in the format, they may not.
+///
+/// # Errors
+/// If Arrow does not accept the values without these nulls.
+pub(super) fn visible(values: &ArrayRef, hidden: Option<&NullBuffer>, dtype: &DType) -> Result<ArrayRef> {
+    let (false, Some(nulls), Some(hidden)) = (dtype.is_nullable(), values.nulls(), hidden) else {
+        return Ok(Arc::clone(values));
+    };
+    if !hidden.contains(nulls) {
+        return Ok(Arc::clone(values));
+    }
+    // These nulls may hide others further down, which must be removed as long as it is known where they may be.
+    Ok(match (values.data_type(), dtype.storage()) {
+        (DataType::Struct(_), DType::Struct(fields, _)) => {
+            let structs = values.as_struct();
+            let columns = structs.columns().iter().zip(fields.dtypes());
+            let columns = columns.map(|(column, dtype)| visible(column, Some(nulls), dtype));
+            let (fields, columns) = (structs.fields().clone(), columns.collect::<Result<_>>()?);
+            Arc::new(StructArray::try_new_with_length(fields, columns, None, structs.len())?)
+        }
+        (DataType::FixedSizeList(..), DType::FixedSizeList(element, ..)) => {
+            let lists = values.as_fixed_size_list();
+            let items = visible_items(lists, element)?;
+            let (item, size, ..) = lists.clone().into_parts();
+            Arc::new(FixedSizeListArray::try_new_with_length(item, size, items, None, lists.len())?)
+        }
+        _ => without_nulls(Arc::clone(values))?,
+    })
+}
+
+/// The items of lists of a fixed size, as [`visible`].
+///
+/// # Errors
+/// As [`visible`].
+pub(super) fn visible_items(lists: &FixedSizeListArray, element: &DType) -> Result<ArrayRef> {
+    let size = usize::try_from(lists.value_length()).unwrap_or(0);
+    let hidden = lists.nulls().filter(|_| !element.is_nullable()).map(|nulls| nulls.expand(size));
+    visible(lists.values(), hidden.as_ref(), element)
 }
 
 /// Offsets or sizes of lists.
@@ -125,7 +170,7 @@ pub(super) fn storage(array: &ArrayRef, extension: &Extension) -> Result<ArrayRe
             let item = Arc::new(field("item", element)?);
             let size = i32::try_from(*size).map_err(Error::limit)?;
             let nulls = bytes.nulls().cloned();
-            Ok(Arc::new(arrow::array::FixedSizeListArray::try_new(item, size, values, nulls)?))
+            Ok(Arc::new(FixedSizeListArray::try_new(item, size, values, nulls)?))
         }
     }
 }

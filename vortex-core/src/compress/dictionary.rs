@@ -1,7 +1,7 @@
 //! Dictionaries of numbers: each distinct number once, and a code per row.
 
-use super::numbers::{Numbers, bits, compress_helpers, compress_words};
-use super::scheme::{Context, Kind, Scheme};
+use super::numbers::{Numbers, bits, compress_positions, compress_words};
+use super::scheme::{Context, Kind, NODE_OVERHEAD, Scheme};
 use super::zstd;
 use crate::Result;
 use crate::encodings::dict;
@@ -55,7 +55,7 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
         let values = distinct * whole.min(W::BITS).div_ceil(8);
         let is_slow = distinct > zstd::MAX_BYTE_CODES;
         let gather = if is_slow { numbers.len() / WIDE_CODES_PER_BYTE } else { 0 };
-        Some(codes + values + numbers.null_bytes() + gather + 64)
+        Some(codes + values + numbers.null_bytes() + gather + NODE_OVERHEAD)
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
@@ -63,7 +63,7 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
         let found = if numbers.span() < MAX_TABLE { by_table(numbers, most) } else { by_hash(numbers, most) };
         let Some((values, codes)) = found else { return Ok(None) };
         let codes_cx = cx.below(Kind::Dictionary, &BARRED_CODES);
-        let (ptype, codes) = compress_helpers(&codes_cx, codes, numbers.nulls.as_ref())?;
+        let (ptype, codes) = compress_positions(&codes_cx, codes, numbers.nulls.as_ref())?;
         let values_cx = cx.below(Kind::Dictionary, &[Kind::Runs, Kind::Sparse]);
         // At most as many as two-byte codes can distinguish.
         let count = values.len() as u32;

@@ -30,7 +30,7 @@ pub(super) fn schemes<W: Word>() -> Schemes<W, 6> {
 }
 
 /// Floats that are decimals with few digits, stored as integers.
-struct Alp;
+pub(super) struct Alp;
 
 impl<W: Word> Scheme<Numbers<W>> for Alp {
     fn kind(&self) -> Kind {

@@ -60,7 +60,7 @@ fn step_of<W: Word>(numbers: &Numbers<W>, step: W) -> i64 {
 ///
 /// The reference is the minimum, even if a greater one would save bits by excluding a few much smaller
 /// rows: release 0.91 compares packed values as unsigned integers, with wrong results for such rows.
-struct Packed;
+pub(super) struct Packed;
 
 /// The parameters of packing.
 struct Frame {

@@ -21,9 +21,11 @@ mod canonical;
 mod decimal;
 mod dictionary;
 mod float;
+mod fsst;
 mod integer;
 mod nested;
 mod numbers;
+mod onpair;
 mod pco;
 mod runs;
 mod sample;
@@ -34,6 +36,7 @@ mod temporal;
 #[cfg(test)]
 mod tests;
 mod text_dictionary;
+mod text_zstd;
 mod zstd;
 
 use std::fmt;
@@ -43,6 +46,7 @@ use arrow::array::{Array as _, ArrayRef, AsArray as _};
 
 pub(crate) use self::canonical::canonical;
 use self::scheme::Context;
+pub(crate) use self::string::LONG_VALUE;
 pub(crate) use self::text_dictionary::hash as text_hash;
 use crate::array::restore::restore;
 use crate::dtype::arrow::data_type;
@@ -58,9 +62,9 @@ use crate::{Error, Release, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Level {
-    /// Encodings that are fast to write.
+    /// No encodings that are slow to decode (Zstandard, pco). Larger files; not necessarily faster to write.
     Fast,
-    /// Small files that can be decoded fast.
+    /// Files about as small as Parquet's; uses slower encodings where they save much.
     #[default]
     Default,
     /// The smallest files, at the cost of decoding time.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, make_array};
+use arrow::array::{Array as _, ArrayRef, AsArray as _};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 
-use super::canonical::{canonical, from_zero};
-use super::numbers::compress_helpers;
+use super::canonical::{canonical, from_zero, visible, visible_items};
+use super::numbers::compress_positions;
 use super::scheme::{Context, Kind};
 use super::{boolean, compress as compress_child};
 use crate::array::present;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::encodings::{list, list_view, struct_};
+use crate::encodings::{fixed_size_list, list, list_view, map, struct_};
 use crate::release::since;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
@@ -38,16 +38,14 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
         DType::List(element, _) => {
             let (_, offsets, elements, nulls) = array.as_list::<i32>().clone().into_parts();
             let (offsets, elements) = from_zero(&offsets, &elements);
-            let offsets = compress_helpers(&helpers(cx), unsigned(&offsets), None)?;
+            let offsets = compress_positions(&positions(cx), unsigned(&offsets), None)?;
             let encoded = compress_child(cx, &elements, element)?;
             list::encode(encoded, elements.len(), offsets, validity(cx, nulls.as_ref())?)
         }
-        DType::FixedSizeList(element, size, _) => {
+        DType::FixedSizeList(element, ..) => {
             let lists = array.as_fixed_size_list();
-            let width = *size as usize;
-            let values = lists.values().slice(lists.value_offset(0) as usize, lists.len() * width);
-            let node = WriteNode::new("vortex.fixed_size_list").child(compress_child(cx, &values, element)?);
-            node.children(validity(cx, lists.nulls())?)
+            let items = visible_items(lists, element)?;
+            fixed_size_list::encode(compress_child(cx, &items, element)?, validity(cx, lists.nulls())?)
         }
         DType::Map(map, _) => {
             let (_, offsets, entries, nulls, _) = array.as_map().clone().into_parts();
@@ -56,18 +54,18 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<
             let entries = present(entries, &data_type(&map.entry())?)?;
             let sizes = offsets.windows(2).map(|pair| (pair[1] - pair[0]).cast_unsigned()).collect();
             let starts = unsigned(&offsets.slice(0, offsets.len() - 1));
-            let starts = compress_helpers(&helpers(cx), starts, None)?;
-            let sizes = compress_helpers(&helpers(cx), sizes, None)?;
+            let starts = compress_positions(&positions(cx), starts, None)?;
+            let sizes = compress_positions(&positions(cx), sizes, None)?;
             let (len, entries) = (entries.len(), compress_child(cx, &entries, &map.entry())?);
             let nulls = validity(cx, nulls.as_ref())?;
-            WriteNode::new("vortex.map").child(list_view::encode(entries, len, starts, sizes, nulls))
+            map::encode(list_view::encode(entries, len, starts, sizes, nulls))
         }
         _ => canonical(array, dtype)?,
     })
 }
 
 /// The context for offsets and sizes of lists.
-fn helpers(cx: &Context) -> Context {
+fn positions(cx: &Context) -> Context {
     cx.below(Kind::Joined, &[Kind::Dictionary])
 }
 
@@ -82,15 +80,4 @@ fn unsigned(offsets: &ScalarBuffer<i32>) -> Vec<u32> {
 /// If a child cannot be encoded.
 pub(super) fn validity(cx: &Context, nulls: Option<&NullBuffer>) -> Result<Option<WriteNode>> {
     nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| boolean::validity(cx, nulls)).transpose()
-}
-
-/// A field of a struct. A non-nullable field may still have nulls where the struct is null.
-fn visible(field: &ArrayRef, hidden: Option<&NullBuffer>, dtype: &DType) -> Result<ArrayRef> {
-    let (false, Some(nulls), Some(hidden)) = (dtype.is_nullable(), field.nulls(), hidden) else {
-        return Ok(Arc::clone(field));
-    };
-    if !hidden.contains(nulls) {
-        return Ok(Arc::clone(field));
-    }
-    Ok(make_array(field.to_data().into_builder().nulls(None).build()?))
 }

@@ -34,7 +34,8 @@ pub(super) struct Numbers<W: Word> {
 }
 
 impl<W: Word> Numbers<W> {
-    fn new(ptype: PType, values: ScalarBuffer<W>, nulls: Option<NullBuffer>) -> Self {
+    /// Null rows must repeat the value of their predecessor.
+    pub(super) fn new(ptype: PType, values: ScalarBuffer<W>, nulls: Option<NullBuffer>) -> Self {
         let lift = lift(ptype);
         let facts = vectorized(Look { values: &values, lift });
         let turns = nulls.as_ref().map_or(0, |nulls| 2 * nulls.inner().set_slices().count());
@@ -229,7 +230,7 @@ fn without_garbage<W: Word>(values: &[W], nulls: &NullBuffer) -> Vec<W> {
 ///
 /// # Errors
 /// If a child cannot be encoded.
-pub(super) fn compress_helpers(
+pub(super) fn compress_positions(
     cx: &Context,
     values: Vec<u32>,
     nulls: Option<&NullBuffer>,
@@ -276,7 +277,7 @@ pub(super) fn compress_narrowed(
     let (min, max) = (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
     if PType::U32.holds(min.into(), max.into()) {
         // The cast is lossless, given the range.
-        return compress_helpers(cx, values.iter().map(|value| *value as u32).collect(), nulls);
+        return compress_positions(cx, values.iter().map(|value| *value as u32).collect(), nulls);
     }
     let ptype = PType::for_signed(min, max);
     Ok((ptype, compress_as(cx, ptype, values.iter().map(|value| value.cast_unsigned()), nulls)?))

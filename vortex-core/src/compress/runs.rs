@@ -2,8 +2,8 @@
 
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-use super::numbers::{Numbers, bits, compress_helpers, compress_words};
-use super::scheme::{Context, Kind, Scheme};
+use super::numbers::{Numbers, bits, compress_positions, compress_words};
+use super::scheme::{Context, Kind, NODE_OVERHEAD, Scheme};
 use crate::Result;
 use crate::encodings::run_end;
 use crate::kernels::Word;
@@ -31,7 +31,7 @@ impl<W: Word> Scheme<Numbers<W>> for Runs {
         // Repeated values can be encoded by a dictionary.
         let dictionary = bits(few as u64) as f64 + (few * W::BITS) as f64 / numbers.runs as f64;
         let run = bits(numbers.len() as u64) as f64 + dictionary.min(bits(numbers.span()) as f64);
-        Some((numbers.runs as f64 * run / 8.0) as usize + 64)
+        Some((numbers.runs as f64 * run / 8.0) as usize + NODE_OVERHEAD)
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
@@ -42,7 +42,7 @@ impl<W: Word> Scheme<Numbers<W>> for Runs {
             NullBuffer::new(BooleanBuffer::collect_bool(ends.len(), |at| nulls.is_valid(last(&ends[at]))))
         });
         let (below, count) = (cx.below(Kind::Runs, &BARRED), ends.len());
-        let (ptype, encoded_ends) = compress_helpers(&below.below(Kind::Dictionary, &[]), ends, None)?;
+        let (ptype, encoded_ends) = compress_positions(&below.without(&[Kind::Dictionary]), ends, None)?;
         let values = compress_words(&below, numbers.ptype, values.into(), nulls.as_ref())?;
         Ok(Some(run_end::encode(encoded_ends, ptype, values, count)))
     }

@@ -11,8 +11,19 @@ const MAX_DEPTH: u8 = 3;
 /// A column must shrink by more than one part in this many to be worth decoding.
 const MIN_SAVING: usize = 50;
 
+/// Approximate bytes that an encoding with children takes in addition to the data in its buffers: the
+/// description of its nodes, their metadata, and padding. It decides about short columns.
+pub(super) const NODE_OVERHEAD: usize = 64;
+
 /// If the size of an encoding exceeds its estimate by more than this factor, the next one is tried, too.
 const SURPRISE: f64 = 1.1;
+
+/// At the level `Compact`, the cost of decoding counts this many times less.
+const COMPACT_DISCOUNT: f64 = 10.0;
+
+/// Share of its estimate that an encoding may take at best. At the level `Compact`, a scheme is thus tried
+/// even if its estimate is somewhat above what another one took.
+const BEST_SHARE: f64 = 0.8;
 
 /// One way to encode columns of one kind `C`.
 ///
@@ -71,16 +82,20 @@ impl Kind {
     /// The cost of decoding. The costs of Zstandard and pco are so high that they are used only where
     /// they save most: large tables, TPC-H's lineitem and a hit log of 105 columns, are somewhat smaller
     /// than as Parquet with Zstandard. With a third of these costs, the hit log is 12 % smaller, but
-    /// takes 50 % longer to read.
-    fn decode_cost(self) -> Cost {
+    /// takes 50 % longer to read. Text that Zstandard makes several times smaller, such as log lines, is
+    /// decompressed as fast as other schemes decode it: the cost falls with `ratio`, that of encoded to decoded
+    /// bytes, so that about half the bytes of another scheme are worth it.
+    fn decode_cost(self, ratio: f64) -> Cost {
         match self {
             Self::Sequence => Cost { encoded: -0.5, ..FREE },
-            Self::Packed | Self::Sparse | Self::Joined | Self::Masked => FREE,
+            Self::Packed | Self::Joined | Self::Masked => FREE,
             Self::Alp => Cost { encoded: 0.02, ..FREE },
             Self::Dictionary => Cost { encoded: 0.03, ..FREE },
             Self::Fsst => Cost { encoded: 0.05, ..FREE },
-            Self::OnPair | Self::Runs | Self::AlpRd | Self::DateTimeParts => Cost { encoded: 0.1, ..FREE },
-            Self::Zstd => Cost { decoded: 0.2, ..FREE },
+            Self::OnPair | Self::Runs | Self::Sparse | Self::AlpRd | Self::DateTimeParts => {
+                Cost { encoded: 0.1, ..FREE }
+            }
+            Self::Zstd => Cost { decoded: ratio.clamp(0.05, 0.2), ..FREE },
             Self::ZstdNumbers => Cost { decoded: 0.43, ..FREE },
             Self::Pco => Cost { encoded: 0.1, rows: 1.6, ..FREE },
         }
@@ -141,8 +156,13 @@ impl Context {
 
     /// The context for a child of an array encoded as `kind`, which must not use `barred`.
     pub(super) fn below(&self, kind: Kind, barred: &[Kind]) -> Self {
-        let barred = barred.iter().fold(self.barred | kind.bit(), |bits, kind| bits | kind.bit());
-        Self { depth: self.depth + 1, barred, ..*self }
+        Self { depth: self.depth + 1, ..self.without(&[kind]).without(barred) }
+    }
+
+    /// The same context, in which `barred` must not be used.
+    pub(super) fn without(&self, barred: &[Kind]) -> Self {
+        let barred = barred.iter().fold(self.barred, |bits, kind| bits | kind.bit());
+        Self { barred, ..*self }
     }
 
     /// Whether schemes of this kind may be used here.
@@ -176,9 +196,10 @@ impl Context {
 
     /// The cost of bytes of this kind that decode to `plain`, including that of decoding.
     pub(super) fn cost(&self, kind: Kind, bytes: usize, plain: Plain) -> f64 {
-        let Cost { encoded, decoded, rows } = kind.decode_cost();
+        let ratio = bytes as f64 / plain.bytes.max(1) as f64;
+        let Cost { encoded, decoded, rows } = kind.decode_cost(ratio);
         let extra = bytes as f64 * encoded + plain.bytes as f64 * decoded + plain.rows as f64 * rows;
-        bytes as f64 + if self.level == Level::Compact { extra / 10.0 } else { extra }
+        bytes as f64 + if self.level == Level::Compact { extra / COMPACT_DISCOUNT } else { extra }
     }
 }
 
@@ -223,7 +244,7 @@ pub(super) fn choose<C: ?Sized>(
     let mut best: Option<(f64, WriteNode)> = None;
     for (score, bytes, scheme) in estimates {
         // The result is better than this scheme can be, or there is no reason to doubt the order.
-        if best.as_ref().is_some_and(|(found, _)| *found <= score * sure(cx.level)) {
+        if best.as_ref().is_some_and(|(found, _)| *found <= score * least_share(cx.level)) {
             break;
         }
         let Some(node) = scheme.encode(column, cx)? else { continue };
@@ -243,7 +264,37 @@ pub(super) fn choose<C: ?Sized>(
     }
 }
 
-/// The factor by which an estimate may be too high.
-fn sure(level: Level) -> f64 {
-    if level == Level::Compact { 0.8 } else { 1.0 }
+/// The share of an estimate that an encoding takes at least.
+fn least_share(level: Level) -> f64 {
+    if level == Level::Compact { BEST_SHARE } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn barring_a_kind_takes_no_level() {
+        let cx = Context::new(Level::Default, Release::NEWEST);
+        let below = cx.below(Kind::Dictionary, &[]).below(Kind::Fsst, &[]);
+        assert!(below.without(&[Kind::Runs]).allows(Kind::Packed));
+        assert!(!below.without(&[Kind::Runs]).allows(Kind::Runs));
+        assert!(!below.allows(Kind::Dictionary) && !below.allows(Kind::Fsst));
+        assert!(!below.below(Kind::Runs, &[]).allows(Kind::Packed));
+    }
+
+    #[test]
+    fn zstandard_pays_for_text_if_it_takes_about_half_the_bytes() {
+        let plain = Plain { rows: 1000, bytes: 100_000 };
+        let is_better = |level, zstd, other| {
+            let cx = Context::new(level, Release::NEWEST);
+            cx.cost(Kind::Zstd, zstd, plain) < cx.cost(Kind::OnPair, other, plain)
+        };
+        assert!(is_better(Level::Default, 1_000, 12_000));
+        assert!(is_better(Level::Default, 8_000, 16_000));
+        assert!(!is_better(Level::Default, 8_000, 13_000));
+        assert!(!is_better(Level::Default, 1_000, 5_000), "either is tiny");
+        assert!(!is_better(Level::Default, 30_000, 45_000));
+        assert!(is_better(Level::Compact, 12_000, 13_500));
+    }
 }

@@ -1,15 +1,22 @@
 //! Columns in which most rows have the same value.
 
-use super::numbers::{Numbers, compress_helpers, compress_words};
-use super::scheme::{Context, Kind, Scheme};
+use super::float::Alp;
+use super::integer::Packed;
+use super::numbers::{Numbers, bits, compress_positions, compress_words};
+use super::sample;
+use super::scheme::{Context, Kind, NODE_OVERHEAD, Scheme};
 use crate::Result;
+use crate::dtype::PType;
 use crate::encodings::{bit_packed::patches::EncodedPatches, sparse};
-use crate::kernels::Word;
+use crate::kernels::{BLOCK, Word};
 use crate::scalar::Value;
 use crate::wire::WriteNode;
 
 /// A value in a smaller share of the rows is not worth leaving out.
-const MIN_SHARE: f64 = 0.9;
+const MIN_SHARE: f64 = 0.6;
+
+/// The same for nulls, which cost a bit per row otherwise.
+const MIN_NULL_SHARE: f64 = 0.9;
 
 /// The most frequent value, or null, and the rows that differ from it.
 pub(super) struct Sparse;
@@ -25,16 +32,23 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
         Kind::Sparse
     }
 
-    fn estimate(&self, numbers: &Numbers<W>, _: &Context) -> Option<usize> {
-        let kept = match fill(numbers)? {
-            Fill::Null => numbers.len() - numbers.nulls.as_ref()?.null_count(),
-            Fill::Value(_) => {
+    fn estimate(&self, numbers: &Numbers<W>, cx: &Context) -> Option<usize> {
+        let sampled = sample::rows(numbers.len()).flatten();
+        let (kept, sampled): (usize, Vec<W>) = match fill(numbers)? {
+            Fill::Null => {
+                let nulls = numbers.nulls.as_ref()?;
+                let valid = sampled.filter(|row| nulls.is_valid(*row));
+                (numbers.len() - nulls.null_count(), valid.map(|row| numbers.values[row]).collect())
+            }
+            Fill::Value(top) => {
                 let share = 1.0 - numbers.sample().top().1;
-                (share * numbers.len() as f64) as usize
-                    + numbers.nulls.as_ref().map_or(0, |nulls| nulls.null_count())
+                let kept = (share * numbers.len() as f64) as usize
+                    + numbers.nulls.as_ref().map_or(0, |nulls| nulls.null_count());
+                (kept, sampled.map(|row| numbers.values[row]).filter(|value| *value != top).collect())
             }
         };
-        Some(kept * (size_of::<u16>() + size_of::<W>()) + 64)
+        let rows = kept * bits(numbers.len() as u64) / 8;
+        Some(rows + value_bytes(numbers.ptype, kept, sampled, cx) + NODE_OVERHEAD)
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
@@ -60,7 +74,7 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
                 .map(|nulls| rows.iter().map(|row| nulls.is_valid(*row as usize)).collect()),
         };
         let (below, count) = (cx.below(Kind::Sparse, &[Kind::Runs]), rows.len());
-        let (ptype, indices) = compress_helpers(&below.below(Kind::Dictionary, &[]), rows, None)?;
+        let (ptype, indices) = compress_positions(&below.without(&[Kind::Dictionary]), rows, None)?;
         let values = compress_words(&below, numbers.ptype, values.into(), nulls.as_ref())?;
         let fill = match fill {
             Fill::Null => Value::Null,
@@ -70,13 +84,26 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
     }
 }
 
+/// Approximate bytes of `count` values, given some of them, if they are packed.
+fn value_bytes<W: Word>(ptype: PType, count: usize, sampled: Vec<W>, cx: &Context) -> usize {
+    if sampled.is_empty() {
+        return count * size_of::<W>();
+    }
+    let sampled = Numbers::new(ptype, sampled.into(), None);
+    let packed = if ptype.is_float() { Alp.estimate(&sampled, cx) } else { Packed.estimate(&sampled, cx) };
+    // Whole blocks are packed.
+    let blocks = count.div_ceil(BLOCK) as f64 / sampled.len().div_ceil(BLOCK) as f64;
+    let packed = packed.map_or(usize::MAX, |bytes| (bytes as f64 * blocks) as usize);
+    packed.min(count * size_of::<W>())
+}
+
 fn fill<W: Word>(numbers: &Numbers<W>) -> Option<Fill<W>> {
     let null_share =
         numbers.nulls.as_ref().map_or(0, |nulls| nulls.null_count()) as f64 / numbers.len() as f64;
-    if null_share >= MIN_SHARE {
+    if null_share >= MIN_NULL_SHARE {
         return Some(Fill::Null);
     }
     let (rank, share) = numbers.sample().top();
-    (share >= MIN_SHARE && null_share < 1.0 - MIN_SHARE)
+    (share >= MIN_SHARE && null_share < 1.0 - MIN_NULL_SHARE)
         .then(|| Fill::Value(numbers.min.plus(W::narrow(rank))))
 }

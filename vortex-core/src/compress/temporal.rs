@@ -9,7 +9,7 @@ use super::scheme::{Context, Kind, Plain};
 use crate::Result;
 use crate::array::values_of;
 use crate::dtype::{Extension, Meaning};
-use crate::encodings::{datetime_parts, ext};
+use crate::encodings::{constant, datetime_parts, ext, pco};
 use crate::release::since;
 use crate::wire::WriteNode;
 
@@ -22,10 +22,10 @@ const SECONDS_PER_DAY: i64 = 86_400;
 pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) -> Result<WriteNode> {
     let stored = storage(array, extension)?;
     let node = super::compress(cx, &stored, extension.storage())?;
-    if node.id() == "vortex.constant" {
+    if node.id() == constant::ID {
         return Ok(node);
     }
-    let is_pco = node.id() == "vortex.pco";
+    let is_pco = node.id() == pco::ID;
     let whole = ext::encode(node);
     let Meaning::Timestamp(unit, _) = extension.meaning() else { return Ok(whole) };
     let Some(ticks) = unit.ticks_per_second().filter(|ticks| *ticks > 1) else { return Ok(whole) };

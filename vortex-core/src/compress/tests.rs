@@ -1,13 +1,15 @@
 //! Compressed data is restored bit for bit, and gives the same answers as decoded values.
 
+mod chosen;
+
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BinaryViewBuilder, BooleanArray,
-    Decimal128Array, Decimal256Array, FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringArray,
-    StringViewArray, StructArray, TimestampMicrosecondArray, TimestampNanosecondArray, make_array,
+    Array as _, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Decimal128Array,
+    Decimal256Array, FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringArray, StringViewArray,
+    StructArray, TimestampMicrosecondArray, TimestampNanosecondArray, make_array,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Field, Fields, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
     Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
@@ -265,182 +267,4 @@ fn text(next: &mut dyn FnMut() -> u64, row: usize, kind: usize) -> Vec<u8> {
         7 => (0..next() % 30).map(|_| next() as u8).collect(),
         _ => vec![0xff; next() as usize % 14],
     }
-}
-
-#[test]
-fn every_shape_takes_the_encoding_made_for_it() {
-    let id = |words: &[u64], level| {
-        let array = numbers::<Int64Type>(words, None);
-        let array = round_trip(&array, level, Release::NEWEST);
-        array.encoding().to_owned()
-    };
-    let mut next = random(1);
-    let mut shape = |name: &str| -> Vec<u64> {
-        let (_, make) = SHAPES.iter().find(|(other, _)| *other == name).unwrap();
-        (0..20_000).map(|row| make(&mut next, row)).collect()
-    };
-    for (name, expected) in [
-        ("random", "vortex.primitive"),
-        ("narrow", "fastlanes.bitpacked"),
-        ("far from zero", "fastlanes.for"),
-        ("even", "vortex.sequence"),
-        ("falling", "vortex.sequence"),
-        ("runs", "vortex.runend"),
-        ("few", "vortex.dict"),
-        ("outliers above", "fastlanes.bitpacked"),
-        ("constant", "vortex.constant"),
-    ] {
-        let words = shape(name);
-        assert_eq!(id(&words, Level::Default), expected, "{name}");
-        assert_eq!(id(&words, Level::Fast), expected, "{name}");
-    }
-}
-
-#[test]
-fn numbers_that_repeat_at_a_distance_are_found_by_zstandard() {
-    let mut next = random(5);
-    let period: Vec<u64> = (0..700).map(|_| next() % 200).collect();
-    let words: Vec<u64> = (0..40_000).map(|row| 1_000_000 + period[row % period.len()]).collect();
-    let nulls: NullBuffer = (0..words.len()).map(|row| row % 11 > 0).collect::<Vec<bool>>().into();
-    for nulls in [None, Some(nulls)] {
-        let array = numbers::<Int32Type>(&words, nulls.clone());
-        let found = round_trip(&array, Level::Default, Release::new(0, 59));
-        assert_eq!(found.encoding(), "vortex.dict", "codes of a byte come first");
-        let wide: Vec<u64> = words.iter().map(|word| word * word % 65_521).collect();
-        let bytes = |level, reader| {
-            let array = numbers::<UInt16Type>(&wide, nulls.clone());
-            let dtype = from_field(&Field::new("a", array.data_type().clone(), nulls.is_some())).unwrap();
-            Compressor::new(level, reader).compress(&array, &dtype).unwrap().byte_len()
-        };
-        let newest = bytes(Level::Default, Release::NEWEST);
-        assert!(newest * 4 < bytes(Level::Fast, Release::NEWEST), "{newest}");
-        assert!(newest * 4 < bytes(Level::Default, Release::OLDEST), "{newest}");
-    }
-}
-
-/// The encodings that releases after the oldest have introduced.
-const NEW: [&str; 17] = [
-    "vortex.sequence",
-    "vortex.pco",
-    "vortex.zstd",
-    "vortex.fixed_size_list",
-    "vortex.listview",
-    "fastlanes.rle",
-    "vortex.masked",
-    "vortex.zstd_buffers",
-    "vortex.variant",
-    "vortex.patched",
-    "vortex.parquet.variant",
-    "vortex.onpair",
-    "vortex.map",
-    "vortex.decimal_byte_parts.v2",
-    "fastlanes.bitpacked.v2",
-    "fastlanes.for.v2",
-    "vortex.union",
-];
-
-#[test]
-fn old_readers_meet_no_new_encodings() {
-    let mut next = random(2);
-    let strings: StringViewArray = (0..5000).map(|_| Some(format!("user-{}@example.com", next()))).collect();
-    let even: ArrayRef = numbers::<Int64Type>(&(0..5000).collect::<Vec<_>>(), None);
-    let one: BooleanBuffer = (0..5000).map(|row| row % 3 > 0).collect::<Vec<bool>>().into();
-    let masked = numbers::<Int32Type>(&vec![3; 5000], Some(NullBuffer::new(one)));
-    fn ids(array: &crate::array::ArrayRef, out: &mut Vec<String>) {
-        out.push(array.encoding().to_owned());
-        array.children().iter().for_each(|(_, child)| ids(child, out));
-    }
-    let known = crate::encodings::Registry::built_in();
-    assert!(NEW.iter().all(|id| known.encoding(id).is_some()));
-    for array in [Arc::new(strings) as ArrayRef, even, masked] {
-        for level in LEVELS {
-            let mut found = Vec::new();
-            ids(&round_trip(&array, level, Release::OLDEST), &mut found);
-            assert!(!found.iter().any(|id| NEW.contains(&id.as_str())), "{found:?}");
-        }
-    }
-}
-
-#[test]
-fn one_long_text_is_compressed() {
-    let text = "words that come again, and others ".repeat(2000);
-    let text = text.as_str();
-    for rows in [vec![Some(text)], vec![Some(text); 3], vec![None, Some(text), None]] {
-        let array: ArrayRef = Arc::new(StringViewArray::from(rows));
-        let dtype = from_field(&Field::new("a", DataType::Utf8View, true)).unwrap();
-        for (level, reader) in LEVELS.into_iter().flat_map(|level| READERS.map(|reader| (level, reader))) {
-            let bytes = Compressor::new(level, reader).compress(&array, &dtype).unwrap().byte_len();
-            assert!(bytes < text.len() / 2, "{bytes} bytes of {} rows, {level}, {reader}", array.len());
-            let decoded = round_trip(&array, level, reader).decode(&DataType::Utf8View).unwrap();
-            assert_eq!(&decoded, &array);
-        }
-    }
-}
-
-#[test]
-fn documents_that_repeat_distant_ones_are_compressed_in_long_frames() {
-    let mut next = random(6);
-    // Stretches of one long text: any of them comes again 100 KB later.
-    let long: String = (0..100_000).map(|_| char::from(b'a' + (next() % 26) as u8)).collect();
-    let document = |row: usize| format!("{row} {}", &long[row * 500 % 100_000..][..500]);
-    let rows: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..2000).map(document)));
-    let dtype = from_field(&Field::new("a", DataType::Utf8View, false)).unwrap();
-    let bytes = Compressor::new(Level::Default, Release::NEWEST).compress(&rows, &dtype).unwrap().byte_len();
-    // A byte of random letters has 4.7 bits, so each frame of 256 KiB needs about 60 KB.
-    assert!(bytes < 300_000, "{bytes}");
-    let decoded = round_trip(&rows, Level::Default, Release::NEWEST).decode(&DataType::Utf8View).unwrap();
-    assert_eq!(&decoded, &rows);
-}
-
-#[test]
-fn long_text_that_rows_share_is_encoded_once() {
-    let mut next = random(4);
-    let bytes: Vec<u8> = (0..8 << 10).flat_map(|_| next().to_le_bytes()).collect();
-    let of = |views: &mut dyn Iterator<Item = (u32, u32)>| -> ArrayRef {
-        let mut builder = BinaryViewBuilder::new();
-        let block = builder.append_block(bytes.clone().into());
-        views.for_each(|(start, len)| builder.try_append_view(block, start, len).unwrap());
-        Arc::new(builder.finish())
-    };
-    let (long, other) = ((0, 40 << 10), (10 << 10, 40 << 10));
-    for (array, most) in [
-        (of(&mut [long; 300].into_iter()), 44 << 10),
-        (of(&mut (0..300).map(|row| [long, other][row % 2])), 84 << 10),
-        // Too few rows repeat for a dictionary, but these have nearly all bytes.
-        (of(&mut (0..1600).map(|row| if row % 5 == 0 { long } else { (row, 20) })), 90 << 10),
-    ] {
-        let dtype = from_field(&Field::new("a", DataType::BinaryView, false)).unwrap();
-        for (level, reader) in LEVELS.into_iter().flat_map(|level| READERS.map(|reader| (level, reader))) {
-            let bytes = Compressor::new(level, reader).compress(&array, &dtype).unwrap().byte_len();
-            assert!(bytes < most, "{bytes} bytes, {most} expected, {level}, {reader}");
-        }
-        let decoded = round_trip(&array, Level::Default, Release::OLDEST);
-        assert_eq!(&decoded.decode(&DataType::BinaryView).unwrap(), &array);
-    }
-}
-
-#[test]
-fn a_single_time_before_1970_keeps_old_readers_from_parts() {
-    let rows = 100_000;
-    let hidden = (0..rows).find(|row| !sample::rows(rows).flatten().any(|sampled| sampled == *row)).unwrap();
-    let mut next = random(3);
-    let mut times: Vec<i64> = Vec::with_capacity(rows);
-    times.resize_with(rows, || ((next() % 20_000 * 86_400 + next() % 86_400) * 1_000_000).cast_signed());
-    let in_parts = |times: &[i64], reader| {
-        let array: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times.to_vec()));
-        round_trip(&array, Level::Default, reader).encoding() == "vortex.datetimeparts"
-    };
-    assert!(in_parts(&times, Release::OLDEST));
-    times[hidden] = -1;
-    assert!(!in_parts(&times, Release::OLDEST));
-    assert!(in_parts(&times, Release::new(0, 54)));
-}
-
-#[test]
-fn types_that_old_readers_lack_are_refused() {
-    let item = Arc::new(Field::new("item", DataType::UInt16, false));
-    let array: ArrayRef = Arc::new(FixedSizeListArray::new(item, 1, numbers::<UInt16Type>(&[1], None), None));
-    let dtype = from_field(&Field::new("a", array.data_type().clone(), false)).unwrap();
-    let error = Compressor::new(Level::Default, Release::OLDEST).compress(&array, &dtype).unwrap_err();
-    assert!(error.to_string().contains("0.36"), "{error}");
 }

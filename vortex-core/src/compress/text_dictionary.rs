@@ -5,8 +5,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use arrow::array::BinaryViewArray;
 
-use super::numbers::compress_helpers;
-use super::scheme::{Context, Kind, Scheme};
+use super::numbers::{bits, compress_positions};
+use super::scheme::{Context, Kind, NODE_OVERHEAD, Scheme};
 use super::string::{self, LONG_VALUE, Strings};
 use super::zstd;
 use crate::Result;
@@ -33,7 +33,7 @@ impl Scheme<Strings<'_>> for TextDictionary {
         if distinct > MAX_VALUES || distinct > strings.len() * 3 / 4 {
             return None;
         }
-        let code = (usize::BITS - distinct.saturating_sub(1).leading_zeros()) as usize;
+        let code = bits(distinct.saturating_sub(1) as u64);
         let value = strings.byte_len() / strings.len() * BITS_PER_BYTE / 8 + 2;
         let mut codes = code * strings.len() / 8;
         if distinct <= zstd::MAX_BYTE_CODES
@@ -42,7 +42,7 @@ impl Scheme<Strings<'_>> for TextDictionary {
         {
             codes = codes.min(bytes as usize);
         }
-        Some(codes + distinct * value + 64)
+        Some(codes + distinct * value + NODE_OVERHEAD)
     }
 
     fn encode(&self, strings: &Strings<'_>, cx: &Context) -> Result<Option<WriteNode>> {
@@ -57,7 +57,7 @@ impl Scheme<Strings<'_>> for TextDictionary {
 pub(super) fn encode(strings: &Strings<'_>, cx: &Context, most: usize) -> Result<Option<WriteNode>> {
     let Some((values, codes)) = distinct(strings, most) else { return Ok(None) };
     let (ptype, codes) =
-        compress_helpers(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, strings.nulls)?;
+        compress_positions(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, strings.nulls)?;
     // At most as many as two-byte codes can distinguish.
     let count = values.len() as u32;
     let values = BinaryViewArray::from_iter_values(values);

@@ -1,7 +1,7 @@
 //! Compressing numbers with Zstandard: it finds distant repetitions, which no other scheme here does.
 
 use super::numbers::Numbers;
-use super::scheme::{Context, Kind, Plain, Scheme};
+use super::scheme::{Context, Kind, NODE_OVERHEAD, Plain, Scheme};
 use crate::encodings::zstd;
 use crate::kernels::Word;
 use crate::wire::WriteNode;
@@ -51,7 +51,8 @@ impl<W: Word> Scheme<Numbers<W>> for Zstd {
         let tried = numbers.len().min(TRIED);
         let values = numbers.values.slice((numbers.len() - tried) / 2, tried);
         let bytes = zstd::byte_len(&values, QUICK).ok()?;
-        Some((bytes as f64 * numbers.len() as f64 / tried as f64) as usize + numbers.null_bytes() + 64)
+        let whole = (bytes as f64 * numbers.len() as f64 / tried as f64) as usize;
+        Some(whole + numbers.null_bytes() + NODE_OVERHEAD)
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {

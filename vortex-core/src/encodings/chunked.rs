@@ -11,14 +11,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayData, AsArray as _, BooleanArray, NullBufferBuilder, UInt64Array, new_empty_array,
-};
+use arrow::array::{Array, AsArray as _, BooleanArray, NullBufferBuilder, UInt64Array, new_empty_array};
 use arrow::buffer::MutableBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::row_bytes::reserved_bytes;
+use crate::array::row_bytes::{check_elements, reserved_bytes};
 use crate::array::{
     Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_offsets, fixed_width, present,
 };
@@ -124,23 +122,13 @@ fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Result<ArrowRef
         [] => Ok(new_empty_array(to)),
         [part] => Ok(Arc::clone(part)),
         parts => {
-            // Arrow adds up offsets without checking; with at most this many elements they cannot overflow.
-            let nested =
-                parts.iter().map(|part| most_rows(&part.to_data())).try_fold(0usize, usize::checked_add);
-            if nested.is_none_or(|nested| i32::try_from(nested).is_err()) {
-                return Err(Error::limit("chunks have more than 2^31 elements in total"));
-            }
+            check_elements(parts)?;
             let rows = parts.iter().map(|part| part.len() as u64).sum();
             limits.decoded_bytes(usize::try_from(reserved_bytes(to, rows)).unwrap_or(usize::MAX), 1)?;
             let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
             Ok(arrow::compute::concat(&parts)?)
         }
     }
-}
-
-/// The row count of the array or of any descendant, whichever is the greatest.
-fn most_rows(data: &ArrayData) -> usize {
-    data.child_data().iter().map(most_rows).fold(data.len(), usize::max)
 }
 
 impl EncodedArray for ChunkedArray {

@@ -24,7 +24,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Constant;
 
-const ID: &str = "vortex.constant";
+pub(crate) const ID: &str = "vortex.constant";
 
 impl Encoding for Constant {
     fn id(&self) -> &'static str {

@@ -21,6 +21,7 @@ use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::{Limits, Work};
 use crate::mask::Mask;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.fixed_size_list` encoding.
@@ -165,6 +166,11 @@ impl EncodedArray for FixedSizeListArray {
         let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
         Ok(self.with(indices.len(), elements, validity))
     }
+}
+
+/// A node of lists, given all their elements; the length of a list follows from its type.
+pub(crate) fn encode(elements: WriteNode, validity: Option<WriteNode>) -> WriteNode {
+    WriteNode::new(ID).child(elements).children(validity)
 }
 
 #[cfg(test)]

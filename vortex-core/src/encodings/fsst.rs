@@ -271,7 +271,7 @@ pub(crate) fn encode(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> Wr
     let lengths = Buffer::from_slice_ref(table.symbol_lengths());
     let (lengths_ptype, offsets_ptype) = (parts.lengths.0 as i32, parts.offsets.0 as i32);
     let node = WriteNode::new(ID).buffer(Buffer::from_vec(symbols), 8).buffer(lengths, 1);
-    node.buffer(codes.into(), 1)
+    node.buffer(exact(codes), 1)
         .message(&Metadata { lengths_ptype, offsets_ptype })
         .child(parts.lengths.1)
         .child(parts.offsets.1)
@@ -281,13 +281,19 @@ pub(crate) fn encode(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> Wr
 /// As [`encode`], for releases that require the codes as byte strings in a child.
 pub(crate) fn encode_legacy(table: &Compressor, codes: Vec<u8>, parts: TextParts) -> WriteNode {
     let TextParts { lengths, offsets, validity } = parts;
-    let codes = varbin::encode(codes.into(), offsets.0, offsets.1, validity);
+    let codes = varbin::encode(exact(codes), offsets.0, offsets.1, validity);
     let symbols: Vec<u64> = table.symbol_table().iter().map(|symbol| symbol.to_u64().to_le()).collect();
     let node = WriteNode::new(ID).buffer(Buffer::from_vec(symbols), 8);
     node.buffer(Buffer::from_slice_ref(table.symbol_lengths()), 1)
         .message(&Metadata { lengths_ptype: lengths.0 as i32, offsets_ptype: 0 })
         .child(codes)
         .child(lengths.1)
+}
+
+/// The compressor reserves twice as much memory as the strings take.
+fn exact(mut codes: Vec<u8>) -> Buffer {
+    codes.shrink_to_fit();
+    codes.into()
 }
 
 #[cfg(test)]
@@ -368,6 +374,13 @@ mod tests {
                 (!nulls || at % 4 != 1).then_some(text)
             })
             .collect()
+    }
+
+    #[test]
+    fn codes_to_write_take_no_more_memory_than_they_need() {
+        let mut codes = Vec::with_capacity(1 << 20);
+        codes.extend([7; 1000]);
+        assert!(exact(codes).capacity() < 2000);
     }
 
     #[test]

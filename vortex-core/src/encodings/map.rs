@@ -12,6 +12,7 @@ use super::{Encoding, list_view};
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.map` encoding.
@@ -80,6 +81,11 @@ impl EncodedArray for MapArray {
     fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), entries: pick(&self.entries)? })))
     }
+}
+
+/// A node of maps, given the [list view](list_view) of their entries.
+pub(crate) fn encode(entries: WriteNode) -> WriteNode {
+    WriteNode::new(ID).child(entries)
 }
 
 #[cfg(test)]

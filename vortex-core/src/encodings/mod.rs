@@ -29,7 +29,7 @@ pub(crate) mod list;
 pub(crate) mod list_view;
 pub(crate) mod map;
 pub(crate) mod masked;
-mod null;
+pub(crate) mod null;
 pub(crate) mod onpair;
 mod patched;
 pub(crate) mod pco;

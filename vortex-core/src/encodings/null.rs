@@ -13,6 +13,7 @@ use crate::expr::Predicate;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
+use crate::wire::WriteNode;
 use crate::{Error, Result};
 
 /// The `vortex.null` encoding.
@@ -102,6 +103,11 @@ impl EncodedArray for NullRows {
     fn as_constant(&self) -> Option<Scalar> {
         Some(Scalar::null(&DType::Null))
     }
+}
+
+/// A node of rows that are all null.
+pub(crate) fn encode() -> WriteNode {
+    WriteNode::new(ID)
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::{DType, PType};
     use crate::encodings::conformance;
-    use crate::limits::Limits;
+    use crate::limits::{Limits, Work};
 
     /// Wraps an encoding with these uncompressed buffers.
     fn wrap(id: &str, inner: &[u8], buffers: &[&[u8]]) -> (Metadata, Tree) {
@@ -132,9 +132,22 @@ mod tests {
             let limits = Limits::default().with_max_decoded_bytes(bytes);
             chunked.load_within(&DType::Primitive(PType::U8, false), 3000, &limits)
         };
-        assert!(within(3000).is_ok());
-        let error = within(2999).unwrap_err();
+        let bytes = 3 * 1000 + 4 * size_of::<u64>() as u64;
+        assert!(within(bytes).is_ok());
+        let error = within(bytes - 1).unwrap_err();
         assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+    }
+
+    #[test]
+    fn frames_of_all_arrays_loaded_for_the_same_work_share_a_limit() {
+        let (_, tree) = wrap("vortex.primitive", &[], &[&[7u8; 1000]]);
+        let limits = Limits::default().with_max_decoded_bytes(2500);
+        let load = || tree.load_within(&DType::Primitive(PType::U8, false), 1000, &limits);
+        let _work = Work::begin();
+        let kept = [load().unwrap(), load().unwrap()];
+        let error = load().unwrap_err();
+        assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+        drop(kept);
     }
 
     #[test]

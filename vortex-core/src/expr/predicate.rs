@@ -117,6 +117,8 @@ impl Predicate {
         match self {
             Predicate::IsNull => Ok(arrow::compute::is_null(values)?),
             Predicate::IsNotNull => Ok(arrow::compute::is_not_null(values)?),
+            // Nothing is in an empty list, not even null.
+            Predicate::In(list) if list.values().is_empty() => list.evaluate(values),
             _ if values.data_type() == &DataType::Null => Ok(BooleanArray::new_null(values.len())),
             Predicate::Compare(_, constant) if constant.is_null() => Ok(BooleanArray::new_null(values.len())),
             Predicate::Compare(op, constant) => op.kernel(values, &datum(constant, values)?),
@@ -263,5 +265,27 @@ impl Like {
             (false, true) => text::ilike(values, &pattern)?,
             (true, true) => text::nilike(values, &pattern)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, NullArray};
+
+    use super::*;
+
+    #[test]
+    fn no_null_is_in_an_empty_list() {
+        let null = Scalar::null(&DType::Null);
+        let columns: [ArrowRef; 2] = [Arc::new(NullArray::new(2)), Arc::new(Int32Array::new_null(2))];
+        for column in columns {
+            let outcome = |list: InList| {
+                let outcome = Predicate::In(Arc::new(list)).evaluate(&column).unwrap();
+                outcome.iter().collect::<Vec<_>>()
+            };
+            assert_eq!(outcome(InList::new([], false)), [Some(false); 2]);
+            assert_eq!(outcome(InList::new([], true)), [Some(true); 2]);
+            assert_eq!(outcome(InList::new([null.clone()], true)), [None; 2]);
+        }
     }
 }

@@ -87,13 +87,13 @@ impl VortexFile {
             }
             want.sort_unstable();
             want.dedup();
-            let memory = scheduler.budget().take_anyway(self.segments().missing_bytes(&want, table)?);
+            let memory = scheduler.budget().take_anyway(self.leases().missing_bytes(&want, table)?);
             let ask = |missing: &[(SegmentId, Range<u64>)]| {
                 let ranges = missing.iter().map(|(_, range)| range.clone());
                 let wishes = ranges.map(|range| Wish { range, urgency: Urgency::ZONE_MAPS });
                 scheduler.request(self.source(), wishes.collect(), &metrics)
             };
-            let leases = self.segments().lease(&want, table, memory, &metrics, ask)?;
+            let leases = self.leases().lease(&want, table, memory, &metrics, ask)?;
             for lease in &leases {
                 lease.wait().await?;
             }

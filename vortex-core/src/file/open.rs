@@ -14,8 +14,8 @@ use crate::encodings::Registry;
 use crate::error::ResultExt as _;
 use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, block_on_thread, read_exact};
 use crate::limits::Limits;
-use crate::segments::SegmentCache;
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
+use crate::segments::{Leases, TreeCache};
 use crate::{Error, Result};
 
 /// The longest postscript and the record after it always fit into this.
@@ -52,6 +52,10 @@ impl OpenOptions {
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Sets the known encodings and layouts; by default, those [built in](Registry::built_in).
@@ -195,7 +199,8 @@ fn check_description(
 pub struct VortexFile {
     source: Arc<dyn ReadAt>,
     footer: Arc<Footer>,
-    segments: Arc<SegmentCache>,
+    leases: Arc<Leases>,
+    trees: Arc<TreeCache>,
 }
 
 impl VortexFile {
@@ -230,7 +235,7 @@ impl VortexFile {
 
     /// Creates a file whose description is already known, without reading.
     pub fn from_footer(source: Arc<dyn ReadAt>, footer: Arc<Footer>) -> Self {
-        Self { source, footer, segments: Arc::default() }
+        Self { source, footer, leases: Arc::default(), trees: Arc::default() }
     }
 
     /// The description of the file.
@@ -256,7 +261,13 @@ impl VortexFile {
         self.footer.schema()
     }
 
-    pub(crate) fn segments(&self) -> &Arc<SegmentCache> {
-        &self.segments
+    /// The segments that its scans hold.
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// The trees of arrays of which single rows were read.
+    pub(crate) fn trees(&self) -> &TreeCache {
+        &self.trees
     }
 }

@@ -114,6 +114,11 @@ impl Share {
         self.pooled += std::mem::take(&mut other.pooled);
     }
 
+    /// Another share of the same budget, regardless of the limit.
+    pub(crate) fn take_more(&self, bytes: u64) -> Share {
+        self.budget.take_anyway(bytes)
+    }
+
     /// Splits off a share of `bytes`; if this share holds fewer, they are taken anew, regardless of the
     /// limit.
     pub(crate) fn split(&mut self, bytes: u64) -> Share {

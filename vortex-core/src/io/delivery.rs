@@ -43,7 +43,7 @@ pub(super) fn hand_over(read: Read, bytes: &Bytes) {
 }
 
 /// Answers the requests of a read that has been made by another scan in the meantime.
-pub(super) fn hand_over_cached(read: Read, bytes: &Bytes) {
+fn hand_over_cached(read: Read, bytes: &Bytes) {
     for request in &read.serves {
         ScanMetrics::add(&request.metrics.cache_hits, 1);
     }
@@ -67,6 +67,13 @@ fn count(read: &Read) {
 
 /// Performs a read and answers its requests.
 pub(super) async fn deliver(read: Read, slot: Slot) {
+    // Its bytes may have become available while it was waiting.
+    if let Some(bytes) = read.source.cached(&read.range) {
+        return hand_over_cached(read, &bytes);
+    }
+    if let Some(bytes) = read.source.at_hand(&read.range) {
+        return hand_over(read, &bytes);
+    }
     count(&read);
     let len = read.range.end - read.range.start;
     let mut delivery = Delivery::new(read);

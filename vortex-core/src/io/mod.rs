@@ -6,9 +6,9 @@
 //!
 //! Files are written to a [`Sink`], such as [`LocalSink`], [`MemorySink`] or [`ObjectSink`].
 
+mod block_cache;
 mod blocking;
 mod budget;
-mod cache;
 mod coalesce;
 mod delivery;
 mod local;
@@ -29,11 +29,11 @@ use std::ops::Range;
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
+pub use block_cache::{BlockCache, CachedFile};
 pub(crate) use blocking::block_on_thread;
 pub use budget::MemoryPool;
 pub(crate) use budget::{Budget, Share};
 use bytes::Bytes;
-pub use cache::{BlockCache, CachedFile};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 pub use local::LocalFile;

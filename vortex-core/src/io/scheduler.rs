@@ -9,6 +9,9 @@
 //! Requests wait in one queue per store. Whenever a read may start, the most urgent request is taken,
 //! together with all requests waiting by then that lie close to it. A request is withdrawn by dropping
 //! its [`Pending`]: it leaves the queue, and a read that no request waits for any longer is aborted.
+//!
+//! Bytes that are at hand, such as those of local files that the operating system has in memory, are not
+//! queued: whoever requests them takes them at once. Nobody does so for others, who may go on requesting.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -21,10 +24,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::budget::Budget;
-use super::delivery::{deliver, hand_over, hand_over_cached};
+use super::delivery::{deliver, hand_over};
 use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting};
-use super::{ReadAt, Urgency};
+use super::{ReadAt, StorageProfile, Urgency};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
@@ -165,10 +168,12 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// Puts the requests into the queue.
+    /// Answers requests whose bytes are at hand, and puts the others into the queue.
     pub(crate) fn send(self) {
-        if let Some(urgency) = self.requests.iter().map(|request| request.urgency).min() {
-            self.queue.push(&self.source, self.requests, urgency);
+        let Self { queue, source, requests } = self;
+        let requests = if source.profile().remote { requests } else { queue.take_at_hand(&source, requests) };
+        if let Some(urgency) = requests.iter().map(|request| request.urgency).min() {
+            queue.push(&source, requests, urgency);
         }
     }
 }
@@ -205,6 +210,27 @@ impl Queue {
         state.in_flight == 0 && state.waiting.is_empty()
     }
 
+    /// Answers requests up to the first read that has to wait, and returns the others.
+    fn take_at_hand(&self, source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request> {
+        let adapted = self.state.lock().pace.adapt(source.profile());
+        let mut waiting = Waiting::default();
+        waiting.push(source, requests);
+        loop {
+            let reads = waiting.next(|profile| profile.slots(), |_| adapted);
+            if reads.is_empty() {
+                return Vec::new();
+            }
+            let mut reads = reads.into_iter();
+            while let Some(read) = reads.next() {
+                let Some(bytes) = source.at_hand(&read.range) else {
+                    let rest = reads.flat_map(|read| read.serves);
+                    return read.serves.into_iter().chain(rest).chain(waiting.into_requests()).collect();
+                };
+                hand_over(read, &bytes);
+            }
+        }
+    }
+
     fn push(self: &Arc<Self>, source: &Arc<dyn ReadAt>, mut requests: Vec<Request>, urgency: Urgency) {
         // For remote stores, a short delay lets neighbouring requests share a read.
         let waits = source.profile().remote && urgency.comes_in_crowds();
@@ -233,18 +259,8 @@ impl Queue {
         }
         let _guard = ResumeOnPanic(self);
         while let Some(reads) = self.next_reads() {
-            reads.into_iter().for_each(|(read, slot)| self.start(read, slot));
-        }
-    }
-
-    fn start(&self, read: Read, slot: Slot) {
-        if let Some(bytes) = read.source.cached(&read.range) {
-            hand_over_cached(read, &bytes);
-        } else if let Some(bytes) = read.source.at_hand(&read.range) {
-            hand_over(read, &bytes);
-        } else {
             // Spawn outside the lock: a runtime that is shutting down drops the task at once.
-            drop(self.runtime.spawn(deliver(read, slot)));
+            reads.into_iter().for_each(|(read, slot)| drop(self.runtime.spawn(deliver(read, slot))));
         }
     }
 
@@ -252,7 +268,7 @@ impl Queue {
     fn next_reads(self: &Arc<Self>) -> Option<Vec<(Read, Slot)>> {
         let mut state = self.state.lock();
         let State { waiting, pace, in_flight, allowed, .. } = &mut *state;
-        let free = |profile: super::StorageProfile| {
+        let free = |profile: StorageProfile| {
             let slots = (profile.slots() as f64).min(allowed.max(1.0)) as usize;
             slots.saturating_sub(*in_flight)
         };

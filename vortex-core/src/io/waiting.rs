@@ -66,6 +66,11 @@ impl Waiting {
         self.files.is_empty()
     }
 
+    /// All requests.
+    pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
+        self.files.into_iter().flat_map(|(_, waiting)| waiting)
+    }
+
     /// Drops requests whose answer nobody waits for any more.
     pub(super) fn forget_withdrawn(&mut self) {
         for (_, waiting) in &mut self.files {

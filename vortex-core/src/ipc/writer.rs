@@ -9,7 +9,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use crate::compress::{Compressor, canonical};
 use crate::dtype::DType;
 use crate::dtype::arrow::from_schema;
-use crate::wire::{EncodingIds, Message, MessageKind, WriteNode, dtype_to_bytes};
+use crate::encodings::struct_;
+use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
 use crate::{Error, Level, Release, Result};
 
 /// Writes record batches of one schema as an IPC stream, in canonical encodings unless compression is
@@ -97,7 +98,7 @@ impl<W: Write> IpcWriter<W> {
             Some(compressor) => compressor.compress(column, dtype),
             None => canonical(column, dtype),
         });
-        let root = WriteNode::new("vortex.struct").children(columns.collect::<Result<Vec<_>>>()?);
+        let root = struct_::encode(columns.collect::<Result<_>>()?, None);
         let mut ids = EncodingIds::default();
         let blob = root.to_blob(&mut ids)?;
         self.message(MessageKind::Array { row_count, ids: ids.into_table() }, &blob)
@@ -120,7 +121,12 @@ impl<W: Write> IpcWriter<W> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, StringViewArray};
+    use arrow::array::{
+        ArrayRef, BooleanArray, FixedSizeListArray, Float64Array, Int32Array, Int64Array, StringViewArray,
+        StructArray,
+    };
+    use arrow::buffer::NullBuffer;
+    use arrow::datatypes::Field;
 
     use super::*;
     use crate::ipc::IpcReader;
@@ -176,6 +182,31 @@ mod tests {
                 let found = IpcReader::try_new(stream.as_slice()).unwrap();
                 assert_eq!(found.collect::<Result<Vec<_>, _>>().unwrap(), batches, "{level}, {release}");
             }
+        }
+    }
+
+    #[test]
+    fn values_that_are_null_only_where_their_struct_or_list_is_are_written() {
+        let number = Arc::new(Int32Array::from(vec![Some(1), None, Some(3)])) as ArrayRef;
+        let nulls = NullBuffer::from(vec![true, false, true]);
+        let of = |name: &str, column: &ArrayRef| -> ArrayRef {
+            let field = Field::new(name, column.data_type().clone(), false);
+            Arc::new(StructArray::new(vec![field].into(), vec![Arc::clone(column)], Some(nulls.clone())))
+        };
+        let inner = of("number", &number);
+        let item = Arc::new(Field::new("item", inner.data_type().clone(), false));
+        let lists = FixedSizeListArray::new(item, 1, Arc::clone(&inner), Some(nulls.clone()));
+        let columns = [("struct", of("inner", &inner), true), ("list", Arc::new(lists) as ArrayRef, true)];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        for compression in [None, Some(Level::Default)] {
+            let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+            if let Some(level) = compression {
+                writer = writer.with_compression(level, Release::NEWEST);
+            }
+            writer.write(&batch).unwrap();
+            let stream = writer.into_inner();
+            let found = IpcReader::try_new(stream.as_slice()).unwrap();
+            assert_eq!(found.collect::<Result<Vec<_>, _>>().unwrap(), [batch.clone()], "{compression:?}");
         }
     }
 

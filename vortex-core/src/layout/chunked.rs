@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// The `vortex.chunked` layout.
 pub(super) struct Chunked;
 
-const ID: &str = "vortex.chunked";
+const ID: &str = super::ids::CHUNKED;
 
 impl LayoutKind for Chunked {
     fn id(&self) -> &'static str {
@@ -123,13 +123,16 @@ impl Layout for ChunkedLayout {
     fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
         let mut left = rows;
         let mut arrays = Vec::new();
-        for (chunk, bounds) in self.chunks.iter().zip(self.starts.windows(2)) {
-            let (of_chunk, after) = left.split_at(left.partition_point(|row| *row < bounds[1]));
+        while let Some(next) = left.first() {
+            // There may be many chunks between two rows.
+            let at = self.starts.partition_point(|start| start <= next).saturating_sub(1);
+            let (Some(chunk), Some([start, end])) = (self.chunks.get(at), self.starts.get(at..at + 2)) else {
+                break;
+            };
+            let (of_chunk, after) = left.split_at(left.partition_point(|row| row < end));
             left = after;
-            if !of_chunk.is_empty() {
-                let of_chunk: Vec<u64> = of_chunk.iter().map(|row| row - bounds[0]).collect();
-                arrays.push(chunk.read_rows(&of_chunk, have));
-            }
+            let of_chunk: Vec<u64> = of_chunk.iter().map(|row| row - start).collect();
+            arrays.push(chunk.read_rows(&of_chunk, have));
         }
         // All chunks are asked for what they need before an error of one of them is returned.
         Ok(chunked(&self.dtype, arrays.into_iter().collect::<Result<_>>()?, have.limits()))

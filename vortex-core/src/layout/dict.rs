@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// The `vortex.dict` layout.
 pub(super) struct Dict;
 
-const ID: &str = "vortex.dict";
+const ID: &str = super::ids::DICT;
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {

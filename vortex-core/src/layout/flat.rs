@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// The `vortex.flat` layout.
 pub(super) struct Flat;
 
-const ID: &str = "vortex.flat";
+const ID: &str = super::ids::FLAT;
 
 impl LayoutKind for Flat {
     fn id(&self) -> &'static str {

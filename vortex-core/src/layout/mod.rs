@@ -7,6 +7,7 @@
 mod chunked;
 mod dict;
 mod flat;
+pub(crate) mod ids;
 mod indexed;
 mod list;
 mod masked;

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// The `vortex.struct` layout.
 pub(super) struct Struct;
 
-const ID: &str = "vortex.struct";
+const ID: &str = super::ids::STRUCT;
 
 impl LayoutKind for Struct {
     fn id(&self) -> &'static str {

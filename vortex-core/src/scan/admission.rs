@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ScanMetrics;
+use super::best_first::Place;
 use super::column::Column;
 use super::cursor::Cursor;
+use super::filter::Payoffs;
 use super::plan::Plan;
-use super::stream::Scan;
-use super::task::{Admitted, first_wanted, lease, missing_bytes};
+use super::recent::Recent;
+use super::task::{Admitted, Filtered, first_wanted, lease, missing_bytes};
+use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::io::{Share, Urgency};
 use crate::segments::SegmentId;
@@ -18,18 +21,210 @@ use crate::segments::SegmentId;
 const MAX_ADMITTED_LOCAL: usize = 4;
 const MAX_ADMITTED_REMOTE: usize = 256;
 
+/// Rows that statistics must predict for a split to be sure that some pass: the actual number may be
+/// several times smaller.
+const ROWS_EXPECTED: f64 = 8.0;
+
+/// Number of splits after which half of what is known about the filter is forgotten.
+const REMEMBERED: u64 = 32;
+
 /// How many splits of a scan may be admitted and not yet decoded. Only few, if the filter reads columns whose
 /// bytes are not known yet when memory is reserved: it has to take the rest regardless of the limit.
 pub(super) fn most_admitted(plan: &Plan) -> usize {
     let order = plan.best_first.as_ref().map(|order| &order.column);
-    let far_ahead = plan.file.source().profile().remote || order.is_some();
+    let far_ahead = plan.is_remote() || order.is_some();
     match far_ahead && !plan.filter_columns.values().chain(order).any(Column::takes_rounds) {
         true => MAX_ADMITTED_REMOTE,
         false => MAX_ADMITTED_LOCAL,
     }
 }
 
-impl Scan {
+/// The splits that are yet to be admitted, and how many may be in progress.
+pub(super) struct Admission {
+    plan: Arc<Plan>,
+    payoffs: Arc<Payoffs>,
+    cursor: Cursor,
+    zone_maps: ZoneMaps,
+    eagerness: Eagerness,
+    /// Number of splits admitted so far.
+    admitted: u64,
+    /// Rows that are still to be admitted, if there is no filter.
+    rows_left: u64,
+    /// Splits that may be in progress. Fewer than `most` while it is uncertain how many are needed; raised with
+    /// each completed split.
+    allowed: usize,
+    most: usize,
+}
+
+impl Admission {
+    /// All splits of a scan.
+    pub(super) fn new(plan: &Arc<Plan>, zone_maps: ZoneMaps) -> Self {
+        let most = most_admitted(plan);
+        Self {
+            plan: Arc::clone(plan),
+            payoffs: Arc::new(Payoffs::new(plan)),
+            cursor: Cursor::new(plan, &zone_maps),
+            eagerness: Eagerness::new(plan, &zone_maps),
+            zone_maps,
+            admitted: 0,
+            rows_left: plan.limit.unwrap_or(u64::MAX),
+            allowed: if plan.stops_early() { 1 } else { most },
+            most,
+        }
+    }
+
+    /// Whether splits are admitted in the order of the file.
+    pub(super) fn is_in_order(&self) -> bool {
+        matches!(self.cursor, Cursor::InOrder(_))
+    }
+
+    /// Lets twice as many splits be in progress.
+    pub(super) fn allow_more(&mut self) {
+        self.allowed = (self.allowed * 2).min(self.most);
+    }
+
+    /// Lets as many splits be in progress as ever may be.
+    pub(super) fn allow_most(&mut self) {
+        self.allowed = self.most;
+    }
+
+    /// Admits no more splits.
+    pub(super) fn stop(&mut self) {
+        self.cursor = Cursor::at_end(&self.plan);
+    }
+
+    /// Learns from a split whose filter was evaluated.
+    pub(super) fn learn(&mut self, split: &Filtered) {
+        self.eagerness.learn(split);
+    }
+
+    /// The zone maps, if filters have tightened since the last call.
+    pub(super) fn tightened(&mut self) -> Result<Option<&ZoneMaps>> {
+        Ok(self.zone_maps.refresh(&self.plan)?.then_some(&self.zone_maps))
+    }
+
+    /// Admits splits as far as the limits on their number and memory allow, but none that cannot hold a better row
+    /// than the one at `best`. What they all need first is requested in one go.
+    pub(super) fn admit(
+        &mut self,
+        at_work: usize,
+        best: Option<&Place>,
+        recent: &mut Recent,
+    ) -> Result<Vec<Admitted>> {
+        let mut batch = Batch::default();
+        if self.has_room(at_work, recent) {
+            let eager = self.eagerness.filter_rarely_empties();
+            while at_work + batch.splits.len() < self.allowed
+                && best.is_none_or(|best| self.cursor.may_hold_better(&self.plan, best))
+                && self.admit_next(eager, at_work == 0, &mut batch, recent)?
+            {}
+        }
+        batch.lease(&self.plan)
+    }
+
+    /// Whether to admit splits now: several are admitted at a time, so that segments close together in
+    /// the file share a read.
+    fn has_room(&self, at_work: usize, recent: &Recent) -> bool {
+        let used = self.plan.memory.used().saturating_sub(recent.byte_len());
+        at_work == 0 || (at_work <= self.allowed / 2 && used <= self.plan.memory.limit() / 2)
+    }
+
+    /// Adds the next split to those that are admitted together; returns whether there is one, and memory for it.
+    /// The first one gets memory in any case if nothing is at work that will release some.
+    fn admit_next(
+        &mut self,
+        eager: bool,
+        idle: bool,
+        batch: &mut Batch,
+        recent: &mut Recent,
+    ) -> Result<bool> {
+        let Some((mut split, pruned)) = self.cursor.next(&self.plan, &self.zone_maps) else {
+            return Ok(false);
+        };
+        let checks = self.payoffs.checks(&self.plan, &self.zone_maps, &split);
+        // Without a filter, the limit determines how many rows are needed at all.
+        let unfiltered = self.plan.conjuncts.is_empty();
+        if unfiltered {
+            split.live = split.live.limit(usize::try_from(self.rows_left).unwrap_or(usize::MAX));
+        }
+        let (eager, ids) = first_wanted(&self.plan, &split, &checks, eager)?;
+        let urgency = match checks.is_empty() {
+            true => Urgency::projection(self.admitted),
+            false => Urgency::filter(self.admitted),
+        };
+        let wants = Wants { ids, urgency, must: idle && batch.splits.is_empty() };
+        loop {
+            match batch.reserve(&self.plan, &wants, recent.byte_len())? {
+                Room::Enough => break,
+                // Segments that may be needed again make room for those needed now.
+                Room::NoMemory if recent.forget_some() => {}
+                Room::NoMemory | Room::TooManyAtWork => {
+                    self.cursor.put_back(&split);
+                    return Ok(false);
+                }
+            }
+        }
+        ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
+        if unfiltered {
+            self.rows_left -= split.live.true_count() as u64;
+            if self.rows_left == 0 {
+                self.stop();
+            }
+        }
+        let split = Admitted {
+            plan: Arc::clone(&self.plan),
+            payoffs: Arc::clone(&self.payoffs),
+            split,
+            number: self.admitted,
+            checks,
+            eager: eager && !self.eagerness.takes_rounds,
+            leases: Vec::new(),
+        };
+        batch.splits.push((split, wants.ids));
+        self.admitted += 1;
+        Ok(true)
+    }
+}
+
+/// What is known about whether splits have rows that pass the filter. Where nearly all have, projected columns are
+/// requested together with those of the filter.
+struct Eagerness {
+    /// Whether the wanted rows may be found long before the end.
+    stops_early: bool,
+    /// Whether there is a filter, and bytes of projected columns become known only while they are fetched.
+    /// Filtering fetches all that it needs regardless of memory; what follows the first round of the projected
+    /// columns is requested later, as far as memory allows.
+    takes_rounds: bool,
+    /// Whether statistics predict rows that pass in every split.
+    passes_expected: bool,
+    /// Splits whose filter was evaluated, and how many of them had a row that passed.
+    checked: u64,
+    passed: u64,
+}
+
+impl Eagerness {
+    fn new(plan: &Plan, zone_maps: &ZoneMaps) -> Self {
+        let share = if plan.is_remote() { zone_maps.expected_share(plan) } else { None };
+        Self {
+            stops_early: plan.stops_early(),
+            takes_rounds: !plan.conjuncts.is_empty() && plan.projection.iter().any(Column::takes_rounds),
+            passes_expected: share.is_some_and(|share| share * plan.split_step as f64 >= ROWS_EXPECTED),
+            checked: 0,
+            passed: 0,
+        }
+    }
+
+    fn learn(&mut self, split: &Filtered) {
+        if split.checks.is_empty() {
+            return;
+        }
+        self.checked += 1;
+        if self.checked >= REMEMBERED {
+            (self.checked, self.passed) = (self.checked / 2, self.passed / 2);
+        }
+        self.passed += u64::from(!split.split.live.is_none());
+    }
+
     /// Whether almost every split has rows that pass. Then the projected columns are requested together
     /// with those of the filter, which costs no extra bytes and saves a round trip. On remote storage,
     /// many splits are requested before the first one is filtered; until then, statistics provide the
@@ -44,126 +239,53 @@ impl Scan {
             false => self.passed * 4 >= self.checked * 3,
         }
     }
-
-    /// Whether to admit splits now: several are admitted at a time, so that segments close together in
-    /// the file share a read.
-    fn has_room(&self) -> bool {
-        let at_work = self.at_work();
-        let used = self.plan.memory.used().saturating_sub(self.recent.byte_len());
-        at_work == 0 || (at_work <= self.limits.allowed / 2 && used <= self.plan.memory.limit() / 2)
-    }
-
-    fn at_work(&self) -> usize {
-        self.filtering.len() + self.filtered.len() + self.decoding.len()
-    }
-
-    /// Admits splits as far as the limits on their number and memory allow. What they all need first is
-    /// requested in one go.
-    pub(super) fn admit(&mut self) -> Result<()> {
-        if !self.has_room() {
-            return Ok(());
-        }
-        let Some((mut cursor, zone_maps)) = self.position.take() else { return Ok(()) };
-        let eager = self.filter_rarely_empties();
-        let mut batch = Admission::default();
-        let mut full = false;
-        while self.at_work() + batch.splits.len() < self.limits.allowed {
-            if let Some(best) = self.filtered.front()
-                && self.plan.best_first.is_some()
-                && !cursor.may_hold_better(&self.plan, &best.best.place)
-            {
-                break;
-            }
-            let Some((mut split, pruned)) = cursor.next(&self.plan, &zone_maps) else { break };
-            let checks = self.payoffs.checks(&self.plan, &zone_maps, &split);
-            // Without a filter, the limit determines how many rows are needed at all.
-            if self.plan.conjuncts.is_empty() {
-                split.live = split.live.limit(usize::try_from(self.rows_to_admit).unwrap_or(usize::MAX));
-            }
-            let (eager, want) = first_wanted(&self.plan, &split, &checks, eager)?;
-            // Filtering fetches all that it needs regardless of memory; what follows the first round of the
-            // projected columns is requested later, as far as memory allows.
-            let eager = eager && !self.takes_rounds;
-            let must = self.at_work() + batch.splits.len() == 0;
-            let urgency = match checks.is_empty() {
-                true => Urgency::projection(self.admitted),
-                false => Urgency::filter(self.admitted),
-            };
-            while !batch.reserve(&self.plan, &want, urgency, must, self.recent.byte_len())? {
-                // Segments that may be needed again make room for those needed now.
-                if !self.recent.forget_some() {
-                    cursor.put_back(&split);
-                    full = true;
-                    break;
-                }
-            }
-            if full {
-                break;
-            }
-            ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
-            let (plan, payoffs) = (Arc::clone(&self.plan), Arc::clone(&self.payoffs));
-            let number = self.admitted;
-            let admitted_rows = split.live.true_count() as u64;
-            let split = Admitted { plan, payoffs, split, number, checks, eager, leases: Vec::new() };
-            batch.splits.push((split, want));
-            self.admitted += 1;
-            if self.plan.conjuncts.is_empty() {
-                self.rows_to_admit -= admitted_rows;
-                if self.rows_to_admit == 0 {
-                    cursor = Cursor::at_end(&self.plan);
-                }
-            }
-        }
-        self.position = Some((cursor, zone_maps));
-        for split in batch.lease(&self.plan)? {
-            // If some splits have to be filtered, all go through the same queue, to keep their order.
-            if split.needs_filter() || !self.filtering.is_empty() {
-                self.filtering.start(split.filter());
-            } else {
-                self.filtered.push_back(split.into_filtered());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Splits admitted together.
 #[derive(Default)]
-struct Admission {
+struct Batch {
     splits: Vec<(Admitted, Vec<SegmentId>)>,
     /// The segments they need first, with the urgency given by the first split that needs each.
     urgencies: BTreeMap<SegmentId, Urgency>,
     memory: Option<Share>,
 }
 
-impl Admission {
-    /// Reserves memory for what a split needs first; returns whether there was enough. Half of the memory
-    /// is left for what splits need once their filter is evaluated; `idle` bytes are held for splits like
-    /// this one.
-    fn reserve(
-        &mut self,
-        plan: &Plan,
-        want: &[SegmentId],
-        urgency: Urgency,
-        must: bool,
-        idle: u64,
-    ) -> Result<bool> {
-        let new: Vec<SegmentId> =
-            want.iter().copied().filter(|id| !self.urgencies.contains_key(id)).collect();
+/// What a split needs first.
+struct Wants {
+    ids: Vec<SegmentId>,
+    urgency: Urgency,
+    /// Whether it is admitted regardless of memory.
+    must: bool,
+}
+
+/// Whether there is room for one more split.
+enum Room {
+    Enough,
+    /// Splits at work take half of the memory.
+    TooManyAtWork,
+    NoMemory,
+}
+
+impl Batch {
+    /// Reserves memory for what a split needs first, if there is enough. Half of the memory is left for what
+    /// splits need once their filter is evaluated; `idle` bytes are held for splits like this one.
+    fn reserve(&mut self, plan: &Plan, wants: &Wants, idle: u64) -> Result<Room> {
+        let ids = wants.ids.iter().copied();
+        let new: Vec<SegmentId> = ids.filter(|id| !self.urgencies.contains_key(id)).collect();
         let bytes = missing_bytes(plan, &new)?;
         let used = plan.memory.used().saturating_sub(idle);
-        let share = match must {
+        let share = match wants.must {
             true => Some(plan.memory.take_anyway(bytes)),
-            false if used.saturating_add(bytes) <= plan.memory.limit() / 2 => plan.memory.take(bytes),
-            false => None,
+            false if used.saturating_add(bytes) > plan.memory.limit() / 2 => return Ok(Room::TooManyAtWork),
+            false => plan.memory.take(bytes),
         };
-        let Some(share) = share else { return Ok(false) };
+        let Some(share) = share else { return Ok(Room::NoMemory) };
         match &mut self.memory {
             Some(memory) => memory.join(share),
             None => self.memory = Some(share),
         }
-        self.urgencies.extend(new.into_iter().map(|id| (id, urgency)));
-        Ok(true)
+        self.urgencies.extend(new.into_iter().map(|id| (id, wants.urgency)));
+        Ok(Room::Enough)
     }
 
     /// Requests what the splits need first.
@@ -223,6 +345,16 @@ mod tests {
         VortexFile::open(Arc::new(Remote(MemoryFile::new(std::fs::read(path).unwrap())))).await.unwrap()
     }
 
+    /// A file with a column called `number`.
+    async fn written(numbers: Int64Array) -> VortexFile {
+        let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+        writer.write(&table).await.unwrap();
+        writer.finish().await.unwrap();
+        VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+    }
+
     #[tokio::test]
     async fn few_splits_are_admitted_if_the_filter_reads_lists_stored_apart() {
         let apart = golden("0.91.0/list_nested.unstable.vortex").await;
@@ -257,13 +389,7 @@ mod tests {
     #[tokio::test]
     async fn rows_pruned_of_a_split_that_waits_for_memory_are_counted_once() {
         // In each of four splits, only the first of eight zones has rows that pass.
-        let numbers = Int64Array::from_iter_values((0..4 << 16).map(|row| row % (1 << 16)));
-        let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-        writer.write(&table).await.unwrap();
-        writer.finish().await.unwrap();
-        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let file = written(Int64Array::from_iter_values((0..4 << 16).map(|row| row % (1 << 16)))).await;
         let scan = file.scan().with_filter(column("number").lt(100)).with_memory_pool(Arc::new(Refuses));
         let metrics = Arc::clone(scan.metrics());
         let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
@@ -271,5 +397,30 @@ mod tests {
         let counted = [&metrics.splits_scanned, &metrics.rows_pruned, &metrics.rows_filtered];
         let counted = counted.map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
         assert_eq!(counted, [4, 4 * 7 * 8192, 4 * (8192 - 100)]);
+    }
+    #[tokio::test]
+    async fn segments_are_kept_if_dropping_them_gives_no_room() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            (state >> 8) as i64
+        };
+        let file = written(Int64Array::from_iter_values((0..4 << 16).map(|_| next()))).await;
+        let plan = Arc::new(Plan::new(&file.scan()).unwrap());
+        let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
+        // The segment that the last but one split used, while splits at work take half of the memory.
+        let memory = plan.memory.take_anyway(0);
+        let used = lease(&plan, &[SegmentId(0)], |_| Urgency::projection(0), memory).unwrap();
+        let mut recent = Recent::new(8 << 20);
+        recent.keep(used);
+        recent.keep(Vec::new());
+        let (kept, memory) = (recent.byte_len(), plan.memory.take_anyway(plan.memory.limit() / 2));
+        assert!(kept > 0);
+        // The first splits need the same segment, but there is no room for another.
+        let admitted = admission.admit(1, None, &mut recent).unwrap().len();
+        assert!((1..3).contains(&admitted), "{admitted} splits");
+        assert_eq!(recent.byte_len(), kept);
+        drop(memory);
+        assert!(!admission.admit(1, None, &mut recent).unwrap().is_empty());
     }
 }

@@ -152,7 +152,7 @@ impl BestFirst {
         let worst = if self.options.descending { map.min.as_ref()? } else { map.max.as_ref()? };
         let last = self.places_of(&worst.slice(first + best, 1)).ok()?.pop();
         let ruled_out = within.iter().filter(|bound| **bound > last).count();
-        let few = plan.projection.len() <= FEW_COLUMNS && !plan.file.source().profile().remote;
+        let few = plan.projection.len() <= FEW_COLUMNS && !plan.is_remote();
         if ruled_out * 2 < within.len() && !few {
             return None;
         }

@@ -5,21 +5,24 @@
 //! rejects enough of them: the operator that created it checks the rows again.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+
+use arrow::array::BooleanBufferBuilder;
 
 use super::ScanMetrics;
 use super::conjunct::fit_constants;
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
-use crate::Result;
 use crate::array::{ArrayRef, Decoded};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::{self, DynamicFilter, Expr, FieldPath};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
+use crate::{Error, Result};
 
 /// Below this share of live rows, gathering them first is cheaper than evaluating all rows.
 const NARROW_DENSITY: f64 = 0.3;
@@ -261,17 +264,45 @@ impl Columns<'_> {
     /// The live rows that pass `expr`.
     fn passing(&mut self, expr: &Expr, live: &Mask, payoff: &Payoff) -> Result<Mask> {
         let start = Instant::now();
+        let passed = self.passing_of(expr, 0..live.len(), live)?;
+        payoff.note(live.true_count(), passed.true_count(), start);
+        Ok(passed)
+    }
+
+    /// The live ones of some rows of the split that pass `expr`; in halves if the rows are larger than the limits
+    /// allow.
+    fn passing_of(&mut self, expr: &Expr, rows: Range<usize>, live: &Mask) -> Result<Mask> {
+        if live.is_none() {
+            return Ok(live.clone());
+        }
+        match self.passing_at_once(expr, &rows, live) {
+            Err(error) if rows.len() > 1 && matches!(error.root(), Error::LimitExceeded(_)) => {
+                let half = rows.len() / 2;
+                let middle = rows.start + half;
+                let before = self.passing_of(expr, rows.start..middle, &live.slice(0..half))?;
+                let after = self.passing_of(expr, middle..rows.end, &live.slice(half..live.len()))?;
+                let mut bits = BooleanBufferBuilder::new(live.len());
+                bits.append_buffer(&before.to_bits());
+                bits.append_buffer(&after.to_bits());
+                Ok(Mask::from_bits(bits.finish()))
+            }
+            passed => passed,
+        }
+    }
+
+    fn passing_at_once(&mut self, expr: &Expr, rows: &Range<usize>, live: &Mask) -> Result<Mask> {
         // If few rows are live, they are gathered first; otherwise all rows are evaluated in place. A predicate
         // of the caller is costly, and might fail on rows that the caller left out.
         let by_caller = expr.has_row_predicate();
         let narrow = !live.is_all() && (by_caller || live.density() < NARROW_DENSITY);
-        let rows = if narrow { live.true_count() } else { live.len() };
+        let count = if narrow { live.true_count() } else { live.len() };
         let mut decoded: HashMap<FieldPath, ArrayRef> = HashMap::new();
         let mut column = |path: &FieldPath| -> Result<ArrayRef> {
             if let Some(array) = decoded.get(path) {
                 return Ok(Arc::clone(array));
             }
             let array = self.column(path)?;
+            let array = if rows.len() < array.len() { array.slice(rows.clone())? } else { array };
             let array = if narrow { array.filter(live)? } else { array };
             if !by_caller || !reads_again(expr, path) {
                 return Ok(array);
@@ -280,11 +311,9 @@ impl Columns<'_> {
             decoded.insert(path.clone(), Arc::clone(&array));
             Ok(array)
         };
-        let outcome = expr::evaluate(expr, rows, &mut column).at(|| expr.to_string())?;
+        let outcome = expr::evaluate(expr, count, &mut column).at(|| expr.to_string())?;
         let outcome = Mask::from_predicate(&outcome);
-        let passed = if narrow { live.refine(&outcome) } else { live.and(&outcome) };
-        payoff.note(live.true_count(), passed.true_count(), start);
-        Ok(passed)
+        Ok(if narrow { live.refine(&outcome) } else { live.and(&outcome) })
     }
 
     fn column(&mut self, path: &FieldPath) -> Result<ArrayRef> {

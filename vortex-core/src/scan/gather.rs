@@ -10,7 +10,7 @@
 //! small reads at once. This requires a source for which small reads are cheap. Of a file in memory, all
 //! bytes are available from the start.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,12 +25,13 @@ use super::task::{Decoded, byte_len, lease, missing_bytes, wanted};
 use super::{RowAccess, ScanMetrics};
 use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
-use crate::array::row_bytes::max_rows;
+use crate::array::row_bytes::{check_elements, max_rows};
 use crate::array::{ArrowRef, decode_as};
 use crate::error::ResultExt as _;
-use crate::io::{Urgency, read_scattered};
+use crate::io::{Share, Urgency, read_scattered};
 use crate::layout::{PieceSet, SegmentSet};
 use crate::limits::Work;
+use crate::segments::SegmentId;
 use crate::{Error, Result};
 
 /// Bytes of whole segments that take as long to read and decode as one individually fetched value.
@@ -57,9 +58,7 @@ pub(super) fn pays(plan: &Plan, rows: u64, segment_bytes: u64) -> bool {
         _ if values == 0 => false,
         RowAccess::Single => true,
         RowAccess::Segments => false,
-        RowAccess::Cheapest => {
-            !plan.file.source().profile().remote && values.saturating_mul(BYTES_PER_VALUE) < segment_bytes
-        }
+        RowAccess::Cheapest => !plan.is_remote() && values.saturating_mul(BYTES_PER_VALUE) < segment_bytes,
     }
 }
 
@@ -72,13 +71,27 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
     if !pays(plan, rows.len() as u64, plan.file.footer().file_size()) {
         return Ok(VecDeque::new());
     }
-    let want = wanted(&SegmentSet::new(plan.table()), |have, want| {
-        plan.projection.iter().try_for_each(|column| column.request(&(*first..last + 1), have, want))
-    })?;
-    if !pays(plan, rows.len() as u64, byte_len(plan.table(), &want)?) {
+    if plan.row_access == RowAccess::Cheapest && !exceed_rows(plan, &(*first..last + 1), rows.len())? {
         return Ok(VecDeque::new());
     }
     Ok(rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)).map(Arc::from).collect())
+}
+
+/// Whether the segments of the projected columns that contain a range of rows take longer to read than `count` of
+/// the rows individually. There may be any number of segments, so that they are counted column by column.
+fn exceed_rows(plan: &Plan, range: &Range<u64>, count: usize) -> Result<bool> {
+    let have = SegmentSet::new(plan.table());
+    let mut segments = BTreeSet::new();
+    let mut bytes = 0;
+    for column in &plan.projection {
+        let mut want = wanted(&have, |have, want| column.request(range, have, want))?;
+        want.retain(|id| segments.insert(*id));
+        bytes += byte_len(plan.table(), &want)?;
+        if pays(plan, count as u64, bytes) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Fetches rows, given as ascending positions from the start of the file.
@@ -112,72 +125,95 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
 }
 
-/// Fetches the rows of some projected columns.
+/// Fetches the rows of some projected columns; in halves, if this takes too much at once.
 fn fetch_columns(
     plan: Arc<Plan>,
     columns: Range<usize>,
     rows: Arc<[u64]>,
 ) -> BoxFuture<'static, Result<Vec<ArrowRef>>> {
     async move {
-        let footer = Arc::clone(plan.file.footer());
-        let segments = Arc::clone(plan.file.segments());
-        let mut have = PieceSet::new(&footer.table, segments.trees());
-        have.add_pieces(plan.file.source().contents().map(|bytes| Piece { start: 0, bytes: bytes.into() }));
-        let mut decoded: Vec<Option<ArrowRef>> = vec![None; columns.len()];
-        let (mut shares, mut held) = (Vec::new(), 0);
-        for _ in 0..MAX_ROUNDS {
-            let start = Instant::now();
-            for (at, decoded) in columns.clone().zip(&mut decoded).filter(|(_, decoded)| decoded.is_none()) {
-                match read_column(&plan, at, &rows, &have) {
-                    Ok(column) => *decoded = Some(column),
-                    Err(error) if matches!(error.root(), Error::NotFetched) => {}
-                    Err(error)
-                        if matches!(error.root(), Error::LimitExceeded(_))
-                            && (columns.len() > 1 || rows.len() > 1) =>
-                    {
-                        drop((have, shares));
-                        return fetch_halves(plan, columns, rows).await;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            ScanMetrics::add_since(&plan.metrics.decode_nanos, start);
-            let (ranges, whole) = have.take_missing();
-            if ranges.is_empty() && whole.is_empty() {
-                break;
-            }
-            let range_bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-            let bytes = range_bytes + missing_bytes(&plan, &whole)?;
-            held += range_bytes + byte_len(&footer.table, &whole)?;
-            let granted = plan.memory.take(bytes);
-            let most = if granted.is_some() { MAX_HELD } else { MAX_HELD_ANYWAY };
-            if held > most && (columns.len() > 1 || rows.len() > 1) {
-                drop((have, shares, granted));
-                return fetch_halves(plan, columns, rows).await;
-            }
-            let mut memory = granted.unwrap_or_else(|| plan.memory.take_anyway(bytes));
-            ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
-            let start = Instant::now();
-            shares.push(memory.split(range_bytes));
-            let pieces = read_scattered(plan.file.source().as_ref(), &ranges, &plan.metrics).await?;
-            have.add_pieces(
-                ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }),
-            );
-            if !whole.is_empty() {
-                let leases = lease(&plan, &whole, |_| Urgency::projection(0), memory)?;
-                for lease in &leases {
-                    lease.wait().await?;
-                }
-                have.add(leases);
-            }
-            ScanMetrics::add_since(&plan.metrics.io_wait_nanos, start);
+        match fetch_at_once(&plan, &columns, &rows).await? {
+            Some(fetched) => Ok(fetched),
+            None => fetch_halves(plan, columns, rows).await,
         }
-        decoded
-            .into_iter()
-            .map(|column| column.ok_or_else(|| Error::corrupt("reading a row does not terminate")))
-            .collect()
     }
     .boxed()
+}
+
+/// As [`fetch_columns`]; `None` if the rows exceed the limits or take more memory than a task may hold, unless there
+/// is only one row of one column.
+async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64]) -> Result<Option<Vec<ArrowRef>>> {
+    let is_divisible = columns.len() > 1 || rows.len() > 1;
+    let mut have = PieceSet::new(plan.table(), plan.file.trees());
+    have.add_pieces(plan.file.source().contents().map(|bytes| Piece { start: 0, bytes: bytes.into() }));
+    let mut decoded: Vec<Option<ArrowRef>> = vec![None; columns.len()];
+    let (mut shares, mut held) = (Vec::new(), 0);
+    for _ in 0..MAX_ROUNDS {
+        match attempt_all(plan, columns, rows, &have, &mut decoded) {
+            Err(error) if is_divisible && matches!(error.root(), Error::LimitExceeded(_)) => return Ok(None),
+            attempted => attempted?,
+        }
+        let (ranges, whole) = have.take_missing();
+        if ranges.is_empty() && whole.is_empty() {
+            break;
+        }
+        let range_bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+        let bytes = range_bytes + missing_bytes(plan, &whole)?;
+        held += range_bytes + byte_len(plan.table(), &whole)?;
+        let granted = plan.memory.take(bytes);
+        let most = if granted.is_some() { MAX_HELD } else { MAX_HELD_ANYWAY };
+        if held > most && is_divisible {
+            return Ok(None);
+        }
+        let mut memory = granted.unwrap_or_else(|| plan.memory.take_anyway(bytes));
+        shares.push(memory.split(range_bytes));
+        fetch_round(plan, &ranges, &whole, memory, &mut have).await?;
+    }
+    let decoded: Option<Vec<ArrowRef>> = decoded.into_iter().collect();
+    decoded.map(Some).ok_or_else(|| Error::corrupt("reading a row does not terminate"))
+}
+
+/// Attempts to decode the columns that are not decoded yet. What is missing for that is noted by `have`.
+fn attempt_all(
+    plan: &Plan,
+    columns: &Range<usize>,
+    rows: &[u64],
+    have: &PieceSet<'_>,
+    decoded: &mut [Option<ArrowRef>],
+) -> Result<()> {
+    let start = Instant::now();
+    for (at, decoded) in columns.clone().zip(decoded).filter(|(_, decoded)| decoded.is_none()) {
+        match read_column(plan, at, rows, have) {
+            Ok(column) => *decoded = Some(column),
+            Err(error) if matches!(error.root(), Error::NotFetched) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    ScanMetrics::add_since(&plan.metrics.decode_nanos, start);
+    Ok(())
+}
+
+/// Fetches ranges of the file, and whole segments, which are charged to `memory`.
+async fn fetch_round(
+    plan: &Plan,
+    ranges: &[Range<u64>],
+    whole: &[SegmentId],
+    memory: Share,
+    have: &mut PieceSet<'_>,
+) -> Result<()> {
+    ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
+    let start = Instant::now();
+    let pieces = read_scattered(plan.file.source().as_ref(), ranges, &plan.metrics).await?;
+    have.add_pieces(ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }));
+    if !whole.is_empty() {
+        let leases = lease(plan, whole, |_| Urgency::projection(0), memory)?;
+        for lease in &leases {
+            lease.wait().await?;
+        }
+        have.add(leases);
+    }
+    ScanMetrics::add_since(&plan.metrics.io_wait_nanos, start);
+    Ok(())
 }
 
 /// As [`fetch_columns`], but in halves, to hold less memory at a time.
@@ -200,6 +236,7 @@ fn joined(before: &ArrowRef, after: &ArrowRef) -> Result<ArrowRef> {
     if max_rows(data_type).is_some_and(|most| rows > most) {
         return Err(Error::limit(format!("{rows} rows of type {data_type}, read in parts")));
     }
+    check_elements(&[Arc::clone(before), Arc::clone(after)])?;
     Ok(arrow::compute::concat(&[before, after])?)
 }
 
@@ -214,8 +251,10 @@ fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Res
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, StringArray};
+    use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, ListArray, NullArray, StringArray};
+    use arrow::buffer::OffsetBuffer;
     use arrow::compute::concat_batches;
+    use arrow::datatypes::{DataType, Field};
     use async_trait::async_trait;
     use bytes::Bytes;
 
@@ -392,5 +431,14 @@ mod tests {
         let damaged = options.open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
         let message = rows_of(&damaged, &[30_000]).await.unwrap_err().to_string();
         assert!(message.contains("checksum"), "{message}");
+    }
+    #[test]
+    fn halves_with_more_elements_than_offsets_can_tell_are_not_joined() {
+        let items = Arc::new(NullArray::new(3 << 29)) as ArrowRef;
+        let field = Arc::new(Field::new("item", DataType::Null, true));
+        let lists = ListArray::new(field, OffsetBuffer::from_lengths([3 << 29]), items, None);
+        let lists = Arc::new(lists) as ArrowRef;
+        let error = joined(&lists, &lists).unwrap_err();
+        assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
     }
 }

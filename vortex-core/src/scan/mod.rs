@@ -17,7 +17,9 @@ mod cursor;
 mod filter;
 mod gather;
 mod plan;
+mod queue;
 mod reader;
+mod ready;
 mod recent;
 mod stream;
 mod task;
@@ -297,12 +299,16 @@ impl ScanBuilder {
         Ok(plan::Plan::new(self)?.split_rows())
     }
 
-    /// Starts the scan on the current tokio runtime. Dropping the stream stops it.
+    /// Prepares the scan. It starts with the first poll of the stream, in tasks of the tokio runtime that polls it.
+    /// Dropping the stream stops it.
     ///
     /// # Errors
     /// If the scan does not fit the file: columns, schema or filter; a range of rows, indices or excluded rows
     /// beyond its end, or not in ascending order; or if a [dynamic filter](Expr::Dynamic) is below an OR or a
     /// NOT.
+    ///
+    /// # Panics
+    /// The stream panics if it is polled outside of a tokio runtime; use [`into_reader`](Self::into_reader) there.
     pub fn into_stream(self) -> Result<BatchStream> {
         BatchStream::start(plan::Plan::new(&self)?)
     }

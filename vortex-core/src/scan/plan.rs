@@ -96,6 +96,16 @@ impl Plan {
         !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some()
     }
 
+    /// Whether the file is on remote storage.
+    pub(super) fn is_remote(&self) -> bool {
+        self.file.source().profile().remote
+    }
+
+    /// Whether the wanted rows may be found long before the end.
+    pub(super) fn stops_early(&self) -> bool {
+        self.best_first.is_some() || (self.limit.is_some() && !self.conjuncts.is_empty())
+    }
+
     /// The segments of the file.
     pub(super) fn table(&self) -> &SegmentTable {
         &self.file.footer().table

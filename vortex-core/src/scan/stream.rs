@@ -1,61 +1,47 @@
 //! The loop of a scan: admit splits, filter them, decode them, return batches.
 //!
 //! ```text
-//! cursor ── admit ──► filtering ──► filtered ──► decoding ──► ready ──► batches
-//!           requests                waits for    a few at
-//!           filter columns          its turn     a time
+//! admission ──► filtering ──► filtered ──► decoding ──► ready ──► batches
+//! requests                    waits for    a few at
+//! filter columns              its turn     a time
 //! ```
 //!
 //! Many splits are admitted ahead of decoding, as far as memory allows, so that few large reads fetch
 //! what they need. Filtering and decoding run as independent tasks; the loop only moves splits from one
 //! stage to the next.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
-use arrow::compute::BatchCoalescer;
-use arrow::datatypes::{FieldRef, SchemaRef};
-use futures::stream::BoxStream;
-use futures::{Stream, StreamExt as _};
+use arrow::datatypes::SchemaRef;
+use futures::stream::{BoxStream, try_unfold};
+use futures::{Stream, StreamExt as _, TryFutureExt as _};
 
-use super::admission::most_admitted;
+use super::admission::Admission;
 use super::at_work::AtWork;
-use super::column::Column;
-use super::cursor::Cursor;
-use super::filter::Payoffs;
 use super::plan::Plan;
+use super::queue::Queue;
+use super::ready::Ready;
 use super::recent::Recent;
-use super::task::{Decoded, Filtered, missing_bytes};
+use super::task::{Decoded, Filtered};
 use super::zone_maps::ZoneMaps;
 use super::{ScanMetrics, gather};
-use crate::Result;
-use crate::array::row_bytes::{max_rows, reserved_bytes};
 use crate::error::ResultExt as _;
-use crate::io::Share;
+use crate::{Error, Result};
 
 /// Splits that may wait for their last bytes, be decoded, or wait to be returned; and approximately how
 /// many decoded bytes they may take if there are more than two.
 const MAX_DECODING: usize = 8;
 const MAX_DECODING_BYTES: u64 = 16 << 20;
 
-/// Rows that statistics must predict for a split to be sure that some pass: the actual number may be
-/// several times smaller.
-const ROWS_EXPECTED: f64 = 8.0;
-
 /// Bytes of segments kept per scan for later splits, while the memory is not needed otherwise: reading
 /// them again costs more on remote storage.
 const RECENT_BYTES_LOCAL: usize = 4 << 20;
 const RECENT_BYTES_REMOTE: usize = 96 << 20;
-
-/// Number of splits after which half of what is known about the filter is forgotten.
-const REMEMBERED: u64 = 32;
-
-/// Batches are not coalesced if their rows would take more bytes than this.
-const MAX_COALESCED_BYTES: u64 = 1 << 30;
 
 /// Record batches of a scan. Dropping it stops all work on its behalf.
 pub struct BatchStream {
@@ -67,10 +53,18 @@ impl BatchStream {
     pub(super) fn start(plan: Plan) -> Result<Self> {
         let schema = Arc::clone(&plan.schema);
         let name = plan.file.source().name().to_owned();
-        let state = Scan::new(plan)?;
-        let batches = futures::stream::try_unfold(state, |mut state| async move {
-            Ok(state.next().await?.map(|batch| (batch, state)))
-        });
+        ScanMetrics::add(&plan.metrics.splits_planned, plan.count_splits(&plan.rows));
+        let single_rows = gather::parts(&plan, plan.limit.unwrap_or(u64::MAX))?;
+        if !single_rows.is_empty() {
+            ScanMetrics::add(&plan.metrics.splits_scanned, plan.count_splits(&plan.rows));
+        }
+        let batches = async move {
+            let scan = Scan::start(Arc::new(plan), single_rows).await?;
+            let next =
+                |mut scan: Scan| async move { Ok::<_, Error>(scan.next().await?.map(|batch| (batch, scan))) };
+            Ok::<_, Error>(try_unfold(scan, next))
+        };
+        let batches = batches.try_flatten_stream();
         let batches = batches.map(move |outcome: Result<RecordBatch>| outcome.at(|| &name));
         Ok(Self { schema, batches: batches.boxed() })
     }
@@ -96,51 +90,23 @@ impl std::fmt::Debug for BatchStream {
 }
 
 /// A running scan.
-pub(super) struct Scan {
-    pub(super) plan: Arc<Plan>,
-    pub(super) payoffs: Arc<Payoffs>,
-    /// The position of the scan, once zone maps are read.
-    pub(super) position: Option<(Cursor, ZoneMaps)>,
-    /// Number of splits admitted so far.
-    pub(super) admitted: u64,
-    pub(super) filtering: AtWork<Filtered>,
-    pub(super) filtered: VecDeque<Filtered>,
-    pub(super) decoding: AtWork<Decoded>,
-    pub(super) limits: AtOnce,
-    /// Whether the wanted rows may be found long before the end.
-    pub(super) stops_early: bool,
-    ready: VecDeque<RecordBatch>,
-    /// Joins the small batches of selective scans.
-    coalescer: Option<BatchCoalescer>,
-    /// Segments of completed splits that later ones are likely to need.
-    pub(super) recent: Recent,
-    pub(super) rows_left: u64,
-    /// Rows that are still to be admitted, if there is no filter.
-    pub(super) rows_to_admit: u64,
-    /// Rows to be fetched individually instead of by splits.
-    single_rows: VecDeque<Arc<[u64]>>,
+struct Scan {
+    plan: Arc<Plan>,
+    admission: Admission,
+    filtering: AtWork<Filtered>,
+    filtered: Queue,
     /// Whether no split is decoded until all admitted splits are filtered.
     filters_first: bool,
-    /// Whether rows are being decoded that are among the best found.
-    best_at_work: bool,
-    /// Whether statistics predict rows that pass in every split.
-    pub(super) passes_expected: bool,
-    remote: bool,
-    /// Whether there is a filter, and bytes of projected columns become known only while they are fetched.
-    pub(super) takes_rounds: bool,
-    /// Splits whose filter was evaluated, and how many of them had a row that passed.
-    pub(super) checked: u64,
-    pub(super) passed: u64,
-}
-
-/// How many splits may be in progress.
-pub(super) struct AtOnce {
-    admitted: usize,
-    /// Fewer while it is uncertain how many splits are needed; raised with each completed split.
-    pub(super) allowed: usize,
-    /// Limit on splits being decoded; also raised with each completed split.
-    decoding: usize,
+    decoding: AtWork<Decoded>,
+    /// Splits that may be decoded at once; raised with each completed split, up to `most_decoding`.
+    allowed_decoding: usize,
     most_decoding: usize,
+    ready: Ready,
+    /// Segments of completed splits that later ones are likely to need.
+    recent: Recent,
+    rows_left: u64,
+    /// Rows to be fetched individually instead of by splits.
+    single_rows: VecDeque<Arc<[u64]>>,
 }
 
 /// The progress of a split.
@@ -152,109 +118,59 @@ enum Progress {
 }
 
 impl Scan {
-    fn new(plan: Plan) -> Result<Self> {
-        ScanMetrics::add(&plan.metrics.splits_planned, plan.count_splits(&plan.rows));
-        let remote = plan.file.source().profile().remote;
-        let row_bytes = plan.schema.fields().iter().map(|field| reserved_bytes(field.data_type(), 1));
-        let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
-        let has_room =
-            |field: &FieldRef| max_rows(field.data_type()).is_none_or(|most| most >= plan.batch_size);
-        let coalesces = plan.is_selective()
-            && !plan.schema.fields().is_empty()
-            && reserved <= MAX_COALESCED_BYTES
-            && plan.schema.fields().iter().all(has_room);
-        let admitted = most_admitted(&plan);
-        let decoding = (MAX_DECODING_BYTES / plan.split_bytes.max(1)).clamp(2, MAX_DECODING as u64) as usize;
-        let stops_early = plan.best_first.is_some() || (plan.limit.is_some() && !plan.conjuncts.is_empty());
-        let rows_left = plan.limit.unwrap_or(u64::MAX);
-        let single_rows = gather::parts(&plan, rows_left)?;
+    /// Reads the zone maps and prepares what the rest of the scan needs.
+    async fn start(plan: Arc<Plan>, single_rows: VecDeque<Arc<[u64]>>) -> Result<Self> {
+        let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await?);
         if !single_rows.is_empty() {
-            ScanMetrics::add(&plan.metrics.splits_scanned, plan.count_splits(&plan.rows));
+            admission.stop();
         }
+        // On remote storage, if any split may hold the best rows, all are filtered before any is
+        // decoded: an extra round of reads costs more than the bytes that this wastes.
+        let filters_first = plan.best_first.is_some() && plan.is_remote() && admission.is_in_order();
+        if filters_first {
+            admission.allow_most();
+        }
+        let decoding = (MAX_DECODING_BYTES / plan.split_bytes.max(1)).clamp(2, MAX_DECODING as u64) as usize;
         Ok(Self {
-            payoffs: Arc::new(Payoffs::new(&plan)),
-            position: None,
-            admitted: 0,
+            admission,
             filtering: AtWork::new(plan.ordered),
-            filtered: VecDeque::new(),
+            filtered: Queue::new(&plan),
+            filters_first,
             decoding: AtWork::new(plan.ordered),
-            limits: AtOnce {
-                admitted,
-                allowed: if stops_early { 1 } else { admitted },
-                decoding: if plan.best_first.is_some() { 1 } else { decoding },
-                most_decoding: decoding,
-            },
-            stops_early,
-            ready: VecDeque::new(),
-            coalescer: coalesces.then(|| {
-                BatchCoalescer::new(Arc::clone(&plan.schema), plan.batch_size)
-                    .with_biggest_coalesce_batch_size(Some(plan.batch_size / 2))
-            }),
-            recent: Recent::new(if remote { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
-            rows_left,
-            rows_to_admit: rows_left,
+            allowed_decoding: if plan.best_first.is_some() { 1 } else { decoding },
+            most_decoding: decoding,
+            ready: Ready::new(&plan),
+            recent: Recent::new(if plan.is_remote() { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
+            rows_left: plan.limit.unwrap_or(u64::MAX),
             single_rows,
-            filters_first: false,
-            best_at_work: false,
-            passes_expected: false,
-            remote,
-            takes_rounds: !plan.conjuncts.is_empty() && plan.projection.iter().any(Column::takes_rounds),
-            checked: 0,
-            passed: 0,
-            plan: Arc::new(plan),
+            plan,
         })
     }
 
     /// The next batch; `None` at the end.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        if self.position.is_none() {
-            let zone_maps = ZoneMaps::read(&self.plan).await?;
-            let cursor = match self.single_rows.is_empty() {
-                true => Cursor::new(&self.plan, &zone_maps),
-                false => Cursor::at_end(&self.plan),
-            };
-            // On remote storage, if any split may hold the best rows, all are filtered before any is
-            // decoded: an extra round of reads costs more than the bytes that this wastes.
-            if self.plan.best_first.is_some() && self.remote && matches!(cursor, Cursor::InOrder(_)) {
-                self.limits.allowed = self.limits.admitted;
-                self.filters_first = true;
-            }
-            if self.remote
-                && let Some(share) = zone_maps.expected_share(&self.plan)
-            {
-                self.passes_expected = share * self.plan.split_step as f64 >= ROWS_EXPECTED;
-            }
-            self.position = Some((cursor, zone_maps));
-        }
         loop {
             if self.rows_left == 0 {
-                self.stop();
                 return Ok(None);
             }
             // A caller that wants few rows may need no more after these.
-            if self.stops_early
-                && let Some(batch) = self.ready.pop_front()
+            if self.plan.stops_early()
+                && let Some(batch) = self.ready.pop()
             {
                 return Ok(Some(self.hand_out(batch)));
             }
             self.tighten()?;
             self.admit()?;
             self.decode()?;
-            if let Some(batch) = self.ready.pop_front() {
+            if let Some(batch) = self.ready.pop() {
                 return Ok(Some(self.hand_out(batch)));
             }
             match self.progress().await? {
                 Progress::Filtered(split) => self.keep_filtered(split),
                 Progress::Decoded(split) => self.keep_decoded(split)?,
                 Progress::Idle => {
-                    if let Some(coalescer) = &mut self.coalescer {
-                        coalescer.finish_buffered_batch()?;
-                        self.ready.extend(std::iter::from_fn(|| coalescer.next_completed_batch()));
-                    }
-                    match self.ready.pop_front() {
-                        Some(batch) => return Ok(Some(self.hand_out(batch))),
-                        None => return Ok(None),
-                    }
+                    self.ready.finish()?;
+                    return Ok(self.ready.pop().map(|batch| self.hand_out(batch)));
                 }
             }
         }
@@ -277,19 +193,35 @@ impl Scan {
         .await
     }
 
+    /// Counts the rows of a batch, and stops all work once no more are wanted.
     fn hand_out(&mut self, batch: RecordBatch) -> RecordBatch {
         let rows = batch.num_rows() as u64;
         let batch = if rows > self.rows_left { batch.slice(0, self.rows_left as usize) } else { batch };
         self.rows_left -= batch.num_rows() as u64;
         ScanMetrics::add(&self.plan.metrics.rows_produced, batch.num_rows() as u64);
+        if self.rows_left == 0 {
+            self.stop();
+        }
         batch
     }
 
-    /// Drops all work, when no more rows are wanted.
-    fn stop(&mut self) {
-        if let Some((cursor, _)) = &mut self.position {
-            *cursor = Cursor::at_end(&self.plan);
+    /// Admits splits as far as there is room for them.
+    fn admit(&mut self) -> Result<()> {
+        let at_work = self.filtering.len() + self.filtered.len() + self.decoding.len();
+        for split in self.admission.admit(at_work, self.filtered.best_place(), &mut self.recent)? {
+            // If some splits have to be filtered, all go through the same queue, to keep their order.
+            if split.needs_filter() || !self.filtering.is_empty() {
+                self.filtering.start(split.filter());
+            } else {
+                self.filtered.push(split.into_filtered());
+            }
         }
+        Ok(())
+    }
+
+    /// Drops all work.
+    fn stop(&mut self) {
+        self.admission.stop();
         self.single_rows.clear();
         self.ready.clear();
         self.recent.clear();
@@ -299,76 +231,43 @@ impl Scan {
     }
 
     fn keep_filtered(&mut self, split: Filtered) {
-        let checked = u64::from(!split.checks.is_empty());
-        self.checked += checked;
-        if self.checked >= REMEMBERED {
-            (self.checked, self.passed) = (self.checked / 2, self.passed / 2);
-        }
+        self.admission.learn(&split);
         if split.split.live.is_none() {
             self.recent.keep(split.leases);
-            self.allow_more();
+            self.admission.allow_more();
             return;
         }
-        self.passed += checked;
-        match self.plan.best_first {
-            Some(_) => self.insert_best_first(split),
-            None => self.filtered.push_back(split),
-        }
+        self.filtered.push(split);
     }
 
     fn keep_decoded(&mut self, split: Decoded) -> Result<()> {
         self.recent.keep(split.leases);
-        self.allow_more();
-        self.limits.decoding = (self.limits.decoding * 2).min(self.limits.most_decoding);
+        self.admission.allow_more();
+        self.allowed_decoding = (self.allowed_decoding * 2).min(self.most_decoding);
         if self.plan.best_first.is_some() {
             self.filters_first = true;
             // The filter is about to tighten, so looking at all splits is cheap now.
-            self.limits.allowed = self.limits.admitted;
+            self.admission.allow_most();
         }
-        match &mut self.coalescer {
-            None => self.ready.extend(split.batches),
-            Some(coalescer) => {
-                for batch in split.batches {
-                    // A small remainder in the buffer would cause every following large batch to be
-                    // copied.
-                    if batch.num_rows() > self.plan.batch_size / 2 {
-                        coalescer.finish_buffered_batch()?;
-                    }
-                    coalescer.push_batch(batch)?;
-                }
-                // A caller that looks for the first rows can tighten the filter with the rows found so
-                // far.
-                if self.plan.best_first.is_some() {
-                    coalescer.finish_buffered_batch()?;
-                }
-                self.ready.extend(std::iter::from_fn(|| coalescer.next_completed_batch()));
-            }
+        split.batches.into_iter().try_for_each(|batch| self.ready.push(batch))?;
+        // A caller that looks for the first rows can tighten the filter with the rows found so far.
+        if self.plan.best_first.is_some() || self.ready.row_count() >= self.rows_left {
+            self.ready.finish()?;
         }
         Ok(())
     }
 
-    fn allow_more(&mut self) {
-        self.limits.allowed = (self.limits.allowed * 2).min(self.limits.admitted);
-    }
-
-    /// Drops rows that filters have ruled out in the meantime, and splits without any rows left.
+    /// Drops rows that filters have ruled out in the meantime.
     fn tighten(&mut self) -> Result<()> {
-        let Some((_, zone_maps)) = &mut self.position else { return Ok(()) };
-        if zone_maps.refresh(&self.plan)? {
-            let before = self.filtered.len();
-            self.filtered.retain_mut(|split| {
-                split.split.live = zone_maps.prune(&split.split);
-                !split.split.live.is_none()
-            });
-            let withdrawn = before - self.filtered.len();
-            ScanMetrics::add(&self.plan.metrics.splits_withdrawn, withdrawn as u64);
+        if let Some(zone_maps) = self.admission.tightened()? {
+            self.filtered.prune(zone_maps);
         }
         Ok(())
     }
 
     /// Starts decoding splits whose rows are known.
     fn decode(&mut self) -> Result<()> {
-        while self.decoding.len() < self.limits.decoding
+        while self.decoding.len() < self.allowed_decoding
             && let Some(rows) = self.single_rows.pop_front()
         {
             self.decoding.start(gather::gather(Arc::clone(&self.plan), rows));
@@ -382,78 +281,79 @@ impl Scan {
         if self.plan.best_first.is_some() && !self.ready.is_empty() {
             return Ok(());
         }
-        if !self.decode_best()? {
+        let room = self.allowed_decoding.saturating_sub(self.decoding.len());
+        let best = self.filtered.take_best(room, self.decoding.is_empty(), &mut self.recent)?;
+        best.into_iter().for_each(|split| self.decoding.start(split.decode()));
+        if self.filtered.best_at_work() {
             return Ok(());
         }
-        while self.decoding.len() < self.limits.decoding
-            && let Some(split) = self.filtered.front_mut()
+        self.filtered.ask_refused(&mut self.recent)?;
+        while self.decoding.len() < self.allowed_decoding
+            && let Some(split) = self.filtered.pop(self.decoding.is_empty())?
         {
-            if !split.asked && self.plan.best_first.is_none() {
-                // If nothing is being decoded, no other work will release memory.
-                if !self.decoding.is_empty() {
-                    break;
-                }
-                split.ask_anyway()?;
-            }
-            if let Some(split) = self.filtered.pop_front() {
-                self.decoding.start(split.decode());
-            }
+            self.decoding.start(split.decode());
         }
         Ok(())
     }
+}
 
-    /// Starts decoding the rows that are among the best found: they are wanted in any case. On remote storage,
-    /// what they need is requested all at once, as far as memory allows. Returns whether other rows may be
-    /// decoded: not while these may yet tighten the filter.
-    fn decode_best(&mut self) -> Result<bool> {
-        let Some(order) = &self.plan.best_first else { return Ok(true) };
-        self.best_at_work &= !self.decoding.is_empty();
-        let Some(last) = order.last_wanted() else { return Ok(true) };
-        let (mut splits, mut asked) = (Vec::new(), BTreeSet::new());
-        let mut memory = self.plan.memory.take_anyway(0);
-        while let Some(split) = self.filtered.front()
-            && split.best.reaches(&last)
-        {
-            if self.remote {
-                // Chunks may be longer than splits.
-                let missing = split.missing()?;
-                let new: Vec<_> = missing.into_iter().filter(|id| !asked.contains(id)).collect();
-                let Some(share) = self.reserve(missing_bytes(&self.plan, &new)?) else { break };
-                memory.join(share);
-                asked.extend(new);
-            } else if self.decoding.len() + splits.len() >= self.limits.decoding {
-                break;
-            }
-            self.best_at_work = true;
-            if let Some(mut split) = self.filtered.pop_front() {
-                if let Some(others) = split.split_off_after(&last) {
-                    self.insert_best_first(others);
-                }
-                splits.push(split);
-            }
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use arrow::array::Int64Array;
+    use futures::TryStreamExt as _;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::expr::column;
+    use crate::io::{MemoryFile, MemorySink, Scheduler};
+    use crate::write::{FileWriter, WriteOptions};
+
+    /// A file of 32 splits, each with about four numbers below four, at random places.
+    async fn numbers() -> VortexFile {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            (state >> 48) as i64
+        };
+        let sink = MemorySink::new();
+        let batch = |numbers: Vec<i64>| {
+            RecordBatch::try_from_iter([("number", Arc::new(Int64Array::from(numbers)) as _)]).unwrap()
+        };
+        let schema = batch(Vec::new()).schema();
+        let mut writer = FileWriter::try_new(sink.clone(), schema, WriteOptions::new()).unwrap();
+        for _ in 0..32 {
+            writer.write(&batch((0..1 << 16).map(|_| next()).collect())).await.unwrap();
         }
-        if self.remote {
-            Filtered::ask(&mut splits, memory)?;
-        }
-        splits.into_iter().for_each(|split| self.decoding.start(split.decode()));
-        Ok(!self.best_at_work)
+        writer.finish().await.unwrap();
+        VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
     }
 
-    /// Reserves memory for the best rows of a split; segments kept for later splits make room. There is
-    /// always enough for one split.
-    fn reserve(&mut self, bytes: u64) -> Option<Share> {
-        loop {
-            if let Some(share) = self.plan.memory.take(bytes) {
-                return Some(share);
-            }
-            if !self.recent.forget_some() {
-                return (!self.best_at_work).then(|| self.plan.memory.take_anyway(bytes));
-            }
-        }
+    #[tokio::test]
+    async fn a_scan_stops_once_the_limit_is_reached_by_the_few_rows_that_pass() {
+        let scan = numbers().await.scan().with_filter(column("number").lt(4)).with_limit(10);
+        let metrics = Arc::clone(scan.metrics());
+        let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 10);
+        let scanned = metrics.splits_scanned.load(Ordering::Relaxed);
+        assert!(scanned <= 12, "{scanned} of {}", metrics.splits_planned.load(Ordering::Relaxed));
     }
 
-    fn insert_best_first(&mut self, split: Filtered) {
-        let at = self.filtered.partition_point(|other| other.best.place <= split.best.place);
-        self.filtered.insert(at, split);
+    #[tokio::test]
+    async fn work_stops_with_the_last_wanted_row() {
+        let scheduler = Scheduler::new(1 << 30);
+        let scan = numbers().await.scan().with_filter(column("number").lt(4)).with_limit(10);
+        let mut stream = scan.with_scheduler(Arc::clone(&scheduler)).into_stream().unwrap();
+        let mut rows = 0;
+        while rows < 10 {
+            rows += stream.next().await.unwrap().unwrap().num_rows();
+        }
+        // Tasks are gone once the runtime had a chance to drop them.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(scheduler.bytes_in_use(), 0);
+        assert!(stream.next().await.is_none());
     }
 }

@@ -13,6 +13,7 @@ use std::time::Instant;
 use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::row::OwnedRow;
 
+use super::aggregate::Totals;
 use super::best_first::Best;
 use super::filter::{Check, Payoffs};
 use super::plan::{Plan, Split};
@@ -110,7 +111,7 @@ pub(super) fn wanted(
 
 /// Total bytes of those segments that are not held yet.
 pub(super) fn missing_bytes(plan: &Plan, ids: &[SegmentId]) -> Result<u64> {
-    plan.file.segments().missing_bytes(ids, plan.table())
+    plan.file.leases().missing_bytes(ids, plan.table())
 }
 
 /// Leases segments and requests those that are not held yet; their bytes are charged to `memory`.
@@ -126,7 +127,7 @@ pub(super) fn lease(
             |(id, range): &(SegmentId, Range<u64>)| Wish { range: range.clone(), urgency: urgency(*id) };
         plan.scheduler.request(file.source(), missing.iter().map(wish).collect(), &plan.metrics)
     };
-    let leases = file.segments().lease(ids, plan.table(), memory, &plan.metrics, ask)?;
+    let leases = file.leases().lease(ids, plan.table(), memory, &plan.metrics, ask)?;
     ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
     Ok(leases)
 }
@@ -183,7 +184,7 @@ pub(super) fn first_wanted(
     };
     let first = want(eager)?;
     let waits = !eager && !checks.is_empty() && plan.best_first.is_none();
-    if waits && plan.file.source().profile().remote {
+    if waits && plan.is_remote() {
         let all = want(true)?;
         let bytes = byte_len(table, &first)?;
         let more = byte_len(table, &all)?.saturating_sub(bytes);
@@ -212,7 +213,7 @@ fn live_range(Split { rows, live }: &Split) -> Range<u64> {
 }
 
 /// Whether the live rows of a split are fetched individually.
-fn single_rows(plan: &Plan, split: &Split, want: &[SegmentId]) -> Result<bool> {
+fn reads_singly(plan: &Plan, split: &Split, want: &[SegmentId]) -> Result<bool> {
     let byte_len = byte_len(plan.table(), want)?;
     Ok(gather::pays(plan, split.live.true_count() as u64, byte_len))
 }
@@ -268,7 +269,7 @@ impl Admitted {
         let (mut asked, mut single_rows) = (false, false);
         if !split.live.is_none() && plan.best_first.is_none() {
             let want = wanted(&have, |have, want| request_projection(&plan, &split, have, want))?;
-            single_rows = self::single_rows(&plan, &split, &want)?;
+            single_rows = reads_singly(&plan, &split, &want)?;
             asked = single_rows;
             if !asked && let Some(memory) = plan.memory.take(missing_bytes(&plan, &want)?) {
                 have.add(lease(&plan, &want, |_| Urgency::projection(number), memory)?);
@@ -304,18 +305,18 @@ impl Filtered {
     /// Requests the projected columns although no memory is available.
     pub(super) fn ask_anyway(&mut self) -> Result<()> {
         let memory = self.plan.memory.take_anyway(missing_bytes(&self.plan, &self.missing()?)?);
-        Self::ask(std::slice::from_mut(self), memory)
+        Self::ask(vec![self], memory)
     }
 
     /// Requests the projected columns of splits all at once, so that they share reads.
-    pub(super) fn ask(splits: &mut [Self], memory: Share) -> Result<()> {
+    pub(super) fn ask(splits: Vec<&mut Self>, memory: Share) -> Result<()> {
         let Some(Self { plan, number, .. }) = splits.first() else { return Ok(()) };
-        let missing = splits.iter().map(Self::missing).collect::<Result<Vec<_>>>()?;
+        let missing = splits.iter().map(|split| split.missing()).collect::<Result<Vec<_>>>()?;
         let mut all = missing.concat();
         all.sort_unstable();
         all.dedup();
         let leases = lease(plan, &all, |_| Urgency::projection(*number), memory)?;
-        for (split, missing) in splits.iter_mut().zip(missing) {
+        for (split, missing) in splits.into_iter().zip(missing) {
             let held = |id| all.binary_search(id).ok().and_then(|at| leases.get(at).cloned());
             split.leases.extend(missing.iter().filter_map(held));
             split.asked = true;
@@ -335,7 +336,7 @@ impl Filtered {
                 return Ok(Decoded { batches: Vec::new(), leases });
             }
             let want = wanted(&have, |have, want| request_projection(&plan, &split, have, want))?;
-            single_rows = self::single_rows(&plan, &split, &want)?;
+            single_rows = reads_singly(&plan, &split, &want)?;
         }
         if single_rows {
             let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
@@ -364,12 +365,8 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         let start = (rows.start - split.rows.start) as usize;
         split.live.slice(start..start + (rows.end - rows.start) as usize)
     };
-    let len = live.true_count();
     if let Some(totals) = &plan.totals {
-        totals.add(&plan.projection, len, |column| {
-            let array = column.read(&rows, have)?;
-            if live.is_all() { Ok(array) } else { array.filter(&live).at(|| column.place()) }
-        })?;
+        add_rows(plan, totals, rows, &live, have)?;
         return Ok(Vec::new());
     }
     let mut batches = Vec::new();
@@ -380,6 +377,29 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         batches.extend(starts.map(|start| batch.slice(start, plan.batch_size.min(batch.num_rows() - start))));
     }
     Ok(batches)
+}
+
+/// Adds rows to totals; in halves if they are larger than the limits allow.
+fn add_rows(
+    plan: &Plan,
+    totals: &Totals,
+    rows: Range<u64>,
+    live: &Mask,
+    have: &SegmentSet<'_>,
+) -> Result<()> {
+    let half = (rows.end - rows.start) / 2;
+    let added = totals.add(&plan.projection, live.true_count(), |column| {
+        let array = column.read(&rows, have)?;
+        if live.is_all() { Ok(array) } else { array.filter(live).at(|| column.place()) }
+    });
+    match added {
+        Err(error) if half > 0 && matches!(error.root(), Error::LimitExceeded(_)) => {
+            let (middle, len) = (half as usize, live.len());
+            add_rows(plan, totals, rows.start..rows.start + half, &live.slice(0..middle), have)?;
+            add_rows(plan, totals, rows.start + half..rows.end, &live.slice(middle..len), have)
+        }
+        added => added,
+    }
 }
 
 /// Decodes rows; in halves if they are larger than the limits allow, since not all files state how large their
@@ -427,4 +447,51 @@ fn decode_batch(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'
     }
     let options = RecordBatchOptions::new().with_row_count(Some(len));
     Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef as ArrowRef, Int64Array, StringArray};
+    use futures::TryStreamExt as _;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::expr::column;
+    use crate::file::OpenOptions;
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::limits::Limits;
+    use crate::write::{FileWriter, WriteOptions};
+
+    #[tokio::test]
+    async fn rows_larger_than_the_limit_are_filtered_and_counted_in_parts() {
+        let rows = 0..40_000i64;
+        let numbers: ArrowRef = Arc::new(Int64Array::from_iter_values(rows.clone().map(|n| n * n % 1009)));
+        let words: ArrowRef =
+            Arc::new(StringArray::from_iter_values(rows.map(|n| format!("{} is squared", n * n))));
+        let table = RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+        writer.write(&table).await.unwrap();
+        writer.finish().await.unwrap();
+        let open = async |limits| {
+            let source = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
+            OpenOptions::new().with_limits(limits).open(source).await.unwrap()
+        };
+        let strict = open(Limits::new().with_max_decoded_bytes(300_000)).await;
+        let lax = open(Limits::new()).await;
+        let filters =
+            [column("word").ilike("%9%5 IS sq%"), column("word").is_in(["x"; 9]).or(column("number").lt(5))];
+        for filter in filters {
+            let rows = async |file: &VortexFile| {
+                let stream = file.scan().with_filter(filter.clone()).into_stream().unwrap();
+                let schema = Arc::clone(stream.schema());
+                let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+                arrow::compute::concat_batches(&schema, &batches).unwrap()
+            };
+            assert_eq!(rows(&strict).await, rows(&lax).await, "{filter}");
+        }
+        let found = strict.scan().aggregate().await.unwrap();
+        assert_eq!(found, lax.scan().aggregate().await.unwrap());
+        assert_eq!(found.row_count, 40_000);
+    }
 }

@@ -57,7 +57,8 @@ impl ZoneMaps {
         let footer = plan.file.footer();
         let best_first = plan.best_first.as_ref().map(|order| &order.column);
         let mut unknown = Vec::new();
-        for column in plan.filter_columns.values().chain(best_first) {
+        let not_filtered = best_first.filter(|column| !plan.filter_columns.contains_key(&column.path));
+        for column in plan.filter_columns.values().chain(not_filtered) {
             let Some(zones) = column.zones() else { continue };
             match footer.zone_maps.get(&column.path) {
                 Some(map) => drop(self.maps.insert(column.path.clone(), map)),

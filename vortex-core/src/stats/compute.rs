@@ -6,7 +6,7 @@
 //! - minimum and maximum ignore nulls and NaN and follow the total order of floats;
 //! - long strings have bounds instead of values, and the upper one is rounded up;
 //! - sums exist only for integers, and are dropped if they exceed 128 bits;
-//! - the order is known only if no row is null or NaN.
+//! - the order is known only if no row is null or NaN, and that of strings only if the ends are not very long.
 
 use std::cmp::Ordering;
 
@@ -21,6 +21,10 @@ use super::{FieldStats, Precision, is_float, sum_dtype};
 use crate::array::values_of;
 use crate::dtype::{DType, Meaning, PType};
 use crate::scalar::{Scalar, Value};
+
+/// Maximum length of a string that is kept as the first or the last of sorted rows: every zone keeps both until its
+/// chunk is written.
+const MAX_ORDER_BYTES: usize = 16 << 10;
 
 /// What is known about consecutive rows of one column.
 #[derive(Debug, Clone)]
@@ -237,11 +241,17 @@ impl Summary {
         self.min = bound(value(cut(min, is_text)), short(min));
         let upper = if short(max) { Some(max.to_vec()) } else { round_up(cut(max, is_text), is_text) };
         self.max = bound(upper.and_then(|upper| value(&upper)), short(max));
-        self.order = match (value(first), value(last)) {
-            _ if self.null_count > 0 => Order::Unknown,
-            _ if !rises => Order::Broken,
-            (Some(first), Some(last)) => Order::Rising { strictly, first, last },
-            _ => Order::Unknown,
+        self.order = if self.null_count > 0 {
+            Order::Unknown
+        } else if !rises {
+            Order::Broken
+        } else if first.len().max(last.len()) > MAX_ORDER_BYTES {
+            Order::Unknown
+        } else {
+            match (value(first), value(last)) {
+                (Some(first), Some(last)) => Order::Rising { strictly, first, last },
+                _ => Order::Unknown,
+            }
         };
     }
 
@@ -432,6 +442,19 @@ mod tests {
         let mixed = "a\u{7f}".to_owned() + &"\u{10ffff}".repeat(20);
         let found = stats(StringArray::from(vec![mixed.as_str()]), &utf8);
         assert_eq!(found.max.value().unwrap().as_str(), Some("b"));
+    }
+
+    #[test]
+    fn the_order_of_very_long_strings_is_known_only_if_it_is_broken() {
+        let utf8 = DType::Utf8(false);
+        let (long, longer) = ("x".repeat(MAX_ORDER_BYTES), "x".repeat(MAX_ORDER_BYTES + 1));
+        let order = |rows: [&str; 2]| stats(StringArray::from(rows.to_vec()), &utf8).is_sorted;
+        assert_eq!(order(["a", &long]), Some(true));
+        assert_eq!(order(["a", &longer]), None, "ends would have to be copied");
+        assert_eq!(
+            Summary::of(&(Arc::new(StringArray::from(vec!["b", &longer, "a"])) as ArrowRef), &utf8).order,
+            Order::Broken
+        );
     }
 
     #[test]

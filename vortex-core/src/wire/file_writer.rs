@@ -23,13 +23,14 @@ impl WriteLayout {
         Self { id, row_count, metadata: Vec::new(), children, segment: None }
     }
 
-    /// One array in one segment.
-    pub(crate) fn flat(row_count: u64, segment: u32) -> Self {
-        Self { segment: Some(segment), ..Self::new("vortex.flat", row_count, Vec::new()) }
-    }
-
     pub(crate) fn metadata(mut self, metadata: Vec<u8>) -> Self {
         self.metadata = metadata;
+        self
+    }
+
+    /// The segment that the node itself refers to.
+    pub(crate) fn segment(mut self, segment: u32) -> Self {
+        self.segment = Some(segment);
         self
     }
 
@@ -180,11 +181,9 @@ mod tests {
 
     #[test]
     fn layouts_are_numbered_children_first() {
-        let tree = WriteLayout::new(
-            "vortex.struct",
-            5,
-            vec![WriteLayout::flat(5, 0), WriteLayout::new("vortex.chunked", 5, vec![]).metadata(vec![9])],
-        );
+        let flat = WriteLayout::new("vortex.flat", 5, vec![]).segment(0);
+        let chunked = WriteLayout::new("vortex.chunked", 5, vec![]).metadata(vec![9]);
+        let tree = WriteLayout::new("vortex.struct", 5, vec![flat, chunked]);
         let (bytes, ids) = tree.to_bytes().unwrap();
         assert_eq!(ids, ["vortex.flat", "vortex.chunked", "vortex.struct"]);
         let parsed = RawLayout::parse(&bytes, &Limits::default()).unwrap();

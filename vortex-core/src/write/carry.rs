@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
-    GenericListArray, GenericListViewArray, LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait,
-    PrimitiveArray, StructArray, UInt64Array,
+    AnyDictionaryArray, Array as _, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray,
+    FixedSizeListArray, GenericListArray, GenericListViewArray, LargeBinaryArray, LargeListArray, MapArray,
+    OffsetSizeTrait, PrimitiveArray, StructArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
@@ -16,6 +16,7 @@ use arrow::datatypes::{
     ArrowNativeType as _, DataType, FieldRef, Fields, Int16Type, Int32Type, Int64Type, IntervalDayTimeType,
     IntervalMonthDayNanoType, IntervalUnit, RunEndIndexType,
 };
+use hashbrown::HashMap;
 
 use super::hidden::fit_decimals;
 use crate::array::restore::{map_entries, renamed, without_nulls};
@@ -34,12 +35,7 @@ fn carried(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         return Ok(Arc::clone(array));
     }
     Ok(match (from, to) {
-        (DataType::Dictionary(..), _) => {
-            let dictionary = array.as_any_dictionary();
-            let rows = take(&carried(dictionary.values(), to)?, dictionary.keys())?;
-            // A null key makes the fields of a struct null as well, even those that are not nullable.
-            if has_masked_fields(to) { carried(&rows, to)? } else { rows }
-        }
+        (DataType::Dictionary(..), _) => carry_dictionary(array.as_any_dictionary(), to)?,
         (DataType::RunEndEncoded(ends, _), _) => match ends.data_type() {
             DataType::Int16 => carry_runs::<Int16Type>(array, to)?,
             DataType::Int32 => carry_runs::<Int32Type>(array, to)?,
@@ -51,49 +47,110 @@ fn carried(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
         (DataType::FixedSizeBinary(_), DataType::LargeBinary) => byte_strings(array.as_fixed_size_binary())?,
         (DataType::ListView(item), _) => carried(&lists(array.as_list_view::<i32>(), item)?, to)?,
         (DataType::LargeListView(item), _) => carried(&lists(array.as_list_view::<i64>(), item)?, to)?,
-        (DataType::List(_), DataType::List(item)) => {
-            let (_, offsets, values, nulls) = array.as_list::<i32>().clone().into_parts();
-            let values = carried(&values, item.data_type())?;
-            Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
-        }
-        (DataType::LargeList(_), DataType::LargeList(item)) => {
-            let (_, offsets, values, nulls) = array.as_list::<i64>().clone().into_parts();
-            let values = carried(&values, item.data_type())?;
-            Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
-        }
-        (DataType::FixedSizeList(_, size), DataType::LargeList(item)) => {
-            let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
-            let values = carry_field(&values, item)?;
-            let size = usize::try_from(*size).unwrap_or(0);
-            let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(size, array.len()));
-            Arc::new(LargeListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
-        }
-        (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
-            let (_, _, values, nulls) = array.as_fixed_size_list().clone().into_parts();
-            let values = carry_field(&values, item)?;
-            let len = array.len();
-            Arc::new(FixedSizeListArray::try_new_with_length(Arc::clone(item), *size, values, nulls, len)?)
+        (DataType::List(_), DataType::List(item)) => carry_list(array.as_list::<i32>(), item)?,
+        (DataType::LargeList(_), DataType::LargeList(item)) => carry_list(array.as_list::<i64>(), item)?,
+        (DataType::FixedSizeList(..), DataType::LargeList(item) | DataType::FixedSizeList(item, _)) => {
+            carry_fixed_size_list(array.as_fixed_size_list(), item, to)?
         }
         (DataType::Map(..), DataType::List(item) | DataType::Map(item, _)) => {
-            let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
-            let values = carried(&(Arc::new(values) as ArrowRef), item.data_type())?;
-            if let DataType::Map(_, sorted) = to {
-                let values = map_entries(&values)?;
-                Arc::new(MapArray::try_new(Arc::clone(item), offsets, values, nulls, *sorted)?)
-            } else {
-                Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?)
-            }
+            carry_map(array.as_map(), item, to)?
         }
-        (DataType::Struct(_), DataType::Struct(fields)) => {
-            let array = array.as_struct();
-            let columns =
-                array.columns().iter().zip(fields).map(|(column, field)| carry_field(column, field));
-            let columns = columns.collect::<Result<Vec<_>>>()?;
-            let (fields, nulls) = (fields.clone(), array.nulls().cloned());
-            Arc::new(StructArray::try_new_with_length(fields, columns, nulls, array.len())?)
-        }
+        (DataType::Struct(_), DataType::Struct(fields)) => carry_struct(array.as_struct(), fields)?,
         _ => present(Arc::clone(array), to)?,
     })
+}
+
+/// Replaces keys by values; text is not copied for each row but referenced by views.
+fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrowRef> {
+    // A dictionary may be much longer than the slices of a batch that are taken in one after the other.
+    let rows = if dictionary.values().len() / 2 > dictionary.len() {
+        let (values, keys) = shown_values(dictionary)?;
+        take(&carried(&values, to)?, &keys)?
+    } else {
+        take(&carried(dictionary.values(), to)?, dictionary.keys())?
+    };
+    // A null key makes the fields of a struct null as well, even those that are not nullable.
+    if has_masked_fields(to) { carried(&rows, to) } else { Ok(rows) }
+}
+
+/// The values that rows of a dictionary show, and keys to these.
+fn shown_values(dictionary: &dyn AnyDictionaryArray) -> Result<(ArrowRef, UInt64Array)> {
+    let mut positions = HashMap::new();
+    let mut shown = Vec::new();
+    let keys = dictionary.normalized_keys().into_iter().map(|key| {
+        *positions.entry(key).or_insert_with(|| {
+            shown.push(key as u64);
+            shown.len() as u64 - 1
+        })
+    });
+    // Null keys were replaced by any key; they stay null.
+    let keys = UInt64Array::new(keys.collect(), dictionary.keys().nulls().cloned());
+    Ok((take(dictionary.values(), &UInt64Array::from(shown))?, keys))
+}
+
+/// Expands runs to rows; text is not copied for each row but referenced by views.
+fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+    let other = || Error::invalid(format!("runs of another kind than {}", array.data_type()));
+    let runs = array.as_run_opt::<R>().ok_or_else(other)?;
+    // The runs of these rows only: a batch may be taken in a few rows at a time.
+    let first = runs.run_ends().get_start_physical_index();
+    let mut rows = Vec::with_capacity(runs.len());
+    let mut count = 0;
+    for end in runs.run_ends().sliced_values() {
+        rows.resize(end.as_usize(), count as u64);
+        count += 1;
+    }
+    take(&carried(&runs.values().slice(first, count), to)?, &UInt64Array::from(rows))
+}
+
+fn carry_list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+    let (_, offsets, values, nulls) = lists.clone().into_parts();
+    let (offsets, values) = shown_items(offsets, values);
+    let values = carried(&values, item.data_type())?;
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
+}
+
+/// The items between the first and the last offset, and the offsets among them: a slice has all items.
+fn shown_items<O: OffsetSizeTrait>(offsets: OffsetBuffer<O>, items: ArrowRef) -> (OffsetBuffer<O>, ArrowRef) {
+    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+    let count = (last - first).as_usize();
+    if count == items.len() {
+        return (offsets, items);
+    }
+    let offsets: Vec<O> = offsets.iter().map(|offset| *offset - first).collect();
+    (OffsetBuffer::new(offsets.into()), items.slice(first.as_usize(), count))
+}
+
+fn carry_fixed_size_list(lists: &FixedSizeListArray, item: &FieldRef, to: &DataType) -> Result<ArrowRef> {
+    let len = lists.len();
+    let (_, size, values, nulls) = lists.clone().into_parts();
+    let values = carry_field(&values, item)?;
+    let item = Arc::clone(item);
+    Ok(if let DataType::LargeList(_) = to {
+        let size = usize::try_from(size).unwrap_or(0);
+        let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(size, len));
+        Arc::new(LargeListArray::try_new(item, offsets, values, nulls)?)
+    } else {
+        Arc::new(FixedSizeListArray::try_new_with_length(item, size, values, nulls, len)?)
+    })
+}
+
+fn carry_map(maps: &MapArray, item: &FieldRef, to: &DataType) -> Result<ArrowRef> {
+    let (_, offsets, entries, nulls, _) = maps.clone().into_parts();
+    let (offsets, entries) = shown_items(offsets, Arc::new(entries));
+    let entries = carried(&entries, item.data_type())?;
+    let item = Arc::clone(item);
+    Ok(if let DataType::Map(_, sorted) = to {
+        Arc::new(MapArray::try_new(item, offsets, map_entries(&entries)?, nulls, *sorted)?)
+    } else {
+        Arc::new(GenericListArray::try_new(item, offsets, entries, nulls)?)
+    })
+}
+
+fn carry_struct(structs: &StructArray, fields: &Fields) -> Result<ArrowRef> {
+    let columns = structs.columns().iter().zip(fields).map(|(column, field)| carry_field(column, field));
+    let (columns, nulls) = (columns.collect::<Result<Vec<_>>>()?, structs.nulls().cloned());
+    Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, structs.len())?))
 }
 
 /// Carries the values of a field of structs, or the items of lists of a fixed size. Arrow allows those that
@@ -101,19 +158,6 @@ fn carried(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
 fn carry_field(values: &ArrowRef, field: &FieldRef) -> Result<ArrowRef> {
     let values = carried(values, field.data_type())?;
     if field.is_nullable() { Ok(values) } else { without_nulls(values) }
-}
-
-/// Expands runs to rows; text is not copied for each row but referenced by views.
-fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
-    let other = || Error::invalid(format!("runs of another kind than {}", array.data_type()));
-    let runs = array.as_run_opt::<R>().ok_or_else(other)?;
-    let ends = runs.run_ends();
-    let mut rows = Vec::with_capacity(runs.len());
-    for (run, end) in ends.values().iter().enumerate().skip(ends.get_start_physical_index()) {
-        let end = end.as_usize().saturating_sub(ends.offset()).min(runs.len());
-        rows.resize(end.max(rows.len()), run as u64);
-    }
-    take(&carried(runs.values(), to)?, &UInt64Array::from(rows))
 }
 
 /// Lists over the unchanged items if these are consecutive; otherwise over copies.
@@ -196,7 +240,10 @@ fn interval_parts(array: &ArrowRef, unit: IntervalUnit, fields: &Fields) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DictionaryArray, Int8Array, Int64Array, ListViewArray, new_empty_array};
+    use arrow::array::{
+        DictionaryArray, Int8Array, Int32Array, Int64Array, ListViewArray, RunArray, StringArray,
+        new_empty_array,
+    };
     use arrow::buffer::{Buffer, ScalarBuffer};
     use arrow::datatypes::Field;
 
@@ -211,6 +258,48 @@ mod tests {
         let dictionary = DictionaryArray::new(keys, Arc::new(structs));
         let carried = carry(&(Arc::new(dictionary) as ArrowRef), &to).unwrap();
         assert_eq!((carried.null_count(), carried.as_struct().column(0).null_count()), (1, 0));
+    }
+
+    #[test]
+    fn slices_show_the_same_rows_as_the_whole() {
+        let texts: ArrowRef = Arc::new(StringArray::from_iter(
+            (0..5000).map(|at| (at % 7 != 0).then(|| format!("the value of number {at}"))),
+        ));
+        let keys = (0..3000).map(|row| (row % 11 != 0).then_some(row * 37 % 5000));
+        let dictionary = DictionaryArray::new(Int32Array::from_iter(keys), Arc::clone(&texts));
+        let ends = Int32Array::from_iter_values((1..=5000).map(|run| run * 3 / 2));
+        let runs = RunArray::<Int32Type>::try_new(&ends, &texts).unwrap();
+        for array in [Arc::new(dictionary) as ArrowRef, Arc::new(runs)] {
+            let whole = carry(&array, &DataType::Utf8View).unwrap();
+            for (start, len) in
+                [(0, 0), (0, 1), (5, 1), (1, 100), (1234, 777), (2999, 1), (3000, 0), (0, 3000)]
+            {
+                let rows = carry(&array.slice(start, len), &DataType::Utf8View).unwrap();
+                assert_eq!(&rows, &whole.slice(start, len), "{start}, {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn slices_of_lists_have_their_own_items() {
+        let texts = Arc::new(StringArray::from_iter_values((0..100).map(|at| at.to_string())));
+        let item = |of: &DataType| Arc::new(Field::new("item", of.clone(), true));
+        let offsets = OffsetBuffer::from_lengths([10; 10]);
+        let lists = GenericListArray::<i32>::new(item(&DataType::Utf8), offsets, texts, None);
+        let lists: ArrowRef = Arc::new(lists);
+        let to = DataType::List(item(&DataType::Utf8View));
+        let rows = carry(&lists.slice(3, 2), &to).unwrap();
+        assert_eq!(&rows, &carry(&lists, &to).unwrap().slice(3, 2));
+        assert_eq!(rows.as_list::<i32>().values().len(), 20);
+    }
+
+    #[test]
+    fn few_rows_do_not_pay_for_values_that_they_do_not_show() {
+        let texts = StringArray::from_iter_values((0..10_000).map(|at| format!("the value of number {at}")));
+        let keys = Int32Array::from(vec![7, 9000, 7]);
+        let dictionary: ArrowRef = Arc::new(DictionaryArray::new(keys, Arc::new(texts)));
+        let rows = carry(&dictionary, &DataType::Utf8View).unwrap();
+        assert!(rows.get_buffer_memory_size() < 1000, "{}", rows.get_buffer_memory_size());
     }
 
     #[test]

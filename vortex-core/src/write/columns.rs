@@ -13,6 +13,7 @@ use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray}
 use arrow::buffer::BooleanBuffer;
 
 use crate::dtype::{DType, StructType};
+use crate::layout::ids;
 use crate::wire::WriteLayout;
 
 /// A separately stored column.
@@ -78,7 +79,7 @@ impl Columns {
     pub(super) fn layout(&self, row_count: u64, leaves: Vec<WriteLayout>) -> WriteLayout {
         let mut leaves = leaves.into_iter();
         let fields = self.fields.iter().map(|shape| layout(shape, row_count, &mut leaves)).collect();
-        WriteLayout::new("vortex.struct", row_count, fields)
+        WriteLayout::new(ids::STRUCT, row_count, fields)
     }
 }
 
@@ -134,7 +135,7 @@ fn layout(shape: &Shape, row_count: u64, leaves: &mut impl Iterator<Item = Write
         Shape::Struct { nullable, fields } => {
             let mut children: Vec<_> = nullable.then(next).into_iter().collect();
             children.extend(fields.iter().map(|shape| layout(shape, row_count, leaves)));
-            WriteLayout::new("vortex.struct", row_count, children)
+            WriteLayout::new(ids::STRUCT, row_count, children)
         }
     }
 }

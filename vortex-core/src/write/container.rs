@@ -1,5 +1,7 @@
 //! The bytes of a file, from the magic to the end-of-file record.
 
+use std::sync::Arc;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::WriteOptions;
@@ -103,7 +105,7 @@ impl<S: Sink> Container<S> {
         dtype: &DType,
         layout: &WriteLayout,
         statistics: &[FieldStats],
-        metadata: &[(std::sync::Arc<str>, Bytes)],
+        metadata: &[(Arc<str>, Bytes)],
     ) -> Result<Tail> {
         self.pad(PART_ALIGNMENT_EXPONENT).await?;
         let start = self.position;
@@ -123,20 +125,9 @@ impl<S: Sink> Container<S> {
         };
         let (dtype, tables) = (dtype_to_bytes(dtype), tables.to_bytes());
         let statistics = file_statistics_to_bytes(statistics);
-        let mut metadata = metadata.to_vec();
-        metadata.sort();
-        if let Some(segments) = self.checksums.take() {
-            let checksums = Checksums {
-                description: checksum_of([dtype.as_slice(), &layout, &statistics, &tables]),
-                segments,
-                entries: metadata.iter().map(|(_, value)| checksum(value)).collect(),
-            };
-            metadata.push((CHECKSUMS_KEY.into(), checksums.to_bytes().into()));
-            metadata.sort();
-        }
-        // What is read when opening the file is written last.
-        metadata.sort_by_key(|(key, _)| &**key == ARROW_SCHEMA_KEY);
-        let metadata = metadata.iter().map(|(key, value)| {
+        let description = [dtype.as_slice(), &layout, &statistics, &tables];
+        let entries = metadata_entries(metadata, self.checksums.take(), description);
+        let metadata = entries.iter().map(|(key, value)| {
             let entry = PostscriptSegment { alignment_exponent: 0, ..part(value)? };
             Ok((key.to_string(), entry))
         });
@@ -166,4 +157,27 @@ impl<S: Sink> Container<S> {
     pub(super) async fn abort(&mut self) -> Result<()> {
         self.sink.abort().await
     }
+}
+
+/// The metadata of a file in the order in which it is written, with the checksums of all parts if those of the
+/// segments are given.
+fn metadata_entries(
+    metadata: &[(Arc<str>, Bytes)],
+    segments: Option<Vec<u64>>,
+    description: [&[u8]; 4],
+) -> Vec<(Arc<str>, Bytes)> {
+    let mut entries = metadata.to_vec();
+    entries.sort();
+    if let Some(segments) = segments {
+        let checksums = Checksums {
+            description: checksum_of(description),
+            segments,
+            entries: entries.iter().map(|(_, value)| checksum(value)).collect(),
+        };
+        entries.push((CHECKSUMS_KEY.into(), checksums.to_bytes().into()));
+        entries.sort();
+    }
+    // What is read when opening the file is written last.
+    entries.sort_by_key(|(key, _)| &**key == ARROW_SCHEMA_KEY);
+    entries
 }

@@ -24,7 +24,7 @@ use super::ZONE_LEN;
 use super::chunk::Part;
 use crate::Result;
 use crate::array::present;
-use crate::compress::{Compressor, text_hash};
+use crate::compress::{Compressor, LONG_VALUE, text_hash};
 use crate::dtype::{DType, PType};
 
 /// Maximum number of values of a dictionary with one-byte codes, and with two-byte codes.
@@ -40,8 +40,9 @@ const MIN_ROWS: usize = ZONE_LEN;
 const VALUE_OVERHEAD: usize = 4 + 4;
 /// Approximate overhead of the layout over separate chunks, in bytes.
 const OVERHEAD: usize = 256;
-/// Bytes of a value that chunks should not repeat, even if it is the only one.
-const LONG_VALUE: usize = 16 << 10;
+/// A dictionary may take one part in this many more bytes than separate chunks: predicates are evaluated once
+/// for many chunks.
+const EXTRA_BYTES: usize = 20;
 /// Rows per chunk of codes.
 const CODE_ROWS: usize = 64 << 10;
 
@@ -198,8 +199,7 @@ impl Dictionary {
         let bytes = bytes.sum::<usize>() + OVERHEAD;
         let by_itself = column.compressor.compress(first, column.dtype)?.buffer_bytes();
         let all = by_itself.saturating_mul(rows) / first.len().max(1);
-        // Evaluating predicates once for many chunks justifies some extra bytes.
-        Ok(bytes <= all + all / 20)
+        Ok(bytes <= all + all / EXTRA_BYTES)
     }
 
     fn len(&self) -> usize {

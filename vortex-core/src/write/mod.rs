@@ -33,7 +33,7 @@
 //! b     [        chunk       ][        chunk       ] ...
 //! text  [   codes   ][   codes   ] values [   codes   ][ codes ] values
 //!
-//! file  a a a b text ... │ a a b text ... │ zone maps │ dtype layout statistics footer
+//! file  a a a b text ... │ a a b text ... │ zone tables │ dtype layout statistics footer
 //! ```
 //!
 //! Rows are collected, column by column, until they fill a chunk; if memory does not suffice for that,

@@ -13,10 +13,14 @@ use crate::Result;
 /// In a column without runs, one in this many pieces is checked for runs again.
 const ASKED_AGAIN: usize = 8;
 
+/// Short pieces are joined once there are so many of them: an array takes far more memory than a few values.
+const MAX_SHORT: usize = 32;
+
 /// Rows waiting to be encoded, column by column.
 #[derive(Debug)]
 pub(super) struct Pending {
     leaves: Vec<Waiting>,
+    /// Bytes that everything takes.
     bytes: usize,
 }
 
@@ -24,6 +28,9 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 struct Waiting {
     pieces: VecDeque<Piece>,
+    /// Short pieces, after all others, and the bytes that their arrays take besides the rows.
+    short: Vec<Piece>,
+    array_bytes: usize,
     rows: usize,
     /// Bytes of the values of all rows.
     raw_bytes: usize,
@@ -62,13 +69,20 @@ impl Pending {
         self.bytes
     }
 
+    /// Bytes of the rows, without those that are only taken until short pieces are joined.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.leaves.iter().map(|leaf| leaf.bytes).sum()
+    }
+
     /// Appends rows: one array per leaf.
     ///
     /// # Errors
     /// If rows of a leaf cannot be copied.
     pub(super) fn push(&mut self, leaves: Vec<ArrowRef>) -> Result<()> {
         for (leaf, array) in self.leaves.iter_mut().zip(leaves) {
-            self.bytes += leaf.push(array)?;
+            let before = leaf.taken_bytes();
+            leaf.push(array)?;
+            self.bytes = self.bytes - before + leaf.taken_bytes();
         }
         Ok(())
     }
@@ -81,7 +95,10 @@ impl Pending {
         if self.bytes <= limit && rows.iter().all(|rows| *rows == 0) {
             return Vec::new();
         }
-        let left = |leaf: &Waiting, rows: usize| leaf.bytes - leaf.bytes_of(rows);
+        let left = |leaf: &Waiting, rows: usize| match rows == leaf.rows {
+            true => 0,
+            false => leaf.taken_bytes() - leaf.bytes_of(rows),
+        };
         let mut stay: usize = self.leaves.iter().zip(&rows).map(|(leaf, rows)| left(leaf, *rows)).sum();
         if stay > limit {
             let mut most: Vec<usize> = (0..rows.len()).collect();
@@ -113,30 +130,83 @@ impl Pending {
     fn cut(&mut self, at: usize, rows: usize) -> Cut {
         let leaf = &mut self.leaves[at];
         let (before, raw_before, joined_before) = (leaf.bytes, leaf.raw_bytes, leaf.joined_bytes);
+        let taken_before = leaf.taken_bytes();
         let (first_row, pieces) = (leaf.first_row, leaf.cut(rows));
         let (bytes, raw_bytes) = (before - leaf.bytes, raw_before - leaf.raw_bytes);
         let joined_bytes = joined_before - leaf.joined_bytes;
-        self.bytes -= bytes;
+        self.bytes -= taken_before - leaf.taken_bytes();
         Cut { leaf: at, pieces, rows, raw_bytes, joined_bytes, bytes, first_row }
     }
 }
 
 impl Waiting {
-    /// Appends rows; returns the bytes that they take.
-    fn push(&mut self, array: ArrowRef) -> Result<usize> {
-        let mut piece = Piece::new(array);
+    /// Appends rows. Short pieces wait for others until they are joined.
+    fn push(&mut self, array: ArrowRef) -> Result<()> {
+        if array.is_empty() {
+            return Ok(());
+        }
+        let piece = Piece::new(array);
+        if !piece.is_short() {
+            if let Some(before) = self.take_short()? {
+                self.push_piece(before)?;
+            }
+            return self.push_piece(piece);
+        }
+        self.push_short(piece);
+        if self.short.len() >= MAX_SHORT
+            && let Some(joined) = self.take_short()?
+        {
+            match joined.is_short() {
+                true => self.push_short(joined),
+                false => self.push_piece(joined)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the short pieces, joined.
+    fn take_short(&mut self) -> Result<Option<Piece>> {
+        let short = std::mem::take(&mut self.short);
+        self.array_bytes = 0;
+        short.iter().for_each(|piece| self.remove(piece));
+        let arrays: Vec<_> = short.into_iter().map(|piece| piece.array).collect();
+        Piece::joined(&arrays)
+    }
+
+    fn push_short(&mut self, piece: Piece) {
+        self.array_bytes += piece.array_bytes();
+        self.add(&piece);
+        self.short.push(piece);
+    }
+
+    fn push_piece(&mut self, mut piece: Piece) -> Result<()> {
         if self.without_runs.is_multiple_of(ASKED_AGAIN) && piece.shorten()? {
             self.without_runs = 0;
         } else {
             self.without_runs += 1;
         }
-        let bytes = piece.bytes;
+        self.add(&piece);
+        self.pieces.push_back(piece);
+        Ok(())
+    }
+
+    fn add(&mut self, piece: &Piece) {
         self.rows += piece.array.len();
         self.raw_bytes += piece.raw_bytes;
         self.joined_bytes += piece.joined_bytes;
-        self.bytes += bytes;
-        self.pieces.push_back(piece);
-        Ok(bytes)
+        self.bytes += piece.bytes;
+    }
+
+    fn remove(&mut self, piece: &Piece) {
+        self.rows -= piece.array.len();
+        self.raw_bytes -= piece.raw_bytes;
+        self.joined_bytes -= piece.joined_bytes;
+        self.bytes -= piece.bytes;
+    }
+
+    /// Bytes that the rows take, and their arrays.
+    fn taken_bytes(&self) -> usize {
+        self.bytes + self.array_bytes
     }
 
     fn chunk_rows(&self) -> usize {
@@ -150,20 +220,20 @@ impl Waiting {
 
     /// Cuts off the first `rows` rows.
     fn cut(&mut self, mut rows: usize) -> Vec<ArrowRef> {
-        self.rows -= rows;
         self.first_row += rows as u64;
         let mut cut = Vec::new();
-        while rows > 0
-            && let Some(piece) = self.pieces.front_mut()
-        {
-            let piece = match piece.array.len() > rows {
-                true => Some(piece.cut(rows)),
+        while rows > 0 {
+            if self.pieces.is_empty() {
+                self.pieces.extend(self.short.drain(..));
+                self.array_bytes = 0;
+            }
+            let Some(first) = self.pieces.front_mut() else { break };
+            let piece = match first.array.len() > rows {
+                true => Some(first.cut(rows)),
                 false => self.pieces.pop_front(),
             };
             let Some(piece) = piece else { break };
-            self.raw_bytes -= piece.raw_bytes;
-            self.joined_bytes -= piece.joined_bytes;
-            self.bytes -= piece.bytes;
+            self.remove(&piece);
             rows -= piece.array.len();
             cut.push(piece.array);
         }
@@ -184,7 +254,7 @@ fn whole_zones(rows: usize) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Decimal128Array, Int32Array, StringViewBuilder};
+    use arrow::array::{AsArray as _, Decimal128Array, Int32Array, StringViewArray, StringViewBuilder};
 
     use super::*;
     use crate::write::pieces::join;
@@ -203,7 +273,8 @@ mod tests {
         for range in [0..5, 5..5, 5..8, 8..20] {
             pending.push(vec![ints(range)]).unwrap();
         }
-        assert_eq!(pending.bytes(), 80);
+        let arrays = pending.bytes() - 80;
+        assert!((800..2000).contains(&arrays), "of three arrays: {arrays}");
         let cut = pending.cut(0, 9);
         assert_eq!((cut.bytes, pending.bytes()), (36, 44));
         assert_eq!(&join(&cut.pieces, 0, 9).unwrap(), &ints(0..9));
@@ -212,6 +283,31 @@ mod tests {
         let rest = pending.cut_all();
         assert_eq!((rows_of(&rest), pending.bytes()), (vec![(0, 9, 11)], 0));
         assert_eq!(&join(&rest[0].pieces, 0, 11).unwrap(), &ints(9..20));
+    }
+
+    #[test]
+    fn short_pieces_are_joined_and_count_what_their_arrays_take() {
+        let mut pending = Pending::new(2);
+        let mut expected = 0;
+        for batch in 0..3000 {
+            let rows = ints(batch * 3..batch * 3 + 3);
+            let text: ArrowRef = Arc::new(StringViewArray::from(vec!["longer than a view holds"; 3]));
+            pending.push(vec![rows, text]).unwrap();
+            expected += 3 * (4 + 16 + 24);
+            let held = pending.leaves.iter().map(|leaf| leaf.pieces.len() + leaf.short.len()).sum::<usize>();
+            assert!(held <= 2 * (batch as usize * 3 / 1024 + 64), "{held} after {batch}");
+            let short: usize = pending.leaves.iter().map(|leaf| leaf.short.len()).sum();
+            let arrays = pending.bytes() - pending.row_bytes();
+            assert!((short * 200..=short * 500).contains(&arrays), "{arrays} for {short} arrays");
+        }
+        assert_eq!(pending.leaves.iter().map(|leaf| leaf.raw_bytes).sum::<usize>(), expected);
+        let cuts = pending.cut_all();
+        assert_eq!((rows_of(&cuts), pending.bytes()), (vec![(0, 0, 9000), (1, 0, 9000)], 0));
+        assert_eq!(&join(&cuts[0].pieces, 0, 9000).unwrap(), &ints(0..9000));
+        assert_eq!(
+            join(&cuts[1].pieces, 0, 9000).unwrap().as_string_view().value(8999),
+            "longer than a view holds"
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
 
 /// Rows are kept as runs if there is at most one run per this many rows.
 const ROWS_PER_RUN: usize = 16;
-/// Arrays with fewer rows are kept as they are.
+/// Arrays with fewer rows are not examined for runs.
 const MIN_ROWS: usize = 1024;
 /// Views may keep this many bytes alive, whatever they refer to.
 const MUCH: usize = 64 << 10;
@@ -63,6 +63,30 @@ impl Piece {
         // Views may keep more bytes alive than they show.
         let bytes = joined_bytes.max(array.get_buffer_memory_size()).min(raw_bytes);
         Self { array, raw_bytes, joined_bytes, bytes }
+    }
+
+    /// The rows of short pieces as one piece, with bytes of its own, if there are any.
+    ///
+    /// # Errors
+    /// If rows cannot be copied.
+    pub(super) fn joined(pieces: &[ArrowRef]) -> Result<Option<Self>> {
+        let rows = pieces.iter().map(|piece| piece.len()).sum();
+        if rows == 0 {
+            return Ok(None);
+        }
+        // The text of views would remain in as many buffers as before.
+        let array = let_go_if(join(pieces, 0, rows)?, |_, _| pieces.len() > 1);
+        Ok(Some(Self::new(array)))
+    }
+
+    /// Whether the array takes much more memory than its values, unless it is joined with others.
+    pub(super) fn is_short(&self) -> bool {
+        self.array.len() < MIN_ROWS && self.raw_bytes < MUCH
+    }
+
+    /// Bytes that the array takes besides its values, approximately: it and its buffers are allocated one by one.
+    pub(super) fn array_bytes(&self) -> usize {
+        3 * self.array.get_array_memory_size().saturating_sub(self.array.get_buffer_memory_size())
     }
 
     /// Replaces rows by runs if there are few runs; returns whether it did.

@@ -14,7 +14,7 @@ use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
 use super::pending::{Cut, Pending};
 use super::storable::{carriers, check_batch};
-use super::written::{Written, chunked};
+use super::written::{Written, chunked, flat};
 use super::zone_table::{ZoneTable, shows_bounds};
 use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary};
 use crate::compress::Compressor;
@@ -180,7 +180,7 @@ impl FileWriter {
     /// Bytes that rows had before they were encoded, and bytes of rows that are not encoded yet.
     fn done_and_rest(&self) -> (u64, u64) {
         let encoding = self.encoder.waiting_bytes() as u64;
-        (self.started_bytes.saturating_sub(encoding), self.pending.bytes() as u64 + encoding)
+        (self.started_bytes.saturating_sub(encoding), self.pending.row_bytes() as u64 + encoding)
     }
 
     /// Appends rows. Waits for earlier rows to be encoded and written if memory requires it.
@@ -195,13 +195,14 @@ impl FileWriter {
         self.narrow_keys.see(batch)?;
         for batch in Intake::new(batch) {
             let rows = batch.num_rows();
-            for (nulls, column) in self.null_counts.iter_mut().zip(batch.columns()) {
-                *nulls += column.logical_null_count() as u64;
-            }
             let columns = batch.columns().iter().zip(&self.carriers).enumerate().map(|(at, (column, to))| {
                 carry(column, to).at(|| format!("column `{}`", self.schema.field(at).name()))
             });
             let columns = columns.collect::<Result<Vec<_>>>()?;
+            // Runs and dictionaries are searched for nulls as a whole, even those of a few rows; these are neither.
+            for (nulls, column) in self.null_counts.iter_mut().zip(&columns) {
+                *nulls += column.logical_null_count() as u64;
+            }
             self.pending.push(self.columns.take_apart(&columns))?;
             self.row_count += rows as u64;
             let due = self.pending.cut_due(self.pending_limit());
@@ -265,7 +266,7 @@ impl FileWriter {
 
     async fn complete(&mut self) -> Result<WriteSummary> {
         self.flush().await?;
-        let (layout, statistics) = (self.write_zone_maps().await?, self.statistics());
+        let (layout, statistics) = (self.write_zone_tables().await?, self.statistics());
         let mut metadata = self.options.metadata.clone();
         let schema = self.narrow_keys.widened(&self.schema);
         // Otherwise, readers would present the types that decoding prefers.
@@ -382,15 +383,15 @@ impl FileWriter {
             match part {
                 Part::Chunk(node, rows) => {
                     let segment = self.write_segment(at, &node).await?;
-                    self.leaves[at].chunks.push(WriteLayout::flat(rows as u64, segment));
+                    self.leaves[at].chunks.push(flat(rows as u64, segment));
                 }
                 Part::Codes(node, rows) => {
                     let segment = self.write_segment(at, &node).await?;
-                    self.leaves[at].codes.push(rows as u64, WriteLayout::flat(rows as u64, segment));
+                    self.leaves[at].codes.push(rows as u64, flat(rows as u64, segment));
                 }
                 Part::Values { node, count, codes_ptype } => {
                     let segment = self.write_segment(at, &node).await?;
-                    self.leaves[at].end_dictionary(WriteLayout::flat(count, segment), codes_ptype);
+                    self.leaves[at].end_dictionary(flat(count, segment), codes_ptype);
                 }
             }
         }
@@ -408,7 +409,7 @@ impl FileWriter {
     }
 
     /// Writes the zone tables; returns the layout of the file.
-    async fn write_zone_maps(&mut self) -> Result<WriteLayout> {
+    async fn write_zone_tables(&mut self) -> Result<WriteLayout> {
         let mut layouts = Vec::with_capacity(self.leaves.len());
         for (at, leaf) in self.columns.leaves.iter().enumerate() {
             let written = &mut self.leaves[at];
@@ -416,19 +417,19 @@ impl FileWriter {
                 written.close(last, &leaf.dtype)?;
             }
             let data = chunked(self.row_count, std::mem::take(&mut written.chunks));
-            // For a single zone, the statistics of the file contain the same as a zone map.
+            // For a single zone, the statistics of the file contain the same as a zone table.
             if !leaf.is_visible || written.zones.len() < 2 {
                 layouts.push(data);
                 continue;
             }
-            let place = || format!("zone map of column `{}`", leaf.path);
+            let place = || format!("zone table of column `{}`", leaf.path);
             let zones = std::mem::take(&mut written.zones);
             let table = ZoneTable::new(zones, &leaf.dtype, self.min_reader, &self.compressor);
             let table = table.at(place)?;
             let (segment, length) = self.container.segment(&table.table).await.at(place)?;
             written.summary.encoded_bytes += u64::from(length);
             written.summary.segment_count += 1;
-            let zones = WriteLayout::flat(table.zone_count, segment);
+            let zones = flat(table.zone_count, segment);
             let zoned = WriteLayout::new(table.id, self.row_count, vec![data, zones]);
             layouts.push(zoned.metadata(table.metadata));
         }

@@ -4,7 +4,7 @@ use super::zone_table::Zones;
 use super::{ColumnSummary, ZONE_LEN};
 use crate::Result;
 use crate::dtype::{DType, PType};
-use crate::layout::dict_metadata;
+use crate::layout::{dict_metadata, ids};
 use crate::stats::compute::Summary;
 use crate::wire::WriteLayout;
 
@@ -43,7 +43,7 @@ impl Written {
     /// Adds the values that the codes written before refer to.
     pub(super) fn end_dictionary(&mut self, values: WriteLayout, codes_ptype: PType) {
         let Codes { rows, chunks } = std::mem::take(&mut self.codes);
-        let layout = WriteLayout::new("vortex.dict", rows, vec![values, chunked(rows, chunks)]);
+        let layout = WriteLayout::new(ids::DICT, rows, vec![values, chunked(rows, chunks)]);
         self.chunks.push(layout.metadata(dict_metadata(codes_ptype)));
     }
 
@@ -74,10 +74,15 @@ fn join(before: Option<Summary>, next: Summary) -> Summary {
     }
 }
 
+/// One array in one segment.
+pub(super) fn flat(row_count: u64, segment: u32) -> WriteLayout {
+    WriteLayout::new(ids::FLAT, row_count, Vec::new()).segment(segment)
+}
+
 /// A chunked layout, or the chunk itself if there is only one.
 pub(super) fn chunked(row_count: u64, chunks: Vec<WriteLayout>) -> WriteLayout {
     match <[WriteLayout; 1]>::try_from(chunks) {
         Ok([chunk]) => chunk,
-        Err(chunks) => WriteLayout::new("vortex.chunked", row_count, chunks),
+        Err(chunks) => WriteLayout::new(ids::CHUNKED, row_count, chunks),
     }
 }

@@ -1,5 +1,4 @@
-//! Writes zone maps: a table of one row per zone, in one of the two forms of
-//! [`layout::zoned`](crate::layout::ZoneMap).
+//! Writes zone tables: one row per zone, in one of the two forms of [`layout::zoned`](crate::layout::Zones).
 
 use std::sync::Arc;
 
@@ -12,20 +11,22 @@ use arrow::compute::concat;
 use super::ZONE_LEN;
 use crate::compress::Compressor;
 use crate::dtype::arrow::{data_type, field};
-use crate::dtype::{DType, PType, StructType};
-use crate::layout::zone_metadata::{self, Kind};
+use crate::dtype::{DType, PType};
+use crate::encodings::struct_;
+use crate::layout::ids;
+use crate::layout::zone_metadata::{self, ZoneColumn, bounded};
 use crate::release::since;
 use crate::scalar::{Value, array_of};
 use crate::stats::compute::{Zone, has_bounds};
 use crate::stats::extreme::Extreme;
 use crate::stats::is_float;
 use crate::wire::WriteNode;
-use crate::{Release, Result};
+use crate::{Error, Release, Result};
 
 /// Number of zones kept in their original form before they are packed.
 const FRESH_ZONES: usize = 128;
 
-/// The zone map of a column.
+/// The zone table of a column.
 #[derive(Debug)]
 pub(super) struct ZoneTable {
     /// The id of the layout.
@@ -140,70 +141,68 @@ impl ZoneTable {
         if !zones.fresh.is_empty() || zones.packed.is_empty() {
             zones.pack(dtype)?;
         }
-        let zoned = min_reader >= since::ZONED;
-        let mut columns: Vec<(Kind, ArrowRef, DType)> = Vec::new();
-        let mut add = |kind, array: ArrowRef, dtype| columns.push((kind, array, dtype));
+        let is_zoned = min_reader >= since::ZONED;
+        let mut columns = Columns::new();
         if shows_bounds(dtype, min_reader) {
-            let (min, max) = (zones.join(|of| &of.min.values)?, zones.join(|of| &of.max.values)?);
-            let bound = dtype.with_nullable(true);
-            if min.null_count() + max.null_count() < 2 * zones.len() {
-                let text = matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_));
-                if zoned && text {
-                    let unknown = zones.join(|of| &of.max.unknown)?;
-                    let present = zones.join(|of| &of.max.present)?;
-                    let present = NullBuffer::new(present.as_boolean().values().clone());
-                    let (array, dtype) = bounded(max, unknown, present, &bound)?;
-                    add(Kind::BoundedMax, array, dtype);
-                    add(Kind::BoundedMin, min, bound);
-                } else {
-                    add(Kind::Max, max, bound.clone());
-                    if !zoned {
-                        add(Kind::Flag, zones.join(|of| &of.max.truncated)?, DType::Bool(false));
-                    }
-                    add(Kind::Min, min, bound);
-                    if !zoned {
-                        add(Kind::Flag, zones.join(|of| &of.min.truncated)?, DType::Bool(false));
-                    }
-                }
-            }
+            columns.extend(zones.bounds(dtype, is_zoned)?);
         }
-        let nulls = (Kind::NullCount, zones.join(|of| &of.null_counts)?);
-        let nans = match is_float(dtype) {
-            true => Some((Kind::NanCount, zones.join(|of| &of.nan_counts)?)),
-            false => None,
-        };
-        // Columns are ordered by name in one form, and by the number of the statistic in the other.
-        let counted = if zoned {
-            nans.into_iter().chain([nulls]).collect::<Vec<_>>()
+        columns.extend(zones.counts(dtype, is_zoned)?);
+        let encoded = columns.iter().map(|(column, values)| {
+            let dtype = column.dtype(dtype).ok_or_else(|| Error::unsupported("statistic to write", dtype))?;
+            compressor.compress(values, &dtype)
+        });
+        let table = struct_::encode(encoded.collect::<Result<_>>()?, None);
+        let columns: Vec<ZoneColumn> = columns.iter().map(|(column, _)| *column).collect();
+        let (id, metadata) = if is_zoned {
+            (ids::ZONED, zone_metadata::write_zoned(ZONE_LEN as u32, &columns))
         } else {
-            [nulls].into_iter().chain(nans).collect()
-        };
-        for (kind, array) in counted {
-            add(kind, array, DType::Primitive(PType::U64, true));
-        }
-        let kinds: Vec<Kind> = columns.iter().map(|(kind, ..)| *kind).collect();
-        let table = columns.iter().map(|(_, array, dtype)| compressor.compress(array, dtype));
-        let table = WriteNode::new("vortex.struct").children(table.collect::<Result<Vec<_>>>()?);
-        let zone_len = ZONE_LEN as u32;
-        let (id, metadata) = if zoned {
-            ("vortex.zoned", zone_metadata::zoned(zone_len, &kinds))
-        } else {
-            ("vortex.stats", zone_metadata::stats(zone_len, &kinds))
+            (ids::STATS, zone_metadata::write_stats(ZONE_LEN as u32, &columns))
         };
         Ok(Self { id, metadata, table, zone_count: zones.len() as u64 })
     }
 }
 
-/// `struct{bound, unknown}`, which is null where there is no value at all.
-fn bounded(
-    bound: ArrowRef,
-    unknown: ArrowRef,
-    has_values: NullBuffer,
-    dtype: &DType,
-) -> Result<(ArrowRef, DType)> {
-    let fields = [("bound".into(), dtype.clone()), ("unknown".into(), DType::Bool(false))];
-    let fields = StructType::new(fields);
-    let arrow = fields.fields().map(|(name, dtype)| field(name, dtype)).collect::<Result<Vec<_>>>()?;
-    let array = StructArray::try_new(arrow.into(), vec![bound, unknown], Some(has_values))?;
-    Ok((Arc::new(array), DType::Struct(Arc::new(fields), true)))
+/// The columns of a zone table.
+type Columns = Vec<(ZoneColumn, ArrowRef)>;
+
+impl Zones {
+    /// Minima and maxima, unless no zone has any.
+    fn bounds(&self, dtype: &DType, is_zoned: bool) -> Result<Columns> {
+        let (min, max) = (self.join(|of| &of.min.values)?, self.join(|of| &of.max.values)?);
+        if min.null_count() + max.null_count() == 2 * self.len() {
+            return Ok(Columns::new());
+        }
+        if !is_zoned {
+            let min_truncated = self.join(|of| &of.min.truncated)?;
+            let max_truncated = self.join(|of| &of.max.truncated)?;
+            return Ok(vec![
+                (ZoneColumn::Max, max),
+                (ZoneColumn::Truncated, max_truncated),
+                (ZoneColumn::Min, min),
+                (ZoneColumn::Truncated, min_truncated),
+            ]);
+        }
+        if !matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_)) {
+            return Ok(vec![(ZoneColumn::Max, max), (ZoneColumn::Min, min)]);
+        }
+        let unknown = self.join(|of| &of.max.unknown)?;
+        let present = self.join(|of| &of.max.present)?;
+        let present = NullBuffer::new(present.as_boolean().values().clone());
+        let fields = bounded(dtype);
+        let fields = fields.fields().map(|(name, dtype)| field(name, dtype)).collect::<Result<Vec<_>>>()?;
+        // Null where there is no value at all.
+        let max = StructArray::try_new(fields.into(), vec![max, unknown], Some(present))?;
+        Ok(vec![(ZoneColumn::BoundedMax, Arc::new(max)), (ZoneColumn::BoundedMin, min)])
+    }
+
+    /// Numbers of nulls, and of NaN values of floats.
+    fn counts(&self, dtype: &DType, is_zoned: bool) -> Result<Columns> {
+        let nulls = (ZoneColumn::NullCount, self.join(|of| &of.null_counts)?);
+        if !is_float(dtype) {
+            return Ok(vec![nulls]);
+        }
+        let nans = (ZoneColumn::NanCount, self.join(|of| &of.nan_counts)?);
+        // Columns are ordered by name in one form, and by the number of the statistic in the other.
+        Ok(if is_zoned { vec![nans, nulls] } else { vec![nulls, nans] })
+    }
 }

@@ -1,20 +1,23 @@
 //! Scans for the first rows of an order.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use arrow::array::{ArrayRef, AsArray as _, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray as _, Float64Array, Int64Array, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::Int64Type;
+use bytes::Bytes;
 use futures::StreamExt as _;
 use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath};
-use vortex_core::io::{MemoryFile, MemoryPool, MemorySink, ReadAt, Scheduler, StorageProfile};
+use vortex_core::io::{MemoryPool, Scheduler, StorageProfile};
 use vortex_core::scalar::Value;
-use vortex_core::scan::{BestRows, ScanMetrics};
-use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_core::{DType, PType, Result, Scalar, VortexFile};
+use vortex_core::scan::{BestRows, ScanBuilder, ScanMetrics};
+use vortex_core::write::WriteOptions;
+use vortex_core::{DType, PType, Scalar, VortexFile};
+
+use crate::given::{Stored, collect, opened, written};
+use crate::random::scattered;
 
 const ROWS: i64 = 1_000_000;
 
@@ -56,45 +59,41 @@ fn on_rows() -> Threshold {
     Threshold { checks_rows: true, ..Threshold::default() }
 }
 
-/// A file in memory that is treated like one in an object store.
-#[derive(Debug)]
-struct Remote(MemoryFile);
+const DESCENDING: SortOptions = SortOptions { descending: true, nulls_first: false };
 
-#[async_trait::async_trait]
-impl ReadAt for Remote {
-    fn name(&self) -> &str {
-        "remote"
-    }
+/// Keys in no order, each of which differs from the others.
+fn shuffled(row: i64) -> i64 {
+    (row * 7_919) % 1_000_003
+}
 
-    async fn len(&self) -> Result<u64> {
-        self.0.len().await
-    }
-
-    async fn read(&self, range: Range<u64>) -> Result<bytes::Bytes> {
-        self.0.read(range).await
-    }
-
-    fn profile(&self) -> StorageProfile {
-        StorageProfile::REMOTE
-    }
+/// The keys of all rows, in descending order.
+fn sorted(key: impl Fn(i64) -> i64) -> Vec<i64> {
+    let mut keys: Vec<i64> = (0..ROWS).map(key).collect();
+    keys.sort_unstable_by(|a, b| b.cmp(a));
+    keys
 }
 
 async fn file(key: impl Fn(i64) -> i64) -> VortexFile {
-    VortexFile::open(Arc::new(written(key).await)).await.unwrap()
+    opened(of_keys(key).await).await
 }
 
-async fn written(key: impl Fn(i64) -> i64) -> MemoryFile {
-    let keys = Arc::new(Int64Array::from_iter_values((0..ROWS).map(key))) as ArrayRef;
-    let rows = Arc::new(Int64Array::from_iter_values(0..ROWS)) as ArrayRef;
-    written_table(RecordBatch::try_from_iter([("key", keys), ("row", rows)]).unwrap()).await
+async fn of_keys(key: impl Fn(i64) -> i64) -> Bytes {
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(key)));
+    let rows: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS));
+    let table = RecordBatch::try_from_iter([("key", keys), ("row", rows)]).unwrap();
+    written([&table], WriteOptions::new()).await
 }
 
-async fn written_table(table: RecordBatch) -> MemoryFile {
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-    writer.write(&table).await.unwrap();
-    writer.finish().await.unwrap();
-    MemoryFile::new(sink.bytes().unwrap())
+/// A file that is treated like one in an object store.
+async fn remote(bytes: Bytes) -> VortexFile {
+    VortexFile::open(Arc::new(Stored::new(bytes, StorageProfile::REMOTE))).await.unwrap()
+}
+
+/// The rows that a scan returns, by their row numbers in ascending order.
+async fn rows(scan: ScanBuilder) -> Vec<i64> {
+    let mut rows = collect(scan).await.unwrap()["row"].as_primitive::<Int64Type>().values().to_vec();
+    rows.sort_unstable();
+    rows
 }
 
 /// The greatest `count` keys, determined like a top-k operator does, and the metrics of the scan, which is
@@ -111,9 +110,8 @@ async fn greatest_of(
 ) -> (Vec<i64>, Arc<ScanMetrics>) {
     let threshold = Arc::new(threshold);
     let metrics = Arc::new(ScanMetrics::default());
-    let descending = SortOptions { descending: true, nulls_first: false };
     let scan = file.scan().with_filter(Expr::Dynamic(Arc::clone(&threshold) as _));
-    let scan = scan.with_best_first("key", descending).with_best_rows(found);
+    let scan = scan.with_best_first("key", DESCENDING).with_best_rows(found);
     let scan = scan.with_metrics(Arc::clone(&metrics));
     let mut batches = scan.into_stream().unwrap();
     let mut best: Vec<i64> = Vec::new();
@@ -140,10 +138,8 @@ async fn rows_in_order_are_read_from_the_right_end() {
 
 #[tokio::test]
 async fn rows_in_no_order_are_found_all_the_same() {
-    let scattered = |row: i64| (row * 7_919) % 1_000_003;
-    let file = file(scattered).await;
-    let mut expected: Vec<i64> = (0..ROWS).map(scattered).collect();
-    expected.sort_unstable_by(|a, b| b.cmp(a));
+    let file = file(shuffled).await;
+    let expected = sorted(shuffled);
     let (best, metrics) = greatest(&file, 10).await;
     assert_eq!(best, expected[..10]);
     // Once there is a threshold, the scan returns few rows.
@@ -160,8 +156,7 @@ async fn only_splits_that_hold_one_of_the_first_rows_are_decoded() {
     let spread =
         |row: i64| if row % 8192 == 77 { 1_000_000_000 + (row * 7_919) % 1_000_003 } else { row % 8192 };
     let file = file(spread).await;
-    let mut expected: Vec<i64> = (0..ROWS).map(spread).collect();
-    expected.sort_unstable_by(|a, b| b.cmp(a));
+    let expected = sorted(spread);
     let (best, metrics) = greatest(&file, 3).await;
     assert_eq!(best, expected[..3]);
     assert!(metrics.rows_produced.load(Ordering::SeqCst) < ROWS as u64 / 4, "{:?}", metrics.snapshot());
@@ -169,13 +164,9 @@ async fn only_splits_that_hold_one_of_the_first_rows_are_decoded() {
 
 #[tokio::test]
 async fn more_rows_than_expected_are_found_all_the_same() {
-    let scattered = |row: i64| (row * 7_919) % 1_000_003;
-    let mut expected: Vec<i64> = (0..ROWS).map(scattered).collect();
-    expected.sort_unstable_by(|a, b| b.cmp(a));
-    let memory = written(scattered).await;
-    let remote = VortexFile::open(Arc::new(Remote(memory.clone()))).await.unwrap();
-    let local = VortexFile::open(Arc::new(memory)).await.unwrap();
-    for file in [local, remote] {
+    let expected = sorted(shuffled);
+    let bytes = of_keys(shuffled).await;
+    for file in [opened(bytes.clone()).await, remote(bytes).await] {
         for (wanted, told) in [(2_000, 10), (3, 1), (50, 5_000), (1, 0)] {
             for threshold in [Threshold::default(), on_rows()] {
                 let (best, _) = greatest_of(&file, wanted, Arc::new(BestRows::new(told)), threshold).await;
@@ -187,10 +178,8 @@ async fn more_rows_than_expected_are_found_all_the_same() {
 
 #[tokio::test]
 async fn of_a_remote_file_only_the_wanted_rows_are_decoded() {
-    let scattered = |row: i64| (row * 7_919) % 1_000_003;
-    let file = VortexFile::open(Arc::new(Remote(written(scattered).await))).await.unwrap();
-    let mut expected: Vec<i64> = (0..ROWS).map(scattered).collect();
-    expected.sort_unstable_by(|a, b| b.cmp(a));
+    let file = remote(of_keys(shuffled).await).await;
+    let expected = sorted(shuffled);
     let (best, metrics) = greatest_of(&file, 3, Arc::new(BestRows::new(3)), on_rows()).await;
     assert_eq!(best, expected[..3]);
     assert_eq!(metrics.rows_produced.load(Ordering::SeqCst), 3, "{:?}", metrics.snapshot());
@@ -211,26 +200,18 @@ impl MemoryPool for Refuses {
 #[tokio::test]
 async fn without_memory_the_best_rows_are_decoded_one_split_at_a_time() {
     // Numbers that cannot be compressed, so that the file is larger than what is read to open it.
-    let scattered = |row: i64| {
-        let mixed = row.wrapping_mul(0x5851_F42D_4C95_7F2D);
-        (mixed ^ (mixed >> 29)).wrapping_mul(0x1405_7B7E_F767_814F)
-    };
-    let file = VortexFile::open(Arc::new(Remote(written(scattered).await))).await.unwrap();
-    let mut expected: Vec<i64> = (0..ROWS).map(scattered).collect();
-    expected.sort_unstable_by(|a, b| b.cmp(a));
-    let descending = SortOptions { descending: true, nulls_first: false };
+    let incompressible = |row: i64| scattered(row as u64) as i64;
+    let file = remote(of_keys(incompressible).await).await;
+    let expected = sorted(incompressible);
     let scheduler = Scheduler::new(1 << 10);
     let mut peaks = Vec::new();
     for scan in
         [file.scan(), file.scan().with_memory_pool(Arc::new(Refuses)).with_scheduler(Arc::clone(&scheduler))]
     {
         let metrics = Arc::new(ScanMetrics::default());
-        let scan = scan.with_filter(Expr::Dynamic(Arc::new(on_rows()))).with_best_first("key", descending);
-        let mut batches = scan.with_metrics(Arc::clone(&metrics)).into_stream().unwrap();
-        let mut keys: Vec<i64> = Vec::new();
-        while let Some(batch) = batches.next().await {
-            keys.extend(batch.unwrap()["key"].as_primitive::<Int64Type>().values());
-        }
+        let scan = scan.with_filter(Expr::Dynamic(Arc::new(on_rows()))).with_best_first("key", DESCENDING);
+        let found = collect(scan.with_metrics(Arc::clone(&metrics))).await.unwrap();
+        let mut keys = found["key"].as_primitive::<Int64Type>().values().to_vec();
         keys.sort_unstable_by(|a, b| b.cmp(a));
         assert_eq!(keys, expected, "all rows, since no threshold rules any out");
         peaks.push(metrics.peak_bytes.load(Ordering::SeqCst));
@@ -250,22 +231,17 @@ async fn nulls_nan_and_few_rows_are_each_returned_once() {
         })
         .collect();
     for keys in [vec![], vec![None], vec![Some(f64::NAN)], vec![None; 30], many] {
-        let rows = keys.len() as i64;
-        let keys = Arc::new(arrow::array::Float64Array::from(keys)) as ArrayRef;
-        let rows_of = Arc::new(Int64Array::from_iter_values(0..rows)) as ArrayRef;
-        let memory =
-            written_table(RecordBatch::try_from_iter([("key", keys), ("row", rows_of)]).unwrap()).await;
-        let remote = VortexFile::open(Arc::new(Remote(memory.clone()))).await.unwrap();
-        let local = VortexFile::open(Arc::new(memory)).await.unwrap();
+        let count = keys.len() as i64;
+        let keys: ArrayRef = Arc::new(Float64Array::from(keys));
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..count));
+        let table = RecordBatch::try_from_iter([("key", keys), ("row", numbers)]).unwrap();
+        let bytes = written([&table], WriteOptions::new()).await;
+        let (local, remote) = (opened(bytes.clone()).await, remote(bytes).await);
         for (file, at) in [(&local, 0), (&local, 1), (&local, 2), (&remote, 0), (&remote, 1), (&remote, 3)] {
             let options = SortOptions { descending: at & 1 == 0, nulls_first: at & 2 == 0 };
             let filter = Expr::Dynamic(Arc::new(on_rows()));
             let scan = file.scan().with_filter(filter).with_best_first("key", options);
-            let batches: Vec<RecordBatch> = scan.into_stream().unwrap().map(Result::unwrap).collect().await;
-            let found = |batch: &RecordBatch| batch["row"].as_primitive::<Int64Type>().values().to_vec();
-            let mut found: Vec<i64> = batches.iter().flat_map(found).collect();
-            found.sort_unstable();
-            assert!(found.into_iter().eq(0..rows), "{rows} rows, {options:?}");
+            assert!(rows(scan).await.into_iter().eq(0..count), "{count} rows, {options:?}");
         }
     }
 }
@@ -273,14 +249,9 @@ async fn nulls_nan_and_few_rows_are_each_returned_once() {
 #[tokio::test]
 async fn rows_of_one_key_are_all_returned() {
     let file = file(|row| row % 2).await;
-    let descending = SortOptions { descending: true, nulls_first: false };
     let filter = Expr::Dynamic(Arc::new(Threshold::default()));
-    let scan = file.scan().with_filter(filter).with_best_first("key", descending);
-    let batches: Vec<RecordBatch> = scan.into_stream().unwrap().map(Result::unwrap).collect().await;
-    let mut rows: Vec<i64> =
-        batches.iter().flat_map(|batch| batch["row"].as_primitive::<Int64Type>().values().to_vec()).collect();
-    rows.sort_unstable();
-    assert!(rows.into_iter().eq(0..ROWS), "each row once, as long as no filter tightens");
+    let scan = file.scan().with_filter(filter).with_best_first("key", DESCENDING);
+    assert!(rows(scan).await.into_iter().eq(0..ROWS), "each row once, as long as no filter tightens");
 }
 
 #[tokio::test]

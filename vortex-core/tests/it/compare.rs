@@ -1,83 +1,18 @@
 //! Reading a file and comparing it with its expected contents.
 
 use std::fs::File;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader as _};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema};
 use arrow::ipc::reader::FileReader;
-use async_trait::async_trait;
-use bytes::Bytes;
-use vortex_core::io::{LocalFile, MemoryFile, MemorySink, ReadAt, StorageProfile};
-use vortex_core::scan::ScanBuilder;
-use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_core::{Error, VortexFile};
 
-/// A file whose bytes have to be fetched.
-#[derive(Debug)]
-pub(crate) struct Stored(pub(crate) MemoryFile);
-
-#[async_trait]
-impl ReadAt for Stored {
-    fn name(&self) -> &str {
-        "stored"
-    }
-
-    async fn len(&self) -> Result<u64, Error> {
-        self.0.len().await
-    }
-
-    async fn read(&self, range: Range<u64>) -> Result<Bytes, Error> {
-        self.0.read(range).await
-    }
-
-    fn profile(&self) -> StorageProfile {
-        StorageProfile::LOCAL
-    }
-}
-
-/// Opens a file; blocks.
-pub(crate) fn open(path: &Path) -> Result<VortexFile, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime starts");
-    runtime.block_on(VortexFile::open(Arc::new(LocalFile::open(path)?)))
-}
-
-/// The bytes of a file with these rows.
-pub(crate) async fn written(batch: &RecordBatch, options: WriteOptions) -> Bytes {
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), options).expect("types are supported");
-    writer.write(batch).await.expect("rows are accepted");
-    writer.finish().await.expect("the file is completed");
-    sink.bytes().expect("a complete file")
-}
-
-/// All rows of a file, with a given schema if there is one.
-pub(crate) fn read(file: &VortexFile, schema: Option<SchemaRef>) -> Result<RecordBatch, String> {
-    let mut scan = file.scan();
-    if let Some(schema) = schema {
-        scan = scan.with_schema(schema);
-    }
-    collect(scan)
-}
-
-/// All rows of a scan; blocks. Invalid Arrow data is an error.
-pub(crate) fn collect(scan: ScanBuilder) -> Result<RecordBatch, String> {
-    let reader = scan.into_reader().map_err(|error| error.to_string())?;
-    let schema = reader.schema();
-    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-    for batch in &batches {
-        for column in batch.columns() {
-            column.to_data().validate_full().map_err(|error| format!("invalid Arrow data: {error}"))?;
-        }
-    }
-    concat_batches(&schema, &batches).map_err(|error| error.to_string())
-}
+use crate::given::{collect_blocking, open_blocking};
 
 /// The rows of an Arrow IPC file.
-pub(crate) fn read_arrow(path: &Path) -> RecordBatch {
+fn read_arrow(path: &Path) -> RecordBatch {
     let reader = FileReader::try_new(File::open(path).expect("file exists"), None).expect("an Arrow file");
     let schema = reader.schema();
     let batches = reader.collect::<Result<Vec<_>, _>>().expect("batches");
@@ -87,8 +22,8 @@ pub(crate) fn read_arrow(path: &Path) -> RecordBatch {
 /// Checks that a file has the expected contents: Arrow types, validity, and values bit for bit.
 pub(crate) fn check(path: &Path, expected: &Path) -> Result<(), String> {
     let expected = read_arrow(expected);
-    let file = open(path).map_err(|error| error.to_string())?;
-    let natural = read(&file, None)?;
+    let file = open_blocking(path).map_err(|error| error.to_string())?;
+    let natural = collect_blocking(file.scan()).map_err(|error| error.to_string())?;
     // Names and types are taken from the file's own schema, the Arrow types to decode to from the expected one.
     let fields = natural.schema();
     if fields.fields().len() != expected.num_columns() {
@@ -103,7 +38,8 @@ pub(crate) fn check(path: &Path, expected: &Path) -> Result<(), String> {
     if natural.num_rows() != expected.num_rows() {
         return Err(format!("{} rows, expected {}", natural.num_rows(), expected.num_rows()));
     }
-    let presented = read(&file, Some(Arc::new(Schema::new(wanted))))?;
+    let scan = file.scan().with_schema(Arc::new(Schema::new(wanted)));
+    let presented = collect_blocking(scan).map_err(|error| error.to_string())?;
     for (at, field) in expected.schema().fields().iter().enumerate() {
         let (ours, theirs) = (presented.column(at), expected.column(at));
         if presented.schema().field(at).name() != field.name() && fields.fields().len() > 1 {

@@ -18,14 +18,15 @@ use vortex_core::dtype::arrow::data_type;
 use vortex_core::encodings::{Encoding, Registry};
 use vortex_core::expr::{Expr, column};
 use vortex_core::file::{OpenOptions, SegmentId};
-use vortex_core::io::{MemoryFile, ReadAt};
+use vortex_core::io::{MemoryFile, ReadAt, StorageProfile};
 use vortex_core::ipc::{IpcOptions, IpcReader, IpcWriter};
 use vortex_core::layout::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::write::WriteOptions;
 use vortex_core::{DType, Error, Limits, Mask, Result, VortexFile, verify};
 
-use crate::compare::{self, Stored};
+use crate::given::{Stored, collect_valid, opened, written};
+use crate::random::scattered;
 
 /// Numbers in their memory layout, which are decoded when they are loaded. Counts the arrays that it loads.
 #[derive(Debug, Clone, Default)]
@@ -180,7 +181,7 @@ impl Layout for WholeLayout {
 
 /// Rows whose numbers do not compress, in several zones.
 fn rows() -> RecordBatch {
-    let noise = |row: i64| (row + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64);
+    let noise = |row: i64| scattered(row as u64) as i64;
     let rows = || 0..20_000i64;
     RecordBatch::try_from_iter_with_nullable([
         ("id", Arc::new(Int64Array::from_iter_values(rows())) as ArrowRef, false),
@@ -215,8 +216,8 @@ async fn read(options: &OpenOptions, bytes: &[u8]) -> Result<(), Error> {
 
 #[tokio::test]
 async fn files_are_read_with_an_encoding_and_a_layout_of_another_crate() {
-    let original = compare::written(&rows(), WriteOptions::new()).await;
-    let plain = VortexFile::open(Arc::new(MemoryFile::new(original.clone()))).await.unwrap();
+    let original = written([&rows()], WriteOptions::new()).await;
+    let plain = opened(original.clone()).await;
     let bytes = renamed(&original, BUILT_IN_NUMBERS, NUMBERS);
     let bytes = renamed(&bytes, BUILT_IN_WHOLE, WHOLE);
 
@@ -231,7 +232,7 @@ async fn files_are_read_with_an_encoding_and_a_layout_of_another_crate() {
 
     let options = OpenOptions::new().with_registry(with_both);
     let sources: [Arc<dyn ReadAt>; 2] =
-        [Arc::new(MemoryFile::new(bytes.clone())), Arc::new(Stored(MemoryFile::new(bytes)))];
+        [Arc::new(MemoryFile::new(bytes.clone())), Arc::new(Stored::new(bytes, StorageProfile::LOCAL))];
     for source in sources {
         let file = options.open(Arc::clone(&source)).await.unwrap();
         numbers.0.store(0, Ordering::Relaxed);
@@ -245,7 +246,7 @@ async fn files_are_read_with_an_encoding_and_a_layout_of_another_crate() {
             |file| file.scan().with_row_indices([]).with_row_access(RowAccess::Single),
         ];
         for (at, scan) in scans.into_iter().enumerate() {
-            let (found, expected) = (compare::collect(scan(&file)), compare::collect(scan(&plain)));
+            let (found, expected) = (collect_valid(scan(&file)).await, collect_valid(scan(&plain)).await);
             assert_eq!(found.unwrap(), expected.unwrap(), "scan {at}");
         }
         let large: Expr = column("noise").gt(0);

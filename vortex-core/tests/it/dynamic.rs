@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
-use futures::TryStreamExt as _;
 use vortex_core::expr::{DynamicFilter, Expr, FieldPath, RowPredicate, column};
-use vortex_core::io::{MemoryFile, MemorySink};
-use vortex_core::scan::ScanMetrics;
-use vortex_core::write::{FileWriter, WriteOptions};
+use vortex_core::scan::{ScanBuilder, ScanMetrics};
+use vortex_core::write::WriteOptions;
 use vortex_core::{Error, Result, VortexFile};
+
+use crate::given::{collect, opened, written};
 
 const ROWS: i64 = 1_000_000;
 
@@ -88,20 +88,14 @@ async fn mixed() -> VortexFile {
 async fn file(key: impl Fn(i64) -> i64) -> VortexFile {
     let keys = Int64Array::from_iter_values((0..ROWS).map(key));
     let table = RecordBatch::try_from_iter([("key", Arc::new(keys) as ArrayRef)]).unwrap();
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-    writer.write(&table).await.unwrap();
-    writer.finish().await.unwrap();
-    VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+    opened(written([&table], WriteOptions::new()).await).await
 }
 
 /// The keys returned by a scan without some rows, with a filter that need not be checked.
 async fn keys_without(file: VortexFile, rows: impl Into<Arc<[u64]>>, filter: Expr) -> Vec<i64> {
     let scan = file.scan().with_filter(Expr::Dynamic(Arc::new(Known(filter))));
-    let stream = scan.with_excluded_rows(rows).into_stream().unwrap();
-    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-    let keys = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
-    batches.iter().flat_map(keys).collect()
+    let found = collect(scan.with_excluded_rows(rows)).await.unwrap();
+    found.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
 
 async fn keys(filter: Expr) -> Vec<i64> {
@@ -157,19 +151,13 @@ async fn a_predicate_is_tried_again_in_other_parts_of_the_file() {
 async fn a_predicate_is_evaluated_once_on_a_file_with_few_rows() {
     let (seen, multiples) = rows(Multiples::of(2));
     let scan = mixed().await.scan().with_row_range(0..1000);
-    let stream = scan.with_filter(Expr::Dynamic(Arc::new(Known(multiples)))).into_stream().unwrap();
-    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 500);
+    let found = collect(scan.with_filter(Expr::Dynamic(Arc::new(Known(multiples))))).await.unwrap();
+    assert_eq!(found.num_rows(), 500);
     assert_eq!(seen.load(Ordering::SeqCst), 1000);
 }
 
 async fn fails(filter: Expr) -> String {
-    let stream = mixed().await.scan().with_filter(filter).into_stream();
-    let rows: Result<Vec<RecordBatch>> = match stream {
-        Ok(stream) => stream.try_collect().await,
-        Err(error) => Err(error),
-    };
-    rows.unwrap_err().to_string()
+    collect(mixed().await.scan().with_filter(filter)).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
@@ -232,11 +220,10 @@ async fn dropping_a_reader_stops_a_scan_that_returns_no_rows() {
 #[tokio::test]
 async fn a_limit_without_a_filter_requests_what_its_rows_need() {
     let rows = 300_000;
-    let requests = |scan: vortex_core::scan::ScanBuilder| async move {
+    let requests = |scan: ScanBuilder| async move {
         let metrics = Arc::new(ScanMetrics::default());
-        let stream = scan.with_metrics(Arc::clone(&metrics)).into_stream().unwrap();
-        let read: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-        assert_eq!(read.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, rows);
+        let read = collect(scan.with_metrics(Arc::clone(&metrics))).await.unwrap();
+        assert_eq!(read.num_rows() as u64, rows);
         metrics.requests.load(Ordering::Relaxed)
     };
     let file = mixed().await;

@@ -5,34 +5,36 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
-use arrow::compute::concat_batches;
-use futures::{StreamExt as _, TryStreamExt as _};
+use bytes::Bytes;
+use futures::StreamExt as _;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use test_store::{ReadFault as Fault, TestStore};
 use vortex_core::expr::{CompareOp, Expr};
 use vortex_core::file::OpenOptions;
-use vortex_core::io::{MemorySink, ObjectFile, ReadAt as _, Scheduler};
+use vortex_core::io::{ObjectFile, ReadAt as _, Scheduler};
 use vortex_core::scalar::Value;
 use vortex_core::scan::{ScanBuilder, ScanMetrics};
-use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_core::{DType, Error, PType, Scalar, VortexFile};
+use vortex_core::write::WriteOptions;
+use vortex_core::{DType, PType, Scalar, VortexFile};
+
+use crate::given::{collect, lineitem, written};
+use crate::random::{Random, scattered};
 
 const OBJECT: &str = "folder/lineitem.vortex";
 
 const FAULTS: [Fault; 6] =
     [Fault::Fails, Fault::Breaks, Fault::Short, Fault::Long, Fault::Elsewhere, Fault::Busy];
 
-fn contents() -> Vec<u8> {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex");
-    std::fs::read(path).unwrap()
+fn contents() -> Bytes {
+    std::fs::read(lineitem()).unwrap().into()
 }
 
 /// An object in a store without faults yet, and its file, opened with little of its data.
-async fn opened() -> (Arc<TestStore>, VortexFile) {
+async fn stored(bytes: Bytes) -> (Arc<TestStore>, VortexFile) {
     let store = TestStore::new();
     let path = Path::from(OBJECT);
-    store.put(&path, PutPayload::from(contents())).await.unwrap();
+    store.put(&path, bytes.into()).await.unwrap();
     let meta = store.inner.head(&path).await.unwrap();
     let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
     let file = OpenOptions::new().with_tail_size(1).open(source).await.unwrap();
@@ -46,30 +48,14 @@ fn some_rows(file: &VortexFile) -> ScanBuilder {
     file.scan().with_filter(filter).with_projection(["l_orderkey", "l_comment", "l_shipmode"])
 }
 
-async fn collect(scan: ScanBuilder) -> std::result::Result<RecordBatch, Error> {
-    let stream = scan.into_stream()?;
-    let schema = Arc::clone(stream.schema());
-    let batches: Vec<_> = stream.try_collect().await?;
-    Ok(concat_batches(&schema, &batches)?)
-}
-
 #[tokio::test]
 async fn a_reader_that_nobody_drains_holds_up_no_other() {
     let rows = 500_000;
-    let mut next = numbers(7);
-    let column: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..rows).map(|_| next())));
+    let column: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..rows).map(scattered)));
     let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), WriteOptions::new()).unwrap();
-    writer.write(&batch).await.unwrap();
-    writer.finish().await.unwrap();
-    let (store, path) = (TestStore::new(), Path::from(OBJECT));
-    store.put(&path, PutPayload::from(sink.bytes().unwrap())).await.unwrap();
-    let meta = store.inner.head(&path).await.unwrap();
+    let (store, file) = stored(written([&batch], WriteOptions::new()).await).await;
     // Bytes arrive one chunk after the other, so that the first reader gets some of them and waits then.
     store.set_piece_len(4 << 10);
-    let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
-    let file = OpenOptions::new().with_tail_size(1).open(source).await.unwrap();
     let scheduler = Scheduler::new(1 << 30);
     let budget = Arc::clone(&scheduler);
 
@@ -91,17 +77,6 @@ async fn a_reader_that_nobody_drains_holds_up_no_other() {
     assert_eq!(budget.bytes_in_use(), 0);
 }
 
-/// Pseudo-random numbers, the same for the same seed.
-fn numbers(seed: u64) -> impl FnMut() -> u64 + Send {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    }
-}
-
 async fn settled(scheduler: &Scheduler, store: &TestStore) {
     for _ in 0..100 {
         if scheduler.bytes_in_use() == 0 && store.in_flight.get() == 0 {
@@ -114,15 +89,12 @@ async fn settled(scheduler: &Scheduler, store: &TestStore) {
 
 #[tokio::test]
 async fn any_mixture_of_faults_ends_in_the_right_answer_or_an_error_with_file_and_range() {
-    let (store, file) = opened().await;
+    let (store, file) = stored(contents()).await;
     let expected = collect(some_rows(&file)).await.unwrap();
     let (mut right, mut failed) = (0, 0);
     for seed in 0..60 {
-        let mut number = numbers(seed + 1);
-        store.fail_reads(move || {
-            let fault = FAULTS[(number() % FAULTS.len() as u64) as usize];
-            number().is_multiple_of(4).then_some(fault)
-        });
+        let mut random = Random(seed);
+        store.fail_reads(move || random.one_in(4).then(|| FAULTS[random.below(FAULTS.len())]));
         let scheduler = Scheduler::new(1 << 30);
         let scan = collect(some_rows(&file).with_scheduler(Arc::clone(&scheduler)));
         match tokio::time::timeout(Duration::from_secs(30), scan).await.expect("it ends") {
@@ -143,7 +115,7 @@ async fn any_mixture_of_faults_ends_in_the_right_answer_or_an_error_with_file_an
 
 #[tokio::test]
 async fn a_store_that_is_busy_for_a_while_only_takes_longer() {
-    let (store, file) = opened().await;
+    let (store, file) = stored(contents()).await;
     let expected = collect(some_rows(&file)).await.unwrap();
     let mut left = 3;
     store.fail_reads(move || {
@@ -155,7 +127,7 @@ async fn a_store_that_is_busy_for_a_while_only_takes_longer() {
 
 #[tokio::test]
 async fn a_store_that_is_always_busy_is_given_up() {
-    let (store, file) = opened().await;
+    let (store, file) = stored(contents()).await;
     store.fail_reads(|| Some(Fault::Busy));
     let message = collect(some_rows(&file)).await.unwrap_err().to_string();
     assert!(message.contains("503") && message.contains(OBJECT), "{message}");
@@ -163,7 +135,7 @@ async fn a_store_that_is_always_busy_is_given_up() {
 
 #[tokio::test]
 async fn a_read_that_stalls_fails_in_the_time_declared() {
-    let (store, file) = opened().await;
+    let (store, file) = stored(contents()).await;
     store.fail_reads(|| Some(Fault::Stalls));
     let scheduler = Scheduler::with_stall(1 << 30, Duration::from_millis(50));
     let scan = collect(some_rows(&file).with_scheduler(Arc::clone(&scheduler)));
@@ -175,17 +147,17 @@ async fn a_read_that_stalls_fails_in_the_time_declared() {
 
 #[tokio::test]
 async fn an_object_that_changes_between_reads_is_an_error_and_not_a_mixture() {
-    let (store, file) = opened().await;
-    store.put(&Path::from(OBJECT), PutPayload::from(contents())).await.unwrap();
+    let (store, file) = stored(contents()).await;
+    store.put(&Path::from(OBJECT), contents().into()).await.unwrap();
     let message = collect(file.scan()).await.unwrap_err().to_string();
     assert!(message.contains(OBJECT) && message.contains("match"), "{message}");
 }
 
 #[tokio::test]
 async fn an_object_that_became_shorter_is_an_error() {
-    let (store, file) = opened().await;
+    let (store, file) = stored(contents()).await;
     let path = Path::from(OBJECT);
-    store.put(&path, PutPayload::from(contents()[..1000].to_vec())).await.unwrap();
+    store.put(&path, contents().slice(..1000).into()).await.unwrap();
     let meta = ObjectMeta { size: contents().len() as u64, ..store.inner.head(&path).await.unwrap() };
     let source = Arc::new(ObjectFile::new(Arc::clone(&store) as _, meta));
     let file = VortexFile::from_footer(source, Arc::clone(file.footer()));
@@ -195,7 +167,7 @@ async fn an_object_that_became_shorter_is_an_error() {
 
 #[tokio::test]
 async fn a_dropped_scan_leaves_no_read_in_flight_and_its_budget_empty() {
-    let (store, file) = opened().await;
+    let (store, file) = stored(contents()).await;
     store.set_latency(Duration::from_secs(60));
     let scheduler = Scheduler::new(1 << 30);
     let mut stream = some_rows(&file).with_scheduler(Arc::clone(&scheduler)).into_stream().unwrap();
@@ -210,7 +182,7 @@ async fn a_dropped_scan_leaves_no_read_in_flight_and_its_budget_empty() {
 
 #[tokio::test]
 async fn a_scan_takes_few_reads_and_counts_them() {
-    let (store, file) = opened().await;
+    let (store, file) = stored(contents()).await;
     let metrics = Arc::new(ScanMetrics::default());
     collect(file.scan().with_metrics(Arc::clone(&metrics))).await.unwrap();
     let bytes = metrics.bytes_read.load(Ordering::Relaxed);
@@ -228,7 +200,7 @@ async fn a_scan_takes_few_reads_and_counts_them() {
 
 #[tokio::test]
 async fn a_limit_stops_reading() {
-    let (_, file) = opened().await;
+    let (_, file) = stored(contents()).await;
     let metrics = Arc::new(ScanMetrics::default());
     let never = Scalar::try_new(DType::Primitive(PType::I64, false), Value::Int(0)).unwrap();
     let filter = Expr::compare("l_orderkey", CompareOp::Gt, never);
@@ -240,10 +212,10 @@ async fn a_limit_stops_reading() {
 /// Ranges that are not needed must not be requested.
 #[tokio::test]
 async fn an_empty_projection_reads_nothing() {
-    let (store, file) = opened().await;
+    let (store, file) = stored(contents()).await;
     let none: [&str; 0] = [];
-    let rows: Vec<_> = file.scan().with_projection(none).into_stream().unwrap().try_collect().await.unwrap();
-    assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, file.row_count());
+    let rows = collect(file.scan().with_projection(none)).await.unwrap();
+    assert_eq!(rows.num_rows() as u64, file.row_count());
     assert_eq!(store.reads.get(), 0);
 }
 
@@ -252,7 +224,7 @@ async fn a_file_is_found_by_its_end_which_is_read_once() {
     let store = TestStore::new();
     let path = Path::from("x");
     let bytes: Vec<u8> = (0..200).collect();
-    store.put(&path, PutPayload::from(bytes.clone())).await.unwrap();
+    store.put(&path, bytes.clone().into()).await.unwrap();
     let shared: Arc<dyn ObjectStore> = Arc::clone(&store) as _;
 
     let object = ObjectFile::find(Arc::clone(&shared), &path, 50).await.unwrap();

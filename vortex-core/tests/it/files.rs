@@ -12,12 +12,8 @@ use vortex_core::io::LocalFile;
 use vortex_core::scan::RowAccess;
 use vortex_core::verify;
 
+use crate::given::{collect_blocking, files_of, golden, golden_files, is_invalid_arrow, open_blocking};
 use crate::{allocations, compare};
-
-/// Files committed with the project, `<release>/<case>.vortex` beside `<case>.arrow`.
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")
-}
 
 /// The location of the full set: next to a maintainer's checkout, or given by the environment.
 fn full_set() -> Option<PathBuf> {
@@ -38,9 +34,9 @@ fn paths(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Checks every file of a manifest; returns the number of files and the differences.
-fn check_all(root: &Path, wanted: impl Fn(&serde_json::Value) -> bool) -> (usize, BTreeMap<String, String>) {
+fn check_all(root: &Path) -> (usize, BTreeMap<String, String>) {
     let (mut count, mut failures) = (0, BTreeMap::new());
-    for entry in entries(root).iter().filter(|entry| wanted(entry)) {
+    for entry in entries(root) {
         let (file, expected) = (entry["file"].as_str().unwrap(), entry["expected"].as_str().unwrap());
         count += 1;
         if let Err(what) = compare::check(&root.join(file), &root.join(expected)) {
@@ -52,7 +48,7 @@ fn check_all(root: &Path, wanted: impl Fn(&serde_json::Value) -> bool) -> (usize
 
 #[test]
 fn golden_files_equal_their_expected_contents() {
-    let (count, failures) = check_all(&golden(), |_| true);
+    let (count, failures) = check_all(&golden_files());
     assert!(count > 0, "no golden files");
     assert!(failures.is_empty(), "{} of {count} differ: {failures:#?}", failures.len());
 }
@@ -63,7 +59,7 @@ fn every_file_of_the_full_set_equals_its_expected_contents() {
         eprintln!("the full set of files is not available; the golden files cover each encoding");
         return;
     };
-    let (count, failures) = check_all(&root, |_| true);
+    let (count, failures) = check_all(&root);
     println!("{} equal of {count}", count - failures.len());
     for (file, what) in &failures {
         println!("{file}: {}", what.chars().take(300).collect::<String>());
@@ -74,7 +70,7 @@ fn every_file_of_the_full_set_equals_its_expected_contents() {
 /// Checks in particular statistics that are called exact: old releases do so for some that are not.
 #[tokio::test]
 async fn files_of_all_releases_are_what_they_say_of_themselves() {
-    for root in [Some(golden()), full_set()].into_iter().flatten() {
+    for root in [Some(golden_files()), full_set()].into_iter().flatten() {
         for path in paths(&root) {
             let source = Arc::new(LocalFile::open(&path).unwrap());
             let found = verify(source, &OpenOptions::new()).await.unwrap();
@@ -85,7 +81,7 @@ async fn files_of_all_releases_are_what_they_say_of_themselves() {
 
 #[test]
 fn a_root_that_may_be_null_has_no_statistics_of_its_own() {
-    let file = compare::open(&golden().join("0.36.0/root_struct_n.vortex")).unwrap();
+    let file = open_blocking(&golden("0.36.0/root_struct_n.vortex")).unwrap();
     let columns: Vec<_> = file.footer().columns().map(|(name, dtype)| (name, dtype.is_nullable())).collect();
     assert_eq!(columns, [("value", true)]);
     assert!(file.footer().statistics().is_some_and(|fields| !fields.is_empty()));
@@ -94,13 +90,13 @@ fn a_root_that_may_be_null_has_no_statistics_of_its_own() {
 
 #[test]
 fn statistics_prune_no_row_of_a_null_test() {
-    for path in paths(&full_set().unwrap_or_else(golden)) {
-        let file = compare::open(&path).unwrap();
+    for path in paths(&full_set().unwrap_or_else(golden_files)) {
+        let file = open_blocking(&path).unwrap();
         for field in file.schema().unwrap().fields() {
             for test in [column(field.name()).is_null(), column(field.name()).is_not_null()] {
                 let scan = file.scan().with_projection([field.name()]).with_filter(test.clone());
-                let all = compare::collect(scan.clone().with_pruning(false)).unwrap();
-                let pruned = compare::collect(scan).unwrap();
+                let all = collect_blocking(scan.clone().with_pruning(false)).unwrap();
+                let pruned = collect_blocking(scan).unwrap();
                 assert_eq!(pruned.num_rows(), all.num_rows(), "{test} in {}", path.display());
             }
         }
@@ -109,16 +105,16 @@ fn statistics_prune_no_row_of_a_null_test() {
 
 #[test]
 fn rows_fetched_by_themselves_equal_those_of_the_whole_file() {
-    for root in [Some(golden()), full_set()].into_iter().flatten() {
+    for root in [Some(golden_files()), full_set()].into_iter().flatten() {
         for path in paths(&root) {
-            let file = compare::open(&path).unwrap();
-            let whole = compare::read(&file, None).unwrap();
+            let file = open_blocking(&path).unwrap();
+            let whole = collect_blocking(file.scan()).unwrap();
             let rows = file.row_count();
             for step in [7, 501] {
                 let wanted: Vec<u64> = (0..rows).skip(step / 2).step_by(step).collect();
                 let indices = UInt64Array::from(wanted.clone());
                 let scan = file.scan().with_row_indices(wanted).with_row_access(RowAccess::Single);
-                let single = compare::collect(scan).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                let single = collect_blocking(scan).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
                 assert_eq!(single.num_rows(), indices.len(), "{}", path.display());
                 if whole.num_columns() == 0 {
                     continue;
@@ -133,20 +129,18 @@ fn rows_fetched_by_themselves_equal_those_of_the_whole_file() {
 /// Damaged files result in an error or other values; never in a panic, a hang, or invalid Arrow data.
 #[test]
 fn damaged_files_end_in_values_or_errors() {
-    for root in [Some(golden()), full_set()].into_iter().flatten() {
-        let Ok(entries) = std::fs::read_dir(root.join("corrupt")) else { continue };
+    for root in [Some(golden_files()), full_set()].into_iter().flatten() {
+        let corrupt = root.join("corrupt");
+        if !corrupt.is_dir() {
+            continue;
+        }
         let (mut errors, mut values, mut peak) = (0, 0, 0);
-        for entry in entries {
-            let path = entry.expect("a readable folder").path();
-            if path.extension().is_none_or(|extension| extension != "vortex") {
-                continue;
-            }
+        for path in files_of(&corrupt) {
             let watch = allocations::watch(errors + values);
-            match compare::open(&path).map_err(|e| e.to_string()).and_then(|file| compare::read(&file, None))
-            {
+            match open_blocking(&path).and_then(|file| collect_blocking(file.scan())) {
                 Ok(_) => values += 1,
                 Err(error) => {
-                    assert!(!error.contains("invalid Arrow data"), "{}: {error}", path.display());
+                    assert!(!is_invalid_arrow(&error), "{}: {error}", path.display());
                     errors += 1;
                 }
             }

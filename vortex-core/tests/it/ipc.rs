@@ -1,20 +1,15 @@
 //! IPC streams: written by a real release, written by this crate, and damaged.
 
-use std::path::{Path, PathBuf};
-
 use arrow::array::{Array as _, AsArray as _, RecordBatch, RecordBatchReader as _};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
 use vortex_core::ipc::{IpcReader, IpcWriter};
 
-use crate::compare;
+use crate::given::{collect_blocking, files_of, golden, open_blocking};
 
-fn files() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")
-}
-
-fn golden() -> Vec<u8> {
-    std::fs::read(files().join("ipc/0.91.0.stream")).unwrap()
+/// A stream of two equal batches, each of 300 rows.
+fn golden_stream() -> Vec<u8> {
+    std::fs::read(golden("ipc/0.91.0.stream")).unwrap()
 }
 
 fn read(stream: &[u8]) -> Result<Vec<RecordBatch>, String> {
@@ -34,7 +29,7 @@ fn write(batches: &[RecordBatch]) -> Result<Vec<u8>, vortex_core::Error> {
 
 #[test]
 fn streams_of_a_release_are_read() {
-    let batches = read(&golden()).unwrap();
+    let batches = read(&golden_stream()).unwrap();
     assert_eq!(batches.len(), 2);
     assert_eq!(batches[0], batches[1]);
     let batch = &batches[0];
@@ -55,13 +50,9 @@ fn streams_of_a_release_are_read() {
 #[test]
 fn what_is_written_is_read_back() {
     let (mut same, mut unsupported) = (0, Vec::new());
-    for entry in std::fs::read_dir(files().join("0.91.0")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "vortex") {
-            continue;
-        }
-        let file = compare::open(&path).unwrap();
-        let Ok(whole) = compare::read(&file, None) else { continue };
+    for path in files_of(&golden("0.91.0")) {
+        let file = open_blocking(&path).unwrap();
+        let Ok(whole) = collect_blocking(file.scan()) else { continue };
         // Slices, so that offsets do not start at zero.
         let (half, rows) = (whole.num_rows() / 2, whole.num_rows());
         let parts = [whole.slice(0, half), whole.slice(half, rows - half)];
@@ -80,7 +71,7 @@ fn what_is_written_is_read_back() {
 
 #[test]
 fn an_empty_stream_has_a_schema_and_no_batches() {
-    let whole = read(&golden()).unwrap();
+    let whole = read(&golden_stream()).unwrap();
     let writer = IpcWriter::try_new(Vec::new(), &whole[0].schema()).unwrap();
     let stream = writer.into_inner();
     let reader = IpcReader::try_new(stream.as_slice()).unwrap();
@@ -91,7 +82,7 @@ fn an_empty_stream_has_a_schema_and_no_batches() {
 
 #[test]
 fn a_stream_cut_anywhere_but_between_messages_is_an_error() {
-    let stream = golden();
+    let stream = golden_stream();
     let second = stream.len() - (stream.len() - 308) / 2;
     for len in 0..stream.len() {
         let outcome = read(&stream[..len]);
@@ -105,7 +96,7 @@ fn a_stream_cut_anywhere_but_between_messages_is_an_error() {
 
 #[test]
 fn damaged_streams_end_in_values_or_errors() {
-    let stream = golden();
+    let stream = golden_stream();
     let stream = &stream[..stream.len() - (stream.len() - 308) / 2];
     for at in 0..stream.len() {
         for damage in [1, 0x80, 0xff] {
@@ -118,10 +109,10 @@ fn damaged_streams_end_in_values_or_errors() {
 
 #[test]
 fn lengths_that_are_claims_take_no_memory() {
-    let mut stream = golden();
+    let mut stream = golden_stream();
     stream[..4].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(read(&stream).unwrap_err().contains("before its body"));
-    let writer = IpcWriter::try_new(Vec::new(), &read(&golden()).unwrap()[0].schema()).unwrap();
+    let writer = IpcWriter::try_new(Vec::new(), &read(&golden_stream()).unwrap()[0].schema()).unwrap();
     let mut stream = writer.into_inner();
     let body_len = stream.len() as u64;
     let header_len = u64::from(u32::from_le_bytes(stream[..4].try_into().unwrap()));
@@ -135,7 +126,7 @@ fn lengths_that_are_claims_take_no_memory() {
 
 #[test]
 fn a_batch_of_another_schema_is_refused() {
-    let batches = read(&golden()).unwrap();
+    let batches = read(&golden_stream()).unwrap();
     let mut writer = IpcWriter::try_new(Vec::new(), &batches[0].schema()).unwrap();
     assert!(writer.write(&batches[0].project(&[0]).unwrap()).is_err());
 }

@@ -1,19 +1,16 @@
 //! Each limit of a reader at the least value with which a file can be read, and below it.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{FixedSizeListArray, Int64Array, RecordBatch};
-use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field};
 use bytes::Bytes;
-use futures::TryStreamExt as _;
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
 use vortex_core::write::WriteOptions;
 use vortex_core::{Error, Limits, Result};
 
-use crate::compare;
+use crate::given::{collect, golden, written};
 
 /// No file of the tests needs more of anything.
 const PLENTY: u32 = 1 << 16;
@@ -30,9 +27,8 @@ fn case(limit: &'static str, set: fn(u32) -> Limits, file: Bytes, needs: u32) ->
     Case { limit, set, file, needs }
 }
 
-fn golden(name: &str) -> Bytes {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/0.91.0").join(name);
-    std::fs::read(path).unwrap().into()
+fn of_release(name: &str) -> Bytes {
+    std::fs::read(golden("0.91.0").join(name)).unwrap().into()
 }
 
 /// A file of one column of lists that have 100 numbers each, also where they are null.
@@ -41,19 +37,19 @@ async fn wide_rows() -> Bytes {
     let numbers = Arc::new(Int64Array::from_iter_values(0..1000));
     let lists = FixedSizeListArray::new(item, 100, numbers, None);
     let batch = RecordBatch::try_from_iter([("lists", Arc::new(lists) as _)]).unwrap();
-    compare::written(&batch, WriteOptions::new()).await
+    written([&batch], WriteOptions::new()).await
 }
 
 async fn cases() -> Vec<Case> {
     vec![
         // Eight levels of types, each of which is two tables.
-        case("max_depth", |n| Limits::new().with_max_depth(n), golden("struct_nested.vortex"), 16),
+        case("max_depth", |n| Limits::new().with_max_depth(n), of_release("struct_nested.vortex"), 16),
         // Lists of lists and of structs, each of which is one array with several parts.
-        case("max_nodes", |n| Limits::new().with_max_nodes(n), golden("list_nested.vortex"), 16),
-        case("max_layouts", |n| Limits::new().with_max_layouts(n), golden("lowcard.vortex"), 115),
+        case("max_nodes", |n| Limits::new().with_max_nodes(n), of_release("list_nested.vortex"), 16),
+        case("max_layouts", |n| Limits::new().with_max_layouts(n), of_release("lowcard.vortex"), 115),
         // 24 columns and the root.
-        case("max_columns", |n| Limits::new().with_max_columns(n), golden("lowcard.vortex"), 25),
-        case("max_rows", |n| Limits::new().with_max_rows(n.into()), golden("lowcard.vortex"), 2000),
+        case("max_columns", |n| Limits::new().with_max_columns(n), of_release("lowcard.vortex"), 25),
+        case("max_rows", |n| Limits::new().with_max_rows(n.into()), of_release("lowcard.vortex"), 2000),
         // The numbers, and a byte for each of the list and the row.
         case("max_row_bytes", |n| Limits::new().with_max_row_bytes(n.into()), wide_rows().await, 802),
     ]
@@ -62,10 +58,7 @@ async fn cases() -> Vec<Case> {
 async fn read(file: &Bytes, limits: Limits) -> Result<RecordBatch> {
     let source = Arc::new(MemoryFile::new(file.clone()));
     let opened = OpenOptions::new().with_limits(limits).open(source).await?;
-    let stream = opened.scan().into_stream()?;
-    let schema = Arc::clone(stream.schema());
-    let batches: Vec<RecordBatch> = stream.try_collect().await?;
-    Ok(concat_batches(&schema, &batches)?)
+    collect(opened.scan()).await
 }
 
 #[tokio::test]

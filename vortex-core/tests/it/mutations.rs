@@ -8,27 +8,26 @@
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array as _, BooleanArray, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::{DataType, Field, TimeUnit};
-use futures::TryStreamExt as _;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::DataType;
 use tokio::runtime::Runtime;
 use vortex_core::dtype::StructType;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
-use vortex_core::io::{MemoryFile, ReadAt};
+use vortex_core::io::{MemoryFile, ReadAt, StorageProfile};
 use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
 
 use crate::allocations::{self, Watch};
-use crate::anatomy::{Anatomy, Site, What, read_uint};
-use crate::compare::Stored;
-use crate::pieces::long_segments;
+use crate::given::{Stored, collect_valid, is_invalid_arrow};
+use crate::mutants::{mutate, of_long_segments, specimens};
+use crate::random::Random;
 
 /// Default number of mutants per run.
 const MUTANTS: u64 = 4000;
@@ -45,216 +44,6 @@ const MAX_ROWS: u64 = 1 << 17;
 const GENERATED: usize = 25;
 /// Number of failures after which a run stops.
 const MAX_FAILURES: usize = 20;
-
-/// A small generator of well-mixed numbers (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.roll() % end.max(1) as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        items.get(self.below(items.len()))
-    }
-
-    /// An integer likely to break arithmetic: limits of widths, and neighbours of the previous value.
-    fn hostile(&mut self, was: u64) -> u64 {
-        let power = 1u64 << self.below(64);
-        match self.below(9) {
-            0 => 0,
-            1 => 1,
-            2 => u64::MAX,
-            3 => 1 << 63,
-            4 => power,
-            5 => power - 1,
-            6 => was.wrapping_add(1),
-            7 => was.wrapping_sub(1),
-            _ => self.roll(),
-        }
-    }
-}
-
-/// An intact file.
-struct Specimen {
-    path: PathBuf,
-    bytes: Vec<u8>,
-    anatomy: Anatomy,
-}
-
-fn specimens() -> Vec<Specimen> {
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")];
-    let mut paths = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("a readable folder") {
-            let path = entry.expect("a readable folder").path();
-            if path.is_dir() && !path.ends_with("corrupt") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "vortex") {
-                paths.push(path);
-            }
-        }
-    }
-    paths.sort();
-    let read = |path: PathBuf| {
-        let bytes = std::fs::read(&path).expect("a readable file");
-        let anatomy = Anatomy::of(&bytes);
-        Specimen { path, bytes, anatomy }
-    };
-    paths.into_iter().map(read).collect()
-}
-
-fn write_uint(bytes: &mut [u8], at: usize, width: usize, value: u64) {
-    if let Some(target) = bytes.get_mut(at..at + width) {
-        target.copy_from_slice(&value.to_le_bytes()[..width]);
-    }
-}
-
-/// A file with segments of which single rows are read in pieces: golden files have few of these.
-async fn of_long_segments() -> Specimen {
-    let item = Field::new("item", DataType::Utf8View, true);
-    let fields = vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::BinaryView, false)];
-    let types = [
-        DataType::Int64,
-        DataType::Float64,
-        DataType::Utf8View,
-        DataType::Decimal128(38, 10),
-        DataType::Timestamp(TimeUnit::Microsecond, None),
-        DataType::List(Arc::new(item)),
-        DataType::Struct(fields.into()),
-    ];
-    let bytes = long_segments(&types, 8000).await.to_vec();
-    let anatomy = Anatomy::of(&bytes);
-    Specimen { path: "of long segments".into(), bytes, anatomy }
-}
-
-/// Damages a file in one to four places.
-fn mutate(specimen: &Specimen, dice: &mut Dice) -> Vec<u8> {
-    let mut bytes = specimen.bytes.clone();
-    for _ in 0..=dice.below(4) {
-        mutate_once(&mut bytes, &specimen.anatomy, dice);
-    }
-    bytes
-}
-
-fn mutate_once(bytes: &mut Vec<u8>, anatomy: &Anatomy, dice: &mut Dice) {
-    match dice.below(20) {
-        0 => {
-            let at = dice.below(bytes.len());
-            flip(bytes, at, dice);
-        }
-        1..=3 => {
-            if let Some(table) = dice.pick(&anatomy.tables).cloned() {
-                let at = table.start + dice.below(table.len());
-                flip(bytes, at, dice);
-            }
-        }
-        4..=6 => {
-            if let Some(segment) = dice.pick(&anatomy.segments).cloned() {
-                let width = 1 << dice.below(4);
-                let at = segment.start + dice.below(segment.len()) / width * width;
-                let value = dice.hostile(0);
-                write_uint(bytes, at, width, value);
-            }
-        }
-        7..=11 => {
-            if let Some(Site { at, width, .. }) = any_site(anatomy, dice)
-                && at + width <= bytes.len()
-            {
-                let value = dice.hostile(read_uint(bytes, at, width));
-                write_uint(bytes, at, width, value);
-            }
-        }
-        12..=15 => exchange(bytes, anatomy, dice),
-        16 | 17 => resize_rows(bytes, anatomy, dice),
-        18 => {
-            let (from, to) = (dice.below(bytes.len()), dice.below(bytes.len()));
-            let len = (1 << dice.below(12)).min(bytes.len() - from.max(to));
-            bytes.copy_within(from..from + len, to);
-        }
-        _ => {
-            // Cuts out a piece but keeps the end: without its magic, nothing would be read.
-            let tail = bytes.len().saturating_sub(8 + dice.below(400));
-            let start = dice.below(tail);
-            let end = start + dice.below(tail - start);
-            bytes.drain(start..end);
-            // Positions are those of the intact file, so later damage requires the same length.
-            bytes.resize(bytes.len().max(16), 0);
-        }
-    }
-}
-
-fn flip(bytes: &mut [u8], at: usize, dice: &mut Dice) {
-    if let Some(byte) = bytes.get_mut(at) {
-        *byte ^= 1 << dice.below(8);
-    }
-}
-
-/// A site of a random kind, so that rare kinds are hit as often as common ones.
-fn any_site(anatomy: &Anatomy, dice: &mut Dice) -> Option<Site> {
-    let kind = dice.pick(&anatomy.sites)?.what;
-    let kind = if dice.below(2) == 0 { KINDS[dice.below(KINDS.len())] } else { kind };
-    let sites: Vec<Site> = anatomy.sites.iter().filter(|site| site.what == kind).copied().collect();
-    dice.pick(&sites).copied()
-}
-
-const KINDS: [What; 14] = [
-    What::RowCount,
-    What::Encoding,
-    What::LayoutKind,
-    What::SegmentId,
-    What::SegmentLen,
-    What::SegmentOffset,
-    What::BufferLen,
-    What::BufferIdx,
-    What::Metadata,
-    What::VectorLen,
-    What::TypeTag,
-    What::TypeParameter,
-    What::Statistic,
-    What::TreeLen,
-];
-
-/// Gives a site the value of another one of its kind: tables that are valid but in the wrong place pass
-/// every structural check.
-fn exchange(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
-    let Some(site) = dice.pick(&anatomy.sites).copied() else { return };
-    let alike: Vec<Site> = anatomy.sites.iter().filter(|other| other.what == site.what).copied().collect();
-    let Some(other) = dice.pick(&alike) else { return };
-    if site.at.max(other.at) + 8 > bytes.len() {
-        return;
-    }
-    let value = read_uint(bytes, other.at, other.width);
-    let is_reference = matches!(site.what, What::LayoutTable | What::ArrayTable | What::TypeTable);
-    // References are relative to their own position.
-    let value = if is_reference { (value + other.at as u64).wrapping_sub(site.at as u64) } else { value };
-    write_uint(bytes, site.at, site.width, value);
-}
-
-/// Changes all equal row counts in the same way, so that they still agree.
-fn resize_rows(bytes: &mut [u8], anatomy: &Anatomy, dice: &mut Dice) {
-    let rows: Vec<Site> = anatomy.sites.iter().filter(|site| site.what == What::RowCount).copied().collect();
-    let Some(one) = dice.pick(&rows) else { return };
-    let end = rows.iter().map(|site| site.at + 8).max().unwrap_or(0);
-    if end > bytes.len() {
-        return;
-    }
-    let was = read_uint(bytes, one.at, 8);
-    let value = if dice.below(2) == 0 { dice.hostile(was) } else { 1 << (10 + dice.below(39)) };
-    for site in rows {
-        if read_uint(bytes, site.at, 8) == was {
-            write_uint(bytes, site.at, 8, value);
-        }
-    }
-}
 
 /// A predicate that every row passes, and that statistics cannot evaluate.
 #[derive(Debug)]
@@ -278,43 +67,27 @@ impl RowPredicate for Always {
 
 /// All rows of a scan. Invalid Arrow data is a failure, an error is not.
 async fn rows_of(scan: ScanBuilder) -> Result<Result<RecordBatch, Error>, String> {
-    let mut stream = match scan.into_stream() {
-        Ok(stream) => stream,
-        Err(error) => return Ok(Err(error)),
-    };
-    let mut batches = Vec::new();
-    loop {
-        match stream.try_next().await {
-            Ok(Some(batch)) => {
-                for (column, field) in batch.columns().iter().zip(batch.schema().fields()) {
-                    let valid = column.to_data().validate_full();
-                    valid.map_err(|error| format!("invalid Arrow in `{}`: {error}", field.name()))?;
-                }
-                batches.push(batch);
-            }
-            Ok(None) => break,
-            Err(error) => return Ok(Err(error)),
-        }
+    match collect_valid(scan).await {
+        Err(error) if is_invalid_arrow(&error) => Err(error.to_string()),
+        outcome => Ok(outcome),
     }
-    let schema = Arc::clone(stream.schema());
-    Ok(concat_batches(&schema, &batches).map_err(Error::from))
 }
 
 /// Reads a file in every possible way; an error is an acceptable outcome, a string is a failure.
-async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> {
+async fn read_all_ways(bytes: Vec<u8>, random: &mut Random) -> Result<bool, String> {
     let limits = Limits::new().with_max_decoded_bytes(64 << 20);
-    let source: Arc<dyn ReadAt> = match dice.below(2) {
+    let source: Arc<dyn ReadAt> = match random.below(2) {
         0 => Arc::new(MemoryFile::new(bytes)),
-        _ => Arc::new(Stored(MemoryFile::new(bytes))),
+        _ => Arc::new(Stored::new(bytes, StorageProfile::LOCAL)),
     };
     let Ok(file) = OpenOptions::new().with_limits(limits).open(source).await else { return Ok(false) };
-    let rows = window(&file, dice);
+    let rows = window(&file, random);
     let scan = || file.scan().with_row_range(rows.clone());
     let whole = rows_of(scan()).await?;
 
-    let indices: Vec<u64> = rows.clone().filter(|_| dice.below(7) == 0).take(1000).collect();
+    let indices: Vec<u64> = rows.clone().filter(|_| random.below(7) == 0).take(1000).collect();
     // Of a single row, short segments are not read as a whole, either.
-    let one: Vec<u64> = dice.pick(&indices).copied().into_iter().collect();
+    let one: Vec<u64> = random.pick(&indices).copied().into_iter().collect();
     let ways = [(&indices, RowAccess::Segments), (&indices, RowAccess::Single), (&one, RowAccess::Single)];
     for (indices, access) in ways {
         let picked = file.scan().with_row_indices(indices.clone()).with_row_access(access);
@@ -326,19 +99,19 @@ async fn read_all_ways(bytes: Vec<u8>, dice: &mut Dice) -> Result<bool, String> 
         }
     }
     if let Some(columns) = file.footer().dtype().as_columns() {
-        filtered(&file, columns, rows, whole.as_ref().ok(), dice).await?;
+        filtered(&file, columns, rows, whole.as_ref().ok(), random).await?;
     }
     Ok(whole.is_ok())
 }
 
 /// The rows to read: all, or some of those that a file claims.
-fn window(file: &VortexFile, dice: &mut Dice) -> Range<u64> {
+fn window(file: &VortexFile, random: &mut Random) -> Range<u64> {
     let count = file.row_count();
     if count <= MAX_ROWS {
         return 0..count;
     }
-    let start = dice.roll() % (count - MAX_ROWS);
-    let start = if dice.below(2) == 0 { 0 } else { start };
+    let start = random.next() % (count - MAX_ROWS);
+    let start = if random.below(2) == 0 { 0 } else { start };
     start..start + MAX_ROWS
 }
 
@@ -347,18 +120,18 @@ async fn filtered(
     columns: &Arc<StructType>,
     rows: Range<u64>,
     whole: Option<&RecordBatch>,
-    dice: &mut Dice,
+    random: &mut Random,
 ) -> Result<(), String> {
     let mut parts = Vec::new();
     let mut asked = None;
     for _ in 0..columns.len().min(4) {
-        let at = dice.below(columns.len());
+        let at = random.below(columns.len());
         let name = &columns.names()[at];
         // A duplicate name refers to its first column.
         if columns.position(name) != Some(at) {
             continue;
         }
-        let predicate = predicate(&columns.dtypes()[at], at, whole, dice);
+        let predicate = predicate(&columns.dtypes()[at], at, whole, random);
         parts.push(Expr::Field(FieldPath::new([Arc::clone(name)]), predicate.clone()));
         asked = Some((at, predicate));
     }
@@ -426,10 +199,10 @@ fn holds_text(data_type: &DataType) -> bool {
 }
 
 /// A predicate that fits a column, with constants from the column's own rows.
-fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, dice: &mut Dice) -> Predicate {
-    let constant = |dice: &mut Dice| {
+fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, random: &mut Random) -> Predicate {
+    let constant = |random: &mut Random| {
         let column = whole?.column(at);
-        let row = dice.below(column.len());
+        let row = random.below(column.len());
         Scalar::from_arrow(column.as_ref(), row, dtype).ok().filter(|_| row < column.len())
     };
     let ops =
@@ -438,22 +211,22 @@ fn predicate(dtype: &DType, at: usize, whole: Option<&RecordBatch>, dice: &mut D
         dtype.storage(),
         DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_)
     );
-    let nulls = if dice.below(2) == 0 { Predicate::IsNull } else { Predicate::IsNotNull };
+    let nulls = if random.below(2) == 0 { Predicate::IsNull } else { Predicate::IsNotNull };
     let has_rows = whole.is_some_and(|whole| whole.num_rows() > 0);
-    if !comparable || !has_rows || dice.below(5) == 0 {
+    if !comparable || !has_rows || random.below(5) == 0 {
         return nulls;
     }
-    let (Some(one), Some(other)) = (constant(dice), constant(dice)) else { return nulls };
-    let negated = dice.below(2) == 0;
-    match dice.below(4) {
+    let (Some(one), Some(other)) = (constant(random), constant(random)) else { return nulls };
+    let negated = random.below(2) == 0;
+    match random.below(4) {
         0 => Predicate::Between(one, other),
         1 => Predicate::In(Arc::new(InList::new([one, other], negated))),
         2 if matches!(dtype.storage(), DType::Utf8(_)) => {
             let text: String = one.as_str().unwrap_or("a").chars().take(3).collect();
-            let pattern = if dice.below(2) == 0 { format!("{text}%") } else { format!("%{text}%") };
+            let pattern = if random.below(2) == 0 { format!("{text}%") } else { format!("%{text}%") };
             Predicate::Like(Like::new(pattern).with_negated(negated))
         }
-        _ => Predicate::Compare(ops[dice.below(ops.len())], one),
+        _ => Predicate::Compare(ops[random.below(ops.len())], one),
     }
 }
 
@@ -483,8 +256,8 @@ fn from_env(name: &str, default: u64) -> u64 {
 }
 
 /// Reads one mutant: returns whether it decodes, or what is wrong.
-fn check(runtime: &Runtime, bytes: &[u8], dice: &mut Dice, watch: Watch) -> Result<bool, String> {
-    let read = || runtime.block_on(read_all_ways(bytes.to_vec(), dice));
+fn check(runtime: &Runtime, bytes: &[u8], random: &mut Random, watch: Watch) -> Result<bool, String> {
+    let read = || runtime.block_on(read_all_ways(bytes.to_vec(), random));
     let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().cloned();
         let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -517,18 +290,18 @@ fn mutants_of_golden_files_do_no_harm() {
     let mut failures = Vec::new();
     for seed in first..first.saturating_add(count) {
         at_work_on.store(seed, Ordering::Relaxed);
-        let mut dice = Dice(seed);
-        let specimen = match dice.below(GENERATED) {
+        let mut random = Random(seed);
+        let specimen = match random.below(GENERATED) {
             0 => &generated,
-            _ => dice.pick(&specimens).expect("golden files"),
+            _ => random.pick(&specimens).expect("golden files"),
         };
-        let bytes = mutate(specimen, &mut dice);
+        let bytes = mutate(specimen, &mut random);
         if count == 1 {
             keep(seed, &bytes);
         }
         let watch = allocations::watch(seed);
         let started = Instant::now();
-        match check(&runtime, &bytes, &mut dice, watch) {
+        match check(&runtime, &bytes, &mut random, watch) {
             Ok(values) => decoded += u64::from(values),
             Err(what) => {
                 println!("seed {seed}, {}: {what}; kept as {}", specimen.path.display(), keep(seed, &bytes));

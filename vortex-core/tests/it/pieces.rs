@@ -8,12 +8,12 @@ use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Field};
 use bytes::Bytes;
-use vortex_core::io::MemoryFile;
+use vortex_core::io::StorageProfile;
 use vortex_core::scan::{RowAccess, ScanMetrics};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Level, VortexFile};
 
-use crate::compare::{self, Stored};
+use crate::given::{Stored, collect_valid, written};
 use crate::random::{Random, array, plain_types};
 
 /// A file with one column of each type. Its segments are not compressed as a whole, so that they have pieces.
@@ -24,7 +24,7 @@ pub(crate) async fn long_segments(types: &[DataType], rows: usize) -> Bytes {
     };
     let columns: Vec<_> = types.iter().enumerate().map(&mut column).collect();
     let batch = RecordBatch::try_from_iter_with_nullable(columns).expect("columns of the same length");
-    compare::written(&batch, WriteOptions::new().with_level(Level::Fast)).await
+    written([&batch], WriteOptions::new().with_level(Level::Fast)).await
 }
 
 #[tokio::test]
@@ -42,15 +42,15 @@ async fn rows_of_long_segments_are_read_from_pieces() {
         DataType::Struct(fields.into()),
     ]);
     let bytes = long_segments(&types, ROWS as usize).await;
-    let file = VortexFile::open(Arc::new(Stored(MemoryFile::new(bytes)))).await.unwrap();
+    let file = VortexFile::open(Arc::new(Stored::new(bytes, StorageProfile::LOCAL))).await.unwrap();
     // Without the tail that was read when opening, everything has to be requested.
     let file = VortexFile::from_footer(Arc::clone(file.source()), Arc::clone(file.footer()));
-    let whole = compare::read(&file, None).unwrap();
+    let whole = collect_valid(file.scan()).await.unwrap();
     let picks = [vec![0], vec![ROWS - 1], vec![8191], vec![8192], vec![1, 9999], vec![0, 7, 8, ROWS - 1]];
     for rows in picks.into_iter().chain((1..20).map(|at| vec![at * at * 47])) {
         let metrics = Arc::new(ScanMetrics::default());
         let scan = file.scan().with_row_indices(rows.clone()).with_row_access(RowAccess::Single);
-        let found = compare::collect(scan.with_metrics(Arc::clone(&metrics))).unwrap();
+        let found = collect_valid(scan.with_metrics(Arc::clone(&metrics))).await.unwrap();
         let expected = take_record_batch(&whole, &UInt64Array::from(rows.clone())).unwrap();
         assert_eq!(found, expected, "rows {rows:?}");
         let read = metrics.bytes_read.load(Ordering::Relaxed);

@@ -1,15 +1,14 @@
 //! Predicates that callers evaluate themselves, and the scans that run them.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{AsArray as _, BooleanArray, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt64Type};
-use futures::TryStreamExt as _;
 use vortex_core::expr::{Expr, FieldPath, RowPredicate, column};
-use vortex_core::io::MemoryFile;
 use vortex_core::{Error, Result, VortexFile};
+
+use crate::given::{collect, lineitem, opened};
 
 /// Passes all rows, but cannot evaluate one of them.
 #[derive(Debug)]
@@ -46,36 +45,26 @@ impl RowPredicate for Chokes {
     }
 }
 
-async fn lineitem() -> VortexFile {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex");
-    VortexFile::open_path(path).await.unwrap()
-}
-
 /// The order keys of all rows.
 async fn keys(file: &VortexFile) -> Vec<i64> {
-    let stream = file.scan().with_projection(["l_orderkey"]).into_stream().unwrap();
-    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-    let keys = batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec());
-    keys.collect()
+    let rows = collect(file.scan().with_projection(["l_orderkey"])).await.unwrap();
+    rows.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
 
 #[tokio::test]
 async fn dictionaries_of_two_types_may_share_their_values() {
     // Made by hand: the values 1, 2^63 + 1 and 3 are stored once, as signed and as unsigned numbers.
     let bytes = include_bytes!("dictionary_of_two_types.vortex");
-    let file = VortexFile::open(Arc::new(MemoryFile::new(bytes.to_vec()))).await.unwrap();
+    let file = opened(bytes.as_slice()).await;
     let filter = column("i").not_eq(100).and(column("u").gt(3));
-    let found = file.scan().with_filter(filter).into_stream().unwrap();
-    let found: Vec<RecordBatch> = found.try_collect().await.unwrap();
-    let signed = |batch: &RecordBatch| batch["i"].as_primitive::<Int64Type>().values().to_vec();
-    let unsigned = |batch: &RecordBatch| batch["u"].as_primitive::<UInt64Type>().values().to_vec();
-    assert_eq!(found.iter().flat_map(signed).collect::<Vec<_>>(), [i64::MIN + 1; 2]);
-    assert_eq!(found.iter().flat_map(unsigned).collect::<Vec<_>>(), [(1 << 63) + 1; 2]);
+    let found = collect(file.scan().with_filter(filter)).await.unwrap();
+    assert_eq!(found["i"].as_primitive::<Int64Type>().values(), &[i64::MIN + 1; 2]);
+    assert_eq!(found["u"].as_primitive::<UInt64Type>().values(), &[(1 << 63) + 1; 2]);
 }
 
 #[tokio::test]
 async fn rows_that_the_caller_left_out_are_not_evaluated() {
-    let file = lineitem().await;
+    let file = VortexFile::open_path(lineitem()).await.unwrap();
     let keys = keys(&file).await;
     let on = keys[keys.len() / 2];
     let (bad, good): (Vec<u64>, Vec<u64>) =
@@ -85,14 +74,12 @@ async fn rows_that_the_caller_left_out_are_not_evaluated() {
     assert!(error.contains("chokes"), "{error}");
     let kept = good.len() as u64;
     assert_eq!(scan().with_excluded_rows(bad).aggregate().await.unwrap().row_count, kept);
-    let batches: Vec<RecordBatch> =
-        scan().with_row_indices(good).into_stream().unwrap().try_collect().await.unwrap();
-    assert_eq!(batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>(), kept);
+    assert_eq!(collect(scan().with_row_indices(good)).await.unwrap().num_rows() as u64, kept);
 }
 
 #[tokio::test]
 async fn a_panic_is_not_the_end_of_the_rows() {
-    let file = lineitem().await;
+    let file = VortexFile::open_path(lineitem()).await.unwrap();
     let last = *keys(&file).await.last().unwrap();
     let reader = file.scan().with_filter(Chokes::filter(last, true)).into_reader().unwrap();
     let counting = tokio::task::spawn_blocking(move || reader.collect::<Result<Vec<_>, _>>());

@@ -23,13 +23,23 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// A number below `end`, or 0 if there is none.
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        (self.next() % end.max(1) as u64) as usize
     }
 
-    fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        items.get(self.below(items.len()))
+    }
+
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
+}
+
+/// The number of a row: without an order that an encoding could exploit, and always the same.
+pub(crate) fn scattered(row: u64) -> u64 {
+    Random(row).next()
 }
 
 /// All types without children that can be written.

@@ -1,20 +1,16 @@
 //! Requests of callers: columns, constants, and the errors if they do not exist.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{AsArray as _, Int32Array, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, Fields, Int64Type, UInt64Type};
-use futures::TryStreamExt as _;
 use vortex_core::expr::{Expr, column};
-use vortex_core::io::{LocalFile, MemoryFile, MemorySink};
+use vortex_core::io::LocalFile;
 use vortex_core::scan::{RowAccess, ScanBuilder};
-use vortex_core::write::{FileWriter, WriteOptions};
+use vortex_core::write::WriteOptions;
 use vortex_core::{Error, Result, Scalar, VortexFile};
 
-fn lineitem() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data/lineitem.vortex")
-}
+use crate::given::{collect, lineitem, opened, written};
 
 async fn count(file: &VortexFile, filter: Expr) -> Result<u64> {
     Ok(file.scan().with_projection(["l_orderkey"]).with_filter(filter).aggregate().await?.row_count)
@@ -29,11 +25,7 @@ async fn nested() -> VortexFile {
         (0..30).map(|at| (format!("c{at}"), numbers() as _)).collect();
     columns.push(("s".into(), Arc::new(StructArray::new(inner, vec![numbers(), numbers()], None))));
     let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), batch.schema(), WriteOptions::new()).unwrap();
-    writer.write(&batch).await.unwrap();
-    writer.finish().await.unwrap();
-    VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+    opened(written([&batch], WriteOptions::new()).await).await
 }
 
 #[tokio::test]
@@ -58,8 +50,7 @@ async fn columns_are_named_by_strings_and_paths() {
     let stream = file.scan().with_projection(&names).into_stream().unwrap();
     assert_eq!(stream.schema().fields().len(), 2);
     let field = file.scan().with_projection([["s", "y"]]).with_filter(column(["s", "x"]).gt(1));
-    let batches: Vec<RecordBatch> = field.into_stream().unwrap().try_collect().await.unwrap();
-    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
+    assert_eq!(collect(field).await.unwrap().num_rows(), 2);
 }
 
 #[tokio::test]
@@ -110,14 +101,10 @@ async fn files_are_opened_blocking_within_a_runtime_too() {
 
 /// The numbers of rows that a scan gives, and what it gives beside them.
 async fn numbered(scan: ScanBuilder) -> Vec<(u64, i64)> {
-    let stream = scan.with_projection(["l_orderkey"]).with_row_numbers("n").into_stream().unwrap();
-    assert_eq!(stream.schema().field(1), &Field::new("n", DataType::UInt64, false));
-    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-    let rows = batches.iter().flat_map(|batch| {
-        let numbers = batch.column(1).as_primitive::<UInt64Type>().values().iter().copied();
-        numbers.zip(batch.column(0).as_primitive::<Int64Type>().values().iter().copied())
-    });
-    rows.collect()
+    let rows = collect(scan.with_projection(["l_orderkey"]).with_row_numbers("n")).await.unwrap();
+    assert_eq!(rows.schema().field(1), &Field::new("n", DataType::UInt64, false));
+    let numbers = rows.column(1).as_primitive::<UInt64Type>().values().iter().copied();
+    numbers.zip(rows.column(0).as_primitive::<Int64Type>().values().iter().copied()).collect()
 }
 
 #[tokio::test]

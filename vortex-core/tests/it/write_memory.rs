@@ -5,20 +5,35 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
+use vortex_core::Level;
 use vortex_core::io::ObjectSink;
 use vortex_core::write::{FileWriter, WriteOptions};
 
 use crate::allocations;
 use crate::random::Random;
 
-/// Tells the child process below how many batches to write.
-const BATCHES: &str = "VORTEX_TEST_WRITES_BATCHES";
-const BUDGET: usize = 32 << 20;
+/// Tells a child process how many batches of which kind to write.
+const TASK: &str = "VORTEX_TEST_WRITES";
 /// Three parts of 8 MiB: one is being collected while two are in flight.
 const PARTS: usize = 24 << 20;
 
+/// What to write, and how.
+struct Load {
+    name: &'static str,
+    batch: fn(u64) -> RecordBatch,
+    level: Level,
+    budget: usize,
+}
+
+const LOADS: [Load; 4] = [
+    Load { name: "columns", batch: columns, level: Level::Default, budget: 32 << 20 },
+    Load { name: "log lines", batch: log_lines, level: Level::Compact, budget: 8 << 20 },
+    Load { name: "documents", batch: document, level: Level::Compact, budget: 8 << 20 },
+    Load { name: "few rows", batch: few_rows, level: Level::Default, budget: 8 << 20 },
+];
+
 /// 8,192 rows of 100 columns, about 8 MB: numbers that vary, repeat or are constant, and text.
-fn batch(seed: u64) -> RecordBatch {
+fn columns(seed: u64) -> RecordBatch {
     let mut random = Random(seed);
     let mut column = |at: usize| -> ArrayRef {
         let rows = 0..8192;
@@ -40,28 +55,60 @@ fn batch(seed: u64) -> RecordBatch {
     RecordBatch::try_from_iter((0..100).map(|at| (format!("c{at}"), column(at)))).unwrap()
 }
 
-async fn write(batches: u64) {
+/// 4,096 rows of 450 bytes, which compress to a fraction.
+fn log_lines(seed: u64) -> RecordBatch {
+    let mut random = Random(seed);
+    let rest = "the request was accepted, forwarded and answered within the time that was agreed; ".repeat(5);
+    let line = |random: &mut Random| format!("{:08} {} {rest}", random.below(1 << 24), random.below(100));
+    let lines = StringArray::from_iter_values((0..4096).map(|_| line(&mut random)));
+    RecordBatch::try_from_iter([("line", Arc::new(lines) as ArrayRef)]).unwrap()
+}
+
+/// A row of 2 MiB, which compresses to a fraction.
+fn document(seed: u64) -> RecordBatch {
+    let text = format!("document {seed}: what it says is said again. ").repeat(50_000);
+    RecordBatch::try_from_iter([("text", Arc::new(StringArray::from(vec![text])) as ArrayRef)]).unwrap()
+}
+
+/// 8 rows of 10 columns.
+fn few_rows(seed: u64) -> RecordBatch {
+    let mut random = Random(seed);
+    let mut column = || Arc::new(Int32Array::from_iter_values((0..8).map(|_| random.below(4) as i32)));
+    RecordBatch::try_from_iter((0..10).map(|at| (format!("c{at}"), column() as ArrayRef))).unwrap()
+}
+
+async fn write(load: &Load, batches: u64) {
     let folder = tempfile::tempdir().unwrap();
     let store = LocalFileSystem::new_with_prefix(folder.path()).unwrap();
     let sink = ObjectSink::new(Arc::new(store), Path::from("x.vortex"));
-    let options = WriteOptions::new().with_memory_budget(BUDGET);
-    let mut writer = FileWriter::try_new(sink, batch(0).schema(), options).unwrap();
+    let options = WriteOptions::new().with_memory_budget(load.budget).with_level(load.level);
+    let mut writer = FileWriter::try_new(sink, (load.batch)(0).schema(), options).unwrap();
     let watch = allocations::watch(0);
     let mut said = 0;
     for seed in 0..batches {
-        writer.write(&batch(seed)).await.unwrap();
+        writer.write(&(load.batch)(seed)).await.unwrap();
         said = said.max(writer.buffered_bytes());
     }
     writer.finish().await.unwrap();
     println!("peak {} said {said}", watch.peak());
 }
 
+/// Writes what this process was started for, if it was.
+fn is_child() -> bool {
+    let Ok(task) = std::env::var(TASK) else { return false };
+    let (name, batches) = task.split_once(':').unwrap();
+    let load = LOADS.iter().find(|load| load.name == name).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.unwrap().block_on(write(load, batches.parse().unwrap()));
+    true
+}
+
 /// The peak of a separate process, so that other tests do not count: the memory that was allocated, and
 /// the memory that the writer reported.
-fn peak_of(batches: u64) -> (usize, usize) {
+fn peak_of(name: &str, batches: u64) -> (usize, usize) {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture", "write_memory::peaks_do_not_grow_with_the_file"])
-        .env(BATCHES, batches.to_string())
+        .env(TASK, format!("{name}:{batches}"))
         .output()
         .unwrap();
     let output = String::from_utf8(output.stdout).unwrap();
@@ -72,17 +119,32 @@ fn peak_of(batches: u64) -> (usize, usize) {
 
 #[test]
 fn peaks_do_not_grow_with_the_file() {
-    if let Ok(batches) = std::env::var(BATCHES) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        return runtime.unwrap().block_on(write(batches.parse().unwrap()));
+    if is_child() {
+        return;
     }
-    let (short, short_said) = peak_of(30);
-    let (long, long_said) = peak_of(90);
+    let (short, short_said) = peak_of("columns", 30);
+    let (long, long_said) = peak_of("columns", 90);
     // How much is in progress at once also depends on chance.
     assert!(long < short / 4 * 5, "{short} bytes for 30 batches, {long} for 90");
     // Counted: the budget, and the parts of an upload. Not counted: the batch being written, and the
     // working memory of two encoders.
-    let counted = BUDGET + PARTS;
+    let counted = (32 << 20) + PARTS;
     assert!(short_said.max(long_said) <= counted, "{short_said}, {long_said}");
     assert!(long <= counted + (40 << 20), "{long}");
+}
+
+#[test]
+fn text_that_compresses_well_takes_no_more_than_its_compressed_bytes() {
+    for (name, batches) in [("log lines", 60), ("documents", 60)] {
+        let (peak, _) = peak_of(name, batches);
+        // The file is far smaller than a part of an upload. Not counted: the working memory of two encoders.
+        assert!(peak <= (8 << 20) + (28 << 20), "{name}: {peak}");
+    }
+}
+
+#[test]
+fn batches_of_few_rows_take_no_more_than_what_is_counted() {
+    let (peak, said) = peak_of("few rows", 24_000);
+    assert!(said <= 8 << 20, "{said}");
+    assert!(peak <= (8 << 20) + (6 << 20), "{peak}");
 }

@@ -9,15 +9,14 @@ use arrow::array::{
     RecordBatch, RunArray, StringArray, StringViewArray, StringViewBuilder, StructArray,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
-use arrow::compute::{cast, concat_batches};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, i256};
 use futures::TryStreamExt as _;
 use vortex_core::expr::{Expr, FieldPath, RowPredicate};
-use vortex_core::file::OpenOptions;
-use vortex_core::io::{LocalSink, MemoryFile, MemorySink};
+use vortex_core::io::{LocalSink, MemorySink};
 use vortex_core::write::{FileWriter, WriteOptions};
-use vortex_core::{VortexFile, verify};
 
+use crate::given::{collect, opened, verified, written};
 use crate::random::Random;
 
 fn batch(column: ArrayRef) -> RecordBatch {
@@ -26,19 +25,9 @@ fn batch(column: ArrayRef) -> RecordBatch {
 
 /// Reads back written batches, whose file must be valid.
 async fn round_trip(batches: &[RecordBatch]) -> RecordBatch {
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), batches[0].schema(), WriteOptions::new()).unwrap();
-    for batch in batches {
-        writer.write(batch).await.unwrap();
-    }
-    writer.finish().await.unwrap();
-    let source = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
-    let sound = verify(Arc::clone(&source) as _, &OpenOptions::new()).await.unwrap();
-    assert_eq!(sound.problems, []);
-    let file = VortexFile::open(source).await.unwrap();
-    let schema: SchemaRef = file.schema().unwrap();
-    let found: Vec<_> = file.scan().into_stream().unwrap().try_collect().await.unwrap();
-    concat_batches(&schema, &found).unwrap()
+    let bytes = written(batches, WriteOptions::new()).await;
+    assert_eq!(verified(bytes.clone()).await.problems, []);
+    collect(opened(bytes).await.scan()).await.unwrap()
 }
 
 /// Checks that the column is read back with its type, whichever part of it is written.
@@ -131,10 +120,9 @@ async fn dictionaries_may_have_values_that_are_null_equal_or_of_no_row() {
 async fn files_written_from_dictionaries_of_booleans_are_read_as_booleans() {
     // Written before such dictionaries were refused: Arrow cannot make them when reading.
     let bytes = include_bytes!("dictionary_of_booleans.vortex");
-    let file = VortexFile::open(Arc::new(MemoryFile::new(bytes.to_vec()))).await.unwrap();
-    let found: Vec<RecordBatch> = file.scan().into_stream().unwrap().try_collect().await.unwrap();
-    let found: Vec<_> = found.iter().flat_map(|batch| batch.column(0).as_boolean().iter()).collect();
-    assert_eq!(found, [Some(true), Some(false), None, Some(true)]);
+    let found = collect(opened(bytes.as_slice()).await.scan()).await.unwrap();
+    let expected = BooleanArray::from(vec![Some(true), Some(false), None, Some(true)]);
+    assert_eq!(found.column(0).as_boolean(), &expected);
 }
 
 #[tokio::test]
@@ -153,14 +141,9 @@ async fn a_long_run_of_a_long_text_takes_no_memory() {
     let ends = Int64Array::from(vec![50_000, 50_001]);
     let words = StringArray::from(vec![text.as_str(), "end"]);
     let runs = batch(Arc::new(RunArray::<Int64Type>::try_new(&ends, &words).unwrap()));
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), runs.schema(), WriteOptions::new()).unwrap();
-    writer.write(&runs).await.unwrap();
-    assert_eq!(writer.finish().await.unwrap().row_count(), 50_001);
-    let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
-    let rows = file.scan().with_row_indices([0, 49_999, 50_000]).into_stream().unwrap();
-    let found: Vec<_> = rows.try_collect().await.unwrap();
-    let found = plain(concat_batches(&file.schema().unwrap(), &found).unwrap().column(0));
+    let file = opened(written([&runs], WriteOptions::new()).await).await;
+    let found = collect(file.scan().with_row_indices([0, 49_999, 50_000])).await.unwrap();
+    let found = plain(found.column(0));
     let found = found.as_string::<i32>();
     assert_eq!((found.value(0), found.value(1), found.value(2)), (text.as_str(), text.as_str(), "end"));
 }
@@ -314,15 +297,9 @@ impl RowPredicate for IsEven {
 async fn runs_whose_ends_cannot_count_all_rows_keep_their_type() {
     let batches = short_runs();
     let schema = batches[0].schema();
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), Arc::clone(&schema), WriteOptions::new()).unwrap();
-    for batch in &batches {
-        writer.write(batch).await.unwrap();
-    }
-    writer.finish().await.unwrap();
-    let source = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
-    assert_eq!(verify(Arc::clone(&source) as _, &OpenOptions::new()).await.unwrap().problems, []);
-    let file = VortexFile::open(source).await.unwrap();
+    let bytes = written(&batches, WriteOptions::new()).await;
+    assert_eq!(verified(bytes.clone()).await.problems, []);
+    let file = opened(bytes).await;
     assert_eq!(file.schema().unwrap(), schema);
     let even = || Expr::Rows(Arc::new(IsEven(FieldPath::new(["a"]), Arc::clone(&schema))));
     for batch_size in [8192, 100_000] {

@@ -128,22 +128,25 @@ impl<'a, W: Word> BlocksView<'a, W> {
         }
     }
 
-    /// Some consecutive blocks of one width, starting with block `at`: at least one, and at most `most`.
+    /// Consecutive blocks of one width: block `at`, and those after it as far as `joins` holds, at most `most`.
+    /// Of the blocks after these, only the first is examined, since there may be millions.
     ///
     /// # Panics
     /// If there are fewer blocks.
-    pub(super) fn some(self, at: usize, most: usize) -> PackedBlocks<'a, W> {
+    pub(super) fn some(self, at: usize, most: usize, joins: impl Fn(usize) -> bool) -> PackedBlocks<'a, W> {
+        let following = at + 1..at + most;
         match self {
             Self::Even { words, width } => {
+                let blocks = following.take_while(|next| joins(*next)).count() + 1;
                 let count = PackedBlock::<W>::word_count(width);
-                PackedBlocks::new(width, &words[at * count..][..most * count], most)
+                PackedBlocks::new(width, &words[at * count..][..blocks * count], blocks)
             }
             Self::Uneven { words, bounds } => {
                 let (start, len) = (bounds[at], bounds[at + 1] - bounds[at]);
-                let ends = &bounds[at + 1..=at + most];
-                let same = ends.windows(2).take_while(|pair| pair[1] - pair[0] == len).count() + 1;
-                let words = &words[start / size_of::<W>()..(start + same * len) / size_of::<W>()];
-                PackedBlocks::new(len / BYTES_PER_BIT, words, same)
+                let is_as_long = |next: usize| bounds[next + 1] - bounds[next] == len;
+                let blocks = following.take_while(|next| is_as_long(*next) && joins(*next)).count() + 1;
+                let words = &words[start / size_of::<W>()..(start + blocks * len) / size_of::<W>()];
+                PackedBlocks::new(len / BYTES_PER_BIT, words, blocks)
             }
         }
     }

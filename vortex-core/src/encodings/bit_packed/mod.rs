@@ -204,8 +204,7 @@ impl BitPackedArray {
         let blocks = self.blocks.view::<W>()?;
         let mut out = unpack_rows(self.offset..self.offset + self.len, |at, most| {
             let added = reference(at);
-            let same = (at + 1..at + most).take_while(|at| reference(*at) == added).count() + 1;
-            (blocks.some(at, same), added)
+            (blocks.some(at, most, |next| reference(next) == added), added)
         });
         if let Some(patches) = &self.patches {
             patches.apply(&mut out, |row, patch: W| patch.plus(reference((self.offset + row) / BLOCK)))?;

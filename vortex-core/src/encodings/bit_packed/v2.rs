@@ -83,6 +83,9 @@ impl Encoding for BitPackedV2 {
 
 #[cfg(test)]
 pub(in crate::encodings) mod tests {
+    use std::any::Any;
+    use std::cell::Cell;
+
     use super::super::tests::{narrow_values, packed, validity_of};
     use super::*;
     use crate::array::array_of_raw;
@@ -128,6 +131,23 @@ pub(in crate::encodings) mod tests {
                 conformance::check(&array, &expected);
             });
         }
+    }
+
+    #[test]
+    fn every_block_is_examined_about_once_whatever_the_widths() {
+        const BLOCKS: usize = 500;
+        let widths: Vec<usize> = (0..BLOCKS).map(|at| at % 2).collect();
+        let (tree, values, offsets) = blocks::<u8>(&widths, 0, 0);
+        let tree = tree.child(Tree::primitive(&offsets));
+        let array = tree.load(&DType::Primitive(PType::U8, false), values.len()).unwrap();
+        let packed = (array.as_ref() as &dyn Any).downcast_ref::<BitPackedArray>().unwrap();
+        let examined = Cell::new(0);
+        let reference = |_| {
+            examined.set(examined.get() + 1);
+            0
+        };
+        assert_eq!(packed.unpack::<u8>(reference).unwrap(), values);
+        assert!(examined.get() <= 2 * BLOCKS, "{} for {BLOCKS} blocks", examined.get());
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) use encode::encode;
 #[derive(Debug)]
 pub(in crate::encodings) struct Pco;
 
-const ID: &str = "vortex.pco";
+pub(crate) const ID: &str = "vortex.pco";
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {

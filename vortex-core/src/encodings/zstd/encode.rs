@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use zstd::bulk::Compressor;
+use zstd::zstd_safe::compress_bound;
 
 use super::{FrameMetadata, ID, Metadata};
 use crate::kernels::Word;
@@ -14,7 +15,8 @@ use crate::{Error, Result};
 pub(crate) struct FrameWriter {
     level: i32,
     payload: Vec<u8>,
-    frames: Vec<(Vec<u8>, FrameMetadata)>,
+    scratch: Vec<u8>,
+    frames: Vec<(Buffer, FrameMetadata)>,
     frame_bytes: usize,
     values: u64,
 }
@@ -22,7 +24,8 @@ pub(crate) struct FrameWriter {
 impl FrameWriter {
     /// Writes frames of at least `frame_bytes` bytes before compression.
     pub(crate) fn new(level: i32, frame_bytes: usize) -> Self {
-        Self { level, payload: Vec::new(), frames: Vec::new(), frame_bytes, values: 0 }
+        let (payload, scratch, frames) = (Vec::new(), Vec::new(), Vec::new());
+        Self { level, payload, scratch, frames, frame_bytes, values: 0 }
     }
 
     /// Adds a valid value.
@@ -38,7 +41,7 @@ impl FrameWriter {
     }
 
     fn end_frame(&mut self) -> Result<()> {
-        let frame = compress(&self.payload, self.level)?;
+        let frame = compress(&self.payload, self.level, &mut self.scratch)?.into();
         let uncompressed_size = self.payload.len() as u64;
         self.frames.push((frame, FrameMetadata { uncompressed_size, value_count: self.values }));
         self.payload.clear();
@@ -74,9 +77,10 @@ pub(crate) fn encode_numbers<W: Word>(
         None => values.clone(),
     };
     let step = (frame_bytes / size_of::<W>()).max(1);
+    let mut scratch = Vec::new();
     let frames = (0..valid.len()).step_by(step).map(|at| {
         let values = valid.slice(at, step.min(valid.len() - at));
-        let frame = compress(values.inner(), level)?;
+        let frame = compress(values.inner(), level, &mut scratch)?.into();
         let (uncompressed_size, value_count) = (values.inner().len() as u64, values.len() as u64);
         Ok((frame, FrameMetadata { uncompressed_size, value_count }))
     });
@@ -89,16 +93,18 @@ pub(crate) fn encode_numbers<W: Word>(
 /// If compression fails, as it does at unsupported levels.
 pub(crate) fn byte_len<W: Word>(values: &[W], level: i32) -> Result<usize> {
     let values: ScalarBuffer<W> = values.iter().copied().collect();
-    Ok(compress(values.inner(), level)?.len())
+    Ok(compress(values.inner(), level, &mut Vec::new())?.len())
 }
 
-fn node(frames: Vec<(Vec<u8>, FrameMetadata)>, validity: Option<WriteNode>) -> WriteNode {
+fn node(frames: Vec<(Buffer, FrameMetadata)>, validity: Option<WriteNode>) -> WriteNode {
     let (frames, metadata): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
     let node = WriteNode::new(ID).message(&Metadata { dictionary_size: 0, frames: metadata });
-    frames.into_iter().fold(node, |node, frame| node.buffer(frame.into(), 1)).children(validity)
+    frames.into_iter().fold(node, |node, frame| node.buffer(frame, 1)).children(validity)
 }
 
-fn compress(bytes: &[u8], level: i32) -> Result<Vec<u8>> {
+/// Compresses bytes to `scratch`, which takes as much memory as incompressible bytes would; a frame that is kept
+/// must thus be copied.
+fn compress<'a>(bytes: &[u8], level: i32, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
     thread_local! {
         /// One context per thread: creating one takes longer than compressing a few kilobytes.
         static CONTEXT: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
@@ -109,6 +115,22 @@ fn compress(bytes: &[u8], level: i32) -> Result<Vec<u8>> {
             *context = Some((level, Compressor::new(level).map_err(failed)?));
         }
         let (_, compressor) = context.as_mut().expect("was made above");
-        compressor.compress(bytes).map_err(failed)
+        scratch.clear();
+        scratch.reserve(compress_bound(bytes.len()));
+        compressor.compress_to_buffer(bytes, scratch).map_err(failed)?;
+        Ok(scratch.as_slice())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_take_no_more_memory_than_they_need() {
+        let mut frames = FrameWriter::new(3, 1 << 10);
+        frames.push(&[7; 100 << 10]).unwrap();
+        let frame = &frames.frames[0].0;
+        assert!(frame.capacity() < 1000, "{} of {}", frame.len(), frame.capacity());
+    }
 }

@@ -1,13 +1,14 @@
 //! Tests of the scheduler: what it joins, and what happens if sources or runtimes fail.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
+use tokio::runtime::Handle;
 
 use crate::Result;
 use crate::io::{MemoryFile, Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
@@ -63,9 +64,9 @@ impl ReadAt for Slow {
     }
 }
 
-/// A file that panics when it is asked for bytes.
+/// A file that panics before it is read.
 #[derive(Debug)]
-struct Panics;
+struct Panics(StorageProfile);
 
 #[async_trait]
 impl ReadAt for Panics {
@@ -81,8 +82,61 @@ impl ReadAt for Panics {
         Ok(vec![0; 16].into())
     }
 
-    fn at_hand(&self, _range: &Range<u64>) -> Option<Bytes> {
-        panic!("not at hand")
+    fn widened(&self, _range: Range<u64>) -> Range<u64> {
+        panic!("no blocks")
+    }
+
+    fn profile(&self) -> StorageProfile {
+        self.0
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_panics_holds_up_no_other() {
+    // Requests to remote stores are dispatched by a task.
+    for profile in [StorageProfile::LOCAL, StorageProfile::REMOTE] {
+        let scheduler = Scheduler::new(1 << 20);
+        let bad: Arc<dyn ReadAt> = Arc::new(Panics(profile));
+        let far = 1 << 30;
+        let ask =
+            || scheduler.read(&bad, wishes([0..8, far..far + 8, 2 * far..2 * far + 8]), &Arc::default());
+        if let Ok(asked) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)) {
+            for one in asked {
+                assert!(one.wait().await.is_err());
+            }
+        }
+        assert!(scheduler.queue("local").is_idle(), "no slot is lost");
+        let good: Arc<dyn ReadAt> = Arc::new(Slow(profile));
+        let pending = scheduler.read(&good, wishes([0..8, 8..16]), &Arc::default());
+        let bytes = tokio::time::timeout(Duration::from_secs(10), pending[0].wait()).await;
+        assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
+    }
+}
+
+/// A file in memory, the beginning of which takes until both sides have come to the barrier, twice.
+#[derive(Debug)]
+struct SlowStart(MemoryFile, Barrier);
+
+#[async_trait]
+impl ReadAt for SlowStart {
+    fn name(&self) -> &str {
+        "slow start"
+    }
+
+    async fn len(&self) -> Result<u64> {
+        self.0.len().await
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        self.0.read(range).await
+    }
+
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        if range.start == 0 {
+            self.1.wait();
+            self.1.wait();
+        }
+        self.0.at_hand(range)
     }
 
     fn profile(&self) -> StorageProfile {
@@ -91,17 +145,24 @@ impl ReadAt for Panics {
 }
 
 #[tokio::test]
-async fn a_source_that_panics_holds_up_no_other() {
+async fn bytes_at_hand_are_copied_by_those_who_request_them() {
     let scheduler = Scheduler::new(1 << 20);
-    let bad: Arc<dyn ReadAt> = Arc::new(Panics);
-    let far = 1 << 30;
-    let ask = || scheduler.read(&bad, wishes([0..8, far..far + 8, 2 * far..2 * far + 8]), &Arc::default());
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
-    assert!(scheduler.queue("local").is_idle(), "no slot is lost");
-    let good: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::LOCAL));
-    let pending = scheduler.read(&good, wishes([0..8, 8..16]), &Arc::default());
-    let bytes = tokio::time::timeout(Duration::from_secs(10), pending[0].wait()).await;
-    assert_eq!(bytes.expect("it comes").unwrap().len(), 8);
+    let slow = Arc::new(SlowStart(MemoryFile::new(vec![7u8; 1 << 20]), Barrier::new(2)));
+    let source = Arc::clone(&slow) as Arc<dyn ReadAt>;
+    let read = |range| scheduler.read(&source, wishes([range]), &Arc::default()).remove(0);
+    let runtime = Handle::current();
+    let (early, late) = std::thread::scope(|scope| {
+        let early = scope.spawn(|| {
+            let _entered = runtime.enter();
+            read(0..8)
+        });
+        slow.1.wait();
+        let late = read(1 << 19..1 << 20).wait().now_or_never();
+        slow.1.wait();
+        (early.join().unwrap(), late)
+    });
+    assert_eq!(late.expect("not left to the first").unwrap().len(), 1 << 19);
+    assert_eq!(early.wait().now_or_never().expect("it is there").unwrap().len(), 8);
 }
 
 #[test]

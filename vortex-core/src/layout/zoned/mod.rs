@@ -2,15 +2,10 @@
 //!
 //! Zone `i` starts at row `i * zone_len`; the last zone may be shorter. Children: the data, and a table
 //! with one row per zone and one column per statistic. Columns have no names in the file; their order
-//! follows from the metadata:
+//! follows from the [metadata].
 //!
-//! - `vortex.stats` (0.36 to 0.75): `zone_len` as u32, then a bit set of statistic numbers;
-//!   columns in order of the numbers, each minimum and maximum followed by a flag column.
-//! - `vortex.zoned` (since 0.76): version byte 1, then protobuf with `zone_len` and the
-//!   aggregates in column order.
-//!
-//! A zone table that is inconsistent, or contains aggregates of unknown kind, is ignored: the data can be
-//! read without it.
+//! A zone table is what is stored; decoded, it is a zone map. A table that is inconsistent, or contains
+//! aggregates of unknown kind, is ignored: the data can be read without it.
 
 pub(crate) mod metadata;
 mod zone_map;
@@ -18,53 +13,31 @@ mod zone_map;
 use std::ops::Range;
 use std::sync::Arc;
 
-use prost::Message as _;
-pub use zone_map::ZoneMap;
-
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
+use self::metadata::{Columns, ZoneColumn};
+pub use self::zone_map::ZoneMap;
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, ids};
+use crate::Result;
 use crate::array::ArrayRef;
-use crate::dtype::{DType, PType, StructType};
+use crate::dtype::{DType, StructType};
 use crate::limits::Work;
 use crate::segments::SegmentId;
-use crate::stats::{is_float, sum_dtype};
-use crate::{Error, Result};
 
 /// The `vortex.stats` layout.
 pub(super) struct Stats;
 /// The `vortex.zoned` layout.
 pub(super) struct Zoned;
 
-const STATS_ID: &str = "vortex.stats";
-const ZONED_ID: &str = "vortex.zoned";
-
 /// Tables with more zones are ignored: evaluating them would cost more than they save.
 const MAX_ZONES: u64 = 1 << 22;
 
-/// The content of a column of a zone table.
-#[derive(Debug, Clone, Copy)]
-enum Statistic {
-    /// Minimum value, ignoring nulls and NaN, or a lower bound.
-    Min,
-    /// Maximum value, ignoring nulls and NaN, or an upper bound.
-    Max,
-    /// `struct{bound, unknown}`: an upper bound, or the information that none is known.
-    BoundedMax,
-    /// Number of nulls.
-    NullCount,
-    /// Number of NaN values.
-    NanCount,
-    /// A statistic that pruning does not use.
-    Other,
-}
-
-/// The per-zone statistics of a column.
+/// The zone table of a column, which holds statistics per zone of rows.
 #[derive(Debug)]
 pub struct Zones {
     zone_len: u64,
     row_count: u64,
     dtype: DType,
     /// The content of each column of the table.
-    columns: Vec<Statistic>,
+    columns: Vec<ZoneColumn>,
     table: LayoutRef,
 }
 
@@ -104,134 +77,32 @@ impl Zones {
     }
 }
 
-/// A zone table's columns and their types.
-type Columns = Vec<(Statistic, DType)>;
-
 impl LayoutKind for Stats {
     fn id(&self) -> &'static str {
-        STATS_ID
+        ids::STATS
     }
 
     fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
-        let Some((zone_len, bits)) = node.metadata().split_first_chunk::<4>() else {
-            return Err(Error::corrupt("metadata is too short"));
-        };
-        let present = |stat: usize| bits.get(stat / 8).is_some_and(|byte| byte >> (stat % 8) & 1 == 1);
-        let mut columns = Columns::new();
-        for stat in (0..=8).filter(|stat| present(*stat)) {
-            columns.extend(legacy_columns(stat, node.dtype()));
-        }
-        load(node, STATS_ID, u64::from(u32::from_le_bytes(*zone_len)), Some(columns))
+        load(node, ids::STATS, Some(metadata::read_stats(node.metadata(), node.dtype())?))
     }
-}
-
-/// The columns of a statistic number, in the order required by the format.
-fn legacy_columns(stat: usize, dtype: &DType) -> Columns {
-    let nullable = |ptype| DType::Primitive(ptype, true);
-    let bound = |kind| match dtype {
-        DType::Null => vec![],
-        _ => vec![(kind, dtype.with_nullable(true)), (Statistic::Other, DType::Bool(false))],
-    };
-    match stat {
-        0..=2 => vec![(Statistic::Other, DType::Bool(true))],
-        3 => bound(Statistic::Max),
-        4 => bound(Statistic::Min),
-        // Release 0.36 summed extension columns by their storage.
-        5 => sum_dtype(dtype.storage()).map(|sum| (Statistic::Other, sum)).into_iter().collect(),
-        6 => vec![(Statistic::NullCount, nullable(PType::U64))],
-        7 => vec![(Statistic::Other, nullable(PType::U64))],
-        8 if is_float(dtype) => vec![(Statistic::NanCount, nullable(PType::U64))],
-        _ => vec![],
-    }
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct ZonedMetadata {
-    #[prost(uint32, tag = "1")]
-    zone_len: u32,
-    #[prost(message, repeated, tag = "2")]
-    aggregates: Vec<AggregateSpec>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct AggregateSpec {
-    #[prost(string, tag = "1")]
-    id: String,
-    #[prost(bytes = "vec", tag = "2")]
-    options: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct NanOptions {
-    #[prost(bool, tag = "1")]
-    skip_nans: bool,
 }
 
 impl LayoutKind for Zoned {
     fn id(&self) -> &'static str {
-        ZONED_ID
+        ids::ZONED
     }
 
     fn load(&self, node: &LayoutNode) -> Result<LayoutRef> {
-        let metadata = match node.metadata().split_first() {
-            Some((1, message)) => ZonedMetadata::decode(message).ok(),
-            _ => None,
-        };
-        let Some(metadata) = metadata else { return load(node, ZONED_ID, 0, None) };
-        let mut columns = Some(Columns::new());
-        for spec in &metadata.aggregates {
-            match (columns.as_mut(), zoned_column(spec, node.dtype())) {
-                (Some(columns), Some(column)) => columns.extend(column),
-                _ => columns = None,
-            }
-        }
-        load(node, ZONED_ID, metadata.zone_len.into(), columns)
+        load(node, ids::ZONED, metadata::read_zoned(node.metadata(), node.dtype()))
     }
 }
 
-/// The column of an aggregate, if it applies to the type; `None` for unknown aggregates.
-fn zoned_column(spec: &AggregateSpec, dtype: &DType) -> Option<Option<(Statistic, DType)>> {
-    let nullable = |ptype| DType::Primitive(ptype, true);
-    let value = dtype.with_nullable(true);
-    let comparable = comparable(dtype);
-    // Without that option, NaN counts as a value, and bounds have a different meaning.
-    let usable = |kind| {
-        let skips = NanOptions::decode(spec.options.as_slice()).is_ok_and(|options| options.skip_nans);
-        if skips || !is_float(dtype) { kind } else { Statistic::Other }
-    };
-    Some(match spec.id.as_str() {
-        "vortex.max" => comparable.then(|| (usable(Statistic::Max), value)),
-        "vortex.min" => comparable.then(|| (usable(Statistic::Min), value)),
-        "vortex.bounded_min" => comparable.then_some((Statistic::Min, value)),
-        "vortex.bounded_max" => {
-            let fields = [("bound".into(), value), ("unknown".into(), DType::Bool(false))];
-            let bounded = DType::Struct(Arc::new(StructType::new(fields)), true);
-            comparable.then_some((Statistic::BoundedMax, bounded))
-        }
-        "vortex.null_count" => Some((Statistic::NullCount, nullable(PType::U64))),
-        "vortex.nan_count" => is_float(dtype).then(|| (Statistic::NanCount, nullable(PType::U64))),
-        "vortex.sum" => sum_dtype(dtype).map(|sum| (Statistic::Other, sum)),
-        "vortex.uncompressed_size_in_bytes" => Some((Statistic::Other, nullable(PType::U64))),
-        "vortex.bloom_filter.sbbf" => Some((Statistic::Other, DType::Binary(true))),
-        _ => return None,
-    })
-}
-
-fn comparable(dtype: &DType) -> bool {
-    match dtype.storage() {
-        DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {
-            true
-        }
-        DType::List(element, _) | DType::FixedSizeList(element, _, _) => comparable(element),
-        _ => false,
-    }
-}
-
-/// The layout of a node whose second child is a zone table of `columns`.
-fn load(node: &LayoutNode, id: &'static str, zone_len: u64, columns: Option<Columns>) -> Result<LayoutRef> {
+/// The layout of a node whose second child is a zone table of so many rows per zone, with these columns.
+fn load(node: &LayoutNode, id: &'static str, table: Option<(u64, Columns)>) -> Result<LayoutRef> {
     node.expect_children(2)?;
     let data = node.load_child(0, node.dtype(), node.row_count())?;
-    let zones = columns.filter(|columns| zone_len > 0 && !columns.is_empty()).and_then(|columns| {
+    let table = table.filter(|(zone_len, columns)| *zone_len > 0 && !columns.is_empty());
+    let zones = table.and_then(|(zone_len, columns)| {
         let fields =
             columns.iter().enumerate().map(|(at, (_, dtype))| (at.to_string().into(), dtype.clone()));
         let dtype = DType::Struct(Arc::new(StructType::new(fields)), false);
@@ -241,7 +112,7 @@ fn load(node: &LayoutNode, id: &'static str, zone_len: u64, columns: Option<Colu
             zone_len,
             row_count: node.row_count(),
             dtype: node.dtype().clone(),
-            columns: columns.into_iter().map(|(kind, _)| kind).collect(),
+            columns: columns.into_iter().map(|(column, _)| column).collect(),
             table,
         })
     });

@@ -1,4 +1,4 @@
-//! A decoded zone table.
+//! Zone maps: decoded zone tables.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, UInt64Array, 
 use arrow::compute::nullif;
 use arrow::datatypes::{DataType, UInt64Type};
 
-use super::{Statistic, Zones};
+use super::Zones;
+use super::metadata::ZoneColumn;
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -49,14 +50,15 @@ impl ZoneMap {
             null_count: None,
             nan_count: None,
         };
-        for (kind, column) in zones.columns.iter().zip(table.columns()) {
-            match kind {
-                Statistic::Min => map.min = Some(Arc::clone(column)),
-                Statistic::Max => map.max = Some(Arc::clone(column)),
-                Statistic::BoundedMax => map.max = Some(bounded(column)?),
-                Statistic::NullCount => map.null_count = column.as_primitive_opt::<UInt64Type>().cloned(),
-                Statistic::NanCount => map.nan_count = column.as_primitive_opt::<UInt64Type>().cloned(),
-                Statistic::Other => {}
+        for (column, values) in zones.columns.iter().zip(table.columns()) {
+            match column {
+                ZoneColumn::Min | ZoneColumn::BoundedMin => map.min = Some(Arc::clone(values)),
+                ZoneColumn::Max => map.max = Some(Arc::clone(values)),
+                ZoneColumn::BoundedMax => map.max = Some(bounded(values)?),
+                ZoneColumn::NullCount => map.null_count = values.as_primitive_opt::<UInt64Type>().cloned(),
+                ZoneColumn::NanCount => map.nan_count = values.as_primitive_opt::<UInt64Type>().cloned(),
+                // Pruning uses no other.
+                _ => {}
             }
         }
         Ok(map)

@@ -1,0 +1,250 @@
+//! Splits whose live rows are known, until they are decoded: in the order of rows, or best first.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::ScanMetrics;
+use super::best_first::{BestFirst, Place};
+use super::plan::Plan;
+use super::recent::Recent;
+use super::task::{Filtered, missing_bytes};
+use super::zone_maps::ZoneMaps;
+use crate::Result;
+use crate::io::Share;
+use crate::segments::SegmentId;
+
+/// Splits whose live rows are known.
+pub(super) struct Queue {
+    plan: Arc<Plan>,
+    splits: VecDeque<Filtered>,
+    /// Whether rows are being decoded that are among the best found.
+    best_at_work: bool,
+}
+
+impl Queue {
+    pub(super) fn new(plan: &Arc<Plan>) -> Self {
+        Self { plan: Arc::clone(plan), splits: VecDeque::new(), best_at_work: false }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.splits.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.splits.is_empty()
+    }
+
+    /// Drops all splits.
+    pub(super) fn clear(&mut self) {
+        self.splits.clear();
+    }
+
+    /// The place of the best row, if rows are read best first.
+    pub(super) fn best_place(&self) -> Option<&Place> {
+        self.plan.best_first.as_ref()?;
+        Some(&self.splits.front()?.best.place)
+    }
+
+    pub(super) fn push(&mut self, split: Filtered) {
+        match self.plan.best_first {
+            Some(_) => {
+                let at = self.splits.partition_point(|other| other.best.place <= split.best.place);
+                self.splits.insert(at, split);
+            }
+            None => self.splits.push_back(split),
+        }
+    }
+
+    /// Drops rows that filters have ruled out in the meantime, and splits without any rows left.
+    pub(super) fn prune(&mut self, zone_maps: &ZoneMaps) {
+        let before = self.splits.len();
+        self.splits.retain_mut(|split| {
+            split.split.live = zone_maps.prune(&split.split);
+            !split.split.live.is_none()
+        });
+        let withdrawn = before - self.splits.len();
+        ScanMetrics::add(&self.plan.metrics.splits_withdrawn, withdrawn as u64);
+    }
+
+    /// Requests what splits need that were refused memory for it when they were filtered, as far as there is memory
+    /// now: all at once, so that they share reads. If rows are read best first, it is requested only for the best.
+    pub(super) fn ask_refused(&mut self, recent: &mut Recent) -> Result<()> {
+        if self.plan.best_first.is_some() {
+            return Ok(());
+        }
+        let (mut refused, mut asked) = (Vec::new(), BTreeSet::new());
+        let mut memory = self.plan.memory.take_anyway(0);
+        for split in self.splits.iter_mut().filter(|split| !split.asked) {
+            let Some(share) = reserve(&self.plan, split, &mut asked, false, recent)? else { break };
+            memory.join(share);
+            refused.push(split);
+        }
+        Filtered::ask(refused, memory)
+    }
+
+    /// Takes out the next split. If `idle`, nothing is being decoded, so that no other work will release memory:
+    /// what the split needs is requested anyway.
+    pub(super) fn pop(&mut self, idle: bool) -> Result<Option<Filtered>> {
+        let Some(split) = self.splits.front_mut() else { return Ok(None) };
+        if !split.asked && self.plan.best_first.is_none() {
+            if !idle {
+                return Ok(None);
+            }
+            split.ask_anyway()?;
+        }
+        Ok(self.splits.pop_front())
+    }
+
+    /// Takes out the rows that are among the best found, of at most `room` splits: they are wanted in any case. On
+    /// remote storage, what they need is requested all at once, as far as memory allows. Segments kept for
+    /// later splits make room, and there is always enough memory for one split.
+    pub(super) fn take_best(
+        &mut self,
+        room: usize,
+        idle: bool,
+        recent: &mut Recent,
+    ) -> Result<Vec<Filtered>> {
+        self.best_at_work &= !idle;
+        let last = self.plan.best_first.as_ref().and_then(BestFirst::last_wanted);
+        let Some(last) = last else { return Ok(Vec::new()) };
+        let (mut splits, mut asked) = (Vec::new(), BTreeSet::new());
+        let mut memory = self.plan.memory.take_anyway(0);
+        while let Some(split) = self.splits.front()
+            && split.best.reaches(&last)
+        {
+            if self.plan.is_remote() {
+                let must = !self.best_at_work;
+                let Some(share) = reserve(&self.plan, split, &mut asked, must, recent)? else { break };
+                memory.join(share);
+            } else if splits.len() >= room {
+                break;
+            }
+            self.best_at_work = true;
+            if let Some(mut split) = self.splits.pop_front() {
+                if let Some(others) = split.split_off_after(&last) {
+                    self.push(others);
+                }
+                splits.push(split);
+            }
+        }
+        if self.plan.is_remote() {
+            Filtered::ask(splits.iter_mut().collect(), memory)?;
+        }
+        Ok(splits)
+    }
+
+    /// Whether rows that were taken out as the best are still being decoded: they may yet tighten the filter.
+    pub(super) fn best_at_work(&self) -> bool {
+        self.best_at_work
+    }
+}
+
+/// Reserves memory for what a split needs, except for segments that others asked for: chunks may be longer than
+/// splits. Segments kept for later splits make room. If it `must`, it takes the memory regardless of the limit.
+fn reserve(
+    plan: &Plan,
+    split: &Filtered,
+    asked: &mut BTreeSet<SegmentId>,
+    must: bool,
+    recent: &mut Recent,
+) -> Result<Option<Share>> {
+    let mut new = split.missing()?;
+    new.retain(|id| !asked.contains(id));
+    let bytes = missing_bytes(plan, &new)?;
+    let share = loop {
+        match plan.memory.take(bytes) {
+            Some(share) => break share,
+            None if recent.forget_some() => {}
+            None if must => break plan.memory.take_anyway(bytes),
+            None => return Ok(None),
+        }
+    };
+    asked.extend(new);
+    Ok(Some(share))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use arrow::array::{ArrayRef as ArrowRef, Decimal128Array, RecordBatch, StringArray};
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use futures::TryStreamExt as _;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::expr::column;
+    use crate::io::{MemoryFile, MemorySink, ReadAt, Scheduler, StorageProfile};
+    use crate::write::{FileWriter, WriteOptions};
+
+    /// A remote file that counts the reads that start while no other is in flight.
+    #[derive(Debug)]
+    struct Remote {
+        file: MemoryFile,
+        in_flight: AtomicU64,
+        alone: AtomicU64,
+    }
+
+    #[async_trait]
+    impl ReadAt for Remote {
+        fn name(&self) -> &str {
+            "remote"
+        }
+
+        async fn len(&self) -> Result<u64> {
+            self.file.len().await
+        }
+
+        async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+            if self.in_flight.fetch_add(1, Ordering::SeqCst) == 0 {
+                self.alone.fetch_add(1, Ordering::SeqCst);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+            self.file.read(range).await
+        }
+
+        fn profile(&self) -> StorageProfile {
+            StorageProfile { max_read: 1 << 20, coalesce_gap: 0, ..StorageProfile::REMOTE }
+        }
+    }
+
+    #[tokio::test]
+    async fn splits_that_were_refused_memory_are_requested_together_once_there_is_some() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            i128::from(state >> 4)
+        };
+        // Each of 32 splits has a mebibyte of numbers that nothing can compress, half of which pass.
+        let sink = MemorySink::new();
+        let mut batch = |rows: usize| {
+            let numbers = Decimal128Array::from_iter_values((0..rows).map(|_| next() * next()));
+            let passes =
+                numbers.values().iter().map(|number| if number >> 40 & 1 == 1 { "yes" } else { "no" });
+            let passes: ArrowRef = Arc::new(StringArray::from_iter_values(passes));
+            let numbers: ArrowRef = Arc::new(numbers.with_precision_and_scale(38, 0).unwrap());
+            RecordBatch::try_from_iter([("passes", passes), ("number", numbers)]).unwrap()
+        };
+        let mut writer = FileWriter::try_new(sink.clone(), batch(0).schema(), WriteOptions::new()).unwrap();
+        for _ in 0..32 {
+            writer.write(&batch(1 << 16)).await.unwrap();
+        }
+        writer.finish().await.unwrap();
+        let file = MemoryFile::new(sink.bytes().unwrap());
+        let remote = Arc::new(Remote { file, in_flight: AtomicU64::new(0), alone: AtomicU64::new(0) });
+        let file = VortexFile::open(Arc::clone(&remote) as _).await.unwrap();
+        let scan = file.scan().with_filter(column("passes").like("%e%")).with_projection(["number"]);
+        let scan = scan.with_scheduler(Scheduler::new(8 << 20));
+        let metrics = Arc::clone(scan.metrics());
+        let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        assert!(rows > 1 << 19, "{rows}");
+        let splits = metrics.splits_scanned.load(Ordering::Relaxed);
+        let alone = remote.alone.load(Ordering::SeqCst);
+        assert!(alone * 2 < splits, "{alone} rounds of reads for {splits} splits");
+    }
+}

@@ -1,0 +1,199 @@
+//! Batches that are ready to be returned; the small ones of selective scans are joined.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray as _, GenericByteViewArray, RecordBatch};
+use arrow::compute::BatchCoalescer;
+use arrow::datatypes::{ByteViewType, DataType, FieldRef};
+
+use super::plan::Plan;
+use crate::Result;
+use crate::array::row_bytes::{RowBytes, max_rows, reserved_bytes};
+
+/// Batches are not joined if Arrow would reserve more bytes than this for their rows.
+const MAX_RESERVED_BYTES: u64 = 1 << 30;
+
+/// Rows that wait to be joined take at most about this many bytes, which no budget accounts for. Each element of a
+/// list counts, so that there are never too many for the offsets of one array.
+const MAX_WAITING_BYTES: u64 = 16 << 20;
+
+/// Batches that are ready to be returned.
+pub(super) struct Ready {
+    batches: VecDeque<RecordBatch>,
+    /// Joins small batches, if there may be many.
+    joining: Option<BatchCoalescer>,
+    /// Approximate bytes of the rows that wait to be joined.
+    waiting_bytes: u64,
+    batch_size: usize,
+}
+
+impl Ready {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let joins = plan.is_selective() && may_be_joined(plan);
+        Self {
+            batches: VecDeque::new(),
+            joining: joins.then(|| BatchCoalescer::new(Arc::clone(&plan.schema), plan.batch_size)),
+            waiting_bytes: 0,
+            batch_size: plan.batch_size,
+        }
+    }
+
+    /// Whether no batch can be returned; rows may still wait to be joined.
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Number of rows, including those that wait to be joined.
+    pub(super) fn row_count(&self) -> u64 {
+        let ready: usize = self.batches.iter().map(RecordBatch::num_rows).sum();
+        let waiting = self.joining.as_ref().map_or(0, BatchCoalescer::get_buffered_rows);
+        (ready + waiting) as u64
+    }
+
+    pub(super) fn pop(&mut self) -> Option<RecordBatch> {
+        self.batches.pop_front()
+    }
+
+    pub(super) fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        let bytes = batch.columns().iter().fold(0, |sum: u64, column| sum.saturating_add(own_bytes(column)));
+        // A small remainder that waits would cause every following large batch to be copied.
+        let is_large = batch.num_rows() > self.batch_size / 2 || bytes > MAX_WAITING_BYTES;
+        if is_large || self.waiting_bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
+            self.finish()?;
+        }
+        let Some(joining) = self.joining.as_mut().filter(|_| !is_large) else {
+            self.batches.push_back(batch);
+            return Ok(());
+        };
+        joining.push_batch(batch)?;
+        self.waiting_bytes += bytes;
+        self.take_joined();
+        Ok(())
+    }
+
+    /// Joins the rows that wait, no matter how few.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        if let Some(joining) = &mut self.joining {
+            joining.finish_buffered_batch()?;
+            self.take_joined();
+        }
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.batches.clear();
+        self.joining = None;
+    }
+
+    fn take_joined(&mut self) {
+        let Some(joining) = &mut self.joining else { return };
+        while let Some(batch) = joining.next_completed_batch() {
+            let waiting = joining.get_buffered_rows() as u64;
+            // All rows count the same: which of them still wait does not matter much.
+            let rows = waiting + batch.num_rows() as u64;
+            self.waiting_bytes = self.waiting_bytes / rows.max(1) * waiting;
+            self.batches.push_back(batch);
+        }
+    }
+}
+
+/// Whether rows can be joined to batches of the usual size.
+fn may_be_joined(plan: &Plan) -> bool {
+    let fields = plan.schema.fields();
+    let row_bytes = fields.iter().map(|field| reserved_bytes(field.data_type(), 1));
+    let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
+    let has_room = |field: &FieldRef| max_rows(field.data_type()).is_none_or(|most| most >= plan.batch_size);
+    !fields.is_empty() && reserved <= MAX_RESERVED_BYTES && fields.iter().all(has_room)
+}
+
+/// Approximate bytes that the rows of an array take when they are copied; every element counts as at least one.
+fn own_bytes(array: &dyn Array) -> u64 {
+    let rows = array.len() as u64;
+    let inner = match array.data_type() {
+        DataType::Utf8View => view_bytes(array.as_string_view()),
+        DataType::BinaryView => view_bytes(array.as_binary_view()),
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            let (first, last) = (list.offsets()[0] as usize, list.offsets()[array.len()] as usize);
+            own_bytes(&list.values().slice(first, last - first))
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            let (first, last) = (list.offsets()[0] as usize, list.offsets()[array.len()] as usize);
+            own_bytes(&list.values().slice(first, last - first))
+        }
+        DataType::Map(..) => {
+            let map = array.as_map();
+            let (first, last) = (map.offsets()[0] as usize, map.offsets()[array.len()] as usize);
+            own_bytes(&map.entries().slice(first, last - first))
+        }
+        // Copied as a whole, whichever rows refer to them.
+        DataType::ListView(_) => own_bytes(array.as_list_view::<i32>().values()),
+        DataType::LargeListView(_) => own_bytes(array.as_list_view::<i64>().values()),
+        DataType::FixedSizeList(..) => own_bytes(array.as_fixed_size_list().values()),
+        DataType::Struct(_) => {
+            let columns = array.as_struct().columns().iter();
+            columns.fold(0, |sum: u64, column| sum.saturating_add(own_bytes(column)))
+        }
+        _ => return RowBytes::of(array).up_to(array.len()),
+    };
+    inner.saturating_add(rows)
+}
+
+fn view_bytes<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> u64 {
+    // The length of a value is in the lowest 32 bits of its view.
+    array.views().iter().map(|view| u64::from(*view as u32) + size_of::<u128>() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef as ArrowRef, ListArray, NullArray, StringArray, StringViewArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+
+    fn joining(column: &ArrowRef) -> Ready {
+        let schema = Arc::new(Schema::new(vec![Field::new("c", column.data_type().clone(), true)]));
+        let joining = Some(BatchCoalescer::new(schema, 8192));
+        Ready { batches: VecDeque::new(), joining, waiting_bytes: 0, batch_size: 8192 }
+    }
+
+    /// The rows of the batches that come out if batches of this column are pushed ten times.
+    fn rows_out(column: &ArrowRef) -> Vec<usize> {
+        let mut ready = joining(column);
+        for _ in 0..10 {
+            ready.push(RecordBatch::try_from_iter([("c", Arc::clone(column))]).unwrap()).unwrap();
+        }
+        ready.finish().unwrap();
+        std::iter::from_fn(|| ready.pop()).map(|batch| batch.num_rows()).collect()
+    }
+
+    #[test]
+    fn small_batches_are_joined_until_they_take_many_bytes() {
+        // 16 MiB have room for five batches of 3.1 MB each.
+        let text = vec!["x".repeat(10_000); 300];
+        let views: ArrowRef = Arc::new(StringViewArray::from_iter_values(&text));
+        assert_eq!(rows_out(&views), [1500, 1500]);
+        let copied: ArrowRef = Arc::new(StringArray::from_iter_values(&text));
+        assert_eq!(rows_out(&copied), [1500, 1500]);
+        let longer: ArrowRef = Arc::new(StringArray::from_iter_values(vec!["x".repeat(1 << 20); 20]));
+        assert_eq!(rows_out(&longer), [20; 10]);
+    }
+
+    #[test]
+    fn joined_rows_never_have_more_elements_than_offsets_can_tell() {
+        let items: ArrowRef = Arc::new(NullArray::new(1 << 30));
+        let field = Arc::new(Field::new("item", items.data_type().clone(), true));
+        let offsets = OffsetBuffer::from_lengths([1 << 29, 1 << 29]);
+        let lists: ArrowRef = Arc::new(ListArray::new(field, offsets, items, None));
+        assert_eq!(rows_out(&lists), [2; 10]);
+    }
+
+    #[test]
+    fn few_rows_wait_for_others() {
+        let words: ArrowRef = Arc::new(StringArray::from(vec!["one", "two"]));
+        assert_eq!(rows_out(&words), [20]);
+    }
+}

@@ -1,0 +1,330 @@
+//! The bytes of segments held by scans of one file, shared as long as they are needed.
+//!
+//! A chunk that serves several splits, or several scans of the same open file on one runtime, is fetched
+//! and parsed once: everything that needs it holds a [`Lease`], and dropping the last lease frees it. Scans on
+//! different runtimes share nothing: bytes that a runtime is to deliver may never come if nobody polls it.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock, Weak};
+
+use arrow::buffer::Buffer;
+use parking_lot::Mutex;
+use tokio::runtime::{Handle, Id as RuntimeId};
+
+use super::{SegmentId, SegmentTable};
+use crate::array::{ArrayParts, ArrayRef};
+use crate::dtype::DType;
+use crate::error::ResultExt as _;
+use crate::io::{Pending, Share, Unsent};
+use crate::limits::{Limits, Work};
+use crate::metrics::ScanMetrics;
+use crate::once::get_or_try_init;
+use crate::{Error, Result};
+
+/// Freed segments are forgotten once this many are listed: each takes only a few bytes, and looking for them at
+/// every request would take longer the more segments are in use.
+const MANY_SEGMENTS: usize = 1024;
+
+/// The segments of a file that are in use.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    held: Mutex<Held>,
+}
+
+/// A segment, and the runtime whose tasks deliver its bytes.
+type Key = (SegmentId, Option<RuntimeId>);
+
+/// Segments that are in use, or were.
+#[derive(Debug, Default)]
+struct Held {
+    segments: HashMap<Key, Weak<LeasedSegment>>,
+}
+
+/// A handle to a segment that is in use.
+pub(crate) type Lease = Arc<LeasedSegment>;
+
+/// A segment: its bytes, in flight or available, and what was derived from them.
+#[derive(Debug)]
+pub(crate) struct LeasedSegment {
+    pub(crate) id: SegmentId,
+    len: usize,
+    pending: Pending,
+    parts: OnceLock<Loaded<ArrayParts>>,
+    array: OnceLock<Loaded<ArrayRef>>,
+    /// Data that a layout derived from the segment to share it between splits.
+    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// The memory charged for its bytes to the scan that requested it first.
+    memory: Share,
+}
+
+/// What was loaded from a segment, and the bytes that were decompressed or copied for it: possibly many times
+/// those of the segment.
+#[derive(Debug)]
+struct Loaded<T> {
+    value: T,
+    byte_len: usize,
+    _memory: Option<Share>,
+}
+
+impl<T> Loaded<T> {
+    fn by(load: impl FnOnce() -> Result<T>, memory: &Share) -> Result<Self> {
+        let work = Work::begin();
+        let value = load()?;
+        let byte_len = work.byte_len();
+        let memory = (byte_len > 0).then(|| memory.take_more(byte_len as u64));
+        Ok(Self { value, byte_len, _memory: memory })
+    }
+
+    /// The value for other work than that which loaded it, which also holds the bytes.
+    fn again(&self, limits: &Limits) -> Result<&T> {
+        limits.decoded_bytes(self.byte_len, 1)?;
+        Ok(&self.value)
+    }
+}
+
+impl Leases {
+    /// Total bytes of those segments that are not held and must be read.
+    pub(crate) fn missing_bytes(&self, ids: &[SegmentId], table: &SegmentTable) -> Result<u64> {
+        let runtime = current_runtime();
+        let held = self.held.lock();
+        let mut bytes = 0u64;
+        for id in ids {
+            let range = table.segment(*id)?.range();
+            if !held.contains(&(*id, runtime)) && table.tail.get(&range).is_none() {
+                bytes = bytes.saturating_add(range.end - range.start);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Leases segments. Those that are not held yet are requested in one go, and take up parts of
+    /// `memory` until they are no longer held.
+    pub(crate) fn lease(
+        &self,
+        ids: &[SegmentId],
+        table: &SegmentTable,
+        mut memory: Share,
+        metrics: &ScanMetrics,
+        ask: impl FnOnce(&[(SegmentId, Range<u64>)]) -> (Vec<Pending>, Unsent),
+    ) -> Result<Vec<Lease>> {
+        let runtime = current_runtime();
+        let mut held = self.held.lock();
+        let mut leases = Vec::with_capacity(ids.len());
+        let mut missing = Vec::new();
+        for id in ids {
+            let range = table.segment(*id)?.range();
+            let lease = held.lease((*id, runtime), &range, table, &mut memory, metrics);
+            if lease.is_none() {
+                missing.push((*id, range));
+            }
+            leases.push(lease);
+        }
+        let mut unsent = None;
+        if !missing.is_empty() {
+            // Done under the lock, so that another scan joins these reads instead of repeating them.
+            let (pending, requests) = ask(&missing);
+            unsent = Some(requests);
+            let gaps = leases.iter_mut().filter(|lease| lease.is_none());
+            for ((gap, (id, range)), pending) in gaps.zip(missing).zip(pending) {
+                let memory = memory.split(range.end - range.start);
+                *gap = Some(held.add((id, runtime), &range, pending, memory));
+            }
+        }
+        held.forget_freed();
+        drop(held);
+        if let Some(requests) = unsent {
+            requests.send();
+        }
+        Ok(leases.into_iter().flatten().collect())
+    }
+}
+
+impl Held {
+    /// A lease of a segment that is in use, or whose bytes were kept with the footer.
+    fn lease(
+        &mut self,
+        key: Key,
+        range: &Range<u64>,
+        table: &SegmentTable,
+        memory: &mut Share,
+        metrics: &ScanMetrics,
+    ) -> Option<Lease> {
+        if let Some(lease) = self.segments.get(&key).and_then(Weak::upgrade) {
+            ScanMetrics::add(&metrics.segments_shared, 1);
+            return Some(lease);
+        }
+        let bytes = table.tail.get(range)?;
+        Some(self.add(key, range, Pending::ready(bytes), memory.split(0)))
+    }
+
+    fn contains(&self, key: &Key) -> bool {
+        self.segments.get(key).is_some_and(|segment| segment.strong_count() > 0)
+    }
+
+    fn add(&mut self, key: Key, range: &Range<u64>, pending: Pending, memory: Share) -> Lease {
+        let lease = Arc::new(LeasedSegment::new(key.0, range, pending, memory));
+        self.segments.insert(key, Arc::downgrade(&lease));
+        lease
+    }
+
+    fn forget_freed(&mut self) {
+        if self.segments.len() > MANY_SEGMENTS {
+            self.segments.retain(|_, segment| segment.strong_count() > 0);
+        }
+    }
+}
+
+fn current_runtime() -> Option<RuntimeId> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}
+
+impl LeasedSegment {
+    fn new(id: SegmentId, range: &Range<u64>, pending: Pending, memory: Share) -> Self {
+        Self {
+            id,
+            // A segment has less than 2^32 bytes.
+            len: (range.end - range.start) as usize,
+            pending,
+            parts: OnceLock::new(),
+            array: OnceLock::new(),
+            derived: OnceLock::new(),
+            memory,
+        }
+    }
+
+    /// Bytes of the segment, and those decompressed or copied from it so far.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let parts = self.parts.get().map_or(0, |parts| parts.byte_len);
+        let array = self.array.get().map_or(0, |array| array.byte_len);
+        self.len.saturating_add(parts).saturating_add(array)
+    }
+
+    /// Waits for the bytes.
+    pub(crate) async fn wait(&self) -> Result<Buffer> {
+        self.pending.wait().await
+    }
+
+    /// The bytes, if they have arrived and were waited for.
+    pub(crate) fn bytes(&self) -> Option<Buffer> {
+        self.pending.peek()
+    }
+
+    /// The segment as an array. It is parsed once; if another type or length than the first is requested
+    /// (a file may refer to a segment twice), a new array is created.
+    pub(crate) fn array(&self, dtype: &DType, len: usize, table: &SegmentTable) -> Result<ArrayRef> {
+        let limits = &table.limits;
+        let place = || format!("segment {}", self.id.0);
+        let parts = match self.parts.get() {
+            Some(parts) => parts.again(limits).at(place)?,
+            None => {
+                &get_or_try_init(&self.parts, || Loaded::by(|| self.parse(table).at(place), &self.memory))?
+                    .value
+            }
+        };
+        let fits = |array: &ArrayRef| array.len() == len && array.dtype() == dtype;
+        if let Some(first) = self.array.get()
+            && fits(&first.value)
+        {
+            return first.again(limits).at(place).cloned();
+        }
+        let load = || parts.load(dtype, len, &table.registry, limits).at(place);
+        let loaded = Loaded::by(load, &self.memory)?;
+        let array = Arc::clone(&loaded.value);
+        let first = &self.array.get_or_init(|| loaded).value;
+        if fits(first) { Ok(Arc::clone(first)) } else { Ok(array) }
+    }
+
+    fn parse(&self, table: &SegmentTable) -> Result<ArrayParts> {
+        let bytes = self.bytes().ok_or_else(|| Error::invalid("the segment is not loaded"))?;
+        ArrayParts::parse(table.unpack(self.id, bytes)?, Arc::clone(&table.array_ids), &table.limits)
+    }
+
+    /// Data that a layout derives from this segment, created by the first caller.
+    pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let first = self.derived.get();
+        if let Some(found) = first.and_then(|derived| Arc::clone(derived).downcast().ok()) {
+            return found;
+        }
+        let made = make();
+        let _ = self.derived.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+        made
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::dtype::PType;
+    use crate::encodings::Registry;
+    use crate::io::Budget;
+    use crate::segments::SegmentCompression;
+    use crate::wire::{EncodingIds, FooterTables, SegmentSpec, WriteNode};
+
+    /// Number of rows, of a byte each, in a segment of a few bytes.
+    pub(crate) const ROWS: usize = 10_000;
+
+    /// A compressed segment whose bytes are available, and the table that it is in.
+    pub(crate) fn compressed(budget: &Arc<Budget>, limits: &Limits) -> (Lease, SegmentTable) {
+        let mut ids = EncodingIds::default();
+        let zeros = WriteNode::new("vortex.primitive").buffer(vec![0u8; ROWS].into(), 1);
+        let scheme = SegmentCompression::Zstd;
+        let file = Buffer::from(scheme.compress(&zeros.to_blob(&mut ids).unwrap()).unwrap());
+        let segment = SegmentSpec {
+            offset: 0,
+            length: u32::try_from(file.len()).unwrap(),
+            alignment_exponent: 0,
+            compression: scheme as u8,
+            encryption: 0,
+        };
+        let tables =
+            FooterTables { array_ids: ids.into_table(), layout_ids: Arc::new([]), segments: vec![segment] };
+        let file_size = file.len() as u64;
+        let table = SegmentTable::try_new(&tables, &file, file_size, &Registry::built_in(), limits).unwrap();
+        let leases = Leases::default().lease(
+            &[SegmentId(0)],
+            &table,
+            budget.take_anyway(0),
+            &ScanMetrics::default(),
+            |_| unreachable!("it is kept with the footer"),
+        );
+        let lease = leases.unwrap().remove(0);
+        lease.wait().now_or_never().unwrap().unwrap();
+        (lease, table)
+    }
+
+    /// Loads the array of that segment.
+    pub(crate) fn load(lease: &Lease, table: &SegmentTable) -> Result<ArrayRef> {
+        lease.array(&DType::Primitive(PType::U8, false), ROWS, table)
+    }
+
+    #[test]
+    fn decompressed_bytes_are_charged_as_long_as_they_are_held() {
+        let budget = Budget::new(1 << 20);
+        let (lease, table) = compressed(&budget, &Limits::default());
+        assert!(lease.held_bytes() < 1000);
+        assert_eq!(budget.used(), 0);
+        for _ in 0..2 {
+            load(&lease, &table).unwrap();
+            assert!((ROWS..2 * ROWS).contains(&lease.held_bytes()), "{}", lease.held_bytes());
+            assert!((ROWS as u64..2 * ROWS as u64).contains(&budget.used()), "{}", budget.used());
+        }
+        drop(lease);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn decompressed_bytes_count_for_all_work_that_uses_them() {
+        let limits = Limits::new().with_max_decoded_bytes(2 * ROWS as u64);
+        let (lease, table) = compressed(&Budget::new(1 << 20), &limits);
+        for _ in 0..2 {
+            let _work = Work::begin();
+            load(&lease, &table).unwrap();
+            let error = limits.decoded_bytes(ROWS, 1).unwrap_err();
+            assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+        }
+    }
+}

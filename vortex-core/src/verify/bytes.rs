@@ -1,0 +1,43 @@
+//! Checks of the stored bytes: every segment and metadata entry against its checksum.
+
+use futures::StreamExt as _;
+
+use super::Verification;
+use crate::Result;
+use crate::file::{SegmentId, VortexFile};
+use crate::io::read_exact;
+use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, compare};
+
+/// Maximum number of reads in flight.
+const READS_AHEAD: usize = 4;
+
+/// Verifies every segment and metadata entry against its checksum.
+pub(super) async fn check_bytes(
+    file: &VortexFile,
+    checksums: &Checksums,
+    found: &mut Verification,
+) -> Result<()> {
+    let source = file.source().as_ref();
+    let segments = file.footer().segments().iter().enumerate();
+    let reads = segments.map(|(at, segment)| async move {
+        read_exact(source, segment.range()).await.map(|bytes| (at, bytes))
+    });
+    let mut reads = std::pin::pin!(futures::stream::iter(reads).buffered(READS_AHEAD));
+    while let Some((at, bytes)) = reads.next().await.transpose()? {
+        found.checked_segments += 1;
+        // The table of segments has less than 2^32 rows.
+        if let Err(error) = checksums.check(SegmentId(at as u32), &bytes) {
+            found.problem(format!("segment {at}"), error);
+        }
+    }
+    let mut entries = file.footer().user_metadata().to_vec();
+    entries.retain(|entry| &*entry.key != CHECKSUMS_KEY);
+    entries.sort_by(|left, right| left.key.cmp(&right.key));
+    for (entry, expected) in entries.iter().zip(&checksums.entries) {
+        let bytes = read_exact(source, entry.range.clone()).await?;
+        if let Err(error) = compare("entry", *expected, &bytes) {
+            found.problem(format!("metadata `{}`", entry.key), error);
+        }
+    }
+    Ok(())
+}

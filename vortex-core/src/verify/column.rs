@@ -1,0 +1,171 @@
+//! Checks of the values: every column is decoded, and its zones and statistics are compared with it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use futures::TryStreamExt as _;
+
+use super::statistics::{Actual, Findings};
+use super::{Verification, unless_storage};
+use crate::Result;
+use crate::dtype::arrow::{field, presents};
+use crate::dtype::{DType, ROOT_COLUMN, StructType};
+use crate::expr::FieldPath;
+use crate::file::VortexFile;
+use crate::layout::{LayoutRef, ZoneMap};
+use crate::scan::ScanBuilder;
+
+/// A column with its own layout.
+pub(super) struct Column {
+    pub(super) path: FieldPath,
+    /// The position among the columns of the file; `None` for a field of one.
+    at: Option<usize>,
+    /// Whether the path leads to it, and not to a column before it that has the same name.
+    is_named: bool,
+    dtype: DType,
+    layout: LayoutRef,
+    /// Whether its statistics describe the values that readers see, which is not so below a nullable struct.
+    is_visible: bool,
+}
+
+/// The columns of a file, or their fields if these are stored separately; broken layouts are recorded as
+/// problems.
+pub(super) fn columns_of(file: &VortexFile, found: &mut Verification) -> Vec<Column> {
+    let whole = |path, at| Column {
+        path,
+        at,
+        is_named: true,
+        dtype: file.footer().dtype().clone(),
+        layout: Arc::clone(file.footer().layout()),
+        is_visible: true,
+    };
+    let mut columns = Vec::new();
+    match file.footer().dtype().as_columns() {
+        Some(_) => collect(whole(FieldPath::new([""; 0]), None), &mut columns, found),
+        None => columns.push(whole(FieldPath::new([ROOT_COLUMN]), Some(0))),
+    }
+    columns
+}
+
+/// Adds a column, or those of its fields if these are stored separately.
+fn collect(column: Column, columns: &mut Vec<Column>, found: &mut Verification) {
+    let is_root = column.path.names().is_empty();
+    let paths_lead_to_all = |fields: &StructType| {
+        let mut names = fields.names().iter().enumerate();
+        column.is_named && (is_root || names.all(|(at, name)| fields.position(name) == Some(at)))
+    };
+    // Fields are stored separately if the first one is, even if its layout is broken.
+    let are_apart = || !matches!(column.layout.field(0), Ok(None));
+    let fields = column.dtype.as_struct();
+    let fields = fields.filter(|fields| !fields.is_empty() && paths_lead_to_all(fields) && are_apart());
+    let Some(fields) = fields else { return columns.push(column) };
+    let nullable = column.dtype.is_nullable();
+    for (at, (name, dtype)) in fields.fields().enumerate() {
+        let path = column.path.child(name);
+        match column.layout.field(at) {
+            Ok(Some(layout)) => {
+                let field = Column {
+                    path,
+                    at: is_root.then_some(at),
+                    is_named: fields.position(name) == Some(at),
+                    dtype: if nullable { dtype.with_nullable(true) } else { dtype.clone() },
+                    layout,
+                    is_visible: column.is_visible && !nullable,
+                };
+                collect(field, columns, found);
+            }
+            Ok(None) => {}
+            Err(error) => found.problem(format!("layout of column `{path}`"), error),
+        }
+    }
+}
+
+/// Decodes a column and compares its statistics with its values.
+pub(super) async fn check_column(file: &VortexFile, column: &Column, found: &mut Verification) -> Result<()> {
+    let place = format!("column `{}`", column.path);
+    let zones = zone_map(file, column, &place, found).await?;
+    let zone_len = zones.as_ref().map_or(u64::MAX, |map| map.zone_len);
+    let check_zone = |zone: usize, actual: &Actual, found: &mut Verification| {
+        if let Some(map) = &zones {
+            Findings::new(format!("zone {zone} of {place}"), &map.dtype, actual, found).check_zone(map, zone);
+        }
+    };
+    let (scan, natural, at) = scan_of(file, column)?;
+    let mut batches = scan.clone().with_schema(Arc::new(natural)).into_stream()?;
+    let (mut whole, mut open): (Option<Actual>, Option<Actual>) = (None, None);
+    let mut zone = 0;
+    while let Some(batch) = batches.try_next().await? {
+        let mut start = 0;
+        while start < batch.num_rows() {
+            let filled = open.as_ref().map_or(0, Actual::row_count);
+            let len = usize::try_from(zone_len - filled).unwrap_or(usize::MAX).min(batch.num_rows() - start);
+            let rows = Actual::of(&batch.column(at).slice(start, len), &column.dtype)?;
+            open = Some(join(open, rows));
+            start += len;
+            if let Some(done) = open.take_if(|open| open.row_count() == zone_len) {
+                check_zone(zone, &done, found);
+                zone += 1;
+                whole = Some(join(whole, done));
+            }
+        }
+    }
+    if let Some(done) = open {
+        check_zone(zone, &done, found);
+        whole = Some(join(whole, done));
+    }
+    let stated = column.at.and_then(|at| file.footer().column_statistics(at));
+    if let (Some(stated), Some(actual)) = (stated, &whole) {
+        Findings::new(format!("statistics of {place}"), &column.dtype, actual, found)
+            .check_statistics(stated);
+    }
+    check_presentation(file, column, &scan).await
+}
+
+fn join(before: Option<Actual>, next: Actual) -> Actual {
+    match before {
+        Some(before) => before.merge(next),
+        None => next,
+    }
+}
+
+/// The zone map of a column, if it has one that describes what readers see; a broken one is recorded as a
+/// problem.
+async fn zone_map(
+    file: &VortexFile,
+    column: &Column,
+    place: &str,
+    found: &mut Verification,
+) -> Result<Option<ZoneMap>> {
+    let Some(zones) = column.layout.zones().filter(|_| column.is_visible) else { return Ok(None) };
+    match file.zone_map(zones).await {
+        Ok(map) => Ok(Some(map)),
+        Err(error) => {
+            found.problem(format!("zone map of {place}"), unless_storage(error)?);
+            Ok(None)
+        }
+    }
+}
+
+/// A scan that reads the column, the types of the format for its batches, and the position of the column there.
+fn scan_of(file: &VortexFile, column: &Column) -> Result<(ScanBuilder, Schema, usize)> {
+    let all = file.footer().dtype().as_columns();
+    // Without a projection, scans read columns by their positions.
+    if let (false, Some(at), Some(all)) = (column.is_named, column.at, all) {
+        let natural = all.fields().map(|(name, dtype)| field(name, dtype)).collect::<Result<Vec<_>>>()?;
+        return Ok((file.scan(), Schema::new(natural), at));
+    }
+    let name = column.path.names().last().map_or(ROOT_COLUMN, |name| name);
+    let scan = file.scan().with_projection([column.path.clone()]);
+    Ok((scan, Schema::new(vec![field(name, &column.dtype)?]), 0))
+}
+
+/// Checks values that are read as types that the format lacks, which may be out of range for them.
+async fn check_presentation(file: &VortexFile, column: &Column, scan: &ScanBuilder) -> Result<()> {
+    let schema = file.schema()?;
+    // The schema has the columns of the file in their order.
+    let own = column.at.and_then(|at| schema.fields().get(at));
+    if own.is_none_or(|own| presents(&column.dtype, own.data_type())) {
+        return Ok(());
+    }
+    scan.clone().into_stream()?.try_for_each(|_| async { Ok(()) }).await
+}

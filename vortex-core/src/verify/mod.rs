@@ -1,0 +1,214 @@
+//! Verifying that a file is consistent: structure, checksums, values, statistics.
+//!
+//! [`verify`] opens the file, reads every segment that has a checksum, decodes every column, and compares
+//! zone maps and statistics with the values. After a problem it continues if possible. It holds only a
+//! few batches at a time.
+
+mod bytes;
+mod column;
+mod statistics;
+
+use std::fmt;
+use std::sync::Arc;
+
+use self::bytes::check_bytes;
+use self::column::{check_column, columns_of};
+use crate::file::{OpenOptions, VortexFile, examine, read_checksums};
+use crate::io::ReadAt;
+use crate::{Error, Result};
+
+/// The result of verifying a file.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Verification {
+    /// Rows of the file.
+    pub row_count: u64,
+    /// Columns of the file.
+    pub column_count: usize,
+    /// Segments that were verified against a checksum.
+    pub checked_segments: usize,
+    /// Zones whose statistics were compared with their values.
+    pub checked_zones: u64,
+    /// The problems found; empty if there are none.
+    pub problems: Vec<Problem>,
+}
+
+/// A problem of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The place: a part of the description, a segment, or a column and some of its rows.
+    pub place: String,
+    /// A description of the problem.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+impl Verification {
+    fn problem(&mut self, place: impl Into<String>, message: impl fmt::Display) {
+        self.problems.push(Problem { place: place.into(), message: message.to_string() });
+    }
+}
+
+/// Verifies a file: its structure, checksums if it has any, all values, statistics and zone maps. Needs a
+/// tokio runtime.
+///
+/// # Errors
+/// If storage fails; problems of the file are part of the result.
+pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
+    let mut found = examined(&source, options).await?;
+    for Problem { place, message } in &mut found.problems {
+        // Errors name their file, which the caller knows, and their column, which the place names.
+        for known in [source.name(), place] {
+            if let Some(rest) = message.strip_prefix(known).and_then(|rest| rest.strip_prefix(": ")) {
+                *message = rest.to_owned();
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
+    let mut found = Verification::default();
+    let Some(file) = open(source, options, &mut found).await? else { return Ok(found) };
+    found.row_count = file.row_count();
+    found.column_count = file.footer().dtype().as_columns().map_or(1, |columns| columns.len());
+    match read_checksums(source.as_ref(), file.footer()).await {
+        Ok(Some(checksums)) => check_bytes(&file, &checksums, &mut found).await?,
+        Ok(None) => {}
+        Err(error) => found.problem("checksums", unless_storage(error)?),
+    }
+    for column in columns_of(&file, &mut found) {
+        if let Err(error) = check_column(&file, &column, &mut found).await {
+            found.problem(format!("column `{}`", column.path), unless_storage(error)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The error as a problem of the file, unless it is a failure of storage.
+fn unless_storage(error: Error) -> Result<Error> {
+    if matches!(error.root(), Error::Read { .. }) { Err(error) } else { Ok(error) }
+}
+
+/// Opens the file, even if the checksum of its description is wrong.
+async fn open(
+    source: &Arc<dyn ReadAt>,
+    options: &OpenOptions,
+    found: &mut Verification,
+) -> Result<Option<VortexFile>> {
+    let strict = options.clone().with_checksums(true);
+    let first = match strict.open(Arc::clone(source)).await {
+        // Checksums are verified separately; scans need not repeat that.
+        Ok(_) => None,
+        Err(error) => Some(unless_storage(error)?),
+    };
+    match (options.clone().with_checksums(false).open(Arc::clone(source)).await, first) {
+        (Ok(file), None) => Ok(Some(file)),
+        (Ok(file), Some(error)) => {
+            found.problem("description", error);
+            Ok(Some(file))
+        }
+        (Err(error), _) => {
+            let error = unless_storage(error)?;
+            let examination = examine(source.as_ref(), options.limits()).await?;
+            for part in examination.parts {
+                if let Err(error) = part.found {
+                    found.problem(part.name, error);
+                }
+            }
+            // Most likely this repeats the error already found.
+            if found.problems.is_empty() {
+                found.problem("file", error);
+            }
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef as ArrowRef, Int64Array, RecordBatch, StringViewArray, StructArray};
+
+    use super::*;
+    use crate::Limits;
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::write::{FileWriter, WriteOptions};
+
+    async fn verified(bytes: Vec<u8>) -> Verification {
+        verify(Arc::new(MemoryFile::new(bytes)), &OpenOptions::new()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn files_of_released_writers_are_sound() {
+        let files = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+        let mut count = 0;
+        for release in ["0.36.0", "0.45.0", "0.56.0", "0.68.0", "0.75.0", "0.84.0", "0.87.0", "0.91.0"] {
+            for entry in std::fs::read_dir(files.join(release)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|end| end == "vortex") {
+                    let found = verified(std::fs::read(&path).unwrap()).await;
+                    assert_eq!(found.problems, [], "{}", path.display());
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 100);
+    }
+
+    /// A file of one batch, in which columns called `other` are renamed to `first`.
+    async fn with_one_name(rows: &RecordBatch) -> Vec<u8> {
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
+        writer.write(rows).await.unwrap();
+        writer.finish().await.unwrap();
+        let mut bytes = sink.bytes().unwrap().to_vec();
+        let places: Vec<usize> = (0..bytes.len() - 5).filter(|at| &bytes[*at..*at + 5] == b"other").collect();
+        assert!(!places.is_empty());
+        for at in places {
+            bytes[at..at + 5].copy_from_slice(b"first");
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn columns_of_one_name_are_told_apart() {
+        let numbers = || Arc::new(Int64Array::from_iter_values(0..20_000)) as ArrowRef;
+        let words = StringViewArray::from_iter_values((0..20_000).map(|row| format!("word {row:06}")));
+        let words = || Arc::new(words.clone()) as ArrowRef;
+        let pair = |left: ArrowRef, right: ArrowRef| {
+            RecordBatch::try_from_iter([("first", left), ("other", right)]).unwrap()
+        };
+        let nested = |left, right| Arc::new(StructArray::from(pair(left, right))) as ArrowRef;
+        for (rows, columns) in [
+            (pair(numbers(), words()), 2),
+            (pair(words(), numbers()), 2),
+            (pair(numbers(), nested(numbers(), words())), 2),
+            (pair(nested(words(), numbers()), numbers()), 2),
+        ] {
+            let found = verified(with_one_name(&rows).await).await;
+            assert_eq!((found.problems, found.column_count), (vec![], columns));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_does_not_open_shows_which_part_is_broken() {
+        let mut bytes = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex").to_vec();
+        bytes.truncate(bytes.len() - 1);
+        assert!(!verified(bytes).await.problems.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_file_beyond_the_limits_of_the_caller_shows_which_part_exceeds_them() {
+        let bytes = include_bytes!("../../tests/files/0.91.0/tpch_orders.vortex");
+        let options = OpenOptions::new().with_limits(Limits::new().with_max_columns(1));
+        let found = verify(Arc::new(MemoryFile::new(&bytes[..])), &options).await.unwrap();
+        let places: Vec<&str> = found.problems.iter().map(|problem| problem.place.as_str()).collect();
+        assert_eq!(places, ["dtype"]);
+    }
+}

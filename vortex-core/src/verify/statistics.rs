@@ -1,0 +1,152 @@
+//! What is stated about some rows, compared with their values.
+
+use std::cmp::Ordering;
+
+use arrow::array::{Array as _, ArrayRef as ArrowRef, UInt64Array};
+
+use super::Verification;
+use crate::array::Aggregate;
+use crate::dtype::DType;
+use crate::layout::ZoneMap;
+use crate::stats::compute::Summary;
+use crate::stats::{FieldStats, Precision, is_float, widen_zero};
+use crate::{Result, Scalar};
+
+/// Properties of the values of some rows.
+pub(super) struct Actual {
+    summary: Summary,
+    /// Aggregates of text, whose extremes the summary truncates.
+    text: Option<Aggregate>,
+}
+
+impl Actual {
+    pub(super) fn of(array: &ArrowRef, dtype: &DType) -> Result<Self> {
+        let is_text = matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_));
+        let text = if is_text { Some(Aggregate::of(array, dtype)?) } else { None };
+        Ok(Self { summary: Summary::of(array, dtype), text })
+    }
+
+    pub(super) fn merge(self, next: Self) -> Self {
+        let text = self.text.zip(next.text).map(|(text, next)| text.merge(next));
+        Self { summary: self.summary.merge(next.summary), text }
+    }
+
+    pub(super) fn row_count(&self) -> u64 {
+        self.summary.rows
+    }
+
+    /// The minimum and the maximum value, if there are any.
+    fn extremes(&self, dtype: &DType) -> Option<(Scalar, Scalar)> {
+        if let Some(text) = &self.text {
+            return text.min.clone().zip(text.max.clone());
+        }
+        let scalar = |value| Scalar::try_new(dtype.with_nullable(true), value).ok();
+        Some((scalar(self.summary.min.bound()?.clone())?, scalar(self.summary.max.bound()?.clone())?))
+    }
+}
+
+/// Compares what is stated about the rows of one place with their values, and records what differs.
+pub(super) struct Findings<'a> {
+    place: String,
+    summary: &'a Summary,
+    /// The minimum and the maximum value, if there are any.
+    extremes: Option<(Scalar, Scalar)>,
+    dtype: &'a DType,
+    found: &'a mut Verification,
+}
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(
+        place: String,
+        dtype: &'a DType,
+        actual: &'a Actual,
+        found: &'a mut Verification,
+    ) -> Self {
+        Self { place, summary: &actual.summary, extremes: actual.extremes(dtype), dtype, found }
+    }
+
+    /// Checks the statistics of a zone, which consists of these rows.
+    pub(super) fn check_zone(mut self, map: &ZoneMap, zone: usize) {
+        if zone >= map.zone_count {
+            return;
+        }
+        self.found.checked_zones += 1;
+        let count = |counts: &Option<UInt64Array>| {
+            counts.as_ref().filter(|counts| counts.is_valid(zone)).map(|counts| counts.value(zone))
+        };
+        self.check_count("nulls", count(&map.null_count), self.summary.null_count);
+        self.check_count("NaN values", count(&map.nan_count), self.summary.nan_count);
+        let bound = |bounds: &Option<ArrowRef>| {
+            let bounds = bounds.as_ref().filter(|bounds| bounds.is_valid(zone))?;
+            Scalar::from_arrow(bounds.as_ref(), zone, &map.dtype.with_nullable(true)).ok()
+        };
+        self.check_bounds(bound(&map.min).as_ref(), bound(&map.max).as_ref());
+    }
+
+    /// Checks the statistics of a column of the file, which consists of these rows.
+    pub(super) fn check_statistics(mut self, stated: &FieldStats) {
+        let summary = self.summary;
+        let is_float = is_float(self.dtype);
+        self.check_count("nulls", stated.null_count, summary.null_count);
+        if is_float {
+            self.check_count("NaN values", stated.nan_count, summary.nan_count);
+        }
+        self.check_bounds(stated.min.value(), stated.max.value());
+        self.check_exact(stated);
+        // Sums of floats depend on the order of additions.
+        if let (false, Some(sum), Some(stated)) = (is_float, summary.sum(self.dtype), &stated.sum)
+            && sum.value() != stated.value()
+        {
+            self.found.problem(&self.place, format!("the sum is {sum}, not {stated}"));
+        }
+        let (unsorted, not_strictly) = summary.contradicts_order();
+        if (stated.is_sorted == Some(true) && unsorted)
+            || (stated.is_strict_sorted == Some(true) && not_strictly)
+        {
+            self.found.problem(&self.place, "values are not sorted as stated");
+        }
+        let differ = self.extremes.as_ref().is_some_and(|(min, max)| {
+            widen_zero(min, true).compare(&widen_zero(max, true)).is_some_and(Ordering::is_ne)
+        });
+        let some_null = summary.null_count > 0 && summary.null_count < summary.rows;
+        if stated.is_constant == Some(true) && (differ || some_null) {
+            self.found.problem(&self.place, "values are not all equal as stated");
+        }
+    }
+
+    fn check_count(&mut self, what: &str, stated: Option<u64>, actual: u64) {
+        if let Some(stated) = stated.filter(|stated| *stated != actual) {
+            self.found.problem(&self.place, format!("{actual} {what}, its statistics say {stated}"));
+        }
+    }
+
+    /// Checks bounds against the values. NaN bounds provide no information and are ignored.
+    fn check_bounds(&mut self, min: Option<&Scalar>, max: Option<&Scalar>) {
+        let Some((least, greatest)) = &self.extremes else { return };
+        let stated = |bound: Option<&Scalar>, low: bool| {
+            bound.map(|bound| widen_zero(bound, low)).filter(|bound| !bound.value().is_nan())
+        };
+        if let Some(min) = stated(min, true)
+            && least.compare(&min).is_some_and(Ordering::is_lt)
+        {
+            self.found.problem(&self.place, format!("{least} lies below the stated minimum {min}"));
+        }
+        if let Some(max) = stated(max, false)
+            && greatest.compare(&max).is_some_and(Ordering::is_gt)
+        {
+            self.found.problem(&self.place, format!("{greatest} lies above the stated maximum {max}"));
+        }
+    }
+
+    /// Checks that bounds stated as exact are actual extremes.
+    fn check_exact(&mut self, stated: &FieldStats) {
+        let Some((least, greatest)) = &self.extremes else { return };
+        for (what, stated, value) in [("minimum", &stated.min, least), ("maximum", &stated.max, greatest)] {
+            let Precision::Exact(stated) = stated else { continue };
+            let same = widen_zero(stated, true).compare(&widen_zero(value, true));
+            if !stated.value().is_nan() && same.is_some_and(Ordering::is_ne) {
+                self.found.problem(&self.place, format!("the {what} is {value}, not {stated}"));
+            }
+        }
+    }
+}
