@@ -6,7 +6,7 @@ mod uploads;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -64,6 +64,7 @@ pub struct TestStore {
     latency: Mutex<Duration>,
     piece_len: AtomicUsize,
     plan: Mutex<Option<Plan>>,
+    time: Mutex<Option<SystemTime>>,
 }
 
 /// A counter.
@@ -139,6 +140,21 @@ impl TestStore {
         *self.uploads.part_time.lock() = time;
     }
 
+    /// States this as the time when each object was modified, from now on: many stores state whole seconds, in
+    /// which an object may be written twice.
+    pub fn set_time(&self, time: SystemTime) {
+        *self.time.lock() = Some(time);
+    }
+
+    /// Changes descriptions of objects to the time that is to be stated.
+    fn dated(&self) -> impl Fn(ObjectMeta) -> ObjectMeta + Send + use<> {
+        let time = *self.time.lock();
+        move |meta| match time {
+            Some(time) => ObjectMeta { last_modified: time.into(), ..meta },
+            None => meta,
+        }
+    }
+
     /// Holds back answers to requests that write to paths which contain a text, until this is called again.
     /// What they request has been done by then: an object appears, or an upload starts.
     pub fn hold_answers(&self, about: Option<&'static str>) {
@@ -167,7 +183,8 @@ impl ObjectStore for TestStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         if options.head {
             self.heads.add(1);
-            return self.inner.get_opts(location, options).await;
+            let result = self.inner.get_opts(location, options).await?;
+            return Ok(GetResult { meta: self.dated()(result.meta.clone()), ..result });
         }
         self.reads.add(1);
         let now = self.in_flight.add(1);
@@ -184,7 +201,7 @@ impl ObjectStore for TestStore {
         }
         let result = self.inner.get_opts(location, options).await?;
         let (meta, mut range, attributes) =
-            (result.meta.clone(), result.range.clone(), result.attributes.clone());
+            (self.dated()(result.meta.clone()), result.range.clone(), result.attributes.clone());
         let bytes = result.bytes().await?;
         self.bytes.add(bytes.len() as u64);
         let half = bytes.len() / 2;
@@ -238,11 +255,14 @@ impl ObjectStore for TestStore {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
+        let dated = self.dated();
+        self.inner.list(prefix).map(move |meta| meta.map(&dated)).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
+        let mut listed = self.inner.list_with_delimiter(prefix).await?;
+        listed.objects = listed.objects.into_iter().map(self.dated()).collect();
+        Ok(listed)
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {

@@ -12,8 +12,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> datafusion::common::Result<()> {
-//! let context = SessionContext::new().enable_url_table();
+//! let context = SessionContext::new();
 //! vortex_datafusion::register(&context)?;
+//! vortex_datafusion::enable_url_tables(&context);
 //! # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
 //! let plan = context.sql(&format!("SELECT count(*) FROM '{file}' WHERE l_quantity > 49")).await?;
 //! let plan = plan.create_physical_plan().await?;

@@ -24,10 +24,13 @@ use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{Footer, VortexFile};
 use vortex_core::io::object_name;
 
-use crate::cache::FooterCache;
 use crate::convert::{datafusion_error, schema};
+use crate::file_statistics::FileStatistics;
+use crate::footers::is_versioned;
+use crate::optimizer::has_rules;
 use crate::options::{TableOptions, VortexOptions};
 use crate::ordering;
+use crate::reading::Reading;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
 use crate::statistics::{statistics, with_estimates};
@@ -68,7 +71,7 @@ impl VortexFormat {
         store: &Arc<dyn ObjectStore>,
         location: &object_store::path::Path,
     ) -> Result<Option<ObjectMeta>> {
-        let found = Footers::new(self, state, store)?.cache.find(store, location).await;
+        let found = Footers::new(self, state, store)?.reading.find(store, location).await;
         found.map_err(|error| error.context(format!("reading the footer of {location}")))
     }
 
@@ -80,7 +83,7 @@ impl VortexFormat {
 
 /// Opens files to read their footers.
 struct Footers<'a> {
-    cache: FooterCache,
+    reading: Reading,
     store: &'a Arc<dyn ObjectStore>,
     options: VortexOptions,
 }
@@ -88,15 +91,23 @@ struct Footers<'a> {
 impl<'a> Footers<'a> {
     fn new(format: &VortexFormat, state: &dyn Session, store: &'a Arc<dyn ObjectStore>) -> Result<Self> {
         let options = format.options(state)?;
-        let cache = FooterCache::new(state.runtime_env(), state.config()).with_options(&options);
-        Ok(Self { cache, store, options })
+        let reading = Reading::new(state.runtime_env(), state.config()).with_options(&options);
+        Ok(Self { reading, store, options })
     }
 
     async fn open(&self, object: &ObjectMeta) -> Result<VortexFile> {
-        self.cache.open(self.store, object, None).await.map_err(|error| {
+        self.reading.open(self.store, object, None).await.map_err(|error| {
             let name = object_name(self.store.as_ref(), &object.location);
             error.context(format!("reading the footer of {name}"))
         })
+    }
+
+    /// The statistics that are kept, unless changes of the file would go unnoticed, or the options decide what
+    /// to take from its footer.
+    fn kept(&self, state: &dyn Session, object: &ObjectMeta) -> Option<FileStatistics> {
+        let asks_footer = self.options.order_from_statistics || self.options.verify_checksums;
+        (is_versioned(object) && !asks_footer)
+            .then(|| FileStatistics::new(&state.runtime_env().cache_manager))
     }
 
     fn order(&self, footer: &Footer, table: &Schema) -> Option<LexOrdering> {
@@ -183,9 +194,17 @@ impl FileFormat for VortexFormat {
         object: &ObjectMeta,
     ) -> Result<FileMeta> {
         let footers = Footers::new(self, state, store)?;
+        let kept = footers.kept(state, object);
+        if let Some(known) = kept.as_ref().and_then(|kept| kept.get(object, &table_schema)) {
+            return Ok(known);
+        }
         let file = footers.open(object).await?;
         let order = footers.order(file.footer(), &table_schema);
-        Ok(FileMeta::new(statistics(file.footer(), &table_schema)).with_ordering(order))
+        let known = FileMeta::new(statistics(file.footer(), &table_schema)).with_ordering(order);
+        if let Some(kept) = kept {
+            kept.put(object, &table_schema, &known);
+        }
+        Ok(known)
     }
 
     async fn create_physical_plan(
@@ -223,15 +242,6 @@ impl FileFormat for VortexFormat {
         let options = self.table.over(base).unwrap_or_default();
         Arc::new(VortexSource::new(table_schema).with_options(options))
     }
-}
-
-#[cfg(feature = "session")]
-pub(crate) use crate::register::has_rules;
-
-/// Whether the session has the optimizer rules of this crate.
-#[cfg(not(feature = "session"))]
-pub(crate) fn has_rules(_session: &dyn Session) -> bool {
-    false
 }
 
 /// Makes a [`VortexFormat`] for each table: `STORED AS VORTEX OPTIONS (...)`.

@@ -21,64 +21,58 @@
 //! # }
 //! ```
 //!
-//! A [`VortexTable`] is a table over files that are already open, from any source. The feature `proto` adds
-//! `VortexCodec`, which serializes physical plans, so that they can run in another process.
+//! | to | start at |
+//! |---|---|
+//! | register Vortex in a session | [`register`]; [`VortexSessionExt`] while the session is being built |
+//! | query files by path or URL in `FROM` | [`enable_url_tables`] |
+//! | read and write without SQL | [`VortexContextExt`], [`VortexDataFrameExt`] |
+//! | change settings | [`VortexOptions`]; `SET vortex.<name>` and `OPTIONS (...)` in SQL |
+//! | query files that are already open, from any source | [`VortexTable`] |
+//! | build a listing table | [`VortexFormat`], [`listing_url`] |
+//! | read or skip single rows, such as deleted ones | [`RowSelection`] |
+//! | record the order of rows when writing without DataFusion | [`record_order`], [`recorded_order`] |
+//! | write a table provider that plans its own scans and writes | [`VortexSource`], [`VortexSink`], [`statistics()`], [`merge_schemas`] |
+//! | run plans in another process | `VortexCodec`, with the feature `proto` |
 //!
 //! Without the `session` feature the crate depends only on DataFusion's component crates; register a
 //! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`].
 //!
 //! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
 //! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the
-//! rest is read; dynamic filters skip zones while the query runs. The settings are those of
-//! [`VortexOptions`], given by `SET vortex.<name>` or in `OPTIONS (...)`.
+//! rest is read; dynamic filters skip zones while the query runs.
 
-mod cache;
 #[cfg(feature = "proto")]
 pub mod codec;
 mod convert;
-#[cfg(feature = "session")]
-mod exact_statistics;
+mod file_statistics;
+mod footers;
 mod format;
 #[cfg(feature = "session")]
-mod frames;
-#[cfg(feature = "session")]
 mod functions;
-#[cfg(feature = "session")]
-mod globs;
 mod memory;
 mod metrics;
-#[cfg(feature = "session")]
-mod misdirected;
-#[cfg(feature = "session")]
-mod one_file;
+mod open_table;
 mod opener;
+#[cfg(feature = "session")]
+mod optimizer;
 mod options;
 mod ordering;
 mod pushdown;
+mod reading;
 #[cfg(feature = "session")]
 mod register;
 mod selection;
 mod sink;
 mod source;
 mod statistics;
-mod table;
 #[cfg(feature = "session")]
-mod table_factory;
-#[cfg(feature = "session")]
-mod tell_scans;
-#[cfg(feature = "session")]
-mod url_tables;
-#[cfg(feature = "session")]
-mod withhold_orders;
+mod tables;
 
 #[cfg(feature = "proto")]
 pub use codec::VortexCodec;
 pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
-#[cfg(feature = "session")]
-pub use frames::{VortexContextExt, VortexDataFrameExt};
-#[cfg(feature = "session")]
-pub use globs::listing_url;
+pub use open_table::VortexTable;
 pub use options::{StringType, VortexOptions};
 pub use ordering::{record_order, recorded_order};
 #[cfg(feature = "session")]
@@ -87,6 +81,15 @@ pub use selection::RowSelection;
 pub use sink::{VortexSink, WrittenFile};
 pub use source::VortexSource;
 pub use statistics::statistics;
-pub use table::VortexTable;
 #[cfg(feature = "session")]
-pub use url_tables::enable_url_tables;
+pub use tables::{VortexContextExt, VortexDataFrameExt, enable_url_tables, listing_url};
+
+#[cfg(not(feature = "session"))]
+mod optimizer {
+    use datafusion_session::Session;
+
+    /// The rules are not available, so no session has them.
+    pub(crate) fn has_rules(_session: &dyn Session) -> bool {
+        false
+    }
+}

@@ -120,10 +120,10 @@ options! {
         /// Plans that group by the sorted column then hold little in memory, and need no sort for `ORDER BY`;
         /// but DataFusion also merges streams to preserve an order that no operator needs. Off by default.
         ///
-        /// DataFusion keeps the orders of files with their statistics: for a session, this applies to tables
-        /// that have not been scanned before. Use `OPTIONS` to set it for a table.
+        /// Listing tables that are created without SQL, with a cache for statistics (`with_cache`), keep the orders
+        /// of their first scan.
         pub order_from_statistics: bool = false,
-        /// Trade-off between write time and file size: fast, default or compact.
+        /// Trade-off between file size and decoding time: fast, default or compact.
         ///
         /// [`Level::Default`] by default.
         pub level: Level = Level::Default,
@@ -141,7 +141,8 @@ options! {
         pub write_memory: usize = 0,
         /// Bytes after which a file in a folder is full; 0, the default, for no limit.
         ///
-        /// Another file is started then.
+        /// Another file is started then. Full files appear while the statement runs. They are removed if it fails,
+        /// but not if the process is killed.
         pub target_file_size: u64 = 0,
     }
 }

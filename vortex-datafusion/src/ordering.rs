@@ -160,10 +160,10 @@ fn is_ordered_alike(dtype: &DType) -> bool {
 ///   cover nulls: the order ends at the first column that may have nulls.
 /// - DataFusion supposes that negatives are in the opposite order: the order ends at a column that contains the
 ///   least integer of its type, which is its own negative.
-/// - `has_rules` is whether the session has the optimizer rules of this crate. Without `tell_scans.rs`, plans do
-///   not keep files in their partitions: other partitions must be prevented from taking over files, and files
-///   are then not split among partitions either. Without `withhold_orders.rs`, orders end at the first temporal
-///   column.
+/// - `has_rules` is whether the session has the optimizer rules of this crate. Without `optimizer/tell_scans.rs`,
+///   plans do not keep files in their partitions: other partitions must be prevented from taking over files, and
+///   files are then not split among partitions either. Without `optimizer/withhold_orders.rs`, orders end at the
+///   first temporal column.
 pub(crate) fn as_kept(config: FileScanConfig, has_rules: bool) -> FileScanConfig {
     let config = if has_rules { config } else { without_temporal_orders(&config).unwrap_or(config) };
     if config.output_ordering.is_empty() {

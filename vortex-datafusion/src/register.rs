@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_common::Result;
-use datafusion_session::{Session, TableFunction};
+use datafusion_session::TableFunction;
 use vortex_core::io::BlockCache;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::functions::MetadataFunction;
+use crate::optimizer::{has_rules, with_rules};
 use crate::options::VortexOptions;
-use crate::table_factory::VortexTableFactory;
-use crate::tell_scans::TellScans;
-use crate::withhold_orders::WithholdOrders;
+use crate::tables::VortexTableFactory;
 
 /// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in `FROM` and
 /// `COPY … TO`, listing tables, `SET vortex.…`, and functions that show the structure of files
@@ -51,14 +49,6 @@ fn register_state(state: &mut SessionState) -> Result<()> {
     }
     add_options(state.config_mut());
     Ok(())
-}
-
-/// Whether the session has the optimizer rules of this crate: both, since `with_physical_optimizer_rules` of a
-/// builder leaves one.
-pub(crate) fn has_rules(session: &dyn Session) -> bool {
-    let Some(state) = session.as_any().downcast_ref::<SessionState>() else { return false };
-    let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
-    has(TellScans::NAME) && has(WithholdOrders::NAME)
 }
 
 /// Adds what scans of a session share: settings, and a cache that is empty until the settings provide space
@@ -103,20 +93,6 @@ impl VortexSessionExt for SessionStateBuilder {
     }
 }
 
-/// Adds the optimizer rules: one before all others, and one after them; each once, if called again.
-fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let is_other = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
-        ![TellScans::NAME, WithholdOrders::NAME].contains(&rule.name())
-    };
-    let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
-    rules.retain(is_other);
-    rules.insert(0, Arc::new(WithholdOrders));
-    let added = builder.physical_optimizer_rules().get_or_insert_default();
-    added.retain(is_other);
-    added.push(Arc::new(TellScans));
-    builder
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,18 +122,5 @@ mod tests {
         assert!(state.config_options().extensions.get::<VortexOptions>().is_some());
         assert!(state.get_file_format_factory(EXTENSION).is_some());
         assert!(state.table_functions().contains_key("vortex_metadata"));
-    }
-
-    #[test]
-    fn registering_again_adds_no_rule_twice() {
-        let twice = SessionStateBuilder::new().with_default_features().with_vortex().with_vortex();
-        let context = SessionContext::new_with_state(twice.build());
-        register(&context).unwrap();
-        let state = context.state();
-        assert!(has_rules(&state));
-        let names: Vec<_> = state.physical_optimizers().iter().map(|rule| rule.name()).collect();
-        assert_eq!((names.first(), names.last()), (Some(&WithholdOrders::NAME), Some(&TellScans::NAME)));
-        let ours = |name: &&&str| [TellScans::NAME, WithholdOrders::NAME].contains(*name);
-        assert_eq!(names.iter().filter(ours).count(), 2);
     }
 }

@@ -27,14 +27,14 @@ use object_store::ObjectStore;
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
 
-use crate::cache::{FooterCache, OpenFiles};
 use crate::convert::is_dynamic;
-use crate::format::has_rules;
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
-use crate::opener::{Ahead, OpenerState, SharedAhead, VortexOpener, wants_row_numbers};
+use crate::opener::{Ahead, OpenFiles, OpenerState, SharedAhead, VortexOpener};
+use crate::optimizer::has_rules;
 use crate::options::VortexOptions;
-use crate::pushdown::{BestFirst, Filters, Sorted, sorted};
+use crate::pushdown::{BestFirst, Filters, Sorted, needs_scan, sorted};
+use crate::reading::Reading;
 
 /// Default number of rows per batch, unless the session specifies another.
 const DEFAULT_BATCH_SIZE: usize = 8192;
@@ -62,17 +62,16 @@ pub struct VortexSource {
     table: TableSchema,
     projection: ProjectionExprs,
     pub(crate) filters: Filters,
-    /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `tell_scans.rs`.
+    /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `optimizer/tell_scans.rs`.
     trusts_dynamic: bool,
-    /// Whether filters that are offered may concern other columns, see `misdirected.rs`.
+    /// Whether filters that are offered may concern other columns, see `optimizer/misdirected_filters.rs`.
     declines_filters: bool,
     pub(crate) best_first: Option<BestFirst>,
-    /// Whether the statistics of the scan are those of its files, see `exact_statistics.rs`.
+    /// Whether the statistics of the scan are those of its files, see `optimizer/exact_statistics.rs`.
     #[cfg_attr(not(feature = "session"), allow(dead_code, reason = "an optimizer rule reads it"))]
     pub(crate) own_statistics: bool,
     options: VortexOptions,
-    /// What is kept of files between queries.
-    footers: FooterCache,
+    reading: Reading,
     /// The pool that is charged for the memory of scans.
     memory: Option<Arc<dyn MemoryPool>>,
     files: Arc<OpenFiles>,
@@ -97,7 +96,7 @@ impl VortexSource {
             best_first: None,
             own_statistics: false,
             options: VortexOptions::default(),
-            footers: FooterCache::default(),
+            reading: Reading::default(),
             memory: None,
             files: Arc::default(),
             shares_files: true,
@@ -123,7 +122,7 @@ impl VortexSource {
     }
 
     pub(crate) fn with_runtime(mut self, runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
-        self.footers = FooterCache::new(runtime, config);
+        self.reading = Reading::new(runtime, config);
         self.shares_files = config.options().execution.enable_file_stream_work_stealing;
         self.memory = Some(Arc::clone(&runtime.memory_pool));
         self
@@ -181,9 +180,8 @@ impl VortexSource {
 
     /// Whether the scan should compute this projection; it always computes columns and constants.
     fn accepts(&self, projection: &ProjectionExprs) -> bool {
-        // No other operator knows the number of a row.
         self.options.projection_pushdown
-            || wants_row_numbers(projection)
+            || projection.iter().any(|output| needs_scan(&output.expr))
             || projection.iter().all(|output| output.expr.is::<Column>() || output.expr.is::<Literal>())
     }
 }
@@ -219,7 +217,7 @@ impl FileSource for VortexSource {
             options: self.options.clone(),
             adapters,
             store,
-            footers: self.footers.clone().with_options(&self.options),
+            reading: self.reading.clone().with_options(&self.options),
             files: Arc::clone(&self.files),
             batch_size: self.batch_size,
             limit: config.limit,

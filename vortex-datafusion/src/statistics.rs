@@ -2,7 +2,7 @@
 //!
 //! `Exact` is a promise that planning relies on: `count(*)`, `min`, `max` and `sum` are then answered without
 //! reading data. Anything less than certain is inexact or absent. So are some statistics that are certain, because
-//! DataFusion 55 derives wrong ones from them: see `exact_statistics.rs`.
+//! DataFusion 55 derives wrong ones from them: see `optimizer/exact_statistics.rs`.
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::stats::Precision;
@@ -38,11 +38,13 @@ pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
     }
 }
 
-/// A scan that states minima and maxima as estimates, although those of its files may be exact: see
-/// `exact_statistics.rs`. It states neither of a column that contains the least integer of its type.
+/// A scan that states minima, maxima and distinct counts as estimates, although they may be exact: see
+/// `optimizer/exact_statistics.rs`. Distinct counts are exact only of partition columns, from DataFusion. Of a
+/// column that contains the least integer of its type, the scan states neither minimum nor maximum.
 pub(crate) fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     let mut known = scan.statistics();
     for column in &mut known.column_statistics {
+        column.distinct_count = column.distinct_count.to_inexact();
         let bounds = [&mut column.min_value, &mut column.max_value];
         let overflows = bounds.iter().any(|bound| bound.get_value().is_some_and(lacks_negative));
         for bound in bounds {
@@ -181,7 +183,7 @@ fn sum(
         }
         _ => return Precision::Absent,
     };
-    // See `exact_statistics.rs`.
+    // See `optimizer/exact_statistics.rs`.
     Precision::Inexact(value)
 }
 
@@ -301,6 +303,13 @@ mod tests {
         assert_eq!(column.null_count, Precision::Exact(2));
         assert_eq!(column.min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
         assert_eq!(column.max_value, Precision::Inexact(ScalarValue::Int32(Some(9))));
+    }
+
+    #[test]
+    fn a_scan_estimates_how_many_values_a_partition_column_has() {
+        let exact =
+            ColumnStatistics { distinct_count: Precision::Exact(1), ..ColumnStatistics::new_unknown() };
+        assert_eq!(estimates(DataType::Int32, exact).distinct_count, Precision::Inexact(1));
     }
 
     #[test]

@@ -14,10 +14,14 @@ use arrow::datatypes::{FieldRef, Fields, Schema, SchemaRef};
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{HashMap, Result};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::expressions::{Column, LambdaVariable};
 use vortex_core::expr::FieldPath;
 
 use super::Translator;
+
+/// Added to the indexes of lambda variables, which thus stay in order and behind all columns. DataFusion takes a
+/// variable for a column if its index is that of a column.
+const BEHIND_COLUMNS: usize = 1 << 20;
 
 /// The distinct columns and struct fields that expressions over one file read.
 #[derive(Debug, Default)]
@@ -38,12 +42,21 @@ impl Leaves {
         file: &Translator,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         expr.transform_down(|node| {
+            if let Some(variable) = node.downcast_ref::<LambdaVariable>() {
+                let at = variable.index() + BEHIND_COLUMNS;
+                return Ok(Transformed::yes(Arc::new(LambdaVariable::new(at, Arc::clone(variable.field())))));
+            }
             let Some((path, field)) = file.field(&node)? else { return Ok(Transformed::no(node)) };
             let at = self.add(path, &field);
             let leaf: Arc<dyn PhysicalExpr> = Arc::new(Column::new(self.fields[at].name(), at));
             Ok(Transformed::new(leaf, true, TreeNodeRecursion::Jump))
         })
         .map(|rewritten| rewritten.data)
+    }
+
+    /// Adds the leaves of other expressions, and returns their positions among these.
+    pub(crate) fn extend(&mut self, other: &Self) -> Vec<usize> {
+        other.paths.iter().zip(&other.fields).map(|(path, field)| self.add(path.clone(), field)).collect()
     }
 
     fn add(&mut self, path: FieldPath, field: &FieldRef) -> usize {
@@ -73,6 +86,10 @@ impl Leaves {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{DataType, Field};
+    use datafusion_expr::Operator;
+    use datafusion_physical_expr::expressions::BinaryExpr;
+
     use super::super::expr::tests::{File, get_field};
     use super::*;
 
@@ -90,5 +107,35 @@ mod tests {
         assert_eq!(again.to_string(), "s.t@0");
         assert_eq!(plain.to_string(), "i@1");
         assert_eq!(leaves.schema().field(0).name(), "s.t");
+    }
+
+    #[test]
+    fn leaves_of_other_expressions_are_added_once() {
+        let file = File::sample();
+        let translator = file.translator();
+        let of = |exprs: Vec<Arc<dyn PhysicalExpr>>| {
+            let mut leaves = Leaves::default();
+            exprs.into_iter().for_each(|expr| drop(leaves.rewrite(expr, &translator).unwrap()));
+            leaves
+        };
+        let city = || get_field(&file, "s", &["t"]);
+        let mut leaves = of(vec![file.column("i"), city()]);
+        assert_eq!(leaves.extend(&of(vec![city(), file.column("b"), file.column("i")])), [1, 2, 0]);
+        assert_eq!(leaves.schema().field(1).name(), "s.t");
+    }
+
+    #[test]
+    fn variables_of_lambdas_stay_behind_all_leaves() {
+        let file = File::sample();
+        let mut leaves = Leaves::default();
+        let number = Arc::new(Field::new("x", DataType::Int32, true));
+        let variable = |at| Arc::new(LambdaVariable::new(at, Arc::clone(&number))) as Arc<dyn PhysicalExpr>;
+        let sum = [variable(0), variable(1), file.column("i")]
+            .into_iter()
+            .reduce(|left, right| Arc::new(BinaryExpr::new(left, Operator::Plus, right)))
+            .unwrap();
+        let rewritten = leaves.rewrite(sum, &file.translator()).unwrap();
+        assert_eq!(rewritten.to_string(), format!("x@{} + x@{} + i@0", BEHIND_COLUMNS, BEHIND_COLUMNS + 1));
+        assert_eq!(leaves.paths(), [FieldPath::from("i")]);
     }
 }

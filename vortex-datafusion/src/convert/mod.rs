@@ -2,6 +2,7 @@
 //!
 //! Planning and opening call the same functions, so that a scan does what planning has promised.
 
+mod chains;
 mod dynamic;
 mod expr;
 mod fallible;
@@ -13,6 +14,7 @@ mod simplify;
 
 use datafusion_common::DataFusionError;
 
+pub(crate) use chains::{balanced, chain};
 pub(crate) use dynamic::{TranslatedFilter, is_dynamic};
 pub(crate) use expr::{Translator, fuse_bounds};
 pub(crate) use fallible::is_fallible;

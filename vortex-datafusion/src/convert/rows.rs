@@ -13,43 +13,60 @@ use vortex_core::expr::{FieldPath, RowPredicate};
 
 use super::{Leaves, Translator, core_error};
 
-/// A boolean DataFusion expression over columns of one file.
+/// Boolean DataFusion expressions over columns of one file, all of which must be true. They are evaluated in
+/// turn, each only on rows for which those before it are true.
 #[derive(Debug)]
 pub(crate) struct PhysicalPredicate {
-    /// Must be true for a row before `expr` may be evaluated on it.
-    guard: Option<Arc<dyn PhysicalExpr>>,
-    expr: Arc<dyn PhysicalExpr>,
+    parts: Vec<Part>,
     columns: Vec<FieldPath>,
     schema: SchemaRef,
 }
 
+#[derive(Debug)]
+struct Part {
+    /// Over the columns that it reads.
+    expr: Arc<dyn PhysicalExpr>,
+    /// Positions of these columns among those of the predicate.
+    columns: Vec<usize>,
+}
+
 impl PhysicalPredicate {
-    /// A predicate from an expression over the physical schema of a file. With a `guard`, the predicate is
-    /// the conjunction of both, and `expr` is evaluated only on rows that pass the guard.
+    /// A predicate from expressions over the physical schema of a file.
     ///
     /// # Errors
-    /// If either reads a column that the file lacks.
-    pub(crate) fn try_new(
-        expr: Arc<dyn PhysicalExpr>,
-        guard: Option<Arc<dyn PhysicalExpr>>,
-        file: &Translator,
-    ) -> Result<Self> {
-        let mut leaves = Leaves::default();
-        let guard = guard.map(|guard| leaves.rewrite(guard, file)).transpose()?;
-        let expr = leaves.rewrite(expr, file)?;
-        Ok(Self { guard, expr, columns: leaves.paths().to_vec(), schema: leaves.schema() })
+    /// If one of them reads a column that the file lacks.
+    pub(crate) fn try_new(exprs: &[Arc<dyn PhysicalExpr>], file: &Translator) -> Result<Self> {
+        let mut all = Leaves::default();
+        let part = |expr: &Arc<dyn PhysicalExpr>| {
+            let mut leaves = Leaves::default();
+            let expr = leaves.rewrite(Arc::clone(expr), file)?;
+            Ok(Part { expr, columns: all.extend(&leaves) })
+        };
+        let parts = exprs.iter().map(part).collect::<Result<Vec<_>>>()?;
+        Ok(Self { parts, columns: all.paths().to_vec(), schema: all.schema() })
     }
 
     fn outcome(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         let rows = batch.num_rows();
-        let Some(guard) = &self.guard else { return boolean(self.expr.evaluate(batch)?, rows) };
-        let guard = boolean(guard.evaluate(batch)?, rows)?;
-        let passed = match guard.null_count() {
-            0 => guard.clone(),
-            _ => prep_null_mask_filter(&guard),
-        };
-        let outcome = boolean(self.expr.evaluate_selection(batch, &passed)?, rows)?;
-        Ok(and_kleene(&passed, &outcome)?)
+        let mut outcome: Option<BooleanArray> = None;
+        for part in &self.parts {
+            // Only what the part reads is copied if rows were rejected.
+            let batch = batch.project(&part.columns)?;
+            let Some(before) = outcome else {
+                outcome = Some(boolean(part.expr.evaluate(&batch)?, rows)?);
+                continue;
+            };
+            let passed = match before.null_count() {
+                0 => before,
+                _ => prep_null_mask_filter(&before),
+            };
+            if !passed.has_true() {
+                return Ok(passed);
+            }
+            let next = boolean(part.expr.evaluate_selection(&batch, &passed)?, rows)?;
+            outcome = Some(and_kleene(&passed, &next)?);
+        }
+        Ok(outcome.unwrap_or_else(|| BooleanArray::from(vec![true; rows])))
     }
 }
 
@@ -79,7 +96,11 @@ fn boolean(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
 
 impl fmt::Display for PhysicalPredicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.expr)
+        for (at, part) in self.parts.iter().enumerate() {
+            let and = if at == 0 { "" } else { " AND " };
+            write!(f, "{and}{}", part.expr)?;
+        }
+        Ok(())
     }
 }
 
@@ -97,7 +118,7 @@ mod tests {
         let file = File::sample();
         let odd = binary(file.column("i"), Operator::Modulo, lit(2i32), &file.schema).unwrap();
         let odd = binary(odd, Operator::Eq, lit(1i32), &file.schema).unwrap();
-        let predicate = PhysicalPredicate::try_new(odd, None, &file.translator()).unwrap();
+        let predicate = PhysicalPredicate::try_new(&[odd], &file.translator()).unwrap();
         assert_eq!(predicate.columns(), [FieldPath::from("i")]);
         let schema = predicate.schema().unwrap();
         let rows = Arc::new(Int32Array::from(vec![Some(1), Some(2), None]));
@@ -107,17 +128,46 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_keeps_rows_from_failing() {
+    fn a_part_is_evaluated_only_on_rows_that_passed_those_before_it() {
         let file = File::sample();
         let compare = |left, op, right: i32| binary(left, op, lit(right), &file.schema).unwrap();
-        let guard = compare(file.column("i"), Operator::NotEq, 0);
-        let quotient = binary(lit(100i32), Operator::Divide, file.column("i"), &file.schema).unwrap();
-        let large = compare(quotient, Operator::Gt, 30);
-        let predicate = PhysicalPredicate::try_new(large, Some(guard), &file.translator()).unwrap();
-        let rows = Arc::new(Int32Array::from(vec![Some(0), Some(2), Some(50), None]));
-        let batch = RecordBatch::try_new(predicate.schema().unwrap(), vec![rows]).unwrap();
-        let passed = predicate.evaluate(&batch).unwrap();
-        let passed: Vec<bool> = passed.iter().map(|row| row == Some(true)).collect();
-        assert_eq!(passed, [false, true, false, false]);
+        let quotient = |of: i32, by| binary(lit(of), Operator::Divide, by, &file.schema).unwrap();
+        let lower = |by: i32| binary(file.column("i"), Operator::Minus, lit(by), &file.schema).unwrap();
+        let parts = [
+            compare(file.column("i"), Operator::NotEq, 0),
+            // 50 and NULL are rejected.
+            compare(quotient(100, file.column("i")), Operator::Gt, 4),
+            compare(file.column("i"), Operator::NotEq, 9),
+            compare(quotient(100, lower(9)), Operator::Lt, 0),
+            // 50 would fail.
+            compare(quotient(100, lower(50)), Operator::Lt, -1),
+        ];
+        let predicate = PhysicalPredicate::try_new(&parts, &file.translator()).unwrap();
+        assert_eq!(predicate.columns(), [FieldPath::from("i")]);
+        let passed = |rows: Vec<Option<i32>>| {
+            let rows = Arc::new(Int32Array::from(rows));
+            let batch = RecordBatch::try_new(predicate.schema().unwrap(), vec![rows]).unwrap();
+            let outcome = predicate.evaluate(&batch).unwrap();
+            outcome.iter().map(|row| row == Some(true)).collect::<Vec<bool>>()
+        };
+        assert_eq!(
+            passed(vec![Some(0), Some(2), Some(9), Some(12), Some(50), None, Some(8)]),
+            [false, true, false, false, false, false, true]
+        );
+        assert_eq!(passed(vec![Some(50), None]), [false, false]);
+        assert_eq!(passed(vec![Some(2), Some(3)]), [true, true]);
+        assert_eq!(passed(vec![]), [false; 0]);
+    }
+
+    #[test]
+    fn each_part_reads_its_own_columns() {
+        let file = File::sample();
+        let small = binary(file.column("i"), Operator::Lt, lit(9i32), &file.schema).unwrap();
+        let parts = [file.column("b"), Arc::clone(&small), file.column("b"), small];
+        let predicate = PhysicalPredicate::try_new(&parts, &file.translator()).unwrap();
+        assert_eq!(predicate.columns(), [FieldPath::from("b"), FieldPath::from("i")]);
+        let columns: Vec<_> = predicate.parts.iter().map(|part| part.columns.as_slice()).collect();
+        assert_eq!(columns, [[0], [1], [0], [1]]);
+        assert_eq!(predicate.to_string(), "b@0 AND i@0 < 9 AND b@0 AND i@0 < 9");
     }
 }

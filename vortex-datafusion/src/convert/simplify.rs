@@ -17,9 +17,10 @@ use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, InListExpr, Literal, in_list, lit};
+use datafusion_physical_expr::expressions::{
+    BinaryExpr, CastExpr, Column, InListExpr, Literal, in_list, lit,
+};
 use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
-use datafusion_physical_expr::utils::collect_columns;
 
 use super::cast_is_strictly_monotonic;
 
@@ -33,7 +34,8 @@ pub(crate) fn simplify(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<A
         if node.is::<Literal>() {
             return Ok(Transformed::no(node));
         }
-        if collect_columns(&node).is_empty() {
+        // Operands come first, so that constant ones are literals by now.
+        if !node.is::<Column>() && node.children().into_iter().all(|operand| operand.is::<Literal>()) {
             let constant = PhysicalExprSimplifier::new(schema).simplify(Arc::clone(&node))?;
             return Ok(if constant.is::<Literal>() {
                 Transformed::yes(constant)

@@ -25,10 +25,10 @@ use datafusion_session::{Session, TableFunctionArgs, TableFunctionImpl, TablePro
 use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::io::object_name;
 
-use crate::cache::FooterCache;
 use crate::format::EXTENSION;
-use crate::globs::{check_pattern, listing_url};
 use crate::options::VortexOptions;
+use crate::reading::Reading;
+use crate::tables::{check_exists, check_pattern, listing_url};
 use rows::Part;
 
 /// A table function over the description of files.
@@ -88,9 +88,10 @@ impl TableProvider for Metadata {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         check_pattern(&self.url, state.config_options())?;
         let runtime = state.runtime_env();
+        check_exists(runtime, &self.url).await?;
         let store = runtime.object_store(&self.url)?;
         let options = VortexOptions::from_session(state.config_options());
-        let footers = FooterCache::new(runtime, state.config()).with_options(&options);
+        let reading = Reading::new(runtime, state.config()).with_options(&options);
         // In a folder, only files with our extension; a file given by name may have any.
         let extension = if self.url.is_collection() { EXTENSION } else { "" };
         let mut objects: Vec<_> =
@@ -100,14 +101,17 @@ impl TableProvider for Metadata {
         }
         objects.sort_by(|left, right| left.location.cmp(&right.location));
         let concurrency: usize = state.config_options().execution.meta_fetch_concurrency.into();
-        let wants = |at: usize| projection.is_none_or(|wanted| wanted.contains(&at));
+        let schema = self.schema();
+        let wants = |name: &str| {
+            projection.is_none_or(|wanted| wanted.iter().any(|at| schema.field(*at).name() == name))
+        };
         let batches = futures::stream::iter(objects)
             .map(|object| {
-                let (store, footers) = (&store, &footers);
+                let (store, reading) = (&store, &reading);
                 async move {
                     let name = object_name(store.as_ref(), &object.location);
                     let rows = async {
-                        let file = footers.open(store, &object, None).await?;
+                        let file = reading.open(store, &object, None).await?;
                         self.part.rows(&name, &file, &wants).await
                     };
                     rows.await.map_err(|error| error.context(format!("reading {name}")))
@@ -117,6 +121,6 @@ impl TableProvider for Metadata {
             .buffered(concurrency)
             .try_collect()
             .await?;
-        Ok(MemorySourceConfig::try_new_exec(&[batches], self.schema(), projection.cloned())?)
+        Ok(MemorySourceConfig::try_new_exec(&[batches], Arc::clone(&schema), projection.cloned())?)
     }
 }

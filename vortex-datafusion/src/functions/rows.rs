@@ -88,7 +88,7 @@ impl Part {
         Arc::new(Schema::new(fields))
     }
 
-    /// The rows of one file; columns for which `wants` is false may be null if they would require reads.
+    /// The rows of one file; columns for whose names `wants` is false may be null if they would require reads.
     ///
     /// # Errors
     /// If the file is broken, or storage fails.
@@ -96,13 +96,13 @@ impl Part {
         self,
         name: &str,
         file: &VortexFile,
-        wants: &(dyn Fn(usize) -> bool + Sync),
+        wants: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<RecordBatch> {
         let columns = match self {
             Self::Columns => columns(file.footer()).map_err(datafusion_error)?,
             Self::Layouts => layouts(file.footer()).map_err(datafusion_error)?,
             Self::Segments => {
-                let encodings = match wants(6) {
+                let encodings = match wants("encodings") {
                     true => encodings(file).await.map_err(datafusion_error)?,
                     false => BTreeMap::new(),
                 };

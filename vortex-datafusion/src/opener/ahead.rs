@@ -22,8 +22,9 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use tokio::runtime::Id;
 
+use super::open_files::runtime;
 use super::{Batches, OpenerState};
-use crate::cache::{runtime, same_version};
+use crate::footers::same_version;
 use crate::selection::RowSelection;
 
 /// Once the files opened ahead have this many bytes in total, no more are opened.

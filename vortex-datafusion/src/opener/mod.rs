@@ -16,6 +16,7 @@
 
 mod ahead;
 mod numbered;
+mod open_files;
 mod prune;
 mod split;
 mod stream;
@@ -32,13 +33,15 @@ use datafusion_datasource::{PartitionedFile, TableSchema};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::projection::ProjectionExprs;
-use datafusion_physical_expr::utils::{conjunction, split_conjunction};
+use datafusion_physical_expr::utils::split_conjunction;
 use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterFactory};
+use datafusion_pruning::FilePruner;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
-pub(crate) use numbered::wants_row_numbers;
-use numbered::{ROW_NUMBER, Rows, with_number};
+use numbered::{ROW_NUMBER, Rows, wants_row_numbers, with_number};
 use object_store::ObjectStore;
+use open_files::OpenFile;
+pub(crate) use open_files::OpenFiles;
 use prune::{FileConstants, file_pruner};
 use stream::{FileBatches, Projector};
 use vortex_core::expr::{Expr, FieldPath};
@@ -46,7 +49,6 @@ use vortex_core::file::VortexFile;
 use vortex_core::io::object_name;
 use vortex_core::scan::{BestRows, ScanBuilder};
 
-use crate::cache::{FooterCache, OpenFile, OpenFiles};
 use crate::convert::{
     Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, fuse_bounds, is_dynamic,
     is_fallible, schema, simplify,
@@ -55,6 +57,7 @@ use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters};
+use crate::reading::Reading;
 use crate::selection::RowSelection;
 
 /// Batches of one file.
@@ -77,7 +80,7 @@ pub(crate) struct OpenerState {
     pub(crate) options: VortexOptions,
     pub(crate) adapters: Arc<dyn PhysicalExprAdapterFactory>,
     pub(crate) store: Arc<dyn ObjectStore>,
-    pub(crate) footers: FooterCache,
+    pub(crate) reading: Reading,
     pub(crate) files: Arc<OpenFiles>,
     pub(crate) batch_size: usize,
     pub(crate) limit: Option<usize>,
@@ -107,28 +110,11 @@ impl FileOpener for VortexOpener {
 impl OpenerState {
     async fn open(&self, file: PartitionedFile) -> Result<Batches> {
         let constants = FileConstants::new(&self.table, &file);
-        let mut pruner = match self.options.prune {
-            true => {
-                file_pruner(&self.filters, &constants, &self.table, &file, &self.metrics.predicate_errors)?
-            }
-            false => None,
-        };
-        if let Some(pruner) = &mut pruner
-            && pruner.should_prune()?
-        {
-            self.metrics.files_pruned.add_pruned(1);
+        let mut pruner = self.pruner(&constants, &file)?;
+        if self.is_pruned(pruner.as_mut())? || self.never_passes(&constants)? {
             return Ok(nothing());
         }
-        self.metrics.files_pruned.add_matched(1);
-        if self.never_passes(&constants)? {
-            return Ok(nothing());
-        }
-
-        let entry = match file.extension::<VortexFile>() {
-            // A table over open files provides its own.
-            Some(open) => futures::future::ready(Ok(open.clone())).boxed().shared(),
-            None => self.files.entry(&file.object_meta, || self.load(&file)),
-        };
+        let entry = self.opened(&file);
         let opened = entry.clone().await.map_err(DataFusionError::Shared)?;
         if opened.row_count() == 0 {
             return Ok(nothing());
@@ -136,61 +122,78 @@ impl OpenerState {
         let adapted = Adapted::try_new(self, &opened, constants)?;
         let Some(filter) = adapted.filter()? else { return Ok(nothing()) };
         let (leaves, projector) = adapted.projection()?;
-
         let metrics = self.metrics.file();
-        let mut scan = opened
-            .scan()
-            .with_projection(leaves.paths().to_vec())
-            .with_schema(leaves.schema())
-            .with_filter(filter)
-            .with_batch_size(self.batch_size)
-            .with_ordered(self.ordered)
-            .with_pruning(self.options.prune)
-            .with_metrics(Arc::clone(metrics.scan()));
-        if let Some(selection) = file.extension::<RowSelection>() {
-            scan = selection.apply(scan);
-        }
-        if wants_row_numbers(&self.projection) {
-            scan = scan.with_row_numbers(ROW_NUMBER);
-        }
-        if let Some((path, options)) = adapted.best_first() {
-            scan = scan.with_best_first(path, options).with_best_rows(Arc::clone(&self.best_rows));
-        }
-        if let Some(memory) = &self.memory {
-            scan = scan.with_memory_pool(Arc::clone(memory) as _);
-        }
-        if let Some(limit) = self.limit {
-            scan = scan.with_limit(limit as u64);
-        }
-        let mut rows = range_of(&file, &scan)?;
-        if self.options.predicate_pushdown
-            && let Some(passing) = Rows::passing(self.filters.pruning())
-        {
-            let passing = passing.within(rows.unwrap_or(0..opened.row_count()));
-            if let (None, Some(few)) = (file.extension::<RowSelection>(), passing.listed()) {
-                scan = scan.with_row_indices(few);
-            }
-            rows = Some(passing.bounds());
-        }
-        if let Some(rows) = rows {
-            if rows.is_empty() {
-                return Ok(nothing());
-            }
-            scan = scan.with_row_range(rows);
-        }
+        let scan = adapted.scan_of(&leaves, filter).with_metrics(Arc::clone(metrics.scan()));
+        let Some(scan) = self.rows_to_read(scan, &file, opened.row_count())? else { return Ok(nothing()) };
         let batches = scan.into_stream().map_err(datafusion_error)?;
         let pruner = pruner.filter(|pruner| pruner.is_watching());
         Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
     }
 
+    /// What excludes the file by its statistics, if anything may.
+    fn pruner(&self, constants: &FileConstants, file: &PartitionedFile) -> Result<Option<FilePruner>> {
+        match self.options.prune {
+            true => file_pruner(&self.filters, constants, &self.table, file, &self.metrics.predicate_errors),
+            false => Ok(None),
+        }
+    }
+
+    /// Whether statistics known from planning exclude the file, which is counted.
+    fn is_pruned(&self, pruner: Option<&mut FilePruner>) -> Result<bool> {
+        let is_pruned = pruner.map_or(Ok(false), FilePruner::should_prune)?;
+        match is_pruned {
+            true => self.metrics.files_pruned.add_pruned(1),
+            false => self.metrics.files_pruned.add_matched(1),
+        }
+        Ok(is_pruned)
+    }
+
+    /// The open file. Tables over open files provide it.
+    fn opened(&self, file: &PartitionedFile) -> OpenFile {
+        match file.extension::<VortexFile>() {
+            Some(open) => futures::future::ready(Ok(open.clone())).boxed().shared(),
+            None => self.files.entry(&file.object_meta, || self.load(file)),
+        }
+    }
+
+    /// The scan of those rows of a file that are selected, in its range, and not excluded by filters on their
+    /// numbers; `None` if there are none.
+    fn rows_to_read(
+        &self,
+        scan: ScanBuilder,
+        file: &PartitionedFile,
+        row_count: u64,
+    ) -> Result<Option<ScanBuilder>> {
+        let selection = file.extension::<RowSelection>();
+        let mut scan = match selection {
+            Some(selection) => selection.apply(scan),
+            None => scan,
+        };
+        let mut rows = range_of(file, &scan)?;
+        if self.options.predicate_pushdown
+            && let Some(passing) = Rows::passing(self.filters.pruning())
+        {
+            let passing = passing.within(rows.unwrap_or(0..row_count));
+            if let (None, Some(few)) = (selection, passing.listed()) {
+                scan = scan.with_row_indices(few);
+            }
+            rows = Some(passing.bounds());
+        }
+        Ok(match rows {
+            None => Some(scan),
+            Some(rows) if rows.is_empty() => None,
+            Some(rows) => Some(scan.with_row_range(rows)),
+        })
+    }
+
     /// Reads the footer, unless it is cached.
     fn load(&self, file: &PartitionedFile) -> OpenFile {
         let hint = file.metadata_size_hint.and_then(|hint| u64::try_from(hint).ok());
-        let (footers, store) = (self.footers.clone(), Arc::clone(&self.store));
+        let (reading, store) = (self.reading.clone(), Arc::clone(&self.store));
         let (meta, time) = (file.object_meta.clone(), self.metrics.metadata_time.clone());
         let open = async move {
             let _timer = time.timer();
-            footers.open(&store, &meta, hint).await.map_err(Arc::new)
+            reading.open(&store, &meta, hint).await.map_err(Arc::new)
         };
         open.boxed().shared()
     }
@@ -269,7 +272,8 @@ impl<'a> Adapted<'a> {
     fn filter(&self) -> Result<Option<Expr>> {
         let mut native = Vec::new();
         let mut evaluated = Vec::new();
-        let mut before = Vec::new();
+        let mut parts = Vec::new();
+        let mut fallible = 0;
         for filter in self.scan.filters.accepted() {
             let filter = self.simplify(self.adapt(filter)?)?;
             for part in split_conjunction(&filter) {
@@ -280,10 +284,16 @@ impl<'a> Adapted<'a> {
                 }
                 match self.translator().translate(part) {
                     Some(expr) => native.push(expr),
-                    None => evaluated.push(self.evaluated(part, &before)?),
+                    None if is_fallible(part, &self.physical) => fallible = parts.len() + 1,
+                    None => evaluated.push(self.evaluated(std::slice::from_ref(part))?),
                 }
-                before.push(Arc::clone(part));
+                parts.push(Arc::clone(part));
             }
+        }
+        // Up to the last conjunct that can fail, all are evaluated in turn, whatever the order in which the scan
+        // evaluates the others: each only on rows that passed those before it.
+        if fallible > 0 {
+            evaluated.push(self.evaluated(&parts[..fallible])?);
         }
         let mut conjuncts = fuse_bounds(native);
         conjuncts.extend(evaluated);
@@ -291,12 +301,9 @@ impl<'a> Adapted<'a> {
         Ok(Some(Expr::all(conjuncts)))
     }
 
-    /// A conjunct for DataFusion to evaluate. One that can fail is guarded by those before it, whatever the
-    /// order in which the scan evaluates them.
-    fn evaluated(&self, part: &Arc<dyn PhysicalExpr>, before: &[Arc<dyn PhysicalExpr>]) -> Result<Expr> {
-        let guarded = !before.is_empty() && is_fallible(part, &self.physical);
-        let guard = guarded.then(|| conjunction(before.iter().cloned()));
-        Ok(Expr::Rows(Arc::new(PhysicalPredicate::try_new(Arc::clone(part), guard, &self.translator())?)))
+    /// Conjuncts that DataFusion evaluates in turn.
+    fn evaluated(&self, parts: &[Arc<dyn PhysicalExpr>]) -> Result<Expr> {
+        Ok(Expr::Rows(Arc::new(PhysicalPredicate::try_new(parts, &self.translator())?)))
     }
 
     /// A filter that is checked again above the scan, for skipping data. Parts that cannot be used are left
@@ -314,6 +321,33 @@ impl<'a> Adapted<'a> {
         let filter = TranslatedFilter::try_new(adapted, Arc::clone(&self.physical), dtype).ok()?;
         let filter = filter.with_rows(rows).with_evaluation(rows && self.scan.options.fallback_filter_eval);
         Some(Expr::Dynamic(Arc::new(filter)))
+    }
+
+    /// The scan of all rows of the file.
+    fn scan_of(&self, leaves: &Leaves, filter: Expr) -> ScanBuilder {
+        let wanted = self.scan;
+        let mut scan = self
+            .file
+            .scan()
+            .with_projection(leaves.paths().to_vec())
+            .with_schema(leaves.schema())
+            .with_filter(filter)
+            .with_batch_size(wanted.batch_size)
+            .with_ordered(wanted.ordered)
+            .with_pruning(wanted.options.prune);
+        if wants_row_numbers(&wanted.projection) {
+            scan = scan.with_row_numbers(ROW_NUMBER);
+        }
+        if let Some((path, options)) = self.best_first() {
+            scan = scan.with_best_first(path, options).with_best_rows(Arc::clone(&wanted.best_rows));
+        }
+        if let Some(memory) = &wanted.memory {
+            scan = scan.with_memory_pool(Arc::clone(memory) as _);
+        }
+        if let Some(limit) = wanted.limit {
+            scan = scan.with_limit(limit as u64);
+        }
+        scan
     }
 
     /// The column whose best rows are wanted first, if this file stores it unchanged.

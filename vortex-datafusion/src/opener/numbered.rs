@@ -18,11 +18,13 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_expr_adapter::rewrite::expr_references_scalar_udf;
 use datafusion_physical_expr_common::physical_expr::snapshot_physical_expr;
 
+use crate::convert::chain;
+
 /// The name of the column of row numbers in scans.
 pub(super) const ROW_NUMBER: &str = "file_row_index";
 
 /// Whether an output requires row numbers.
-pub(crate) fn wants_row_numbers(projection: &ProjectionExprs) -> bool {
+pub(super) fn wants_row_numbers(projection: &ProjectionExprs) -> bool {
     projection.iter().any(|output| expr_references_scalar_udf::<FileRowIndexFunc>(&output.expr))
 }
 
@@ -74,16 +76,19 @@ impl Rows {
             let fits = is_number(list.expr()) && !list.negated();
             return fits.then(|| Self::new(rows.into_iter().flat_map(|rows| rows.0).collect()));
         }
+        if let Some((op, operands)) = chain(filter) {
+            let operands = operands.into_iter().map(Self::of);
+            if op == Operator::And {
+                return operands.flatten().reduce(|all, rows| all.and(&rows));
+            }
+            let ranges = operands.map(|rows| rows.map(|rows| rows.0)).collect::<Option<Vec<_>>>()?;
+            return Some(Self::new(ranges.concat()));
+        }
         let binary = filter.downcast_ref::<BinaryExpr>()?;
         let (left, op, right) = (binary.left(), *binary.op(), binary.right());
-        match (op, is_number(left), is_number(right)) {
-            (Operator::And, ..) => match (Self::of(left), Self::of(right)) {
-                (Some(left), Some(right)) => Some(left.and(&right)),
-                (one, other) => one.or(other),
-            },
-            (Operator::Or, ..) => Some(Self::new([Self::of(left)?.0, Self::of(right)?.0].concat())),
-            (_, true, false) => Some(Self::compared(op, constant(right)?)),
-            (_, false, true) => Some(Self::compared(op.swap()?, constant(left)?)),
+        match (is_number(left), is_number(right)) {
+            (true, false) => Some(Self::compared(op, constant(right)?)),
+            (false, true) => Some(Self::compared(op.swap()?, constant(left)?)),
             _ => None,
         }
     }
@@ -228,6 +233,18 @@ mod tests {
         let ends = both(Operator::Or, compare(Operator::Lt, 5i64), compare(Operator::Eq, 50i64));
         assert_eq!(rows(Arc::clone(&ends)), [0..5, 50..51]);
         assert_eq!(rows(both(Operator::And, ends, compare(Operator::Gt, 2i64))), [3..5, 50..51]);
+    }
+
+    #[test]
+    fn thousands_of_ranges_are_combined() {
+        let few = |at: i64| {
+            let (from, to) = (compare(Operator::GtEq, at * 3), compare(Operator::Lt, at * 3 + 1));
+            both(Operator::And, from, to)
+        };
+        let chain =
+            |left, right| Arc::new(BinaryExpr::new(left, Operator::Or, right)) as Arc<dyn PhysicalExpr>;
+        let found = Rows::passing(&[(0..2_500).map(few).reduce(chain).unwrap()]).unwrap();
+        assert_eq!((found.0.len(), found.bounds()), (2_500, 0..7_498));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use datafusion_physical_plan::ColumnarValue;
 use datafusion_physical_plan::metrics::Count;
 use datafusion_pruning::FilePruner;
 
-use crate::convert::{cast_is_monotonic, cast_is_strictly_monotonic};
+use crate::convert::{balanced, cast_is_monotonic, cast_is_strictly_monotonic};
 use crate::pushdown::{Filters, reads_nested};
 
 /// Adapts expressions over a table to one of its files: values that are constant there become literals.
@@ -89,7 +89,8 @@ pub(crate) fn file_pruner(
     if usable.is_empty() {
         return Ok(None);
     }
-    Ok(FilePruner::try_new(conjunction(usable), schema, file, errors.clone()))
+    // The pruner recurses for every operand of a chain.
+    Ok(FilePruner::try_new(balanced(&conjunction(usable)), schema, file, errors.clone()))
 }
 
 /// Whether everything that the filter compares is bounded by what it makes of the bounds of columns, as

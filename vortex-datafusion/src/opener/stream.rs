@@ -12,7 +12,7 @@ use datafusion_pruning::FilePruner;
 use futures::{Stream, StreamExt as _};
 use vortex_core::scan::BatchStream;
 
-use crate::cache::OpenFile;
+use super::open_files::OpenFile;
 use crate::convert::datafusion_error;
 use crate::metrics::FileMetrics;
 

@@ -152,11 +152,19 @@ fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &Vorte
 /// projections replace columns by what they compute. It also treats the name of a file and the numbers of its
 /// rows as volatile, which do not change.
 fn is_volatile(filter: &Arc<dyn PhysicalExpr>) -> bool {
-    let is_of_file = |node: &dyn PhysicalExpr| {
-        ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node).is_some()
-            || ScalarFunctionExpr::try_downcast_func::<FileRowIndexFunc>(node).is_some()
-    };
     filter.exists(|node| Ok(node.is_volatile_node() && !is_of_file(node.as_ref()))).unwrap_or(true)
+}
+
+/// Whether this is a function that no operator above the scan can compute: the name of the file or the number of
+/// the row.
+fn is_of_file(node: &dyn PhysicalExpr) -> bool {
+    ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node).is_some()
+        || ScalarFunctionExpr::try_downcast_func::<FileRowIndexFunc>(node).is_some()
+}
+
+/// Whether only the scan can compute an expression.
+pub(crate) fn needs_scan(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.exists(|node| Ok(is_of_file(node.as_ref()))).unwrap_or(true)
 }
 
 #[cfg(test)]

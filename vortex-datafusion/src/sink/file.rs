@@ -17,6 +17,7 @@ use vortex_core::io::ObjectSink;
 use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 
 use crate::convert::datafusion_error;
+use crate::file_statistics::FileStatistics;
 use crate::format::EXTENSION;
 
 /// The state shared by the files of one statement.
@@ -46,7 +47,7 @@ pub(super) struct FileRows {
     path: Path,
     writer: FileWriter,
     reservation: MemoryReservation,
-    /// Full files, which are complete.
+    /// Full files, which are finished already.
     written: Written,
 }
 
@@ -110,7 +111,7 @@ impl FileRows {
         self.reservation.try_resize(self.writer.buffered_bytes())
     }
 
-    /// Completes the file and continues in another one.
+    /// Finishes the file, which is full, and continues in another one.
     async fn start_next(&mut self) -> Result<()> {
         let path = numbered(&self.path, self.written.files.len() + 1);
         let writer = self.destination.start(&path)?;
@@ -154,14 +155,20 @@ impl Destination {
             .map_err(|error| at(path, datafusion_error(error)))
     }
 
-    /// Removes what has been cached about files that appeared, were replaced, or are gone: their footers, and
-    /// the listings of their folders. DataFusion removes a listing when it plans an `INSERT`, but a query that
-    /// runs before the files appear lists the folder again, and DataFusion keeps listings forever. It stores a
-    /// listing after making it, so one that is being made at this moment may still be stored later.
+    /// Removes what has been cached about files that appeared, were replaced, or are gone: their footers and
+    /// statistics, and the listings of their folders. DataFusion removes a listing when it plans an `INSERT`,
+    /// but a query that runs before the files appear lists the folder again, and DataFusion keeps listings
+    /// forever. It stores a listing after making it, so one that is being made at this moment may still be
+    /// stored later.
     fn forget(&self, files: &[WrittenFile]) {
         let footers = self.caches.get_file_metadata_cache();
         for file in files {
             footers.remove(&file.path);
+        }
+        // Nothing is known of other files yet.
+        if !self.has_unique_paths {
+            let paths = files.iter().map(|file| &file.path).collect();
+            FileStatistics::new(&self.caches).remove(&paths);
         }
         let Some(listings) = self.caches.get_list_files_cache() else { return };
         for listing in listings.list_entries().into_keys() {

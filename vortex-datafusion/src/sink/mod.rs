@@ -11,6 +11,10 @@
 //! file is finished before the query is known to have succeeded; a writer that is dropped leaves nothing
 //! behind.
 //!
+//! Files that are full, if the options limit their size, are finished while the query runs: there may be
+//! thousands of them, and each would otherwise hold its last part in memory and its file open until the end.
+//! They are removed if the statement fails or is dropped; a process that is killed leaves them behind.
+//!
 //! If a statement is dropped while files are being finished, those with random names are removed, even if they
 //! appear later. A `COPY` to a single file may have replaced it as a whole by then: what has its name is never
 //! removed, since it could be the result of a second attempt.
@@ -20,9 +24,10 @@ mod file;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::{Array as _, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion_common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion_common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion_common_runtime::{JoinSet, SpawnedTask};
 use datafusion_datasource::display::FileGroupDisplay;
 use datafusion_datasource::file_sink_config::{FileSink, FileSinkConfig};
@@ -32,10 +37,14 @@ use datafusion_datasource::write::get_writer_schema;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::LexRequirement;
 use datafusion_physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricCategory, MetricsSet};
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{DisplayAs, DisplayFormatType};
+use futures::StreamExt as _;
 use object_store::ObjectStore;
+use object_store::path::Path;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::Receiver;
 use vortex_core::write::WriteOptions;
 
 use crate::convert::datafusion_error;
@@ -193,32 +202,22 @@ async fn fill(
     let mut failure = None;
     let mut demux_task = Some(demux_task);
     let mut more_files = true;
-    while more_files || !filling.is_empty() {
-        let failed = tokio::select! {
-            next = files.recv(), if more_files => match next {
-                Some((path, batches)) => match FileRows::new(Arc::clone(destination), path) {
-                    Ok(rows) => {
-                        filling.spawn(rows.fill(batches));
-                        continue;
-                    }
-                    Err(error) => error,
-                },
-                None => {
-                    more_files = false;
-                    continue;
-                }
-            },
-            Some(outcome) = filling.join_next() => match joined(outcome) {
-                Ok(rows) => {
-                    filled.push(rows);
-                    continue;
-                }
-                Err(error) => error,
-            },
+    while let Some(event) = next_event(&mut files, more_files, &mut filling).await {
+        let outcome = match event {
+            Event::Begun(path, batches) => FileRows::new(Arc::clone(destination), path).map(|rows| {
+                filling.spawn(rows.fill(batches));
+            }),
+            Event::AllBegun => {
+                more_files = false;
+                Ok(())
+            }
+            Event::Filled(outcome) => outcome.map(|rows| filled.push(rows)),
         };
-        failure.get_or_insert(failed);
-        // Dropping the demultiplexer ends the rows of the other files.
-        demux_task = None;
+        if let Err(error) = outcome {
+            failure.get_or_insert(error);
+            // Dropping the demultiplexer ends the rows of the other files.
+            demux_task = None;
+        }
     }
     if let (None, Some(demux_task)) = (&failure, demux_task) {
         let outcome = demux_task.join_unwind().await;
@@ -233,6 +232,32 @@ async fn fill(
             }
             Err(error)
         }
+    }
+}
+
+/// What happens while files are written.
+enum Event {
+    /// The first rows of another file are there.
+    Begun(Path, Receiver<RecordBatch>),
+    /// No further file will begin.
+    AllBegun,
+    /// All rows of a file are written, or it failed.
+    Filled(Result<FileRows>),
+}
+
+/// Waits for what happens next; `None` if all files have begun and none is being written.
+async fn next_event(
+    files: &mut DemuxedStreamReceiver,
+    more_files: bool,
+    filling: &mut JoinSet<Result<FileRows>>,
+) -> Option<Event> {
+    tokio::select! {
+        next = files.recv(), if more_files => Some(match next {
+            Some((path, batches)) => Event::Begun(path, batches),
+            None => Event::AllBegun,
+        }),
+        Some(outcome) = filling.join_next() => Some(Event::Filled(joined(outcome))),
+        else => None,
     }
 }
 
@@ -283,6 +308,34 @@ impl DataSink for VortexSink {
     }
 
     async fn write_all(&self, rows: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
-        FileSink::write_all(self, rows, context).await
+        let partition_columns = self.config.table_partition_cols.iter().map(|(name, _)| name.clone());
+        FileSink::write_all(self, checked(rows, partition_columns.collect()), context).await
+    }
+}
+
+/// The rows up to the first batch with a null in a partition column, which is an error: the demultiplexer of
+/// DataFusion 55 would name the folder after the value below the null, such as 0.
+fn checked(rows: SendableRecordBatchStream, partition_columns: Vec<String>) -> SendableRecordBatchStream {
+    if partition_columns.is_empty() {
+        return rows;
+    }
+    let schema = rows.schema();
+    let checked = rows.map(move |batch| {
+        let batch = batch?;
+        check_partition_columns(&batch, &partition_columns)?;
+        Ok(batch)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, checked))
+}
+
+fn check_partition_columns(rows: &RecordBatch, partition_columns: &[String]) -> Result<()> {
+    let has_nulls =
+        |name: &&String| rows.column_by_name(name).is_some_and(|column| column.logical_null_count() > 0);
+    match partition_columns.iter().find(has_nulls) {
+        None => Ok(()),
+        Some(name) => exec_err!(
+            "the partition column `{name}` has nulls, after which no folder can be named: exclude these rows \
+             with `WHERE {name} IS NOT NULL`, or replace the nulls with `coalesce({name}, ...)`"
+        ),
     }
 }

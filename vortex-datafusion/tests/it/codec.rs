@@ -1,6 +1,5 @@
 //! Serialized plans: after a round trip, plans and answers are the same.
 
-use std::fs;
 use std::sync::Arc;
 
 use arrow::util::pretty::pretty_format_batches;
@@ -8,18 +7,13 @@ use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilde
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr_adapter::DefaultPhysicalExprAdapterFactory;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
-use datafusion::prelude::SessionContext;
 use datafusion_proto::bytes::{
     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
 };
 use vortex_core::io::{LocalFile, ReadAt};
 use vortex_datafusion::{VortexCodec, VortexSource, VortexTable};
 
-use crate::files::{file, run, session};
-
-async fn planned(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
-    context.sql(sql).await.unwrap().create_physical_plan().await.unwrap()
-}
+use crate::files::{create, file, folder_of, physical, run, session};
 
 fn there_and_back(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let bytes = physical_plan_to_bytes_with_extension_codec(Arc::clone(plan), &VortexCodec).unwrap();
@@ -40,7 +34,7 @@ async fn scans_come_back_with_filters_projections_limits_and_options() {
     let path = file("tpch_lineitem");
     let context = session();
     run(&context, "SET vortex.string_type = 'utf8'").await;
-    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{}'", path.display())).await;
+    create(&context, "t", path.display()).await;
     for sql in [
         "SELECT l_orderkey, l_comment FROM t WHERE l_quantity > 45 AND l_orderkey % 3 = 1 ORDER BY 1, 2",
         "SELECT l_orderkey + 1 AS next, 7 AS seven FROM t WHERE l_shipmode IN ('AIR', 'RAIL') ORDER BY 1 LIMIT 20",
@@ -48,7 +42,7 @@ async fn scans_come_back_with_filters_projections_limits_and_options() {
         "SELECT count(l_comment) FROM t LIMIT 5",
         "SELECT l_orderkey, l_extendedprice FROM t ORDER BY 2 DESC, 1 LIMIT 7",
     ] {
-        let plan = planned(&context, sql).await;
+        let plan = physical(&context, sql).await;
         let back = there_and_back(&plan);
         assert_eq!(drawn(&back), drawn(&plan), "{sql}");
         assert_eq!(back.schema(), plan.schema());
@@ -59,12 +53,7 @@ async fn scans_come_back_with_filters_projections_limits_and_options() {
 #[tokio::test]
 async fn partitioned_tables_come_back() {
     let path = file("tpch_orders");
-    let folder = tempfile::tempdir().unwrap();
-    for day in ["1", "2"] {
-        let part = folder.path().join(format!("day={day}"));
-        fs::create_dir(&part).unwrap();
-        fs::copy(&path, part.join("a.vortex")).unwrap();
-    }
+    let folder = folder_of(&[(&path, "day=1/a.vortex"), (&path, "day=2/a.vortex")]);
     let context = session();
     let create = format!(
         "CREATE EXTERNAL TABLE t STORED AS VORTEX PARTITIONED BY (day) LOCATION '{}/'",
@@ -72,7 +61,7 @@ async fn partitioned_tables_come_back() {
     );
     run(&context, &create).await;
     let sql = "SELECT day, sum(o_custkey) FROM t WHERE o_orderkey > 10 AND (day = '2' OR o_custkey < 9) GROUP BY 1 ORDER BY 1";
-    let plan = planned(&context, sql).await;
+    let plan = physical(&context, sql).await;
     assert_eq!(answer(there_and_back(&plan)).await, answer(plan).await);
 }
 
@@ -86,12 +75,10 @@ fn scan(plan: &Arc<dyn ExecutionPlan>) -> &FileScanConfig {
 
 #[tokio::test]
 async fn files_come_back_in_the_versions_that_were_planned() {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["a.vortex", "b.vortex", "c.vortex"] {
-        fs::copy(file("tpch_orders"), folder.path().join(name)).unwrap();
-    }
+    let path = file("tpch_orders");
+    let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex"), (&path, "c.vortex")]);
     let sql = format!("SELECT o_orderkey FROM '{}/'", folder.path().display());
-    let plan = planned(&session(), &sql).await;
+    let plan = physical(&session(), &sql).await;
     let back = there_and_back(&plan);
     let described = |plan| {
         let files = scan(plan).file_groups.iter().flat_map(|group| group.iter());
@@ -113,7 +100,7 @@ async fn writes_come_back() {
         path.display(),
         target.display()
     );
-    let plan = planned(&context, &copy).await;
+    let plan = physical(&context, &copy).await;
     let back = there_and_back(&plan);
     assert_eq!(drawn(&back), drawn(&plan));
     assert!(answer(back).await.contains("| 1500  |"));
@@ -128,10 +115,10 @@ async fn what_is_only_in_this_process_has_no_bytes() {
     let context = session();
     let source: Arc<dyn ReadAt> = Arc::new(LocalFile::open(&path).unwrap());
     context.register_table("t", Arc::new(VortexTable::open([source]).await.unwrap())).unwrap();
-    let plan = planned(&context, "SELECT o_orderkey FROM t").await;
+    let plan = physical(&context, "SELECT o_orderkey FROM t").await;
     let error = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec).unwrap_err().to_string();
     assert!(error.contains("tpch_orders.vortex"), "{error}");
-    let plan = planned(&context, &format!("SELECT o_orderkey FROM '{}'", path.display())).await;
+    let plan = physical(&context, &format!("SELECT o_orderkey FROM '{}'", path.display())).await;
     let adapter = Arc::new(DefaultPhysicalExprAdapterFactory);
     let adapted = FileScanConfigBuilder::from(scan(&plan).clone()).with_expr_adapter(Some(adapter)).build();
     let plan = DataSourceExec::from_data_source(adapted);

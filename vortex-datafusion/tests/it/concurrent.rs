@@ -13,7 +13,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream, execute_stream_partitioned};
+use datafusion::physical_plan::{collect, execute_stream, execute_stream_partitioned};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::join_all;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -22,12 +22,12 @@ use object_store::{ObjectMeta, ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
 use tokio::runtime::Builder;
 use tokio::sync::OnceCell;
-use tokio::time::{sleep, timeout};
-use url::Url;
+use tokio::time::timeout;
 use vortex_core::io::{ObjectFile, ReadAt};
-use vortex_datafusion::{VortexTable, register};
+use vortex_datafusion::VortexTable;
 
-use crate::files::{plan, run, show};
+use crate::counting::{over_with, settle};
+use crate::files::{copy, create, numbers, physical, plan, run, show};
 
 const FILES: i64 = 8;
 const ROWS_PER_FILE: i64 = 75_000;
@@ -88,8 +88,8 @@ async fn files() -> &'static [PutPayload] {
         for file in 0..FILES {
             let last = ROWS_PER_FILE - 1;
             let keys = format!("SELECT value * {FILES} + {file} AS key FROM generate_series(0, {last})");
-            let copy = format!("COPY ({} ORDER BY key) TO 'counting://store/{file}.vortex'", rows(&keys));
-            run(&context, &copy).await;
+            let rows = format!("{} ORDER BY key", rows(&keys));
+            copy(&context, &rows, format!("counting://store/{file}.vortex")).await;
             let path = Path::from(format!("{file}.vortex"));
             let bytes = store.get(&path).await.unwrap().bytes().await.unwrap();
             assert!(bytes.len() > MIB, "{} bytes would be kept with the footer", bytes.len());
@@ -125,27 +125,18 @@ fn runtime(pool: &Arc<dyn MemoryPool>) -> Arc<RuntimeEnv> {
     RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(pool)).build_arc().unwrap()
 }
 
-/// A session that finds the store at `counting://store/`.
 fn session(store: &Arc<TestStore>, runtime: &Arc<RuntimeEnv>, partitions: usize) -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(partitions);
     // Each sort reserves this, by default more than some of the pools hold.
     let config = config.with_sort_spill_reservation_bytes(64 << 10);
-    let context = SessionContext::new_with_config_rt(config, Arc::clone(runtime));
-    register(&context).expect("the format registers");
-    context.register_object_store(&Url::parse("counting://store").unwrap(), Arc::clone(store) as _);
-    context
+    over_with(store, config, Arc::clone(runtime))
 }
 
 /// A session with the table `t`.
 async fn over(store: &Arc<TestStore>, pool: &Arc<dyn MemoryPool>, partitions: usize) -> SessionContext {
     let context = session(store, &runtime(pool), partitions);
-    create(&context, "t").await;
+    create(&context, "t", "counting://store/t/").await;
     context
-}
-
-async fn create(context: &SessionContext, name: &str) {
-    let location = "STORED AS VORTEX LOCATION 'counting://store/t/'";
-    run(context, &format!("CREATE EXTERNAL TABLE {name} {location}")).await;
 }
 
 /// What DataFusion answers over the rows that were written.
@@ -199,19 +190,8 @@ async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     timeout(LONG, work).await.unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
-/// Waits until no request is in flight and no memory is held: streams that are dropped end a moment later.
-async fn settle(store: &TestStore, pool: &Arc<dyn MemoryPool>) {
-    let settled = async {
-        while store.in_flight.get() > 0 || pool.reserved() > 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let in_time = timeout(Duration::from_secs(5), settled).await;
-    assert!(in_time.is_ok(), "{} requests, {} bytes", store.in_flight.get(), pool.reserved());
-}
-
 fn keys_of(batches: &[RecordBatch]) -> Vec<i64> {
-    batches.iter().flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().to_vec()).collect()
+    batches.iter().flat_map(|batch| numbers(batch, 0)).collect()
 }
 
 /// The rest of some streams, all polled at once.
@@ -231,10 +211,6 @@ const REUSABLE: &str = "SELECT key, text FROM t WHERE mixed % 5 = 3";
 
 fn reusable_keys() -> Vec<i64> {
     (0..ROWS).filter(|key| key * key % 1_000_003 % 5 == 3).collect()
-}
-
-async fn physical(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
-    context.sql(sql).await.unwrap().create_physical_plan().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -382,9 +358,9 @@ async fn sessions_share_a_pool_and_a_cache_of_footers() {
     let (store, pool) = (filled().await, greedy(32 * MIB));
     let runtime = runtime(&pool);
     let sessions = [session(&store, &runtime, 2), session(&store, &runtime, 3)];
-    create(&sessions[0], "t").await;
+    create(&sessions[0], "t", "counting://store/t/").await;
     store.take();
-    create(&sessions[1], "t").await;
+    create(&sessions[1], "t", "counting://store/t/").await;
     run(&sessions[1], "SELECT count(*), min(key), max(key) FROM t").await;
     assert_eq!(store.take(), (0, 0), "the other session has read all footers");
     assert_right(&[&sessions[0], &sessions[1]], &TWICE).await;
@@ -424,8 +400,7 @@ fn a_runtime_that_stands_still_holds_up_no_other() {
 async fn queries_that_follow_a_write_see_it_whatever_ran_before() {
     let (store, pool) = (TestStore::new(), unbounded());
     let context = session(&store, &runtime(&pool), 2);
-    let location = "STORED AS VORTEX LOCATION 'counting://store/w/'";
-    run(&context, &format!("CREATE EXTERNAL TABLE w (a BIGINT) {location}")).await;
+    create(&context, "w (a BIGINT)", "counting://store/w/").await;
     run(&context, "INSERT INTO w VALUES (0)").await;
     let sql = "SELECT a FROM w";
     for (at, statement) in [
@@ -451,9 +426,7 @@ async fn readers_see_whole_files_while_others_are_written() {
     let (store, pool) = (TestStore::new(), greedy(64 * MIB));
     let runtime = runtime(&pool);
     let writer = session(&store, &runtime, 2);
-    let location = "STORED AS VORTEX LOCATION 'counting://store/w/'";
-    let create = |name: &str| format!("CREATE EXTERNAL TABLE {name} (a BIGINT, b BIGINT) {location}");
-    run(&writer, &create("w")).await;
+    create(&writer, "w (a BIGINT, b BIGINT)", "counting://store/w/").await;
     // All rows of a statement go to one file, and thus appear at once.
     run(&writer, "SET datafusion.execution.minimum_parallel_output_files = 1").await;
     let done = Arc::new(AtomicBool::new(false));
@@ -466,11 +439,11 @@ async fn readers_see_whole_files_while_others_are_written() {
     let readers = (0..4).map(|at| {
         // Some readers share the session of the writer.
         let (store, runtime, writer) = (Arc::clone(&store), Arc::clone(&runtime), writer.clone());
-        let (done, sql) = (Arc::clone(&done), create("w"));
+        let done = Arc::clone(&done);
         tokio::spawn(async move {
             let own = if at % 2 == 0 { writer } else { session(&store, &runtime, 2) };
             if at % 2 == 1 {
-                run(&own, &sql).await;
+                create(&own, "w (a BIGINT, b BIGINT)", "counting://store/w/").await;
             }
             while !done.load(Ordering::SeqCst) {
                 let batch = run(&own, "SELECT count(*) AS n, sum(b * 2) AS s FROM w WHERE a % 3 < 5").await;
@@ -483,12 +456,12 @@ async fn readers_see_whole_files_while_others_are_written() {
     let rows = format!("SELECT value AS a, value % 7 AS b FROM generate_series(1, {ROWS})");
     for at in 0..6 {
         within("INSERT", run(&writer, &format!("INSERT INTO w {rows}"))).await;
-        within("COPY", run(&writer, &format!("COPY ({rows}) TO 'counting://store/w/{at}.vortex'"))).await;
+        within("COPY", copy(&writer, &rows, format!("counting://store/w/{at}.vortex"))).await;
     }
     done.store(true, Ordering::SeqCst);
     within("a reader", join_all(readers)).await.into_iter().for_each(|outcome| outcome.unwrap());
     // Another table has another listing.
-    run(&writer, &create("all_of_it")).await;
+    create(&writer, "all_of_it (a BIGINT, b BIGINT)", "counting://store/w/").await;
     let batch = run(&writer, "SELECT count(*) AS n, sum(b * 2) AS s FROM all_of_it WHERE a % 3 < 5").await;
     assert_eq!(count(&batch), 12);
     settle(&store, &pool).await;

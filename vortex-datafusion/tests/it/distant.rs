@@ -8,8 +8,8 @@ use futures::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 
-use crate::counting::session;
-use crate::files::{run, show};
+use crate::counting::{session, settle};
+use crate::files::{copy, create, physical, run, show};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_file_is_read_once_whatever_is_asked_of_it() {
@@ -27,8 +27,7 @@ async fn partitions_that_share_no_files_open_only_their_own() {
     for (is_shared, expected) in [(false, 10), (true, 20)] {
         let share = format!("SET datafusion.execution.enable_file_stream_work_stealing = {is_shared}");
         run(&context, &share).await;
-        let plan = context.sql("SELECT l_comment FROM lines").await.unwrap();
-        let plan = plan.create_physical_plan().await.unwrap();
+        let plan = physical(&context, "SELECT l_comment FROM lines").await;
         assert_eq!(plan.output_partitioning().partition_count(), 2);
         store.take();
         let batches = plan.execute(0, context.task_ctx()).unwrap();
@@ -78,9 +77,8 @@ pub(crate) async fn write_large(context: &SessionContext) {
     let rows = "SELECT value AS key, value * value % 1000003 AS mixed, \
                        'text ' || (value * value % 99991 * value % 1000003) AS text \
                 FROM generate_series(1, 500000)";
-    run(context, &format!("COPY ({rows}) TO 'counting://store/large.vortex'")).await;
-    run(context, "CREATE EXTERNAL TABLE large STORED AS VORTEX LOCATION 'counting://store/large.vortex'")
-        .await;
+    copy(context, rows, "counting://store/large.vortex").await;
+    create(context, "large", "counting://store/large.vortex").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,16 +129,11 @@ async fn a_query_that_is_dropped_leaves_no_request_and_no_memory() {
         "SELECT sum(mixed * 2), max(text || 'x') FROM large",
     ];
     for sql in statements {
-        let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let plan = physical(&context, sql).await;
         store.set_latency(Duration::from_secs(60));
         let query = datafusion::physical_plan::collect(plan, context.task_ctx());
         assert!(tokio::time::timeout(Duration::from_millis(100), query).await.is_err(), "{sql}");
         store.set_latency(Duration::ZERO);
-        let settled = async {
-            while store.in_flight.get() > 0 || context.runtime_env().memory_pool.reserved() > 0 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(5), settled).await.unwrap_or_else(|_| panic!("{sql}"));
+        settle(&store, &context.runtime_env().memory_pool).await;
     }
 }

@@ -1,14 +1,22 @@
 //! Locations of test files, and sessions that read them.
 
+use std::fmt::Display;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray as _, RecordBatch};
 use arrow::compute::concat_batches;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Int64Type, Schema};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use tempfile::TempDir;
+use vortex_core::io::MemorySink;
+use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_datafusion::{VortexFormat, VortexOptions, register};
 
 /// The files committed with the project.
@@ -38,12 +46,32 @@ pub(crate) fn file(case: &str) -> PathBuf {
     path
 }
 
+/// A folder with copies of files, each under another name.
+pub(crate) fn folder_of(files: &[(&Path, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (from, to) in files {
+        let to = folder.path().join(to);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    }
+    folder
+}
+
 /// Writes a file of 270,000 rows in several chunks.
 pub(crate) async fn write_chunks(folder: &Path) -> PathBuf {
     let path = folder.join("chunks.vortex");
     let rows = "SELECT value AS key, value * value % 1000003 AS mixed FROM generate_series(1, 270000)";
-    run(&session(), &format!("COPY ({rows}) TO '{}'", path.display())).await;
+    copy(&session(), rows, path.display()).await;
     path
+}
+
+/// The bytes of a file with these rows.
+pub(crate) async fn written(rows: &RecordBatch) -> Vec<u8> {
+    let sink = MemorySink::new();
+    let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
+    writer.write(rows).await.unwrap();
+    writer.finish().await.unwrap();
+    sink.bytes().expect("a complete file").to_vec()
 }
 
 /// A session with four partitions that cuts even small files.
@@ -54,6 +82,14 @@ pub(crate) fn session() -> SessionContext {
 pub(crate) fn session_with(mut config: SessionConfig) -> SessionContext {
     config.options_mut().optimizer.repartition_file_min_size = 1;
     let context = SessionContext::new_with_config(config).enable_url_table();
+    register(&context).expect("the format registers");
+    context
+}
+
+/// A session with two partitions, whose operators take memory from a pool.
+pub(crate) fn session_within(pool: &Arc<dyn MemoryPool>) -> SessionContext {
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(pool)).build_arc().unwrap();
+    let context = SessionContext::new_with_config_rt(SessionConfig::new().with_target_partitions(2), runtime);
     register(&context).expect("the format registers");
     context
 }
@@ -83,6 +119,22 @@ pub(crate) async fn table(
     Arc::new(ListingTable::try_new(config).expect("a table"))
 }
 
+/// Makes the file or folder at a path the table `t`.
+pub(crate) async fn register_files(context: &SessionContext, path: &Path) {
+    let listed = table(context, path, VortexOptions::default()).await;
+    context.register_table("t", listed).expect("a new name");
+}
+
+/// Creates a table, whose name columns may follow, over what lies at a location.
+pub(crate) async fn create(context: &SessionContext, table: &str, location: impl Display) {
+    run(context, &format!("CREATE EXTERNAL TABLE {table} STORED AS VORTEX LOCATION '{location}'")).await;
+}
+
+/// Writes the rows of a query to a file.
+pub(crate) async fn copy(context: &SessionContext, rows: &str, to: impl Display) {
+    run(context, &format!("COPY ({rows}) TO '{to}'")).await;
+}
+
 /// Runs a statement; returns its rows as one batch.
 pub(crate) async fn run(context: &SessionContext, sql: &str) -> RecordBatch {
     let frame = context.sql(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -100,4 +152,26 @@ pub(crate) async fn show(context: &SessionContext, sql: &str) -> String {
 /// The physical plan as text.
 pub(crate) async fn plan(context: &SessionContext, sql: &str) -> String {
     show(context, &format!("EXPLAIN FORMAT INDENT {sql}")).await
+}
+
+/// The plan as it is executed.
+pub(crate) async fn physical(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
+    context.sql(sql).await.unwrap().create_physical_plan().await.unwrap()
+}
+
+/// The error of a statement that fails when it is planned or when it runs.
+pub(crate) async fn error(context: &SessionContext, sql: &str) -> String {
+    let outcome = async { context.sql(sql).await?.collect().await };
+    outcome.await.expect_err("the statement fails").to_string()
+}
+
+/// The numbers of a column.
+pub(crate) fn numbers(rows: &RecordBatch, column: usize) -> Vec<i64> {
+    rows.column(column).as_primitive::<Int64Type>().values().to_vec()
+}
+
+/// The number that is the first column of the only row of a query.
+pub(crate) async fn number(context: &SessionContext, sql: &str) -> i64 {
+    let [number] = numbers(&run(context, sql).await, 0)[..] else { panic!("{sql}: not one row") };
+    number
 }

@@ -2,43 +2,30 @@
 
 use std::sync::Arc;
 
-use arrow::array::AsArray as _;
-use arrow::datatypes::Int64Type;
 use datafusion::prelude::SessionContext;
-use object_store::path::Path;
-use object_store::{ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
 use url::Url;
 use vortex_datafusion::{VortexContextExt as _, enable_url_tables};
 
-use crate::counting::{example, over};
-use crate::files::{run, show};
+use crate::counting::{over, store_of};
+use crate::files::{create, error, number, run, show};
 
 /// Number of rows of each object; all objects are copies of the example file.
 const ROWS: i64 = 8300;
 
 /// A session that accepts URLs as tables, over a store with these objects.
 async fn session(objects: &[&str]) -> SessionContext {
-    session_over(&TestStore::new(), objects).await
+    session_over(&store_of(objects).await)
 }
 
-async fn session_over(store: &Arc<TestStore>, objects: &[&str]) -> SessionContext {
-    for object in objects {
-        store.put(&Path::from(*object), PutPayload::from(example())).await.unwrap();
-    }
+fn session_over(store: &Arc<TestStore>) -> SessionContext {
     let context = over(store, None);
     enable_url_tables(&context);
     context
 }
 
 async fn count(context: &SessionContext, from: &str) -> i64 {
-    let rows = run(context, &format!("SELECT count(*) FROM {from}")).await;
-    rows.column(0).as_primitive::<Int64Type>().value(0)
-}
-
-async fn error(context: &SessionContext, sql: &str) -> String {
-    let outcome = async { context.sql(sql).await?.collect().await };
-    outcome.await.unwrap_err().to_string()
+    number(context, &format!("SELECT count(*) FROM {from}")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,7 +90,7 @@ async fn what_a_folder_contains_does_not_keep_a_table_from_its_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_is_created_over_a_glob() {
     let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex"]).await;
-    run(&context, "CREATE EXTERNAL TABLE x STORED AS VORTEX LOCATION 'counting://store/a/x*.vortex'").await;
+    create(&context, "x", "counting://store/a/x*.vortex").await;
     assert_eq!(count(&context, "x WHERE l_orderkey > 0").await, 2 * ROWS);
     run(
         &context,
@@ -136,17 +123,13 @@ async fn partition_columns_lie_behind_a_glob() {
 async fn functions_over_files_take_globs() {
     let context = session(&["a/x1.vortex", "a/x2.vortex", "a/y1.vortex"]).await;
     let files = "SELECT count(DISTINCT file) FROM vortex_segments('counting://store/a/x*.vortex')";
-    let rows = run(&context, files).await;
-    assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 2);
+    assert_eq!(number(&context, files).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn folders_of_two_stores_are_listed_apart_although_their_paths_are_equal() {
     let context = session(&["a/x.vortex"]).await;
-    let other = TestStore::new();
-    for object in ["a/x.vortex", "a/y.vortex"] {
-        other.put(&Path::from(object), PutPayload::from(example())).await.unwrap();
-    }
+    let other = store_of(&["a/x.vortex", "a/y.vortex"]).await;
     context.register_object_store(&Url::parse("counting://other").unwrap(), other);
     for (store, objects) in [("store", 1), ("other", 2)] {
         for place in [format!("counting://{store}/a/"), format!("counting://{store}/a/*.vortex")] {
@@ -168,8 +151,8 @@ async fn a_web_server_has_no_globs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_url_of_a_file_is_one_read_and_then_one_question() {
-    let store = TestStore::new();
-    let context = session_over(&store, &["a/x.vortex"]).await;
+    let store = store_of(&["a/x.vortex"]).await;
+    let context = session_over(&store);
     assert_eq!(count(&context, "'counting://store/a/x.vortex'").await, ROWS);
     assert_eq!((store.reads.take(), store.heads.take()), (1, 0));
     assert_eq!(count(&context, "'counting://store/a/x.vortex'").await, ROWS);

@@ -5,6 +5,7 @@ mod codec;
 mod concurrent;
 mod counting;
 mod distant;
+mod expressions;
 mod files;
 mod frames;
 mod globs;

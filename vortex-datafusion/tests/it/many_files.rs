@@ -1,11 +1,11 @@
 //! Tables of more files than fit into DataFusion's metadata cache when they are parsed.
 
+use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
 
 use crate::counting::over;
-use crate::files::{run, show};
+use crate::files::{copy, create, show};
 
 const FILES: u64 = 10_000;
 
@@ -15,17 +15,17 @@ async fn each_of_many_small_files_is_read_once() {
     let writer = over(&store, None);
     let rows = "SELECT value AS id, value % 7 AS g, 'text ' || (value * value) AS text \
                 FROM generate_series(1, 100)";
-    run(&writer, &format!("COPY ({rows}) TO 'counting://store/one.vortex'")).await;
+    copy(&writer, rows, "counting://store/one.vortex").await;
     let bytes = store.get(&Path::from("one.vortex")).await.unwrap().bytes().await.unwrap();
     for at in 0..FILES {
         let path = Path::from(format!("many/{at:05}.vortex"));
-        store.put(&path, PutPayload::from(bytes.clone())).await.unwrap();
+        store.put(&path, bytes.clone().into()).await.unwrap();
     }
     let context = over(&store, None);
     let one = over(&store, None);
-    run(&one, "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/one.vortex'").await;
+    create(&one, "one", "counting://store/one.vortex").await;
     store.take();
-    run(&context, "CREATE EXTERNAL TABLE many STORED AS VORTEX LOCATION 'counting://store/many/'").await;
+    create(&context, "many", "counting://store/many/").await;
     assert_eq!(store.take(), (FILES, FILES * bytes.len() as u64));
     let counts = "SELECT count(*) AS n, min(id) AS least, max(id) AS greatest FROM";
     let groups =

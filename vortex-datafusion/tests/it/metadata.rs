@@ -1,9 +1,6 @@
 //! Table functions over the description of files.
 
-use arrow::array::AsArray as _;
-use arrow::datatypes::Int64Type;
-
-use crate::files::{file, run, session, show, write_chunks};
+use crate::files::{error, file, folder_of, number, run, session, show, write_chunks};
 
 #[tokio::test]
 async fn columns_have_sizes_and_statistics() {
@@ -30,28 +27,24 @@ async fn layouts_refer_to_segments_that_are_listed() {
          WHERE segment IN (SELECT s.segment FROM vortex_segments('{path}') AS s)"
     );
     let all = format!("SELECT count(*) FROM vortex_segments('{path}') WHERE paths IS NOT NULL");
-    let count = |batch: &arrow::array::RecordBatch| batch.column(0).as_primitive::<Int64Type>().value(0);
-    let (used, all) = (run(&context, &used).await, run(&context, &all).await);
-    assert!(count(&used) > 10);
-    assert_eq!(count(&used), count(&all));
+    let used = number(&context, &used).await;
+    assert!(used > 10);
+    assert_eq!(used, number(&context, &all).await);
     let encodings = format!(
         "SELECT count(*) FROM vortex_segments('{path}') WHERE array_has(encodings, 'fastlanes.bitpacked')"
     );
-    assert!(count(&run(&context, &encodings).await) > 0);
+    assert!(number(&context, &encodings).await > 0);
     let inside = format!(
         "SELECT count(*) FROM vortex_layouts('{path}') WHERE path LIKE 'l_orderkey%' AND layout = 'vortex.flat'"
     );
-    assert!(count(&run(&context, &inside).await) > 0);
+    assert!(number(&context, &inside).await > 0);
 }
 
 #[tokio::test]
 async fn zones_tile_the_rows_and_folders_show_all_their_files() {
-    let folder = tempfile::tempdir().unwrap();
     let source = tempfile::tempdir().unwrap();
     let path = write_chunks(source.path()).await;
-    for name in ["a.vortex", "b.vortex"] {
-        std::fs::copy(&path, folder.path().join(name)).unwrap();
-    }
+    let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
     let context = session();
     let base = folder.path().display();
     let sql = format!(
@@ -77,8 +70,7 @@ async fn what_is_no_vortex_file_is_named() {
         ("SELECT * FROM vortex_zones(3)".to_owned(), "file"),
         ("SELECT * FROM vortex_zones()".to_owned(), "file"),
     ] {
-        let outcome = async { context.sql(&sql).await?.collect().await };
-        let error = outcome.await.unwrap_err().to_string();
+        let error = error(&context, &sql).await;
         assert!(error.contains(named), "{sql}: {error}");
     }
 }

@@ -14,7 +14,7 @@ use test_store::TestStore;
 
 use crate::counting::over;
 use crate::distant::write_large;
-use crate::files::{run, show};
+use crate::files::{physical, run, show};
 
 /// Number of rows of the table `large`.
 const ROWS: usize = 500_000;
@@ -37,7 +37,7 @@ struct Found(HashMap<String, usize>);
 
 impl Found {
     async fn of(context: &SessionContext, sql: &str) -> Self {
-        let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let plan = physical(context, sql).await;
         collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
         let metrics = scan_metrics(&plan).expect("the plan scans a file").aggregate_by_name();
         let value = |metric: &Arc<datafusion::physical_plan::Metric>| {

@@ -1,6 +1,7 @@
 //! Tables over files that are already open.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray as _, RecordBatch, StringArray};
@@ -15,27 +16,27 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use url::Url;
-use vortex_core::io::{MemoryFile, MemorySink, ReadAt};
-use vortex_core::write::{FileWriter, WriteOptions};
+use vortex_core::io::{MemoryFile, ReadAt};
 use vortex_datafusion::{StringType, VortexOptions, VortexTable};
 
-use crate::files::{file, plan, run, session, session_with, show};
+use crate::files::{copy, file, folder_of, plan, run, session, session_with, show, written};
 
-/// A file in memory; nothing of it is on disk.
-fn in_memory(path: &std::path::Path) -> Arc<dyn ReadAt> {
-    Arc::new(MemoryFile::new(fs::read(path).unwrap()))
+/// A table of files in memory; nothing of them is on disk.
+async fn in_memory(paths: &[&Path]) -> VortexTable {
+    let source = |path: &&Path| Arc::new(MemoryFile::new(fs::read(path).unwrap())) as Arc<dyn ReadAt>;
+    VortexTable::open(paths.iter().map(source)).await.unwrap()
+}
+
+fn register_table(context: &SessionContext, table: VortexTable) {
+    context.register_table("t", Arc::new(table)).unwrap();
 }
 
 #[tokio::test]
 async fn files_in_memory_answer_like_files_on_disk() {
     let path = file("tpch_lineitem");
     let context = session();
-    let table = VortexTable::open([in_memory(&path), in_memory(&path)]).await.unwrap();
-    context.register_table("t", Arc::new(table)).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["a.vortex", "b.vortex"] {
-        fs::copy(&path, folder.path().join(name)).unwrap();
-    }
+    register_table(&context, in_memory(&[&path, &path]).await);
+    let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
     let disk = format!("'{}/' AS t", folder.path().display());
     for sql in [
         "SELECT count(*), min(l_orderkey), max(l_shipdate) FROM t",
@@ -53,8 +54,8 @@ async fn files_in_memory_answer_like_files_on_disk() {
 async fn filters_and_counts_are_planned_as_for_other_tables() {
     let path = file("tpch_lineitem");
     let context = session();
-    let table = VortexTable::open([in_memory(&path)]).await.unwrap();
-    context.register_table("t", Arc::new(table.clone())).unwrap();
+    let table = in_memory(&[&path]).await;
+    register_table(&context, table.clone());
     let filtered = plan(&context, "SELECT l_comment FROM t WHERE l_orderkey = 7").await;
     assert!(!filtered.contains("FilterExec") && filtered.contains("predicate=l_orderkey"), "{filtered}");
     let counted = plan(&context, "SELECT count(*) FROM t").await;
@@ -69,7 +70,7 @@ async fn filters_and_counts_are_planned_as_for_other_tables() {
 async fn files_of_different_columns_make_one_table() {
     let (orders, part) = (file("tpch_orders"), file("tpch_part"));
     let context = session();
-    let table = VortexTable::open([in_memory(&orders), in_memory(&part)]).await.unwrap();
+    let table = in_memory(&[&orders, &part]).await;
     assert!(table.schema().field_with_name("p_partkey").unwrap().is_nullable());
     context.register_table("both", Arc::new(table)).unwrap();
     let counts = show(&context, "SELECT count(*), count(o_orderkey), count(p_partkey) FROM both").await;
@@ -83,8 +84,7 @@ async fn scans_are_charged_to_the_pool_of_the_session() {
     let pool = Arc::new(Noting::default());
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool) as _).build_arc().unwrap();
     let context = SessionContext::new_with_config_rt(SessionConfig::new(), runtime);
-    let table = VortexTable::open([in_memory(&file("tpch_lineitem"))]).await.unwrap();
-    context.register_table("t", Arc::new(table)).unwrap();
+    register_table(&context, in_memory(&[&file("tpch_lineitem")]).await);
     run(&context, "SELECT l_comment FROM t WHERE l_quantity > 10").await;
     assert_eq!(pool.reserved(), 0);
     let charged = pool.charged.lock();
@@ -135,7 +135,7 @@ impl MemoryPool for Noting {
 async fn strings_come_as_the_options_of_the_table_say() {
     let mut options = VortexOptions::default();
     options.string_type = StringType::Utf8;
-    let table = VortexTable::open([in_memory(&file("tpch_orders"))]).await.unwrap();
+    let table = in_memory(&[&file("tpch_orders")]).await;
     let comment =
         |table: &VortexTable| table.schema().field_with_name("o_comment").unwrap().data_type().clone();
     assert_eq!(comment(&table), DataType::Utf8View);
@@ -144,7 +144,7 @@ async fn strings_come_as_the_options_of_the_table_say() {
     let table = table.with_options(options);
     assert_eq!(comment(&table), DataType::Utf8);
     let context = session();
-    context.register_table("t", Arc::new(table)).unwrap();
+    register_table(&context, table);
     for rows in ["t WHERE o_orderkey < 100", "t"] {
         let rows = run(&context, &format!("SELECT min(o_comment), max(o_comment) FROM {rows}")).await;
         assert_eq!(rows.schema().field(0).data_type(), &DataType::Utf8);
@@ -155,18 +155,14 @@ async fn strings_come_as_the_options_of_the_table_say() {
 async fn columns_written_from_plain_strings_are_views_unless_asked_for() {
     let text = StringArray::from_iter_values(["one", "two"]);
     let rows = RecordBatch::try_from_iter([("a", Arc::new(text) as ArrayRef)]).unwrap();
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
-    writer.write(&rows).await.unwrap();
-    writer.finish().await.unwrap();
-    let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
+    let source: Arc<dyn ReadAt> = Arc::new(MemoryFile::new(written(&rows).await));
     let table = VortexTable::open([source]).await.unwrap();
     let mut options = VortexOptions::default();
     options.string_type = StringType::Stored;
     let stored = table.clone().with_options(options);
     for (table, expected) in [(table, DataType::Utf8View), (stored, DataType::Utf8)] {
         let context = session();
-        context.register_table("t", Arc::new(table)).unwrap();
+        register_table(&context, table);
         let rows = run(&context, "SELECT a, count(*) FROM t WHERE a < 'p' GROUP BY a").await;
         assert_eq!(rows.schema().field(0).data_type(), &expected);
         assert_eq!(array_value_to_string(rows.column(0), 0).unwrap(), "one");
@@ -178,9 +174,8 @@ async fn orders_follow_the_options_of_each_scan() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rising.vortex");
     let context = session_with(SessionConfig::new().with_target_partitions(1));
-    run(&context, &format!("COPY (VALUES (1), (2), (3)) TO '{}'", path.display())).await;
-    let table = VortexTable::open([in_memory(&path)]).await.unwrap();
-    context.register_table("t", Arc::new(table)).unwrap();
+    copy(&context, "VALUES (1), (2), (3)", path.display()).await;
+    register_table(&context, in_memory(&[&path]).await);
     for asked in [false, true, false] {
         run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
         let sorted = plan(&context, "SELECT * FROM t ORDER BY column1").await;
@@ -192,8 +187,7 @@ async fn orders_follow_the_options_of_each_scan() {
 async fn no_store_of_local_files_is_needed() {
     let context = session();
     context.runtime_env().deregister_object_store(&Url::parse("file://").unwrap()).unwrap();
-    let table = VortexTable::open([in_memory(&file("tpch_orders"))]).await.unwrap();
-    context.register_table("t", Arc::new(table)).unwrap();
+    register_table(&context, in_memory(&[&file("tpch_orders")]).await);
     for _ in 0..2 {
         let rows = run(&context, "SELECT o_orderkey FROM t WHERE o_custkey > 0").await;
         assert_eq!(rows.num_rows(), 1500);
@@ -203,8 +197,7 @@ async fn no_store_of_local_files_is_needed() {
 #[tokio::test]
 async fn values_of_maps_are_found_by_literal_keys() {
     let context = session();
-    let table = VortexTable::open([in_memory(&file("exotic_types"))]).await.unwrap();
-    context.register_table("t", Arc::new(table)).unwrap();
+    register_table(&context, in_memory(&[&file("exotic_types")]).await);
     let keys = "SELECT map_keys(\"map\")[1] FROM t WHERE cardinality(\"map\") > 0 LIMIT 1";
     let key = array_value_to_string(run(&context, keys).await.column(0), 0).unwrap();
     let sql = format!(

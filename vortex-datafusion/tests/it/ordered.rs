@@ -1,46 +1,42 @@
 //! Tables of several files with a recorded order.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use arrow::array::{AsArray as _, RecordBatch};
-use arrow::datatypes::Int64Type;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use vortex_datafusion::{VortexOptions, VortexSessionExt as _, register};
 
-use crate::files::{plan, run, show, table};
+use crate::files::{copy, numbers, plan, register_files, run, table};
 
 fn session(partitions: usize) -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions))
 }
 
+fn registered(partitions: usize) -> SessionContext {
+    let context = session(partitions);
+    register(&context).unwrap();
+    context
+}
+
 /// Files that are each sorted by `a`, and overlap.
 pub(crate) async fn write(folder: &Path, files: usize) {
-    let context = session(1);
-    register(&context).unwrap();
+    let context = registered(1);
     for file in 0..files {
         let rows = format!(
             "SELECT value * {files} + {file} AS a, value % 7 AS b FROM generate_series(0, 20000) ORDER BY a"
         );
         let path = folder.join(format!("{file}.vortex"));
-        run(&context, &format!("COPY ({rows}) TO '{}'", path.display())).await;
+        copy(&context, &rows, path.display()).await;
     }
-}
-
-fn numbers(batch: &RecordBatch) -> Vec<i64> {
-    batch.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
 
 /// Writes a file that is sorted by timestamps.
 async fn write_times(folder: &Path) -> PathBuf {
     let path = folder.join("t.vortex");
-    let writer = session(1);
-    register(&writer).unwrap();
     let rows = "SELECT arrow_cast(value * 25200, 'Timestamp(Second, None)') AS ts, value AS n \
                 FROM generate_series(1, 40) ORDER BY ts";
-    run(&writer, &format!("COPY ({rows}) TO '{}'", path.display())).await;
+    copy(&registered(1), rows, path.display()).await;
     path
 }
 
@@ -48,10 +44,8 @@ async fn write_times(folder: &Path) -> PathBuf {
 async fn orders_are_withheld_only_where_casts_change_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = write_times(folder.path()).await;
-    let context = session(1);
-    register(&context).unwrap();
-    let listed = table(&context, &path, VortexOptions::default()).await;
-    context.register_table("t", listed).unwrap();
+    let context = registered(1);
+    register_files(&context, &path).await;
     for (sql, declared) in [
         ("SELECT x.ts FROM t x JOIN t y ON x.n = y.n AND x.ts > y.ts", 2),
         // What a join compares equates nothing, unless it is a key.
@@ -68,36 +62,28 @@ async fn orders_are_withheld_only_where_casts_change_them() {
             0,
         ),
     ] {
-        let plan = show(&context, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+        let plan = plan(&context, sql).await;
         assert_eq!(plan.matches("output_ordering").count(), declared, "{sql}: {plan}");
     }
 }
 
 #[tokio::test]
-async fn an_order_that_statistics_prove_is_asked_for_by_a_table_or_before_its_first_scan() {
+async fn an_order_that_statistics_prove_is_asked_for_by_a_table_or_by_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rising.vortex");
-    let context = session(1);
-    register(&context).unwrap();
+    let context = registered(1);
     // The order of the rows of a VALUES list is not defined.
-    run(&context, &format!("COPY (VALUES (1), (2), (3)) TO '{}'", file.display())).await;
-    for (name, options) in
-        [("plain", ""), ("asking", "OPTIONS (order_from_statistics 'true')"), ("later", "")]
-    {
+    copy(&context, "VALUES (1), (2), (3)", file.display()).await;
+    for (name, options) in [("plain", ""), ("asking", "OPTIONS (order_from_statistics 'true')")] {
         let location = file.display();
         let create = format!("CREATE EXTERNAL TABLE {name} STORED AS VORTEX {options} LOCATION '{location}'");
         run(&context, &create).await;
     }
-    for (asked, tables) in [
-        (false, [("plain", false), ("asking", true)].as_slice()),
-        // DataFusion keeps the order together with the statistics of the file.
-        (true, [("plain", false), ("later", true)].as_slice()),
-        (false, [("later", true)].as_slice()),
-    ] {
+    for asked in [false, true, false] {
         run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
-        for (name, declared) in tables {
+        for (name, declared) in [("plain", asked), ("asking", true)] {
             let plan = plan(&context, &format!("SELECT * FROM {name} ORDER BY column1")).await;
-            assert_eq!(!plan.contains("SortExec"), *declared, "{name}, {asked}: {plan}");
+            assert_eq!(!plan.contains("SortExec"), declared, "{name}, {asked}: {plan}");
         }
     }
 }
@@ -106,27 +92,23 @@ async fn an_order_that_statistics_prove_is_asked_for_by_a_table_or_before_its_fi
 async fn times_of_day_are_sorted_although_their_timestamps_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = write_times(folder.path()).await;
-    for registered in [true, false] {
-        let context = session(1);
-        if registered {
-            register(&context).unwrap();
-        }
-        let listed = table(&context, &path, VortexOptions::default()).await;
-        context.register_table("t", listed).unwrap();
+    for is_registered in [true, false] {
+        let context = if is_registered { registered(1) } else { session(1) };
+        register_files(&context, &path).await;
         for (by, is_sorted) in [
             ("CAST(ts AS TIME)", true),
             ("TRY_CAST(ts AS TIME)", true),
-            ("ts", !registered),
-            ("CAST(ts AS DATE)", !registered),
+            ("ts", !is_registered),
+            ("CAST(ts AS DATE)", !is_registered),
         ] {
-            let plan = show(&context, &format!("EXPLAIN FORMAT INDENT SELECT {by} FROM t ORDER BY 1")).await;
+            let plan = plan(&context, &format!("SELECT {by} FROM t ORDER BY 1")).await;
             assert_eq!(plan.contains("SortExec"), is_sorted, "{plan}");
         }
         let late = "SELECT ts FROM t WHERE CAST(ts AS TIME) > '20:00:00' ORDER BY ts";
-        let plan = show(&context, &format!("EXPLAIN FORMAT INDENT {late}")).await;
-        assert_eq!(plan.contains("SortExec"), !registered, "a filter changes no order: {plan}");
+        let plan = plan(&context, late).await;
+        assert_eq!(plan.contains("SortExec"), !is_registered, "a filter changes no order: {plan}");
         let least = run(&context, "SELECT n FROM t ORDER BY CAST(ts AS TIME), n LIMIT 3").await;
-        assert_eq!(numbers(&least), [24, 7, 31]);
+        assert_eq!(numbers(&least, 0), [24, 7, 31]);
     }
 }
 
@@ -137,37 +119,35 @@ async fn a_session_whose_rules_are_replaced_is_not_registered() {
     let rules = PhysicalOptimizer::default().rules;
     let builder = SessionStateBuilder::new().with_default_features().with_vortex();
     let context = SessionContext::new_with_state(builder.with_physical_optimizer_rules(rules).build());
-    let listed = table(&context, &path, VortexOptions::default()).await;
-    context.register_table("t", listed).unwrap();
-    let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT ts FROM t ORDER BY ts LIMIT 3").await;
+    register_files(&context, &path).await;
+    let plan = plan(&context, "SELECT ts FROM t ORDER BY ts LIMIT 3").await;
     assert!(plan.contains("SortExec") && !plan.contains("best_first"), "{plan}");
     let least = run(&context, "SELECT n FROM t ORDER BY CAST(ts AS TIME), n LIMIT 3").await;
-    assert_eq!(numbers(&least), [24, 7, 31]);
+    assert_eq!(numbers(&least, 0), [24, 7, 31]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_rows_of_an_order_are_the_first_however_partitions_run() {
-    for (registered, partitions) in [(true, 4), (true, 2), (false, 4), (false, 2)] {
+    for (is_registered, partitions) in [(true, 4), (true, 2), (false, 4), (false, 2)] {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), partitions).await;
         let url = folder.path().join("");
-        let context = session(partitions);
-        if registered {
-            register(&context).unwrap();
-        }
-        let listed = table(&context, &url, VortexOptions::default()).await;
-        context.register_table("t", listed).unwrap();
+        let context = if is_registered { registered(partitions) } else { session(partitions) };
+        register_files(&context, &url).await;
         for sql in
             ["SELECT a FROM t ORDER BY a LIMIT 300", "SELECT a FROM t WHERE b = 3 ORDER BY a LIMIT 300"]
         {
-            let merged = format!("EXPLAIN FORMAT INDENT {sql}");
-            let plan = show(&context, &merged).await;
+            let plan = plan(&context, sql).await;
             assert!(plan.contains("output_ordering=[a@0 ASC"), "{plan}");
             let frame = context.sql(&sql.replace("ORDER BY a LIMIT", "ORDER BY a + 0 LIMIT")).await.unwrap();
             let expected = frame.collect().await.unwrap();
-            let expected: Vec<i64> = expected.iter().flat_map(numbers).collect();
+            let expected: Vec<i64> = expected.iter().flat_map(|batch| numbers(batch, 0)).collect();
             for _ in 0..20 {
-                assert_eq!(numbers(&run(&context, sql).await), expected, "{registered} {partitions} {sql}");
+                assert_eq!(
+                    numbers(&run(&context, sql).await, 0),
+                    expected,
+                    "{is_registered} {partitions} {sql}"
+                );
             }
         }
     }
@@ -176,25 +156,23 @@ async fn the_first_rows_of_an_order_are_the_first_however_partitions_run() {
 #[tokio::test]
 async fn nulls_of_one_file_do_not_come_between_the_values_of_two() {
     let folder = tempfile::tempdir().unwrap();
-    let context = session(1);
-    register(&context).unwrap();
+    let context = registered(1);
     for (name, values) in [("a", "(1), (2), (NULL)"), ("b", "(3), (4)")] {
         let path = folder.path().join(format!("{name}.vortex"));
         let rows = format!("SELECT * FROM (VALUES {values}) AS t (a) ORDER BY a NULLS LAST");
-        run(&context, &format!("COPY ({rows}) TO '{}'", path.display())).await;
+        copy(&context, &rows, path.display()).await;
     }
     let url = folder.path().join("");
-    let listed = table(&context, &url, VortexOptions::default()).await;
-    context.register_table("t", Arc::clone(&listed) as _).unwrap();
+    register_files(&context, &url).await;
     let sorted = run(&context, "SELECT a FROM t WHERE a IS NOT NULL ORDER BY a").await;
-    assert_eq!(numbers(&sorted), [1, 2, 3, 4]);
+    assert_eq!(numbers(&sorted, 0), [1, 2, 3, 4]);
     let first = run(&context, "SELECT a FROM t ORDER BY a NULLS LAST LIMIT 3").await;
-    assert_eq!(numbers(&first), [1, 2, 3]);
+    assert_eq!(numbers(&first, 0), [1, 2, 3]);
     let all = run(&context, "SELECT a FROM t ORDER BY a NULLS LAST").await;
-    assert_eq!(numbers(&all)[..4], [1, 2, 3, 4]);
+    assert_eq!(numbers(&all, 0)[..4], [1, 2, 3, 4]);
     // A single file keeps its order, including nulls.
     let alone = table(&context, &folder.path().join("a.vortex"), VortexOptions::default()).await;
     context.register_table("alone", alone).unwrap();
-    let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT a FROM alone ORDER BY a NULLS LAST").await;
+    let plan = plan(&context, "SELECT a FROM alone ORDER BY a NULLS LAST").await;
     assert!(!plan.contains("SortExec"), "{plan}");
 }

@@ -1,6 +1,5 @@
 //! Files of one table that differ: columns added, dropped, reordered, widened.
 
-use std::fs;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
@@ -10,17 +9,14 @@ use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use vortex_datafusion::VortexFormat;
 
-use crate::files::{file, run, session, show};
+use crate::files::{copy, create, file, folder_of, run, session, show};
 
 #[tokio::test]
 async fn files_with_different_columns_make_one_table() {
     let (orders, part) = (file("tpch_orders"), file("tpch_part"));
-    let folder = tempfile::tempdir().unwrap();
-    fs::copy(orders, folder.path().join("a.vortex")).unwrap();
-    fs::copy(part, folder.path().join("b.vortex")).unwrap();
+    let folder = folder_of(&[(&orders, "a.vortex"), (&part, "b.vortex")]);
     let context = session();
-    let location = folder.path().display();
-    run(&context, &format!("CREATE EXTERNAL TABLE both STORED AS VORTEX LOCATION '{location}/'")).await;
+    create(&context, "both", folder.path().join("").display()).await;
     let counts = show(
         &context,
         "SELECT count(*), count(o_orderkey), count(p_partkey), count(*) FILTER (WHERE p_partkey IS NULL) FROM both",
@@ -71,10 +67,9 @@ async fn table_of(context: &SessionContext, queries: &[&str], columns: &str) -> 
     let folder = tempfile::tempdir().unwrap();
     for (at, query) in queries.iter().enumerate() {
         let path = folder.path().join(format!("{at}.vortex"));
-        run(context, &format!("COPY ({query}) TO '{}'", path.display())).await;
+        copy(context, query, path.display()).await;
     }
-    let location = folder.path().display();
-    run(context, &format!("CREATE EXTERNAL TABLE t {columns} STORED AS VORTEX LOCATION '{location}/'")).await;
+    create(context, &format!("t {columns}"), folder.path().join("").display()).await;
     folder
 }
 

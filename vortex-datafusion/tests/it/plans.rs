@@ -8,7 +8,7 @@ use datafusion::prelude::SessionContext;
 use vortex_core::io::{LocalFile, ReadAt};
 use vortex_datafusion::VortexTable;
 
-use crate::files::{file, plan, run, session, show, write_chunks};
+use crate::files::{create, file, plan, run, session, show, write_chunks};
 
 #[tokio::test]
 async fn filters_leave_the_plan_and_show_in_the_scan() {
@@ -107,7 +107,7 @@ async fn analyze_counts_what_was_read_and_skipped() {
 async fn a_file_ruled_out_by_its_statistics_is_not_read() {
     let path = file("tpch_lineitem");
     let context = session();
-    run(&context, &format!("CREATE EXTERNAL TABLE l STORED AS VORTEX LOCATION '{}'", path.display())).await;
+    create(&context, "l", path.display()).await;
     let analyzed = show(&context, "EXPLAIN ANALYZE SELECT l_comment FROM l WHERE l_orderkey < -5").await;
     assert!(analyzed.contains("bytes_scanned=0"), "{analyzed}");
     assert!(analyzed.contains("pruned"), "{analyzed}");
@@ -119,6 +119,11 @@ async fn the_name_of_the_file_is_known_to_the_scan() {
     let context = session();
     let sql = format!("SELECT DISTINCT input_file_name() AS f FROM '{}'", path.display());
     assert!(show(&context, &sql).await.contains("tpch_orders.vortex"));
+    // No operator above the scan could compute it.
+    run(&context, "SET vortex.projection_pushdown = false").await;
+    assert!(show(&context, &sql).await.contains("tpch_orders.vortex"));
+    let upper = format!("SELECT upper(input_file_name()) AS f, o_orderkey FROM '{}' LIMIT 1", path.display());
+    assert!(show(&context, &upper).await.contains("TPCH_ORDERS.VORTEX"));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, ident, lit};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use vortex_datafusion::VortexOptions;
 
-use crate::files::{file, newest, nothing_pushed, session_with, table, write_chunks};
+use crate::files::{copy, file, newest, nothing_pushed, register_files, session_with, table, write_chunks};
 
 /// The rows of a frame, or the text of the error.
 async fn rows(frame: DataFrame) -> Result<RecordBatch, String> {
@@ -175,8 +175,7 @@ async fn nested_keys_are_joined() {
         "map(['k'], [value]) m, make_array(make_array(value)) ll, make_array(named_struct('a', value)) ls,
         named_struct('a', make_array(value)) sl, named_struct('m', map(['k'], [value])) sm,
         arrow_cast(make_array(make_array(value)), 'FixedSizeList(1, FixedSizeList(1, Int64))') ff";
-    let copy = format!("COPY (SELECT value id, {keys} FROM generate_series(1, 10)) TO '{}'", path.display());
-    context.sql(&copy).await.unwrap().collect().await.unwrap();
+    copy(&context, &format!("SELECT value id, {keys} FROM generate_series(1, 10)"), path.display()).await;
     for key in ["m", "ll", "ls", "sl", "sm", "ff"] {
         let from = format!("FROM '{}'", path.display());
         let joined = format!("SELECT a.id {from} a JOIN '{}' b ON a.{key} = b.{key}", path.display());
@@ -192,8 +191,7 @@ async fn nested_keys_are_joined() {
 async fn a_division_is_protected_by_the_condition_before_it() {
     let path = file("tpch_lineitem");
     let context = session_with(SessionConfig::new());
-    let provider = table(&context, &path, VortexOptions::default()).await;
-    context.register_table("t", provider).expect("a new name");
+    register_files(&context, &path).await;
     let protected = "SELECT * FROM t WHERE l_linenumber <> 1 AND 100 / (l_linenumber - 1) > 30";
     let expected = "SELECT * FROM t WHERE l_linenumber BETWEEN 2 AND 4";
     let [protected, expected] = [protected, expected].map(|sql| context.sql(sql));

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::prelude::SessionContext;
+use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt as _, PutPayload};
 use test_store::TestStore;
 use vortex_core::io::BlockCache;
 
-use crate::counting::{example, over};
+use crate::counting::{over, store_of};
 use crate::distant::write_large;
-use crate::files::{run, show};
+use crate::files::{copy, create, run, show};
 
 const SUM: &str = "SELECT sum(mixed * 2), max(text || 'x') FROM large";
 
@@ -83,7 +83,7 @@ async fn an_object_that_has_changed_is_read_again() {
     let sum = |from: &str| format!("SELECT sum(key + 0) AS keys, max(text || 'x') AS text FROM {from}");
     for factor in [1, 3] {
         let rows = format!("SELECT key * {factor} AS key, text || '{factor}' AS text FROM large");
-        run(&context, &format!("COPY ({rows}) TO 'counting://store/changes.vortex'")).await;
+        copy(&context, &rows, "counting://store/changes.vortex").await;
         let expected = show(&context, &sum(&format!("({rows})"))).await;
         store.take();
         assert_eq!(show(&context, &sum("'counting://store/changes.vortex'")).await, expected);
@@ -130,8 +130,7 @@ async fn small_enough_files_are_read_as_a_whole() {
     let size = store.inner.head(&Path::from("large.vortex")).await.unwrap().size;
     let reader = over(&store, None);
     set(&reader, &[("segment_cache", 64 << 20), ("segment_cache_preload", 32 << 20)]).await;
-    run(&reader, "CREATE EXTERNAL TABLE large STORED AS VORTEX LOCATION 'counting://store/large.vortex'")
-        .await;
+    create(&reader, "large", "counting://store/large.vortex").await;
     assert_eq!(store.take(), (1, size));
     assert_eq!(show(&reader, SUM).await, show(&context, SUM).await);
     assert_eq!(store.take(), (0, 0));
@@ -149,9 +148,7 @@ async fn scans_at_the_same_time_get_the_same_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_may_do_without() {
-    let store = TestStore::new();
-    let path = Path::from("lines.vortex");
-    store.put(&path, PutPayload::from(example())).await.unwrap();
+    let store = store_of(&["lines.vortex"]).await;
     let context = over(&store, None);
     set(&context, &[("segment_cache", 64 << 20)]).await;
     run(

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray as _, RecordBatch};
-use arrow::datatypes::Int64Type;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
@@ -19,7 +17,7 @@ use vortex_core::VortexFile;
 use vortex_datafusion::{RowSelection, VortexSource};
 
 use crate::counting::over;
-use crate::files::{file, session};
+use crate::files::{file, numbers, session};
 
 /// The order keys and the partition values of the rows of some files.
 async fn scan(files: Vec<PartitionedFile>) -> Vec<(i64, i64)> {
@@ -41,9 +39,7 @@ async fn scan_of(context: &SessionContext, store: ObjectStoreUrl, groups: Vec<Fi
         .build();
     let plan = DataSourceExec::from_data_source(config);
     let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.unwrap();
-    let column =
-        |batch: &RecordBatch, at: usize| batch.column(at).as_primitive::<Int64Type>().values().to_vec();
-    let rows = batches.iter().flat_map(|batch| column(batch, 0).into_iter().zip(column(batch, 1)));
+    let rows = batches.iter().flat_map(|batch| numbers(batch, 0).into_iter().zip(numbers(batch, 1)));
     let mut rows: Vec<_> = rows.collect();
     rows.sort_unstable();
     rows

@@ -1,47 +1,28 @@
 //! Tables over files: how they are declared, found and described.
 
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use arrow::array::{AsArray as _, RecordBatch};
-use arrow::datatypes::Int64Type;
+use arrow::array::RecordBatch;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use object_store::{ObjectStoreExt as _, PutPayload};
+use object_store::ObjectStoreExt as _;
 use test_store::{ReadFault, TestStore};
-use vortex_core::io::MemorySink;
-use vortex_core::write::{FileWriter, WriteOptions};
 use vortex_datafusion::{VortexSessionExt as _, register};
 
 use crate::counting;
-use crate::files::{file, plan, run, session, show};
-
-fn count(rows: &RecordBatch) -> i64 {
-    rows.column(0).as_primitive::<Int64Type>().value(0)
-}
-
-fn folder_of(files: &[(&Path, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (from, to) in files {
-        let to = folder.path().join(to);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from, to).unwrap();
-    }
-    folder
-}
+use crate::files::{copy, create, file, folder_of, number, physical, plan, run, session, show, written};
 
 #[tokio::test]
 async fn a_table_is_created_from_a_folder() {
     let path = file("tpch_orders");
     let folder = folder_of(&[(&path, "a.vortex"), (&path, "b.vortex")]);
     let context = session();
-    let location = folder.path().display();
-    run(&context, &format!("CREATE EXTERNAL TABLE orders STORED AS VORTEX LOCATION '{location}/'")).await;
-    assert_eq!(count(&run(&context, "SELECT count(*) FROM orders").await), 3000);
+    create(&context, "orders", folder.path().join("").display()).await;
+    assert_eq!(number(&context, "SELECT count(*) FROM orders").await, 3000);
 }
 
 #[tokio::test]
@@ -53,7 +34,7 @@ async fn files_folders_and_globs_are_queried_by_path() {
     for (from, rows) in
         [(format!("{base}/a.vortex"), 1500), (format!("{base}/"), 3000), (format!("{base}/*.vortex"), 3000)]
     {
-        assert_eq!(count(&run(&context, &format!("SELECT count(*) FROM '{from}'")).await), rows, "{from}");
+        assert_eq!(number(&context, &format!("SELECT count(*) FROM '{from}'")).await, rows, "{from}");
     }
 }
 
@@ -78,7 +59,7 @@ async fn partition_columns_come_from_folder_names() {
     // A filter over a file's column and a partition column together.
     let both =
         "SELECT count(*) FROM orders WHERE (o_orderkey > 0 AND day = '2') OR (o_orderkey <= 0 AND day = '3')";
-    assert_eq!(count(&run(&context, both).await), 1500);
+    assert_eq!(number(&context, both).await, 1500);
 }
 
 #[tokio::test]
@@ -132,11 +113,10 @@ async fn a_session_is_built_with_the_format() {
         .with_vortex()
         .build();
     let context = SessionContext::new_with_state(state);
-    let create = format!("CREATE EXTERNAL TABLE o STORED AS VORTEX LOCATION '{}'", path.display());
-    run(&context, &create).await;
+    create(&context, "o", path.display()).await;
     run(&context, "SET vortex.prune = false").await;
     assert!(show(&context, "SHOW vortex.prune").await.contains("false"));
-    assert_eq!(count(&run(&context, "SELECT count(*) FROM o").await), 1500);
+    assert_eq!(number(&context, "SELECT count(*) FROM o").await, 1500);
 }
 
 #[tokio::test]
@@ -144,7 +124,7 @@ async fn a_plan_runs_more_than_once() {
     let path = file("tpch_orders");
     let context = session();
     let sql = format!("SELECT o_orderkey FROM '{}' WHERE o_custkey > 10", path.display());
-    let plan = context.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+    let plan = physical(&context, &sql).await;
     let mut counts = Vec::new();
     for _ in 0..3 {
         // Files shared by partitions are distributed once per reset.
@@ -185,9 +165,9 @@ async fn a_file_replaced_by_another_is_read_anew() {
     let path = folder.path().join("a.vortex");
     let context = session();
     let sql = format!("SELECT count(*) FROM '{}'", path.display());
-    assert_eq!(count(&run(&context, &sql).await), 1500);
+    assert_eq!(number(&context, &sql).await, 1500);
     fs::copy(part, &path).unwrap();
-    assert_eq!(count(&run(&context, &sql).await), 800);
+    assert_eq!(number(&context, &sql).await, 800);
 }
 
 #[tokio::test]
@@ -248,8 +228,7 @@ async fn found() -> (Arc<TestStore>, SessionContext) {
     store.heads.take();
     store.take();
     let context = counting::over(&store, None);
-    let create = "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/lines/000.vortex'";
-    run(&context, create).await;
+    create(&context, "one", "counting://store/lines/000.vortex").await;
     (store, context)
 }
 
@@ -263,8 +242,7 @@ async fn a_table_of_one_file_gives_the_rows_of_a_scan_that_asks_for_it() {
     ] {
         let asked = {
             let folder = counting::over(&store, None);
-            run(&folder, "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/lines/'")
-                .await;
+            create(&folder, "one", "counting://store/lines/").await;
             show(&folder, sql).await
         };
         assert_eq!(show(&context, sql).await, asked, "{sql}");
@@ -275,12 +253,8 @@ async fn a_table_of_one_file_gives_the_rows_of_a_scan_that_asks_for_it() {
 async fn a_file_that_changes_within_the_moment_is_an_error_and_later_another_table() {
     let (store, context) = found().await;
     let smaller = run(&context, "SELECT * FROM one LIMIT 10").await;
-    let sink = MemorySink::new();
-    let mut writer = FileWriter::try_new(sink.clone(), smaller.schema(), WriteOptions::new()).unwrap();
-    writer.write(&smaller).await.unwrap();
-    writer.finish().await.unwrap();
-    let bytes = PutPayload::from(sink.bytes().unwrap().to_vec());
-    store.put(&object_store::path::Path::from("lines/000.vortex"), bytes).await.unwrap();
+    let bytes = written(&smaller).await;
+    store.put(&object_store::path::Path::from("lines/000.vortex"), bytes.into()).await.unwrap();
 
     let sql = "SELECT sum(l_quantity) FROM one";
     let outcome = async { context.sql(sql).await?.collect().await }.await;
@@ -289,7 +263,7 @@ async fn a_file_that_changes_within_the_moment_is_an_error_and_later_another_tab
         assert!(error.to_string().contains("000.vortex"), "{error}");
     }
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    assert_eq!(count(&run(&context, "SELECT count(*) FROM one").await), 10);
+    assert_eq!(number(&context, "SELECT count(*) FROM one").await, 10);
 }
 
 #[tokio::test]
@@ -300,8 +274,37 @@ async fn a_file_that_this_session_writes_anew_is_another_table_at_once() {
         "COPY (SELECT * FROM one LIMIT 10) TO 'counting://store/lines/000.vortex' STORED AS VORTEX",
     )
     .await;
-    assert_eq!(count(&run(&context, "SELECT count(*) FROM one").await), 10);
+    assert_eq!(number(&context, "SELECT count(*) FROM one").await, 10);
     assert_eq!(run(&context, "SELECT * FROM one").await.num_rows(), 10);
+}
+
+#[tokio::test]
+async fn files_that_agree_in_size_and_time_are_told_apart() {
+    for location in ["t/one.vortex", "t/", "t/*.vortex"] {
+        for writes_in_session in [true, false] {
+            let case = format!("{location}, written by the session itself: {writes_in_session}");
+            let store = TestStore::new();
+            store.set_time(SystemTime::now());
+            let (context, other) = (counting::over(&store, None), counting::over(&store, None));
+            let writer = if writes_in_session { &context } else { &other };
+            let mut sizes = Vec::new();
+            for value in [1, 2] {
+                copy(writer, &format!("SELECT {value} AS a"), "counting://store/t/one.vortex").await;
+                sizes.push(store.head(&"t/one.vortex".into()).await.unwrap().size);
+                if value == 1 {
+                    create(&context, "t", format!("counting://store/{location}")).await;
+                } else if !writes_in_session {
+                    // Listings, and what is found of one file, are kept for a while.
+                    context.runtime_env().cache_manager.get_list_files_cache().unwrap().clear();
+                    tokio::time::sleep(Duration::from_millis(1100)).await;
+                }
+                assert_eq!(number(&context, "SELECT max(a) FROM t").await, value, "{case}");
+                let rows = format!("SELECT count(*) FROM t WHERE a = {value}");
+                assert_eq!(number(&context, &rows).await, 1, "{case}");
+            }
+            assert_eq!(sizes[0], sizes[1], "{case}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -315,10 +318,9 @@ async fn a_store_that_cannot_read_the_end_is_asked_as_others_are() {
         refusals -= 1;
         (refusals >= 0).then_some(ReadFault::Fails)
     });
-    run(&context, "CREATE EXTERNAL TABLE one STORED AS VORTEX LOCATION 'counting://store/lines/000.vortex'")
-        .await;
+    create(&context, "one", "counting://store/lines/000.vortex").await;
     assert_eq!((store.reads.take(), store.heads.take()), (2, 1));
-    assert_eq!(count(&run(&context, "SELECT count(*) FROM one").await), 8300);
+    assert_eq!(number(&context, "SELECT count(*) FROM one").await, 8300);
 }
 
 #[tokio::test]

@@ -5,22 +5,14 @@ use std::time::Duration;
 
 use datafusion::common::DataFusionError;
 use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryPool};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use vortex_datafusion::register;
 
-use crate::files::{plan, run, show};
+use crate::files::{copy, create, physical, plan, session_within, show};
 use crate::ordered;
 
 const POOL: usize = 256 << 20;
-
-fn session(pool: &Arc<dyn MemoryPool>) -> SessionContext {
-    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(pool)).build_arc().unwrap();
-    let context = SessionContext::new_with_config_rt(SessionConfig::new().with_target_partitions(2), runtime);
-    register(&context).expect("the format registers");
-    context
-}
 
 /// A file of less than a megabyte that decodes to more than the pool holds.
 async fn expanding() -> (TempDir, String) {
@@ -30,14 +22,10 @@ async fn expanding() -> (TempDir, String) {
     register(&context).expect("the format registers");
     let rows =
         "SELECT value AS n, repeat('abcdefg', 300) || (value % 10) AS text FROM generate_series(1, 150000)";
-    run(&context, &format!("COPY ({rows}) TO '{path}'")).await;
+    copy(&context, rows, &path).await;
     let size = std::fs::metadata(&path).unwrap().len();
     assert!(size * 500 < 150_000 * 2101, "{size} bytes");
     (folder, path)
-}
-
-async fn register_table(context: &SessionContext, path: &str) {
-    run(context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{path}'")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,8 +34,8 @@ async fn a_file_that_decodes_to_more_than_the_pool_is_scanned_within_it() {
     let pools: [Arc<dyn MemoryPool>; 2] =
         [Arc::new(FairSpillPool::new(POOL)), Arc::new(GreedyMemoryPool::new(POOL))];
     for pool in pools {
-        let context = session(&pool);
-        register_table(&context, &path).await;
+        let context = session_within(&pool);
+        create(&context, "t", &path).await;
         let sums = "SELECT count(*) AS rows, sum(length(text)) AS bytes, sum(n) AS sum FROM t";
         let sums = show(&context, sums).await;
         assert!(
@@ -65,12 +53,11 @@ async fn a_file_that_decodes_to_more_than_the_pool_is_scanned_within_it() {
 async fn a_scan_goes_on_while_others_hold_all_memory() {
     let (_folder, path) = expanding().await;
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
-    let context = session(&pool);
-    register_table(&context, &path).await;
+    let context = session_within(&pool);
+    create(&context, "t", &path).await;
     let all = MemoryConsumer::new("others").register(&pool);
     all.grow(1 << 20);
-    let plan = context.sql("SELECT n, text FROM t WHERE n % 1000 = 7").await.unwrap();
-    let plan = plan.create_physical_plan().await.unwrap();
+    let plan = physical(&context, "SELECT n, text FROM t WHERE n % 1000 = 7").await;
     let batches = datafusion::physical_plan::collect(plan, context.task_ctx());
     let batches = tokio::time::timeout(Duration::from_secs(60), batches).await.expect("it ends").unwrap();
     assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 150);
@@ -84,8 +71,8 @@ async fn a_merge_without_memory_ends_in_one_error_and_leaves_the_pool_empty() {
     let folder = tempfile::tempdir().unwrap();
     ordered::write(folder.path(), 2).await;
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 10));
-    let context = session(&pool);
-    register_table(&context, &folder.path().join("").display().to_string()).await;
+    let context = session_within(&pool);
+    create(&context, "t", folder.path().join("").display()).await;
     let sql = "SELECT a, b FROM t WHERE b = 3 ORDER BY a";
     let merged = plan(&context, sql).await;
     assert!(merged.contains("SortPreservingMergeExec") && !merged.contains("SortExec"), "{merged}");

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};
-use vortex_core::io::LocalSink;
-use vortex_core::write::{FileWriter, WriteOptions};
 
-use crate::files::{run, session, show};
+use crate::files::{create, run, session, show, written};
 
 const COLUMNS: usize = 5000;
 
@@ -14,10 +12,7 @@ async fn write(path: &std::path::Path) {
     let column =
         |at: usize| Arc::new(Int32Array::from_iter_values((0..10).map(|row| row * at as i32))) as ArrayRef;
     let batch = RecordBatch::try_from_iter((0..COLUMNS).map(|at| (format!("c{at}"), column(at)))).unwrap();
-    let sink = LocalSink::create(path).unwrap();
-    let mut writer = FileWriter::try_new(sink, batch.schema(), WriteOptions::new()).unwrap();
-    writer.write(&batch).await.unwrap();
-    writer.finish().await.unwrap();
+    std::fs::write(path, written(&batch).await).unwrap();
 }
 
 #[tokio::test]
@@ -27,8 +22,7 @@ async fn all_columns_and_single_ones_are_read() {
         write(&folder.path().join(name)).await;
     }
     let context = session();
-    let location = folder.path().display();
-    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{location}/'")).await;
+    create(&context, "t", folder.path().join("").display()).await;
     let all = run(&context, "SELECT * FROM t WHERE c1 >= 8 ORDER BY c1").await;
     assert_eq!((all.num_columns(), all.num_rows()), (COLUMNS, 4));
     let few =

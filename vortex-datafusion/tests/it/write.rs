@@ -17,19 +17,18 @@ use datafusion::datasource::MemTable;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
 use futures::StreamExt as _;
 use object_store::ObjectStore as _;
 use test_store::{TestStore, WriteFault as Fault};
 use url::Url;
 use vortex_datafusion::VortexSink;
 
-use crate::files::{plan, run, session, show};
+use crate::files::{copy, create, error, physical, plan, run, session, session_within, show};
 
 /// A batch with columns of many types, `rows` long.
 fn many_types(rows: i64) -> RecordBatch {
@@ -144,7 +143,7 @@ async fn a_file_without_rows_has_its_columns() {
     let file = folder.path().join("none.vortex");
     let context = session();
     with_source(&context, vec![many_types(3)]);
-    run(&context, &format!("COPY (SELECT * FROM source WHERE number < 0) TO '{}'", file.display())).await;
+    copy(&context, "SELECT * FROM source WHERE number < 0", file.display()).await;
     let back = run(&context, &format!("SELECT * FROM '{}'", file.display())).await;
     assert_eq!((back.num_rows(), back.num_columns()), (0, many_types(1).num_columns()));
 }
@@ -153,11 +152,7 @@ async fn a_file_without_rows_has_its_columns() {
 async fn rows_are_inserted_into_tables_of_folders() {
     let folder = tempfile::tempdir().unwrap();
     let context = session();
-    let create = format!(
-        "CREATE EXTERNAL TABLE t (a BIGINT NOT NULL, b VARCHAR) STORED AS VORTEX LOCATION '{}/'",
-        folder.path().display()
-    );
-    run(&context, &create).await;
+    create(&context, "t (a BIGINT NOT NULL, b VARCHAR)", folder.path().join("").display()).await;
     for start in [0, 10] {
         let insert = format!("INSERT INTO t SELECT {start} + value, 'x' FROM generate_series(0, 9)");
         assert!(show(&context, &insert).await.contains("| 10 "));
@@ -225,7 +220,7 @@ async fn an_order_that_only_statistics_prove_is_declared_if_asked_for() {
     let context = session();
     run(&context, "SET datafusion.execution.target_partitions = 1").await;
     // The order of the rows of a VALUES list is not defined.
-    run(&context, &format!("COPY (VALUES (1), (2), (3)) TO '{file}'")).await;
+    copy(&context, "VALUES (1), (2), (3)", &file).await;
     for (asked, declared) in [(false, false), (true, true)] {
         run(&context, &format!("SET vortex.order_from_statistics = {asked}")).await;
         let create = format!("CREATE OR REPLACE EXTERNAL TABLE t{asked} STORED AS VORTEX LOCATION '{file}'");
@@ -244,8 +239,8 @@ async fn the_order_of_the_input_is_recorded_and_given_back() {
     run(&context, "SET vortex.string_type = 'stored'").await;
     with_source(&context, vec![many_types(5000)]);
     let rows = "SELECT string, number, double FROM source ORDER BY string DESC, number";
-    run(&context, &format!("COPY ({rows}) TO '{file}'")).await;
-    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{file}'")).await;
+    copy(&context, rows, &file).await;
+    create(&context, "t", &file).await;
     run(&context, "SET datafusion.execution.target_partitions = 1").await;
     let sorted = plan(&context, "SELECT * FROM t ORDER BY string DESC, number").await;
     assert!(!sorted.contains("SortExec") && sorted.contains("output_ordering=[string@0 DESC"), "{sorted}");
@@ -284,9 +279,7 @@ async fn options_come_from_the_statement_before_the_session() {
     run(&context, &copy("old.vortex", "OPTIONS ('vortex.min_reader' '0.36', level 'default')")).await;
     assert!(size("compact.vortex") <= size("fast.vortex"));
     for wrong in ["levle 'fast'", "level 'faster'", "min_reader 'yesterday'"] {
-        let error =
-            async { context.sql(&copy("x.vortex", &format!("OPTIONS ({wrong})"))).await?.collect().await };
-        let error = error.await.unwrap_err().to_string();
+        let error = error(&context, &copy("x.vortex", &format!("OPTIONS ({wrong})"))).await;
         assert!(error.contains("level") || error.contains("min_reader"), "{wrong}: {error}");
     }
     assert_eq!(files_in(folder.path()), ["compact.vortex", "fast.vortex", "old.vortex"]);
@@ -357,11 +350,6 @@ async fn session_over(store: Arc<TestStore>) -> SessionContext {
     context
 }
 
-async fn error_of(context: &SessionContext, sql: &str) -> String {
-    let outcome = async { context.sql(sql).await?.collect().await };
-    outcome.await.expect_err("the statement fails").to_string()
-}
-
 async fn objects(store: &TestStore) -> Vec<String> {
     let listed: Vec<_> = store.list(None).collect().await;
     listed.into_iter().map(|object| object.unwrap().location.to_string()).collect()
@@ -384,7 +372,7 @@ async fn a_store_that_fails_is_named_and_nothing_stays_in_it() {
             store.fail_writes(fault);
             let context = session_over(Arc::clone(&store)).await;
             Endless::register(&context, None);
-            let error = error_of(&context, copy).await;
+            let error = error(&context, copy).await;
             assert!(error.contains("the disk is full") && error.contains(".vortex"), "{fault:?}: {error}");
             assert!(store.uploads.parts.get() > 0, "{fault:?}: nothing was uploaded");
             leaves_nothing(&store).await;
@@ -398,7 +386,7 @@ async fn a_small_file_that_cannot_be_put_fails_the_statement() {
     store.fail_writes(Fault::Put);
     let context = session_over(Arc::clone(&store)).await;
     Endless::register(&context, None);
-    let error = error_of(&context, "COPY (SELECT * FROM source LIMIT 10) TO 'faulty://x/a.vortex'").await;
+    let error = error(&context, "COPY (SELECT * FROM source LIMIT 10) TO 'faulty://x/a.vortex'").await;
     assert!(error.contains("the disk is full") && error.contains("a.vortex"), "{error}");
     leaves_nothing(&store).await;
 }
@@ -410,7 +398,7 @@ async fn files_of_a_statement_go_when_one_of_them_fails() {
     let context = session_over(Arc::clone(&store)).await;
     Endless::register(&context, None);
     let copy = "COPY (SELECT * FROM source LIMIT 1000) TO 'faulty://x/' STORED AS VORTEX PARTITIONED BY (b)";
-    let error = error_of(&context, copy).await;
+    let error = error(&context, copy).await;
     assert!(error.contains("the disk is full") && error.contains("b=2"), "{error}");
     leaves_nothing(&store).await;
 }
@@ -423,10 +411,48 @@ async fn a_query_that_fails_midway_leaves_no_file() {
         let store = TestStore::new();
         let context = session_over(Arc::clone(&store)).await;
         Endless::register(&context, Some(20));
-        let error = error_of(&context, &format!("COPY source TO 'faulty://{target}' {rest}")).await;
+        let error = error(&context, &format!("COPY source TO 'faulty://{target}' {rest}")).await;
         assert!(error.contains("the source broke"), "{error}");
         leaves_nothing(&store).await;
     }
+}
+
+#[tokio::test]
+async fn a_null_after_which_a_folder_should_be_named_fails_the_statement() {
+    let value = "CASE WHEN value < 20000 THEN value % 3 END";
+    for partition in [
+        value.to_owned(),
+        format!("CAST({value} AS VARCHAR)"),
+        "CASE WHEN value < 20000 THEN DATE '2026-01-01' END".to_owned(),
+        format!("{value} > 0"),
+        format!("arrow_cast({value}, 'Float64')"),
+        format!("arrow_cast(CAST({value} AS VARCHAR), 'Dictionary(Int32, Utf8)')"),
+    ] {
+        let store = TestStore::new();
+        let context = session_over(Arc::clone(&store)).await;
+        let rows = format!("SELECT value AS n, 1 AS a, {partition} AS p FROM generate_series(1, 30000)");
+        let copy =
+            |rows: &str| format!("COPY ({rows}) TO 'faulty://x/' STORED AS VORTEX PARTITIONED BY (a, p)");
+        let error = error(&context, &copy(&rows)).await;
+        assert!(error.contains("`p` has nulls") && error.contains("p IS NOT NULL"), "{partition}: {error}");
+        leaves_nothing(&store).await;
+        run(&context, &copy(&format!("SELECT * FROM ({rows}) WHERE p IS NOT NULL"))).await;
+        assert!(!objects(&store).await.is_empty(), "{partition}");
+    }
+}
+
+#[tokio::test]
+async fn full_files_that_have_appeared_go_when_the_query_fails() {
+    let store = TestStore::new();
+    let context = session_over(Arc::clone(&store)).await;
+    Endless::register(&context, Some(300));
+    run(&context, "SET datafusion.execution.minimum_parallel_output_files = 1").await;
+    // More than a part, so that files are uploads, which are counted.
+    run(&context, "SET vortex.target_file_size = 9000000").await;
+    let error = error(&context, "COPY source TO 'faulty://x/' STORED AS VORTEX").await;
+    assert!(error.contains("the source broke"), "{error}");
+    assert!(store.uploads.started.get() > store.uploads.aborts.get(), "no file was full");
+    leaves_nothing(&store).await;
 }
 
 #[tokio::test]
@@ -498,7 +524,7 @@ async fn a_given_name_that_a_dropped_query_may_have_replaced_is_not_removed() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(objects(&store).await, ["a.vortex"]);
     let context = session_over(store).await;
-    run(&context, "CREATE EXTERNAL TABLE a STORED AS VORTEX LOCATION 'faulty://x/a.vortex'").await;
+    create(&context, "a", "faulty://x/a.vortex").await;
     assert_eq!(run(&context, "SELECT * FROM a").await.num_rows(), 1000);
 }
 
@@ -535,11 +561,8 @@ fn a_query_dropped_outside_of_its_runtime_leaves_no_file() {
 async fn writers_charge_the_pool_and_give_it_back() {
     let folder = tempfile::tempdir().unwrap();
     for (limit, fits) in [(1 << 20, false), (512 << 20, true)] {
-        let pool = Arc::new(GreedyMemoryPool::new(limit));
-        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool) as _).build_arc().unwrap();
-        let config = SessionConfig::new().with_target_partitions(2);
-        let context = SessionContext::new_with_config_rt(config, runtime);
-        vortex_datafusion::register(&context).unwrap();
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limit));
+        let context = session_within(&pool);
         Endless::register(&context, None);
         let target = folder.path().join(format!("{limit}.vortex"));
         let copy = format!("COPY (SELECT * FROM source LIMIT 2000000) TO '{}'", target.display());
@@ -569,7 +592,7 @@ async fn what_cannot_be_stored_is_named_before_anything_is_written() {
         ("odd", Arc::new(union.unwrap())),
     ]);
     with_source(&context, vec![batch.unwrap()]);
-    let error = error_of(&context, "COPY source TO 'faulty://x/a.vortex'").await;
+    let error = error(&context, "COPY source TO 'faulty://x/a.vortex'").await;
     assert!(error.contains("odd") && error.contains("Union"), "{error}");
     leaves_nothing(&store).await;
 }
@@ -580,7 +603,7 @@ async fn a_sink_tells_what_it_has_written() {
     let context = session();
     let rows = "SELECT value AS n, value % 3 AS k FROM generate_series(1, 1000)";
     let copy = format!("COPY ({rows}) TO '{}/' STORED AS VORTEX PARTITIONED BY (k)", folder.path().display());
-    let plan = context.sql(&copy).await.unwrap().create_physical_plan().await.unwrap();
+    let plan = physical(&context, &copy).await;
     let exec = plan.downcast_ref::<DataSinkExec>().expect("a sink");
     let sink = exec.sink().downcast_ref::<VortexSink>().expect("one of ours");
     assert!(sink.written().is_empty());
@@ -612,7 +635,6 @@ async fn checksums_are_verified_by_queries_that_ask_for_it() {
     std::fs::write(&path, bytes).unwrap();
     let fresh = session();
     run(&fresh, "SET vortex.verify_checksums = true").await;
-    let error = fresh.sql(&format!("SELECT n, m FROM '{}'", path.display())).await.unwrap().collect().await;
-    let error = error.unwrap_err().to_string();
+    let error = error(&fresh, &format!("SELECT n, m FROM '{}'", path.display())).await;
     assert!(error.contains("checksum") && error.contains("sums.vortex"), "{error}");
 }

@@ -20,7 +20,7 @@
 //! Dynamic filters: scans are made to ignore those that drop rows which the plan needs.
 //! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
 //!   limited rows only.
-//! - Operators whose columns share a name pass filters to the wrong one: see `misdirected.rs`.
+//! - Operators whose columns share a name pass filters to the wrong one: see `misdirected_filters.rs`.
 //! - An aggregation without groups produces one filter for all of its minima and maxima, which keeps rows that
 //!   improve any of them. DataFusion 55 leaves out those that are not of plain columns, and those without a
 //!   value so far. When the plan runs again, as in a recursive query, the filter still has the bounds of the
@@ -44,18 +44,18 @@ use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-use crate::exact_statistics;
-use crate::misdirected::{Names, misdirects, names_below, names_of};
+use super::exact_statistics;
+use super::misdirected_filters::{Names, misdirects, names_below, names_of};
 use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
 
 /// Keeps ordered files in their partitions, passes on how many of the best rows are wanted and which dynamic
 /// filters are wrong, and answers sums, minima and maxima.
 #[derive(Debug, Default)]
-pub(crate) struct TellScans;
+pub(super) struct TellScans;
 
 impl TellScans {
-    pub(crate) const NAME: &'static str = "vortex_tell_scans";
+    pub(super) const NAME: &'static str = "vortex_tell_scans";
 }
 
 impl PhysicalOptimizerRule for TellScans {
@@ -177,11 +177,12 @@ fn tell_scan(exec: &DataSourceExec, above: &Above) -> Option<Arc<dyn ExecutionPl
     let finds_best = told.as_ref().unwrap_or(source).best_first.is_some();
     let whole =
         (finds_best && above.partitions == Partitions::BestMerged).then(|| undivided(config)).flatten();
-    // Building an ordered scan again sets the flag that limits reset.
-    if told.is_none() && whole.is_none() && (config.preserve_order || !is_ordered) {
+    // A limit that DataFusion passes to the scan resets this.
+    let preserves_order = config.preserve_order || is_ordered;
+    if told.is_none() && whole.is_none() && preserves_order == config.preserve_order {
         return None;
     }
-    let mut builder = FileScanConfigBuilder::from(config.clone());
+    let mut builder = FileScanConfigBuilder::from(config.clone()).with_preserve_order(preserves_order);
     if let Some(told) = told {
         builder = builder.with_source(Arc::new(told));
     }

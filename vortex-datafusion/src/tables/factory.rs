@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::datasource::provider::DefaultTableFactory;
@@ -18,9 +18,9 @@ use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
 
+use super::globs::{check_exists, check_kind, check_pattern, check_size, listing_url, split_glob};
+use super::one_file::{Found, OneFile};
 use crate::format::EXTENSION;
-use crate::globs::{check_kind, check_pattern, listing_url, split_glob};
-use crate::one_file::{Found, OneFile};
 
 /// Creates tables of files: those of DataFusion, but also over globs in URLs, and with few requests.
 #[derive(Debug, Default)]
@@ -42,11 +42,28 @@ impl TableProviderFactory for VortexTableFactory {
                 // DataFusion requests the metadata of the file three times: to find partitions, which it
                 // cannot have, to read its schema, and to read its statistics, which the scan reads as well.
                 file if !file.is_collection() => listed_table(session, table, file).await,
-                _ => self.others.create(session, table).await,
+                _ => self.create_other(session, table).await,
             },
-            (0, _) => self.others.create(session, table).await,
+            (0, _) => self.create_other(session, table).await,
             _ => plan_err!("a table with several locations cannot have globs in URLs"),
         }
+    }
+}
+
+impl VortexTableFactory {
+    /// A table as DataFusion creates it, but without its cache for statistics: see `file_statistics.rs`.
+    async fn create_other(
+        &self,
+        session: &dyn Session,
+        table: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let created = self.others.create(session, table).await?;
+        let Some(listed) = created.downcast_ref::<ListingTable>() else { return Ok(created) };
+        // Creating the table has filled it.
+        if let Some(cache) = session.runtime_env().cache_manager.get_file_statistic_cache() {
+            cache.drop_table_entries(&table.name)?;
+        }
+        Ok(Arc::new(listed.clone().with_cache(None)))
     }
 }
 
@@ -59,40 +76,28 @@ async fn listed_table(
     let url = url.with_table_ref(table.name.clone());
     check_pattern(&url, session.config_options())?;
     check_kind(&url)?;
+    check_size(&url)?;
     let format = session
         .as_any()
         .downcast_ref::<SessionState>()
         .and_then(|state| state.get_file_format_factory(EXTENSION))
         .ok_or_else(|| plan_datafusion_err!("the session does not know Vortex files"))?
         .create(session, &table.options)?;
-    let declared = table.schema.inner();
-    let found = match declared.fields().is_empty() {
-        true => Found::at(session, format.as_ref(), &url).await?,
-        false => None,
+    let found = match declares_columns(table) {
+        true => None,
+        false => Found::at(session, format.as_ref(), &url).await?,
     };
-    let mut options = ListingOptions::new(Arc::clone(&format))
-        .with_file_extension("")
-        .with_file_sort_order(table.order_exprs.clone());
-    let mut partitions = table.table_partition_cols.clone();
-    let infers = session.config_options().execution.listing_table_factory_infer_partitions;
-    if partitions.is_empty() && declared.fields().is_empty() && infers && url.is_collection() {
-        partitions = options.infer_partitions(session, &url).await?;
+    if found.is_none() && !declares_columns(table) {
+        check_exists(session.runtime_env(), &url).await?;
     }
-    let column_type = |name: String| match declared.field_with_name(&name) {
-        Ok(field) => (name, field.data_type().clone()),
-        Err(_) => (name, dictionary_of_names()),
-    };
-    options = options.with_table_partition_cols(partitions.iter().cloned().map(column_type).collect());
+    let options =
+        ListingOptions::new(format).with_file_extension("").with_file_sort_order(table.order_exprs.clone());
+    let partitions = partitions_of(session, table, &url, &options).await?;
+    let options = options.with_table_partition_cols(partitions);
     options.validate_partitions(session, &url).await?;
-    let schema = if let Some(found) = &found {
-        let store = session.runtime_env().object_store(&url)?;
-        format.infer_schema(session, &store, std::slice::from_ref(found.meta())).await?
-    } else if declared.fields().is_empty() {
-        options.infer_schema(session, &url).await?
-    } else {
-        let is_stored = |at: &usize| !partitions.contains(declared.field(*at).name());
-        let stored: Vec<usize> = (0..declared.fields().len()).filter(is_stored).collect();
-        Arc::new(declared.project(&stored)?)
+    let schema = match &found {
+        Some(found) => found.schema(session, options.format.as_ref(), &url).await?,
+        None => stored_schema(session, table, &url, &options).await?,
     };
     for order in table.order_exprs.iter().flatten() {
         if let Some(column) =
@@ -103,7 +108,6 @@ async fn listed_table(
     }
     let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(schema);
     let listed = ListingTable::try_new(config)?
-        .with_cache(session.runtime_env().cache_manager.get_file_statistic_cache())
         .with_definition(table.definition.clone())
         .with_constraints(table.constraints.clone())
         .with_column_defaults(table.column_defaults.clone());
@@ -111,6 +115,47 @@ async fn listed_table(
         Some(found) => Arc::new(OneFile::new(listed, found)),
         None => Arc::new(listed),
     })
+}
+
+fn declares_columns(table: &CreateExternalTable) -> bool {
+    !table.schema.fields().is_empty()
+}
+
+/// The partition columns: those that are declared or, if no columns are, those that the names of folders state.
+async fn partitions_of(
+    session: &dyn Session,
+    table: &CreateExternalTable,
+    url: &ListingTableUrl,
+    options: &ListingOptions,
+) -> Result<Vec<(String, DataType)>> {
+    let mut names = table.table_partition_cols.clone();
+    let infers = session.config_options().execution.listing_table_factory_infer_partitions;
+    if names.is_empty() && !declares_columns(table) && infers && url.is_collection() {
+        names = options.infer_partitions(session, url).await?;
+    }
+    let declared = table.schema.inner();
+    let column_type = |name: String| match declared.field_with_name(&name) {
+        Ok(field) => (name, field.data_type().clone()),
+        Err(_) => (name, dictionary_of_names()),
+    };
+    Ok(names.into_iter().map(column_type).collect())
+}
+
+/// The columns that files contain: those that are declared, without partition columns, or else those of the files.
+async fn stored_schema(
+    session: &dyn Session,
+    table: &CreateExternalTable,
+    url: &ListingTableUrl,
+    options: &ListingOptions,
+) -> Result<SchemaRef> {
+    if !declares_columns(table) {
+        return options.infer_schema(session, url).await;
+    }
+    let declared = table.schema.inner();
+    let is_partition = |name: &str| options.table_partition_cols.iter().any(|(column, _)| column == name);
+    let is_stored = |at: &usize| !is_partition(declared.field(*at).name());
+    let stored: Vec<usize> = (0..declared.fields().len()).filter(is_stored).collect();
+    Ok(Arc::new(declared.project(&stored)?))
 }
 
 /// The type of partition columns that are not declared, as in DataFusion.

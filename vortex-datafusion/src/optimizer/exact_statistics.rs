@@ -47,7 +47,7 @@ use crate::selection::RowSelection;
 use crate::source::VortexSource;
 
 /// The answer of an aggregation, if statistics of the scans below it contain all that it needs.
-pub(crate) fn answer(
+pub(super) fn answer(
     node: &Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -99,7 +99,9 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         return Ok(None);
     }
     let files = files().map(|file| file.statistics.as_deref());
-    let Some(files) = files.collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let Some(mut files) = files.collect::<Option<Vec<_>>>() else { return Ok(None) };
+    // The value of a partition column is known even of a file in which no row has it.
+    files.retain(|file| file.num_rows != Precision::Exact(0));
     let Some(projection) = config.file_source().projection() else { return Ok(None) };
     for at in projection.column_indices() {
         let Some(column) = known.column_statistics.get_mut(at) else { continue };

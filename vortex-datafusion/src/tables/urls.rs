@@ -20,9 +20,9 @@ use datafusion_session::TableProvider;
 use futures::StreamExt as _;
 use parking_lot::RwLock;
 
+use super::globs::{check_exists, check_kind, check_pattern, check_size, listing_url, split_glob};
+use super::one_file::{Found, OneFile};
 use crate::format::EXTENSION;
-use crate::globs::{check_kind, check_pattern, listing_url, split_glob};
-use crate::one_file::{Found, OneFile};
 
 /// Lets a session query files, folders and globs by path or URL: `FROM 's3://bucket/*.vortex'`. A folder in the
 /// current folder needs a slash, as in `FROM 'visits/'`: `visits` is the name of a table.
@@ -77,11 +77,13 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
     };
     check_pattern(&url, state.config_options())?;
     check_kind(&url)?;
-    if url.prefix().extension() == Some(EXTENSION)
-        && let Some(table) = found_file(state, &url).await?
-    {
-        return Ok(Some(Arc::new(table)));
+    if url.prefix().extension() == Some(EXTENSION) {
+        check_size(&url)?;
+        if let Some(table) = found_file(state, &url).await? {
+            return Ok(Some(Arc::new(table)));
+        }
     }
+    check_exists(state.runtime_env(), &url).await?;
     let config = match ListingTableConfig::new(url.clone()).infer_options(state).await {
         Ok(config) => config,
         // A path or a URL is not the name of a table.
@@ -111,8 +113,7 @@ async fn found_file(state: &SessionState, url: &ListingTableUrl) -> Result<Optio
     let Some(formats) = state.get_file_format_factory(EXTENSION) else { return Ok(None) };
     let format = formats.create(state, &HashMap::new())?;
     let Some(found) = Found::at(state, format.as_ref(), url).await? else { return Ok(None) };
-    let store = state.runtime_env().object_store(url)?;
-    let schema = format.infer_schema(state, &store, std::slice::from_ref(found.meta())).await?;
+    let schema = found.schema(state, format.as_ref(), url).await?;
     let config = ListingTableConfig::new(url.clone())
         .with_listing_options(ListingOptions::new(format))
         .with_schema(schema);

@@ -32,9 +32,9 @@ use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use crate::source::VortexSource;
 
 /// Names of the columns of a filter.
-pub(crate) type Names = BTreeSet<String>;
+pub(super) type Names = BTreeSet<String>;
 
-pub(crate) fn names_of(expr: &Arc<dyn PhysicalExpr>) -> Names {
+pub(super) fn names_of(expr: &Arc<dyn PhysicalExpr>) -> Names {
     collect_columns(expr).into_iter().map(|column| column.name().to_owned()).collect()
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn names_of(expr: &Arc<dyn PhysicalExpr>) -> Names {
 /// of each filter above `node`; `declines` is whether one may have been misdirected already. These scans decline
 /// their own filters, too, which they cannot tell apart; such plans are rare, since filters on single tables
 /// usually are below joins before this rule runs.
-pub(crate) fn decline_misdirected(
+pub(super) fn decline_misdirected(
     node: Arc<dyn ExecutionPlan>,
     above: &[Names],
     declines: bool,
@@ -70,7 +70,7 @@ pub(crate) fn decline_misdirected(
 }
 
 /// Whether `node` may pass a filter on columns of these names to others.
-pub(crate) fn misdirects(node: &dyn ExecutionPlan, names: &Names) -> bool {
+pub(super) fn misdirects(node: &dyn ExecutionPlan, names: &Names) -> bool {
     // Projections look for names in their output.
     if node.is::<ProjectionExec>() {
         return repeats(&node.schema(), names);
@@ -97,7 +97,7 @@ pub(crate) fn misdirects(node: &dyn ExecutionPlan, names: &Names) -> bool {
 }
 
 /// The names that these columns have below `node`.
-pub(crate) fn names_below(node: &dyn ExecutionPlan, names: &Names) -> Names {
+pub(super) fn names_below(node: &dyn ExecutionPlan, names: &Names) -> Names {
     let Some(projection) = node.downcast_ref::<ProjectionExec>() else { return names.clone() };
     let wanted = projection.expr().iter().filter(|output| names.contains(&output.alias));
     wanted.flat_map(|output| names_of(&output.expr)).collect()

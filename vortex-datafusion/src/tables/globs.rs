@@ -18,8 +18,12 @@
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, TableReference, plan_datafusion_err, plan_err};
-use object_store::ObjectStoreScheme;
+use datafusion_execution::runtime_env::RuntimeEnv;
+use object_store::{ObjectStoreExt as _, ObjectStoreScheme};
 use url::{Position, Url};
+use vortex_core::Error;
+
+use crate::convert::datafusion_error;
 
 /// The files at a place: a path or a URL, of a file or a folder, or a glob in either.
 ///
@@ -45,7 +49,7 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
 /// The store of a URL, in place of the name of a table. DataFusion keeps listings and statistics by the name of
 /// a table and the path, whatever the store: without a name, a folder of one store would be taken for one of
 /// another.
-pub(crate) fn store_name(url: &ListingTableUrl) -> TableReference {
+pub(super) fn store_name(url: &ListingTableUrl) -> TableReference {
     TableReference::bare(&url.get_url()[..Position::BeforePath])
 }
 
@@ -68,7 +72,7 @@ pub(crate) fn check_pattern(url: &ListingTableUrl, options: &ConfigOptions) -> R
 }
 
 /// Refuses what is neither a file nor a folder: opening a pipe would wait for another process to write to it.
-pub(crate) fn check_kind(url: &ListingTableUrl) -> Result<()> {
+pub(super) fn check_kind(url: &ListingTableUrl) -> Result<()> {
     if let Ok(path) = url.get_url().to_file_path()
         && path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
     {
@@ -77,8 +81,30 @@ pub(crate) fn check_kind(url: &ListingTableUrl) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a Vortex file of no bytes: DataFusion takes it for a table without rows.
+pub(super) fn check_size(url: &ListingTableUrl) -> Result<()> {
+    let Ok(path) = url.get_url().to_file_path() else { return Ok(()) };
+    if path.metadata().is_ok_and(|there| there.is_file() && there.len() == 0) {
+        let error = Error::corrupt("0 bytes are too few for a Vortex file");
+        return Err(datafusion_error(error.at(path.display().to_string())));
+    }
+    Ok(())
+}
+
+/// Refuses a web address without a file. DataFusion would ask for the list of files below it, which web servers
+/// do not have.
+pub(crate) async fn check_exists(runtime: &RuntimeEnv, url: &ListingTableUrl) -> Result<()> {
+    if !matches!(url.scheme(), "http" | "https") || url.is_collection() {
+        return Ok(());
+    }
+    match runtime.object_store(url)?.head(url.prefix()).await {
+        Err(object_store::Error::NotFound { .. }) => plan_err!("no file at {url}"),
+        _ => Ok(()),
+    }
+}
+
 /// Splits a URL with a glob into the folder and the pattern.
-pub(crate) fn split_glob(place: &str) -> Option<(&str, &str)> {
+pub(super) fn split_glob(place: &str) -> Option<(&str, &str)> {
     let path = place.find("://")? + 3;
     let is_web = place.starts_with("http://") || place.starts_with("https://");
     // In web URLs, a question mark starts the query.

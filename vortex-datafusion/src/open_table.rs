@@ -27,7 +27,7 @@ use vortex_core::file::VortexFile;
 use vortex_core::io::ReadAt;
 
 use crate::convert::{datafusion_error, schema};
-use crate::format::has_rules;
+use crate::optimizer::has_rules;
 use crate::options::{StringType, VortexOptions};
 use crate::ordering;
 use crate::source::VortexSource;
@@ -48,6 +48,7 @@ const OPENED_AT_ONCE: usize = 32;
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
 /// let source: Arc<dyn ReadAt> = Arc::new(LocalFile::open(path).expect("a file"));
 /// let context = SessionContext::new();
+/// vortex_datafusion::register(&context)?;
 /// context.register_table("lineitem", Arc::new(VortexTable::open([source]).await?))?;
 /// let rows = context.sql("SELECT l_comment FROM lineitem WHERE l_quantity > 49").await?.count().await?;
 /// # assert!(rows > 0);
@@ -67,7 +68,7 @@ pub struct VortexTable {
 
 impl VortexTable {
     /// Creates a table over files. Its columns are those of all files, by name; a column that a file lacks is
-    /// null there.
+    /// null there. Numbers of different widths are widened to the narrowest type that holds all of them.
     ///
     /// # Errors
     /// If two files disagree on the type of a column.

@@ -25,15 +25,15 @@ use datafusion_session::{Session, TableProvider};
 use object_store::{ObjectMeta, ObjectStoreExt as _};
 use vortex_core::io::StorageProfile;
 
-use crate::cache::FooterCache;
 use crate::format::VortexFormat;
+use crate::reading::Reading;
 
 /// How long scans rely on what was found.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// A file found in a remote store, and the time when it was found.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(super) struct Found {
     meta: ObjectMeta,
     at: Instant,
 }
@@ -45,7 +45,7 @@ impl Found {
     ///
     /// # Errors
     /// If it is not a Vortex file.
-    pub(crate) async fn at(
+    pub(super) async fn at(
         session: &dyn Session,
         format: &dyn FileFormat,
         url: &ListingTableUrl,
@@ -63,8 +63,15 @@ impl Found {
         Ok(meta.map(|meta| Self { meta, at }))
     }
 
-    pub(crate) fn meta(&self) -> &ObjectMeta {
-        &self.meta
+    /// The schema of the file, whose footer is in the cache.
+    pub(super) async fn schema(
+        &self,
+        session: &dyn Session,
+        format: &dyn FileFormat,
+        url: &ListingTableUrl,
+    ) -> Result<SchemaRef> {
+        let store = session.runtime_env().object_store(url)?;
+        format.infer_schema(session, &store, std::slice::from_ref(&self.meta)).await
     }
 
     /// Whether this is still reliable: it was found a moment ago, and reads fail if the file has changed
@@ -77,13 +84,13 @@ impl Found {
 
 /// A table of one file that has just been found.
 #[derive(Debug)]
-pub(crate) struct OneFile {
+pub(super) struct OneFile {
     listed: ListingTable,
     found: Found,
 }
 
 impl OneFile {
-    pub(crate) fn new(listed: ListingTable, found: Found) -> Self {
+    pub(super) fn new(listed: ListingTable, found: Found) -> Self {
         Self { listed, found }
     }
 
@@ -159,8 +166,8 @@ impl TableProvider for OneFile {
 
     async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
         // Writing the file in this process removes its footer from the cache.
-        let footers = FooterCache::new(session.runtime_env(), session.config());
-        if self.found.counts() && footers.knows(&self.found.meta) {
+        let reading = Reading::new(session.runtime_env(), session.config());
+        if self.found.counts() && reading.has_footer(&self.found.meta) {
             Ok(ScanResult::new(self.scan_found(session, &args).await?))
         } else {
             self.listed.scan_with_args(session, args).await

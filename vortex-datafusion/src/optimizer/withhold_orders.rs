@@ -14,7 +14,8 @@
 //! column. Other scans keep theirs, since an order reaches only the operators above its scan, unless the cast is
 //! equated with a column, by a filter or by the keys of a join: then the order of any timestamps that are equal to
 //! those below is taken for that of the column. This rule runs before all others, which rely on what scans declare,
-//! and offer filters to them: it also makes scans decline those that may concern other columns (`misdirected.rs`).
+//! and offer filters to them: it also makes scans decline those that may concern other columns
+//! (`misdirected_filters.rs`).
 
 use std::sync::Arc;
 
@@ -33,17 +34,17 @@ use datafusion_physical_plan::joins::utils::JoinFilter;
 use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
+use super::misdirected_filters::decline_misdirected;
 use crate::convert::cast_is_monotonic;
-use crate::misdirected::decline_misdirected;
 use crate::ordering::without_temporal_orders;
 use crate::source::VortexSource;
 
 /// Withholds orders of temporal columns from operators that cast such columns in ways that change the order.
 #[derive(Debug, Default)]
-pub(crate) struct WithholdOrders;
+pub(super) struct WithholdOrders;
 
 impl WithholdOrders {
-    pub(crate) const NAME: &'static str = "vortex_withhold_orders";
+    pub(super) const NAME: &'static str = "vortex_withhold_orders";
 }
 
 impl PhysicalOptimizerRule for WithholdOrders {

@@ -14,10 +14,10 @@ use datafusion_datasource::file_format::format_as_file_type;
 use datafusion_expr::{CreateExternalTable, LogicalPlanBuilder};
 use datafusion_session::TableProvider;
 
+use super::factory::VortexTableFactory;
+use super::globs::{listing_url, store_name};
 use crate::format::{EXTENSION, VortexFormatFactory};
-use crate::globs::{listing_url, store_name};
 use crate::options::VortexOptions;
-use crate::table_factory::VortexTableFactory;
 
 /// Reading Vortex files in a session that [supports](crate::register) them.
 ///
@@ -119,7 +119,7 @@ pub trait VortexDataFrameExt {
     ///
     /// # Errors
     /// As for [`write_vortex`](Self::write_vortex), and if there is no such column, or no folder can be named
-    /// after its values.
+    /// after its values: if one of them is null, or their type is not supported.
     async fn write_vortex_partitioned(
         self,
         path: &str,

@@ -1,0 +1,148 @@
+//! The cache of footers between queries, which is DataFusion's cache of file metadata.
+//!
+//! An entry is valid for one version of an object, identified by its size, modification time and, if the
+//! store provides one, e-tag. The size of an entry is that of the parsed footer, not of its bytes in the file.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use datafusion_common::HashMap;
+use datafusion_execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadata, FileMetadataCache};
+use datafusion_execution::runtime_env::RuntimeEnv;
+use object_store::ObjectMeta;
+#[cfg(feature = "session")]
+use object_store::path::Path;
+use vortex_core::file::{Footer, OpenOptions};
+
+/// Parsed footers of small files take up at most about one part in this many of the footer cache; further
+/// footers are kept as the bytes of their files.
+const PARSED_SHARE: usize = 3;
+/// Footers of files larger than this many bytes are always kept parsed.
+const MAX_STORED: usize = 64 << 10;
+
+/// The footers that a session keeps.
+#[derive(Clone)]
+pub(crate) struct FooterCache(Arc<FileMetadataCache>);
+
+impl FooterCache {
+    pub(crate) fn new(runtime: &RuntimeEnv) -> Self {
+        Self(runtime.cache_manager.get_file_metadata_cache())
+    }
+
+    /// Whether the footer of any version of this object is cached.
+    #[cfg(feature = "session")]
+    pub(crate) fn has_any(&self, location: &Path) -> bool {
+        self.0.contains_key(location)
+    }
+
+    /// Whether the footer of exactly this version is cached.
+    #[cfg(feature = "session")]
+    pub(crate) fn has(&self, meta: &ObjectMeta) -> bool {
+        self.0.get(&meta.location).is_some_and(|entry| same_version(&entry.meta, meta))
+    }
+
+    /// The footer of exactly this version. With `verify`, it must verify the checksums that it has.
+    pub(crate) fn get(&self, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
+        let entry = self.0.get(&meta.location)?;
+        let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
+        let footer = same_version(&entry.meta, meta).then(|| known.footer()).flatten()?;
+        let verifies = verify && footer.has_checksums();
+        (footer.verifies_checksums() == verifies).then_some(footer)
+    }
+
+    /// Caches a footer; as the bytes of its file, if the file is small and parsed footers of this size would
+    /// take up too much of the cache.
+    pub(crate) fn put(&self, meta: &ObjectMeta, footer: Arc<Footer>) {
+        let like_it = footer.memory_size().saturating_mul(self.0.len() + 1);
+        let whole =
+            footer.whole_file().filter(|file| file.len() <= MAX_STORED && !footer.verifies_checksums());
+        let footer = match whole {
+            Some(file) if like_it > self.0.cache_limit() / PARSED_SHARE => {
+                CachedFooter::Stored { file, counts: Counts::of(&footer) }
+            }
+            _ => CachedFooter::Parsed(footer),
+        };
+        self.0.put(&meta.location, CachedFileMetadataEntry::new(meta.clone(), Arc::new(footer)));
+    }
+}
+
+impl fmt::Debug for FooterCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FooterCache").field(&self.0.len()).finish()
+    }
+}
+
+pub(crate) fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
+    // Listings do not tell versions.
+    let versions = left.version.as_ref().zip(right.version.as_ref());
+    left.size == right.size
+        && left.last_modified == right.last_modified
+        && left.e_tag == right.e_tag
+        && versions.is_none_or(|(left, right)| left == right)
+}
+
+/// Whether versions of the object can be told apart, as in
+/// [`ObjectFile::is_versioned`](vortex_core::io::ObjectFile::is_versioned).
+pub(crate) fn is_versioned(meta: &ObjectMeta) -> bool {
+    meta.e_tag.is_some() || meta.version.is_some() || meta.last_modified.timestamp() != 0
+}
+
+/// A footer as DataFusion's cache holds it.
+enum CachedFooter {
+    Parsed(Arc<Footer>),
+    /// The bytes of a small file, parsed on every use: slower, but a fraction of the size.
+    Stored {
+        file: Buffer,
+        counts: Counts,
+    },
+}
+
+/// What DataFusion shows of an entry.
+#[derive(Clone, Copy)]
+struct Counts {
+    rows: u64,
+    columns: u64,
+    segments: u64,
+}
+
+impl Counts {
+    fn of(footer: &Footer) -> Self {
+        let columns = footer.dtype().as_struct().map_or(1, |fields| fields.len());
+        Self { rows: footer.row_count(), columns: columns as u64, segments: footer.segments().len() as u64 }
+    }
+}
+
+impl CachedFooter {
+    fn footer(&self) -> Option<Arc<Footer>> {
+        match self {
+            CachedFooter::Parsed(footer) => Some(Arc::clone(footer)),
+            CachedFooter::Stored { file, .. } => OpenOptions::new().parse(file.clone()).ok().map(Arc::new),
+        }
+    }
+}
+
+impl FileMetadata for CachedFooter {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn memory_size(&self) -> usize {
+        match self {
+            CachedFooter::Parsed(footer) => footer.memory_size(),
+            CachedFooter::Stored { file, .. } => size_of::<Self>() + file.len(),
+        }
+    }
+
+    fn extra_info(&self) -> HashMap<String, String> {
+        let Counts { rows, columns, segments } = match self {
+            CachedFooter::Parsed(footer) => Counts::of(footer),
+            CachedFooter::Stored { counts, .. } => *counts,
+        };
+        [("row_count", rows), ("columns", columns), ("segments", segments)]
+            .into_iter()
+            .map(|(name, count)| (name.to_owned(), count.to_string()))
+            .collect()
+    }
+}

@@ -1,0 +1,68 @@
+//! The optimizer rules of this crate, and how a session gets them.
+//!
+//! DataFusion does not tell scans all that they need, and takes some of what they state too far. Without the
+//! rules, results are the same, except where a filter is passed to another column of the same name; but fewer
+//! rows are skipped, and fewer orders and statistics are used.
+//!
+//! | rule | what it does | see |
+//! |---|---|---|
+//! | [`WithholdOrders`], before all others | withholds orders that DataFusion would take too far | `withhold_orders.rs` |
+//! | | makes scans decline filters that may concern other columns | `misdirected_filters.rs` |
+//! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
+//! | | answers sums, minima and maxima | `exact_statistics.rs` |
+
+mod exact_statistics;
+mod misdirected_filters;
+mod tell_scans;
+mod withhold_orders;
+
+use std::sync::Arc;
+
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion_session::Session;
+
+use tell_scans::TellScans;
+use withhold_orders::WithholdOrders;
+
+/// Adds the rules: one before all others, and one after them; each once, if called again.
+pub(crate) fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let is_other = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
+        ![TellScans::NAME, WithholdOrders::NAME].contains(&rule.name())
+    };
+    let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
+    rules.retain(is_other);
+    rules.insert(0, Arc::new(WithholdOrders));
+    let added = builder.physical_optimizer_rules().get_or_insert_default();
+    added.retain(is_other);
+    added.push(Arc::new(TellScans));
+    builder
+}
+
+/// Whether the session has the rules: both, since `with_physical_optimizer_rules` of a builder leaves one.
+pub(crate) fn has_rules(session: &dyn Session) -> bool {
+    let Some(state) = session.as_any().downcast_ref::<SessionState>() else { return false };
+    let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
+    has(TellScans::NAME) && has(WithholdOrders::NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+    use crate::{VortexSessionExt as _, register};
+
+    #[test]
+    fn registering_again_adds_no_rule_twice() {
+        let twice = SessionStateBuilder::new().with_default_features().with_vortex().with_vortex();
+        let context = SessionContext::new_with_state(twice.build());
+        register(&context).unwrap();
+        let state = context.state();
+        assert!(has_rules(&state));
+        let names: Vec<_> = state.physical_optimizers().iter().map(|rule| rule.name()).collect();
+        assert_eq!((names.first(), names.last()), (Some(&WithholdOrders::NAME), Some(&TellScans::NAME)));
+        let ours = |name: &&&str| [TellScans::NAME, WithholdOrders::NAME].contains(*name);
+        assert_eq!(names.iter().filter(ours).count(), 2);
+    }
+}

@@ -1,0 +1,175 @@
+//! How files in object stores are opened: with which options, and through which caches of the session.
+//!
+//! Footers are kept between queries (`footers.rs`), and bytes of remote files, if the options enable that. Of
+//! objects without time, e-tag and version, nothing is kept.
+
+use std::sync::Arc;
+
+use datafusion_common::Result;
+use datafusion_execution::config::SessionConfig;
+use datafusion_execution::runtime_env::RuntimeEnv;
+#[cfg(feature = "session")]
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+use vortex_core::file::{OpenOptions, VortexFile};
+#[cfg(feature = "session")]
+use vortex_core::io::StorageProfile;
+use vortex_core::io::{BlockCache, ObjectFile, ReadAt};
+
+use crate::convert::datafusion_error;
+use crate::footers::FooterCache;
+use crate::options::VortexOptions;
+
+/// Opens files.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reading {
+    footers: Option<FooterCache>,
+    /// The cache for bytes of remote files, which the options may enable.
+    segments: Option<Arc<BlockCache>>,
+    settings: Settings,
+}
+
+/// What the options specify.
+#[derive(Debug, Clone, Default)]
+struct Settings {
+    /// Number of bytes to read from the end of a file.
+    tail: Option<u64>,
+    /// The cache for bytes, if it is enabled.
+    blocks: Option<Arc<BlockCache>>,
+    block_len: u64,
+    preload: u64,
+    hedge: u32,
+    verify: bool,
+}
+
+impl Reading {
+    /// Through the caches of a session, with default options.
+    pub(crate) fn new(runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
+        Self {
+            footers: Some(FooterCache::new(runtime)),
+            segments: config.get_extension(),
+            settings: Settings::default(),
+        }
+    }
+
+    /// Reads files as specified by `options`.
+    pub(crate) fn with_options(mut self, options: &VortexOptions) -> Self {
+        let blocks = self.segments.as_ref().filter(|_| options.segment_cache > 0);
+        if let Some(blocks) = blocks {
+            blocks.set_limit(options.segment_cache);
+        }
+        self.settings = Settings {
+            tail: (options.footer_read_size > 0).then_some(options.footer_read_size),
+            blocks: blocks.cloned(),
+            block_len: options.segment_cache_block_size,
+            preload: options.segment_cache_preload,
+            hedge: options.hedge,
+            verify: options.verify_checksums,
+        };
+        self
+    }
+
+    /// Opens the file in the version that `meta` describes. `hint` is the number of bytes to read from its
+    /// end if the footer is not cached and the options do not specify the number.
+    ///
+    /// # Errors
+    /// If storage fails, or this is not a Vortex file.
+    pub(crate) async fn open(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        meta: &ObjectMeta,
+        hint: Option<u64>,
+    ) -> Result<VortexFile> {
+        self.open_object(ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
+    }
+
+    /// Fetches the metadata of a remote file and puts its footer into the cache, in one request. Returns
+    /// `None` if a footer is already cached, if fetched bytes are to be kept in blocks, or if the request
+    /// fails; a head request is necessary then.
+    ///
+    /// # Errors
+    /// If it is not a Vortex file.
+    #[cfg(feature = "session")]
+    pub(crate) async fn find(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        location: &Path,
+    ) -> Result<Option<ObjectMeta>> {
+        let is_known = self.footers.as_ref().is_none_or(|footers| footers.has_any(location));
+        // Bytes to be kept in blocks are read in blocks, which requires the size.
+        if is_known || self.settings.blocks.is_some() {
+            return Ok(None);
+        }
+        let end = self.settings.tail.unwrap_or(StorageProfile::REMOTE.tail_read);
+        // The read for opening starts at a multiple of 64.
+        let object = ObjectFile::find(Arc::clone(store), location, end + 64).await;
+        let Ok(object) = object else { return Ok(None) };
+        if object.meta().size == 0 {
+            return Ok(None);
+        }
+        let meta = object.meta().clone();
+        self.open_object(object, Some(end)).await?;
+        Ok(Some(meta))
+    }
+
+    async fn open_object(&self, object: ObjectFile, hint: Option<u64>) -> Result<VortexFile> {
+        let Settings { tail, blocks, block_len, preload, hedge, verify } = &self.settings;
+        let object = object.with_hedge(*hedge);
+        let meta = &object.meta().clone();
+        // Whether a change of the object would be noticed.
+        let is_versioned = object.is_versioned();
+        let footers = self.footers.as_ref().filter(|_| is_versioned);
+        let blocks = blocks.as_ref().filter(|_| object.profile().remote && is_versioned);
+        let is_preloaded = blocks.is_some() && meta.size <= *preload;
+        let source: Arc<dyn ReadAt> = match blocks {
+            Some(blocks) => Arc::new(object.cached(Arc::clone(blocks), *block_len)),
+            None => Arc::new(object),
+        };
+        if let Some(footer) = footers.and_then(|footers| footers.get(meta, *verify)) {
+            return Ok(VortexFile::from_footer(source, footer));
+        }
+        let mut options = OpenOptions::new().with_file_size(meta.size).with_checksums(*verify);
+        if let Some(bytes) = is_preloaded.then_some(meta.size).or(*tail).or(hint) {
+            options = options.with_tail_size(bytes);
+        }
+        let file = options.open(source).await.map_err(datafusion_error)?;
+        if let Some(footers) = footers {
+            footers.put(meta, Arc::clone(file.footer()));
+        }
+        Ok(file)
+    }
+
+    /// Whether the footer of exactly this version is cached.
+    #[cfg(feature = "session")]
+    pub(crate) fn has_footer(&self, meta: &ObjectMeta) -> bool {
+        self.footers.as_ref().is_some_and(|footers| footers.has(meta))
+    }
+}
+
+#[cfg(all(test, feature = "session"))]
+mod tests {
+    use object_store::ObjectStoreExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_footer_is_not_kept_if_changes_would_go_unnoticed() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+        let bytes = std::fs::read(example).unwrap();
+        let unversioned = ObjectMeta {
+            location: Path::from("a.vortex"),
+            last_modified: Default::default(),
+            size: bytes.len() as u64,
+            e_tag: None,
+            version: None,
+        };
+        let dated = ObjectMeta { last_modified: std::time::SystemTime::now().into(), ..unversioned.clone() };
+        let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+        store.put(&unversioned.location, bytes.into()).await.unwrap();
+        let reading = Reading::new(&RuntimeEnv::default(), &SessionConfig::new());
+        for (meta, is_kept) in [(unversioned, false), (dated, true)] {
+            reading.open(&store, &meta, None).await.unwrap();
+            assert_eq!(reading.has_footer(&meta), is_kept);
+        }
+    }
+}

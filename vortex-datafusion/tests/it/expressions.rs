@@ -1,0 +1,106 @@
+//! Expressions that scans evaluate: long ones, ones that may fail, and lambda functions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::Array as _;
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use datafusion::prelude::SessionContext;
+use tempfile::TempDir;
+
+use crate::files::{copy, create, error, number, plan, run, session, show};
+
+/// A table `t` of the rows of a query.
+async fn table(context: &SessionContext, rows: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.vortex");
+    copy(context, rows, path.display()).await;
+    create(context, "t", path.display()).await;
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_have_a_thousand_operands() {
+    const OPERANDS: i64 = 1_000;
+
+    let context = session();
+    let _folder =
+        table(&context, "SELECT value AS id, value % 2 AS odd FROM generate_series(0, 19999)").await;
+    let chain = |op: &str, operand: &dyn Fn(i64) -> String| {
+        (0..OPERANDS).map(operand).collect::<Vec<_>>().join(&format!(" {op} "))
+    };
+    for (filter, rows) in [
+        (chain("OR", &|at| format!("(id BETWEEN {} AND {})", 10 * at, 10 * at + 1)), 2 * OPERANDS),
+        (chain("OR", &|at| format!("(id = {} AND odd = 1)", 3 * at)), OPERANDS / 2),
+        (chain("AND", &|at| format!("(id < {} OR odd = 1)", 9 * at + 1)), 10_001),
+        (chain("AND", &|at| format!("id <> {}", 2 * at)), 20_000 - OPERANDS),
+    ] {
+        assert_eq!(number(&context, &format!("SELECT count(*) FROM t WHERE {filter}")).await, rows);
+    }
+}
+
+#[tokio::test]
+async fn conjuncts_that_may_fail_see_only_rows_that_passed_those_before_them() {
+    let context = session();
+    let _folder = table(
+        &context,
+        "SELECT value AS a, value % 10 AS b, CASE WHEN value % 3 = 0 THEN '-' ELSE CAST(value AS VARCHAR) END AS c
+         FROM generate_series(0, 999)",
+    )
+    .await;
+    let filter = "b <> 0 AND 100 / b > 30 AND a % 3 <> 0 AND CAST(c AS BIGINT) < 500
+        AND 100 / (b - 4) < 0 AND upper(c) <> '1'";
+    let plan = plan(&context, &format!("SELECT a FROM t WHERE {filter}")).await;
+    assert!(!plan.contains("FilterExec"), "{plan}");
+    // b is 1, 2 or 3, a is not a multiple of 3, and a is neither 1 nor above 499.
+    let expected = (0..500).filter(|a| (1..4).contains(&(a % 10)) && a % 3 != 0 && *a != 1).count();
+    assert_eq!(number(&context, &format!("SELECT count(*) FROM t WHERE {filter}")).await, expected as i64);
+    let message = error(&context, "SELECT a FROM t WHERE b <= 3 AND 100 / b > 30").await;
+    assert!(message.contains("Divide by zero"), "{message}");
+}
+
+#[tokio::test]
+async fn each_of_many_conjuncts_that_may_fail_is_evaluated_once() {
+    const ROWS: usize = 1_000;
+    const CONJUNCTS: usize = 50;
+
+    let context = session();
+    let evaluated = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&evaluated);
+    let counted = move |args: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(args)?;
+        counter.fetch_add(arrays[0].len(), Ordering::Relaxed);
+        Ok(ColumnarValue::Array(Arc::clone(&arrays[0])))
+    };
+    let (int, counted) = (DataType::Int64, Arc::new(counted));
+    context.register_udf(create_udf("counted", vec![int.clone()], int, Volatility::Immutable, counted));
+    let _folder = table(&context, &format!("SELECT value AS a FROM generate_series(1, {ROWS})")).await;
+    // Each rejects one row.
+    let conjuncts: Vec<_> = (0..CONJUNCTS).map(|at| format!("counted(a + {at}) <> {}", 2 * at + 1)).collect();
+    let sql = format!("SELECT count(*) FROM t WHERE {}", conjuncts.join(" AND "));
+    assert_eq!(number(&context, &sql).await, (ROWS - CONJUNCTS) as i64);
+    let evaluated = evaluated.load(Ordering::Relaxed);
+    assert!((ROWS..=CONJUNCTS * ROWS).contains(&evaluated), "{evaluated}");
+}
+
+#[tokio::test]
+async fn lambda_functions_are_computed_next_to_fields_and_numbers_of_rows() {
+    let context = session();
+    let rows = "SELECT named_struct('a', v, 'b', v * 10) AS s, make_array(v, v + 1) AS tags, v
+        FROM (VALUES (1), (5)) u (v)";
+    let _folder = table(&context, rows).await;
+    run(&context, "SET datafusion.sql_parser.dialect = 'duckdb'").await;
+    for (columns, expected) in [
+        ("s['a'] AS a, s['b'] AS b, array_transform(tags, x -> x + 1) AS l", "| 5 | 50 | [6, 7] |"),
+        (
+            "file_row_index() AS n, array_transform(tags, x -> x + 1) AS l, v, s['b'] AS b",
+            "| 1 | [6, 7] | 5 | 50 |",
+        ),
+        ("s['a'] AS a, s['b'] AS b, array_transform(tags, x -> x + v) AS l", "| 5 | 50 | [10, 11] |"),
+    ] {
+        let shown = show(&context, &format!("SELECT {columns} FROM t")).await;
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains(expected), "{shown}");
+    }
+}
