@@ -25,6 +25,7 @@ fn json_holds_the_same_for_programs() {
     assert_eq!(report["rows"], 1500);
     assert_eq!(report["columns"].as_array().unwrap().len(), 16);
     assert_eq!(report["columns"][0]["name"], "l_orderkey");
+    assert_eq!(report["columns"][0]["encodings"][0], "fastlanes.for");
     assert_eq!(report["layout"]["layout"], "vortex.struct");
     assert_eq!(report["statistics"][0]["min"]["value"], "4961");
     assert_eq!(report["zones"][0]["max"][0], "6467");
@@ -63,4 +64,18 @@ fn one_bad_file_does_not_hide_the_others() {
     let output = run(&["inspect", &golden("nosuch.vortex"), &golden("0.91.0/rows_1.vortex")]);
     assert!(stderr(&output).contains("nosuch.vortex"));
     assert!(stdout(&output).contains("rows_1.vortex: 1 row,"));
+}
+
+#[test]
+fn values_that_cannot_be_shown_are_numbers() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("x.vortex").display().to_string();
+    let sql = "SELECT arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))') AS t,
+        arrow_cast(2147483647, 'Date32') AS d FROM generate_series(1, 20000)";
+    ok(&["sql", "-q", &format!("COPY ({sql}) TO '{file}'")]);
+    let report: Value = serde_json::from_str(&ok(&["inspect", "--json", &file])).unwrap();
+    assert_eq!(report["statistics"][0]["max"]["value"], "9223372036854775807");
+    assert_eq!(report["statistics"][1]["min"]["value"], "2147483647");
+    let text = ok(&["inspect", &file]);
+    assert!(text.contains(" 2147483647 ") && !text.contains("ERROR"), "{text}");
 }

@@ -1,9 +1,11 @@
 //! The `vortex` binary, started as a user starts it.
 
 mod convert;
+mod convert_inputs;
 mod inspect;
 #[cfg(unix)]
 mod interrupts;
+mod places;
 mod sql;
 mod verify;
 
@@ -58,6 +60,20 @@ fn complaint(output: &Output, status: i32) -> String {
     text
 }
 
+/// The path of a file in a folder.
+fn path(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().unwrap().to_owned()
+}
+
+/// The sorted names of what is in a folder.
+fn names(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 fn csv(sql: &str) -> String {
     ok(&["sql", "--quiet", "--format", "csv", "-c", sql])
 }
@@ -88,6 +104,25 @@ fn damaged_files_end_in_a_line_or_in_values() {
             }
         }
     }
+}
+
+#[test]
+fn the_help_tells_how_to_configure_stores_and_what_the_status_means() {
+    for command in
+        [&["--help"][..], &["sql", "--help"], &["convert", "--help"], &["verify", "-h"], &["inspect", "-h"]]
+    {
+        let help = ok(command);
+        for told in ["AWS_ENDPOINT", "AZURE_STORAGE_ACCOUNT_NAME", "2 for wrong usage"] {
+            assert!(help.contains(told), "{command:?}: {help}");
+        }
+    }
+    let help = ok(&["convert", "--help"]);
+    assert!(
+        help.contains("vortex convert [OPTIONS] <INPUT>... <OUTPUT>") && help.contains("01234"),
+        "{help}"
+    );
+    assert!(help.contains("`compact`: smallest, slowest to decode"), "{help}");
+    assert!(ok(&["sql", "--help"]).contains("[default: disabled]"));
 }
 
 #[test]
@@ -128,23 +163,52 @@ fn files_in(folder: &str, wanted: impl Fn(&str) -> bool + Copy) -> Vec<String> {
 
 /// Serves one file under every name, like a plain web server: with lengths and ranges only.
 fn serve(file: String) -> u16 {
+    serve_with(file, true)
+}
+
+/// Serves one file under every name, with or without ranges.
+fn serve_with(file: String, ranges: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let bytes = fs::read(file).unwrap();
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let (bytes, connection) = (bytes.clone(), connection.unwrap());
-            std::thread::spawn(move || answer(connection, &bytes));
+            std::thread::spawn(move || answer(connection, &bytes, ranges));
         }
     });
     port
 }
 
-fn answer(mut connection: TcpStream, bytes: &[u8]) {
+/// A web server without files, which cannot list them either.
+fn serve_nothing() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut connection = connection.unwrap();
+                let lines = BufReader::new(connection.try_clone().unwrap()).lines().map_while(Result::ok);
+                let mut is_list = false;
+                for line in lines {
+                    is_list |= line.starts_with("PROPFIND ");
+                    let status = if is_list { "501 Not Implemented" } else { "404 Not Found" };
+                    let reply = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+                    if line.is_empty() && connection.write_all(reply.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+fn answer(mut connection: TcpStream, bytes: &[u8], ranges: bool) {
     let mut lines = BufReader::new(connection.try_clone().unwrap()).lines().map_while(Result::ok);
     while let Some(request) = lines.next() {
         let headers: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        let range = headers.iter().find_map(|line| {
+        let range = headers.iter().filter(|_| ranges).find_map(|line| {
             let (start, end) =
                 line.to_lowercase().strip_prefix("range: bytes=")?.split_once('-').map(|(a, b)| {
                     (a.parse::<usize>().unwrap(), b.parse().map_or(bytes.len(), |last: usize| last + 1))

@@ -3,19 +3,6 @@
 use crate::*;
 
 #[test]
-fn a_file_a_folder_and_a_glob_are_tables() {
-    let file = golden("0.91.0/tpch_orders.vortex");
-    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{file}'")), "n\n1500\n");
-    let folder = TempDir::new().unwrap();
-    for name in ["a", "b"] {
-        fs::copy(&file, folder.path().join(name).with_extension("vortex")).unwrap();
-    }
-    let folder = folder.path().display();
-    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{folder}/'")), "n\n3000\n");
-    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{folder}/*.vortex'")), "n\n3000\n");
-}
-
-#[test]
 fn commands_share_a_session_and_scripts_come_first() {
     let script = TempDir::new().unwrap();
     let script = script.path().join("make.sql");
@@ -62,9 +49,54 @@ fn results_without_rows_have_what_their_format_begins_with() {
 }
 
 #[test]
+fn json_holds_every_key_and_no_text_about_errors() {
+    let nulls = "SELECT * FROM (VALUES (1, NULL), (2, 'b')) AS t(a, b) ORDER BY a";
+    let rows = r#"{"a":1,"b":null} {"a":2,"b":"b"}"#;
+    assert_eq!(ok(&["sql", "--format", "nd-json", nulls]), format!("{}\n", rows.replace("} ", "}\n")));
+    assert_eq!(ok(&["sql", "--format", "json", nulls]), format!("[{}]\n", rows.replace("} ", "},")));
+    for beyond in [
+        "arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))')",
+        "arrow_cast(9223372036854775807, 'Duration(Second)')",
+        "arrow_cast(arrow_cast(-1, 'Int64'), 'Time64(Nanosecond)')",
+    ] {
+        for format in ["json", "nd-json"] {
+            let output = run(&["sql", "--format", format, &format!("SELECT {beyond} AS t")]);
+            let line = complaint(&output, 1);
+            assert!(line.contains("column `t`, row 1: ") && line.contains("that JSON can hold"), "{line}");
+            assert_eq!(stdout(&output), "");
+        }
+    }
+}
+
+#[test]
 fn help_lists_the_commands_of_this_shell() {
     let help = stdout(&with_input(&["sql"], "\\?\n"));
     assert!(help.starts_with("\\d ") && help.contains("\n\\q ") && !help.contains("datafusion"), "{help}");
+    assert!(help.contains("SHOW FUNCTIONS;") && help.contains("second\nCtrl-C ends the shell"), "{help}");
+    let statements = stdout(&with_input(&["sql"], "\\h\n"));
+    assert!(statements.contains("CREATE TABLE AS"), "{statements}");
+    assert!(stdout(&with_input(&["sql"], "\\h create table\n")).contains("Syntax:"));
+    assert!(complaint(&with_input(&["sql"], "\\h abs\n"), 1).contains("no such statement"));
+}
+
+#[test]
+fn a_file_is_described_like_a_table() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    let columns = stdout(&with_input(&["sql", "-q"], &format!("\\pset format csv\n\\d '{file}'\n")));
+    assert!(columns.contains("\no_orderkey,Int64,"), "{columns}");
+    let output = with_input(&["sql"], "\\d nosuch\n");
+    assert!(complaint(&output, 1).contains("'datafusion.public.nosuch' not found"));
+}
+
+#[test]
+fn files_of_settings_come_before_piped_statements() {
+    let folder = TempDir::new().unwrap();
+    let (first, path) = ("CREATE VIEW v AS SELECT 7 AS a;\n", folder.path().join("rc"));
+    fs::write(&path, first).unwrap();
+    let rc = path.to_str().unwrap();
+    let output = with_input(&["sql", "--format", "csv", "-r", rc], "SELECT * FROM v;\n");
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("a\n7\n", ""));
+    assert_eq!(run(&["sql", "-r", rc, "-c", "SELECT 1"]).status.code(), Some(2));
 }
 
 #[test]
@@ -192,67 +224,6 @@ fn an_error_ends_a_script_and_names_its_line() {
 }
 
 #[test]
-fn errors_name_the_file() {
-    for (name, sql) in [
-        ("nosuch.vortex", "SELECT * FROM '{}'"),
-        ("corrupt/0.45.0_root_i64.cut_half.vortex", "SELECT * FROM '{}'"),
-        ("corrupt/0.45.0_root_i64.cut_half.vortex", "CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{}'"),
-    ] {
-        let output = run(&["sql", "-c", &sql.replace("{}", &golden(name))]);
-        let line = complaint(&output, 1);
-        assert!(line.contains(Path::new(name).file_name().unwrap().to_str().unwrap()), "{line}");
-    }
-}
-
-#[test]
-fn a_glob_in_a_url_is_held_against_whole_paths() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let names = ["a/x1.vortex", "a/x2.vortex", "a/b/x3.vortex", "a/c/x3.vortex"];
-    for name in names {
-        let file = folder.path().join(name);
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::copy(golden("0.91.0/tpch_orders.vortex"), file).unwrap();
-    }
-    for (glob, expected) in [
-        ("a/*.vortex", vec![0, 1]),
-        ("a/x*", vec![0, 1]),
-        ("a/*/x3.vortex", vec![2, 3]),
-        ("a/*/*", vec![2, 3]),
-        ("a/**/*.vortex", vec![0, 1, 2, 3]),
-    ] {
-        let url = format!("file://{}/{glob}", folder.path().display());
-        let out = ok(&["verify", &url]);
-        let found: Vec<usize> = (0..names.len()).filter(|at| out.contains(names[*at])).collect();
-        assert_eq!(found, expected, "{glob}: {out}");
-    }
-}
-
-#[test]
-fn files_over_http_are_read_in_ranges() {
-    let port = serve(golden("0.91.0/tpch_orders.vortex"));
-    let url = format!("http://127.0.0.1:{port}/orders.vortex");
-    let sql = format!("SELECT count(*) AS n, max(o_clerk) AS clerk FROM '{url}' WHERE o_orderkey < 100");
-    let expected = sql.replace(&url, &golden("0.91.0/tpch_orders.vortex"));
-    assert_eq!(csv(&sql), csv(&expected));
-    let create = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{url}'");
-    let out = ok(&["sql", "-q", "--format", "csv", "-c", &create, "-c", "SELECT count(*) AS n FROM t"]);
-    assert_eq!(out, "n\n1500\n");
-    assert!(ok(&["inspect", &url]).contains("1,500 rows"));
-    let glob = url.replace("orders", "*");
-    let (create, select) = (create.replace("orders", "*"), format!("SELECT * FROM '{glob}'"));
-    let commands: [&[&str]; 4] = [
-        &["sql", "-c", &create],
-        &["sql", "-c", &select],
-        &["verify", &glob],
-        &["convert", &glob, "x.arrow"],
-    ];
-    for command in commands {
-        let line = complaint(&run(command), 1);
-        assert!(line.contains("a web server cannot list files"), "{line}");
-    }
-}
-
-#[test]
 fn a_statement_ends_at_a_semicolon_outside_of_comments_and_quotes() {
     let script = "\u{feff}SELECT 1 AS x, -- first;\n 'a;\nb' AS y; -- the end\n/* no;\n*/ SELECT 2 AS z;\n";
     let output = with_input(&["sql", "--format", "csv"], script);
@@ -272,29 +243,4 @@ fn what_a_script_has_written_is_read_at_once() {
     let output = with_input(&["sql", "--format", "csv"], &script);
     let counts: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
     assert_eq!(counts, ["count", "1", "n", "1", "count", "2", "n", "3", "count", "5", "n", "7"]);
-}
-
-#[test]
-fn what_is_wrong_with_a_place_is_told() {
-    let folder = TempDir::new().unwrap();
-    let place = |name: &str| folder.path().join(name).display().to_string();
-    fs::write(place("picture.png"), "x").unwrap();
-    fs::create_dir(place("empty")).unwrap();
-    let select = |place: &str| complaint(&run(&["sql", &format!("SELECT * FROM '{place}'")]), 1);
-    let line = select(&place("picture.png"));
-    assert!(line.contains("png") && !line.contains("datafusion.public"), "{line}");
-    for name in ["none.vortex", "none.csv", "none/", "empty", "empty/", "*.vortex", "empty/*.vortex"] {
-        for place in [place(name), format!("file://{}", place(name))] {
-            let line = select(&place);
-            assert!(line.contains(&format!("no file at {place}")) && !line.contains("nternal"), "{line}");
-        }
-    }
-    let line = complaint(&run(&["sql", "SELECT * FROM nosuch"]), 1);
-    assert!(line.contains("table 'datafusion.public.nosuch' not found"), "{line}");
-    #[cfg(unix)]
-    {
-        assert!(Command::new("mkfifo").arg(place("pipe.vortex")).status().unwrap().success());
-        let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place("pipe.vortex"))]), 1);
-        assert!(line.contains("neither a file nor a folder"), "{line}");
-    }
 }

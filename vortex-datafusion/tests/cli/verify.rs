@@ -27,6 +27,29 @@ fn files_in_folders_are_found() {
     assert!(complaint(&run(&["verify", place]), 1).contains("no file there ends in .vortex"));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_read_is_named_and_does_not_hide_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = TempDir::new().unwrap();
+    let locked = folder.path().join("locked");
+    fs::create_dir(&locked).unwrap();
+    fs::copy(golden("0.91.0/rows_1.vortex"), folder.path().join("one.vortex")).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    if fs::read_dir(&locked).is_ok() {
+        // Nothing is locked for this user.
+        return;
+    }
+    for command in ["verify", "inspect"] {
+        let output = run(&[command, folder.path().to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stdout(&output).contains("one.vortex: "), "{}", stdout(&output));
+        let told = stderr(&output);
+        assert!(told.starts_with(&format!("vortex: {}: ", locked.display())), "{told}");
+    }
+}
+
 #[test]
 fn patterns_match_names_of_files() {
     let folder = TempDir::new().unwrap();

@@ -50,7 +50,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// None so far, among this many files.
+    /// None so far, among this many files and folders that cannot be read.
     pub(crate) fn among(files: usize) -> Self {
         Self { files, failed: 0, only: None }
     }

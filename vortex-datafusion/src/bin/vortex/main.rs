@@ -14,6 +14,7 @@ mod convert;
 mod failure;
 mod inspect;
 mod interrupts;
+mod json;
 mod min_reader;
 mod sql;
 mod stores;
@@ -28,9 +29,19 @@ use clap::{Parser, Subcommand};
 use crate::failure::{Failure, Outcome};
 use crate::interrupts::Interrupts;
 
+/// The end of the help of every command.
+const AFTER_HELP: &str = "\
+Stores are configured by environment variables (AWS_REGION, AWS_ENDPOINT, AWS_ACCESS_KEY_ID, \
+AWS_SECRET_ACCESS_KEY, ...; GOOGLE_SERVICE_ACCOUNT, ...; AZURE_STORAGE_ACCOUNT_NAME, \
+AZURE_STORAGE_ACCOUNT_KEY, ...), for S3 also by AWS profiles, and in SQL by OPTIONS ('aws.region' '...').
+
+Exit status: 0 for success, 1 for an error, 2 for wrong usage, 128 and the number of the signal if one ended \
+the command.";
+
 /// Vortex files on the command line.
 #[derive(Debug, Parser)]
 #[command(name = "vortex", version, about = "Query, inspect, convert and verify Vortex files")]
+#[command(after_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -39,12 +50,22 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run SQL over Vortex and other files; starts a shell unless statements are given.
+    #[command(after_help = AFTER_HELP)]
     Sql(sql::Arguments),
     /// Show the structure of files: schema, layout, encodings, segments, statistics.
+    #[command(after_help = AFTER_HELP)]
     Inspect(inspect::Arguments),
     /// Convert files between Vortex, Parquet, Arrow, CSV and JSON lines.
+    ///
+    /// Types of CSV and JSON columns are inferred (CSV: from the first 100,000 lines): `01234` becomes 1234. To
+    /// set types or a delimiter, or to read `.csv.gz`, use SQL:
+    ///
+    /// CREATE EXTERNAL TABLE c (zip VARCHAR) STORED AS CSV LOCATION 'zip.csv' OPTIONS ('format.delimiter' ';');
+    /// COPY c TO 'zip.vortex'
+    #[command(after_help = AFTER_HELP)]
     Convert(convert::Arguments),
     /// Check that files are consistent: structure, checksums, values, statistics.
+    #[command(after_help = AFTER_HELP)]
     Verify(verify::Arguments),
 }
 

@@ -63,8 +63,9 @@ impl Stores {
     }
 
     /// The files at places: for a folder or a glob, all Vortex files there; any other place is taken as a file.
-    pub(crate) async fn files(&self, places: &[String]) -> Outcome<Vec<String>> {
-        let mut files = Vec::new();
+    /// Folders that cannot be read are failures, which do not prevent others from being searched.
+    pub(crate) async fn files(&self, places: &[String]) -> Outcome<(Vec<String>, Vec<Failure>)> {
+        let (mut files, mut failures) = (Vec::new(), Vec::new());
         for place in places {
             match as_url(place) {
                 Some(_) => match listing_url(place).map_err(|error| Failure::at(place, error))? {
@@ -75,9 +76,13 @@ impl Stores {
                     _ => files.push(place.clone()),
                 },
                 None if Path::new(place).is_dir() => {
-                    let mut found = Vec::new();
-                    walk(Path::new(place), &mut found).map_err(|error| Failure::at(place, error))?;
-                    some_of(place, found, &mut files)?;
+                    let (mut found, before) = (Vec::new(), failures.len());
+                    walk(Path::new(place), &mut found, &mut failures);
+                    match some_of(place, found, &mut files) {
+                        // The files may be in folders that cannot be read.
+                        Err(_) if failures.len() > before => {}
+                        outcome => outcome?,
+                    }
                 }
                 // A file may have such a name.
                 None if place.contains(['*', '?', '[']) && !Path::new(place).exists() => {
@@ -86,7 +91,7 @@ impl Stores {
                 _ => files.push(place.clone()),
             }
         }
-        Ok(files)
+        Ok((files, failures))
     }
 
     async fn list(&self, place: &ListingTableUrl) -> Outcome<Vec<String>> {
@@ -112,7 +117,12 @@ impl Stores {
             self.prepare(&url, &[]).await?;
             let path = StorePath::from_url_path(url.path()).map_err(object_store::Error::from)?;
             let store = self.get_store(&url)?;
-            let meta = store.head(&path).await?;
+            let meta = match store.head(&path).await {
+                Err(object_store::Error::NotFound { .. }) => {
+                    return Err(Failure::error(format!("no file at {place}")));
+                }
+                meta => meta?,
+            };
             Ok::<_, Failure>(Arc::new(ObjectFile::new(store, meta)) as Arc<dyn ReadAt>)
         };
         open.await.map_err(|failure| Failure::at(place, failure))
@@ -158,16 +168,21 @@ fn some_of(place: &str, mut found: Vec<String>, files: &mut Vec<String>) -> Outc
 
 /// Finds the files in a folder and its subfolders; links to folders are not followed, since they may form
 /// cycles.
-fn walk(folder: &Path, files: &mut Vec<String>) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            walk(&entry.path(), files)?;
-        } else {
-            files.extend(entry.path().to_str().map(str::to_owned));
+fn walk(folder: &Path, files: &mut Vec<String>, failures: &mut Vec<Failure>) {
+    let mut read = || {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                walk(&entry.path(), files, failures);
+            } else {
+                files.extend(entry.path().to_str().map(str::to_owned));
+            }
         }
+        Ok::<_, std::io::Error>(())
+    };
+    if let Err(error) = read() {
+        failures.push(Failure::at(folder.display(), error));
     }
-    Ok(())
 }
 
 fn open_local(path: &Path, place: &str) -> Outcome<Arc<dyn ReadAt>> {
@@ -228,7 +243,7 @@ impl ObjectStoreRegistry for Stores {
             return Ok(store);
         }
         if matches!(url.scheme(), "s3" | "oss" | "cos" | "stdin") {
-            // Building it requires waiting for credentials, which the shell's catalog and `prepare` do.
+            // Building it requires waiting for credentials, which `prepare` does.
             return Err(DataFusionError::Execution(format!("the store of `{url}` is not open yet")));
         }
         self.known.register_store(url, build(url, &[])?);
@@ -255,6 +270,14 @@ mod tests {
         assert!(as_url("data/a.vortex").is_none());
         assert!(as_url("/data/a:b.vortex").is_none());
         assert!(as_url("s3://bucket/a.vortex").is_some());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_is_named() {
+        let (mut files, mut failures) = (Vec::new(), Vec::new());
+        walk(Path::new("no/such"), &mut files, &mut failures);
+        let [Failure::Error(message)] = failures.as_slice() else { panic!("{failures:?}") };
+        assert!(message.starts_with("no/such: ") && files.is_empty(), "{message}");
     }
 
     #[test]

@@ -1,4 +1,11 @@
-//! Formatting of numbers and names for people.
+//! Formatting of numbers, names and values for people.
+
+use arrow::array::{Array, make_array};
+use arrow::datatypes::DataType;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+/// What Arrow shows of a duration that is too long for it, instead of an error.
+pub(crate) const INVALID: &str = "<invalid>";
 
 /// A number with separators between thousands.
 pub(crate) fn count(number: u64) -> String {
@@ -43,6 +50,25 @@ pub(crate) fn visible(text: &str) -> String {
         if steers { shown.extend(letter.escape_default()) } else { shown.push(letter) }
     }
     shown
+}
+
+/// A value as Arrow displays it, or else as the number that is stored: a date may lie beyond the calendar.
+pub(crate) fn value(array: &dyn Array, at: usize) -> Option<String> {
+    let formatter = ArrayFormatter::try_new(array, &FormatOptions::new()).ok()?;
+    let text = formatter.value(at).try_to_string().ok();
+    text.filter(|text| text != INVALID).or_else(|| whole_number(array, at))
+}
+
+/// The number that is stored for a date, a time or a duration.
+pub(crate) fn whole_number(array: &dyn Array, at: usize) -> Option<String> {
+    let whole = match array.data_type().primitive_width()? {
+        4 => DataType::Int32,
+        8 => DataType::Int64,
+        _ => return None,
+    };
+    let data = array.slice(at, 1).to_data().into_builder().data_type(whole).build().ok()?;
+    let numbers = make_array(data);
+    ArrayFormatter::try_new(numbers.as_ref(), &FormatOptions::new()).ok()?.value(0).try_to_string().ok()
 }
 
 /// At most `limit` characters of a text.
@@ -93,6 +119,22 @@ mod tests {
     fn names_cannot_steer_the_terminal() {
         assert_eq!(visible("a\u{1b}[31m\n"), "a\\u{1b}[31m\\n");
         assert_eq!(visible("naïve 日本"), "naïve 日本");
+    }
+
+    #[test]
+    fn values_that_cannot_be_shown_are_numbers() {
+        let days = arrow::array::Date32Array::from(vec![0, i32::MAX]);
+        assert_eq!(
+            (value(&days, 0), value(&days, 1)),
+            (Some("1970-01-01".into()), Some("2147483647".into()))
+        );
+        let times = arrow::array::Time64NanosecondArray::from(vec![Some(-1), None]);
+        assert_eq!(value(&times, 0), Some("-1".into()));
+        let durations = arrow::array::DurationSecondArray::from(vec![5, i64::MIN]);
+        assert_eq!(
+            (value(&durations, 0), value(&durations, 1)),
+            (Some("PT5S".into()), Some(i64::MIN.to_string()))
+        );
     }
 
     #[test]

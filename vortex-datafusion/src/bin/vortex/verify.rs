@@ -32,8 +32,9 @@ pub(crate) struct Arguments {
 /// Verifies the files one after the other; returns an error if any has a problem.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
-    let places = stores.files(&arguments.file).await?;
-    let mut failures = Failures::among(places.len());
+    let (places, unread) = stores.files(&arguments.file).await?;
+    let mut failures = Failures::among(places.len() + unread.len());
+    unread.into_iter().try_for_each(|failure| failures.report(failure))?;
     for place in &places {
         match verified(place, &stores).await {
             Ok((found, problems)) => {

@@ -6,15 +6,20 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, make_array};
 use arrow::compute::{cast, take};
 use arrow::csv;
-use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, IntervalUnit, Schema, SchemaRef};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
-use arrow::json;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
 use super::format::Format;
 use crate::failure::{Failure, Outcome};
+use crate::json::JsonRows;
+use crate::text::{INVALID, whole_number};
+
+/// The end of messages about columns that a format cannot hold.
+const LEAVE_OUT: &str = "leave it out with --columns";
 
 /// Parquet row groups are buffered until they have about this many bytes, or this many rows.
 const ROW_GROUP_BYTES: usize = 64 << 20;
@@ -29,7 +34,7 @@ pub(super) enum Encoder<W: Write + Send> {
     /// The Parquet writer does not take dictionaries of views.
     Parquet(Box<ArrowWriter<W>>, SchemaRef),
     Csv(Box<csv::Writer<W>>),
-    Json(Box<json::LineDelimitedWriter<W>>),
+    Json(JsonRows, W),
 }
 
 impl<W: Write + Send> Encoder<W> {
@@ -60,10 +65,7 @@ impl<W: Write + Send> Encoder<W> {
                 writer.write(&RecordBatch::new_empty(Arc::clone(schema)))?;
                 Self::Csv(Box::new(writer))
             }
-            Format::Json => {
-                let builder = json::WriterBuilder::new().with_explicit_nulls(true);
-                Self::Json(Box::new(builder.build(out)))
-            }
+            Format::Json => Self::Json(JsonRows::new(), out),
             Format::Vortex => return Err(Failure::error("Vortex files are not written by this encoder")),
         })
     }
@@ -73,8 +75,19 @@ impl<W: Write + Send> Encoder<W> {
         match self {
             Self::ArrowFile(writer, plain) => writer.write(&as_plain(batch, plain)?)?,
             Self::ArrowStream(writer) => writer.write(batch)?,
-            Self::Csv(writer) => writer.write(batch)?,
-            Self::Json(writer) => writer.write(batch)?,
+            Self::Csv(writer) => {
+                check_durations(batch)?;
+                writer.write(batch)?;
+            }
+            Self::Json(rows, out) => {
+                let write = |row: &[u8]| out.write_all(row).and_then(|()| out.write_all(b"\n"));
+                rows.write(batch, write).map_err(|failure| match failure {
+                    Failure::Error(message) if message.starts_with("column ") => {
+                        Failure::Error(format!("{message}; {LEAVE_OUT}"))
+                    }
+                    other => other,
+                })?;
+            }
             Self::Parquet(writer, plain) => writer.write(&as_plain(batch, plain)?)?,
         }
         Ok(())
@@ -87,10 +100,7 @@ impl<W: Write + Send> Encoder<W> {
             Self::ArrowStream(writer) => writer.into_inner()?,
             Self::Parquet(writer, _) => writer.into_inner()?,
             Self::Csv(writer) => writer.into_inner(),
-            Self::Json(mut writer) => {
-                writer.finish()?;
-                writer.into_inner()
-            }
+            Self::Json(_, out) => out,
         };
         Ok(out.flush()?)
     }
@@ -157,18 +167,44 @@ fn plain_type(data_type: &DataType, is_unpacked: fn(&DataType) -> bool) -> DataT
     }
 }
 
-/// Refuses what the Parquet writer loses or panics on: rows without columns, and values without bytes.
+/// Refuses what the Parquet writer loses, panics on or does not know: rows without columns, values without
+/// bytes, and intervals of months, days and nanoseconds.
 fn storable_columns_only(schema: &SchemaRef) -> Outcome {
     if schema.fields().is_empty() {
         return Err(Failure::error("Parquet cannot hold rows without columns"));
     }
-    match schema.flattened_fields().iter().find(|field| *field.data_type() == DataType::FixedSizeBinary(0)) {
-        None => Ok(()),
-        Some(field) => Err(Failure::error(format!(
-            "column `{}` has values of no bytes, which Parquet cannot hold; leave it out with --columns",
+    for field in schema.flattened_fields() {
+        let what = match field.data_type() {
+            DataType::FixedSizeBinary(0) => "has values of no bytes".to_owned(),
+            interval @ DataType::Interval(IntervalUnit::MonthDayNano) => format!("is an {interval}"),
+            _ => continue,
+        };
+        return Err(Failure::error(format!(
+            "column `{}` {what}, which Parquet cannot hold; {LEAVE_OUT}",
             field.name()
-        ))),
+        )));
     }
+    Ok(())
+}
+
+/// Refuses durations that Arrow writes as `<invalid>`.
+fn check_durations(batch: &RecordBatch) -> Outcome {
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if !matches!(field.data_type(), DataType::Duration(_)) {
+            continue;
+        }
+        let formatter = ArrayFormatter::try_new(column, &FormatOptions::new())?;
+        let is_invalid = |row: &usize| column.is_valid(*row) && formatter.value(*row).to_string() == INVALID;
+        if let Some(row) = (0..column.len()).find(is_invalid) {
+            return Err(Failure::error(format!(
+                "column `{}`: {} is no {} that CSV can hold; {LEAVE_OUT}",
+                field.name(),
+                whole_number(column, row).unwrap_or_default(),
+                field.data_type()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn flat_columns_only(schema: &SchemaRef) -> Outcome {
@@ -179,7 +215,7 @@ fn flat_columns_only(schema: &SchemaRef) -> Outcome {
     match schema.fields().iter().find(|field| nested(field.data_type())) {
         None => Ok(()),
         Some(field) => Err(Failure::error(format!(
-            "column `{}` is a {}, which CSV cannot hold; leave it out with --columns, or write JSON",
+            "column `{}` is a {}, which CSV cannot hold; {LEAVE_OUT}, or write JSON",
             field.name(),
             field.data_type()
         ))),

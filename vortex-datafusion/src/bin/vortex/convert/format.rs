@@ -24,7 +24,7 @@ impl Format {
     pub(super) fn of_path(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_string_lossy().to_lowercase();
         Some(match extension.as_str() {
-            "vortex" | "vtx" => Self::Vortex,
+            "vortex" => Self::Vortex,
             "parquet" | "pq" => Self::Parquet,
             "arrow" | "arrows" | "ipc" | "feather" => Self::Arrow,
             "csv" => Self::Csv,

@@ -12,11 +12,14 @@
 //! always complete.
 
 mod encoder;
+mod find;
 mod format;
 mod input;
+mod json_keys;
 mod output;
 mod parquet;
 mod partial;
+mod schemas;
 mod sort;
 
 use std::collections::HashMap;
@@ -31,17 +34,20 @@ use vortex_datafusion::{VortexOptions, record_order};
 use crate::failure::{Failure, Outcome};
 use crate::min_reader::MinReader;
 use crate::text::parse_size;
+use find::{Found, is_among};
 use format::Format;
-use input::{Found, Reader, Rows, Wanted, is_among};
+use input::{Reader, Rows, Wanted};
 use output::{Outputs, Target};
 use sort::SortKey;
 
 /// Arguments of `vortex convert`.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "vortex convert [OPTIONS] <INPUT>... <OUTPUT>")]
 pub(crate) struct Arguments {
     /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://). The last place
-    /// is the file or, if it ends in `/`, the folder to write; `-` is standard output.
-    #[arg(required = true, value_names = ["INPUT", "OUTPUT"])]
+    /// is the file or, if it ends in `/`, the folder to write; `-` is standard output. Files that exist are
+    /// replaced; parts (--target-file-size) are refused if they exist.
+    #[arg(required = true, value_name = "PLACE")]
     places: Vec<String>,
     /// The format to read; by default, extensions determine it.
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -49,13 +55,13 @@ pub(crate) struct Arguments {
     /// The format to write; by default, the extension determines it, and folders get Vortex files.
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Option<Format>,
-    /// Only these columns, in this order.
+    /// Only these columns, in this order; names that contain commas cannot be given, use SQL.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
     /// At most this many rows of each output.
     #[arg(long, value_name = "ROWS")]
     limit: Option<u64>,
-    /// Sort the rows of each output: `day,price desc,note nulls first`.
+    /// Sort the rows of each output: `day,price desc,note nulls first`; nulls last, with `desc` first.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     sort_by: Vec<SortKey>,
     /// Cut the output into files of about this size, like `256m`.
@@ -68,8 +74,8 @@ pub(crate) struct Arguments {
 /// How Vortex files are written.
 #[derive(Debug, clap::Args)]
 struct VortexArguments {
-    /// What to optimize: fast writing (`fast`), small files that read fast (`default`), or the smallest files
-    /// (`compact`).
+    /// `fast`: decodes fastest, larger files; `default`: about the size of Parquet; `compact`: smallest,
+    /// slowest to decode.
     #[arg(long, value_name = "LEVEL")]
     level: Option<String>,
     /// The oldest release of the reference implementation that must read the files: `0.76`, `newest`.
@@ -134,25 +140,20 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     if output.to_string_lossy().contains("://") {
         return Err(Failure::Usage(format!("{}: output goes to local files or to `-`", output.display())));
     }
-    convert(&arguments).await
-}
-
-async fn convert(arguments: &Arguments) -> Outcome {
     let options = arguments.vortex.options()?;
     let reader = Reader::open(!arguments.sort_by.is_empty())?;
     let mut files = Vec::new();
-    let (inputs, output) = arguments.places()?;
     for place in inputs {
         files.extend(reader.find(place, arguments.from).await?);
     }
-    let jobs = jobs(arguments, output, files)?;
+    let jobs = jobs(&arguments, output, files)?;
     if arguments.vortex.is_given() && jobs.iter().any(|job| job.format != Format::Vortex) {
         let message = "--level, --min-reader and --checksums apply to Vortex files only";
         return Err(Failure::Usage(message.to_owned()));
     }
     let job_count = jobs.len();
     for (done, job) in jobs.into_iter().enumerate() {
-        let outcome = job.run(arguments, &reader, &options).await;
+        let outcome = job.run(&arguments, &reader, &options).await;
         outcome.map_err(|failure| match failure {
             Failure::Error(message) if job_count > 1 => {
                 Failure::Error(format!("{message} ({done} of {job_count} files were converted)"))

@@ -17,7 +17,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 
-use super::input::{Found, Rows, Wanted};
+use super::find::Found;
+use super::input::{Rows, Wanted};
 use crate::failure::{Failure, Outcome};
 
 /// Number of rows per batch.

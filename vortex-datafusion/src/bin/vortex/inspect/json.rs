@@ -1,7 +1,6 @@
 //! A report for programs. Keys are stable; parts that were not requested are absent.
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use serde_json::{Map, Value, json};
 use vortex_core::file::Examination;
 use vortex_core::layout::ZoneMap;
@@ -11,6 +10,7 @@ use vortex_core::{Error, Scalar};
 use super::print::scalar;
 use super::report::{Node, Report};
 use super::{Arguments, Part};
+use crate::text::value;
 
 /// The requested parts as one object.
 pub(super) fn report(report: &Report<'_>, arguments: &Arguments) -> Value {
@@ -27,7 +27,13 @@ pub(super) fn report(report: &Report<'_>, arguments: &Arguments) -> Value {
     if arguments.wants(Part::Schema) {
         let columns = report.columns.iter().map(|column| {
             let segments: Vec<u32> = column.segments.iter().map(|id| id.0).collect();
-            json!({"name": column.name, "dtype": column.dtype.to_string(), "bytes": column.byte_len, "segments": segments})
+            json!({
+                "name": column.name,
+                "dtype": column.dtype.to_string(),
+                "bytes": column.byte_len,
+                "encodings": report.encodings_of(column),
+                "segments": segments,
+            })
         });
         put("columns", columns.collect());
     }
@@ -128,8 +134,6 @@ fn zones(path: &str, map: &ZoneMap) -> Value {
 
 fn values(array: &Option<ArrayRef>) -> Value {
     let Some(array) = array else { return Value::Null };
-    let options = FormatOptions::new();
-    let Ok(formatter) = ArrayFormatter::try_new(array.as_ref(), &options) else { return Value::Null };
-    let text = |at| array.is_valid(at).then(|| formatter.value(at).try_to_string().ok()).flatten();
+    let text = |at| array.is_valid(at).then(|| value(array, at)).flatten();
     (0..array.len()).map(|at| json!(text(at))).collect()
 }

@@ -2,12 +2,10 @@
 //!
 //! Names and values come from the file, so they are shown with control characters escaped.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{Result, Write};
 
 use arrow::array::Array;
-use arrow::util::display::{ArrayFormatter, FormatOptions, array_value_to_string};
 use vortex_core::Scalar;
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::file::Examination;
@@ -16,7 +14,7 @@ use vortex_core::stats::{FieldStats, Precision};
 
 use super::report::{Column, Node, Report};
 use super::{Arguments, Part};
-use crate::text::{bytes, count, counted, shortened, visible};
+use crate::text::{bytes, count, counted, shortened, value, visible};
 
 /// Maximum number of characters shown of a value or type.
 const VALUE_LETTERS: usize = 28;
@@ -90,16 +88,10 @@ fn schema(out: &mut impl Write, report: &Report<'_>, stored: u64) -> Result<()> 
     table(out, &["column", "type", "size", "share", "encodings"], rows.collect(), &[2, 3])
 }
 
-/// The distinct encodings of a column, outermost first.
+/// The encodings of a column, without the prefixes of their ids.
 fn encodings_of(report: &Report<'_>, column: &Column<'_>) -> String {
-    let mut seen = BTreeSet::new();
-    let mut names: Vec<&str> = Vec::new();
-    for (_, id) in column.values.iter().filter_map(|id| report.encodings.get(id)).flatten() {
-        let short = id.strip_prefix("vortex.").or_else(|| id.strip_prefix("fastlanes.")).unwrap_or(id);
-        if seen.insert(short) {
-            names.push(short);
-        }
-    }
+    let short = |id| str::strip_prefix(id, "vortex.").or_else(|| id.strip_prefix("fastlanes.")).unwrap_or(id);
+    let names: Vec<&str> = report.encodings_of(column).into_iter().map(short).collect();
     visible(&names.join(" "))
 }
 
@@ -131,12 +123,12 @@ fn bound(bound: &Precision<Scalar>, inexact: &str) -> String {
 }
 
 /// A value as Arrow displays it: dates as dates, decimals with a decimal point.
-pub(super) fn scalar(value: &Scalar) -> String {
+pub(super) fn scalar(scalar: &Scalar) -> String {
     let shown = || {
-        let array = value.to_arrow(&data_type(value.dtype()).ok()?, 1).ok()?;
-        array_value_to_string(&array, 0).ok()
+        let array = scalar.to_arrow(&data_type(scalar.dtype()).ok()?, 1).ok()?;
+        value(&array, 0)
     };
-    shown().unwrap_or_else(|| value.to_string())
+    shown().unwrap_or_else(|| scalar.to_string())
 }
 
 fn value_text(value: impl Display) -> String {
@@ -204,9 +196,7 @@ fn zones(out: &mut impl Write, path: &str, map: &ZoneMap, most: usize) -> Result
         let Some(array) = array.as_ref().filter(|array| zone < array.len() && array.is_valid(zone)) else {
             return "-".to_owned();
         };
-        let options = FormatOptions::new();
-        let formatter = ArrayFormatter::try_new(array.as_ref(), &options);
-        formatter.ok().and_then(|it| it.value(zone).try_to_string().ok()).map_or("?".to_owned(), value_text)
+        value(array, zone).map_or("?".to_owned(), value_text)
     };
     let rows = (0..map.zone_count.min(most)).map(|zone| {
         let number = |counts: &Option<arrow::array::UInt64Array>| {

@@ -74,6 +74,17 @@ impl<'a> Report<'a> {
         report
     }
 
+    /// The distinct encodings of the values of a column, outermost first.
+    pub(super) fn encodings_of(&self, column: &Column<'_>) -> Vec<&str> {
+        let mut ids: Vec<&str> = Vec::new();
+        for (_, id) in column.values.iter().filter_map(|segment| self.encodings.get(segment)).flatten() {
+            if !ids.contains(&id.as_str()) {
+                ids.push(id);
+            }
+        }
+        ids
+    }
+
     async fn read_encodings(&mut self, file: &VortexFile) {
         let mut wanted = BTreeSet::new();
         self.layout.collect_segments(&mut wanted);

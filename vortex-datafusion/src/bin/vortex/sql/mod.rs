@@ -4,6 +4,7 @@
 //! the same names. Statements are run by [`statement`], so that `OPTIONS` of Vortex tables are supported, and
 //! results in formats other than tables are streamed.
 
+mod places;
 mod script;
 mod session;
 mod shell;
@@ -34,7 +35,8 @@ pub(crate) struct Arguments {
     /// Run the statements of these files, then exit; `-` is standard input.
     #[arg(short, long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Run these files before the shell starts, instead of `~/.datafusionrc`.
+    /// Run these files first: before the shell starts, instead of `~/.datafusionrc`, or before statements from
+    /// a pipe.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["statements", "command", "file"])]
     rc: Option<Vec<PathBuf>>,
     /// Folder that relative paths start from.
@@ -68,7 +70,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     disk_limit: Option<usize>,
     /// Count requests to object stores: `disabled`, `summary` or `trace`.
-    #[arg(long, value_name = "MODE", default_value_t = InstrumentedObjectStoreMode::Disabled)]
+    #[arg(long, value_name = "MODE", default_value = "disabled")]
     object_store_profiling: InstrumentedObjectStoreMode,
 }
 
@@ -106,6 +108,9 @@ pub(crate) async fn run(arguments: Arguments, interrupts: &mut Interrupts) -> Ou
 async fn run_statements(arguments: Arguments) -> Outcome {
     let mut session = Session::open(&arguments).await?;
     if !arguments.has_statements() {
+        for file in arguments.rc.iter().flatten() {
+            script::run_file(&mut session, file).await?;
+        }
         // Piped statements are a script: no prompt, and an error ends it.
         return script::run(&mut session, std::io::stdin().lock(), "standard input").await;
     }

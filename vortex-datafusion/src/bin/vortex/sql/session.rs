@@ -10,7 +10,6 @@ use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, Memory
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::ExplainFormat;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion_cli::catalog::DynamicObjectStoreCatalog;
 use datafusion_cli::functions::{
     ListFilesCacheFunc, MetadataCacheFunc, ParquetMetadataFunc, StatisticsCacheFunc,
 };
@@ -51,9 +50,6 @@ impl Session {
         vortex_datafusion::register(&context)?;
         context.refresh_catalogs().await?;
         vortex_datafusion::enable_url_tables(&context);
-        let catalogs = Arc::clone(context.state().catalog_list());
-        let catalogs = DynamicObjectStoreCatalog::new(catalogs, context.state_weak_ref());
-        context.register_catalog_list(Arc::new(catalogs));
         register_functions(&context);
         let print = PrintOptions {
             format: arguments.format,

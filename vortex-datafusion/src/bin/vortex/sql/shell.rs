@@ -17,8 +17,8 @@ use crate::interrupts::{CTRL_C, Interrupts};
 const HELP: &str = "\
 \\d                    list tables
 \\d TABLE              list the columns of a table
-\\h                    list functions
-\\h FUNCTION           describe a function
+\\h                    list statements with help
+\\h STATEMENT          show its syntax
 \\i FILE               run the statements of a file
 \\pset                 show the format of results
 \\pset format FORMAT   set it: automatic, table, csv, tsv, json, nd-json
@@ -28,7 +28,10 @@ const HELP: &str = "\
 \\?                    show this list
 \\q                    quit
 
-A statement ends with a semicolon at the end of a line; Ctrl-C interrupts it.";
+SHOW FUNCTIONS;       list functions
+
+A statement ends with a semicolon at the end of a line. Ctrl-C interrupts it; if it does not yield, a second
+Ctrl-C ends the shell.";
 
 /// What to do after a command.
 pub(super) enum Next {
@@ -104,7 +107,12 @@ pub(super) async fn run_command(session: &mut Session, command: &str) -> Outcome
         }
         Command::OutputFormat(None) => println!("Output format is {:?}.", session.print.format),
         Command::ListTables => session.run("SHOW TABLES").await?,
-        Command::DescribeTableStmt(table) => session.run(&format!("SHOW COLUMNS FROM {table}")).await?,
+        Command::DescribeTableStmt(table) => session.run(&format!("DESCRIBE {table}")).await?,
+        help @ Command::SearchFunctions(_) => {
+            let no_help =
+                |_| Failure::error(format!("\\{words}: no such statement; \\h lists those with help"));
+            help.execute(&session.context, &mut session.print).await.map_err(no_help)?;
+        }
         other => other.execute(&session.context, &mut session.print).await?,
     }
     Ok(Next::Continue)

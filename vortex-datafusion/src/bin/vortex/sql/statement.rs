@@ -5,7 +5,8 @@
 //! to the format, and those of a store also to the store.
 
 use std::collections::HashMap;
-use std::io::{Write as _, stdout};
+use std::io::{BufWriter, Write as _, stdout};
+use std::mem;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -28,8 +29,10 @@ use url::Url;
 use vortex_core::io::local_target;
 use vortex_datafusion::listing_url;
 
+use super::places::{explained, urls_in};
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
+use crate::json::JsonRows;
 use crate::min_reader::MinReader;
 
 impl Session {
@@ -70,7 +73,15 @@ impl Session {
         if shows_settings(&statement) {
             print.maxrows = MaxRows::Unlimited;
         }
-        let mut plan = self.context.state().statement_to_plan(statement).await?;
+        for place in urls_in(&statement) {
+            // What is no URL of files is told by the planner.
+            if let Ok(url) = listing_url(&place) {
+                self.stores.prepare(url.as_ref(), &[]).await?;
+            }
+        }
+        let state = self.context.state();
+        let plan = state.statement_to_plan(statement).await;
+        let mut plan = plan.map_err(|error| explained(error, &state))?;
         if matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::DescribeTable(_) | LogicalPlan::Analyze(_)) {
             print.maxrows = MaxRows::Unlimited;
         }
@@ -86,7 +97,7 @@ impl Session {
         self.print(plan, print, start).await
     }
 
-    /// Opens the object stores that a statement names, with the options it gives.
+    /// Opens the object stores of the locations in a plan, with the options it gives.
     async fn open_stores(&self, plan: &LogicalPlan) -> Outcome {
         let (locations, options) = match plan {
             LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
@@ -120,11 +131,16 @@ impl Session {
             _ => usize::MAX,
         };
         let (mut kept, mut kept_rows, mut rows) = (Vec::new(), 0, 0);
+        let mut json = JsonRows::new();
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             let (is_first, batch_rows) = (rows == 0, batch.num_rows());
             rows += batch_rows;
-            if is_streamed {
+            if is_streamed && print.format == PrintFormat::NdJson {
+                let mut out = BufWriter::new(stdout().lock());
+                json.write(&batch, |row| out.write_all(row).and_then(|()| out.write_all(b"\n")))?;
+                out.flush()?;
+            } else if is_streamed {
                 let (schema, all) = (Arc::clone(&schema), MaxRows::Unlimited);
                 print.format.print_batches(&mut stdout().lock(), schema, &[batch], all, is_first, &format)?;
             } else if kept_rows <= shown {
@@ -135,10 +151,26 @@ impl Session {
         }
         if rows == 0 {
             print_no_rows(print.format, &schema)?;
+        } else if print.format == PrintFormat::Json {
+            print_json(&mem::take(&mut kept))?;
         }
         // What is kept, and how many rows there were.
         Ok(print.print_batches(schema, &kept, start, rows, &format)?)
     }
+}
+
+/// Prints rows as an array of objects; nothing if one of them cannot be printed.
+fn print_json(batches: &[RecordBatch]) -> Outcome {
+    let (mut json, mut text) = (JsonRows::new(), Vec::new());
+    for batch in batches {
+        json.write(batch, |row| {
+            text.push(if text.is_empty() { b'[' } else { b',' });
+            text.extend_from_slice(row);
+            Ok(())
+        })?;
+    }
+    text.extend_from_slice(b"]\n");
+    Ok(stdout().write_all(&text)?)
 }
 
 /// Prints what a format has even without rows: the names of the columns, the brackets of an array. Statements

@@ -1,0 +1,159 @@
+//! Finds the files to convert.
+
+use std::path::{Path, PathBuf};
+
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::execution::object_store::ObjectStoreRegistry as _;
+use datafusion::execution::session_state::SessionState;
+use futures::TryStreamExt as _;
+use futures::future::ready;
+use object_store::local::LocalFileSystem;
+use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
+use url::Url;
+use vortex_core::io::object_name;
+use vortex_datafusion::listing_url;
+
+use super::format::Format;
+use crate::failure::{Failure, Outcome};
+use crate::stores::{Stores, is_match};
+
+/// A file to convert.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    /// Its name in messages.
+    pub(super) name: String,
+    /// Its path below the given folder, or its name if there is none.
+    pub(super) relative: PathBuf,
+    pub(super) format: Format,
+    pub(super) url: ListingTableUrl,
+    pub(super) meta: ObjectMeta,
+    /// The folder in which it was found, if subfolders are named after values: `day=1/`.
+    pub(super) partitioned: Option<ListingTableUrl>,
+}
+
+impl Found {
+    /// The file by itself, without the values in the names of its folders.
+    pub(super) fn alone(&self) -> Self {
+        Self { partitioned: None, ..self.clone() }
+    }
+
+    /// The path of a Parquet file on a local disk.
+    pub(super) fn local_parquet(&self) -> Option<PathBuf> {
+        let is_local = self.format == Format::Parquet && self.url.scheme() == "file";
+        is_local.then(|| LocalFileSystem::new().path_to_filesystem(&self.meta.location).ok())?
+    }
+}
+
+/// The files at a place: a path or URL of a file or a folder, or a glob.
+pub(super) async fn find(
+    stores: &Stores,
+    state: &SessionState,
+    place: &str,
+    format: Option<Format>,
+) -> Outcome<Vec<Found>> {
+    let at_place = |error: Failure| Failure::at(place, error);
+    // A file may have a name that looks like a glob.
+    let url = match file_url(Path::new(place)) {
+        Some(url) if !place.contains("://") => url,
+        _ => listing_url(place).map_err(|error| at_place(error.into()))?,
+    };
+    if let Ok(path) = url.get_url().to_file_path()
+        && path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
+    {
+        return Err(Failure::error(format!("{place}: is neither a file nor a folder")));
+    }
+    let mut objects = objects(stores, state, &url).await.map_err(at_place)?;
+    if objects.is_empty() {
+        return Err(Failure::error(format!("{place}: there is no such file, or the folder is empty")));
+    }
+    objects.sort_by(|left, right| left.location.cmp(&right.location));
+    let store = stores.get_store(url.as_ref())?;
+    let is_one = objects.len() == 1 && !url.is_collection();
+    let mut files = Vec::with_capacity(objects.len());
+    for meta in objects {
+        let relative = match url.strip_prefix(&meta.location) {
+            Some(parts) if !is_one => parts.collect::<PathBuf>(),
+            _ => PathBuf::from(meta.location.filename().unwrap_or_default()),
+        };
+        if let Some(extension) = compression(&relative).filter(|_| is_one || format.is_some()) {
+            let name = if is_one { place.to_owned() } else { relative.display().to_string() };
+            return Err(Failure::Usage(format!(
+                "{name}: is compressed ({extension}); convert it with vortex sql \"COPY (SELECT * FROM '{name}') TO \
+                 ...\""
+            )));
+        }
+        let format = match format.or_else(|| Format::of_path(&relative)) {
+            Some(format) => format,
+            // A folder may contain other files too.
+            None if !is_one => continue,
+            None => return Err(Failure::Usage(format!("{place}: unknown format; set it with --from"))),
+        };
+        let name = if is_one { place.to_owned() } else { object_name(store.as_ref(), &meta.location) };
+        let has_values = url.is_collection() && url.get_glob().is_none() && names_values(&relative);
+        let partitioned = has_values.then(|| url.clone());
+        let url = one_file(&url, &meta)?;
+        files.push(Found { name, relative, format, url, meta, partitioned });
+    }
+    if files.is_empty() {
+        return Err(Failure::error(format!("{place}: no file has the extension of a known format")));
+    }
+    Ok(files)
+}
+
+async fn objects(stores: &Stores, state: &SessionState, url: &ListingTableUrl) -> Outcome<Vec<ObjectMeta>> {
+    stores.prepare(url.as_ref(), &[]).await?;
+    let store = stores.get_store(url.as_ref())?;
+    if matches!(url.scheme(), "http" | "https") && !url.is_collection() {
+        // If the file does not exist, DataFusion would ask for a list, which web servers do not have.
+        return match store.head(url.prefix()).await {
+            Ok(meta) => Ok(vec![meta]),
+            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        };
+    }
+    if url.get_glob().is_none() {
+        return Ok(url.list_all_files(state, &store, "").await?.try_collect().await?);
+    }
+    // Folders of partitions are like other folders here; DataFusion does not treat them as part of the path.
+    let listed = store.list(Some(url.prefix())).try_filter(|object| ready(is_match(url, object)));
+    Ok(listed.try_collect().await?)
+}
+
+/// The extension of a path if it is that of a compressed file.
+fn compression(path: &Path) -> Option<&str> {
+    let extension = path.extension()?.to_str()?;
+    ["gz", "bz2", "xz", "zst"].into_iter().find(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// The URL of a file on a local disk, with its name taken literally.
+fn file_url(path: &Path) -> Option<ListingTableUrl> {
+    let path = path.is_file().then(|| std::path::absolute(path).ok())??;
+    // Parsing resolves `..`.
+    let url = Url::parse(Url::from_file_path(path).ok()?.as_str()).ok()?;
+    ListingTableUrl::try_new(url, None).ok()
+}
+
+/// Whether a folder of a path is named after a value: `day=1/`.
+fn names_values(path: &Path) -> bool {
+    let folders = path.parent().into_iter().flat_map(Path::components);
+    folders.filter_map(|folder| folder.as_os_str().to_str()).any(|name| name.contains('='))
+}
+
+/// One of the files below a URL, with its name taken literally.
+fn one_file(within: &ListingTableUrl, meta: &ObjectMeta) -> Outcome<ListingTableUrl> {
+    let mut url = Url::parse(within.object_store().as_str()).map_err(Failure::error)?;
+    let cannot = |()| Failure::error(format!("{}: no URL names this file", meta.location));
+    // `set_path` would not encode `%`, so that a name with `%2F` would become two.
+    url.path_segments_mut().map_err(cannot)?.extend(meta.location.parts());
+    Ok(ListingTableUrl::try_new(url, None)?)
+}
+
+/// Whether a path is that of one of the files.
+pub(super) fn is_among(path: &Path, files: &[Found]) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    file_url(&path).is_some_and(|url| {
+        files
+            .iter()
+            .any(|file| file.url.object_store() == url.object_store() && file.url.prefix() == url.prefix())
+    })
+}

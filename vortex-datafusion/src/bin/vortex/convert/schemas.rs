@@ -1,0 +1,163 @@
+//! The schemas of files that DataFusion reads: their names, order and types of columns.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::csv;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::ipc::convert::try_schema_from_ipc_buffer;
+use bytes::Bytes;
+use datafusion::common::DataFusionError;
+use datafusion::datasource::listing::ListingOptions;
+use datafusion::execution::object_store::ObjectStoreRegistry as _;
+use object_store::ObjectStoreExt as _;
+
+use super::find::Found;
+use super::format::Format;
+use super::input::{Reader, are_local, reader_of};
+use super::json_keys;
+use crate::failure::{Failure, Outcome};
+
+/// Schemas of Arrow files, headers of CSV files, and first lines of JSON files are expected within this many
+/// bytes.
+const START_BYTES: u64 = 1 << 20;
+
+const NOT_ARROW: &str =
+    "is not an Arrow IPC file, or a damaged one; if it has another format, set that with --from";
+
+impl Reader {
+    /// Checks that no two columns of an Arrow or CSV file have the same name: DataFusion takes them for one, or
+    /// for damage.
+    pub(super) async fn check_names(&self, file: &Found) -> Outcome {
+        let start = self.start(file).await?;
+        let schema = match file.format {
+            Format::Csv => csv::reader::Format::default()
+                .with_header(true)
+                .infer_schema(start.as_ref(), Some(0))
+                .map(|(schema, _)| schema),
+            _ if file.meta.size == 0 => return Err(Failure::error("is empty, unlike any Arrow IPC file")),
+            _ => {
+                // Files begin with their magic and padding, streams at once with the schema.
+                let padded = start.strip_prefix(b"ARROW1").unwrap_or(&start);
+                let padding = padded.iter().take_while(|byte| **byte == 0).count();
+                try_schema_from_ipc_buffer(&padded[padding..])
+            }
+        };
+        // What is wrong with those that have none is told when they are read.
+        let Ok(schema) = schema else { return Ok(()) };
+        let mut names = HashSet::new();
+        match schema.fields().iter().find(|field| !names.insert(field.name())) {
+            None => Ok(()),
+            Some(field) => Err(Failure::error(format!("duplicate column `{}`", field.name()))),
+        }
+    }
+
+    /// The first bytes of a file; none if the store provides only whole files.
+    async fn start(&self, file: &Found) -> Outcome<Bytes> {
+        let range = 0..file.meta.size.min(START_BYTES);
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let store = self.stores.get_store(file.url.as_ref())?;
+        match store.get_range(&file.meta.location, range).await {
+            // A web server without ranges.
+            Err(object_store::Error::NotSupported { .. }) => Ok(Bytes::new()),
+            start => Ok(start?),
+        }
+    }
+
+    /// The columns of a JSON file in the order of the keys of its first line. DataFusion sorts them by name.
+    async fn in_order_of_keys(&self, file: &Found, schema: &SchemaRef) -> Outcome<SchemaRef> {
+        let start = self.start(file).await?;
+        let text = String::from_utf8_lossy(&start);
+        let keys = json_keys::of_object(text.trim_start().lines().next().unwrap_or_default());
+        let place = |field: &FieldRef| keys.iter().position(|key| key == field.name()).unwrap_or(keys.len());
+        let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
+        fields.sort_by_key(place);
+        Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+    }
+
+    /// The schemas of files of one format, with the names of the files.
+    pub(super) async fn schemas(&self, files: &[Found], format: Format) -> Outcome<Vec<(String, SchemaRef)>> {
+        let is_local = are_local(files);
+        let state = self.context.state();
+        let mut schemas: Vec<(String, SchemaRef)> = Vec::with_capacity(files.len());
+        for file in files {
+            let options = ListingOptions::new(reader_of(format, is_local)).with_file_extension("");
+            let schema = options.infer_schema(&state, &file.url).await;
+            let schema = schema.map_err(|error| {
+                // DataFusion takes bytes that it cannot read as Arrow for a bug of its own.
+                let is_other =
+                    format == Format::Arrow && matches!(error.find_root(), DataFusionError::Internal(_));
+                let error = if is_other { Failure::error(NOT_ARROW) } else { error.into() };
+                Failure::at(&file.name, error)
+            })?;
+            let schema = match format {
+                Format::Json => {
+                    let ordered = self.in_order_of_keys(file, &schema).await;
+                    ordered.map_err(|error| Failure::at(&file.name, error))?
+                }
+                _ => schema,
+            };
+            // A file without even a header has no rows either.
+            let first = schemas.iter().find(|(_, first)| !first.fields().is_empty());
+            if let Some((name, first)) = first
+                && !schema.fields().is_empty()
+                && !reads_alike(format, first, &schema)
+            {
+                return Err(Failure::error(format!(
+                    "{}: has the columns {}, unlike {name}: {}; convert them one by one, into a folder",
+                    file.name,
+                    columns(&schema),
+                    columns(first)
+                )));
+            }
+            schemas.push((file.name.clone(), schema));
+        }
+        if format == Format::Csv || format == Format::Json {
+            with_floats(&mut schemas);
+        }
+        Ok(schemas)
+    }
+}
+
+/// Whether a file can be read as part of the same table as another one: columns of CSV and Arrow files are
+/// read by position.
+fn reads_alike(format: Format, first: &Schema, schema: &Schema) -> bool {
+    let (first, fields) = (first.fields(), schema.fields());
+    let mut pairs = first.iter().zip(fields);
+    match format {
+        Format::Csv => first.len() == fields.len() && pairs.all(|(one, other)| one.name() == other.name()),
+        Format::Arrow => {
+            let alike = |one: &Field, other: &Field| {
+                one.name() == other.name() && one.data_type() == other.data_type()
+            };
+            first.len() == fields.len() && pairs.all(|(one, other)| alike(one, other))
+        }
+        Format::Vortex | Format::Parquet | Format::Json => true,
+    }
+}
+
+/// The columns of a schema with their types, for messages.
+fn columns(schema: &Schema) -> String {
+    let columns = schema.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type()));
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// Makes columns floating-point in all files if they are in any: a file may have only whole numbers.
+fn with_floats(schemas: &mut [(String, SchemaRef)]) {
+    let mut floats = HashSet::new();
+    for field in schemas.iter().flat_map(|(_, schema)| schema.fields()) {
+        if *field.data_type() == DataType::Float64 {
+            floats.insert(field.name().clone());
+        }
+    }
+    for (_, schema) in schemas {
+        let fields = schema.fields().iter().map(|field| {
+            let is_whole = *field.data_type() == DataType::Int64 && floats.contains(field.name());
+            let data_type = if is_whole { DataType::Float64 } else { field.data_type().clone() };
+            field.as_ref().clone().with_data_type(data_type)
+        });
+        *schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    }
+}

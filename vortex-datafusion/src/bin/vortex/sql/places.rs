@@ -1,0 +1,122 @@
+//! The places that a statement names, in `FROM` or as arguments of table functions.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use datafusion::common::DataFusionError;
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, TableFactor, Visit as _, Visitor,
+};
+
+use crate::failure::Failure;
+
+/// The URLs in a statement whose stores the planner needs.
+pub(super) fn urls_in(statement: &Statement) -> Vec<String> {
+    let mut urls = Urls::default();
+    let _ = urls.visit(statement);
+    urls.0
+}
+
+#[derive(Default)]
+struct Urls(Vec<String>);
+
+impl Urls {
+    fn visit(&mut self, statement: &Statement) -> ControlFlow<()> {
+        match statement {
+            Statement::Statement(statement) => statement.visit(self),
+            Statement::Explain(explain) => self.visit(&explain.statement),
+            Statement::CopyTo(copy) => match &copy.source {
+                CopyToSource::Relation(table) => self.pre_visit_relation(table),
+                CopyToSource::Query(query) => query.visit(self),
+            },
+            Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
+        }
+    }
+
+    fn add(&mut self, text: &str) {
+        if text.contains("://") {
+            self.0.push(text.to_owned());
+        }
+    }
+
+    fn add_argument(&mut self, argument: &FunctionArg) {
+        match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => {
+                self.add(&value.clone().into_string().unwrap_or_default());
+            }
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(name))) => self.add(&name.value),
+            _ => {}
+        }
+    }
+}
+
+impl Visitor for Urls {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, table: &ObjectName) -> ControlFlow<()> {
+        if let [ObjectNamePart::Identifier(name)] = table.0.as_slice() {
+            self.add(&name.value);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+        let arguments = match table {
+            TableFactor::Table { args: Some(function), .. } => function.args.as_slice(),
+            TableFactor::Function { args, .. } => args,
+            _ => &[],
+        };
+        arguments.iter().for_each(|argument| self.add_argument(argument));
+        ControlFlow::Continue(())
+    }
+}
+
+/// An error of the planner. If there is no table of a name that looks like a place, it tells what is at the
+/// place.
+pub(super) fn explained(error: DataFusionError, state: &SessionState) -> Failure {
+    let catalog = &state.config_options().catalog;
+    let before = format!("table '{}.{}.", catalog.default_catalog, catalog.default_schema);
+    let message = error.strip_backtrace();
+    let name = message.split_once(&before).and_then(|(_, rest)| rest.strip_suffix("' not found"));
+    let Some(name) = name else { return error.into() };
+    let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
+    if Path::new(name).is_dir() {
+        Failure::error(format!("table '{name}' not found; for the folder, write '{name}/'"))
+    } else if name.contains(['*', '?', '[']) || extension.is_some_and(|it| reads(state, it)) {
+        Failure::error(format!("no file at {name}"))
+    } else {
+        error.into()
+    }
+}
+
+/// Whether files with this extension are read.
+fn reads(state: &SessionState, extension: &str) -> bool {
+    state.get_file_format_factory(extension).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::DFParser;
+
+    use super::*;
+
+    #[test]
+    fn urls_are_found_wherever_a_statement_names_tables() {
+        for (sql, expected) in [
+            ("SELECT 's3://no/table' AS x FROM 's3://a/b.vortex'", vec!["s3://a/b.vortex"]),
+            ("SELECT * FROM vortex_metadata('s3://a/b') WHERE file = 's3://c/d'", vec!["s3://a/b"]),
+            ("SELECT * FROM vortex_metadata(\"s3://a/b\")", vec!["s3://a/b"]),
+            ("EXPLAIN SELECT (SELECT max(x) FROM \"az://a/b\") FROM t", vec!["az://a/b"]),
+            ("COPY (SELECT * FROM 's3://a/b') TO 's3://c/d'", vec!["s3://a/b"]),
+            ("COPY 's3://a/b' TO 'x.csv'", vec!["s3://a/b"]),
+            ("DESCRIBE 's3://a/b'", vec!["s3://a/b"]),
+            ("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION 's3://a/b'", vec![]),
+            ("SELECT * FROM 'a/b.vortex' JOIN vortex_zones('c.vortex') ON true", vec![]),
+        ] {
+            let statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
+            assert_eq!(urls_in(&statement), expected, "{sql}");
+        }
+    }
+}

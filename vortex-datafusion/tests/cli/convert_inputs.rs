@@ -1,0 +1,225 @@
+//! `vortex convert`: what is read, and what is refused.
+
+use std::sync::Arc;
+
+use arrow::array::Int64Array;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::ipc::writer;
+
+use crate::*;
+
+#[test]
+fn other_bytes_are_not_taken_for_arrow_files() {
+    let folder = TempDir::new().unwrap();
+    for (bytes, told) in [
+        (b"".as_slice(), "is empty"),
+        (b"neither a file nor a stream of batches", "is not an Arrow IPC file"),
+        (b"ARROW1\0\0, and nothing else of the format", "is not an Arrow IPC file"),
+    ] {
+        let source = path(&folder, "in.arrow");
+        fs::write(&source, bytes).unwrap();
+        let line = complaint(&run(&["convert", &source, &path(&folder, "out.vortex")]), 1);
+        assert!(line.contains("in.arrow") && line.contains(told) && !line.contains("bug"), "{line}");
+    }
+    assert_eq!(names(&folder), ["in.arrow"]);
+}
+
+#[test]
+fn columns_of_the_same_name_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let fields = ["a", "b", "a"].map(|name| Field::new(name, DataType::Int64, false));
+    let schema = Arc::new(Schema::new(fields.to_vec()));
+    let columns = (0..3).map(|at| Arc::new(Int64Array::from(vec![at])) as _).collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let (file, stream) = (path(&folder, "file.arrow"), path(&folder, "stream.arrow"));
+    let mut writer = writer::FileWriter::try_new(File::create(&file).unwrap(), &schema).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let mut writer = writer::StreamWriter::try_new(File::create(&stream).unwrap(), &schema).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    for source in [file, stream] {
+        for target in ["out.vortex", "out.csv"] {
+            let line = complaint(&run(&["convert", &source, &path(&folder, target)]), 1);
+            assert!(line.contains("duplicate column `a`") && line.contains(&source), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_column_is_either_in_the_files_or_in_the_names_of_folders() {
+    let folder = TempDir::new().unwrap();
+    for extension in ["csv", "json", "parquet", "vortex"] {
+        let file = format!("{extension}/a=1/x.{extension}");
+        let copy = format!("COPY (SELECT 5 AS a, 6 AS b) TO '{}'", path(&folder, &file));
+        ok(&["sql", "-q", "-c", &copy]);
+        let one = path(&folder, "one.arrow");
+        let line = complaint(&run(&["convert", &path(&folder, &format!("{extension}/")), &one]), 1);
+        assert!(line.contains(&file) && line.contains("column `a`") && line.contains("`a=…`"), "{line}");
+        let glob = path(&folder, &format!("{extension}/**/*.{extension}"));
+        assert_eq!(ok(&["convert", "--to", "csv", &glob, "-"]), "a,b\n5,6\n", "{extension}");
+    }
+}
+
+#[test]
+fn names_of_files_and_folders_are_taken_literally() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for extension in ["csv", "jsonl", "parquet", "arrow", "vortex"] {
+        let (plain, odd) = (format!("a.{extension}"), format!("b%2Fc #1%.{extension}"));
+        let (plain, odd) = (path(&folder, &plain), path(&folder, &odd));
+        ok(&["convert", "--limit", "2", &source, &plain]);
+        fs::rename(plain, &odd).unwrap();
+        for sort in [&[][..], &["--sort-by", "o_orderkey"]] {
+            let options = ["convert", "--to", "csv", "--columns", "o_orderkey"];
+            let rows = ok(&[&options, sort, &[&odd, "-"]].concat());
+            assert_eq!(rows, "o_orderkey\n1\n2\n", "{extension} {sort:?}");
+        }
+    }
+    for format in ["csv", "parquet", "vortex"] {
+        let (values, one) =
+            (path(&folder, &format!("{format}/")), path(&folder, &format!("{format}.vortex")));
+        let copy = format!(
+            "COPY (VALUES (1, 'x/y'), (2, '50%'), (3, 'z')) TO '{values}'
+             STORED AS {format} PARTITIONED BY (column2)"
+        );
+        ok(&["sql", "-q", "-c", &copy]);
+        ok(&["convert", &values, &one]);
+        let rows = csv(&format!("SELECT column1 AS a, column2 AS b FROM '{one}' ORDER BY a"));
+        assert_eq!(rows, "a,b\n1,x/y\n2,50%\n3,z\n", "{format}");
+    }
+}
+
+#[test]
+fn a_file_that_exists_is_not_a_glob() {
+    let folder = TempDir::new().unwrap();
+    for (name, row) in [("x[1].csv", 1), ("x1.csv", 2), ("x?y.csv", 3), ("x#y.csv", 4), ("x*.csv", 5)] {
+        fs::write(folder.path().join(name), format!("a\n{row}\n")).unwrap();
+    }
+    for (name, rows) in [("x[1].csv", "1"), ("x?y.csv", "3"), ("x*.csv", "5"), ("x[#]y.csv", "4")] {
+        let out = ok(&["convert", "--to", "csv", &path(&folder, name), "-"]);
+        assert_eq!(out, format!("a\n{rows}\n"), "{name}");
+    }
+    let odd = path(&folder, "x[1].csv");
+    assert!(complaint(&run(&["convert", &odd, &odd]), 2).contains("the input and the output"));
+    let relative = vortex(&["convert", "--to", "csv", "../x[1].csv", "-"])
+        .current_dir({
+            fs::create_dir(folder.path().join("below")).unwrap();
+            folder.path().join("below")
+        })
+        .output();
+    assert_eq!(stdout(&relative.unwrap()), "a\n1\n");
+}
+
+#[test]
+fn columns_that_some_files_lack_are_null_there() {
+    let folder = TempDir::new().unwrap();
+    let copy = |sql: &str, name: &str| {
+        ok(&["sql", "-q", "-c", &format!("COPY ({sql}) TO '{}'", path(&folder, name))]);
+    };
+    for extension in ["vortex", "parquet"] {
+        copy("SELECT 1 AS a, 'x' AS b", &format!("{extension}/1.{extension}"));
+        copy("SELECT 2 AS a, true AS c", &format!("{extension}/2.{extension}"));
+        let one = path(&folder, &format!("{extension}.vortex"));
+        ok(&["convert", &path(&folder, extension), &one]);
+        let rows = csv(&format!("SELECT a, b, c FROM '{one}' ORDER BY a"));
+        assert_eq!(rows, "a,b,c\n1,x,\n2,,true\n", "{extension}");
+    }
+}
+
+#[test]
+fn columns_in_another_order_are_not_mixed_up() {
+    let folder = TempDir::new().unwrap();
+    for name in ["csv/p=1", "csv/p=2", "arrow"] {
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    fs::write(folder.path().join("csv/p=1/1.csv"), "a,b\n1,2\n").unwrap();
+    fs::write(folder.path().join("csv/p=2/2.csv"), "b,a\n20,10\n").unwrap();
+    let copy = |sql: &str, to: &str| ok(&["sql", &format!("COPY ({sql}) TO '{}'", path(&folder, to))]);
+    copy("SELECT 1 AS a, 2 AS b", "arrow/1.arrow");
+    copy("SELECT 20 AS b, 10 AS a", "arrow/2.arrow");
+    for (from, file) in [("csv/", "2.csv"), ("arrow/", "2.arrow")] {
+        let line = complaint(&run(&["convert", &path(&folder, from), "-", "--to", "json"]), 1);
+        assert!(line.contains(file) && line.contains("b Int64, a Int64"), "{line}");
+    }
+    // One by one, each keeps its own.
+    ok(&["convert", &path(&folder, "csv/"), &path(&folder, "out/")]);
+    let rows = format!("SELECT a, b FROM '{}'", path(&folder, "out/p=2/2.vortex"));
+    assert_eq!(csv(&rows), "a,b\n10,20\n");
+}
+
+#[test]
+fn files_of_a_table_are_merged_as_in_sql() {
+    let folder = TempDir::new().unwrap();
+    let copy = |sql: &str, to: &str| ok(&["sql", &format!("COPY ({sql}) TO '{}'", path(&folder, to))]);
+    copy("SELECT arrow_cast(1, 'Int32') AS x, 'a' AS y", "t/1.vortex");
+    copy("SELECT arrow_cast(2, 'Int64') AS x, 1 AS y", "t/2.vortex");
+    let from = path(&folder, "t/");
+    let line = complaint(&run(&["convert", &from, "-", "--to", "csv"]), 1);
+    assert!(line.contains("column `y`") && line.contains("1.vortex") && line.contains("2.vortex"), "{line}");
+    assert_eq!(ok(&["convert", &from, "-", "--to", "csv", "--columns", "x"]), "x\n1\n2\n");
+    fs::write(folder.path().join("1.csv"), "n\n1\n").unwrap();
+    fs::write(folder.path().join("2.csv"), "n\n1.5\n").unwrap();
+    let files = [path(&folder, "1.csv"), path(&folder, "2.csv")];
+    assert_eq!(ok(&["convert", &files[0], &files[1], "-", "--to", "csv"]), "n\n1.0\n1.5\n");
+    fs::write(folder.path().join("0.csv"), "").unwrap();
+    let empty = path(&folder, "0.csv");
+    assert_eq!(ok(&["convert", &empty, &files[1], "-", "--to", "csv"]), "n\n1.5\n", "without a header");
+}
+
+#[test]
+fn keys_that_come_late_are_columns_too() {
+    let folder = TempDir::new().unwrap();
+    let lines = "{\"a\":1}\n".repeat(100_001) + "{\"a\":1,\"z\":5}\n";
+    fs::write(folder.path().join("l.json"), lines).unwrap();
+    ok(&["convert", &path(&folder, "l.json"), &path(&folder, "l.vortex")]);
+    assert_eq!(csv(&format!("SELECT sum(z) AS z FROM '{}'", path(&folder, "l.vortex"))), "z\n5\n");
+}
+
+#[test]
+fn json_columns_keep_the_order_of_the_first_line() {
+    let folder = TempDir::new().unwrap();
+    let lines = "{\"z\":1,\"a\":{\"y\":2},\"m\":\"x\"}\n{\"b\":1.5,\"a\":null,\"z\":3}\n";
+    fs::write(folder.path().join("k.json"), lines).unwrap();
+    ok(&["convert", &path(&folder, "k.json"), &path(&folder, "k.vortex")]);
+    let types = csv(&format!("DESCRIBE '{}'", path(&folder, "k.vortex")));
+    let order: Vec<&str> = types.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(order, ["z", "a", "m", "b"]);
+}
+
+#[test]
+fn what_is_wrong_with_an_input_is_told() {
+    let folder = TempDir::new().unwrap();
+    let out = path(&folder, "out.vortex");
+    let zipped = path(&folder, "zip.csv.gz");
+    fs::write(&zipped, "zipped").unwrap();
+    for from in [&[][..], &["--from", "csv"]] {
+        let line = complaint(&run(&[&["convert"], from, &[&zipped, &out]].concat()), 2);
+        assert!(line.contains("is compressed") && line.contains("COPY (SELECT * FROM"), "{line}");
+    }
+    let twice = path(&folder, "twice.csv");
+    for header in ["a,a", "a,b,a"] {
+        fs::write(&twice, format!("{header}\n1,2\n")).unwrap();
+        let line = complaint(&run(&["convert", &twice, &out]), 1);
+        assert!(line.contains("twice.csv: duplicate column `a`"), "{line}");
+    }
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for extension in ["parquet", "arrow", "csv", "json", "vortex"] {
+        let file = path(&folder, &format!("orders.{extension}"));
+        ok(&["convert", "--limit", "5", "--columns", "o_orderkey,o_clerk", &source, &file]);
+        let line = complaint(&run(&["convert", "--columns", "o_clerk,nope", &file, &out]), 1);
+        let told = "no column `nope`; there are: o_orderkey, o_clerk\n";
+        assert!(line.starts_with(&format!("vortex: {file}: ")) && line.ends_with(told), "{line}");
+    }
+    assert!(complaint(&run(&["convert", &source, &path(&folder, "out.vtx")]), 2).contains("--to"));
+}
+
+#[test]
+fn files_of_web_servers_without_ranges_are_read() {
+    let folder = TempDir::new().unwrap();
+    for (name, text) in [("a.json", "{\"a\":1}\n"), ("a.csv", "a\n1\n")] {
+        fs::write(folder.path().join(name), text).unwrap();
+        let url = format!("http://127.0.0.1:{}/{name}", serve_with(path(&folder, name), false));
+        assert_eq!(ok(&["convert", "--to", "csv", &url, "-"]), "a\n1\n");
+    }
+}

@@ -1,0 +1,202 @@
+//! Places of files in SQL: paths, URLs and globs.
+
+use crate::*;
+
+#[test]
+fn a_file_a_folder_and_a_glob_are_tables() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{file}'")), "n\n1500\n");
+    let folder = TempDir::new().unwrap();
+    for name in ["a", "b"] {
+        fs::copy(&file, folder.path().join(name).with_extension("vortex")).unwrap();
+    }
+    let folder = folder.path().display();
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{folder}/'")), "n\n3000\n");
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{folder}/*.vortex'")), "n\n3000\n");
+}
+
+#[test]
+fn errors_name_the_file() {
+    for (name, sql) in [
+        ("nosuch.vortex", "SELECT * FROM '{}'"),
+        ("corrupt/0.45.0_root_i64.cut_half.vortex", "SELECT * FROM '{}'"),
+        ("corrupt/0.45.0_root_i64.cut_half.vortex", "CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{}'"),
+    ] {
+        let output = run(&["sql", "-c", &sql.replace("{}", &golden(name))]);
+        let line = complaint(&output, 1);
+        assert!(line.contains(Path::new(name).file_name().unwrap().to_str().unwrap()), "{line}");
+    }
+}
+
+#[test]
+fn a_glob_in_a_url_is_held_against_whole_paths() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let names = ["a/x1.vortex", "a/x2.vortex", "a/b/x3.vortex", "a/c/x3.vortex"];
+    for name in names {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::copy(golden("0.91.0/tpch_orders.vortex"), file).unwrap();
+    }
+    for (glob, expected) in [
+        ("a/*.vortex", vec![0, 1]),
+        ("a/x*", vec![0, 1]),
+        ("a/*/x3.vortex", vec![2, 3]),
+        ("a/*/*", vec![2, 3]),
+        ("a/**/*.vortex", vec![0, 1, 2, 3]),
+    ] {
+        let url = format!("file://{}/{glob}", folder.path().display());
+        let out = ok(&["verify", &url]);
+        let found: Vec<usize> = (0..names.len()).filter(|at| out.contains(names[*at])).collect();
+        assert_eq!(found, expected, "{glob}: {out}");
+    }
+}
+
+#[test]
+fn files_over_http_are_read_in_ranges() {
+    let port = serve(golden("0.91.0/tpch_orders.vortex"));
+    let url = format!("http://127.0.0.1:{port}/orders.vortex");
+    let sql = format!("SELECT count(*) AS n, max(o_clerk) AS clerk FROM '{url}' WHERE o_orderkey < 100");
+    let expected = sql.replace(&url, &golden("0.91.0/tpch_orders.vortex"));
+    assert_eq!(csv(&sql), csv(&expected));
+    let create = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{url}'");
+    let out = ok(&["sql", "-q", "--format", "csv", "-c", &create, "-c", "SELECT count(*) AS n FROM t"]);
+    assert_eq!(out, "n\n1500\n");
+    assert!(ok(&["inspect", &url]).contains("1,500 rows"));
+    let glob = url.replace("orders", "*");
+    let (create, select) = (create.replace("orders", "*"), format!("SELECT * FROM '{glob}'"));
+    let commands: [&[&str]; 4] = [
+        &["sql", "-c", &create],
+        &["sql", "-c", &select],
+        &["verify", &glob],
+        &["convert", &glob, "x.arrow"],
+    ];
+    for command in commands {
+        let line = complaint(&run(command), 1);
+        assert!(line.contains("a web server cannot list files"), "{line}");
+    }
+}
+
+#[test]
+fn files_that_a_web_server_does_not_have_are_told_at_once() {
+    let port = serve_nothing();
+    for name in ["no.vortex", "no.csv"] {
+        let url = format!("http://127.0.0.1:{port}/{name}");
+        let create = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{url}'");
+        for statement in
+            [&format!("SELECT * FROM '{url}'"), &format!("SELECT * FROM vortex_metadata('{url}')"), &create]
+        {
+            let line = complaint(&run(&["sql", statement]), 1);
+            assert!(line.contains(&format!("no file at {url}")) && !line.contains("PROPFIND"), "{line}");
+        }
+        let line = complaint(&run(&["convert", &url, "x.arrow"]), 1);
+        assert!(line.contains("no such file") && line.contains(&url), "{line}");
+        assert_eq!(complaint(&run(&["verify", &url]), 1), format!("vortex: no file at {url}\n"));
+    }
+}
+
+/// With the keys of nobody, to be used with a server of files for every name.
+fn with_s3(port: u16, arguments: &[&str]) -> Output {
+    let mut command = vortex(arguments);
+    for (name, value) in [
+        ("AWS_ENDPOINT", format!("http://127.0.0.1:{port}").as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_REGION", "nowhere-1"),
+        ("AWS_ACCESS_KEY_ID", "nobody"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+    ] {
+        command.env(name, value);
+    }
+    command.output().expect("the binary starts")
+}
+
+#[test]
+fn the_first_statement_may_name_a_store_anywhere() {
+    let port = serve(golden("0.91.0/tpch_orders.vortex"));
+    let place = "'s3://bucket/orders.vortex'";
+    for (sql, expected) in [
+        (format!("SELECT count(*) AS n FROM vortex_metadata({place})"), "n\n9\n"),
+        (format!("SELECT count(*) > 0 AS n FROM vortex_segments({place}) WHERE \"offset\" > 0"), "n\ntrue\n"),
+        (format!("SELECT count(*) > 0 AS n FROM vortex_layouts({place})"), "n\ntrue\n"),
+        (format!("SELECT count(*) > 0 AS n FROM vortex_zones({place})"), "n\ntrue\n"),
+        (format!("SELECT (SELECT count(*) FROM {place}) AS n"), "n\n1500\n"),
+    ] {
+        let output = with_s3(port, &["sql", "--format", "csv", &sql]);
+        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), (expected, ""), "{sql}");
+    }
+}
+
+#[test]
+fn why_a_store_cannot_be_opened_is_told() {
+    for command in [&["sql", "SELECT * FROM 'az://c/x.vortex'"][..], &["verify", "az://c/x.vortex"]] {
+        let mut command = vortex(command);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AZURE_")) {
+            command.env_remove(name);
+        }
+        let line = complaint(&command.output().unwrap(), 1);
+        assert!(line.contains("Account must be specified"), "{line}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_place_is_told() {
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(place("picture.png"), "x").unwrap();
+    fs::create_dir(place("empty")).unwrap();
+    let select = |place: &str| complaint(&run(&["sql", &format!("SELECT * FROM '{place}'")]), 1);
+    let line = select(&place("picture.png"));
+    assert!(line.contains("png") && !line.contains("datafusion.public"), "{line}");
+    for name in ["none.vortex", "none.csv", "none/", "empty", "empty/", "*.vortex", "empty/*.vortex"] {
+        for place in [place(name), format!("file://{}", place(name))] {
+            let line = select(&place);
+            assert!(line.contains(&format!("no file at {place}")) && !line.contains("nternal"), "{line}");
+        }
+    }
+    let line = complaint(&run(&["sql", "SELECT * FROM nosuch"]), 1);
+    assert!(line.contains("table 'datafusion.public.nosuch' not found"), "{line}");
+    #[cfg(unix)]
+    {
+        assert!(Command::new("mkfifo").arg(place("pipe.vortex")).status().unwrap().success());
+        let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place("pipe.vortex"))]), 1);
+        assert!(line.contains("neither a file nor a folder"), "{line}");
+    }
+}
+
+#[test]
+fn a_file_without_bytes_is_no_table() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("zero.vortex").display().to_string();
+    fs::write(&file, "").unwrap();
+    for statement in [
+        format!("SELECT * FROM '{file}'"),
+        format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{file}'"),
+        format!("SELECT * FROM vortex_metadata('{file}')"),
+    ] {
+        let line = complaint(&run(&["sql", &statement]), 1);
+        let told = "corrupt file: 0 bytes are too few for a Vortex file";
+        assert!(line.contains(told) && line.contains("zero.vortex"), "{line}");
+    }
+}
+
+#[test]
+fn names_in_the_current_folder_are_told_from_names_of_tables() {
+    let folder = TempDir::new().unwrap();
+    let place = folder.path().to_str().unwrap();
+    fs::create_dir(folder.path().join("d")).unwrap();
+    let sql = |sql: &str| run(&["sql", "--format", "csv", "-p", place, "-c", sql]);
+    for (name, told) in [
+        ("nope.vortex", "no file at nope.vortex"),
+        ("nope.csv", "no file at nope.csv"),
+        ("x*.vortex", "no file at x*.vortex"),
+        ("d", "table 'd' not found; for the folder, write 'd/'"),
+        ("nope", "table 'datafusion.public.nope' not found"),
+        ("nope.unheardof", "table 'datafusion.public.nope.unheardof' not found"),
+    ] {
+        let line = complaint(&sql(&format!("SELECT * FROM '{name}'")), 1);
+        assert!(line.ends_with(&format!("{told}\n")), "{line}");
+    }
+    // Tables may have such names.
+    let (create, select) = ("CREATE TABLE \"a.vortex\" AS SELECT 1 AS a", "SELECT * FROM \"a.vortex\"");
+    assert_eq!(ok(&["sql", "--format", "csv", "-p", place, "-c", create, "-c", select]), "a\n1\n");
+}
