@@ -48,6 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("opening read {} of {} bytes", source.read.load(Ordering::Relaxed), source.bytes.len());
 
     let ctx = SessionContext::new();
+    vortex_datafusion::register(&ctx)?;
     ctx.register_table("lineitem", Arc::new(table))?;
     ctx.sql("SELECT min(l_comment), max(l_comment) FROM lineitem WHERE l_shipmode = 'AIR'")
         .await?

@@ -43,17 +43,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let summary = writer.finish().await?;
     println!("{} rows, {} bytes", summary.row_count(), summary.file_size());
 
-    let context = SessionContext::new().enable_url_table();
-    vortex_datafusion::register(&context)?;
+    let ctx = SessionContext::new();
+    vortex_datafusion::register(&ctx)?;
+    vortex_datafusion::enable_url_tables(&ctx);
     let (from, to) = (path.display(), folder.join("by-sensor"));
     let copy = format!(
         "COPY (SELECT * FROM '{from}' ORDER BY id) TO '{}/' STORED AS VORTEX PARTITIONED BY (sensor)
          OPTIONS (level 'fast')",
         to.display()
     );
-    context.sql(&copy).await?.show().await?;
+    ctx.sql(&copy).await?.show().await?;
     let coldest = format!("SELECT min(celsius), count(*) FROM '{from}' WHERE id > 50000");
-    context.sql(&coldest).await?.show().await?;
+    ctx.sql(&coldest).await?.show().await?;
     std::fs::remove_dir_all(folder)?;
     Ok(())
 }
