@@ -184,7 +184,7 @@ fn numbers(random: &mut StdRng, count: usize, range: i64) -> Vec<i64> {
             Pattern::Rising => last = (at as i64 * range) / count as i64,
             Pattern::Runs if random.random_ratio(1, 20) => last = random.random_range(0..range),
             Pattern::Runs => {}
-            Pattern::Clusters if at % 2000 == 0 => last = random.random_range(0..range),
+            Pattern::Clusters if at.is_multiple_of(2000) => last = random.random_range(0..range),
             Pattern::Clusters => last = (last + random.random_range(0..3)) % range,
             Pattern::Scattered => last = random.random_range(0..range),
             Pattern::Sparse if random.random_ratio(1, 50) => last = random.random_range(0..range),

@@ -206,7 +206,11 @@ mod tests {
             writer.write(&batch).unwrap();
             let stream = writer.into_inner();
             let found = IpcReader::try_new(stream.as_slice()).unwrap();
-            assert_eq!(found.collect::<Result<Vec<_>, _>>().unwrap(), [batch.clone()], "{compression:?}");
+            assert_eq!(
+                found.collect::<Result<Vec<_>, _>>().unwrap(),
+                std::slice::from_ref(&batch),
+                "{compression:?}"
+            );
         }
     }
 

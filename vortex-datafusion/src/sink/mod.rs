@@ -236,6 +236,7 @@ async fn fill(
 }
 
 /// What happens while files are written.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 enum Event {
     /// The first rows of another file are there.
     Begun(Path, Receiver<RecordBatch>),

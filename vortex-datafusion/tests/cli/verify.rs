@@ -36,7 +36,7 @@ fn a_folder_that_cannot_be_read_is_named_and_does_not_hide_others() {
     let locked = folder.path().join("locked");
     fs::create_dir(&locked).unwrap();
     fs::copy(golden("0.91.0/rows_1.vortex"), folder.path().join("one.vortex")).unwrap();
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o0)).unwrap();
     if fs::read_dir(&locked).is_ok() {
         // Nothing is locked for this user.
         return;

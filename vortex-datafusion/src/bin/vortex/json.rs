@@ -184,7 +184,12 @@ mod tests {
         let options = RecordBatchOptions::new().with_row_count(Some(2));
         let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
         let mut rows = 0;
-        JsonRows::new().write(&empty, |row| Ok(rows += usize::from(row == b"{}"))).unwrap();
+        JsonRows::new()
+            .write(&empty, |row| {
+                rows += usize::from(row == b"{}");
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(rows, 2);
     }
 }
