@@ -249,7 +249,8 @@ async fn queries_share_one_thread() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scan_leaves_as_much_of_a_pool_as_it_takes() {
     let store = filled().await;
-    for pool in [greedy(4 * MIB), fair(4 * MIB)] {
+    // Each of the two partitions reads a split of some 1.3 MB in any case.
+    for pool in [greedy(8 * MIB), fair(8 * MIB)] {
         let context = over(&store, &pool, 2).await;
         let mut stream = context.sql("SELECT * FROM t").await.unwrap().execute_stream().await.unwrap();
         let (mut rows, mut most) = (0, 0);
@@ -258,7 +259,7 @@ async fn a_scan_leaves_as_much_of_a_pool_as_it_takes() {
             most = most.max(pool.reserved());
         }
         assert_eq!(rows, ROWS);
-        assert!(most > MIB / 2 && most <= 2 * MIB, "{pool}: {most} bytes");
+        assert!(most > MIB && most <= 4 * MIB, "{pool}: {most} bytes");
         settle(&store, &pool).await;
     }
 }
