@@ -8,6 +8,7 @@ mod aggregate;
 #[cfg(test)]
 pub(crate) mod build;
 pub(crate) mod bytes;
+mod concat;
 mod decimals;
 mod decoded;
 mod fixed_width;
@@ -34,6 +35,7 @@ use arrow::datatypes::DataType;
 
 pub use aggregate::Aggregate;
 pub use arrow::array::ArrayRef as ArrowRef;
+pub(crate) use concat::{concat, without_dictionaries};
 pub(crate) use decimals::from_unscaled;
 pub use decoded::{Decoded, present};
 pub(crate) use fixed_width::{fixed_width, into_vec, match_width, values_of};

@@ -16,11 +16,11 @@ use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, partition};
 use arrow::datatypes::{
     ArrowNativeType as _, DataType, FieldRef, Fields, Int16Type, Int32Type, Int64Type, IntervalDayTime,
-    IntervalMonthDayNano, IntervalUnit, RunEndIndexType,
+    IntervalMonthDayNano, IntervalUnit, RunEndIndexType, UInt64Type,
 };
 
 use super::row_bytes::reserved_bytes;
-use super::{EncodedArray, present, take};
+use super::{EncodedArray, present, take, take_within};
 use crate::dtype::DType;
 use crate::dtype::stored::carrier;
 use crate::limits::Limits;
@@ -50,6 +50,13 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType, limits: &Limits) -> Resul
     }
     Ok(match (array.data_type(), to) {
         (_, DataType::Dictionary(_, values)) => cast(&restore(array, values, limits)?, to)?,
+        (DataType::Dictionary(..), _) => {
+            let dictionary = array.as_any_dictionary();
+            let keys = cast(dictionary.keys(), &DataType::UInt64)?;
+            // Many rows may share a long value.
+            let values = take_within(dictionary.values(), keys.as_primitive::<UInt64Type>(), limits)?;
+            restore(&values, to, limits)?
+        }
         (_, DataType::RunEndEncoded(ends, values)) => match ends.data_type() {
             DataType::Int16 => runs::<Int16Type>(array, to, values, limits)?,
             DataType::Int32 => runs::<Int32Type>(array, to, values, limits)?,

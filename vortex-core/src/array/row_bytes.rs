@@ -3,9 +3,11 @@
 //! Overlapping views and repeated indices can expand a few bytes to many. The bytes of each row tell in
 //! advance to how many.
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray as _, OffsetSizeTrait, UnionArray};
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray as _, GenericByteViewArray, OffsetSizeTrait, UnionArray,
+};
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ByteViewType, DataType};
 
 use crate::{Error, Result};
 
@@ -100,6 +102,45 @@ impl RowBytes {
             RowBytes::Totals(totals) => totals.get(rows).or(totals.last()).copied().unwrap_or(0),
         }
     }
+}
+
+/// Approximate bytes that the rows of an array take when they are copied; every element counts as at least one.
+pub(crate) fn copied_bytes(array: &dyn Array) -> u64 {
+    let rows = array.len() as u64;
+    let inner = match array.data_type() {
+        DataType::Utf8View => view_bytes(array.as_string_view()),
+        DataType::BinaryView => view_bytes(array.as_binary_view()),
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            let (first, last) = (list.offsets()[0] as usize, list.offsets()[array.len()] as usize);
+            copied_bytes(&list.values().slice(first, last - first))
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            let (first, last) = (list.offsets()[0] as usize, list.offsets()[array.len()] as usize);
+            copied_bytes(&list.values().slice(first, last - first))
+        }
+        DataType::Map(..) => {
+            let map = array.as_map();
+            let (first, last) = (map.offsets()[0] as usize, map.offsets()[array.len()] as usize);
+            copied_bytes(&map.entries().slice(first, last - first))
+        }
+        // Copied as a whole, whichever rows refer to them.
+        DataType::ListView(_) => copied_bytes(array.as_list_view::<i32>().values()),
+        DataType::LargeListView(_) => copied_bytes(array.as_list_view::<i64>().values()),
+        DataType::FixedSizeList(..) => copied_bytes(array.as_fixed_size_list().values()),
+        DataType::Struct(_) => {
+            let columns = array.as_struct().columns().iter();
+            columns.fold(0, |sum: u64, column| sum.saturating_add(copied_bytes(column)))
+        }
+        _ => return RowBytes::of(array).up_to(array.len()),
+    };
+    inner.saturating_add(rows)
+}
+
+fn view_bytes<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> u64 {
+    // The length of a value is in the lowest 32 bits of its view.
+    array.views().iter().map(|view| u64::from(*view as u32) + size_of::<u128>() as u64).sum()
 }
 
 /// Whether values of the type are found by 32-bit offsets, which limit the bytes of all rows together.

@@ -11,14 +11,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray as _, BooleanArray, NullBufferBuilder, UInt64Array, new_empty_array};
+use arrow::array::{Array, AsArray as _, BooleanArray, NullBufferBuilder, UInt64Array};
 use arrow::buffer::MutableBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::row_bytes::{check_elements, reserved_bytes};
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_offsets, fixed_width, present,
+    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, concat, decode_offsets, fixed_width, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -113,21 +112,6 @@ impl ChunkedArray {
             }
         }
         fixed_width(to.clone(), rows, values.into(), nulls.finish())
-    }
-}
-
-/// Concatenates decoded chunks of one type.
-fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Result<ArrowRef> {
-    match parts {
-        [] => Ok(new_empty_array(to)),
-        [part] => Ok(Arc::clone(part)),
-        parts => {
-            check_elements(parts)?;
-            let rows = parts.iter().map(|part| part.len() as u64).sum();
-            limits.decoded_bytes(usize::try_from(reserved_bytes(to, rows)).unwrap_or(usize::MAX), 1)?;
-            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-            Ok(arrow::compute::concat(&parts)?)
-        }
     }
 }
 

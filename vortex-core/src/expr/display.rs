@@ -63,7 +63,7 @@ impl fmt::Display for Expr {
                     write!(f, " {word} ")?;
                 }
                 match part {
-                    Expr::And(_) | Expr::Or(_) => write!(f, "({part})")?,
+                    Expr::And(_) | Expr::Or(_) | Expr::InTurn(_) => write!(f, "({part})")?,
                     other => write!(f, "{other}")?,
                 }
             }
@@ -73,7 +73,7 @@ impl fmt::Display for Expr {
             Expr::Literal(None) => f.write_str("null"),
             Expr::Literal(Some(value)) => write!(f, "{value}"),
             Expr::Field(path, predicate) => write!(f, "{path} {predicate}"),
-            Expr::And(parts) => joined(f, parts, "AND"),
+            Expr::And(parts) | Expr::InTurn(parts) => joined(f, parts, "AND"),
             Expr::Or(parts) => joined(f, parts, "OR"),
             Expr::Not(inner) => write!(f, "NOT ({inner})"),
             Expr::Rows(predicate) => write!(f, "{predicate}"),

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray as _, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::{Expr, FieldPath, RowPredicate};
 use crate::array::{ArrayRef, ArrowRef, decode_as};
 use crate::dtype::arrow::field;
 use crate::limits::Work;
+use crate::mask::Mask;
 use crate::{Error, Result};
-
-/// Parts in which rows are decoded for a predicate if all at once exceed a limit.
-const PARTS: usize = 8;
 
 /// Evaluates an expression on `rows` rows; `column` returns the encoded column of a path.
 ///
@@ -34,6 +32,7 @@ pub fn evaluate(
         Expr::And(parts) => fold(parts, rows, true, column),
         Expr::Or(parts) => fold(parts, rows, false, column),
         Expr::Not(inner) => Ok(arrow::compute::not(&evaluate(inner, rows, column)?)?),
+        Expr::InTurn(parts) => in_turn(parts, rows, column),
         Expr::Rows(predicate) => evaluate_rows(predicate.as_ref(), rows, column),
         Expr::Dynamic(filter) => match filter.current() {
             Some(current) => evaluate(&current, rows, column),
@@ -66,6 +65,27 @@ fn fold(
     Ok(outcome.unwrap_or_else(|| BooleanArray::from(vec![and; rows])))
 }
 
+/// The rows for which all parts are true. Each part reads its columns for rows that passed those before it.
+fn in_turn(
+    parts: &[Expr],
+    rows: usize,
+    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
+) -> Result<BooleanArray> {
+    let mut live = Mask::all(rows);
+    for part in parts {
+        let mut narrowed = |path: &FieldPath| {
+            let array = column(path)?;
+            if live.is_all() { Ok(array) } else { array.filter(&live) }
+        };
+        let outcome = evaluate(part, live.true_count(), &mut narrowed)?;
+        live = live.refine(&Mask::from_predicate(&outcome));
+        if live.is_none() {
+            break;
+        }
+    }
+    Ok(live.to_filter())
+}
+
 fn evaluate_rows(
     predicate: &dyn RowPredicate,
     rows: usize,
@@ -74,8 +94,7 @@ fn evaluate_rows(
     let wanted = predicate.schema();
     let too_few = || Error::invalid(format!("the schema of `{predicate}` has too few fields"));
     let mut fields = Vec::new();
-    let mut arrays = Vec::new();
-    let mut decoded = Vec::new();
+    let mut columns = Vec::new();
     for (at, path) in predicate.columns().iter().enumerate() {
         let _work = Work::begin();
         let array = column(path)?;
@@ -83,40 +102,11 @@ fn evaluate_rows(
             Some(schema) => schema.fields().get(at).ok_or_else(too_few)?.as_ref().clone(),
             None => field(&path.to_string(), array.dtype())?,
         };
-        decoded.push(decode_as(array.as_ref(), built.data_type()));
-        arrays.push(array);
+        columns.push(decode_as(array.as_ref(), built.data_type())?);
         fields.push(built);
     }
     let schema = wanted.unwrap_or_else(|| Arc::new(Schema::new(fields)));
-    match decoded.into_iter().collect::<Result<Vec<_>>>() {
-        Ok(columns) => outcomes(predicate, &schema, columns, rows),
-        Err(error) if rows > 1 && matches!(error.root(), Error::LimitExceeded(_)) => {
-            evaluate_parts(predicate, &schema, &arrays, rows)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Evaluates a predicate on rows that exceed a limit if they are decoded together.
-fn evaluate_parts(
-    predicate: &dyn RowPredicate,
-    schema: &SchemaRef,
-    arrays: &[ArrayRef],
-    rows: usize,
-) -> Result<BooleanArray> {
-    let step = rows.div_ceil(PARTS);
-    let mut parts = Vec::with_capacity(PARTS);
-    for start in (0..rows).step_by(step) {
-        let part = start..rows.min(start + step);
-        let columns = arrays.iter().zip(schema.fields()).map(|(array, field)| {
-            let _work = Work::begin();
-            decode_as(array.slice(part.clone())?.as_ref(), field.data_type())
-        });
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        parts.push(outcomes(predicate, schema, columns, part.len())?);
-    }
-    let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
-    Ok(arrow::compute::concat(&parts)?.as_boolean().clone())
+    outcomes(predicate, &schema, columns, rows)
 }
 
 fn outcomes(

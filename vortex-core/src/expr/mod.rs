@@ -90,6 +90,9 @@ pub enum Expr {
     Or(Vec<Expr>),
     /// SQL's NOT: unknown stays unknown.
     Not(Box<Expr>),
+    /// All of these, evaluated in this order: each only on rows for which those before it are true, since it may fail
+    /// on others. False where one is unknown, so it is combined with other filters by AND only.
+    InTurn(Vec<Expr>),
     /// Anything else, evaluated by the caller on decoded columns.
     Rows(Arc<dyn RowPredicate>),
     /// A dynamic filter, which tightens while the scan runs. Rows that it rejects may be dropped, but need not be: the
@@ -206,7 +209,9 @@ impl Expr {
         match self {
             Expr::Literal(_) | Expr::Dynamic(_) => {}
             Expr::Field(path, _) => visit(path),
-            Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|part| part.visit_columns(visit)),
+            Expr::And(parts) | Expr::Or(parts) | Expr::InTurn(parts) => {
+                parts.iter().for_each(|part| part.visit_columns(visit));
+            }
             Expr::Not(inner) => inner.visit_columns(visit),
             Expr::Rows(predicate) => predicate.columns().iter().for_each(visit),
         }
@@ -216,7 +221,9 @@ impl Expr {
     pub(crate) fn has_dynamic_filter(&self) -> bool {
         match self {
             Expr::Dynamic(_) => true,
-            Expr::And(parts) | Expr::Or(parts) => parts.iter().any(Expr::has_dynamic_filter),
+            Expr::And(parts) | Expr::Or(parts) | Expr::InTurn(parts) => {
+                parts.iter().any(Expr::has_dynamic_filter)
+            }
             Expr::Not(inner) => inner.has_dynamic_filter(),
             Expr::Literal(_) | Expr::Field(..) | Expr::Rows(_) => false,
         }
@@ -227,7 +234,9 @@ impl Expr {
         match self {
             Expr::Literal(_) | Expr::Field(..) => false,
             Expr::Dynamic(filter) => filter.current().is_some_and(|now| now.has_row_predicate()),
-            Expr::And(parts) | Expr::Or(parts) => parts.iter().any(Expr::has_row_predicate),
+            Expr::And(parts) | Expr::Or(parts) | Expr::InTurn(parts) => {
+                parts.iter().any(Expr::has_row_predicate)
+            }
             Expr::Not(inner) => inner.has_row_predicate(),
             Expr::Rows(_) => true,
         }

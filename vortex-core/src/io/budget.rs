@@ -65,6 +65,16 @@ impl Budget {
         Some(Share { budget: Arc::clone(self), bytes, pooled })
     }
 
+    /// Bytes that have to be returned before `bytes` can be taken, as far as is known: of a pool that refuses them,
+    /// it is not, so that it may have to be all of them.
+    pub(crate) fn shortfall(&self, bytes: u64) -> u64 {
+        let excess = |budget: &Self| budget.used().saturating_add(bytes).saturating_sub(budget.limit);
+        match std::iter::successors(Some(self), |budget| budget.parent.as_deref()).map(excess).max() {
+            Some(0) if self.pool.is_some() => bytes,
+            excess => excess.unwrap_or(0),
+        }
+    }
+
     /// Takes `bytes` whether or not they fit, for work that must go on. If the pool refuses them, it is
     /// not charged.
     pub(crate) fn take_anyway(self: &Arc<Self>, bytes: u64) -> Share {

@@ -71,6 +71,7 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
     if let Some(bytes) = read.source.cached(&read.range) {
         return hand_over_cached(read, &bytes);
     }
+    // Not so the first read that was not at hand when it was requested, but those after it were not tried.
     if let Some(bytes) = read.source.at_hand(&read.range) {
         return hand_over(read, &bytes);
     }

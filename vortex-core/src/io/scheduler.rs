@@ -11,7 +11,8 @@
 //! its [`Pending`]: it leaves the queue, and a read that no request waits for any longer is aborted.
 //!
 //! Bytes that are at hand, such as those of local files that the operating system has in memory, are not
-//! queued: whoever requests them takes them at once. Nobody does so for others, who may go on requesting.
+//! queued: whoever requests them takes them at once, up to the first read whose bytes are not; that one and all
+//! others are queued. Nobody does so for others, who may go on requesting.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -216,7 +217,8 @@ impl Queue {
         let mut waiting = Waiting::default();
         waiting.push(source, requests);
         loop {
-            let reads = waiting.next(|profile| profile.slots(), |_| adapted);
+            // They take no slots, so that all of one urgency are chosen at once.
+            let reads = waiting.next(|_| usize::MAX, |_| adapted);
             if reads.is_empty() {
                 return Vec::new();
             }

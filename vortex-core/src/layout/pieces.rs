@@ -12,7 +12,7 @@ use crate::array::pieces::{Piece, Pieces};
 use crate::array::{ArrayRef, TreeRows};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::limits::Limits;
+use crate::limits::{Limits, Work};
 use crate::segments::{Lease, SegmentId, SegmentTable, TreeCache};
 use crate::wire::{ArrayTree, TREE_LEN};
 use crate::{Error, Result};
@@ -34,8 +34,17 @@ pub struct PieceSet<'a> {
     pieces: Pieces,
     segments: SegmentSet<'a>,
     missing_segments: RefCell<Vec<SegmentId>>,
-    /// Arrays that lacked nothing, and their rows. They are requested again if others were incomplete.
-    complete: RefCell<HashMap<SegmentId, (Vec<usize>, ArrayRef)>>,
+    /// Arrays that lacked nothing. They are requested again if others were incomplete.
+    complete: RefCell<HashMap<SegmentId, Complete>>,
+}
+
+/// An array of some rows of a segment, and the bytes that were decompressed or copied to load it: they count for every
+/// attempt to read the rows, since all of them hold the array.
+#[derive(Debug)]
+struct Complete {
+    rows: Vec<usize>,
+    array: ArrayRef,
+    byte_len: usize,
 }
 
 impl<'a> PieceSet<'a> {
@@ -82,11 +91,12 @@ impl<'a> PieceSet<'a> {
     /// # Errors
     /// If bytes are missing, in which case they have been requested, or there is no such array.
     pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
-        if let Some((known, array)) = self.complete.borrow().get(&id)
-            && known == rows
-            && array.dtype() == dtype
+        if let Some(known) = self.complete.borrow().get(&id)
+            && known.rows == rows
+            && known.array.dtype() == dtype
         {
-            return Ok(Arc::clone(array));
+            self.limits().decoded_bytes(known.byte_len, 1).at(|| format!("segment {}", id.0))?;
+            return Ok(Arc::clone(&known.array));
         }
         if self.table.is_whole(id)? {
             self.want_segments(|have, want| {
@@ -113,8 +123,10 @@ impl<'a> PieceSet<'a> {
             };
             rows_of.load(dtype, len, rows)
         };
+        let work = Work::begin();
         let array = load().at(|| format!("segment {}", id.0))?;
-        self.complete.borrow_mut().insert(id, (rows.to_vec(), Arc::clone(&array)));
+        let complete = Complete { rows: rows.to_vec(), array: Arc::clone(&array), byte_len: work.byte_len() };
+        self.complete.borrow_mut().insert(id, complete);
         Ok(array)
     }
 

@@ -111,7 +111,7 @@ pub(crate) fn evaluate(expr: &Expr, blocks: Blocks, zones: &ZoneMaps<'_>) -> Res
             Some(negated) => evaluate(&negated, blocks, zones)?,
             None => Verdict::unknown(len),
         },
-        Expr::Rows(_) => Verdict::unknown(len),
+        Expr::InTurn(_) | Expr::Rows(_) => Verdict::unknown(len),
         // Its current expression holds for all rows that are still relevant, but may be false for rows
         // that are not. So it can rule out rows, but never makes evaluation unnecessary.
         Expr::Dynamic(filter) => match filter.current() {
@@ -146,7 +146,7 @@ fn negate(expr: &Expr) -> Option<Expr> {
                 Predicate::IsNotNull => field(Predicate::IsNull),
             }
         }
-        Expr::Rows(_) | Expr::Dynamic(_) => return None,
+        Expr::InTurn(_) | Expr::Rows(_) | Expr::Dynamic(_) => return None,
     })
 }
 

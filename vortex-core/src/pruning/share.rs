@@ -25,7 +25,7 @@ pub(crate) fn expected_share(expr: &Expr, zones: &ZoneMaps<'_>) -> Option<f64> {
             parts.iter().try_fold(0.0f64, |share, part| Some(share.max(expected_share(part, zones)?)))
         }
         Expr::Not(inner) => Some(1.0 - expected_share(inner, zones)?),
-        Expr::Rows(_) | Expr::Dynamic(_) => None,
+        Expr::InTurn(_) | Expr::Rows(_) | Expr::Dynamic(_) => None,
     }
 }
 

@@ -157,7 +157,7 @@ impl Admission {
             match batch.reserve(&self.plan, &wants, recent.byte_len())? {
                 Room::Enough => break,
                 // Segments that may be needed again make room for those needed now.
-                Room::NoMemory if recent.forget_some() => {}
+                Room::NoMemory if recent.forget_some(|id| batch.wants(id) || wants.ids.contains(id)) => {}
                 Room::NoMemory | Room::TooManyAtWork => {
                     self.cursor.put_back(&split);
                     return Ok(false);
@@ -286,6 +286,11 @@ impl Batch {
         }
         self.urgencies.extend(new.into_iter().map(|id| (id, wants.urgency)));
         Ok(Room::Enough)
+    }
+
+    /// Whether a split of the batch needs a segment.
+    fn wants(&self, id: &SegmentId) -> bool {
+        self.urgencies.contains_key(id)
     }
 
     /// Requests what the splits need first.

@@ -69,6 +69,7 @@ pub(super) fn fit_constants(expr: Expr, columns: &HashMap<FieldPath, Column>) ->
         },
         Expr::And(parts) => Expr::And(all(parts)?),
         Expr::Or(parts) => Expr::Or(all(parts)?),
+        Expr::InTurn(parts) => Expr::InTurn(all(parts)?),
         Expr::Not(inner) => Expr::Not(Box::new(fit_constants(*inner, columns)?)),
         other => other,
     })

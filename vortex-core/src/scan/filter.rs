@@ -15,6 +15,7 @@ use arrow::array::BooleanBufferBuilder;
 use super::ScanMetrics;
 use super::conjunct::fit_constants;
 use super::plan::{Plan, Split};
+use super::task::MAX_PARTS;
 use super::zone_maps::ZoneMaps;
 use crate::array::{ArrayRef, Decoded};
 use crate::dtype::arrow::data_type;
@@ -264,29 +265,42 @@ impl Columns<'_> {
     /// The live rows that pass `expr`.
     fn passing(&mut self, expr: &Expr, live: &Mask, payoff: &Payoff) -> Result<Mask> {
         let start = Instant::now();
-        let passed = self.passing_of(expr, 0..live.len(), live)?;
+        let passed = self.passing_of(expr, 0..live.len(), live, &mut 0)?;
         payoff.note(live.true_count(), passed.true_count(), start);
         Ok(passed)
     }
 
     /// The live ones of some rows of the split that pass `expr`; in halves if the rows are larger than the limits
-    /// allow.
-    fn passing_of(&mut self, expr: &Expr, rows: Range<usize>, live: &Mask) -> Result<Mask> {
+    /// allow, up to a number of `parts`.
+    fn passing_of(
+        &mut self,
+        expr: &Expr,
+        rows: Range<usize>,
+        live: &Mask,
+        parts: &mut usize,
+    ) -> Result<Mask> {
         if live.is_none() {
             return Ok(live.clone());
         }
         match self.passing_at_once(expr, &rows, live) {
-            Err(error) if rows.len() > 1 && matches!(error.root(), Error::LimitExceeded(_)) => {
+            Err(error)
+                if rows.len() > 1
+                    && *parts < MAX_PARTS
+                    && matches!(error.root(), Error::LimitExceeded(_)) =>
+            {
                 let half = rows.len() / 2;
                 let middle = rows.start + half;
-                let before = self.passing_of(expr, rows.start..middle, &live.slice(0..half))?;
-                let after = self.passing_of(expr, middle..rows.end, &live.slice(half..live.len()))?;
+                let before = self.passing_of(expr, rows.start..middle, &live.slice(0..half), parts)?;
+                let after = self.passing_of(expr, middle..rows.end, &live.slice(half..live.len()), parts)?;
                 let mut bits = BooleanBufferBuilder::new(live.len());
                 bits.append_buffer(&before.to_bits());
                 bits.append_buffer(&after.to_bits());
                 Ok(Mask::from_bits(bits.finish()))
             }
-            passed => passed,
+            passed => {
+                *parts += 1;
+                passed
+            }
         }
     }
 
@@ -301,8 +315,7 @@ impl Columns<'_> {
             if let Some(array) = decoded.get(path) {
                 return Ok(Arc::clone(array));
             }
-            let array = self.column(path)?;
-            let array = if rows.len() < array.len() { array.slice(rows.clone())? } else { array };
+            let array = self.column(path, rows)?;
             let array = if narrow { array.filter(live)? } else { array };
             if !by_caller || !reads_again(expr, path) {
                 return Ok(array);
@@ -316,17 +329,29 @@ impl Columns<'_> {
         Ok(if narrow { live.refine(&outcome) } else { live.and(&outcome) })
     }
 
-    fn column(&mut self, path: &FieldPath) -> Result<ArrayRef> {
+    /// Some rows of a column. A part of the split is read anew: the array of all rows takes all their segments, even
+    /// if it is sliced.
+    fn column(&mut self, path: &FieldPath, rows: &Range<usize>) -> Result<ArrayRef> {
+        let column = self.plan.filter_column(path)?;
+        let start = self.split.rows.start;
+        let wanted = start + rows.start as u64..start + rows.end as u64;
+        if wanted != self.split.rows {
+            return column.read(&wanted, self.have);
+        }
         if let Some(array) = self.read.get(path) {
             return Ok(Arc::clone(array));
         }
-        let array = self.plan.filter_column(path)?.read(&self.split.rows, self.have)?;
+        let array = column.read(&wanted, self.have)?;
         self.read.insert(path.clone(), Arc::clone(&array));
         Ok(array)
     }
 }
 
 fn reads_again(expr: &Expr, path: &FieldPath) -> bool {
+    // Decoded ahead, a column would be decoded for all rows.
+    if let Expr::InTurn(_) = expr {
+        return false;
+    }
     let mut uses = 0;
     expr.visit_columns(&mut |used| uses += usize::from(used == path));
     uses > 1

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::array::{Array as _, RecordBatch, RecordBatchOptions, UInt64Array};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
@@ -25,8 +25,8 @@ use super::task::{Decoded, byte_len, lease, missing_bytes, wanted};
 use super::{RowAccess, ScanMetrics};
 use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
-use crate::array::row_bytes::{check_elements, max_rows};
-use crate::array::{ArrowRef, decode_as};
+use crate::array::row_bytes::copied_bytes;
+use crate::array::{ArrowRef, concat, decode_as};
 use crate::error::ResultExt as _;
 use crate::io::{Share, Urgency, read_scattered};
 use crate::layout::{PieceSet, SegmentSet};
@@ -74,7 +74,13 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
     if plan.row_access == RowAccess::Cheapest && !exceed_rows(plan, &(*first..last + 1), rows.len())? {
         return Ok(VecDeque::new());
     }
-    Ok(rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)).map(Arc::from).collect())
+    Ok(rows.chunks(rows_at_once(plan)).map(Arc::from).collect())
+}
+
+/// Number of rows fetched together; fewer if they take kilobytes, as in splits.
+fn rows_at_once(plan: &Plan) -> usize {
+    let of_split = usize::try_from(plan.split_step).unwrap_or(usize::MAX);
+    ROWS_AT_ONCE.min(plan.batch_size).min(of_split)
 }
 
 /// Whether the segments of the projected columns that contain a range of rows take longer to read than `count` of
@@ -97,7 +103,7 @@ fn exceed_rows(plan: &Plan, range: &Range<u64>, count: usize) -> Result<bool> {
 /// Fetches rows, given as ascending positions from the start of the file.
 pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Decoded> {
     let mut batches = Vec::new();
-    for rows in rows.chunks(ROWS_AT_ONCE.min(plan.batch_size)) {
+    for rows in rows.chunks(rows_at_once(&plan)) {
         let batch = gather_batch(&plan, rows.into()).await?;
         match &plan.totals {
             Some(totals) => totals.add_batch(&plan.projection, &batch)?,
@@ -113,7 +119,7 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     let per_task = count.div_ceil(cpus * TASKS_PER_CPU).max(1);
     let tasks = (0..count).step_by(per_task).map(|first| {
         let columns = first..(first + per_task).min(count);
-        Owned::spawn(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows)))
+        Owned::spawn(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows), 0))
     });
     let columns: Vec<Vec<ArrowRef>> =
         futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
@@ -125,16 +131,23 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
 }
 
-/// Fetches the rows of some projected columns; in halves, if this takes too much at once.
+/// Fetches the rows of some projected columns; in halves, if this takes too much at once. Halves are kept until they
+/// are joined: of the rows before these, `held` bytes are.
 fn fetch_columns(
     plan: Arc<Plan>,
     columns: Range<usize>,
     rows: Arc<[u64]>,
+    held: u64,
 ) -> BoxFuture<'static, Result<Vec<ArrowRef>>> {
     async move {
         match fetch_at_once(&plan, &columns, &rows).await? {
+            Some(fetched) if held > 0 => {
+                let bytes = usize::try_from(held.saturating_add(held_bytes(&fetched))).unwrap_or(usize::MAX);
+                plan.table().limits.decoded_bytes(bytes, 1)?;
+                Ok(fetched)
+            }
             Some(fetched) => Ok(fetched),
-            None => fetch_halves(plan, columns, rows).await,
+            None => fetch_halves(plan, columns, rows, held).await,
         }
     }
     .boxed()
@@ -217,27 +230,35 @@ async fn fetch_round(
 }
 
 /// As [`fetch_columns`], but in halves, to hold less memory at a time.
-async fn fetch_halves(plan: Arc<Plan>, columns: Range<usize>, rows: Arc<[u64]>) -> Result<Vec<ArrowRef>> {
+async fn fetch_halves(
+    plan: Arc<Plan>,
+    columns: Range<usize>,
+    rows: Arc<[u64]>,
+    held: u64,
+) -> Result<Vec<ArrowRef>> {
     if columns.len() > 1 {
         let middle = columns.start + columns.len() / 2;
-        let mut all = fetch_columns(Arc::clone(&plan), columns.start..middle, Arc::clone(&rows)).await?;
-        all.append(&mut fetch_columns(plan, middle..columns.end, rows).await?);
+        let mut all =
+            fetch_columns(Arc::clone(&plan), columns.start..middle, Arc::clone(&rows), held).await?;
+        all.append(&mut fetch_columns(plan, middle..columns.end, rows, held).await?);
         return Ok(all);
     }
     let (first, second) = rows.split_at(rows.len() / 2);
-    let before = fetch_columns(Arc::clone(&plan), columns.clone(), first.into()).await?;
-    let after = fetch_columns(plan, columns, second.into()).await?;
-    let halves = before.iter().zip(&after);
-    halves.map(|(before, after)| joined(before, after)).collect()
+    let before = fetch_columns(Arc::clone(&plan), columns.clone(), first.into(), held).await?;
+    let held = held.saturating_add(held_bytes(&before));
+    let after = fetch_columns(Arc::clone(&plan), columns, second.into(), held).await?;
+    let halves = before.into_iter().zip(after);
+    let joined = halves.map(|(before, after)| {
+        let to = before.data_type().clone();
+        concat(&[before, after], &to, &plan.table().limits)
+    });
+    joined.collect()
 }
 
-fn joined(before: &ArrowRef, after: &ArrowRef) -> Result<ArrowRef> {
-    let (data_type, rows) = (before.data_type(), before.len() + after.len());
-    if max_rows(data_type).is_some_and(|most| rows > most) {
-        return Err(Error::limit(format!("{rows} rows of type {data_type}, read in parts")));
-    }
-    check_elements(&[Arc::clone(before), Arc::clone(after)])?;
-    Ok(arrow::compute::concat(&[before, after])?)
+/// Bytes that arrays hold, at most: rows of views may share them.
+fn held_bytes(columns: &[ArrowRef]) -> u64 {
+    let of_column = |column: &ArrowRef| copied_bytes(column).min(column.get_array_memory_size() as u64);
+    columns.iter().map(of_column).fold(0, u64::saturating_add)
 }
 
 fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrowRef> {
@@ -251,10 +272,8 @@ fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Res
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, ListArray, NullArray, StringArray};
-    use arrow::buffer::OffsetBuffer;
+    use arrow::array::{BinaryArray, DurationSecondArray, Int64Array, StringArray};
     use arrow::compute::concat_batches;
-    use arrow::datatypes::{DataType, Field};
     use async_trait::async_trait;
     use bytes::Bytes;
 
@@ -382,17 +401,29 @@ mod tests {
         assert_eq!(pool.used.load(Ordering::SeqCst), 0);
     }
 
+    /// 1000 rows of 4 KiB that nothing can compress.
+    fn noise() -> RecordBatch {
+        let mut next = crate::kernels::random(1);
+        let rows: Vec<Vec<u8>> =
+            (0..1000).map(|_| (0..512).flat_map(|_| next().to_le_bytes()).collect()).collect();
+        let rows = Arc::new(BinaryArray::from_iter_values(rows)) as ArrowRef;
+        RecordBatch::try_from_iter([("b", rows)]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn parts_of_rows_are_limited_together() {
+        let sink = written_table(&noise(), WriteOptions::new()).await;
+        let limits = crate::Limits::new().with_max_decoded_bytes(1 << 20);
+        let file = open(&sink, OpenOptions::new().with_limits(limits)).await;
+        let rows = |count| (0..1000).filter(|row| row % 4 > 0).take(count).collect::<Vec<u64>>();
+        assert_eq!(rows_of(&file, &rows(200)).await.unwrap().num_rows(), 200);
+        let error = rows_of(&file, &rows(700)).await.err().map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("exceed 1048576 bytes")));
+    }
+
     #[tokio::test]
     async fn without_memory_rows_are_read_in_smaller_parts() {
-        // Rows of 4 KiB that nothing can compress.
-        let mut state = 1u64;
-        let mut byte = || {
-            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-            (state >> 56) as u8
-        };
-        let rows: Vec<Vec<u8>> = (0..1000).map(|_| (0..4096).map(|_| byte()).collect()).collect();
-        let rows = Arc::new(BinaryArray::from_iter_values(rows)) as ArrowRef;
-        let table = RecordBatch::try_from_iter([("b", rows)]).unwrap();
+        let table = noise();
         let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
         let wanted: Vec<u64> = (0..1000).filter(|row| row % 10 > 0).collect();
         let mut peaks = Vec::new();
@@ -431,14 +462,5 @@ mod tests {
         let damaged = options.open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
         let message = rows_of(&damaged, &[30_000]).await.unwrap_err().to_string();
         assert!(message.contains("checksum"), "{message}");
-    }
-    #[test]
-    fn halves_with_more_elements_than_offsets_can_tell_are_not_joined() {
-        let items = Arc::new(NullArray::new(3 << 29)) as ArrowRef;
-        let field = Arc::new(Field::new("item", DataType::Null, true));
-        let lists = ListArray::new(field, OffsetBuffer::from_lengths([3 << 29]), items, None);
-        let lists = Arc::new(lists) as ArrowRef;
-        let error = joined(&lists, &lists).unwrap_err();
-        assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
     }
 }

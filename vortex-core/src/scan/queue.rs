@@ -140,7 +140,8 @@ impl Queue {
 }
 
 /// Reserves memory for what a split needs, except for segments that others asked for: chunks may be longer than
-/// splits. Segments kept for later splits make room. If it `must`, it takes the memory regardless of the limit.
+/// splits. Segments kept for later splits make room, but not those needed now: they would have to be read again. If it
+/// `must`, it takes the memory regardless of the limit.
 fn reserve(
     plan: &Plan,
     split: &Filtered,
@@ -148,13 +149,15 @@ fn reserve(
     must: bool,
     recent: &mut Recent,
 ) -> Result<Option<Share>> {
-    let mut new = split.missing()?;
-    new.retain(|id| !asked.contains(id));
+    let needs: BTreeSet<SegmentId> = split.missing()?.into_iter().collect();
+    let new: Vec<SegmentId> = needs.difference(asked).copied().collect();
     let bytes = missing_bytes(plan, &new)?;
     let share = loop {
         match plan.memory.take(bytes) {
             Some(share) => break share,
-            None if recent.forget_some() => {}
+            // Otherwise, those kept would be dropped for nothing, time and again.
+            None if (must || plan.memory.shortfall(bytes) <= recent.byte_len())
+                && recent.forget_some(|id| asked.contains(id) || needs.contains(id)) => {}
             None if must => break plan.memory.take_anyway(bytes),
             None => return Ok(None),
         }
@@ -169,16 +172,32 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    use arrow::array::{ArrayRef as ArrowRef, Decimal128Array, RecordBatch, StringArray};
+    use arrow::array::{ArrayRef as ArrowRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
     use async_trait::async_trait;
     use bytes::Bytes;
     use futures::TryStreamExt as _;
 
+    use super::super::admission::Admission;
     use super::*;
     use crate::VortexFile;
     use crate::expr::column;
     use crate::io::{MemoryFile, MemorySink, ReadAt, Scheduler, StorageProfile};
     use crate::write::{FileWriter, WriteOptions};
+
+    /// A file of columns of numbers that nothing can compress.
+    async fn numbers_of(rows: usize, columns: usize) -> VortexFile {
+        let mut next = crate::kernels::random(1);
+        let mut column = |at| {
+            let numbers = Int64Array::from_iter_values((0..rows).map(|_| next() as i64));
+            (format!("c{at}"), Arc::new(numbers) as ArrowRef)
+        };
+        let table = RecordBatch::try_from_iter((0..columns).map(&mut column)).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+        writer.write(&table).await.unwrap();
+        writer.finish().await.unwrap();
+        VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap()
+    }
 
     /// A remote file that counts the reads that start while no other is in flight.
     #[derive(Debug)]
@@ -210,6 +229,44 @@ mod tests {
         fn profile(&self) -> StorageProfile {
             StorageProfile { max_read: 1 << 20, coalesce_gap: 0, ..StorageProfile::REMOTE }
         }
+    }
+
+    #[tokio::test]
+    async fn segments_that_are_needed_do_not_make_room() {
+        let file = numbers_of(4 << 16, 3).await;
+        let plan = Arc::new(Plan::new(&file.scan()).unwrap());
+        let zone_maps = ZoneMaps::read(&plan).await.unwrap();
+        let mut admission = Admission::new(&plan, zone_maps);
+        let mut recent = Recent::new(64 << 20);
+        let mut splits = admission.admit(0, None, &mut recent).unwrap();
+        let (mut last, mut first) = (splits.pop().unwrap().into_filtered(), splits.remove(0).into_filtered());
+        drop(splits);
+        // One segment that the first split needs was used before, and one that it does not need.
+        let (needed, other) = (first.leases.remove(0), last.leases.remove(0));
+        assert_ne!(needed.id, other.id);
+        let needed_id = needed.id;
+        first.leases.clear();
+        drop(last);
+        let other_bytes = plan.table().segment(other.id).unwrap().length;
+        recent.keep(vec![needed, other]);
+        recent.keep(Vec::new());
+        let missing = first.missing().unwrap();
+        assert!(missing.contains(&needed_id));
+        let bytes = missing_bytes(&plan, &missing).unwrap();
+        let free = plan.memory.limit() - plan.memory.used();
+        let full = plan.memory.take_anyway(free - bytes + 1);
+        let kept = recent.byte_len();
+        let mut asked = BTreeSet::new();
+        let share = reserve(&plan, &first, &mut asked, false, &mut recent).unwrap().unwrap();
+        assert_eq!(recent.byte_len(), kept - u64::from(other_bytes));
+        assert_eq!(missing_bytes(&plan, &missing).unwrap(), bytes, "the needed segment is still there");
+        drop((share, full));
+        // What does not make enough room is kept.
+        let full = plan.memory.take_anyway(plan.memory.limit());
+        let kept = recent.byte_len();
+        assert!(reserve(&plan, &first, &mut BTreeSet::new(), false, &mut recent).unwrap().is_none());
+        assert_eq!(recent.byte_len(), kept);
+        drop(full);
     }
 
     #[tokio::test]

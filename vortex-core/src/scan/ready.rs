@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray as _, GenericByteViewArray, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::compute::BatchCoalescer;
-use arrow::datatypes::{ByteViewType, DataType, FieldRef};
+use arrow::datatypes::FieldRef;
 
 use super::plan::Plan;
 use crate::Result;
-use crate::array::row_bytes::{RowBytes, max_rows, reserved_bytes};
+use crate::array::row_bytes::{copied_bytes, max_rows, reserved_bytes};
+use crate::array::without_dictionaries;
 
 /// Batches are not joined if Arrow would reserve more bytes than this for their rows.
 const MAX_RESERVED_BYTES: u64 = 1 << 30;
@@ -56,19 +57,34 @@ impl Ready {
     }
 
     pub(super) fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        let bytes = batch.columns().iter().fold(0, |sum: u64, column| sum.saturating_add(own_bytes(column)));
-        // A small remainder that waits would cause every following large batch to be copied.
-        let is_large = batch.num_rows() > self.batch_size / 2 || bytes > MAX_WAITING_BYTES;
-        if is_large || self.waiting_bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
-            self.finish()?;
-        }
-        let Some(joining) = self.joining.as_mut().filter(|_| !is_large) else {
+        if self.joining.is_none() {
             self.batches.push_back(batch);
             return Ok(());
-        };
-        joining.push_batch(batch)?;
+        }
+        // A small remainder that waits would cause every following large batch to be copied.
+        if batch.num_rows() > self.batch_size / 2 {
+            return self.push_alone(batch);
+        }
+        let bytes =
+            batch.columns().iter().fold(0, |sum: u64, column| sum.saturating_add(copied_bytes(column)));
+        if bytes > MAX_WAITING_BYTES {
+            return self.push_alone(batch);
+        }
+        if self.waiting_bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
+            self.finish()?;
+        }
+        if let Some(joining) = &mut self.joining {
+            joining.push_batch(batch)?;
+        }
         self.waiting_bytes += bytes;
         self.take_joined();
+        Ok(())
+    }
+
+    /// Adds a batch that is not joined with others, after the rows that wait.
+    fn push_alone(&mut self, batch: RecordBatch) -> Result<()> {
+        self.finish()?;
+        self.batches.push_back(batch);
         Ok(())
     }
 
@@ -98,52 +114,16 @@ impl Ready {
     }
 }
 
-/// Whether rows can be joined to batches of the usual size.
+/// Whether rows can be joined to batches of the usual size. Arrow joins dictionaries by adding up their lengths, and
+/// panics if the sum exceeds what keys can tell; until then, each would be kept as a whole for a few rows.
 fn may_be_joined(plan: &Plan) -> bool {
     let fields = plan.schema.fields();
     let row_bytes = fields.iter().map(|field| reserved_bytes(field.data_type(), 1));
     let reserved = row_bytes.fold(0, u64::saturating_add).saturating_mul(plan.batch_size as u64);
     let has_room = |field: &FieldRef| max_rows(field.data_type()).is_none_or(|most| most >= plan.batch_size);
-    !fields.is_empty() && reserved <= MAX_RESERVED_BYTES && fields.iter().all(has_room)
-}
-
-/// Approximate bytes that the rows of an array take when they are copied; every element counts as at least one.
-fn own_bytes(array: &dyn Array) -> u64 {
-    let rows = array.len() as u64;
-    let inner = match array.data_type() {
-        DataType::Utf8View => view_bytes(array.as_string_view()),
-        DataType::BinaryView => view_bytes(array.as_binary_view()),
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            let (first, last) = (list.offsets()[0] as usize, list.offsets()[array.len()] as usize);
-            own_bytes(&list.values().slice(first, last - first))
-        }
-        DataType::LargeList(_) => {
-            let list = array.as_list::<i64>();
-            let (first, last) = (list.offsets()[0] as usize, list.offsets()[array.len()] as usize);
-            own_bytes(&list.values().slice(first, last - first))
-        }
-        DataType::Map(..) => {
-            let map = array.as_map();
-            let (first, last) = (map.offsets()[0] as usize, map.offsets()[array.len()] as usize);
-            own_bytes(&map.entries().slice(first, last - first))
-        }
-        // Copied as a whole, whichever rows refer to them.
-        DataType::ListView(_) => own_bytes(array.as_list_view::<i32>().values()),
-        DataType::LargeListView(_) => own_bytes(array.as_list_view::<i64>().values()),
-        DataType::FixedSizeList(..) => own_bytes(array.as_fixed_size_list().values()),
-        DataType::Struct(_) => {
-            let columns = array.as_struct().columns().iter();
-            columns.fold(0, |sum: u64, column| sum.saturating_add(own_bytes(column)))
-        }
-        _ => return RowBytes::of(array).up_to(array.len()),
-    };
-    inner.saturating_add(rows)
-}
-
-fn view_bytes<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> u64 {
-    // The length of a value is in the lowest 32 bits of its view.
-    array.views().iter().map(|view| u64::from(*view as u32) + size_of::<u128>() as u64).sum()
+    let is_plain = |field: &FieldRef| without_dictionaries(field.data_type()) == *field.data_type();
+    let is_joined = |field: &FieldRef| has_room(field) && is_plain(field);
+    !fields.is_empty() && reserved <= MAX_RESERVED_BYTES && fields.iter().all(is_joined)
 }
 
 #[cfg(test)]

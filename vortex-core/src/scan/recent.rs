@@ -48,7 +48,7 @@ impl Recent {
         }
         if self.bytes > self.limit {
             // Drop a quarter more than needed, so that this happens rarely.
-            self.forget_until(self.limit / 4 * 3);
+            self.forget_until(self.limit / 4 * 3, |_| false);
         }
     }
 
@@ -57,16 +57,16 @@ impl Recent {
         self.bytes as u64
     }
 
-    /// Drops the oldest quarter; returns false if there is nothing to drop.
-    pub(super) fn forget_some(&mut self) -> bool {
+    /// Drops the oldest quarter, except for segments that are `wanted` now; returns false if there is nothing to drop.
+    pub(super) fn forget_some(&mut self, wanted: impl Fn(&SegmentId) -> bool) -> bool {
         let before = self.used.len();
-        self.forget_until(if self.bytes > FEW_BYTES { self.bytes / 4 * 3 } else { 0 });
+        self.forget_until(if self.bytes > FEW_BYTES { self.bytes / 4 * 3 } else { 0 }, wanted);
         self.used.len() < before
     }
 
-    /// Drops the oldest segments until at most this many bytes are left, or only those used last.
-    fn forget_until(&mut self, bytes: usize) {
-        let older = self.used.iter().filter(|(_, used)| used.at < self.clock);
+    /// Drops the oldest segments until at most this many bytes are left, or only those used last and those `wanted`.
+    fn forget_until(&mut self, bytes: usize, wanted: impl Fn(&SegmentId) -> bool) {
+        let older = self.used.iter().filter(|(id, used)| used.at < self.clock && !wanted(id));
         let mut by_age: Vec<(u64, SegmentId)> = older.map(|(id, used)| (used.at, *id)).collect();
         by_age.sort_unstable();
         for (_, id) in by_age {
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn nothing_to_forget_is_said() {
         let mut recent = Recent::new(10);
-        assert!(!recent.forget_some());
+        assert!(!recent.forget_some(|_| false));
         recent.keep(Vec::new());
         assert_eq!(recent.byte_len(), 0);
     }

@@ -33,8 +33,11 @@ const ROUND_TRIP_BYTES: u64 = 1 << 20;
 /// Projected columns are requested before the filter is evaluated if their bytes are less than one part
 /// in this many of the bytes requested anyway.
 const SHARE_ASKED_EARLY: u64 = 32;
-/// Number of parts of a split after which rows that exceed the limits are not decoded in halves any more.
-const MAX_PARTS: usize = 8;
+/// Number of parts of a split after which rows that exceed the limits are not filtered or counted in halves any more:
+/// each part may take as long as the limits allow, and nothing else happens in between.
+pub(super) const MAX_PARTS: usize = 64;
+/// The same if rows are decoded, since all parts are held at once.
+const MAX_PARTS_HELD: usize = 8;
 
 /// A split that has been admitted: what it needs first has been requested.
 pub(super) struct Admitted {
@@ -366,7 +369,7 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
         split.live.slice(start..start + (rows.end - rows.start) as usize)
     };
     if let Some(totals) = &plan.totals {
-        add_rows(plan, totals, rows, &live, have)?;
+        add_rows(plan, totals, rows, &live, have, &mut 0)?;
         return Ok(Vec::new());
     }
     let mut batches = Vec::new();
@@ -379,13 +382,14 @@ fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<Recor
     Ok(batches)
 }
 
-/// Adds rows to totals; in halves if they are larger than the limits allow.
+/// Adds rows to totals; in halves if they are larger than the limits allow, up to a number of `parts`.
 fn add_rows(
     plan: &Plan,
     totals: &Totals,
     rows: Range<u64>,
     live: &Mask,
     have: &SegmentSet<'_>,
+    parts: &mut usize,
 ) -> Result<()> {
     let half = (rows.end - rows.start) / 2;
     let added = totals.add(&plan.projection, live.true_count(), |column| {
@@ -393,17 +397,20 @@ fn add_rows(
         if live.is_all() { Ok(array) } else { array.filter(live).at(|| column.place()) }
     });
     match added {
-        Err(error) if half > 0 && matches!(error.root(), Error::LimitExceeded(_)) => {
+        Err(error) if half > 0 && *parts < MAX_PARTS && matches!(error.root(), Error::LimitExceeded(_)) => {
             let (middle, len) = (half as usize, live.len());
-            add_rows(plan, totals, rows.start..rows.start + half, &live.slice(0..middle), have)?;
-            add_rows(plan, totals, rows.start + half..rows.end, &live.slice(middle..len), have)
+            add_rows(plan, totals, rows.start..rows.start + half, &live.slice(0..middle), have, parts)?;
+            add_rows(plan, totals, rows.start + half..rows.end, &live.slice(middle..len), have, parts)
         }
-        added => added,
+        added => {
+            *parts += 1;
+            added
+        }
     }
 }
 
 /// Decodes rows; in halves if they are larger than the limits allow, since not all files state how large their
-/// rows are. All parts are held at once, so that there is a limit to their number, too.
+/// rows are.
 fn decode_rows(
     plan: &Plan,
     rows: Range<u64>,
@@ -415,7 +422,9 @@ fn decode_rows(
     match decode_batch(plan, &rows, live, have) {
         Ok(batch) => parts.push(batch),
         Err(error)
-            if half > 0 && parts.len() < MAX_PARTS && matches!(error.root(), Error::LimitExceeded(_)) =>
+            if half > 0
+                && parts.len() < MAX_PARTS_HELD
+                && matches!(error.root(), Error::LimitExceeded(_)) =>
         {
             let (middle, len) = (half as usize, live.len());
             decode_rows(plan, rows.start..rows.start + half, &live.slice(0..middle), have, parts)?;
@@ -451,47 +460,122 @@ fn decode_batch(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef as ArrowRef, Int64Array, StringArray};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use arrow::array::{ArrayRef as ArrowRef, AsArray as _, BooleanArray, Int64Array, StringArray};
+    use arrow::compute::{cast, concat_batches};
+    use arrow::datatypes::DataType;
     use futures::TryStreamExt as _;
 
     use super::*;
     use crate::VortexFile;
-    use crate::expr::column;
+    use crate::expr::{Expr, FieldPath, RowPredicate, column};
     use crate::file::OpenOptions;
     use crate::io::{MemoryFile, MemorySink};
     use crate::limits::Limits;
     use crate::write::{FileWriter, WriteOptions};
 
+    async fn written(table: &RecordBatch, options: WriteOptions) -> MemorySink {
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), options).unwrap();
+        writer.write(table).await.unwrap();
+        writer.finish().await.unwrap();
+        sink
+    }
+
+    /// Numbers, and words made of them.
+    fn table(rows: i64, word: impl Fn(i64) -> String) -> RecordBatch {
+        let numbers: ArrowRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|n| n * n % 1009)));
+        let words: ArrowRef = Arc::new(StringArray::from_iter_values((0..rows).map(word)));
+        RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap()
+    }
+
+    async fn open(sink: &MemorySink, max_decoded_bytes: u64) -> VortexFile {
+        let limits = Limits::new().with_max_decoded_bytes(max_decoded_bytes);
+        let source = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
+        OpenOptions::new().with_limits(limits).open(source).await.unwrap()
+    }
+
+    async fn rows(file: &VortexFile, filter: &Expr) -> Result<RecordBatch> {
+        let stream = file.scan().with_filter(filter.clone()).into_stream()?;
+        let schema = Arc::clone(stream.schema());
+        let batches: Vec<RecordBatch> = stream.try_collect().await?;
+        Ok(concat_batches(&schema, &batches)?)
+    }
+
     #[tokio::test]
     async fn rows_larger_than_the_limit_are_filtered_and_counted_in_parts() {
-        let rows = 0..40_000i64;
-        let numbers: ArrowRef = Arc::new(Int64Array::from_iter_values(rows.clone().map(|n| n * n % 1009)));
-        let words: ArrowRef =
-            Arc::new(StringArray::from_iter_values(rows.map(|n| format!("{} is squared", n * n))));
-        let table = RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap();
-        let sink = MemorySink::new();
-        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
-        writer.write(&table).await.unwrap();
-        writer.finish().await.unwrap();
-        let open = async |limits| {
-            let source = Arc::new(MemoryFile::new(sink.bytes().unwrap()));
-            OpenOptions::new().with_limits(limits).open(source).await.unwrap()
-        };
-        let strict = open(Limits::new().with_max_decoded_bytes(300_000)).await;
-        let lax = open(Limits::new()).await;
-        let filters =
-            [column("word").ilike("%9%5 IS sq%"), column("word").is_in(["x"; 9]).or(column("number").lt(5))];
+        let table = table(40_000, |n| format!("{} is squared", n * n));
+        let sink = written(&table, WriteOptions::new()).await;
+        check_filters(&sink, 300_000, "%9%5 IS sq%").await;
+    }
+
+    /// Checks that filters have the same outcome whether or not rows exceed the limit.
+    async fn check_filters(sink: &MemorySink, limit: u64, pattern: &str) {
+        let (strict, lax) = (open(sink, limit).await, open(sink, 2 << 30).await);
+        let filters = [
+            column("word").ilike(pattern),
+            column("word").is_in(["x"; 9]).or(column("number").lt(5)),
+            Expr::Rows(Arc::new(Even::default())),
+        ];
         for filter in filters {
-            let rows = async |file: &VortexFile| {
-                let stream = file.scan().with_filter(filter.clone()).into_stream().unwrap();
-                let schema = Arc::clone(stream.schema());
-                let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-                arrow::compute::concat_batches(&schema, &batches).unwrap()
-            };
-            assert_eq!(rows(&strict).await, rows(&lax).await, "{filter}");
+            let (found, expected) = (rows(&strict, &filter).await, rows(&lax, &filter).await);
+            let found = found.unwrap_or_else(|error| panic!("{filter}: {error}"));
+            assert!(found == expected.unwrap(), "{filter}");
         }
         let found = strict.scan().aggregate().await.unwrap();
         assert_eq!(found, lax.scan().aggregate().await.unwrap());
-        assert_eq!(found.row_count, 40_000);
+    }
+
+    /// Words that begin with an even digit, as the caller finds them.
+    #[derive(Debug)]
+    struct Even {
+        columns: [FieldPath; 1],
+        evaluated: AtomicUsize,
+    }
+
+    impl Default for Even {
+        fn default() -> Self {
+            Self { columns: ["word".into()], evaluated: AtomicUsize::new(0) }
+        }
+    }
+
+    impl std::fmt::Display for Even {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("even")
+        }
+    }
+
+    impl RowPredicate for Even {
+        fn columns(&self) -> &[FieldPath] {
+            &self.columns
+        }
+
+        fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+            self.evaluated.fetch_add(1, Ordering::SeqCst);
+            let words = cast(batch.column(0), &DataType::Utf8)?;
+            let is_even = |word: Option<&str>| Some(word?.as_bytes()[0] % 2 == 0);
+            Ok(words.as_string::<i32>().iter().map(is_even).collect())
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_beyond_the_limit_are_not_filtered_or_counted_in_any_number_of_parts() {
+        let table = table(40_000, |n| format!("{} is squared ", n * n).repeat(10));
+        let file = open(&written(&table, WriteOptions::new()).await, 100_000).await;
+        let even = Arc::new(Even::default());
+        let filters = [column("word").ilike("%9%5 IS sq%"), Expr::Rows(Arc::clone(&even) as _)];
+        for filter in filters {
+            // The words themselves could not be held in any case.
+            let scan = file.scan().with_filter(filter.clone()).with_projection(["number"]);
+            let found: Result<Vec<RecordBatch>> = scan.into_stream().unwrap().try_collect().await;
+            let error = found.err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| error.contains("exceed 100000 bytes")), "{filter}");
+        }
+        let evaluated = even.evaluated.load(Ordering::SeqCst);
+        let most = file.scan().splits().unwrap().len() * (MAX_PARTS + 1);
+        assert!((1..=most).contains(&evaluated), "{evaluated} parts");
+        let error = file.scan().with_projection(["word"]).aggregate().await.unwrap_err();
+        assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
     }
 }

@@ -23,8 +23,8 @@ use crate::metrics::ScanMetrics;
 use crate::once::get_or_try_init;
 use crate::{Error, Result};
 
-/// Freed segments are forgotten once this many are listed: each takes only a few bytes, and looking for them at
-/// every request would take longer the more segments are in use.
+/// Freed segments are forgotten once this many are listed, or twice as many as were left the last time: each takes
+/// only a few bytes, and looking for them at every request would take longer the more segments are in use.
 const MANY_SEGMENTS: usize = 1024;
 
 /// The segments of a file that are in use.
@@ -40,6 +40,8 @@ type Key = (SegmentId, Option<RuntimeId>);
 #[derive(Debug, Default)]
 struct Held {
     segments: HashMap<Key, Weak<LeasedSegment>>,
+    /// Number of segments that were left when freed ones were forgotten.
+    left: usize,
 }
 
 /// A handle to a segment that is in use.
@@ -170,8 +172,9 @@ impl Held {
     }
 
     fn forget_freed(&mut self) {
-        if self.segments.len() > MANY_SEGMENTS {
+        if self.segments.len() > MANY_SEGMENTS.max(self.left.saturating_mul(2)) {
             self.segments.retain(|_, segment| segment.strong_count() > 0);
+            self.left = self.segments.len();
         }
     }
 }
@@ -299,6 +302,26 @@ pub(crate) mod tests {
     /// Loads the array of that segment.
     pub(crate) fn load(lease: &Lease, table: &SegmentTable) -> Result<ArrayRef> {
         lease.array(&DType::Primitive(PType::U8, false), ROWS, table)
+    }
+
+    #[test]
+    fn freed_segments_are_looked_for_once_there_are_twice_as_many() {
+        let (mut held, budget) = (Held::default(), Budget::new(0));
+        let mut add = |ids: Range<u32>| {
+            let mut add = |id| {
+                let (bytes, memory) = (Pending::ready(Buffer::default()), budget.take_anyway(0));
+                held.add((SegmentId(id), None), &(0..0), bytes, memory)
+            };
+            let leases: Vec<Lease> = ids.map(&mut add).collect();
+            held.forget_freed();
+            (leases, held.segments.len())
+        };
+        let (in_use, listed) = add(0..2000);
+        assert_eq!(listed, 2000);
+        drop(add(2000..3000));
+        assert_eq!(add(3000..4000).1, 4000);
+        let (_more, listed) = add(4000..4001);
+        assert_eq!(listed, in_use.len() + 1);
     }
 
     #[test]

@@ -78,6 +78,31 @@ async fn rows_that_the_caller_left_out_are_not_evaluated() {
 }
 
 #[tokio::test]
+async fn parts_in_turn_read_only_rows_that_passed_those_before_them() {
+    let file = VortexFile::open_path(lineitem()).await.unwrap();
+    let keys = keys(&file).await;
+    let on = keys[keys.len() / 2];
+    let other = keys[0];
+    assert_ne!(on, other);
+    let scan = |parts| file.scan().with_filter(Expr::InTurn(parts)).with_projection(["l_comment"]);
+    let is_other = || column("l_orderkey").eq(other);
+    let expected = keys.iter().filter(|key| **key == other).count() as u64;
+    // Each part is evaluated on fewer rows than the one before it.
+    let parts = vec![
+        column("l_orderkey").not_eq(on),
+        Chokes::filter(on, false),
+        is_other(),
+        Chokes::filter(on + 1, false),
+    ];
+    assert_eq!(scan(parts).aggregate().await.unwrap().row_count, expected);
+    let parts = vec![is_other(), Chokes::filter(on, false), column("l_orderkey").is_null()];
+    assert_eq!(scan(parts).aggregate().await.unwrap().row_count, 0);
+    let parts = vec![Chokes::filter(on, false), is_other()];
+    let error = scan(parts).aggregate().await.unwrap_err().to_string();
+    assert!(error.contains("chokes"), "{error}");
+}
+
+#[tokio::test]
 async fn a_panic_is_not_the_end_of_the_rows() {
     let file = VortexFile::open_path(lineitem()).await.unwrap();
     let last = *keys(&file).await.last().unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray};
+use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::array::Aggregate;
@@ -302,4 +302,29 @@ async fn damaged_zone_tables_change_no_answer() {
         assert!(error.contains("checksum"), "{error}");
     }
     assert_eq!(ignored, 1, "of the zone table");
+}
+
+#[tokio::test]
+async fn few_rows_of_many_splits_come_in_the_type_of_their_dictionary() {
+    let packed = |values| DataType::Dictionary(Box::new(DataType::Int8), Box::new(values));
+    // A hundred words, of which a few rows in each of several splits remain.
+    let words = || (0..300_000).map(|at| format!("word {}", at % 100));
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..300_000).map(|n| n * 7919 % 1009)));
+    for values in [DataType::Utf8, DataType::Utf8View] {
+        let words: ArrayRef = Arc::new(StringArray::from_iter_values(words()));
+        let words = cast(&words, &packed(values)).unwrap();
+        let table = RecordBatch::try_from_iter([("number", Arc::clone(&numbers)), ("word", words)]).unwrap();
+        let file = opened(written([&table], WriteOptions::new()).await).await;
+        assert!(file.scan().splits().unwrap().len() > 3);
+        let stream = file.scan().with_filter(column("number").lt(5)).into_stream().unwrap();
+        let found: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+        assert!(found.iter().all(|batch| batch.schema() == table.schema()));
+        // Arrow cannot join the dictionaries.
+        let text = |rows: &RecordBatch| cast(&rows["word"], &DataType::Utf8).unwrap();
+        let found: Vec<ArrayRef> = found.iter().map(text).collect();
+        let found: Vec<_> = found.iter().flat_map(|words| words.as_string::<i32>()).collect();
+        let few = arrow::compute::kernels::cmp::lt(&numbers, &Int64Array::new_scalar(5)).unwrap();
+        let expected = text(&filter_record_batch(&table, &few).unwrap());
+        assert_eq!(found, expected.as_string::<i32>().iter().collect::<Vec<_>>());
+    }
 }

@@ -96,7 +96,7 @@ impl TranslatedFilter {
         if is_fallible(part, &self.schema) || part.exists(is_floating).unwrap_or(true) {
             return None;
         }
-        let expr = Expr::Rows(Arc::new(PhysicalPredicate::try_new(&[Arc::clone(part)], file).ok()?));
+        let expr = Expr::Rows(Arc::new(PhysicalPredicate::try_new(part, file).ok()?));
         expr.columns().iter().all(|column| self.columns.contains(column)).then_some(expr)
     }
 }

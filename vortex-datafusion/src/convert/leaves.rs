@@ -54,11 +54,6 @@ impl Leaves {
         .map(|rewritten| rewritten.data)
     }
 
-    /// Adds the leaves of other expressions, and returns their positions among these.
-    pub(crate) fn extend(&mut self, other: &Self) -> Vec<usize> {
-        other.paths.iter().zip(&other.fields).map(|(path, field)| self.add(path.clone(), field)).collect()
-    }
-
     fn add(&mut self, path: FieldPath, field: &FieldRef) -> usize {
         if let Some(at) = self.positions.get(&path) {
             return *at;
@@ -107,21 +102,6 @@ mod tests {
         assert_eq!(again.to_string(), "s.t@0");
         assert_eq!(plain.to_string(), "i@1");
         assert_eq!(leaves.schema().field(0).name(), "s.t");
-    }
-
-    #[test]
-    fn leaves_of_other_expressions_are_added_once() {
-        let file = File::sample();
-        let translator = file.translator();
-        let of = |exprs: Vec<Arc<dyn PhysicalExpr>>| {
-            let mut leaves = Leaves::default();
-            exprs.into_iter().for_each(|expr| drop(leaves.rewrite(expr, &translator).unwrap()));
-            leaves
-        };
-        let city = || get_field(&file, "s", &["t"]);
-        let mut leaves = of(vec![file.column("i"), city()]);
-        assert_eq!(leaves.extend(&of(vec![city(), file.column("b"), file.column("i")])), [1, 2, 0]);
-        assert_eq!(leaves.schema().field(1).name(), "s.t");
     }
 
     #[test]

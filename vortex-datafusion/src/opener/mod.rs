@@ -282,18 +282,24 @@ impl<'a> Adapted<'a> {
                     Some(_) => return Ok(None),
                     None => {}
                 }
-                match self.translator().translate(part) {
-                    Some(expr) => native.push(expr),
-                    None if is_fallible(part, &self.physical) => fallible = parts.len() + 1,
-                    None => evaluated.push(self.evaluated(std::slice::from_ref(part))?),
+                if let Some(expr) = self.translator().translate(part) {
+                    native.push(expr.clone());
+                    parts.push(expr);
+                    continue;
                 }
-                parts.push(Arc::clone(part));
+                let expr = self.evaluated(part)?;
+                parts.push(expr.clone());
+                match is_fallible(part, &self.physical) {
+                    true => fallible = parts.len(),
+                    false => evaluated.push(expr),
+                }
             }
         }
         // Up to the last conjunct that can fail, all are evaluated in turn, whatever the order in which the scan
         // evaluates the others: each only on rows that passed those before it.
         if fallible > 0 {
-            evaluated.push(self.evaluated(&parts[..fallible])?);
+            parts.truncate(fallible);
+            evaluated.push(Expr::InTurn(parts));
         }
         let mut conjuncts = fuse_bounds(native);
         conjuncts.extend(evaluated);
@@ -301,9 +307,9 @@ impl<'a> Adapted<'a> {
         Ok(Some(Expr::all(conjuncts)))
     }
 
-    /// Conjuncts that DataFusion evaluates in turn.
-    fn evaluated(&self, parts: &[Arc<dyn PhysicalExpr>]) -> Result<Expr> {
-        Ok(Expr::Rows(Arc::new(PhysicalPredicate::try_new(parts, &self.translator())?)))
+    /// A conjunct that DataFusion evaluates.
+    fn evaluated(&self, part: &Arc<dyn PhysicalExpr>) -> Result<Expr> {
+        Ok(Expr::Rows(Arc::new(PhysicalPredicate::try_new(part, &self.translator())?)))
     }
 
     /// A filter that is checked again above the scan, for skipping data. Parts that cannot be used are left

@@ -85,6 +85,30 @@ async fn each_of_many_conjuncts_that_may_fail_is_evaluated_once() {
 }
 
 #[tokio::test]
+async fn columns_of_conjuncts_that_may_fail_are_decoded_for_rows_that_passed_those_before_them() {
+    let context = session();
+    let decoded = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&decoded);
+    let measured = move |args: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(args)?;
+        // Filtering an array of views leaves their bytes as they are.
+        counter.fetch_add(arrays[0].get_buffer_memory_size(), Ordering::Relaxed);
+        Ok(ColumnarValue::Array(Arc::clone(&arrays[0])))
+    };
+    let (text, measured) = (DataType::Utf8View, Arc::new(measured));
+    context.register_udf(create_udf("measured", vec![text.clone()], text, Volatility::Immutable, measured));
+    let rows = "SELECT value AS k, repeat(md5(CAST(value AS VARCHAR)), 32) AS payload
+        FROM generate_series(0, 4999)";
+    let _folder = table(&context, rows).await;
+    let wide = "length(measured(payload)) = 1024";
+    for (filter, passed) in [(wide.to_owned(), 5_000), (format!("abs(k) = 7 AND {wide}"), 1)] {
+        assert_eq!(number(&context, &format!("SELECT count(*) FROM t WHERE {filter}")).await, passed);
+        let decoded = decoded.swap(0, Ordering::Relaxed);
+        assert_eq!(decoded > 1 << 20, passed > 1, "{decoded} bytes for {passed} rows");
+    }
+}
+
+#[tokio::test]
 async fn lambda_functions_are_computed_next_to_fields_and_numbers_of_rows() {
     let context = session();
     let rows = "SELECT named_struct('a', v, 'b', v * 10) AS s, make_array(v, v + 1) AS tags, v

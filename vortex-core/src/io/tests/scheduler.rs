@@ -165,6 +165,23 @@ async fn bytes_at_hand_are_copied_by_those_who_request_them() {
     assert_eq!(early.wait().now_or_never().expect("it is there").unwrap().len(), 8);
 }
 
+#[tokio::test]
+async fn no_gaps_are_copied_between_bytes_at_hand() {
+    let source = SlowStart(MemoryFile::new(vec![7u8; 8 << 20]), Barrier::new(2));
+    let source = Arc::new(source) as Arc<dyn ReadAt>;
+    let metrics = Arc::new(ScanMetrics::default());
+    // Gaps that would be read if one of a hundred reads had to wait for another.
+    let wanted = wishes(std::array::from_fn::<_, 100, _>(|at| {
+        let start = (at as u64 + 1) * (60 << 10);
+        start..start + (48 << 10)
+    }));
+    for pending in Scheduler::new(8 << 20).read(&source, wanted, &metrics) {
+        assert_eq!(pending.wait().now_or_never().expect("it is there").unwrap().len(), 48 << 10);
+    }
+    let counted = [&metrics.reads, &metrics.bytes_wasted].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counted, [100, 0]);
+}
+
 #[test]
 fn a_request_of_a_runtime_that_ended_fails() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -1,0 +1,159 @@
+//! Concatenation of decoded arrays.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef as ArrowRef, new_empty_array};
+use arrow::datatypes::{DataType, FieldRef};
+
+use super::restore::restore;
+use super::row_bytes::{check_elements, max_rows, reserved_bytes};
+use crate::limits::Limits;
+use crate::{Error, Result};
+
+/// The rows of several arrays of type `to`, one after the other.
+///
+/// # Errors
+/// If they exceed a limit, or are more than arrays of the type have room for.
+pub(crate) fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Result<ArrowRef> {
+    match parts {
+        [] => return Ok(new_empty_array(to)),
+        [part] => return Ok(Arc::clone(part)),
+        _ => {}
+    }
+    let rows = parts.iter().map(|part| part.len()).fold(0, usize::saturating_add);
+    if max_rows(to).is_some_and(|most| rows > most) {
+        return Err(Error::limit(format!("{rows} rows of type {to}, decoded in parts")));
+    }
+    check_elements(parts)?;
+    let plain = without_dictionaries(to);
+    if plain != *to {
+        // Arrow adds up the lengths of dictionaries, and panics if the sum exceeds what keys can tell.
+        let parts = parts.iter().map(|part| restore(part, &plain, limits));
+        let joined = concat(&parts.collect::<Result<Vec<_>>>()?, &plain, limits)?;
+        return restore(&joined, to, limits);
+    }
+    let reserved = reserved_bytes(to, rows as u64);
+    limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
+    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+    Ok(arrow::compute::concat(&parts)?)
+}
+
+/// The same type with the values of dictionaries instead of dictionaries, wherever they are.
+pub(crate) fn without_dictionaries(data_type: &DataType) -> DataType {
+    let field = |field: &FieldRef| {
+        let plain = without_dictionaries(field.data_type());
+        Arc::new(field.as_ref().clone().with_data_type(plain))
+    };
+    match data_type {
+        DataType::Dictionary(_, values) => without_dictionaries(values),
+        // Runs of dictionaries are decoded, too: their ends cannot be kept while their values change.
+        DataType::RunEndEncoded(_, values)
+            if without_dictionaries(values.data_type()) != *values.data_type() =>
+        {
+            without_dictionaries(values.data_type())
+        }
+        DataType::List(item) => DataType::List(field(item)),
+        DataType::LargeList(item) => DataType::LargeList(field(item)),
+        DataType::ListView(item) => DataType::ListView(field(item)),
+        DataType::LargeListView(item) => DataType::LargeListView(field(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(field(item), *size),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
+        DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use arrow::array::{
+        FixedSizeListArray, Int32Array, ListArray, ListViewArray, NullArray, StringArray, StructArray,
+    };
+    use arrow::buffer::OffsetBuffer;
+    use arrow::compute::cast;
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    /// Words that are numbers, every seventh of them null.
+    fn words(numbers: std::ops::Range<usize>) -> ArrowRef {
+        Arc::new(StringArray::from_iter(numbers.map(|at| (at % 7 > 0).then(|| at.to_string()))))
+    }
+
+    fn packed(values: DataType) -> DataType {
+        DataType::Dictionary(Box::new(DataType::Int8), Box::new(values))
+    }
+
+    fn items(item: &ArrowRef) -> FieldRef {
+        Arc::new(Field::new("item", item.data_type().clone(), true))
+    }
+
+    fn structure(field: ArrowRef) -> ArrowRef {
+        Arc::new(StructArray::from(vec![(items(&field), field)]))
+    }
+
+    fn nested() -> Vec<fn(ArrowRef) -> ArrowRef> {
+        vec![
+            |words| words,
+            structure,
+            |words| {
+                let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(1, words.len()));
+                Arc::new(ListArray::new(items(&words), offsets, words, None))
+            },
+            |words| {
+                let starts: Vec<i32> = (0..words.len() as i32).collect();
+                let sizes = vec![1; words.len()];
+                Arc::new(ListViewArray::new(items(&words), starts.into(), sizes.into(), words, None))
+            },
+            |words| Arc::new(FixedSizeListArray::new(items(&words), 1, words, None)),
+            |words| {
+                let ends = Int32Array::from_iter_values(1..=words.len() as i32);
+                Arc::new(arrow::array::RunArray::try_new(&ends, &words).unwrap())
+            },
+        ]
+    }
+
+    #[test]
+    fn dictionaries_are_joined_if_the_result_has_few_values() {
+        for values in [DataType::Utf8, DataType::Utf8View, DataType::LargeBinary] {
+            for of in nested() {
+                let rows = |numbers| of(cast(&words(numbers), &packed(values.clone())).unwrap());
+                let parts = [rows(0..70), rows(20..90), rows(10..80)];
+                let to = parts[0].data_type();
+                let found = concat(&parts, to, &Limits::default()).unwrap();
+                assert_eq!((found.data_type(), found.len()), (to, 210));
+                found.to_data().validate_full().unwrap();
+                for (at, part) in parts.iter().enumerate() {
+                    assert_eq!(shown(&found.slice(at * 70, 70)), shown(part), "{to}");
+                }
+                let others = concat(&[rows(0..100), rows(100..200)], to, &Limits::default());
+                assert!(others.is_err(), "{to}");
+            }
+        }
+    }
+
+    fn shown(rows: &ArrowRef) -> Vec<String> {
+        use arrow::util::display::array_value_to_string;
+        (0..rows.len()).map(|row| array_value_to_string(rows, row).unwrap()).collect()
+    }
+
+    #[test]
+    fn more_elements_than_offsets_can_tell_are_not_joined() {
+        let items = Arc::new(NullArray::new(3 << 29)) as ArrowRef;
+        let field = Arc::new(Field::new("item", DataType::Null, true));
+        let lists = ListArray::new(field, OffsetBuffer::from_lengths([3 << 29]), items, None);
+        let lists = Arc::new(lists) as ArrowRef;
+        let joined = concat(&[Arc::clone(&lists), Arc::clone(&lists)], lists.data_type(), &Limits::default());
+        assert!(matches!(joined, Err(Error::LimitExceeded(_))));
+    }
+
+    #[test]
+    fn long_texts_of_dictionaries_are_not_copied_without_limit() {
+        let text: ArrowRef = Arc::new(StringArray::from(vec!["x".repeat(1 << 20)]));
+        let rows = arrow::compute::take(&text, &Int32Array::from(vec![0]), None).unwrap();
+        let rows = cast(&rows, &packed(DataType::Utf8)).unwrap();
+        let often = arrow::compute::take(&rows, &Int32Array::from(vec![0; 4096]), None).unwrap();
+        let joined = concat(&[Arc::clone(&often), often], rows.data_type(), &Limits::default());
+        assert!(matches!(joined, Err(Error::LimitExceeded(_))), "4 GiB of text");
+    }
+}
