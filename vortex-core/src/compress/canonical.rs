@@ -118,7 +118,8 @@ pub(super) fn visible(values: &ArrayRef, hidden: Option<&NullBuffer>, dtype: &DT
 /// As [`visible`].
 pub(super) fn visible_items(lists: &FixedSizeListArray, element: &DType) -> Result<ArrayRef> {
     let size = usize::try_from(lists.value_length()).unwrap_or(0);
-    let hidden = lists.nulls().filter(|_| !element.is_nullable()).map(|nulls| nulls.expand(size));
+    let has_hidden = !element.is_nullable() && lists.values().null_count() > 0;
+    let hidden = lists.nulls().filter(|_| has_hidden).map(|nulls| nulls.expand(size));
     visible(lists.values(), hidden.as_ref(), element)
 }
 

@@ -48,9 +48,9 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
             codes = codes.min((run * numbers.runs).div_ceil(8));
         }
         if as_bytes
-            && let Some(bytes) = zstd::code_bytes(numbers.len(), |row| numbers.rank(numbers.values[row]), cx)
+            && let Some(cost) = zstd::code_cost(numbers.len(), |row| numbers.rank(numbers.values[row]), cx)
         {
-            codes = codes.min(bytes as usize);
+            codes = codes.min(cost as usize);
         }
         let values = distinct * whole.min(W::BITS).div_ceil(8);
         let is_slow = distinct > zstd::MAX_BYTE_CODES;

@@ -18,8 +18,8 @@ use crate::encodings::{alp, alprd, primitive};
 use crate::kernels::Word;
 use crate::wire::WriteNode;
 
-/// Number of floats on which exponents are tried: this many from each run of the sample.
-const TRIED_PER_RUN: usize = 2;
+/// Number of floats on which exponents are tried.
+const TRIED: usize = 128;
 
 /// Bytes for the row of an exception, in addition to its value.
 const EXCEPTION_ROW: usize = 4;
@@ -38,11 +38,7 @@ impl<W: Word> Scheme<Numbers<W>> for Alp {
     }
 
     fn estimate(&self, numbers: &Numbers<W>, _: &Context) -> Option<usize> {
-        match numbers.ptype {
-            PType::F32 => estimate::<f32, W>(numbers),
-            PType::F64 => estimate::<f64, W>(numbers),
-            _ => None,
-        }
+        alp_bytes(numbers, numbers.len())
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
@@ -54,20 +50,30 @@ impl<W: Word> Scheme<Numbers<W>> for Alp {
     }
 }
 
+/// Estimated bytes of `rows` decimals, given these or some of them; `None` if they are no decimals.
+pub(super) fn alp_bytes<W: Word>(numbers: &Numbers<W>, rows: usize) -> Option<usize> {
+    match numbers.ptype {
+        PType::F32 => decimal_bytes::<f32, W>(numbers, rows),
+        PType::F64 => decimal_bytes::<f64, W>(numbers, rows),
+        _ => None,
+    }
+}
+
 /// The same bits, as floats.
 fn floats<F: ArrowNativeType, W: Word>(numbers: &Numbers<W>) -> ScalarBuffer<F> {
     numbers.values.inner().clone().into()
 }
 
 fn exponents<F: alp::ToInteger + ArrowNativeType>(floats: &[F]) -> alp::Exponents {
-    let tried = sample::rows(floats.len()).flat_map(|rows| {
-        let step = (rows.len() / TRIED_PER_RUN).max(1);
-        floats[rows].iter().step_by(step).copied()
-    });
-    alp::find_exponents(&tried.take(2 * 64).collect::<Vec<F>>())
+    let rows: Vec<usize> = sample::rows(floats.len()).flatten().collect();
+    let tried = rows.iter().step_by((rows.len() / TRIED).max(1)).take(TRIED);
+    alp::find_exponents(&tried.map(|row| floats[*row]).collect::<Vec<F>>())
 }
 
-fn estimate<F: alp::ToInteger + ArrowNativeType, W: Word>(numbers: &Numbers<W>) -> Option<usize> {
+fn decimal_bytes<F: alp::ToInteger + ArrowNativeType, W: Word>(
+    numbers: &Numbers<W>,
+    rows: usize,
+) -> Option<usize> {
     let floats = floats::<F, W>(numbers);
     let sample: Vec<F> = sample::rows(floats.len()).flat_map(|rows| floats[rows].iter().copied()).collect();
     let decimals = alp::to_integers(&sample, exponents(&floats));
@@ -78,7 +84,7 @@ fn estimate<F: alp::ToInteger + ArrowNativeType, W: Word>(numbers: &Numbers<W>) 
     let ordered = |integer: &F::Integer| F::widen(*integer);
     let min = decimals.integers.iter().map(ordered).min()?;
     let ranks = decimals.integers.iter().map(|integer| ordered(integer).wrapping_sub(min).cast_unsigned());
-    let sample = Sample::new(ranks.collect(), numbers.len());
+    let sample = Sample::new(ranks.collect(), rows);
     let packed = integer::packed_bytes(&sample, W::BITS);
     let exceptions = decimals.exceptions.len() * (size_of::<F>() + EXCEPTION_ROW);
     Some((packed + exceptions as f64 * sample.scale()) as usize + numbers.null_bytes())

@@ -28,7 +28,8 @@ const BEST_SHARE: f64 = 0.8;
 /// One way to encode columns of one kind `C`.
 ///
 /// An estimate should be close and cheap: it may read all values once, but preferably only a sample. It
-/// includes all bytes, also those of children, assuming that these are compressed well.
+/// includes all bytes, also those of children, assuming that these are compressed well; dictionaries also
+/// count what decoding their codes costs, in equivalent bytes.
 pub(super) trait Scheme<C: ?Sized>: Sync {
     /// Identifies the encoding to releases and to other schemes.
     fn kind(&self) -> Kind;
@@ -139,11 +140,13 @@ pub(super) struct Context {
     depth: u8,
     /// Kinds that must not be used here, as bits.
     barred: u32,
+    /// The cost that a scheme must stay below to be the best, as far as is known when it is estimated.
+    limit: f64,
 }
 
 impl Context {
     pub(super) fn new(level: Level, reader: Release) -> Self {
-        Self { level, reader, depth: 0, barred: 0 }
+        Self { level, reader, depth: 0, barred: 0, limit: f64::INFINITY }
     }
 
     pub(super) fn level(&self) -> Level {
@@ -194,6 +197,16 @@ impl Context {
         Ok(())
     }
 
+    /// Whether a scheme of this kind may be the best if it takes so many bytes.
+    pub(super) fn may_pay(&self, kind: Kind, bytes: usize, plain: Plain) -> bool {
+        self.cost(kind, bytes, plain) < self.limit
+    }
+
+    /// The same context, for the estimate of a scheme that must cost less than `limit`.
+    pub(super) fn limited(&self, limit: f64) -> Self {
+        Self { limit, ..*self }
+    }
+
     /// The cost of bytes of this kind that decode to `plain`, including that of decoding.
     pub(super) fn cost(&self, kind: Kind, bytes: usize, plain: Plain) -> f64 {
         let ratio = bytes as f64 / plain.bytes.max(1) as f64;
@@ -229,10 +242,11 @@ pub(super) fn choose<C: ?Sized>(
     let mut least = worth as f64;
     for scheme in schemes.iter().filter(|scheme| cx.allows(scheme.kind())) {
         // Schemes whose decoding alone costs more than another one in total need no estimate.
-        if cx.cost(scheme.kind(), 0, decoded) >= least {
+        let limited = cx.limited(least);
+        if !limited.may_pay(scheme.kind(), 0, decoded) {
             continue;
         }
-        let Some(bytes) = scheme.estimate(column, cx) else { continue };
+        let Some(bytes) = scheme.estimate(column, &limited) else { continue };
         let score = cx.cost(scheme.kind(), bytes, decoded);
         if score < worth as f64 {
             least = least.min(score);

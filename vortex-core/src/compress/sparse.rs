@@ -1,16 +1,16 @@
 //! Columns in which most rows have the same value.
 
-use super::float::Alp;
-use super::integer::Packed;
+use super::float::alp_bytes;
+use super::integer::packed_bytes;
 use super::numbers::{Numbers, bits, compress_positions, compress_words};
-use super::sample;
+use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, NODE_OVERHEAD, Scheme};
-use crate::Result;
 use crate::dtype::PType;
 use crate::encodings::{bit_packed::patches::EncodedPatches, sparse};
-use crate::kernels::{BLOCK, Word};
+use crate::kernels::Word;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
+use crate::{Level, Result};
 
 /// A value in a smaller share of the rows is not worth leaving out.
 const MIN_SHARE: f64 = 0.6;
@@ -32,7 +32,7 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
         Kind::Sparse
     }
 
-    fn estimate(&self, numbers: &Numbers<W>, cx: &Context) -> Option<usize> {
+    fn estimate(&self, numbers: &Numbers<W>, _: &Context) -> Option<usize> {
         let sampled = sample::rows(numbers.len()).flatten();
         let (kept, sampled): (usize, Vec<W>) = match fill(numbers)? {
             Fill::Null => {
@@ -48,7 +48,7 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
             }
         };
         let rows = kept * bits(numbers.len() as u64) / 8;
-        Some(rows + value_bytes(numbers.ptype, kept, sampled, cx) + NODE_OVERHEAD)
+        Some(rows + value_bytes(numbers.ptype, kept, sampled) + NODE_OVERHEAD)
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
@@ -74,7 +74,14 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
                 .map(|nulls| rows.iter().map(|row| nulls.is_valid(*row as usize)).collect()),
         };
         let (below, count) = (cx.below(Kind::Sparse, &[Kind::Runs]), rows.len());
-        let (ptype, indices) = compress_positions(&below.without(&[Kind::Dictionary]), rows, None)?;
+        // Decoding must take less time than that of all values would. With two million rows, of which 28 % are
+        // kept, it takes 1.1 ms if positions are packed, and 2.9 ms if pco makes them smaller.
+        let slow: &[Kind] = match cx.level() {
+            Level::Compact => &[],
+            _ => &[Kind::Pco, Kind::ZstdNumbers],
+        };
+        let positions = below.without(&[Kind::Dictionary]).without(slow);
+        let (ptype, indices) = compress_positions(&positions, rows, None)?;
         let values = compress_words(&below, numbers.ptype, values.into(), nulls.as_ref())?;
         let fill = match fill {
             Fill::Null => Value::Null,
@@ -85,15 +92,17 @@ impl<W: Word> Scheme<Numbers<W>> for Sparse {
 }
 
 /// Approximate bytes of `count` values, given some of them, if they are packed.
-fn value_bytes<W: Word>(ptype: PType, count: usize, sampled: Vec<W>, cx: &Context) -> usize {
+fn value_bytes<W: Word>(ptype: PType, count: usize, sampled: Vec<W>) -> usize {
     if sampled.is_empty() {
         return count * size_of::<W>();
     }
     let sampled = Numbers::new(ptype, sampled.into(), None);
-    let packed = if ptype.is_float() { Alp.estimate(&sampled, cx) } else { Packed.estimate(&sampled, cx) };
-    // Whole blocks are packed.
-    let blocks = count.div_ceil(BLOCK) as f64 / sampled.len().div_ceil(BLOCK) as f64;
-    let packed = packed.map_or(usize::MAX, |bytes| (bytes as f64 * blocks) as usize);
+    let packed = if ptype.is_float() {
+        alp_bytes(&sampled, count).unwrap_or(usize::MAX)
+    } else {
+        let ranks = sampled.values.iter().map(|value| sampled.rank(*value));
+        packed_bytes(&Sample::new(ranks.collect(), count), W::BITS) as usize
+    };
     packed.min(count * size_of::<W>())
 }
 
@@ -106,4 +115,31 @@ fn fill<W: Word>(numbers: &Numbers<W>) -> Option<Fill<W>> {
     let (rank, share) = numbers.sample().top();
     (share >= MIN_SHARE && null_share < 1.0 - MIN_NULL_SHARE)
         .then(|| Fill::Value(numbers.min.plus(W::narrow(rank))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Release;
+    use crate::kernels::random;
+
+    #[test]
+    fn the_estimate_counts_exceptions_among_few_values() {
+        let mut next = random(4);
+        let mut word = || match (next().is_multiple_of(20), next().is_multiple_of(5)) {
+            (false, _) => 0,
+            (true, false) => next() % 256,
+            (true, true) => next() >> 1,
+        };
+        let words: Vec<u64> = (0..200_000).map(|_| word()).collect();
+        let floats: Vec<u64> = words.iter().map(|word| (*word as f64 / 4.0).to_bits()).collect();
+        let cx = Context::new(Level::Fast, Release::NEWEST);
+        for (ptype, words) in [(PType::I64, words), (PType::F64, floats)] {
+            let numbers = Numbers::new(ptype, words.into(), None);
+            let estimate = Sparse.estimate(&numbers, &cx).unwrap() as f64;
+            let encoded = Sparse.encode(&numbers, &cx).unwrap().unwrap().byte_len() as f64;
+            let share = estimate / encoded;
+            assert!((0.8..1.25).contains(&share), "{estimate} estimated, {encoded} encoded, of {ptype}");
+        }
+    }
 }

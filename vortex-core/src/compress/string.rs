@@ -46,7 +46,7 @@ pub(super) struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    fn new(array: &'a BinaryViewArray, is_text: bool) -> Self {
+    pub(super) fn new(array: &'a BinaryViewArray, is_text: bool) -> Self {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
         let rows: Vec<&[u8]> = match nulls {
             None => (0..array.len()).map(|row| array.value(row)).collect(),
@@ -79,6 +79,13 @@ impl<'a> Strings<'a> {
     /// Bytes of all values.
     pub(super) fn byte_len(&self) -> usize {
         self.byte_len
+    }
+
+    /// The size of the column as views.
+    pub(super) fn decoded(&self) -> Plain {
+        let long: usize = self.rows.iter().map(|row| row.len()).filter(|len| *len > MAX_INLINE).sum();
+        let bytes = self.len() * VIEW_BYTES + long + self.nulls.map_or(0, |nulls| nulls.len() / 8);
+        Plain { rows: self.len(), bytes }
     }
 
     pub(super) fn value(&self, bytes: &[u8]) -> Result<Value> {
@@ -160,11 +167,8 @@ pub(super) fn compress(cx: &Context, array: &BinaryViewArray, dtype: &DType) -> 
     {
         return Ok(node);
     }
-    let long: usize = strings.rows.iter().map(|row| row.len()).filter(|len| *len > MAX_INLINE).sum();
-    let plain_bytes = strings.len() * VIEW_BYTES + long + strings.nulls.map_or(0, |nulls| nulls.len() / 8);
-    let decoded = Plain { rows: strings.len(), bytes: plain_bytes };
     let plain = || Ok(varbin_view::encode(array, strings.validity(cx)?));
-    choose(&schemes(), &strings, cx, decoded, plain)
+    choose(&schemes(), &strings, cx, strings.decoded(), plain)
 }
 
 /// The schemes for strings.

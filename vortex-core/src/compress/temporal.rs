@@ -9,7 +9,7 @@ use super::scheme::{Context, Kind, Plain};
 use crate::Result;
 use crate::array::values_of;
 use crate::dtype::{Extension, Meaning};
-use crate::encodings::{constant, datetime_parts, ext, pco};
+use crate::encodings::{constant, datetime_parts, ext, pco, zstd};
 use crate::release::since;
 use crate::wire::WriteNode;
 
@@ -25,13 +25,18 @@ pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) ->
     if node.id() == constant::ID {
         return Ok(node);
     }
-    let is_pco = node.id() == pco::ID;
+    // How the integers were encoded, if that costs much to decode.
+    let slow = match node.id() {
+        pco::ID => Some(Kind::Pco),
+        zstd::ID => Some(Kind::ZstdNumbers),
+        _ => None,
+    };
     let whole = ext::encode(node);
     let Meaning::Timestamp(unit, _) = extension.meaning() else { return Ok(whole) };
     let Some(ticks) = unit.ticks_per_second().filter(|ticks| *ticks > 1) else { return Ok(whole) };
     let bytes = whole.byte_len();
     let decoded = Plain { rows: array.len(), bytes: array.len() * size_of::<i64>() };
-    let cost = if is_pco { cx.cost(Kind::Pco, bytes, decoded) } else { bytes as f64 };
+    let cost = slow.map_or(bytes as f64, |kind| cx.cost(kind, bytes, decoded));
     match parts(cx, &stored, ticks, cost)? {
         Some(parts) if cx.cost(Kind::DateTimeParts, parts.byte_len(), decoded) < cost => Ok(parts),
         _ => Ok(whole),

@@ -38,9 +38,9 @@ impl Scheme<Strings<'_>> for TextDictionary {
         let mut codes = code * strings.len() / 8;
         if distinct <= zstd::MAX_BYTE_CODES
             && cx.allows(Kind::ZstdNumbers)
-            && let Some(bytes) = zstd::code_bytes(strings.rows().len(), |row| hash(strings.rows()[row]), cx)
+            && let Some(cost) = zstd::code_cost(strings.rows().len(), |row| hash(strings.rows()[row]), cx)
         {
-            codes = codes.min(bytes as usize);
+            codes = codes.min(cost as usize);
         }
         Some(codes + distinct * value + NODE_OVERHEAD)
     }

@@ -16,6 +16,9 @@ const LONG_FRAME_BYTES: usize = 256 << 10;
 /// Size in long frames, relative to that in short ones, below which frames are long at the default level.
 const LONG_FRAMES_PAY: f64 = 0.75;
 
+/// Size in long frames, relative to that in short ones, below which it hardly ever is.
+const LONG_FRAMES_AT_BEST: f64 = 1.0 / 3.0;
+
 /// Zstandard frames.
 pub(super) struct Zstd;
 
@@ -31,7 +34,10 @@ impl Zstd {
                 return ratio(few, LONG_FRAME_BYTES);
             }
             let short = ratio(few, SHORT_FRAME_BYTES);
-            if strings.byte_len() < 2 * LONG_FRAME_BYTES {
+            let at_best = (short.1 * LONG_FRAMES_AT_BEST * strings.byte_len() as f64) as usize;
+            if strings.byte_len() < 2 * LONG_FRAME_BYTES
+                || !cx.may_pay(Kind::Zstd, at_best, strings.decoded())
+            {
                 return short;
             }
             let long = ratio(LONG_FRAME_BYTES, LONG_FRAME_BYTES);
@@ -82,5 +88,29 @@ impl Scheme<Strings<'_>> for Zstd {
             }
         }
         frames.finish(strings.validity(cx)?).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::BinaryViewArray;
+
+    use super::*;
+    use crate::Release;
+    use crate::kernels::random;
+
+    #[test]
+    fn long_frames_are_tried_only_if_they_might_beat_other_schemes() {
+        let mut next = random(6);
+        // Stretches of one long text: any of them comes again 100 KB later.
+        let long: Vec<u8> = (0..100_000).map(|_| next() as u8 % 64).collect();
+        let rows = (0..2000).map(|row| &long[row * 500 % 100_000..][..500]);
+        let rows = BinaryViewArray::from_iter_values(rows);
+        let cx = Context::new(Level::Default, Release::NEWEST);
+        let frame_bytes = |cx| Zstd::frames(&Strings::new(&rows, false), &cx).0;
+        // The values have about a million bytes, of which short frames take three quarters.
+        assert_eq!(frame_bytes(cx), LONG_FRAME_BYTES);
+        assert_eq!(frame_bytes(cx.limited(600_000.0)), LONG_FRAME_BYTES);
+        assert_eq!(frame_bytes(cx.limited(300_000.0)), SHORT_FRAME_BYTES);
     }
 }

@@ -62,9 +62,9 @@ impl<W: Word> Scheme<Numbers<W>> for Zstd {
     }
 }
 
-/// Bytes that `rows` one-byte codes will take, estimated from some adjacent rows; `of` returns a number
-/// that mostly identifies the value of a row.
-pub(super) fn code_bytes(rows: usize, of: impl Fn(usize) -> u64, cx: &Context) -> Option<f64> {
+/// What `rows` one-byte codes will cost: the bytes that they take, and the cost of decoding them, estimated from
+/// some adjacent rows; `of` returns a number that mostly identifies the value of a row.
+pub(super) fn code_cost(rows: usize, of: impl Fn(usize) -> u64, cx: &Context) -> Option<f64> {
     if rows < least_rows(cx) {
         return None;
     }

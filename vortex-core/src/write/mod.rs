@@ -47,6 +47,7 @@ mod carry;
 mod chunk;
 mod columns;
 mod container;
+mod copies;
 mod dictionary;
 mod encoder;
 mod hidden;

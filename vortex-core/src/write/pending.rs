@@ -89,11 +89,22 @@ impl Pending {
 
     /// Cuts off the rows to encode now: of each leaf its full chunks and, if more than `limit` bytes
     /// would remain, also the rest of the leaves that take most, preferring leaves with whole zones.
-    pub(super) fn cut_due(&mut self, limit: usize) -> Vec<Cut> {
+    ///
+    /// # Errors
+    /// If rows of a leaf cannot be copied.
+    pub(super) fn cut_due(&mut self, limit: usize) -> Result<Vec<Cut>> {
+        // If too little would become free, the next rows would soon be joined again.
+        if self.bytes > limit && self.row_bytes() <= enough(limit) {
+            for leaf in &mut self.leaves {
+                let before = leaf.taken_bytes();
+                leaf.join_short()?;
+                self.bytes = self.bytes - before + leaf.taken_bytes();
+            }
+        }
         let full = |leaf: &Waiting| leaf.rows / leaf.chunk_rows() * leaf.chunk_rows();
         let mut rows: Vec<usize> = self.leaves.iter().map(full).collect();
         if self.bytes <= limit && rows.iter().all(|rows| *rows == 0) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let left = |leaf: &Waiting, rows: usize| match rows == leaf.rows {
             true => 0,
@@ -108,8 +119,7 @@ impl Pending {
             };
             most.sort_by_key(order);
             for at in most {
-                // Cut a bit more, lest the next rows are cut off a few at a time.
-                if stay <= limit / 4 * 3 {
+                if stay <= enough(limit) {
                     break;
                 }
                 let leaf = &self.leaves[at];
@@ -119,7 +129,7 @@ impl Pending {
             }
         }
         let cut = rows.into_iter().enumerate().filter(|(_, rows)| *rows > 0);
-        cut.map(|(at, rows)| self.cut(at, rows)).collect()
+        Ok(cut.map(|(at, rows)| self.cut(at, rows)).collect())
     }
 
     /// Cuts off all rows of all leaves.
@@ -152,14 +162,19 @@ impl Waiting {
             }
             return self.push_piece(piece);
         }
-        self.push_short(piece);
-        if self.short.len() >= MAX_SHORT
-            && let Some(joined) = self.take_short()?
-        {
-            match joined.is_short() {
-                true => self.push_short(joined),
-                false => self.push_piece(joined)?,
-            }
+        self.push_short(piece.owned()?);
+        if self.short.len() >= MAX_SHORT { self.join_short() } else { Ok(()) }
+    }
+
+    /// Joins the short pieces, if there are several.
+    fn join_short(&mut self) -> Result<()> {
+        if self.short.len() < 2 {
+            return Ok(());
+        }
+        match self.take_short()? {
+            Some(joined) if joined.is_short() => self.push_short(joined),
+            Some(joined) => self.push_piece(joined)?,
+            None => {}
         }
         Ok(())
     }
@@ -241,6 +256,11 @@ impl Waiting {
     }
 }
 
+/// Bytes that may stay once `limit` is exceeded: a bit fewer, lest the next rows are cut off a few at a time.
+fn enough(limit: usize) -> usize {
+    limit / 4 * 3
+}
+
 /// The part of `rows` that is a power of two of zones, so that chunks are aligned with each other; all
 /// rows if there are fewer than a zone.
 fn whole_zones(rows: usize) -> usize {
@@ -311,15 +331,32 @@ mod tests {
     }
 
     #[test]
+    fn short_pieces_are_joined_before_rows_are_cut_off_for_want_of_memory() {
+        let mut pending = Pending::new(2);
+        for row in 0..20 {
+            pending.push(vec![ints(row..row + 1), ints(row..row + 2)]).unwrap();
+        }
+        assert!(pending.bytes() > 4000);
+        assert_eq!(rows_of(&pending.cut_due(4000).unwrap()), []);
+        assert!(pending.bytes() < 2000, "{}", pending.bytes());
+        assert_eq!(pending.row_bytes(), 20 * (4 + 8));
+        assert_eq!(
+            rows_of(&pending.cut_due(200).unwrap()),
+            [(0, 0, 20), (1, 0, 40)],
+            "rows take more than this"
+        );
+    }
+
+    #[test]
     fn full_chunks_are_due_and_narrow_columns_have_longer_ones() {
         let mut pending = Pending::new(2);
         let wide = || Arc::new(Decimal128Array::from_iter_values(0..40_000)) as ArrowRef;
         pending.push(vec![ints(0..40_000), wide()]).unwrap();
-        assert_eq!(rows_of(&pending.cut_due(usize::MAX)), []);
+        assert_eq!(rows_of(&pending.cut_due(usize::MAX).unwrap()), []);
         pending.push(vec![ints(0..40_000), wide()]).unwrap();
-        assert_eq!(rows_of(&pending.cut_due(usize::MAX)), [(1, 0, 64 << 10)]);
+        assert_eq!(rows_of(&pending.cut_due(usize::MAX).unwrap()), [(1, 0, 64 << 10)]);
         pending.push(vec![ints(0..60_000), wide().slice(0, 1)]).unwrap();
-        assert_eq!(rows_of(&pending.cut_due(usize::MAX)), [(0, 0, 128 << 10)]);
+        assert_eq!(rows_of(&pending.cut_due(usize::MAX).unwrap()), [(0, 0, 128 << 10)]);
     }
 
     #[test]
@@ -328,10 +365,10 @@ mod tests {
         let wide = |rows| Arc::new(Decimal128Array::from_iter_values(0..rows)) as ArrowRef;
         pending.push(vec![ints(0..20_000), wide(20_000), ints(0..20_000)]).unwrap();
         assert_eq!(pending.bytes(), 480_000);
-        let due = pending.cut_due(400_000);
+        let due = pending.cut_due(400_000).unwrap();
         assert_eq!(rows_of(&due), [(1, 0, 16 << 10)], "whole zones");
         assert_eq!(pending.bytes(), 480_000 - (16 << 14));
-        assert_eq!(rows_of(&pending.cut_due(1000)).len(), 3);
+        assert_eq!(rows_of(&pending.cut_due(1000).unwrap()).len(), 3);
     }
 
     #[test]
@@ -340,10 +377,10 @@ mod tests {
         let repeated = |rows| Arc::new(Decimal128Array::from(vec![7; rows])) as ArrowRef;
         for batch in 0..7 {
             pending.push(vec![ints(batch * 8192..(batch + 1) * 8192), repeated(8192)]).unwrap();
-            assert!(rows_of(&pending.cut_due(64 << 10)).iter().all(|cut| cut.0 == 0));
+            assert!(rows_of(&pending.cut_due(64 << 10).unwrap()).iter().all(|cut| cut.0 == 0));
         }
         pending.push(vec![ints(0..8192), repeated(8192)]).unwrap();
-        let due = pending.cut_due(usize::MAX);
+        let due = pending.cut_due(usize::MAX).unwrap();
         assert_eq!(rows_of(&due), [(1, 0, 64 << 10)], "a chunk of a mebibyte");
         assert_eq!((due[0].raw_bytes, due[0].bytes), (1 << 20, 8 * (16 + 4)));
     }
@@ -366,7 +403,7 @@ mod tests {
         let (bytes, raw_bytes, joined_bytes) = (all.bytes, all.raw_bytes, all.joined_bytes);
         assert_eq!((raw_bytes, joined_bytes), (20_000 * 16 + 10_000 * 3500, 20_000 * 16 + 7000));
         assert!(bytes > joined_bytes, "{bytes}");
-        let mut cuts = pending.cut_due(usize::MAX);
+        let mut cuts = pending.cut_due(usize::MAX).unwrap();
         // The other rows are short on average: each would count, were that not more than all rows take.
         cuts.append(&mut pending.cut_all());
         assert_eq!(rows_of(&cuts), [(0, 0, 16 << 10), (0, 16 << 10, 20_000 - (16 << 10))]);

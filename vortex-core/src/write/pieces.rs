@@ -18,6 +18,7 @@ use arrow::datatypes::{ByteViewType, DataType, Int32Type};
 use hashbrown::HashSet;
 
 use super::carry::carry;
+use super::copies::copied;
 use super::intake::entries;
 use crate::Result;
 use crate::array::bytes::let_go_if;
@@ -70,13 +71,21 @@ impl Piece {
     /// # Errors
     /// If rows cannot be copied.
     pub(super) fn joined(pieces: &[ArrowRef]) -> Result<Option<Self>> {
-        let rows = pieces.iter().map(|piece| piece.len()).sum();
-        if rows == 0 {
+        if pieces.is_empty() {
             return Ok(None);
         }
-        // The text of views would remain in as many buffers as before.
-        let array = let_go_if(join(pieces, 0, rows)?, |_, _| pieces.len() > 1);
-        Ok(Some(Self::new(array)))
+        Ok(Some(Self::new(copied(pieces)?)))
+    }
+
+    /// The rows, with bytes of their own if the array keeps much more in memory.
+    ///
+    /// # Errors
+    /// If rows cannot be copied.
+    pub(super) fn owned(self) -> Result<Self> {
+        if self.array.get_buffer_memory_size() <= 2 * (self.raw_bytes + self.header_bytes()) {
+            return Ok(self);
+        }
+        Ok(Self::new(copied(&[self.array])?))
     }
 
     /// Whether the array takes much more memory than its values, unless it is joined with others.
@@ -84,8 +93,13 @@ impl Piece {
         self.array.len() < MIN_ROWS && self.raw_bytes < MUCH
     }
 
-    /// Bytes that the array takes besides its values, approximately: it and its buffers are allocated one by one.
+    /// Bytes that the array takes besides what `bytes` counts.
     pub(super) fn array_bytes(&self) -> usize {
+        self.header_bytes() + self.array.get_buffer_memory_size().saturating_sub(self.bytes)
+    }
+
+    /// Bytes that the array takes besides its buffers, approximately: it and its buffers are allocated one by one.
+    fn header_bytes(&self) -> usize {
         3 * self.array.get_array_memory_size().saturating_sub(self.array.get_buffer_memory_size())
     }
 

@@ -205,7 +205,7 @@ impl FileWriter {
             }
             self.pending.push(self.columns.take_apart(&columns))?;
             self.row_count += rows as u64;
-            let due = self.pending.cut_due(self.pending_limit());
+            let due = self.pending.cut_due(self.pending_limit())?;
             if !due.is_empty() {
                 self.start(due, false).await?;
             }

@@ -67,6 +67,7 @@ fn numbers_of_which_many_are_zero_leave_them_out() {
     let prices = words(0.3, &mut |word| ((word % 100_000) as f64 / 100.0).to_bits());
     let counts = words(0.28, &mut |word| word % 1000);
     let arrays = [(numbers::<Float64Type>(&prices, None), 1.6), (numbers::<Int32Type>(&counts, None), 1.4)];
+    let slow = ["vortex.pco", "vortex.zstd"];
     for (array, bytes_per_row) in arrays {
         let found = round_trip(&array, Level::Default, Release::OLDEST);
         assert_eq!(found.encoding(), "vortex.sparse");
@@ -74,6 +75,12 @@ fn numbers_of_which_many_are_zero_leave_them_out() {
         let node = Compressor::new(Level::Default, Release::OLDEST).compress(&array, &dtype).unwrap();
         let found = node.byte_len() as f64 / rows as f64;
         assert!(found < bytes_per_row, "{found} bytes per row of {}", array.data_type());
+        let mut found = Vec::new();
+        ids(&round_trip(&array, Level::Default, Release::NEWEST), &mut found);
+        assert!(
+            found[0] == "vortex.sparse" && !found.iter().any(|id| slow.contains(&id.as_str())),
+            "{found:?}"
+        );
     }
 }
 
@@ -111,6 +118,12 @@ fn booleans_with_nulls_are_hardly_larger_than_those_without() {
     }
 }
 
+/// The encodings of an array and of all arrays below it.
+fn ids(array: &crate::array::ArrayRef, out: &mut Vec<String>) {
+    out.push(array.encoding().to_owned());
+    array.children().iter().for_each(|(_, child)| ids(child, out));
+}
+
 /// The encodings that releases after the oldest have introduced.
 const NEW: [&str; 17] = [
     "vortex.sequence",
@@ -139,10 +152,6 @@ fn old_readers_meet_no_new_encodings() {
     let even: ArrayRef = numbers::<Int64Type>(&(0..5000).collect::<Vec<_>>(), None);
     let one: BooleanBuffer = (0..5000).map(|row| row % 3 > 0).collect::<Vec<bool>>().into();
     let masked = numbers::<Int32Type>(&vec![3; 5000], Some(NullBuffer::new(one)));
-    fn ids(array: &crate::array::ArrayRef, out: &mut Vec<String>) {
-        out.push(array.encoding().to_owned());
-        array.children().iter().for_each(|(_, child)| ids(child, out));
-    }
     let known = crate::encodings::Registry::built_in();
     assert!(NEW.iter().all(|id| known.encoding(id).is_some()));
     for array in [Arc::new(strings) as ArrayRef, even, masked] {
@@ -227,6 +236,29 @@ fn a_single_time_before_1970_keeps_old_readers_from_parts() {
     times[hidden] = -1;
     assert!(!in_parts(&times, Release::OLDEST));
     assert!(in_parts(&times, Release::new(0, 54)));
+}
+
+#[test]
+fn times_are_split_where_zstandard_is_smaller_but_costs_more_to_decode() {
+    let mut next = random(7);
+    let mut times: Vec<i64> = Vec::new();
+    for row in 0..400_000 {
+        // Four in five come again, but the others are too many for a dictionary.
+        let time = match row < 100 || next().is_multiple_of(5) {
+            true => (next() % 2_000_000_000 * 1_000_000_000).cast_signed(),
+            false => times[row - 100],
+        };
+        times.push(time);
+    }
+    let compress = |array: ArrayRef| {
+        let dtype = from_field(&Field::new("a", array.data_type().clone(), false)).unwrap();
+        // The first release that reads Zstandard does not read pco.
+        Compressor::new(Level::Default, since::ZSTD).compress(&array, &dtype).unwrap()
+    };
+    let whole = compress(Arc::new(PrimitiveArray::<Int64Type>::from(times.clone())));
+    let parts = compress(Arc::new(TimestampNanosecondArray::from(times)));
+    assert_eq!((whole.id(), parts.id()), ("vortex.zstd", "vortex.datetimeparts"));
+    assert!(whole.byte_len() < parts.byte_len());
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) use encode::{FrameWriter, byte_len, encode_numbers};
 #[derive(Debug)]
 pub(in crate::encodings) struct Zstd;
 
-const ID: &str = "vortex.zstd";
+pub(crate) const ID: &str = "vortex.zstd";
 
 /// Number of bytes of the length before each string.
 const PREFIX: usize = 4;
