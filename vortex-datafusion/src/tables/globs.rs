@@ -15,6 +15,8 @@
 //! On the command line, commands other than SQL match the pattern against the whole path below the folder,
 //! name by name: `*` does not match `/`.
 
+use std::path::Path;
+
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, TableReference, plan_datafusion_err, plan_err};
@@ -25,13 +27,17 @@ use vortex_core::Error;
 
 use crate::convert::datafusion_error;
 
-/// The files at a place: a path or a URL, of a file or a folder, or a glob in either.
+/// The files at a place: a path or a URL, of a file or a folder, or a glob in either. A path that exists is no
+/// glob, whatever is in its name.
 ///
 /// # Errors
 /// If `place` is neither, or is a glob in an `http://` or `https://` URL, where files cannot be listed.
 pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
     let url = match split_glob(place) {
-        None => ListingTableUrl::parse(place)?,
+        None => match existing(place) {
+            Some(url) => ListingTableUrl::try_new(url, None)?,
+            None => ListingTableUrl::parse(place)?,
+        },
         Some((folder, glob)) => {
             let url = Url::parse(folder).map_err(|error| plan_datafusion_err!("{place}: {error}"))?;
             if let Ok((ObjectStoreScheme::Http, _)) = ObjectStoreScheme::parse(&url) {
@@ -44,6 +50,20 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
     };
     let store = store_name(&url);
     Ok(url.with_table_ref(store))
+}
+
+/// The URL of a file or a folder, if there is one at a path. DataFusion would take some names for globs, and
+/// others for URLs.
+fn existing(place: &str) -> Option<Url> {
+    let path = Path::new(place);
+    if place.contains("://") || !path.exists() {
+        return None;
+    }
+    let absolute = std::path::absolute(path).ok()?;
+    let is_folder = place.ends_with(std::path::is_separator) || path.is_dir();
+    let url = if is_folder { Url::from_directory_path(absolute) } else { Url::from_file_path(absolute) };
+    // Parsing resolves `..`.
+    Url::parse(url.ok()?.as_str()).ok()
 }
 
 /// The store of a URL, in place of the name of a table. DataFusion keeps listings and statistics by the name of

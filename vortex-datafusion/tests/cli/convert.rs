@@ -366,8 +366,10 @@ fn values_that_an_output_cannot_hold_are_errors() {
     ] {
         ok(&["sql", "-q", &format!("COPY (SELECT 1 AS a, {beyond} AS tz) TO '{file}'")]);
         let line = complaint(&run(&["convert", &file, &json]), 1);
-        let (start, end) =
-            ("out.json: column `tz`, row 1: ", "that JSON can hold; leave it out with --columns\n");
+        let (start, end) = (
+            "out.json: column `tz`, row 1: ",
+            "that JSON can hold; filter or cast it in SQL, or leave it out with --columns\n",
+        );
         assert!(line.contains(start) && line.ends_with(end), "{line}");
         assert!(complaint(&run(&["convert", &file, &csv]), 1).contains("out.csv: "));
         assert_eq!(names(&folder), ["in.arrow"]);
@@ -380,4 +382,44 @@ fn values_that_an_output_cannot_hold_are_errors() {
         "column `imdn` is an Interval(MonthDayNano), which Parquet cannot hold; leave it out with --columns";
     assert!(line.contains(told), "{line}");
     assert_eq!(names(&folder), ["in.arrow"]);
+}
+
+#[test]
+fn numbers_that_json_lacks_are_errors() {
+    let folder = TempDir::new().unwrap();
+    let (file, json) = (path(&folder, "in.vortex"), path(&folder, "out.json"));
+    let query = "SELECT arrow_cast('NaN', 'Float64') AS x";
+    ok(&["sql", "-q", "-c", &format!("COPY ({query}) TO '{file}'")]);
+    let told = "column `x`, row 1: NaN is no number that JSON can hold; filter or cast it in SQL";
+    assert!(complaint(&run(&["convert", &file, &json]), 1).contains(told));
+    assert!(complaint(&run(&["sql", "--format", "json", query]), 1).contains(told));
+    assert_eq!(names(&folder), ["in.vortex"]);
+}
+
+#[test]
+fn parquet_files_hold_times_that_were_in_seconds() {
+    let folder = TempDir::new().unwrap();
+    let [file, parquet] = ["in.arrow", "out.parquet"].map(|name| path(&folder, name));
+    let columns = "arrow_cast(1700000000, 'Timestamp(Second, None)') AS ts,
+        arrow_cast(1700000000, 'Timestamp(Second, Some(\"UTC\"))') AS zoned,
+        arrow_cast(arrow_cast(3661, 'Int32'), 'Time32(Second)') AS time,
+        arrow_cast(arrow_cast(86400000, 'Int64'), 'Date64') AS day";
+    ok(&["sql", "-q", "-c", &format!("COPY (SELECT {columns}) TO '{file}'")]);
+    ok(&["convert", &file, &parquet]);
+    let types = csv(&format!("DESCRIBE '{parquet}'"));
+    for told in
+        ["ts,Timestamp(ms),", "zoned,\"Timestamp(ms, \"\"UTC\"\")\",", "time,Time32(ms),", "day,Date32,"]
+    {
+        assert!(types.contains(told), "{types}");
+    }
+    let rows = csv(&format!("SELECT ts, time, day FROM '{parquet}'"));
+    assert_eq!(rows, "ts,time,day\n2023-11-14T22:13:20,01:01:01,1970-01-02\n");
+    for beyond in ["arrow_cast(9223372036854775807, 'Timestamp(Second, None)')", "arrow_cast(1, 'Date64')"] {
+        ok(&["sql", "-q", "-c", &format!("COPY (SELECT {beyond} AS a) TO '{file}'")]);
+        let line = complaint(&run(&["convert", &file, &parquet]), 1);
+        assert!(
+            line.contains("out.parquet") && line.contains("that Parquet can hold; cast it in SQL"),
+            "{line}"
+        );
+    }
 }

@@ -223,3 +223,54 @@ fn files_of_web_servers_without_ranges_are_read() {
         assert_eq!(ok(&["convert", "--to", "csv", &url, "-"]), "a\n1\n");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn there_may_be_more_files_than_can_be_open() {
+    let folder = TempDir::new().unwrap();
+    for extension in ["vortex", "parquet", "csv"] {
+        let one = path(&folder, &format!("one.{extension}"));
+        ok(&["sql", "-q", "-c", &format!("COPY (SELECT 1 AS a) TO '{one}'")]);
+        let many = path(&folder, extension);
+        fs::create_dir(&many).unwrap();
+        for at in 0..300 {
+            fs::copy(&one, format!("{many}/{at}.{extension}")).unwrap();
+        }
+        for (options, rows) in [(&[][..], 300), (&["--limit", "5"], 5), (&["--sort-by", "a"], 300)] {
+            let output = Command::new("sh")
+                .args(["-c", "ulimit -n 150; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_vortex"), "convert"])
+                .args(options)
+                .args(["--to", "csv", &many, "-"])
+                .output()
+                .unwrap();
+            assert_eq!(stderr(&output), "", "{extension} {options:?}");
+            assert_eq!(stdout(&output), "a\n".to_owned() + &"1\n".repeat(rows), "{extension} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn files_without_bytes_are_errors_unless_others_have_columns() {
+    let folder = TempDir::new().unwrap();
+    for name in ["e.csv", "e.json", "e.parquet", "e.arrow"] {
+        fs::write(folder.path().join(name), "").unwrap();
+        let line = complaint(&run(&["convert", &path(&folder, name), &path(&folder, "out.vortex")]), 1);
+        assert!(line.contains(name), "{line}");
+    }
+    fs::write(folder.path().join("h.csv"), "a,b\n").unwrap();
+    assert_eq!(ok(&["convert", "--to", "csv", &path(&folder, "h.csv"), "-"]), "a,b\n");
+}
+
+#[test]
+fn advice_fits_the_command() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("1.csv"), "a,b\n1,2\n").unwrap();
+    fs::write(folder.path().join("2.csv"), "a,b\n1,x\n").unwrap();
+    let (one, two) = (path(&folder, "1.csv"), path(&folder, "2.csv"));
+    let line = complaint(&run(&["convert", &one, &two, &path(&folder, "3.vortex")]), 1);
+    assert!(line.contains("column `b`") && line.contains("CREATE EXTERNAL TABLE"), "{line}");
+    let line = complaint(&run(&["convert", "--columns", "a,a", &one, "x.csv"]), 2);
+    assert!(line.contains("--columns: `a` is named twice"), "{line}");
+    let line = complaint(&run(&["convert", "--sort-by", "a descending", &one, "x.csv"]), 1);
+    assert!(line.contains("`a descending`") && line.contains("asc, desc, nulls first, nulls last"), "{line}");
+}

@@ -200,3 +200,17 @@ fn names_in_the_current_folder_are_told_from_names_of_tables() {
     let (create, select) = ("CREATE TABLE \"a.vortex\" AS SELECT 1 AS a", "SELECT * FROM \"a.vortex\"");
     assert_eq!(ok(&["sql", "--format", "csv", "-p", place, "-c", create, "-c", select]), "a\n1\n");
 }
+
+#[test]
+fn names_that_look_like_globs_are_those_of_files() {
+    let folder = TempDir::new().unwrap();
+    ok(&["sql", "-q", "-c", &format!("COPY (SELECT 2 AS a) TO '{}'", path(&folder, "sales 2.vortex"))]);
+    for name in ["sales [2024].vortex", "what?.vortex", "star*.csv"] {
+        let file = path(&folder, name);
+        for value in ["1", "3"] {
+            ok(&["sql", "-q", "-c", &format!("COPY (SELECT {value} AS a) TO '{file}'")]);
+            assert_eq!(csv(&format!("SELECT * FROM '{file}'")), format!("a\n{value}\n"));
+        }
+    }
+    assert_eq!(names(&folder), ["sales 2.vortex", "sales [2024].vortex", "star*.csv", "what?.vortex"]);
+}

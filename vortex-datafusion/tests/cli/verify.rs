@@ -164,3 +164,28 @@ fn rows_that_contradict_the_recorded_order_are_found() {
     let found = verified("swapped.vortex", swapped);
     assert!(found.contains("recorded order: row 8192 is not in the order a@0 ASC"), "{found}");
 }
+
+#[cfg(unix)]
+#[test]
+fn names_of_any_letters_are_found() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let folder = TempDir::new().unwrap();
+    let odd = folder.path().join(OsStr::from_bytes(b"odd\xff.vortex"));
+    for file in [folder.path().join("A.VORTEX"), folder.path().join("b.vortex"), odd.clone()] {
+        if fs::copy(golden("0.91.0/rows_1.vortex"), file).is_err() {
+            // A file system of Unicode names.
+            return;
+        }
+    }
+    for command in ["verify", "inspect"] {
+        let out = ok(&[command, folder.path().to_str().unwrap()]);
+        assert_eq!(out.to_lowercase().matches(".vortex: ").count(), 3, "{out}");
+        let out = ok(&[command, &path(&folder, "odd*")]);
+        assert_eq!(out.matches(".vortex: ").count(), 1, "{out}");
+        assert!(vortex(&[command]).arg(&odd).output().unwrap().status.success());
+    }
+    let output = vortex(&["convert"]).arg(&odd).arg("x.csv").output().unwrap();
+    assert!(complaint(&output, 2).contains("is not Unicode"));
+}

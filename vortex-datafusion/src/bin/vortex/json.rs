@@ -1,12 +1,13 @@
 //! Rows as JSON: an object per row, with a key for every column, also where it is null.
 //!
 //! Arrow's writer puts text about errors in place of values that it cannot show, such as dates beyond its
-//! calendar. Here, such a value is an error.
+//! calendar, and null in place of NaN and infinities. Here, such a value is an error.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
-use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::FieldRef;
+use arrow::array::{Array, AsArray as _, Float64Array, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, FieldRef, Float64Type};
 use arrow::error::ArrowError;
 use arrow::json::writer::{Encoder, EncoderFactory, EncoderOptions, NullableEncoder, make_encoder};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -26,7 +27,7 @@ pub(crate) struct JsonRows {
 impl JsonRows {
     pub(crate) fn new() -> Self {
         let unshown = Arc::default();
-        let factory = TemporalValues { unshown: Arc::clone(&unshown) };
+        let factory = CheckedValues { unshown: Arc::clone(&unshown) };
         let options =
             EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(Arc::new(factory));
         Self { options, unshown, rows: 0 }
@@ -63,7 +64,9 @@ impl JsonRows {
                 }
                 if let Some(value) = self.unshown.get() {
                     let row = self.rows + row as u64 + 1;
-                    let message = format!("column `{name}`, row {row}: {value} that JSON can hold");
+                    let message = format!(
+                        "column `{name}`, row {row}: {value} that JSON can hold; filter or cast it in SQL"
+                    );
                     return Err(Failure::error(message));
                 }
             }
@@ -75,19 +78,27 @@ impl JsonRows {
     }
 }
 
-/// Encodes dates, times and durations, and keeps the first value that cannot be shown.
+/// Encodes numbers, dates, times and durations, and keeps the first value that cannot be shown.
 #[derive(Debug)]
-struct TemporalValues {
+struct CheckedValues {
     unshown: Arc<OnceLock<String>>,
 }
 
-impl EncoderFactory for TemporalValues {
+impl EncoderFactory for CheckedValues {
     fn make_default_encoder<'a>(
         &self,
-        _field: &'a FieldRef,
+        field: &'a FieldRef,
         array: &'a dyn Array,
         _options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
+        if array.data_type().is_floating() {
+            let encoder = FloatEncoder {
+                numbers: cast(array, &DataType::Float64)?.as_primitive::<Float64Type>().clone(),
+                encoder: make_encoder(field, array, &UNCHECKED)?,
+                unshown: Arc::clone(&self.unshown),
+            };
+            return Ok(Some(NullableEncoder::new(Box::new(encoder), array.nulls().cloned())));
+        }
         if !array.data_type().is_temporal() {
             return Ok(None);
         }
@@ -95,6 +106,25 @@ impl EncoderFactory for TemporalValues {
         let encoder =
             TemporalEncoder { array, formatter, text: String::new(), unshown: Arc::clone(&self.unshown) };
         Ok(Some(NullableEncoder::new(Box::new(encoder), array.nulls().cloned())))
+    }
+}
+
+/// Arrow's own encoders, which write null for numbers that are not finite.
+static UNCHECKED: LazyLock<EncoderOptions> = LazyLock::new(EncoderOptions::default);
+
+struct FloatEncoder<'a> {
+    numbers: Float64Array,
+    encoder: NullableEncoder<'a>,
+    unshown: Arc<OnceLock<String>>,
+}
+
+impl Encoder for FloatEncoder<'_> {
+    fn encode(&mut self, at: usize, out: &mut Vec<u8>) {
+        let number = self.numbers.value(at);
+        if !number.is_finite() {
+            let _ = self.unshown.set(format!("{number} is no number"));
+        }
+        self.encoder.encode(at, out);
     }
 }
 
@@ -126,7 +156,7 @@ mod tests {
         ArrayRef, Date32Array, DurationSecondArray, ListArray, RecordBatchOptions, StringArray, StructArray,
         Time64NanosecondArray, TimestampMicrosecondArray,
     };
-    use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+    use arrow::datatypes::{Field, Int32Type, Schema};
 
     use super::*;
 
@@ -163,6 +193,8 @@ mod tests {
                 "row 2: 9223372036854775807 is no Timestamp(µs, \"UTC\") that JSON",
             ),
             (Arc::new(Date32Array::from(vec![i32::MAX])), "row 1: 2147483647 is no Date32 that JSON"),
+            (Arc::new(Float64Array::from(vec![1.5, f64::NAN])), "row 2: NaN is no number that JSON"),
+            (Arc::new(Float64Array::from(vec![f64::NEG_INFINITY])), "row 1: -inf is no number that JSON"),
             (Arc::new(Time64NanosecondArray::from(vec![-1])), "row 1: -1 is no Time64(ns) that JSON"),
             (
                 Arc::new(DurationSecondArray::from(vec![i64::MAX])),

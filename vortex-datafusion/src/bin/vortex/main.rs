@@ -62,6 +62,8 @@ enum Command {
     ///
     /// CREATE EXTERNAL TABLE c (zip VARCHAR) STORED AS CSV LOCATION 'zip.csv' OPTIONS ('format.delimiter' ';');
     /// COPY c TO 'zip.vortex'
+    ///
+    /// CSV has no nulls: they are written as empty fields, like empty strings.
     #[command(after_help = AFTER_HELP)]
     Convert(convert::Arguments),
     /// Check that files are consistent: structure, checksums, values, statistics.

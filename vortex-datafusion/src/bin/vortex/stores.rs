@@ -6,7 +6,7 @@
 //! does the same.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
@@ -17,7 +17,7 @@ use datafusion_cli::object_storage::{
     AwsOptions, get_cos_object_store_builder, get_oss_object_store_builder, get_s3_object_store_builder,
 };
 use futures::TryStreamExt as _;
-use glob::{MatchOptions, glob_with};
+use glob::{MatchOptions, Pattern, glob_with};
 use object_store::path::Path as StorePath;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
 use url::Url;
@@ -30,7 +30,7 @@ use crate::failure::{Failure, Outcome};
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
 /// The extension of the files to find in folders.
-const EXTENSION: &str = ".vortex";
+const EXTENSION: &str = "vortex";
 
 /// The object stores of this process, which count requests for `\object_store_profiling`.
 pub(crate) struct Stores {
@@ -64,50 +64,48 @@ impl Stores {
 
     /// The files at places: for a folder or a glob, all Vortex files there; any other place is taken as a file.
     /// Folders that cannot be read are failures, which do not prevent others from being searched.
-    pub(crate) async fn files(&self, places: &[String]) -> Outcome<(Vec<String>, Vec<Failure>)> {
+    pub(crate) async fn files(&self, places: &[PathBuf]) -> Outcome<(Vec<PathBuf>, Vec<Failure>)> {
         let (mut files, mut failures) = (Vec::new(), Vec::new());
-        for place in places {
+        for path in places {
+            let Some(place) = path.to_str() else {
+                // A name that is not Unicode is no pattern.
+                find_below(path, &path.display().to_string(), &mut files, &mut failures)?;
+                continue;
+            };
             match as_url(place) {
                 Some(_) => match listing_url(place).map_err(|error| Failure::at(place, error))? {
                     url if url.is_collection() => {
                         let found = self.list(&url).await.map_err(|failure| Failure::at(place, failure))?;
                         some_of(place, found, &mut files)?;
                     }
-                    _ => files.push(place.clone()),
+                    _ => files.push(path.clone()),
                 },
-                None if Path::new(place).is_dir() => {
-                    let (mut found, before) = (Vec::new(), failures.len());
-                    walk(Path::new(place), &mut found, &mut failures);
-                    match some_of(place, found, &mut files) {
-                        // The files may be in folders that cannot be read.
-                        Err(_) if failures.len() > before => {}
-                        outcome => outcome?,
-                    }
-                }
                 // A file may have such a name.
-                None if place.contains(['*', '?', '[']) && !Path::new(place).exists() => {
+                None if place.contains(['*', '?', '[']) && !path.exists() => {
                     some_of(place, matching(place)?, &mut files)?;
                 }
-                _ => files.push(place.clone()),
+                None => find_below(path, place, &mut files, &mut failures)?,
             }
         }
         Ok((files, failures))
     }
 
-    async fn list(&self, place: &ListingTableUrl) -> Outcome<Vec<String>> {
+    async fn list(&self, place: &ListingTableUrl) -> Outcome<Vec<PathBuf>> {
         let folder = place.get_url();
         self.prepare(folder, &[]).await?;
         let listed: Vec<_> = self.get_store(folder)?.list(Some(place.prefix())).try_collect().await?;
         let place = |object: ObjectMeta| {
             let below = place.strip_prefix(&object.location)?.collect::<Vec<_>>().join("/");
-            is_match(place, &object).then(|| format!("{folder}{below}"))
+            is_match(place, &object).then(|| PathBuf::from(format!("{folder}{below}")))
         };
         Ok(listed.into_iter().filter_map(place).collect())
     }
 
     /// Opens one file: a local path, or a URL.
-    pub(crate) async fn open(&self, place: &str) -> Outcome<Arc<dyn ReadAt>> {
-        let Some(url) = as_url(place) else { return open_local(place.as_ref(), place) };
+    pub(crate) async fn open(&self, path: &Path) -> Outcome<Arc<dyn ReadAt>> {
+        let place = path.display().to_string();
+        let place = place.as_str();
+        let Some(url) = path.to_str().and_then(as_url) else { return open_local(path, place) };
         if url.scheme() == "file" {
             let path =
                 url.to_file_path().map_err(|()| Failure::error(format!("{place}: not a local path")))?;
@@ -143,23 +141,47 @@ fn by_name() -> MatchOptions {
 }
 
 /// The files whose paths match a pattern.
-fn matching(pattern: &str) -> Outcome<Vec<String>> {
+fn matching(pattern: &str) -> Outcome<Vec<PathBuf>> {
     let at_pattern = |error: &dyn fmt::Display| Failure::at(pattern, Failure::error(error));
     let mut files = Vec::new();
     for path in glob_with(pattern, by_name()).map_err(|error| at_pattern(&error))? {
         let path = path.map_err(|error| at_pattern(&error))?;
         if !path.is_dir() {
-            files.extend(path.to_str().map(str::to_owned));
+            files.push(path);
+        }
+    }
+    // The library passes over names that are not Unicode.
+    let (folder, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+    let name = Pattern::new(name).map_err(|error| at_pattern(&error))?;
+    for entry in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+        let is_unicode = entry.file_name().to_str().is_some();
+        if !is_unicode && name.matches(&entry.file_name().to_string_lossy()) && !entry.path().is_dir() {
+            files.push(entry.path());
         }
     }
     Ok(files)
 }
 
+/// Adds the Vortex files in a folder; any other path is taken as a file.
+fn find_below(path: &Path, place: &str, files: &mut Vec<PathBuf>, failures: &mut Vec<Failure>) -> Outcome {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let (mut found, before) = (Vec::new(), failures.len());
+    walk(path, &mut found, failures);
+    match some_of(place, found, files) {
+        // The files may be in folders that cannot be read.
+        Err(_) if failures.len() > before => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// Adds the Vortex files among those found at a place.
-fn some_of(place: &str, mut found: Vec<String>, files: &mut Vec<String>) -> Outcome {
-    found.retain(|file| file.ends_with(EXTENSION));
+fn some_of(place: &str, mut found: Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Outcome {
+    found.retain(|file| file.extension().is_some_and(|it| it.eq_ignore_ascii_case(EXTENSION)));
     if found.is_empty() {
-        return Err(Failure::error(format!("{place}: no file there ends in {EXTENSION}")));
+        return Err(Failure::error(format!("{place}: no file there ends in .{EXTENSION}")));
     }
     found.sort_unstable();
     files.append(&mut found);
@@ -168,14 +190,14 @@ fn some_of(place: &str, mut found: Vec<String>, files: &mut Vec<String>) -> Outc
 
 /// Finds the files in a folder and its subfolders; links to folders are not followed, since they may form
 /// cycles.
-fn walk(folder: &Path, files: &mut Vec<String>, failures: &mut Vec<Failure>) {
+fn walk(folder: &Path, files: &mut Vec<PathBuf>, failures: &mut Vec<Failure>) {
     let mut read = || {
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
                 walk(&entry.path(), files, failures);
             } else {
-                files.extend(entry.path().to_str().map(str::to_owned));
+                files.push(entry.path());
             }
         }
         Ok::<_, std::io::Error>(())

@@ -1,6 +1,7 @@
 //! `vortex verify`: checks that files are consistent.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::row::{OwnedRow, RowConverter, SortField};
@@ -23,7 +24,7 @@ use crate::text::{counted, visible};
 pub(crate) struct Arguments {
     /// The files: files, folders, globs; paths or URLs (s3://, gs://, az://, https://).
     #[arg(required = true)]
-    file: Vec<String>,
+    file: Vec<PathBuf>,
     /// Print only problems.
     #[arg(short, long)]
     quiet: bool,
@@ -38,7 +39,7 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     for place in &places {
         match verified(place, &stores).await {
             Ok((found, problems)) => {
-                print(place, &found, &problems, arguments.quiet)?;
+                print(&place.display().to_string(), &found, &problems, arguments.quiet)?;
                 failures.count(!problems.is_empty());
             }
             Err(failure) => failures.report(failure)?,
@@ -48,14 +49,15 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
 }
 
 /// What was found in a file, and its problems.
-async fn verified(place: &str, stores: &Stores) -> Outcome<(Verification, Vec<String>)> {
-    let source = stores.open(place).await?;
+async fn verified(path: &Path, stores: &Stores) -> Outcome<(Verification, Vec<String>)> {
+    let source = stores.open(path).await?;
+    let place = path.display();
     let found = verify(Arc::clone(&source), &OpenOptions::new()).await;
-    let found = found.map_err(|error| Failure::at(place, error))?;
+    let found = found.map_err(|error| Failure::at(&place, error))?;
     let mut problems: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
     // Rows of a damaged file may be in any order.
     if problems.is_empty() {
-        problems.extend(disorder(source).await.map_err(|failure| Failure::at(place, failure))?);
+        problems.extend(disorder(source).await.map_err(|failure| Failure::at(&place, failure))?);
     }
     Ok((found, problems))
 }

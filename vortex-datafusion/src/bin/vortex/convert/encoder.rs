@@ -6,7 +6,10 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, make_array};
 use arrow::compute::{cast, take};
 use arrow::csv;
-use arrow::datatypes::{DataType, FieldRef, IntervalUnit, Schema, SchemaRef};
+use arrow::datatypes::{
+    DataType, Date32Type, Date64Type, FieldRef, IntervalUnit, Schema, SchemaRef, Time32MillisecondType,
+    Time32SecondType, TimeUnit, TimestampMillisecondType, TimestampSecondType,
+};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::ArrowWriter;
@@ -31,7 +34,8 @@ pub(super) enum Encoder<W: Write + Send> {
     /// dictionaries.
     ArrowFile(Box<FileWriter<W>>, SchemaRef),
     ArrowStream(Box<StreamWriter<W>>),
-    /// The Parquet writer does not take dictionaries of views.
+    /// The Parquet writer does not take dictionaries of views, and makes bare numbers of times in seconds, which
+    /// Parquet does not have.
     Parquet(Box<ArrowWriter<W>>, SchemaRef),
     Csv(Box<csv::Writer<W>>),
     Json(JsonRows, W),
@@ -43,7 +47,7 @@ impl<W: Write + Send> Encoder<W> {
         Ok(match format {
             Format::Arrow if as_stream => Self::ArrowStream(Box::new(StreamWriter::try_new(out, schema)?)),
             Format::Arrow => {
-                let plain = Arc::new(without_dictionaries(schema, |_| true));
+                let plain = Arc::new(plain_schema(schema, format));
                 Self::ArrowFile(Box::new(FileWriter::try_new(out, &plain)?), plain)
             }
             Format::Parquet => {
@@ -53,8 +57,7 @@ impl<W: Write + Send> Encoder<W> {
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
                     .build();
-                let is_view = |values: &DataType| matches!(values, DataType::Utf8View | DataType::BinaryView);
-                let plain = Arc::new(without_dictionaries(schema, is_view));
+                let plain = Arc::new(plain_schema(schema, format));
                 let writer = ArrowWriter::try_new(out, Arc::clone(&plain), Some(properties))?;
                 Self::Parquet(Box::new(writer), plain)
             }
@@ -83,7 +86,7 @@ impl<W: Write + Send> Encoder<W> {
                 let write = |row: &[u8]| out.write_all(row).and_then(|()| out.write_all(b"\n"));
                 rows.write(batch, write).map_err(|failure| match failure {
                     Failure::Error(message) if message.starts_with("column ") => {
-                        Failure::Error(format!("{message}; {LEAVE_OUT}"))
+                        Failure::Error(format!("{message}, or {LEAVE_OUT}"))
                     }
                     other => other,
                 })?;
@@ -132,7 +135,7 @@ fn unpacked(array: &ArrayRef, to: &DataType) -> Outcome<ArrayRef> {
         | DataType::FixedSizeList(item, _)
         | DataType::Map(item, _) => vec![item.data_type()],
         DataType::RunEndEncoded(ends, values) => vec![ends.data_type(), values.data_type()],
-        other => return Ok(cast(array, other)?),
+        other => return stored(array, other),
     };
     let data = array.to_data();
     let children = data.child_data().iter().zip(types);
@@ -141,20 +144,63 @@ fn unpacked(array: &ArrayRef, to: &DataType) -> Outcome<ArrayRef> {
     Ok(make_array(data.into_builder().data_type(to.clone()).child_data(children).build()?))
 }
 
-/// The schema without dictionaries of the values that `is_unpacked` selects.
-fn without_dictionaries(schema: &SchemaRef, is_unpacked: fn(&DataType) -> bool) -> Schema {
-    let fields = schema.fields().iter().map(|field| plain(field, is_unpacked));
+/// Values of one type as another, without loss.
+fn stored(array: &ArrayRef, to: &DataType) -> Outcome<ArrayRef> {
+    const DAY: i64 = 24 * 60 * 60 * 1000;
+    let refused = |value: i64, what: &str| {
+        let from = array.data_type();
+        Failure::error(format!("{value} of {from} is {what} that Parquet can hold; cast it in SQL"))
+    };
+    Ok(match (array.data_type(), to) {
+        (DataType::Timestamp(TimeUnit::Second, zone), DataType::Timestamp(TimeUnit::Millisecond, _)) => {
+            let times = array.as_primitive::<TimestampSecondType>();
+            let times = times.try_unary::<_, TimestampMillisecondType, _>(|time| {
+                time.checked_mul(1000).ok_or_else(|| refused(time, "no timestamp"))
+            })?;
+            Arc::new(times.with_timezone_opt(zone.clone()))
+        }
+        (DataType::Time32(TimeUnit::Second), DataType::Time32(TimeUnit::Millisecond)) => {
+            let times = array.as_primitive::<Time32SecondType>();
+            Arc::new(times.try_unary::<_, Time32MillisecondType, _>(|time| {
+                time.checked_mul(1000).ok_or_else(|| refused(time.into(), "no time of day"))
+            })?)
+        }
+        (DataType::Date64, DataType::Date32) => {
+            let days = array.as_primitive::<Date64Type>();
+            Arc::new(days.try_unary::<_, Date32Type, _>(|time| match i32::try_from(time / DAY) {
+                Ok(day) if time % DAY == 0 => Ok(day),
+                _ => Err(refused(time, "no day")),
+            })?)
+        }
+        _ => cast(array, to)?,
+    })
+}
+
+/// The schema with the types that the writer of a format takes.
+fn plain_schema(schema: &SchemaRef, format: Format) -> Schema {
+    let fields = schema.fields().iter().map(|field| plain(field, format));
     Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone())
 }
 
-fn plain(field: &FieldRef, is_unpacked: fn(&DataType) -> bool) -> FieldRef {
-    Arc::new(field.as_ref().clone().with_data_type(plain_type(field.data_type(), is_unpacked)))
+fn plain(field: &FieldRef, format: Format) -> FieldRef {
+    Arc::new(field.as_ref().clone().with_data_type(plain_type(field.data_type(), format)))
 }
 
-fn plain_type(data_type: &DataType, is_unpacked: fn(&DataType) -> bool) -> DataType {
-    let plain = |field: &FieldRef| plain(field, is_unpacked);
+fn plain_type(data_type: &DataType, format: Format) -> DataType {
+    let plain = |field: &FieldRef| plain(field, format);
+    let is_view = |values: &DataType| matches!(values, DataType::Utf8View | DataType::BinaryView);
+    let is_parquet = format == Format::Parquet;
     match data_type {
-        DataType::Dictionary(_, values) if is_unpacked(values) => plain_type(values, is_unpacked),
+        DataType::Dictionary(_, values)
+            if !is_parquet || is_view(values) || plain_type(values, format) != **values =>
+        {
+            plain_type(values, format)
+        }
+        DataType::Timestamp(TimeUnit::Second, zone) if is_parquet => {
+            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
+        }
+        DataType::Time32(TimeUnit::Second) if is_parquet => DataType::Time32(TimeUnit::Millisecond),
+        DataType::Date64 if is_parquet => DataType::Date32,
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain).collect()),
         DataType::List(item) => DataType::List(plain(item)),
         DataType::LargeList(item) => DataType::LargeList(plain(item)),

@@ -52,11 +52,7 @@ pub(super) async fn find(
     format: Option<Format>,
 ) -> Outcome<Vec<Found>> {
     let at_place = |error: Failure| Failure::at(place, error);
-    // A file may have a name that looks like a glob.
-    let url = match file_url(Path::new(place)) {
-        Some(url) if !place.contains("://") => url,
-        _ => listing_url(place).map_err(|error| at_place(error.into()))?,
-    };
+    let url = listing_url(place).map_err(|error| at_place(error.into()))?;
     if let Ok(path) = url.get_url().to_file_path()
         && path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
     {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::Column;
+use datafusion::common::{Column, DataFusionError};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
@@ -26,23 +26,24 @@ use datafusion::physical_plan::{ExecutionPlanProperties as _, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use futures::stream::BoxStream;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use vortex_core::VortexFile;
-use vortex_core::io::ObjectFile;
-use vortex_datafusion::{StringType, VortexFormat, VortexOptions, merge_schemas, recorded_order};
+use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::limit::LimitStore;
+use object_store::local::LocalFileSystem;
+use vortex_datafusion::{StringType, VortexFormat, VortexOptions, merge_schemas};
 
 use super::find::{Found, find};
 use super::format::Format;
-use super::parquet;
 use super::sort::SortKey;
+use super::{parquet, vortex};
 use crate::failure::{Failure, Outcome};
 use crate::stores::Stores;
 
-/// Memory for sorting; rows that do not fit are spilled to temporary files.
-const SORT_MEMORY: usize = 1 << 30;
 /// Number of lines of CSV files, and of JSON files that are not on a local disk, from which the types of
 /// columns are inferred.
 const LINES_FOR_TYPES: usize = 100_000;
+/// Number of requests at the same time for files on local disks, if there are more files than this.
+const REQUESTS: usize = 64;
+
 /// The rows to read, and their order.
 #[derive(Debug, Default)]
 pub(super) struct Wanted<'a> {
@@ -93,12 +94,13 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Creates a reader; one that sorts reads files concurrently, others read them in order.
-    pub(super) fn open(sorts: bool) -> Outcome<Self> {
+    /// Creates a reader; one that sorts, within this much memory, reads files concurrently, others read them in
+    /// order.
+    pub(super) fn open(sorts: bool, memory: usize) -> Outcome<Self> {
         let stores = Stores::new(Arc::new(InstrumentedObjectStoreRegistry::new()));
         let runtime = RuntimeEnvBuilder::new()
             .with_object_store_registry(Arc::clone(&stores) as _)
-            .with_memory_pool(Arc::new(FairSpillPool::new(SORT_MEMORY)));
+            .with_memory_pool(Arc::new(FairSpillPool::new(memory)));
         let mut config = SessionConfig::new();
         let options = config.options_mut();
         options.execution.listing_table_ignore_subdirectory = false;
@@ -126,7 +128,7 @@ impl Reader {
         }
         if wanted.sort_by.is_empty()
             && files.iter().all(|file| file.format == Format::Vortex)
-            && let Some(rows) = self.scanned(files, wanted).await?
+            && let Some(rows) = vortex::scanned(&self.stores, files, wanted).await?
         {
             return Ok(rows);
         }
@@ -140,58 +142,6 @@ impl Reader {
         self.queried(files, wanted).await
     }
 
-    /// Rows of Vortex files, read by the core; `None` if the files have different schemas.
-    async fn scanned(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Option<Rows>> {
-        let mut schema: Option<SchemaRef> = None;
-        let mut count = 0u64;
-        let mut opened = Vec::with_capacity(files.len());
-        for found in files {
-            let file = self.vortex(found).await.map_err(|error| Failure::at(&found.name, error))?;
-            let own = file.schema().map_err(|error| Failure::at(&found.name, error))?;
-            if *schema.get_or_insert_with(|| Arc::clone(&own)) != own {
-                return Ok(None);
-            }
-            count = count.saturating_add(file.row_count());
-            opened.push((found.name.clone(), file));
-        }
-        let order_of = if let [(_, file)] = opened.as_slice() { Some(file.clone()) } else { None };
-        let mut left = wanted.limit;
-        let mut scans = Vec::with_capacity(opened.len());
-        let mut projected = None;
-        for (name, file) in opened {
-            let mut scan = file.scan();
-            if let Some(names) = wanted.columns {
-                scan = scan.with_projection(names.iter().map(String::as_str));
-            }
-            if let Some(rows) = left {
-                // Without a filter, the number of rows is known in advance.
-                left = Some(rows.saturating_sub(file.row_count()));
-                scan = scan.with_limit(rows);
-            }
-            if projected.is_none() {
-                let batches = scan.clone().into_stream().map_err(|error| Failure::at(&name, error))?;
-                projected = Some(Arc::clone(batches.schema()));
-            }
-            scans.push((name, scan));
-        }
-        let Some(schema) = projected else { return Ok(None) };
-        // Several files may be in order each, but not together.
-        let order = order_of.and_then(|file| recorded_order(file.footer(), &schema));
-        // A scan starts when the preceding one has ended.
-        let batches = stream::iter(scans).map(|(name, scan)| {
-            let batches = scan.into_stream().map_err(|error| Failure::at(&name, error))?;
-            Ok::<_, Failure>(batches.map_err(move |error| Failure::at(&name, error)))
-        });
-        let count = count.min(wanted.limit.unwrap_or(u64::MAX));
-        let batches = batches.try_flatten().boxed();
-        Ok(Some(Rows { schema, count: Some(count), order, batches }))
-    }
-
-    async fn vortex(&self, found: &Found) -> Outcome<VortexFile> {
-        let store = self.stores.get_store(found.url.as_ref())?;
-        Ok(VortexFile::open(Arc::new(ObjectFile::new(store, found.meta.clone()))).await?)
-    }
-
     /// Rows read by DataFusion.
     async fn queried(&self, files: &[Found], wanted: &Wanted<'_>) -> Outcome<Rows> {
         let Some(format) = files.first().map(|file| file.format) else {
@@ -203,15 +153,25 @@ impl Reader {
                 other.name, files[0].name
             )));
         }
+        if files.len() > REQUESTS && are_local(files) {
+            // DataFusion asks for all files at once, and each request opens one.
+            let store = LimitStore::new(LocalFileSystem::new(), REQUESTS);
+            self.stores.register_store(files[0].url.as_ref(), Arc::new(store));
+        }
         let table = self.table(files, format, wanted).await?;
         let mut frame = self.context.read_table(Arc::new(table))?;
         if !wanted.sort_by.is_empty() {
             let names: Vec<&str> =
                 frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
             if let Some(key) = wanted.sort_by.iter().find(|key| !names.contains(&key.column.as_str())) {
-                let message =
-                    format!("--sort-by: no column `{}`; there are: {}", key.column, names.join(", "));
-                return Err(Failure::error(message));
+                let words = match key.column.contains(char::is_whitespace) {
+                    true => "; the words after a column are: asc, desc, nulls first, nulls last",
+                    false => "",
+                };
+                let (column, names) = (&key.column, names.join(", "));
+                return Err(Failure::error(format!(
+                    "--sort-by: no column `{column}`; there are: {names}{words}"
+                )));
             }
             frame = frame.sort(wanted.sort_by.iter().map(sort_expr).collect())?;
         }
@@ -281,7 +241,7 @@ impl Reader {
             return Ok(ListingTable::try_new(config)?);
         }
         let options = options.with_file_extension("");
-        let schema = merge_schemas(&wanted.of_schemas(schemas, format))?;
+        let schema = merge_schemas(&wanted.of_schemas(schemas, format)).map_err(without_table)?;
         let urls = files.iter().map(|file| file.url.clone()).collect();
         let config = ListingTableConfig::new_with_multi_paths(urls)
             .with_listing_options(options)
@@ -302,6 +262,17 @@ fn check_values(values: &[(String, DataType)], schemas: &[(String, SchemaRef)], 
         }
     }
     Ok(())
+}
+
+/// The error about files that have different types for a column, whose advice is for tables of SQL.
+fn without_table(error: DataFusionError) -> Failure {
+    let message = error.strip_backtrace();
+    match message.strip_suffix("declare the schema of the table to choose") {
+        Some(told) => Failure::error(format!(
+            "{told}leave it out with --columns, or choose in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...)"
+        )),
+        None => error.into(),
+    }
 }
 
 pub(super) fn are_local(files: &[Found]) -> bool {

@@ -21,8 +21,9 @@ mod parquet;
 mod partial;
 mod schemas;
 mod sort;
+mod vortex;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ pub(crate) struct Arguments {
     /// is the file or, if it ends in `/`, the folder to write; `-` is standard output. Files that exist are
     /// replaced; parts (--target-file-size) are refused if they exist.
     #[arg(required = true, value_name = "PLACE")]
-    places: Vec<String>,
+    places: Vec<PathBuf>,
     /// The format to read; by default, extensions determine it.
     #[arg(long, value_enum, value_name = "FORMAT")]
     from: Option<Format>,
@@ -64,6 +65,9 @@ pub(crate) struct Arguments {
     /// Sort the rows of each output: `day,price desc,note nulls first`; nulls last, with `desc` first.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     sort_by: Vec<SortKey>,
+    /// Memory for sorting, like `4g`; rows that do not fit are spilled to temporary files.
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size, default_value = "1g")]
+    memory_limit: usize,
     /// Cut the output into files of about this size, like `256m`.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     target_file_size: Option<usize>,
@@ -112,11 +116,23 @@ impl VortexArguments {
 
 impl Arguments {
     /// The inputs and the output.
-    fn places(&self) -> Outcome<(&[String], &Path)> {
+    fn places(&self) -> Outcome<(Vec<&str>, &Path)> {
+        fn place(path: &Path) -> Outcome<&str> {
+            let not_unicode = || format!("{}: is not Unicode; give the file another name", path.display());
+            path.to_str().ok_or_else(|| Failure::Usage(not_unicode()))
+        }
         match self.places.split_last() {
-            Some((output, inputs)) if !inputs.is_empty() => Ok((inputs, Path::new(output))),
+            Some((output, inputs)) if !inputs.is_empty() => {
+                Ok((inputs.iter().map(|input| place(input)).collect::<Outcome<_>>()?, output))
+            }
             _ => Err(Failure::Usage("convert needs an input and an output".to_owned())),
         }
+    }
+
+    /// A column that `--columns` names twice.
+    fn twice(&self) -> Option<&String> {
+        let mut names = HashSet::new();
+        self.columns.iter().flatten().find(|name| !names.insert(*name))
     }
 }
 
@@ -132,7 +148,7 @@ struct Job {
 /// Converts the files.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let (inputs, output) = arguments.places()?;
-    if inputs.iter().any(|input| input == "-") {
+    if inputs.contains(&"-") {
         return Err(Failure::Usage(
             "standard input cannot be converted; write it to a file first".to_owned(),
         ));
@@ -140,8 +156,11 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     if output.to_string_lossy().contains("://") {
         return Err(Failure::Usage(format!("{}: output goes to local files or to `-`", output.display())));
     }
+    if let Some(name) = arguments.twice() {
+        return Err(Failure::Usage(format!("--columns: `{name}` is named twice")));
+    }
     let options = arguments.vortex.options()?;
-    let reader = Reader::open(!arguments.sort_by.is_empty())?;
+    let reader = Reader::open(!arguments.sort_by.is_empty(), arguments.memory_limit)?;
     let mut files = Vec::new();
     for place in inputs {
         files.extend(reader.find(place, arguments.from).await?);

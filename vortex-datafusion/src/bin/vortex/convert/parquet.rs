@@ -15,7 +15,6 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use parquet::errors::ParquetError;
 
 use super::find::Found;
 use super::input::{Rows, Wanted};
@@ -24,11 +23,13 @@ use crate::failure::{Failure, Outcome};
 /// Number of rows per batch.
 const BATCH_ROWS: usize = 8192;
 
-/// A file whose metadata has been read.
-struct Opened {
+/// A file whose metadata has been read. It is opened again for its rows: there may be more files than a process
+/// can have open.
+struct Described {
     name: String,
-    file: File,
-    metadata: ArrowReaderMetadata,
+    path: PathBuf,
+    schema: SchemaRef,
+    rows: i64,
     /// Number of rows to read.
     limit: usize,
 }
@@ -39,7 +40,7 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
     let mut schema: Option<SchemaRef> = None;
     let mut left = wanted.limit.unwrap_or(u64::MAX);
     let mut count = 0;
-    let mut opened = Vec::with_capacity(files.len());
+    let mut described = Vec::with_capacity(files.len());
     for (found, path) in files {
         let at_file = |error: Failure| Failure::at(&found.name, error);
         let file = File::open(path).map_err(|error| at_file(error.into()))?;
@@ -54,11 +55,13 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
         if is_sorted || *schema.get_or_insert_with(|| Arc::clone(own)) != *own {
             return Ok(None);
         }
-        let rows = u64::try_from(description.file_metadata().num_rows()).unwrap_or(0).min(left);
-        left -= rows;
-        count += rows;
-        let limit = usize::try_from(rows).unwrap_or(usize::MAX);
-        opened.push(Opened { name: found.name.clone(), file, metadata, limit });
+        let rows = description.file_metadata().num_rows();
+        let wanted = u64::try_from(rows).unwrap_or(0).min(left);
+        left -= wanted;
+        count += wanted;
+        let limit = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let (name, path, schema) = (found.name.clone(), path.clone(), Arc::clone(own));
+        described.push(Described { name, path, schema, rows, limit });
     }
     let Some(schema) = schema else { return Ok(None) };
     let columns = match wanted.columns {
@@ -73,10 +76,9 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
         Some(columns) => Arc::new(schema.project(columns)?),
     };
     // A file is read when the preceding one has ended.
-    let batches = stream::iter(opened).map(move |opened| {
-        let name = opened.name.clone();
-        let at_file = move |error: Failure| Failure::at(&name, error);
-        let batches = read(opened, columns.as_deref()).map_err(|error| at_file(error.into()))?;
+    let batches = stream::iter(described).map(move |file| {
+        let batches = read(&file, columns.as_deref()).map_err(|failure| Failure::at(&file.name, failure))?;
+        let at_file = move |failure: Failure| Failure::at(&file.name, failure);
         Ok::<_, Failure>(stream::iter(batches).map_err(at_file))
     });
     let batches = batches.try_flatten().boxed();
@@ -85,16 +87,20 @@ pub(super) fn paged(files: &[(&Found, PathBuf)], wanted: &Wanted<'_>) -> Outcome
 
 /// The rows of a file, with these columns in this order.
 fn read(
-    opened: Opened,
+    described: &Described,
     columns: Option<&[usize]>,
-) -> Result<impl Iterator<Item = Outcome<RecordBatch>> + Send + use<>, ParquetError> {
-    let Opened { file, metadata, limit, .. } = opened;
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
+) -> Outcome<impl Iterator<Item = Outcome<RecordBatch>> + Send + use<>> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(&described.path)?)?;
+    let rows = builder.metadata().file_metadata().num_rows();
+    if rows != described.rows || *builder.schema() != described.schema {
+        return Err(Failure::error("was replaced by another file while it was read"));
+    }
     let mask = match columns {
         None => ProjectionMask::all(),
         Some(columns) => ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied()),
     };
-    let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).with_limit(limit).build()?;
+    let reader =
+        builder.with_projection(mask).with_batch_size(BATCH_ROWS).with_limit(described.limit).build()?;
     // Each column is read once, in the order of the file.
     let order = columns.map(|columns| {
         let mut read = columns.to_vec();

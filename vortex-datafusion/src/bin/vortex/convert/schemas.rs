@@ -52,6 +52,17 @@ impl Reader {
         }
     }
 
+    /// Refuses files without columns if one of them has nothing at all.
+    async fn check_not_empty(&self, files: &[Found]) -> Outcome {
+        for file in files {
+            let start = self.start(file).await.map_err(|failure| Failure::at(&file.name, failure))?;
+            if file.meta.size == 0 || (!start.is_empty() && start.trim_ascii().is_empty()) {
+                return Err(Failure::error(format!("{}: is empty, so that it has no columns", file.name)));
+            }
+        }
+        Ok(())
+    }
+
     /// The first bytes of a file; none if the store provides only whole files.
     async fn start(&self, file: &Found) -> Outcome<Bytes> {
         let range = 0..file.meta.size.min(START_BYTES);
@@ -115,6 +126,9 @@ impl Reader {
             schemas.push((file.name.clone(), schema));
         }
         if format == Format::Csv || format == Format::Json {
+            if schemas.iter().all(|(_, schema)| schema.fields().is_empty()) {
+                self.check_not_empty(files).await?;
+            }
             with_floats(&mut schemas);
         }
         Ok(schemas)

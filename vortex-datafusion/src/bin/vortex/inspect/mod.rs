@@ -8,6 +8,7 @@ mod print;
 mod report;
 
 use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
@@ -25,7 +26,7 @@ use report::Report;
 pub(crate) struct Arguments {
     /// The files: files, folders, globs; paths or URLs (s3://, gs://, az://, https://).
     #[arg(required = true)]
-    file: Vec<String>,
+    file: Vec<PathBuf>,
     /// Print one JSON object per file.
     #[arg(long)]
     json: bool,
@@ -72,8 +73,10 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
     failures.outcome()
 }
 
-async fn inspect(place: &str, arguments: &Arguments, stores: &Stores) -> Outcome {
-    let source = stores.open(place).await?;
+async fn inspect(path: &Path, arguments: &Arguments, stores: &Stores) -> Outcome {
+    let source = stores.open(path).await?;
+    let place = path.display().to_string();
+    let place = place.as_str();
     let file = match VortexFile::open(Arc::clone(&source)).await {
         Ok(file) => file,
         Err(error) => return damaged(place, arguments.json, source.as_ref(), error).await,

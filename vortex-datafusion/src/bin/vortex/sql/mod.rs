@@ -26,13 +26,13 @@ use session::Session;
 /// Arguments of `vortex sql`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Run these statements, then exit; as `--command`.
+    /// Run these statements, after those of `--command`, then exit.
     #[arg(value_name = "SQL")]
     statements: Option<String>,
     /// Run these statements, then exit.
     #[arg(short, long, value_name = "SQL")]
     command: Vec<String>,
-    /// Run the statements of these files, then exit; `-` is standard input.
+    /// Run the statements of these files, before those of `--command`, then exit; `-` is standard input.
     #[arg(short, long, value_name = "FILE")]
     file: Vec<PathBuf>,
     /// Run these files first: before the shell starts, instead of `~/.datafusionrc`, or before statements from

@@ -85,10 +85,10 @@ impl Session {
         if matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::DescribeTable(_) | LogicalPlan::Analyze(_)) {
             print.maxrows = MaxRows::Unlimited;
         }
-        self.open_stores(&plan).await?;
         if let LogicalPlan::Copy(copy) = &mut plan {
             resolve_output(copy)?;
         }
+        self.open_stores(&plan).await?;
         if let Some(reader) = min_reader(&plan) {
             reader.warn_if_unknown();
         }
@@ -188,10 +188,23 @@ fn print_no_rows(format: PrintFormat, schema: &SchemaRef) -> Outcome {
     Ok(builder.build(stdout().lock()).write(&RecordBatch::new_empty(Arc::clone(schema)))?)
 }
 
-/// Directs output to the target of a link, and refuses devices and the like: stores write to another name and
+/// Directs output to the target of a link, or to a file whose name DataFusion would take for a glob, and refuses devices and the like: stores write to another name and
 /// rename, which would replace either.
 fn resolve_output(copy: &mut CopyTo) -> Outcome {
-    let Ok(path) = listing_url(&copy.output_url)?.get_url().to_file_path() else { return Ok(()) };
+    let is_pattern = copy.output_url.contains(['*', '?', '[']) && !copy.output_url.contains("://");
+    let path = match is_pattern {
+        true => std::path::absolute(&copy.output_url)?,
+        false => match listing_url(&copy.output_url)?.get_url().to_file_path() {
+            Ok(path) => path,
+            Err(()) => return Ok(()),
+        },
+    };
+    if is_pattern {
+        let is_folder = copy.output_url.ends_with('/');
+        let url = if is_folder { Url::from_directory_path(&path) } else { Url::from_file_path(&path) };
+        let no_url = |()| Failure::error(format!("{}: no URL names this file", path.display()));
+        copy.output_url = url.map_err(no_url)?.into();
+    }
     if path.is_dir() {
         return Ok(());
     }
