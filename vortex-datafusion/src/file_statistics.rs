@@ -4,19 +4,23 @@
 //! (`footers.rs`), and of many large ones not every footer.
 //!
 //! DataFusion 55 takes files of the same size and modification time for the same, and some stores state times in
-//! whole seconds. Here e-tags count as well. Tables of this crate therefore leave the cache to this module.
+//! whole seconds. Here e-tags count as well. Tables of this crate therefore leave the cache to this module; tables that
+//! applications create with the cache keep everything in it a second time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::SchemaRef;
+use datafusion_common::TableReference;
 use datafusion_datasource::file_format::FileMeta;
 use datafusion_execution::cache::cache_manager::{CacheManager, CachedFileMetadata, FileStatisticsCache};
 use datafusion_execution::cache::{SchemaFingerprint, TableScopedPath};
-use object_store::ObjectMeta;
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+use parking_lot::Mutex;
 
 use crate::footers::same_version;
+use crate::stores::StoreNumber;
 
 /// The statistics that a session keeps.
 pub(crate) struct FileStatistics(Option<Arc<FileStatisticsCache>>);
@@ -27,18 +31,28 @@ impl FileStatistics {
     }
 
     /// What is known of exactly this version, in a table with these columns.
-    pub(crate) fn get(&self, object: &ObjectMeta, table: &Schema) -> Option<FileMeta> {
-        let kept = self.0.as_ref()?.get(&key(object))?;
-        let is_same = same_version(&kept.meta, object) && kept.is_valid_for(object, &columns(table));
+    pub(crate) fn get(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        object: &ObjectMeta,
+        columns: &Arc<SchemaFingerprint>,
+    ) -> Option<FileMeta> {
+        let kept = self.0.as_ref()?.get(&key(store, object))?;
+        let is_same = same_version(&kept.meta, object) && kept.is_valid_for(object, columns);
         is_same.then(|| FileMeta::new(kept.statistics.as_ref().clone()).with_ordering(kept.ordering))
     }
 
-    pub(crate) fn put(&self, object: &ObjectMeta, table: &Schema, known: &FileMeta) {
+    pub(crate) fn put(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        object: &ObjectMeta,
+        columns: Arc<SchemaFingerprint>,
+        known: &FileMeta,
+    ) {
         let Some(cache) = &self.0 else { return };
         let statistics = Arc::new(known.statistics.clone());
-        let kept =
-            CachedFileMetadata::new(object.clone(), columns(table), statistics, known.ordering.clone());
-        cache.put(&key(object), kept);
+        let kept = CachedFileMetadata::new(object.clone(), columns, statistics, known.ordering.clone());
+        cache.put(&key(store, object), kept);
     }
 
     /// Removes what is known of files, by whichever table.
@@ -50,12 +64,48 @@ impl FileStatistics {
     }
 }
 
-/// All tables share what is known of a file.
-fn key(object: &ObjectMeta) -> TableScopedPath {
-    TableScopedPath { table: None, path: object.location.clone() }
+/// All tables share what is known of a file. The place for a table's name holds that of the store.
+fn key(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> TableScopedPath {
+    let store = TableReference::bare(StoreNumber::of(store).name());
+    TableScopedPath { table: Some(store), path: object.location.clone() }
 }
 
-/// What statistics depend on besides the file.
-fn columns(table: &Schema) -> Arc<SchemaFingerprint> {
-    Arc::new(SchemaFingerprint::from_schema(table))
+/// The columns of a table, which statistics depend on besides the file. DataFusion passes the same schema with each
+/// of its files.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastColumns(Arc<Mutex<Option<Columns>>>);
+
+/// A schema and what stands for it.
+type Columns = (SchemaRef, Arc<SchemaFingerprint>);
+
+impl LastColumns {
+    pub(crate) fn of(&self, table: &SchemaRef) -> Arc<SchemaFingerprint> {
+        let mut last = self.0.lock();
+        if let Some((schema, columns)) = last.as_ref()
+            && Arc::ptr_eq(schema, table)
+        {
+            return Arc::clone(columns);
+        }
+        let columns = Arc::new(SchemaFingerprint::from_schema(table));
+        *last = Some((Arc::clone(table), Arc::clone(&columns)));
+        columns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    #[test]
+    fn columns_are_described_once_per_schema() {
+        let schema = |name| Arc::new(Schema::new(vec![Field::new(name, DataType::Int32, true)]));
+        let (a, b) = (schema("a"), schema("b"));
+        let last = LastColumns::default();
+        let first = last.of(&a);
+        assert!(Arc::ptr_eq(&first, &last.of(&a)));
+        assert_ne!(first, last.of(&b));
+        assert_eq!(first, last.of(&a));
+    }
 }

@@ -1,6 +1,6 @@
 //! The cache of footers between queries, which is DataFusion's cache of file metadata.
 //!
-//! An entry is valid for one version of an object, identified by its size, modification time and, if the
+//! An entry is valid for one version of an object in one store, identified by its size, modification time and, if the
 //! store provides one, e-tag. The size of an entry is that of the parsed footer, not of its bytes in the file.
 
 use std::any::Any;
@@ -15,6 +15,8 @@ use object_store::ObjectMeta;
 #[cfg(feature = "session")]
 use object_store::path::Path;
 use vortex_core::file::{Footer, OpenOptions};
+
+use crate::stores::StoreNumber;
 
 /// Parsed footers of small files take up at most about one part in this many of the footer cache; further
 /// footers are kept as the bytes of their files.
@@ -33,20 +35,21 @@ impl FooterCache {
 
     /// Whether the footer of any version of this object is cached.
     #[cfg(feature = "session")]
-    pub(crate) fn has_any(&self, location: &Path) -> bool {
-        self.0.contains_key(location)
+    pub(crate) fn has_any(&self, store: StoreNumber, location: &Path) -> bool {
+        self.0.get(location).is_some_and(|entry| known(store, &entry).is_some())
     }
 
     /// Whether the footer of exactly this version is cached.
     #[cfg(feature = "session")]
-    pub(crate) fn has(&self, meta: &ObjectMeta) -> bool {
-        self.0.get(&meta.location).is_some_and(|entry| same_version(&entry.meta, meta))
+    pub(crate) fn has(&self, store: StoreNumber, meta: &ObjectMeta) -> bool {
+        let entry = self.0.get(&meta.location);
+        entry.is_some_and(|entry| same_version(&entry.meta, meta) && known(store, &entry).is_some())
     }
 
     /// The footer of exactly this version. With `verify`, it must verify the checksums that it has.
-    pub(crate) fn get(&self, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
+    pub(crate) fn get(&self, store: StoreNumber, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
         let entry = self.0.get(&meta.location)?;
-        let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
+        let known = known(store, &entry)?;
         let footer = same_version(&entry.meta, meta).then(|| known.footer()).flatten()?;
         let verifies = verify && footer.has_checksums();
         (footer.verifies_checksums() == verifies).then_some(footer)
@@ -54,16 +57,17 @@ impl FooterCache {
 
     /// Caches a footer; as the bytes of its file, if the file is small and parsed footers of this size would
     /// take up too much of the cache.
-    pub(crate) fn put(&self, meta: &ObjectMeta, footer: Arc<Footer>) {
+    pub(crate) fn put(&self, store: StoreNumber, meta: &ObjectMeta, footer: Arc<Footer>) {
         let like_it = footer.memory_size().saturating_mul(self.0.len() + 1);
         let whole =
             footer.whole_file().filter(|file| file.len() <= MAX_STORED && !footer.verifies_checksums());
-        let footer = match whole {
+        let form = match whole {
             Some(file) if like_it > self.0.cache_limit() / PARSED_SHARE => {
-                CachedFooter::Stored { file, counts: Counts::of(&footer) }
+                Form::Stored { file, counts: Counts::of(&footer) }
             }
-            _ => CachedFooter::Parsed(footer),
+            _ => Form::Parsed(footer),
         };
+        let footer = CachedFooter { store, form };
         self.0.put(&meta.location, CachedFileMetadataEntry::new(meta.clone(), Arc::new(footer)));
     }
 }
@@ -72,6 +76,12 @@ impl fmt::Debug for FooterCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("FooterCache").field(&self.0.len()).finish()
     }
+}
+
+/// What is cached of an object, if it is in this store.
+fn known(store: StoreNumber, entry: &CachedFileMetadataEntry) -> Option<&CachedFooter> {
+    let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
+    (known.store == store).then_some(known)
 }
 
 pub(crate) fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
@@ -90,7 +100,12 @@ pub(crate) fn is_versioned(meta: &ObjectMeta) -> bool {
 }
 
 /// A footer as DataFusion's cache holds it.
-enum CachedFooter {
+struct CachedFooter {
+    store: StoreNumber,
+    form: Form,
+}
+
+enum Form {
     Parsed(Arc<Footer>),
     /// The bytes of a small file, parsed on every use: slower, but a fraction of the size.
     Stored {
@@ -116,9 +131,9 @@ impl Counts {
 
 impl CachedFooter {
     fn footer(&self) -> Option<Arc<Footer>> {
-        match self {
-            CachedFooter::Parsed(footer) => Some(Arc::clone(footer)),
-            CachedFooter::Stored { file, .. } => OpenOptions::new().parse(file.clone()).ok().map(Arc::new),
+        match &self.form {
+            Form::Parsed(footer) => Some(Arc::clone(footer)),
+            Form::Stored { file, .. } => OpenOptions::new().parse(file.clone()).ok().map(Arc::new),
         }
     }
 }
@@ -129,16 +144,16 @@ impl FileMetadata for CachedFooter {
     }
 
     fn memory_size(&self) -> usize {
-        match self {
-            CachedFooter::Parsed(footer) => footer.memory_size(),
-            CachedFooter::Stored { file, .. } => size_of::<Self>() + file.len(),
+        match &self.form {
+            Form::Parsed(footer) => footer.memory_size(),
+            Form::Stored { file, .. } => size_of::<Self>() + file.len(),
         }
     }
 
     fn extra_info(&self) -> HashMap<String, String> {
-        let Counts { rows, columns, segments } = match self {
-            CachedFooter::Parsed(footer) => Counts::of(footer),
-            CachedFooter::Stored { counts, .. } => *counts,
+        let Counts { rows, columns, segments } = match &self.form {
+            Form::Parsed(footer) => Counts::of(footer),
+            Form::Stored { counts, .. } => *counts,
         };
         [("row_count", rows), ("columns", columns), ("segments", segments)]
             .into_iter()

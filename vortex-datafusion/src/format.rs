@@ -25,7 +25,7 @@ use vortex_core::file::{Footer, VortexFile};
 use vortex_core::io::object_name;
 
 use crate::convert::{datafusion_error, schema};
-use crate::file_statistics::FileStatistics;
+use crate::file_statistics::{FileStatistics, LastColumns};
 use crate::footers::is_versioned;
 use crate::optimizer::has_rules;
 use crate::options::{TableOptions, VortexOptions};
@@ -39,11 +39,15 @@ use crate::statistics::{statistics, with_estimates};
 pub(crate) const EXTENSION: &str = "vortex";
 
 /// Vortex files in DataFusion.
+///
+/// The format keeps the statistics of files in DataFusion's cache for them. A listing table that is created with that
+/// cache (`with_cache`, `register_listing_table`) keeps them there a second time; a limit for one copy is then too low.
 #[derive(Debug, Clone, Default)]
 pub struct VortexFormat {
     /// Options that replace those of the session.
     base: Option<VortexOptions>,
     table: TableOptions,
+    columns: LastColumns,
 }
 
 impl VortexFormat {
@@ -194,15 +198,16 @@ impl FileFormat for VortexFormat {
         object: &ObjectMeta,
     ) -> Result<FileMeta> {
         let footers = Footers::new(self, state, store)?;
+        let columns = self.columns.of(&table_schema);
         let kept = footers.kept(state, object);
-        if let Some(known) = kept.as_ref().and_then(|kept| kept.get(object, &table_schema)) {
+        if let Some(known) = kept.as_ref().and_then(|kept| kept.get(store, object, &columns)) {
             return Ok(known);
         }
         let file = footers.open(object).await?;
         let order = footers.order(file.footer(), &table_schema);
         let known = FileMeta::new(statistics(file.footer(), &table_schema)).with_ordering(order);
         if let Some(kept) = kept {
-            kept.put(object, &table_schema, &known);
+            kept.put(store, object, columns, &known);
         }
         Ok(known)
     }
@@ -277,10 +282,10 @@ impl FileFormatFactory for VortexFormatFactory {
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
         let table = TableOptions::try_new(format_options)?;
-        Ok(Arc::new(VortexFormat { base: self.base.clone(), table }))
+        Ok(Arc::new(VortexFormat { base: self.base.clone(), table, ..VortexFormat::default() }))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(VortexFormat { base: self.base.clone(), table: TableOptions::default() })
+        Arc::new(VortexFormat { base: self.base.clone(), ..VortexFormat::default() })
     }
 }

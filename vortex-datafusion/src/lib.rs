@@ -65,6 +65,7 @@ mod selection;
 mod sink;
 mod source;
 mod statistics;
+mod stores;
 #[cfg(feature = "session")]
 mod tables;
 

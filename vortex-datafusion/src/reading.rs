@@ -19,6 +19,7 @@ use vortex_core::io::{BlockCache, ObjectFile, ReadAt};
 use crate::convert::datafusion_error;
 use crate::footers::FooterCache;
 use crate::options::VortexOptions;
+use crate::stores::StoreNumber;
 
 /// Opens files.
 #[derive(Debug, Clone, Default)]
@@ -80,7 +81,7 @@ impl Reading {
         meta: &ObjectMeta,
         hint: Option<u64>,
     ) -> Result<VortexFile> {
-        self.open_object(ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
+        self.open_object(StoreNumber::of(store), ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
     }
 
     /// Fetches the metadata of a remote file and puts its footer into the cache, in one request. Returns
@@ -95,7 +96,8 @@ impl Reading {
         store: &Arc<dyn ObjectStore>,
         location: &Path,
     ) -> Result<Option<ObjectMeta>> {
-        let is_known = self.footers.as_ref().is_none_or(|footers| footers.has_any(location));
+        let number = StoreNumber::of(store);
+        let is_known = self.footers.as_ref().is_none_or(|footers| footers.has_any(number, location));
         // Bytes to be kept in blocks are read in blocks, which requires the size.
         if is_known || self.settings.blocks.is_some() {
             return Ok(None);
@@ -108,11 +110,16 @@ impl Reading {
             return Ok(None);
         }
         let meta = object.meta().clone();
-        self.open_object(object, Some(end)).await?;
+        self.open_object(number, object, Some(end)).await?;
         Ok(Some(meta))
     }
 
-    async fn open_object(&self, object: ObjectFile, hint: Option<u64>) -> Result<VortexFile> {
+    async fn open_object(
+        &self,
+        store: StoreNumber,
+        object: ObjectFile,
+        hint: Option<u64>,
+    ) -> Result<VortexFile> {
         let Settings { tail, blocks, block_len, preload, hedge, verify } = &self.settings;
         let object = object.with_hedge(*hedge);
         let meta = &object.meta().clone();
@@ -125,7 +132,7 @@ impl Reading {
             Some(blocks) => Arc::new(object.cached(Arc::clone(blocks), *block_len)),
             None => Arc::new(object),
         };
-        if let Some(footer) = footers.and_then(|footers| footers.get(meta, *verify)) {
+        if let Some(footer) = footers.and_then(|footers| footers.get(store, meta, *verify)) {
             return Ok(VortexFile::from_footer(source, footer));
         }
         let mut options = OpenOptions::new().with_file_size(meta.size).with_checksums(*verify);
@@ -134,15 +141,15 @@ impl Reading {
         }
         let file = options.open(source).await.map_err(datafusion_error)?;
         if let Some(footers) = footers {
-            footers.put(meta, Arc::clone(file.footer()));
+            footers.put(store, meta, Arc::clone(file.footer()));
         }
         Ok(file)
     }
 
     /// Whether the footer of exactly this version is cached.
     #[cfg(feature = "session")]
-    pub(crate) fn has_footer(&self, meta: &ObjectMeta) -> bool {
-        self.footers.as_ref().is_some_and(|footers| footers.has(meta))
+    pub(crate) fn has_footer(&self, store: &Arc<dyn ObjectStore>, meta: &ObjectMeta) -> bool {
+        self.footers.as_ref().is_some_and(|footers| footers.has(StoreNumber::of(store), meta))
     }
 }
 
@@ -169,7 +176,7 @@ mod tests {
         let reading = Reading::new(&RuntimeEnv::default(), &SessionConfig::new());
         for (meta, is_kept) in [(unversioned, false), (dated, true)] {
             reading.open(&store, &meta, None).await.unwrap();
-            assert_eq!(reading.has_footer(&meta), is_kept);
+            assert_eq!(reading.has_footer(&store, &meta), is_kept);
         }
     }
 }

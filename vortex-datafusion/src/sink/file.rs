@@ -165,7 +165,7 @@ impl Destination {
         for file in files {
             footers.remove(&file.path);
         }
-        // Nothing is known of other files yet.
+        // Other paths are never used again: nothing outdated can be found under them.
         if !self.has_unique_paths {
             let paths = files.iter().map(|file| &file.path).collect();
             FileStatistics::new(&self.caches).remove(&paths);

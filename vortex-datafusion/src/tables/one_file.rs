@@ -167,7 +167,8 @@ impl TableProvider for OneFile {
     async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
         // Writing the file in this process removes its footer from the cache.
         let reading = Reading::new(session.runtime_env(), session.config());
-        if self.found.counts() && reading.has_footer(&self.found.meta) {
+        let store = session.runtime_env().object_store(&self.listed.table_paths()[0])?;
+        if self.found.counts() && reading.has_footer(&store, &self.found.meta) {
             Ok(ScanResult::new(self.scan_found(session, &args).await?))
         } else {
             self.listed.scan_with_args(session, args).await

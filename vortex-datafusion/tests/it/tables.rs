@@ -11,6 +11,7 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::ObjectStoreExt as _;
 use test_store::{ReadFault, TestStore};
+use url::Url;
 use vortex_datafusion::{VortexSessionExt as _, register};
 
 use crate::counting;
@@ -303,6 +304,36 @@ async fn files_that_agree_in_size_and_time_are_told_apart() {
                 assert_eq!(number(&context, &rows).await, 1, "{case}");
             }
             assert_eq!(sizes[0], sizes[1], "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_of_two_stores_that_agree_in_all_but_their_content_are_told_apart() {
+    let time = SystemTime::now();
+    let stores = [TestStore::new(), TestStore::new()];
+    for (value, store) in stores.iter().enumerate() {
+        store.set_time(time);
+        copy(&counting::over(store, None), &format!("SELECT {value} AS a"), "counting://store/t/one.vortex")
+            .await;
+    }
+    let [one, other] = &stores;
+    let path = "t/one.vortex".into();
+    assert_eq!(one.head(&path).await.unwrap(), other.head(&path).await.unwrap());
+    let context = counting::over(one, None);
+    let url = Url::parse("counting://other").unwrap();
+    context.register_object_store(&url, Arc::clone(other) as _);
+    for location in ["t/one.vortex", "t/"] {
+        for (value, store) in ["store", "other"].iter().enumerate() {
+            let table = format!("t_{store}_{}", location.len());
+            create(&context, &table, format!("counting://{store}/{location}")).await;
+            assert_eq!(
+                number(&context, &format!("SELECT max(a) FROM {table}")).await,
+                value as i64,
+                "{table}"
+            );
+            let rows = format!("SELECT count(*) FROM {table} WHERE a = {value}");
+            assert_eq!(number(&context, &rows).await, 1, "{table}");
         }
     }
 }
