@@ -21,8 +21,8 @@ use super::Encoding;
 use super::bit_packed::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use super::constant::ConstantArray;
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, fixed_width, match_width, take_within,
-    values_of,
+    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, concat, fixed_width, match_width,
+    take_within, values_of,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -109,7 +109,7 @@ impl SparseArray {
         for (row, number) in located.rows().zip(0..count) {
             indices[row] = number;
         }
-        let values = arrow::compute::concat(&[values, fill])?;
+        let values = concat(&[Arc::clone(values), Arc::clone(fill)], values.data_type(), &self.limits)?;
         take_within(&values, &UInt32Array::from(indices), &self.limits)
     }
 }
@@ -323,6 +323,21 @@ mod tests {
             assert_eq!(decoded.as_string_view().value(39), long);
             assert_eq!(decoded.as_string_view().value(0), "abc");
         }
+    }
+
+    #[test]
+    fn a_dictionary_of_patches_may_be_full() {
+        let indices: Vec<u16> = (0..128).collect();
+        let texts = StringViewArray::from_iter_values(indices.iter().map(|at| format!("{at:03}")));
+        let decoded = |fill: &str| {
+            let values = Tree::new("vortex.varbinview").buffer(texts.views().inner().clone());
+            let fill = [&[0x3a, 3], fill.as_bytes()].concat();
+            let to = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8View));
+            sparse(&fill, &indices, values).load(&DType::Utf8(false), 200).unwrap().decode(&to)
+        };
+        let found = arrow::compute::cast(&decoded("007").unwrap(), &DataType::Utf8View).unwrap();
+        assert_eq!((found.as_string_view().value(127), found.as_string_view().value(199)), ("127", "007"));
+        assert!(decoded("abc").is_err(), "129 values");
     }
 
     #[test]

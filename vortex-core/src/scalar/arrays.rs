@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef as ArrowRef, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray,
-    LargeStringArray, PrimitiveArray, StringArray, StringViewArray, new_empty_array,
+    ArrayRef as ArrowRef, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray,
+    PrimitiveArray, StringArray, StringViewArray,
 };
-use arrow::compute::concat;
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
@@ -17,7 +16,9 @@ use arrow::datatypes::{
 
 use super::Value;
 use super::rows::{expand, mismatch};
+use crate::array::concat;
 use crate::dtype::DType;
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// An array of type `to` with a row for each of the values, which are of type `dtype`.
@@ -34,8 +35,7 @@ pub(crate) fn array_of<'a>(
         return Ok(array);
     }
     let rows = values.iter().map(|value| expand(value, dtype, to, 1)).collect::<Result<Vec<_>>>()?;
-    let rows: Vec<&dyn Array> = rows.iter().map(AsRef::as_ref).collect();
-    if rows.is_empty() { Ok(new_empty_array(to)) } else { Ok(concat(&rows)?) }
+    concat(&rows, to, &Limits::default())
 }
 
 /// As [`array_of`], for booleans, numbers and strings; `None` if `to` is not a type of these.
@@ -118,6 +118,7 @@ fn short<V: AsRef<[u8]>>(rows: Vec<Option<V>>) -> Result<Vec<Option<V>>> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Array as _;
     use arrow::datatypes::Field;
 
     use super::*;
@@ -178,6 +179,17 @@ mod tests {
             }
             assert_eq!(array_of(&values[..0], &dtype, &to).unwrap().data_type(), &to);
         }
+    }
+
+    #[test]
+    fn more_rows_than_a_dictionary_has_keys_share_values() {
+        let to = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8View));
+        let texts: Vec<Value> = (0..300).map(|at| Value::Utf8((at % 128).to_string().into())).collect();
+        let found = array_of(&texts, &DType::Utf8(true), &to).unwrap();
+        assert_eq!((found.data_type(), found.len()), (&to, 300));
+        assert_eq!(Scalar::from_arrow(found.as_ref(), 299, &DType::Utf8(true)).unwrap().value(), &texts[299]);
+        let others: Vec<Value> = (0..300).map(|at| Value::Utf8(at.to_string().into())).collect();
+        assert!(array_of(&others, &DType::Utf8(true), &to).is_err());
     }
 
     #[test]
