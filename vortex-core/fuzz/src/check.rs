@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, BooleanArray, MutableArrayData, RecordBatch, UInt64Array, make_array};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::DataType;
 use futures::TryStreamExt as _;
 use vortex_core::array::{ArrayRef, ArrowRef, encoded_bytes};
@@ -17,6 +17,7 @@ use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::{DType, Error, Mask, Result, Scalar, VortexFile};
 
 use crate::Choices;
+use crate::presentations::presentation;
 
 /// Rows read of files that claim more.
 const MAX_ROWS: u64 = 1 << 14;
@@ -92,6 +93,13 @@ pub fn array(array: &ArrayRef, choices: &mut Choices<'_>) -> Result<()> {
         make_array(taken.freeze())
     };
     same(array.take(&indices).and_then(|part| part.decode(&to)), &taken, "take");
+
+    let other_type = presentation(&to, &mut |end| choices.below(end));
+    let back = |found: ArrowRef| {
+        valid(&found);
+        Ok(cast(&found, &to)?)
+    };
+    same(array.decode(&other_type).and_then(back), &ArrowRef::clone, "another type");
 
     let mut predicates = vec![Predicate::IsNull, Predicate::IsNotNull];
     if let Ok(whole) = &whole

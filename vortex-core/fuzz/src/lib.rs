@@ -5,6 +5,8 @@ pub mod build;
 pub mod check;
 pub mod choices;
 pub mod golden;
+#[path = "../../tests/it/presentations.rs"]
+mod presentations;
 
 pub use choices::Choices;
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use arrow::array::{
     Array as _, ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch,
-    RecordBatchReader as _, StringArray, StructArray,
+    RecordBatchOptions, RecordBatchReader as _, StringArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::concat_batches;
+use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Field, Fields, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -205,6 +205,20 @@ pub(crate) async fn collect(scan: ScanBuilder) -> Result<RecordBatch> {
 /// All rows of a scan; invalid Arrow data is an error.
 pub(crate) async fn collect_valid(scan: ScanBuilder) -> Result<RecordBatch> {
     collect_each(scan, valid).await
+}
+
+/// As [`collect_valid`], cast to a schema: one batch after the other, since all values of several dictionaries may
+/// be too many for one.
+pub(crate) async fn collect_cast(scan: ScanBuilder, schema: &SchemaRef) -> Result<RecordBatch> {
+    let batches = scan.into_stream()?.map(|batch| as_schema(&valid(batch?)?, schema));
+    Ok(concat_batches(schema, &batches.try_collect::<Vec<_>>().await?)?)
+}
+
+fn as_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| Ok(cast(column, field.data_type())?));
+    let count = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns.collect::<Result<_>>()?, &count)?)
 }
 
 async fn collect_each(

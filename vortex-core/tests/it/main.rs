@@ -17,6 +17,7 @@ mod mutations;
 mod order;
 mod pieces;
 mod predicates;
+mod presentations;
 mod random;
 mod requests;
 mod scan;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{Array as _, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, Schema};
 use tokio::runtime::Runtime;
 use vortex_core::dtype::StructType;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Like, Predicate, RowPredicate};
@@ -25,8 +25,9 @@ use vortex_core::scan::{RowAccess, ScanBuilder};
 use vortex_core::{DType, Error, Limits, Scalar, VortexFile};
 
 use crate::allocations::{self, Watch};
-use crate::given::{Stored, collect_valid, is_invalid_arrow};
+use crate::given::{Stored, collect_cast, collect_valid, is_invalid_arrow};
 use crate::mutants::{mutate, of_long_segments, specimens};
+use crate::presentations::presentation;
 use crate::random::Random;
 
 /// Default number of mutants per run.
@@ -67,7 +68,11 @@ impl RowPredicate for Always {
 
 /// All rows of a scan. Invalid Arrow data is a failure, an error is not.
 async fn rows_of(scan: ScanBuilder) -> Result<Result<RecordBatch, Error>, String> {
-    match collect_valid(scan).await {
+    valid_or_error(collect_valid(scan).await)
+}
+
+fn valid_or_error(outcome: Result<RecordBatch, Error>) -> Result<Result<RecordBatch, Error>, String> {
+    match outcome {
         Err(error) if is_invalid_arrow(&error) => Err(error.to_string()),
         outcome => Ok(outcome),
     }
@@ -98,10 +103,41 @@ async fn read_all_ways(bytes: Vec<u8>, random: &mut Random) -> Result<bool, Stri
             same(picked, whole, &keep.into(), &file, "row indices")?;
         }
     }
+    as_other_types(&file, &rows, &indices, whole.as_ref().ok(), random).await?;
     if let Some(columns) = file.footer().dtype().as_columns() {
         filtered(&file, columns, rows, whole.as_ref().ok(), random).await?;
     }
     Ok(whole.is_ok())
+}
+
+/// Reads columns as other types that present them, all rows and some, and compares the values.
+async fn as_other_types(
+    file: &VortexFile,
+    rows: &Range<u64>,
+    indices: &[u64],
+    whole: Option<&RecordBatch>,
+    random: &mut Random,
+) -> Result<(), String> {
+    let Ok(schema) = file.schema() else { return Ok(()) };
+    let choose = &mut |end| random.below(end);
+    let fields = schema.fields().iter().map(|field| {
+        let data_type = presentation(field.data_type(), choose);
+        Field::clone(field).with_data_type(data_type)
+    });
+    let presented = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let scan = || file.scan().with_schema(Arc::clone(&presented));
+    let some = scan().with_row_indices(indices).with_row_access(RowAccess::Single);
+    let all = scan().with_row_range(rows.clone());
+    for (scan, is_kept) in [
+        (all, vec![true; (rows.end - rows.start) as usize]),
+        (some, rows.clone().map(|row| indices.binary_search(&row).is_ok()).collect()),
+    ] {
+        let found = valid_or_error(collect_cast(scan, &schema).await)?;
+        if let (Some(whole), Ok(found)) = (whole, found) {
+            same(&found, whole, &is_kept.into(), file, &format!("columns as {presented:?}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The rows to read: all, or some of those that a file claims.
