@@ -41,6 +41,8 @@ pub(crate) mod since {
     pub(crate) const SEQUENCES: Release = Release::new(0, 40);
     /// Half-precision scalars in the current format: bounds, constants and fill values.
     pub(crate) const HALF_SCALARS: Release = Release::new(0, 44);
+    /// Nulls among the codes of decimals: release 0.36 takes these rows for values. Not tested with releases between.
+    pub(crate) const NULLABLE_DECIMAL_CODES: Release = Release::new(0, 45);
     pub(crate) const FIXED_SIZE_LISTS: Release = Release::new(0, 54);
     /// Values with a separate validity.
     pub(crate) const MASKED: Release = Release::new(0, 54);

@@ -231,6 +231,16 @@ pub(crate) fn nested() -> RecordBatch {
             ),
         ),
         (
+            "wide_few",
+            Arc::new(
+                Decimal128Array::from_iter((0..ROWS).map(|at| {
+                    (!noise[at].is_multiple_of(8)).then(|| i128::from(noise[at] % 9) * 10i128.pow(36))
+                }))
+                .with_precision_and_scale(38, 6)
+                .expect("one digit and 36 zeros are within 38 digits"),
+            ),
+        ),
+        (
             "nanos",
             Arc::new(TimestampNanosecondArray::from_iter((0..ROWS).map(|at| {
                 (!noise[at].is_multiple_of(6)).then_some(1_600_000_000_000_000_000 + noise[at] as i64)

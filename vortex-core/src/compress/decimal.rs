@@ -1,14 +1,20 @@
-//! Decimals: stored as integers, as narrow as the values allow.
+//! Decimals: stored as integers, as narrow as the values allow. Those that exceed 64 bits remain decimals, of which
+//! those that repeat are stored once, with codes.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, Hash};
 
 use arrow::array::{Array as _, ArrayRef, ArrowPrimitiveType, AsArray as _, PrimitiveArray};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
-use arrow::datatypes::{Decimal128Type, Decimal256Type, i256};
+use arrow::datatypes::{ArrowNativeType, Decimal128Type, Decimal256Type, i256};
 
-use super::numbers::compress_as;
-use super::scheme::{Context, Kind};
+use super::dictionary;
+use super::numbers::{Numbers, compress_as, compress_positions, without_garbage};
+use super::scheme::{Context, Kind, NODE_OVERHEAD, Plain, Scheme, choose};
+use super::text_dictionary::Folded;
 use super::{boolean, canonical, nested};
 use crate::dtype::{DType, PType};
-use crate::encodings::{constant, decimal, decimal_byte_parts, masked};
+use crate::encodings::{constant, decimal, decimal_byte_parts, dict, masked};
 use crate::release::since;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
@@ -19,40 +25,24 @@ use crate::{Error, Result};
 /// # Errors
 /// If a child cannot be encoded.
 pub(super) fn compress(cx: &Context, array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
     if let Some(decimals) = array.as_primitive_opt::<Decimal128Type>() {
-        let Some((low, high)) = range(decimals) else { return canonical::decimals(array) };
-        return match (i64::try_from(low), i64::try_from(high)) {
-            (Ok(low), Ok(high)) if can_be_parts(cx, dtype) => {
-                parts(cx, dtype, decimals.values(), array.nulls(), (low, high))
-            }
-            _ => wide(cx, array, low == high, Value::Decimal(i256::from_i128(low))),
-        };
+        let Some(range) = range(decimals) else { return canonical::decimals(array) };
+        return within_128_bits(cx, dtype, decimals.values(), nulls, range);
     }
     let Some(decimals) = array.as_primitive_opt::<Decimal256Type>() else {
         return Err(Error::unsupported("decimal type to write", dtype));
     };
     let Some((low, high)) = range(decimals) else { return canonical::decimals(array) };
-    match (low.to_i128(), high.to_i128()) {
-        (Some(low), Some(high)) => {
-            let valid = |row: usize| array.is_valid(row);
-            let narrow = |(row, value): (usize, &i256)| match valid(row) {
-                true => value.as_i128(),
-                false => low,
-            };
-            let values: ScalarBuffer<i128> = decimals.values().iter().enumerate().map(narrow).collect();
-            match (i64::try_from(low), i64::try_from(high)) {
-                (Ok(low), Ok(high)) if can_be_parts(cx, dtype) => {
-                    parts(cx, dtype, &values, array.nulls(), (low, high))
-                }
-                _ if low == high => wide(cx, array, true, Value::Decimal(i256::from_i128(low))),
-                _ => {
-                    let node = decimal::encode(4, values.into_inner());
-                    Ok(node.children(nested::validity(cx, array.nulls())?))
-                }
-            }
-        }
-        _ => wide(cx, array, low == high, Value::Decimal(low)),
-    }
+    let (Some(least), Some(most)) = (low.to_i128(), high.to_i128()) else {
+        return wide(cx, decimals.values(), nulls, low == high);
+    };
+    let narrow = |(row, value): (usize, &i256)| match nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+        true => value.as_i128(),
+        false => least,
+    };
+    let values: ScalarBuffer<i128> = decimals.values().iter().enumerate().map(narrow).collect();
+    within_128_bits(cx, dtype, &values, nulls, (least, most))
 }
 
 /// The minimum and the maximum valid value.
@@ -108,14 +98,125 @@ fn parts(
     Ok(decimal_byte_parts::encode(part, ptype))
 }
 
-/// Compresses decimals that exceed 64 bits, with the width of the Arrow type.
-fn wide(cx: &Context, array: &ArrayRef, is_uniform: bool, value: Value) -> Result<WriteNode> {
-    let validity = array.nulls().filter(|nulls| nulls.null_count() > 0);
-    match validity {
-        None if is_uniform => constant::encode(&value),
-        Some(nulls) if is_uniform && cx.reads(Kind::Masked) => {
-            Ok(masked::encode(constant::encode(&value)?, boolean::validity(cx, nulls)?))
+/// Compresses decimals that fit 128 bits.
+fn within_128_bits(
+    cx: &Context,
+    dtype: &DType,
+    values: &ScalarBuffer<i128>,
+    nulls: Option<&NullBuffer>,
+    (low, high): (i128, i128),
+) -> Result<WriteNode> {
+    match (i64::try_from(low), i64::try_from(high)) {
+        (Ok(low), Ok(high)) if can_be_parts(cx, dtype) => parts(cx, dtype, values, nulls, (low, high)),
+        _ => wide(cx, values, nulls, low == high),
+    }
+}
+
+/// Compresses decimals that cannot be stored as integers; all valid rows are equal if `is_uniform`.
+fn wide<N: Unscaled>(
+    cx: &Context,
+    values: &ScalarBuffer<N>,
+    nulls: Option<&NullBuffer>,
+    is_uniform: bool,
+) -> Result<WriteNode> {
+    let first = nulls.map_or(Some(0), |nulls| nulls.valid_indices().next());
+    if let Some(value) = first.filter(|_| is_uniform).map(|row| Value::Decimal(values[row].into())) {
+        match nulls {
+            None => return constant::encode(&value),
+            Some(nulls) if cx.reads(Kind::Masked) => {
+                return Ok(masked::encode(constant::encode(&value)?, boolean::validity(cx, nulls)?));
+            }
+            Some(_) => {}
         }
-        _ => canonical::decimals(array).and_then(|node| Ok(node.children(nested::validity(cx, validity)?))),
+    }
+    let column = Wide::new(values, nulls);
+    let decoded = Plain { rows: values.len(), bytes: size_of_val(&**values) + column.hashes.null_bytes() };
+    let plain = || Ok(node(values.clone()).children(nested::validity(cx, nulls)?));
+    choose(&[&Dictionary as &dyn Scheme<Wide<'_, N>>], &column, cx, decoded, plain)
+}
+
+/// A node of unscaled values, without validity.
+fn node<N: Unscaled>(values: ScalarBuffer<N>) -> WriteNode {
+    decimal::encode(size_of::<N>().ilog2().cast_signed(), values.into_inner())
+}
+
+/// Unscaled values of decimals.
+trait Unscaled: ArrowNativeType + Eq + Hash + Into<i256> {}
+
+impl Unscaled for i128 {}
+impl Unscaled for i256 {}
+
+/// Decimals that cannot be stored as integers.
+struct Wide<'a, N: Unscaled> {
+    values: &'a ScalarBuffer<N>,
+    /// The validity, if some rows are null; never all of them.
+    nulls: Option<&'a NullBuffer>,
+    /// Hashes of the values, which repeat as these do.
+    hashes: Numbers<u64>,
+}
+
+impl<'a, N: Unscaled> Wide<'a, N> {
+    fn new(values: &'a ScalarBuffer<N>, nulls: Option<&'a NullBuffer>) -> Self {
+        let hasher = BuildHasherDefault::<Folded>::default();
+        let hashes: Vec<u64> = values.iter().map(|value| hasher.hash_one(value)).collect();
+        let hashes = match nulls {
+            Some(nulls) => without_garbage(&hashes, nulls),
+            None => hashes,
+        };
+        Self { values, nulls, hashes: Numbers::new(PType::U64, hashes.into(), nulls.cloned()) }
+    }
+
+    /// The values in order of first appearance, and the code of each row; `None` if there are more than `most`
+    /// values. Null rows have arbitrary codes.
+    fn distinct(&self, most: usize) -> Option<(Vec<N>, Vec<u32>)> {
+        let mut values = Vec::new();
+        let mut known: HashMap<N, u32, BuildHasherDefault<Folded>> = HashMap::default();
+        let mut codes = Vec::with_capacity(self.values.len());
+        for (row, value) in self.values.iter().enumerate() {
+            if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                codes.push(0);
+                continue;
+            }
+            codes.push(*known.entry(*value).or_insert_with(|| {
+                values.push(*value);
+                values.len() as u32 - 1
+            }));
+            if values.len() > most {
+                return None;
+            }
+        }
+        Some((values, codes))
+    }
+}
+
+/// Decimals encoded by codes. The values are in order of first appearance, so that codes of runs ascend: they take
+/// the place of runs of decimals, which old readers do not support.
+struct Dictionary;
+
+impl<N: Unscaled> Scheme<Wide<'_, N>> for Dictionary {
+    fn kind(&self) -> Kind {
+        Kind::Dictionary
+    }
+
+    fn estimate(&self, column: &Wide<'_, N>, cx: &Context) -> Option<usize> {
+        if column.nulls.is_some() && cx.reader() < since::NULLABLE_DECIMAL_CODES {
+            return None;
+        }
+        let hashes = &column.hashes;
+        let distinct = hashes.distinct();
+        if distinct > dictionary::most_values(hashes.len()) {
+            return None;
+        }
+        let values = distinct * size_of::<N>();
+        Some(dictionary::code_cost(hashes, distinct, cx) + values + hashes.null_bytes() + NODE_OVERHEAD)
+    }
+
+    fn encode(&self, column: &Wide<'_, N>, cx: &Context) -> Result<Option<WriteNode>> {
+        let most = dictionary::most_values(column.values.len());
+        let Some((values, codes)) = column.distinct(most) else { return Ok(None) };
+        let (ptype, codes) = compress_positions(&cx.below(Kind::Dictionary, &[]), codes, column.nulls)?;
+        // At most as many as two-byte codes can distinguish.
+        let count = values.len() as u32;
+        Ok(Some(dict::encode(codes, ptype, column.nulls.is_some(), node(values.into()), count)))
     }
 }

@@ -31,35 +31,21 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
 
     fn estimate(&self, numbers: &Numbers<W>, cx: &Context) -> Option<usize> {
         let distinct = numbers.distinct();
-        if distinct > MAX_VALUES || distinct > numbers.len() / 2 {
+        if distinct > most_values(numbers.len()) {
             return None;
         }
         let whole = bits(numbers.span());
         let code = bits(distinct.saturating_sub(1) as u64);
-        // Zstandard works best on codes of one byte.
-        let as_bytes = W::BITS > 8 && distinct <= zstd::MAX_BYTE_CODES && cx.allows(Kind::ZstdNumbers);
         // Most dictionaries cannot be smaller than packing otherwise: skip the search.
-        if code >= whole && !numbers.ptype.is_float() && !as_bytes {
+        if code >= whole && !numbers.ptype.is_float() && !may_be_bytes::<W>(distinct, cx) {
             return None;
         }
-        let run = bits(numbers.len() as u64) + code;
-        let mut codes = (code * numbers.len()).div_ceil(8);
-        if cx.allows(Kind::Runs) {
-            codes = codes.min((run * numbers.runs).div_ceil(8));
-        }
-        if as_bytes
-            && let Some(cost) = zstd::code_cost(numbers.len(), |row| numbers.rank(numbers.values[row]), cx)
-        {
-            codes = codes.min(cost as usize);
-        }
         let values = distinct * whole.min(W::BITS).div_ceil(8);
-        let is_slow = distinct > zstd::MAX_BYTE_CODES;
-        let gather = if is_slow { numbers.len() / WIDE_CODES_PER_BYTE } else { 0 };
-        Some(codes + values + numbers.null_bytes() + gather + NODE_OVERHEAD)
+        Some(code_cost(numbers, distinct, cx) + values + numbers.null_bytes() + NODE_OVERHEAD)
     }
 
     fn encode(&self, numbers: &Numbers<W>, cx: &Context) -> Result<Option<WriteNode>> {
-        let most = MAX_VALUES.min(numbers.len() / 2);
+        let most = most_values(numbers.len());
         let found = if numbers.span() < MAX_TABLE { by_table(numbers, most) } else { by_hash(numbers, most) };
         let Some((values, codes)) = found else { return Ok(None) };
         let codes_cx = cx.below(Kind::Dictionary, &BARRED_CODES);
@@ -70,6 +56,33 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
         let encoded = compress_words(&values_cx, numbers.ptype, values.into(), None)?;
         Ok(Some(dict::encode(codes, ptype, numbers.nulls.is_some(), encoded, count)))
     }
+}
+
+/// Maximum number of values of a dictionary for so many rows.
+pub(super) fn most_values(rows: usize) -> usize {
+    MAX_VALUES.min(rows / 2)
+}
+
+/// Whether Zstandard may compress the codes of words: it works best on codes of one byte.
+fn may_be_bytes<W: Word>(distinct: usize, cx: &Context) -> bool {
+    W::BITS > 8 && distinct <= zstd::MAX_BYTE_CODES && cx.allows(Kind::ZstdNumbers)
+}
+
+/// Approximate bytes of codes for so many distinct values, with what it costs to look them up.
+pub(super) fn code_cost<W: Word>(numbers: &Numbers<W>, distinct: usize, cx: &Context) -> usize {
+    let code = bits(distinct.saturating_sub(1) as u64);
+    let mut codes = (code * numbers.len()).div_ceil(8);
+    if cx.allows(Kind::Runs) {
+        let run = bits(numbers.len() as u64) + code;
+        codes = codes.min((run * numbers.runs).div_ceil(8));
+    }
+    if may_be_bytes::<W>(distinct, cx)
+        && let Some(cost) = zstd::code_cost(numbers.len(), |row| numbers.rank(numbers.values[row]), cx)
+    {
+        codes = codes.min(cost as usize);
+    }
+    let is_slow = distinct > zstd::MAX_BYTE_CODES;
+    codes + if is_slow { numbers.len() / WIDE_CODES_PER_BYTE } else { 0 }
 }
 
 /// Marks each value in a table of all possible values.

@@ -212,7 +212,7 @@ fn uniform<W: Word>(cx: &Context, numbers: &Numbers<W>) -> Result<WriteNode> {
 }
 
 /// The values, with null rows repeating the preceding value, or at the start the first one.
-fn without_garbage<W: Word>(values: &[W], nulls: &NullBuffer) -> Vec<W> {
+pub(super) fn without_garbage<W: Word>(values: &[W], nulls: &NullBuffer) -> Vec<W> {
     let mut out = Vec::with_capacity(values.len());
     let first = nulls.valid_indices().next().map_or(W::ZERO, |row| values[row]);
     for (start, end) in nulls.inner().set_slices() {

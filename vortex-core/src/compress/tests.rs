@@ -189,15 +189,22 @@ proptest! {
 
     #[test]
     fn decimals_come_back(
-        seed: u64, bits in 1..255u32, few: bool, null in 0..5usize, len in lens(), level in levels(), reader in readers(),
+        seed: u64, bits in 1..255u32, shape in 0..5usize, null in 0..5usize, len in lens(), level in levels(), reader in readers(),
     ) {
         let mut next = random(seed);
         let mut value = || {
             let word = i128::from(next()) << 64 | i128::from(next());
-            let wide = i256::from_parts(next().into(), word) >> (255 - bits as u8);
-            if few { i256::from_i128(wide.as_i128() % 5) } else { wide }
+            i256::from_parts(next().into(), word) >> (255 - bits as u8)
         };
-        let values: Vec<i256> = (0..len).map(|_| value()).collect();
+        let some: Vec<i256> = (0..len.max(5)).map(|_| value()).collect();
+        let row = |row: usize| match shape {
+            0 => some[row],
+            1 => i256::from_i128(some[row].as_i128() % 5),
+            2 => some[next() as usize % 5],
+            3 => some[row / 40],
+            _ => if next().is_multiple_of(50) { some[row] } else { some[0] },
+        };
+        let values: Vec<i256> = (0..len).map(row).collect();
         let nulls = nulls(&mut next, len, null);
         let narrow: Vec<i128> = values.iter().map(|value| value.as_i128()).collect();
         let wide = Decimal256Array::new(values.into(), nulls.clone()).with_precision_and_scale(76, 4).unwrap();

@@ -116,7 +116,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 /// Folds products of words, which is fast for short strings. Data that provokes collisions only slows
 /// down its own writer.
 #[derive(Default)]
-struct Folded(u64);
+pub(super) struct Folded(u64);
 
 impl Folded {
     fn fold(&mut self, word: u64) {

@@ -84,6 +84,78 @@ fn numbers_of_which_many_are_zero_leave_them_out() {
     }
 }
 
+/// Numbers with exactly so many digits.
+fn of_digits(digits: u32, next: &mut dyn FnMut() -> u64) -> i256 {
+    let ten = i256::from_i128(10);
+    let digit = |next: &mut dyn FnMut() -> u64| i256::from_i128((next() % 9 + 1).into());
+    (0..digits).fold(i256::ZERO, |number, _| number * ten + digit(next))
+}
+
+fn decimals(digits: u8, values: &[i256], nulls: Option<NullBuffer>) -> ArrayRef {
+    if digits > 38 {
+        let array = Decimal256Array::new(values.to_vec().into(), nulls);
+        return Arc::new(array.with_precision_and_scale(digits, 0).unwrap());
+    }
+    let values: Vec<i128> = values.iter().map(|value| value.as_i128()).collect();
+    Arc::new(Decimal128Array::new(values.into(), nulls).with_precision_and_scale(digits, 0).unwrap())
+}
+
+#[test]
+fn wide_decimals_that_repeat_are_stored_once() {
+    let rows = 50_000;
+    let mut next = random(9);
+    for (digits, width) in [(38, 16), (60, 32)] {
+        let some: Vec<i256> = (0..rows).map(|_| of_digits(digits, &mut next)).collect();
+        let column = |of: &mut dyn FnMut(usize) -> usize| -> Vec<i256> {
+            (0..rows).map(|row| some[of(row)]).collect()
+        };
+        let mut other = random(3);
+        let ten = column(&mut |_| other() as usize % 10);
+        let runs = column(&mut |row| row / 50);
+        let mostly_one = column(&mut |row| if row % 50 == 7 { row } else { 0 });
+        let constant = column(&mut |_| 0);
+        let shapes = [(ten, 6), (runs, width * 8 / 50 + 2), (mostly_one, width / 4), (constant, 1)];
+        for (values, bits_per_row) in shapes {
+            for nulls in [None, nulls(&mut next, rows, 2)] {
+                let (has_nulls, most) = (nulls.is_some(), rows * (bits_per_row + 1) / 8);
+                let array = decimals(digits as u8, &values, nulls);
+                let dtype = from_field(&Field::new("a", array.data_type().clone(), has_nulls)).unwrap();
+                for (level, reader) in
+                    LEVELS.into_iter().flat_map(|level| READERS.map(|reader| (level, reader)))
+                {
+                    let node = Compressor::new(level, reader).compress(&array, &dtype).unwrap();
+                    if has_nulls && reader == Release::OLDEST {
+                        assert_eq!(node.id(), "vortex.decimal", "it does not see the nulls of dictionaries");
+                        continue;
+                    }
+                    let bytes = node.byte_len();
+                    assert!(bytes < most, "{bytes} of {most} bytes, {digits} digits, {level}, {reader}");
+                }
+                check(&array, Level::Default, Release::NEWEST);
+            }
+        }
+        let plain = round_trip(&decimals(digits as u8, &some, None), Level::Compact, Release::NEWEST);
+        assert_eq!((plain.encoding(), plain.own_bytes()), ("vortex.decimal", rows * width));
+    }
+}
+
+#[test]
+fn small_numbers_of_a_wide_type_take_its_narrower_width() {
+    let rows = 20_000;
+    let mut next = random(4);
+    let values: Vec<i256> = (0..rows).map(|_| of_digits(30, &mut next)).collect();
+    let array = decimals(60, &values, None);
+    for reader in READERS {
+        let found = round_trip(&array, Level::Default, reader);
+        assert_eq!((found.encoding(), found.own_bytes()), ("vortex.decimal", rows * 16));
+    }
+    let few: Vec<i256> = (0..rows).map(|_| i256::from_i128((next() % 10).into())).collect();
+    let array = decimals(38, &few, None);
+    let found = |reader| round_trip(&array, Level::Default, reader).encoding().to_owned();
+    assert_eq!(found(Release::OLDEST), "vortex.dict", "decimals of so many digits cannot be integers");
+    assert_eq!(found(Release::NEWEST), "vortex.decimal_byte_parts");
+}
+
 #[test]
 fn text_in_a_dictionary_is_as_small_as_on_its_own() {
     let mut next = random(6);
