@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray};
-use arrow::datatypes::{ArrowNativeType, DECIMAL128_MAX_PRECISION, DataType};
+use arrow::datatypes::{ArrowNativeType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, i256};
 
 use super::{present, values_of};
 use crate::Result;
@@ -35,15 +35,18 @@ pub struct Aggregate {
     pub min: Option<Scalar>,
     /// The maximum, as [`min`](Self::min).
     pub max: Option<Scalar>,
-    /// The sum of integers, of unscaled decimals, or of booleans (the number that are true); 0 if there
-    /// are no values. `None` for other types, and if 128 bits cannot represent it.
-    pub sum: Option<i128>,
+    /// The sum of integers, of unscaled decimals of at most 38 digits, or of booleans (the number that are
+    /// true); 0 if there are no values. `None` for other types.
+    ///
+    /// It is exact, and thus does not depend on the order of rows: a file has too few rows for sums of these
+    /// types to exceed 256 bits.
+    pub sum: Option<i256>,
 }
 
 impl Aggregate {
     /// The aggregates of no rows.
     pub fn empty(dtype: &DType) -> Self {
-        let sum = has_sum(dtype).then_some(0);
+        let sum = has_sum(dtype).then_some(i256::ZERO);
         Self { row_count: 0, null_count: 0, nan_count: 0, min: None, max: None, sum }
     }
 
@@ -68,7 +71,11 @@ impl Aggregate {
             _ => {
                 let known = Summary::of(&array, dtype);
                 let all_null = known.null_count == known.rows;
-                let sum = if all_null { Some(0) } else { known.total() };
+                let sum = match known.total() {
+                    _ if all_null => Some(i256::ZERO),
+                    Some(sum) => Some(i256::from_i128(sum)),
+                    None => wide_sum(&array),
+                };
                 (known.min.bound().cloned(), known.max.bound().cloned(), known.nan_count, sum)
             }
         };
@@ -93,7 +100,8 @@ impl Aggregate {
         }
         let some = extreme(value.dtype(), value.value().clone()).ok();
         let some = some.filter(|_| row_count > 0 && has_bounds(value.dtype()));
-        let sum = integer(value.value()).and_then(|value| value.checked_mul(row_count.into()));
+        let sum =
+            integer(value.value()).and_then(|value| value.checked_mul(i256::from_i128(row_count.into())));
         Self { min: some.clone(), max: some, sum: sum.filter(|_| has_sum(value.dtype())), ..nothing }
     }
 
@@ -161,14 +169,20 @@ fn has_sum(dtype: &DType) -> bool {
 }
 
 /// The value as an integer that can be summed.
-fn integer(value: &Value) -> Option<i128> {
+fn integer(value: &Value) -> Option<i256> {
     match value {
-        Value::Bool(value) => Some((*value).into()),
-        Value::Int(value) => Some((*value).into()),
-        Value::UInt(value) => Some((*value).into()),
-        Value::Decimal(value) => value.to_i128(),
+        Value::Bool(value) => Some(i256::from_i128((*value).into())),
+        Value::Int(value) => Some(i256::from_i128((*value).into())),
+        Value::UInt(value) => Some(i256::from_i128((*value).into())),
+        Value::Decimal(value) => Some(*value),
         _ => None,
     }
+}
+
+/// The sum of decimals of 128 bits, which may exceed 128 bits; `None` for other types.
+fn wide_sum(array: &ArrowRef) -> Option<i256> {
+    let values = array.as_primitive_opt::<Decimal128Type>()?.iter().flatten();
+    Some(values.fold(i256::ZERO, |sum, value| sum.wrapping_add(i256::from_i128(value))))
 }
 
 fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> (Option<T>, Option<T>) {
@@ -201,23 +215,25 @@ fn weighted_sum(
     dtype: &DType,
     rows: &[u64],
     is_valid: impl Fn(usize) -> bool,
-) -> Option<i128> {
+) -> Option<i256> {
     fn add<T: ArrowNativeType + Into<i128>>(
         values: &ArrowRef,
         rows: &[u64],
         is_valid: impl Fn(usize) -> bool,
-    ) -> Option<i128> {
+    ) -> Option<i256> {
         let values = values_of::<T>(values);
-        let mut valid = values.iter().zip(rows).enumerate().filter(|(at, _)| is_valid(*at));
-        valid.try_fold(0i128, |sum, (_, (value, rows))| {
-            sum.checked_add((*value).into().checked_mul((*rows).into())?)
-        })
+        let valid = values.iter().zip(rows).enumerate().filter(|(at, _)| is_valid(*at));
+        // Products have at most 192 bits.
+        let products = valid.map(|(_, (value, rows))| {
+            i256::from_i128((*value).into()).wrapping_mul(i256::from_i128((*rows).into()))
+        });
+        Some(products.fold(i256::ZERO, i256::wrapping_add))
     }
     match dtype {
         DType::Bool(_) => {
             let bits = values.as_boolean().values();
             let valid = rows.iter().enumerate().filter(|(at, _)| is_valid(*at) && bits.value(*at));
-            Some(valid.map(|(_, rows)| i128::from(*rows)).sum())
+            Some(i256::from_i128(valid.map(|(_, rows)| i128::from(*rows)).sum()))
         }
         DType::Primitive(ptype, _) => match ptype {
             PType::U8 => add::<u8>(values, rows, is_valid),
@@ -243,9 +259,10 @@ fn weighted_sum(
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Float64Array, Int8Array, Int64Array, StringArray, UInt64Array};
+    use arrow::array::{Decimal128Array, Float64Array, Int8Array, Int64Array, StringArray, UInt64Array};
 
     use super::*;
+    use crate::dtype::DecimalType;
 
     fn number(ptype: PType) -> DType {
         DType::Primitive(ptype, true)
@@ -268,16 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_exact_beyond_64_bits_and_unknown_beyond_128() {
+    fn sums_are_exact_beyond_128_bits() {
         let array: ArrowRef = Arc::new(UInt64Array::from(vec![u64::MAX; 3]));
         let found = Aggregate::of(&array, &number(PType::U64)).unwrap();
-        assert_eq!(found.sum, Some(3 * i128::from(u64::MAX)));
+        assert_eq!(found.sum, Some(i256::from_i128(3 * i128::from(u64::MAX))));
         let weighted = Aggregate::weighted(&array, &number(PType::U64), &[1, 0, 1 << 40]).unwrap();
-        assert_eq!(weighted.sum, Some(i128::from(u64::MAX) * ((1 << 40) + 1)));
+        assert_eq!(weighted.sum, Some(i256::from_i128(i128::from(u64::MAX) * ((1 << 40) + 1))));
         let weighted = Aggregate::weighted(&array, &number(PType::U64), &[u64::MAX, 0, 0]).unwrap();
-        assert_eq!(weighted.sum, None);
+        let most = i256::from_i128(u64::MAX.into());
+        assert_eq!(weighted.sum, most.checked_mul(most));
         let array: ArrowRef = Arc::new(Int8Array::from(vec![Some(-128), None, Some(3)]));
-        assert_eq!(Aggregate::of(&array, &number(PType::I8)).unwrap().sum, Some(-125));
+        assert_eq!(Aggregate::of(&array, &number(PType::I8)).unwrap().sum, Some(i256::from_i128(-125)));
     }
 
     #[test]
@@ -292,6 +310,27 @@ mod tests {
             assert_eq!(left.merge(right), whole, "{cut}");
         }
         assert_eq!(Aggregate::empty(&dtype).merge(whole.clone()), whole);
+    }
+
+    #[test]
+    fn sums_do_not_depend_on_the_order_of_values() {
+        let dtype = DType::Decimal(DecimalType::try_new(38, 0).unwrap(), false);
+        let of = |values: &[i128]| -> ArrowRef {
+            let values = Decimal128Array::from(values.to_vec());
+            Arc::new(values.with_precision_and_scale(38, 0).unwrap())
+        };
+        // Two of them exceed 128 bits.
+        let large = 9 * 10i128.pow(37);
+        let last = Aggregate::of(&of(&[large, large, -large]), &dtype).unwrap();
+        let middle = Aggregate::of(&of(&[large, -large, large]), &dtype).unwrap();
+        let weighted = Aggregate::weighted(&of(&[large, -large]), &dtype, &[2, 1]).unwrap();
+        let one = Aggregate::of(&of(&[large]), &dtype).unwrap();
+        let negative = Aggregate::of(&of(&[-large]), &dtype).unwrap();
+        let merged = one.clone().merge(one.clone()).merge(negative);
+        assert_eq!(one.sum, Some(i256::from_i128(large)));
+        for found in [last, middle, weighted, merged] {
+            assert_eq!(found.sum, one.sum);
+        }
     }
 
     #[test]

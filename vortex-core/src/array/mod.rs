@@ -45,7 +45,7 @@ pub(crate) use integers::{
 pub use node::Node;
 pub use parts::ArrayParts;
 pub use restore::{can_decode_as, decode_as};
-pub(crate) use rows::{KeptBytes, TreeRows, all};
+pub(crate) use rows::{KeptArray, KeptBytes, TreeRows, all};
 pub(crate) use taking::{has_empty_values, take, take_within};
 pub use validity::Validity;
 

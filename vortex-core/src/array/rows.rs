@@ -56,7 +56,21 @@ pub(crate) struct TreeRows<'a> {
 
 /// Counts the bytes of arrays that are kept in trees, which is limited.
 #[derive(Debug, Default)]
-pub(crate) struct KeptBytes(AtomicUsize);
+pub(crate) struct KeptBytes(Arc<AtomicUsize>);
+
+/// An array that is kept in a tree.
+#[derive(Debug)]
+pub(crate) struct KeptArray {
+    array: ArrayRef,
+    _counted: CountedBytes,
+}
+
+/// Bytes that count until they are dropped.
+#[derive(Debug)]
+struct CountedBytes {
+    count: Arc<AtomicUsize>,
+    bytes: usize,
+}
 
 impl KeptBytes {
     /// Maximum number of bytes kept per open file.
@@ -64,19 +78,23 @@ impl KeptBytes {
     /// Maximum number of bytes of a single array.
     const LARGEST: usize = 1 << 20;
 
-    /// Resets the count when the trees are dropped.
-    pub(crate) fn clear(&self) {
-        self.0.store(0, Ordering::Relaxed);
+    /// Counts this many more bytes, if they may be kept.
+    fn take(&self, bytes: usize) -> Option<CountedBytes> {
+        let fits = |before: usize| before.checked_add(bytes).filter(|after| *after <= Self::MOST);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(CountedBytes { count: Arc::clone(&self.0), bytes })
     }
 
-    /// Whether this many more bytes may be kept; if so, they are counted.
-    fn take(&self, bytes: usize) -> bool {
-        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before.saturating_add(bytes) <= Self::MOST;
-        if !fits {
-            self.0.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        fits
+    /// Bytes of the arrays that are kept.
+    #[cfg(test)]
+    pub(super) fn byte_len(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -283,9 +301,9 @@ impl<'a> Node<'a> {
         let Buffers::Pieces { pieces, start, places, kept } = self.context.buffers else {
             return self.load();
         };
-        let same = |array: &&ArrayRef| array.len() == self.len && array.dtype() == self.dtype;
-        if let Some(array) = self.raw.kept.get().filter(same) {
-            return Ok(Arc::clone(array));
+        let same = |array: &ArrayRef| array.len() == self.len && array.dtype() == self.dtype;
+        if let Some(found) = self.raw.kept.get().filter(|found| same(&found.array)) {
+            return Ok(Arc::clone(&found.array));
         }
         let mut copies = Copies::new();
         self.copy(self.raw, pieces, start, places, &mut copies)?;
@@ -298,12 +316,14 @@ impl<'a> Node<'a> {
         // searched without examining all of them.
         let DType::Primitive(ptype, _) = self.dtype else { return Ok(array) };
         let byte_len = self.len.saturating_mul(ptype.byte_width());
-        if byte_len > KeptBytes::LARGEST || !kept.take(byte_len) {
+        if byte_len > KeptBytes::LARGEST {
             return Ok(array);
         }
+        let Some(counted) = kept.take(byte_len) else { return Ok(array) };
         let decoded = array.decode(&data_type(self.dtype)?)?;
         let array: ArrayRef = Arc::new(Decoded::new(self.dtype.clone(), decoded).with_limits(*self.limits()));
-        let _ = self.raw.kept.set(Arc::clone(&array));
+        // Another task may have been faster; then the bytes of this array no longer count.
+        let _ = self.raw.kept.set(Arc::new(KeptArray { array: Arc::clone(&array), _counted: counted }));
         Ok(array)
     }
 
@@ -350,4 +370,53 @@ pub(crate) fn all(steps: impl Iterator<Item = Result<()>>) -> Result<()> {
         }
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::PType;
+
+    /// Runs whose ends are values of a dictionary, with these codes.
+    fn runs(codes: &[u8]) -> Tree {
+        let ends = Tree::new("vortex.dict").metadata(vec![0x08, 3]);
+        let ends = ends.child(Tree::primitive(codes)).child(Tree::primitive(&[100u32, 200, 300]));
+        // Protobuf: 1 the integer type of the ends, which is u32, 2 the number of runs.
+        Tree::new("vortex.runend")
+            .metadata(vec![0x08, 2, 0x10, 3])
+            .child(ends)
+            .child(Tree::primitive(&[1i32, 2, 3]))
+    }
+
+    #[test]
+    fn no_more_bytes_are_kept_than_may_be() {
+        let kept = KeptBytes::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let taken = [kept.take(KeptBytes::MOST / 2), kept.take(KeptBytes::MOST / 2 + 1)];
+                        assert!(kept.byte_len() <= KeptBytes::MOST && taken.len() == 2);
+                    }
+                });
+            }
+        });
+        assert_eq!(kept.byte_len(), 0);
+        let all = kept.take(KeptBytes::MOST);
+        assert!(all.is_some() && kept.take(1).is_none() && kept.take(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn arrays_count_as_long_as_their_tree_is_kept() {
+        // Loading also reads single rows, and checks that nothing counts once the tree is dropped.
+        let array = runs(&[0, 1, 2]).load(&DType::Primitive(PType::I32, false), 300).unwrap();
+        assert_eq!(array.len(), 300);
+    }
+
+    #[test]
+    fn arrays_that_cannot_be_decoded_do_not_count() {
+        let array = runs(&[0, 1, 9]).load(&DType::Primitive(PType::I32, false), 300).unwrap();
+        assert!(array.decode(&arrow::datatypes::DataType::Int32).is_err());
+    }
 }

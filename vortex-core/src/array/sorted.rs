@@ -75,21 +75,48 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::{DType, PType};
+    use crate::kernels::{BLOCK, bitpack, random};
+
+    /// The same integers, of at most 17 bits: not encoded, which are searched as a whole, and bit-packed, which are
+    /// sampled if there are few targets.
+    fn arrays(integers: &[u32]) -> [ArrayRef; 2] {
+        let mut padded = integers.to_vec();
+        padded.resize(padded.len().next_multiple_of(BLOCK), 0);
+        let blocks = padded.as_chunks::<BLOCK>().0.iter();
+        let packed: Vec<u32> = blocks.flat_map(|block| bitpack::pack(17, block)).collect();
+        // Protobuf: 1 the width in bits.
+        let packed = Tree::new("fastlanes.bitpacked").metadata(vec![0x08, 17]).buffer(packed);
+        let dtype = DType::Primitive(PType::U32, false);
+        [Tree::primitive(integers), packed].map(|tree| tree.load(&dtype, integers.len()).unwrap())
+    }
+
+    fn targets(next: &mut impl FnMut() -> u64, count: usize, below: u64) -> Vec<u64> {
+        let mut targets: Vec<u64> = (0..count).map(|_| next() % below).collect();
+        targets.sort_unstable();
+        targets
+    }
 
     #[test]
     fn finds_what_a_search_of_all_finds() {
-        let mut next = crate::kernels::random(3);
-        for len in [0, 1, 63, 64, 65, 5000, 3 * FEW] {
-            let mut sorted: Vec<u32> = (0..len).map(|_| (next() % 20_000) as u32).collect();
+        let mut next = random(3);
+        for (len, most) in [(0, 1), (1, 5), (65, 9), (5000, 20_000), (30 * FEW, 100_000), (30 * FEW + 7, 50)]
+        {
+            let mut sorted: Vec<u32> = (0..len).map(|_| (next() % most) as u32).collect();
             sorted.sort_unstable();
-            let array = Tree::primitive(&sorted).load(&DType::Primitive(PType::U32, false), len).unwrap();
-            for count in [0, 1, 7, 200] {
-                let mut targets: Vec<u64> = (0..count).map(|_| next() % 21_000).collect();
-                targets.sort_unstable();
-                for (target, found) in targets.iter().zip(search(&array, &targets).unwrap()) {
-                    let place = sorted.partition_point(|at| u64::from(*at) < *target);
-                    let is_there = sorted.get(place).is_some_and(|at| u64::from(*at) == *target);
-                    assert_eq!(found, if is_there { Ok(place) } else { Err(place) }, "{count} of {len}");
+            let arrays = arrays(&sorted);
+            for count in [0, 1, 2, 7, 29, 200] {
+                let targets = targets(&mut next, count, most + most / 20 + 1);
+                let wanted: Vec<_> = targets
+                    .iter()
+                    .map(|target| {
+                        let place = sorted.partition_point(|at| u64::from(*at) < *target);
+                        let is_there = sorted.get(place).is_some_and(|at| u64::from(*at) == *target);
+                        if is_there { Ok(place) } else { Err(place) }
+                    })
+                    .collect();
+                for array in &arrays {
+                    let found = search(array, &targets).unwrap();
+                    assert_eq!(found, wanted, "{count} of {len} in {}", array.encoding());
                 }
             }
         }
@@ -97,14 +124,15 @@ mod tests {
 
     #[test]
     fn integers_that_fall_are_no_reason_to_panic() {
-        let mut next = crate::kernels::random(4);
-        let unsorted: Vec<u16> = (0..3000).map(|_| next() as u16).collect();
-        let array = Tree::primitive(&unsorted).load(&DType::Primitive(PType::U16, false), 3000).unwrap();
-        for _ in 0..100 {
-            let mut targets: Vec<u64> = (0..5).map(|_| next() % 70_000).collect();
-            targets.sort_unstable();
-            for found in search(&array, &targets).unwrap() {
-                assert!(found.unwrap_or_else(|at| at) <= 3000);
+        let mut next = random(4);
+        let unsorted: Vec<u32> = (0..6 * FEW).map(|_| (next() % 70_000) as u32).collect();
+        let arrays = arrays(&unsorted);
+        for _ in 0..20 {
+            let targets = targets(&mut next, 5, 71_000);
+            for array in &arrays {
+                for found in search(array, &targets).unwrap() {
+                    assert!(found.unwrap_or_else(|at| at) <= unsorted.len());
+                }
             }
         }
     }

@@ -257,6 +257,7 @@ mod tests {
     use crate::dtype::DecimalType;
     use crate::encodings::conformance;
     use crate::expr::CompareOp;
+    use crate::limits::Limits;
 
     fn decimal(precision: u8, scale: i8, nullable: bool) -> DType {
         DType::Decimal(DecimalType::try_new(precision, scale).unwrap(), nullable)
@@ -339,6 +340,17 @@ mod tests {
         let thousand = Scalar::try_new(dtype, Value::Decimal(i256::from_i128(1000))).unwrap();
         let outcome = array.matches(&Predicate::Compare(CompareOp::Lt, thousand)).unwrap();
         assert_eq!(outcome.iter().collect::<Vec<_>>(), [Some(true), None]);
+    }
+
+    #[test]
+    fn an_outcome_that_depends_on_no_integer_is_limited() {
+        let dtype = decimal(18, 0, false);
+        let seven = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+        let limits = Limits::new().with_max_decoded_bytes(1000);
+        let array = v1(PType::I8).child(seven).load_within(&dtype, 100_000, &limits).unwrap();
+        let thousand = Scalar::try_new(dtype, Value::Decimal(i256::from_i128(1000))).unwrap();
+        let error = array.matches(&Predicate::Compare(CompareOp::Lt, thousand)).unwrap_err();
+        assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
     }
 
     #[test]

@@ -201,8 +201,11 @@ impl EncodedArray for DeltaArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
-        let nulls = self.validity()?.to_nulls(self.len);
-        let array = match_word!(self.ptype, |W| array_of_raw(self.ptype, self.values::<W>()?.into(), nulls)?);
+        let array = match_word!(self.ptype, |W| {
+            // The limits are checked for the values: deltas that are all null take no bytes.
+            let values = self.values::<W>()?;
+            array_of_raw(self.ptype, values.into(), self.validity()?.to_nulls(self.len))?
+        });
         present(array, to)
     }
 
@@ -318,6 +321,18 @@ mod tests {
         let nulls = Some(valid[..2000].to_vec().into());
         let expected = array_of_raw(PType::I32, values[..2000].to_vec().into(), nulls).unwrap();
         conformance::check(&array, &expected);
+    }
+
+    #[test]
+    fn rows_that_are_all_null_are_limited() {
+        let null = || Tree::new("vortex.constant").buffer(vec![0x08u8, 0]);
+        let zero = Tree::new("vortex.constant").buffer(vec![0x20u8, 0]);
+        let rows = 1 << 46;
+        let metadata = Metadata { deltas_len: rows, offset: 0 };
+        let tree = Tree::new(ID).message(&metadata).child(zero).child(null());
+        let array = tree.load_within(&DType::Primitive(PType::U64, true), rows as usize, &Limits::new());
+        let error = array.unwrap().decode(&DataType::UInt64).unwrap_err();
+        assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::ScalarBuffer;
-use arrow::datatypes::{ArrowNativeType as _, DataType};
+use arrow::datatypes::{ArrowNativeType as _, DataType, i256};
 
 use super::Encoding;
 use super::bit_packed::{BitPackedArray, tests_of};
@@ -227,7 +227,8 @@ impl ForArray {
         let reference = (i128::from(bits) - min).rem_euclid(ring) + min;
         let found = self.encoded.aggregate()?;
         let values = i128::from(found.row_count - found.null_count);
-        let sum = found.sum.and_then(|sum| values.checked_mul(reference)?.checked_add(sum));
+        let added = i256::from_i128(values).checked_mul(i256::from_i128(reference));
+        let sum = found.sum.and_then(|sum| sum.checked_add(added?));
         let moved = found.map(&self.dtype, |value| {
             let encoded = match value {
                 Value::Int(value) => i128::from(*value),

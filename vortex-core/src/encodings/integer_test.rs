@@ -20,18 +20,20 @@ impl IntegerTest {
     /// The outcome per row of `array`; `matches` evaluates a predicate on its integers.
     ///
     /// # Errors
-    /// As `matches`, or as the array's `validity`.
+    /// If a bit per row exceeds the limits, or as `matches`, or as the array's `validity`.
     pub(super) fn answer(
         self,
         array: &dyn EncodedArray,
         matches: impl FnOnce(&Predicate) -> Result<BooleanArray>,
     ) -> Result<BooleanArray> {
         let len = array.len();
-        let bits = match self {
+        let outcome = match self {
             IntegerTest::Predicate(predicate) => return matches(&predicate),
-            IntegerTest::Uniform(true) => BooleanBuffer::new_set(len),
-            IntegerTest::Uniform(false) => BooleanBuffer::new_unset(len),
+            IntegerTest::Uniform(outcome) => outcome,
         };
+        // Rows that take no bytes are limited by nothing else. Their validity takes as many bits.
+        array.limits().decoded_bytes(len.div_ceil(8), 2)?;
+        let bits = if outcome { BooleanBuffer::new_set(len) } else { BooleanBuffer::new_unset(len) };
         Ok(BooleanArray::new(bits, array.validity()?.to_nulls(len)))
     }
 }

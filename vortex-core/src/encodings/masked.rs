@@ -101,8 +101,15 @@ impl EncodedArray for MaskedArray {
     }
 
     fn validity(&self) -> Result<Validity> {
-        let values = self.values.validity()?.to_nulls(self.len());
-        Ok(Validity::from_nulls(NullBuffer::union(values.as_ref(), self.valid()?.as_ref())))
+        let own = validity::decode_child(self.validity.as_ref())?;
+        // Rows that take no bytes may be too many for a bit each.
+        Ok(match (self.values.validity()?, own) {
+            (Validity::AllValid, other) | (other, Validity::AllValid) => other,
+            (Validity::AllNull, _) | (_, Validity::AllNull) => Validity::AllNull,
+            (Validity::Bits(left), Validity::Bits(right)) => {
+                Validity::from_nulls(NullBuffer::union(Some(&left), Some(&right)))
+            }
+        })
     }
 
     fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
@@ -146,6 +153,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::PType;
     use crate::encodings::conformance;
+    use crate::limits::Limits;
 
     const I32: DType = DType::Primitive(PType::I32, true);
 
@@ -178,6 +186,13 @@ mod tests {
         let array = Tree::new(ID).child(Tree::primitive(&[1i32, 2])).child(nothing).load(&I32, 2).unwrap();
         assert_eq!(array.decode(&DataType::Int32).unwrap().null_count(), 2);
         conformance::check(&array, &(Arc::new(Int32Array::new_null(2)) as ArrowRef));
+    }
+
+    #[test]
+    fn rows_that_are_all_null_take_no_bits() {
+        let array = Tree::new(ID).child(Tree::new("vortex.null"));
+        let array = array.load_within(&DType::Null, 1 << 46, &Limits::new()).unwrap();
+        assert_eq!(array.validity().unwrap(), Validity::AllNull);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, BooleanBufferBuilder, UInt64Array};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, i256};
 
 use super::Encoding;
 use crate::array::{
@@ -177,7 +177,7 @@ impl EncodedArray for SequenceArray {
         let Some(before_last) = self.len.checked_sub(1) else { return Ok(Aggregate::empty(&self.dtype)) };
         let (rows, last) = (self.len as i128, self.base + self.step * before_last as i128);
         let end = |value| Ok::<_, Error>(Aggregate::of_value(&self.scalar(value)?, 1));
-        let sum = rows.checked_mul(self.base + last).map(|twice| twice / 2);
+        let sum = rows.checked_mul(self.base + last).map(|twice| i256::from_i128(twice / 2));
         let ends = end(self.base)?.merge(end(last)?);
         Ok(Aggregate { row_count: self.len as u64, sum, ..ends })
     }

@@ -7,6 +7,7 @@
 //! delivers the next piece first is used from then on.
 
 use std::future::{Future, poll_fn};
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,6 +33,11 @@ use crate::{Error, Result};
 /// attempt.
 const MAX_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A request for at most this many bytes, and for less than one in this many bytes of a read, gets a copy
+/// of them: it is charged for its own bytes only, and may be held for long.
+const MAX_COPY: usize = 64 << 10;
+const COPY_BELOW: usize = 16;
 
 /// Number of steps in which the time is measured for which a read delivers nothing.
 const STALL_STEPS: u32 = 10;
@@ -66,7 +72,7 @@ fn count(read: &Read) {
 }
 
 /// Performs a read and answers its requests.
-pub(super) async fn deliver(read: Read, slot: Slot) {
+pub(super) async fn deliver(read: Read, mut slot: Slot) {
     // Its bytes may have become available while it was waiting.
     if let Some(bytes) = read.source.cached(&read.range) {
         return hand_over_cached(read, &bytes);
@@ -76,21 +82,19 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
         return hand_over(read, &bytes);
     }
     count(&read);
-    let len = read.range.end - read.range.start;
     let mut delivery = Delivery::new(read);
     for attempt in 1.. {
-        let started = Instant::now();
+        let (started, missing) = (Instant::now(), delivery.range.end - delivery.at);
         match delivery.receive(&slot, started).await {
             Received::All { opened } => {
                 let first_byte = opened.map_or(Duration::ZERO, |opened| opened.duration_since(started));
                 let rest = started.elapsed().saturating_sub(first_byte);
-                return slot.note(first_byte, rest, len);
+                return slot.note(first_byte, rest, missing);
             }
             // Of a hedged read, the time that it would have taken alone is unknown.
             Received::Hedged | Received::Abandoned => return,
             Received::Failure(error) if attempt < MAX_ATTEMPTS && is_throttled(&error) => {
-                slot.slow_down();
-                let pause = tokio::time::sleep(FIRST_PAUSE * 2u32.pow(attempt - 1));
+                let pause = pause(&mut slot, FIRST_PAUSE * 2u32.pow(attempt - 1));
                 if unless_abandoned(&mut delivery.parts, false, pause).await.is_none() {
                     return;
                 }
@@ -98,6 +102,25 @@ pub(super) async fn deliver(read: Read, slot: Slot) {
             Received::Failure(error) => return delivery.fail(&error),
         }
     }
+}
+
+/// Pauses a read that was throttled until it may be resumed: about as long as said, or longer if too many others are
+/// in flight then.
+async fn pause(slot: &mut Slot, mut pause: Duration) {
+    slot.slow_down();
+    loop {
+        tokio::time::sleep(spread(pause, RandomState::new().hash_one(0))).await;
+        if slot.resume() {
+            return;
+        }
+        pause = FIRST_PAUSE;
+    }
+}
+
+/// Between half of a pause and one and a half of it, so that reads which were throttled together are not all resumed at
+/// the same time.
+fn spread(pause: Duration, random: u64) -> Duration {
+    pause / 2 + pause.mul_f64(random as f64 / u64::MAX as f64)
 }
 
 /// A read in progress.
@@ -312,7 +335,8 @@ impl Part {
     }
 
     /// Takes the relevant bytes of a piece that starts at `at`. A piece that makes up the `whole` read is
-    /// aligned as in the file and is shared; others are copied. Returns whether an answer was delivered.
+    /// aligned as in the file and is shared, unless it is far longer; others are copied. Returns whether an answer
+    /// was delivered.
     fn take(&mut self, at: u64, piece: &Bytes, whole: bool) -> bool {
         if self.answer.is_none() {
             return false;
@@ -323,6 +347,9 @@ impl Part {
         }
         // Both lie within the piece, which is in memory.
         let (from, to) = ((start - at) as usize, (end - at) as usize);
+        if whole && to - from <= MAX_COPY && to - from < piece.len() / COPY_BELOW {
+            return self.answer(Ok(Buffer::from(&piece[from..to])));
+        }
         if whole {
             return self.answer(Ok(Buffer::from(piece.clone()).slice_with_length(from, to - from)));
         }
@@ -372,6 +399,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_few_bytes_do_not_keep_a_long_read_in_memory() {
+        let read = Bytes::from(vec![7; 4 << 20]);
+        let is_shared = |range: Range<u64>| {
+            let (answer, mut receiver) = oneshot::channel();
+            let len = (range.end - range.start) as usize;
+            Part::new(range, answer).take(0, &read, true);
+            let bytes = receiver.try_recv().unwrap().unwrap();
+            assert_eq!(bytes.as_slice(), &read[..len]);
+            read.as_ptr_range().contains(&bytes.as_ptr())
+        };
+        assert!(!is_shared(100..1000));
+        assert!(!is_shared(0..64 << 10));
+        assert!(is_shared(0..(64 << 10) + 1), "copying takes time");
+        assert!(is_shared(0..4 << 20));
+    }
+
     #[tokio::test]
     async fn a_runtime_that_stands_still_makes_no_read_fail() {
         let limit = Some(Duration::from_millis(100));
@@ -390,6 +434,14 @@ mod tests {
     async fn a_read_that_delivers_nothing_fails() {
         let stalled = unless_stalled(Some(Duration::from_millis(20)), std::future::pending::<()>()).await;
         assert!(stalled.unwrap_err().to_string().contains("no data received for 0.02 s"));
+    }
+
+    #[test]
+    fn pauses_differ_by_up_to_their_length() {
+        let pause = Duration::from_millis(50);
+        let spread = [0, u64::MAX / 4, u64::MAX / 2, u64::MAX].map(|random| spread(pause, random));
+        let expected = [25.0, 37.5, 50.0, 75.0].map(|millis| Duration::from_secs_f64(millis / 1000.0));
+        assert_eq!(spread, expected);
     }
 
     #[test]

@@ -192,8 +192,12 @@ pub(super) struct Queue {
 struct State {
     waiting: Waiting,
     in_flight: usize,
+    /// Reads in flight that the store has throttled, and that wait to be resumed.
+    paused: usize,
     /// Reads allowed in flight while the store is throttling.
     allowed: f64,
+    /// How often this was halved.
+    slow_downs: u64,
     pace: Pace,
     /// Whether a task is about to dispatch the waiting requests.
     announced: bool,
@@ -204,11 +208,24 @@ struct State {
     hedged: u64,
 }
 
+impl State {
+    /// The number of reads allowed in flight; at least one.
+    fn allowed(&self) -> usize {
+        // Casts from floats saturate.
+        self.allowed.max(1.0) as usize
+    }
+}
+
 impl Queue {
     pub(super) fn is_idle(&self) -> bool {
         let mut state = self.state.lock();
         state.waiting.forget_withdrawn();
         state.in_flight == 0 && state.waiting.is_empty()
+    }
+
+    /// The expected duration of a read of this many bytes, if it can be estimated.
+    pub(super) fn expected(&self, bytes: u64) -> Option<Duration> {
+        self.state.lock().pace.expected(bytes)
     }
 
     /// Answers requests up to the first read that has to wait, and returns the others.
@@ -269,18 +286,18 @@ impl Queue {
     /// The reads to start now, each with its slot; `None` if there are none.
     fn next_reads(self: &Arc<Self>) -> Option<Vec<(Read, Slot)>> {
         let mut state = self.state.lock();
-        let State { waiting, pace, in_flight, allowed, .. } = &mut *state;
-        let free = |profile: StorageProfile| {
-            let slots = (profile.slots() as f64).min(allowed.max(1.0)) as usize;
-            slots.saturating_sub(*in_flight)
-        };
+        let allowed = state.allowed();
+        let State { waiting, pace, in_flight, .. } = &mut *state;
+        let free = |profile: StorageProfile| profile.slots().min(allowed).saturating_sub(*in_flight);
         let reads = waiting.next(free, |profile| pace.adapt(profile));
         if reads.is_empty() {
             state.dispatching = false;
             return None;
         }
         state.in_flight += reads.len();
-        Some(reads.into_iter().map(|read| (read, Slot(Arc::clone(self)))).collect())
+        let slow_downs = state.slow_downs;
+        let slot = || Slot { queue: Arc::clone(self), slow_downs, is_paused: false };
+        Some(reads.into_iter().map(|read| (read, slot())).collect())
     }
 }
 
@@ -330,17 +347,23 @@ impl Drop for ResumeOnPanic<'_> {
 
 /// Permission for one read in flight.
 #[derive(Debug)]
-pub(super) struct Slot(Arc<Queue>);
+pub(super) struct Slot {
+    queue: Arc<Queue>,
+    /// How often reads had been slowed down when the read was started or resumed.
+    slow_downs: u64,
+    /// Whether the read waits to be resumed.
+    is_paused: bool,
+}
 
 impl Slot {
     /// How long a read may deliver nothing.
     pub(super) fn stall(&self) -> Duration {
-        self.0.stall
+        self.queue.stall
     }
 
     /// Records the timing of a read.
     pub(super) fn note(&self, first_byte: Duration, rest: Duration, bytes: u64) {
-        let mut state = self.0.state.lock();
+        let mut state = self.queue.state.lock();
         state.pace.note(first_byte, rest, bytes);
         state.reads += 1;
         // One more for each round of reads that succeeded.
@@ -353,30 +376,51 @@ impl Slot {
         if factor == 0 {
             return None;
         }
-        let expected = self.0.state.lock().pace.expected(bytes)?;
+        let expected = self.queue.expected(bytes)?;
         Some(expected.saturating_mul(factor).max(MIN_HEDGE))
     }
 
     /// Whether another read may be requested a second time; if so, it is counted.
     pub(super) fn may_hedge(&self) -> bool {
-        let mut state = self.0.state.lock();
+        let mut state = self.queue.state.lock();
         let may = state.hedged * READS_PER_HEDGE <= state.reads;
         state.hedged += u64::from(may);
         may
     }
 
-    /// Reacts to throttling by the store: halves the number of reads allowed in flight.
-    pub(super) fn slow_down(&self) {
-        let mut state = self.0.state.lock();
-        let now = state.allowed.min(state.in_flight as f64);
-        state.allowed = (now / 2.0).max(1.0);
+    /// Reacts to throttling by the store: halves the number of reads allowed in flight, and pauses the read.
+    pub(super) fn slow_down(&mut self) {
+        let mut state = self.queue.state.lock();
+        // Reads that were in flight together are throttled together: this says nothing about fewer reads.
+        if self.slow_downs == state.slow_downs {
+            let now = state.allowed.min(state.in_flight as f64);
+            state.allowed = (now / 2.0).max(1.0);
+            state.slow_downs += 1;
+        }
+        state.paused += 1;
+        self.is_paused = true;
+    }
+
+    /// Resumes a read that is paused, unless others that are not take all that is allowed; returns whether it did.
+    pub(super) fn resume(&mut self) -> bool {
+        let mut state = self.queue.state.lock();
+        if state.in_flight - state.paused >= state.allowed() {
+            return false;
+        }
+        state.paused -= 1;
+        (self.slow_downs, self.is_paused) = (state.slow_downs, false);
+        true
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.state.lock().in_flight -= 1;
-        self.0.dispatch();
+        {
+            let mut state = self.queue.state.lock();
+            state.in_flight -= 1;
+            state.paused -= usize::from(self.is_paused);
+        }
+        self.queue.dispatch();
     }
 }
 

@@ -9,8 +9,10 @@
 //!
 //! Requests that are likely to be followed by neighbours are not ripe: they wait for them, but join a
 //! read that covers their surroundings. While more reads are due than may be in flight, larger gaps are
-//! read than would otherwise pay, since another read would have to wait.
+//! read than would otherwise pay, since another read would have to wait. A choice looks at all requests, so that reads
+//! which are due, but have no slot yet, remain chosen until other requests arrive or ripen.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,33 +48,50 @@ pub(super) struct Read {
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     files: Vec<(Arc<dyn ReadAt>, Vec<Request>)>,
+    /// Reads that were chosen, but had no slot yet: all of one file, and for its most urgent requests.
+    chosen: VecDeque<Read>,
 }
 
 impl Waiting {
     pub(super) fn push(&mut self, source: &Arc<dyn ReadAt>, requests: Vec<Request>) {
+        self.choose_again();
+        self.add(source, requests);
+    }
+
+    fn add(&mut self, source: &Arc<dyn ReadAt>, requests: Vec<Request>) {
         match self.files.iter_mut().find(|(file, _)| Arc::ptr_eq(file, source)) {
             Some((_, waiting)) => waiting.extend(requests),
             None => self.files.push((Arc::clone(source), requests)),
         }
     }
 
+    /// Turns reads that were chosen back into requests, to be chosen together with others.
+    fn choose_again(&mut self) {
+        for read in std::mem::take(&mut self.chosen) {
+            self.add(&read.source, read.serves);
+        }
+    }
+
     /// Number of requests.
     pub(super) fn len(&self) -> usize {
-        self.files.iter().map(|(_, waiting)| waiting.len()).sum()
+        let chosen = self.chosen.iter().map(|read| read.serves.len());
+        self.files.iter().map(|(_, waiting)| waiting.len()).chain(chosen).sum()
     }
 
     /// Whether no requests are waiting.
     pub(super) fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.is_empty() && self.chosen.is_empty()
     }
 
     /// All requests.
-    pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
+    pub(super) fn into_requests(mut self) -> impl Iterator<Item = Request> {
+        self.choose_again();
         self.files.into_iter().flat_map(|(_, waiting)| waiting)
     }
 
     /// Drops requests whose answer nobody waits for any more.
     pub(super) fn forget_withdrawn(&mut self) {
+        self.choose_again();
         for (_, waiting) in &mut self.files {
             waiting.retain(|request| !request.answer.is_closed());
         }
@@ -81,50 +100,87 @@ impl Waiting {
 
     /// Marks all waiting requests as due.
     pub(super) fn ripen(&mut self) {
+        self.choose_again();
         for (_, waiting) in &mut self.files {
             waiting.iter_mut().for_each(|request| request.is_ripe = true);
         }
     }
 
     /// Takes out the reads that serve the most urgent ripe requests of the file that has them, as many as its
-    /// store has `free` slots for. All are chosen at once, since a choice looks at all waiting requests.
+    /// store has `free` slots for.
     pub(super) fn next(
         &mut self,
         free: impl Fn(StorageProfile) -> usize,
         adapt: impl Fn(StorageProfile) -> StorageProfile,
     ) -> Vec<Read> {
+        loop {
+            if self.chosen.is_empty() {
+                self.choose(&free, &adapt);
+            }
+            let Some(first) = self.chosen.front() else { return Vec::new() };
+            let free = free(first.source.profile());
+            let next = self.take_chosen(free);
+            // Requests of the reads that were chosen may have been withdrawn.
+            if free == 0 || !next.is_empty() {
+                return next;
+            }
+        }
+    }
+
+    /// Chooses the reads that serve the most urgent ripe requests of the file that has them, if there is a free slot.
+    fn choose(
+        &mut self,
+        free: impl Fn(StorageProfile) -> usize,
+        adapt: impl Fn(StorageProfile) -> StorageProfile,
+    ) {
         self.forget_withdrawn();
         let most_urgent = |waiting: &[Request]| {
             waiting.iter().filter(|request| request.is_ripe).map(|request| request.urgency).min()
         };
         let files = self.files.iter().enumerate();
         let urgencies = files.filter_map(|(at, (_, waiting))| Some((at, most_urgent(waiting)?)));
-        let Some((at, urgency)) = urgencies.min_by_key(|(_, urgency)| *urgency) else { return Vec::new() };
+        let Some((at, urgency)) = urgencies.min_by_key(|(_, urgency)| *urgency) else { return };
         let (source, waiting) = &mut self.files[at];
         let free = free(source.profile());
         if free == 0 {
-            return Vec::new();
+            return;
         }
         let wanted: Vec<Range<u64>> = waiting.iter().map(|request| request.range.clone()).collect();
         let profile = adapt(source.profile());
         let reads = coalesce(&wanted, &profile, free.max(profile.concurrency / 2));
         let is_due = |at: &usize| waiting[*at].is_ripe && waiting[*at].urgency == urgency;
-        let due = reads.into_iter().filter(|read| read.serves.iter().any(is_due)).take(free);
-        let due: Vec<_> = due.collect();
+        let due: Vec<_> = reads.into_iter().filter(|read| read.serves.iter().any(is_due)).collect();
         let mut requests: Vec<Option<Request>> = waiting.drain(..).map(Some).collect();
         let len = |range: &Range<u64>| range.end - range.start;
-        let next = due.into_iter().map(|read| {
+        let due = due.into_iter().map(|read| {
             let range = source.widened(read.range.clone());
             let wasted = read.wasted + len(&range).saturating_sub(len(&read.range));
             let serves = read.serves.iter().filter_map(|at| requests[*at].take()).collect();
             Read { source: Arc::clone(source), range, wasted, serves }
         });
-        let next = next.collect();
+        self.chosen = due.collect();
         waiting.extend(requests.into_iter().flatten());
         if waiting.is_empty() {
             self.files.swap_remove(at);
         }
-        next
+    }
+
+    /// Takes out at most `count` of the reads that were chosen.
+    fn take_chosen(&mut self, count: usize) -> Vec<Read> {
+        let mut taken = Vec::new();
+        while taken.len() < count
+            && let Some(mut read) = self.chosen.pop_front()
+        {
+            let before = read.serves.len();
+            read.serves.retain(|request| !request.answer.is_closed());
+            if read.serves.len() == before {
+                taken.push(read);
+            } else if !read.serves.is_empty() {
+                // The others may need fewer bytes.
+                self.add(&read.source, read.serves);
+            }
+        }
+        taken
     }
 }
 
@@ -181,6 +237,68 @@ mod tests {
             [starts(3), starts(3), starts(0), starts(3), starts(3)],
             [vec![0, 1, 2], vec![3], vec![], vec![4], vec![]]
         );
+    }
+
+    /// A request per number, at that many times 100 MiB.
+    fn far_apart(numbers: impl IntoIterator<Item = u64>, urgency: Urgency) -> (Vec<Request>, Vec<Answer>) {
+        numbers.into_iter().map(|at| request(at * FAR..at * FAR + 64, urgency)).unzip()
+    }
+
+    const FAR: u64 = 100 << 20;
+
+    /// The number and the length of the next read, if there is one slot.
+    fn next_one(waiting: &mut Waiting) -> Option<(u64, u64)> {
+        let read = waiting.next(|_| 1, remote).pop()?;
+        Some((read.range.start / FAR, read.range.end - read.range.start))
+    }
+
+    #[test]
+    fn reads_that_wait_for_slots_are_chosen_once() {
+        let (requests, _answers) = far_apart(0..100, Urgency::filter(0));
+        let mut waiting = Waiting::default();
+        waiting.push(&file(), requests);
+        let choices = std::cell::Cell::new(0);
+        for at in 0..100 {
+            assert!(waiting.next(|_| 0, remote).is_empty());
+            let count = |profile| {
+                choices.set(choices.get() + 1);
+                remote(profile)
+            };
+            let reads = waiting.next(|_| 1, count);
+            assert_eq!(reads.iter().map(|read| read.range.start / FAR).collect::<Vec<_>>(), [at]);
+            assert_eq!((waiting.len(), waiting.is_empty()), (99 - at as usize, at == 99));
+        }
+        assert_eq!(choices.get(), 1);
+    }
+
+    #[test]
+    fn a_request_that_arrives_while_reads_wait_for_slots_goes_first_or_along_with_one() {
+        let (file, mut waiting) = (file(), Waiting::default());
+        let (requests, _answers) = far_apart(0..4, Urgency::filter(1));
+        waiting.push(&file, requests);
+        assert_eq!(next_one(&mut waiting), Some((0, 64)));
+        let (urgent, _urgent) = request(9 * FAR..9 * FAR + 64, Urgency::filter(0));
+        let (near, _near) = request(FAR + 64..FAR + 128, Urgency::projection(0));
+        waiting.push(&file, vec![near]);
+        waiting.push(&self::file(), vec![urgent]);
+        let rest: Vec<_> = std::iter::from_fn(|| next_one(&mut waiting)).collect();
+        assert_eq!(rest, [(9, 64), (1, 128), (2, 64), (3, 64)]);
+    }
+
+    #[test]
+    fn requests_withdrawn_while_their_reads_wait_for_slots_are_not_read() {
+        let mut waiting = Waiting::default();
+        let (mut requests, mut answers) = far_apart(0..4, Urgency::filter(0));
+        let (near, kept) = request(2 * FAR + 64..2 * FAR + 192, Urgency::filter(0));
+        requests.push(near);
+        waiting.push(&file(), requests);
+        assert_eq!(next_one(&mut waiting), Some((0, 64)));
+        // All that one read serves, and a part of another.
+        drop(answers.drain(1..3));
+        let rest: Vec<_> = std::iter::from_fn(|| next_one(&mut waiting)).collect();
+        assert_eq!(rest, [(3, 64), (2, 128)]);
+        assert!(waiting.is_empty());
+        drop(kept);
     }
 
     #[test]

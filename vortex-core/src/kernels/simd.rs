@@ -25,48 +25,87 @@ pub(crate) trait Vectorized {
 }
 
 /// Runs the best version of a loop.
-#[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn vectorized<V: Vectorized>(work: V) -> V::Output {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn avx512<V: Vectorized>(work: V) -> V::Output {
-        work.run()
+    // SAFETY: the machine supports its best version.
+    unsafe { Version::best().run(work) }
+}
+
+/// A version of a loop. A machine that supports one supports all before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Version {
+    Plain,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Version {
+    #[inline]
+    fn best() -> Self {
+        let common = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt");
+        let wide = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        match (common, wide) {
+            (true, true) => Self::Avx512,
+            (true, false) => Self::Avx2,
+            (false, _) => Self::Plain,
+        }
     }
 
-    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn avx2<V: Vectorized>(work: V) -> V::Output {
-        work.run()
-    }
+    /// # Safety
+    /// The machine must support this version.
+    #[inline]
+    unsafe fn run<V: Vectorized>(self, work: V) -> V::Output {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+        fn avx512<V: Vectorized>(work: V) -> V::Output {
+            work.run()
+        }
 
-    let common = is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("lzcnt")
-        && is_x86_feature_detected!("popcnt");
-    let wide = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl");
-    match (common, wide) {
-        // SAFETY: all instruction sets that the function requires were detected.
-        (true, true) => unsafe { avx512(work) },
-        // SAFETY: as above.
-        (true, false) => unsafe { avx2(work) },
-        (false, _) => work.run_plain(),
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+        fn avx2<V: Vectorized>(work: V) -> V::Output {
+            work.run()
+        }
+
+        match self {
+            // SAFETY: according to the caller, the machine has all instruction sets that the function requires.
+            Self::Avx512 => unsafe { avx512(work) },
+            // SAFETY: as above.
+            Self::Avx2 => unsafe { avx2(work) },
+            Self::Plain => work.run_plain(),
+        }
     }
 }
 
-/// Runs a loop: on other architectures, vectors need no detection.
+/// On other architectures, vectors need no detection.
 #[cfg(not(target_arch = "x86_64"))]
-#[inline]
-pub(crate) fn vectorized<V: Vectorized>(work: V) -> V::Output {
-    work.run_plain()
+impl Version {
+    #[inline]
+    fn best() -> Self {
+        Self::Plain
+    }
+
+    /// # Safety
+    /// Every machine supports this version.
+    #[inline]
+    unsafe fn run<V: Vectorized>(self, work: V) -> V::Output {
+        work.run_plain()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[derive(Clone, Copy)]
     struct Sum<'a>(&'a [u8]);
 
     impl Vectorized for Sum<'_> {
@@ -81,6 +120,17 @@ mod tests {
     #[test]
     fn every_version_gives_the_same() {
         let values: Vec<u8> = (0..1000u32).map(|value| (value % 251) as u8).collect();
-        assert_eq!(vectorized(Sum(&values)), Sum(&values).run());
+        let sum = Sum(&values);
+        let versions = [
+            Version::Plain,
+            #[cfg(target_arch = "x86_64")]
+            Version::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Version::Avx512,
+        ];
+        let mut supported = versions.into_iter().filter(|version| *version <= Version::best());
+        // SAFETY: the machine supports its best version, and all before it.
+        assert!(supported.all(|version| unsafe { version.run(sum) } == sum.run()));
+        assert_eq!(vectorized(sum), sum.run());
     }
 }

@@ -20,6 +20,9 @@ pub(super) struct Dict;
 
 const ID: &str = super::ids::DICT;
 
+/// Wider codes are narrowed to 32 bits when they are decoded.
+const MAX_VALUES: u64 = u32::MAX as u64;
+
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {
     #[prost(int32, tag = "1")]
@@ -53,9 +56,16 @@ impl LayoutKind for Dict {
         if nullable && !node.dtype().is_nullable() {
             return Err(Error::corrupt("nullable codes of a non-nullable column"));
         }
+        let values = node.child(0, node.dtype())?;
+        if values.row_count() > MAX_VALUES {
+            let count = values.row_count();
+            return Err(Error::limit(format!(
+                "{count} values of a dictionary; at most {MAX_VALUES} can be read"
+            )));
+        }
         Ok(Arc::new(DictLayout {
             dtype: node.dtype().clone(),
-            values: node.child(0, node.dtype())?.load()?,
+            values: values.load()?,
             codes: node.load_child(1, &DType::Primitive(ptype, nullable), node.row_count())?,
         }))
     }
@@ -101,12 +111,12 @@ impl Layout for DictLayout {
         let values = self.values.read(&(0..self.values.row_count()), have)?;
         // All splits that use the dictionary share its decoded values. So do other columns with the same
         // values, but a segment may also be referred to as values of another type.
-        let shared = || Arc::new(SharedValues::new(Arc::clone(&values)));
+        let shared = |memory| Arc::new(SharedValues::new(Arc::clone(&values)).charged_to(memory));
         let values = match self.values.segments()[..] {
             [segment] => Some(have.derived(segment, shared)).filter(|found| found.are_values_of(&values)),
             _ => None,
         }
-        .unwrap_or_else(shared);
+        .unwrap_or_else(|| shared(None));
         Ok(Arc::new(DictArray::try_new(codes, values, *have.limits())?))
     }
 
@@ -116,5 +126,37 @@ impl Layout for DictLayout {
         let used: Vec<u64> = used.into_iter().map(|at| at as u64).collect();
         let values = Arc::new(SharedValues::new(self.values.read_rows(&used, have)?));
         Ok(Arc::new(DictArray::try_new(codes, values, *have.limits())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encodings::Registry;
+    use crate::limits::Limits;
+    use crate::wire::RawLayout;
+
+    fn load(value_count: u64) -> Result<LayoutRef> {
+        let flat = |row_count| {
+            let segments = [0].into();
+            Arc::new(RawLayout { encoding: 1, row_count, metadata: [].into(), children: [].into(), segments })
+        };
+        let dict = RawLayout {
+            encoding: 0,
+            row_count: 10,
+            metadata: metadata(PType::U64).into(),
+            children: [flat(value_count), flat(10)].into(),
+            segments: [].into(),
+        };
+        let ids = [ID.into(), super::super::ids::FLAT.into()].into();
+        let dtype = DType::Utf8(false);
+        LayoutNode::root(Arc::new(dict), &dtype, ids, &Registry::built_in(), &Limits::new()).load()
+    }
+
+    #[test]
+    fn more_values_than_32_bits_can_address_are_refused() {
+        assert_eq!(load(u32::MAX.into()).unwrap().row_count(), 10);
+        let error = load(1 << 32).unwrap_err().to_string();
+        assert!(error.contains("vortex.dict: limit exceeded: 4294967296 values of a dictionary"), "{error}");
     }
 }

@@ -147,8 +147,7 @@ impl<'a> PieceSet<'a> {
         };
         debug_assert_eq!(place.end + TREE_LEN, len);
         let tree = Arc::new(ArrayTree::parse_tree(&bytes, place.start, limits)?);
-        self.trees.keep(id, &tree, place.len());
-        Ok(tree)
+        Ok(self.trees.keep(id, tree, place.len()))
     }
 
     /// Takes the requests that could not be answered: ranges of the file, and whole segments.

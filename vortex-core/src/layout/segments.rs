@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::array::ArrayRef;
 use crate::dtype::DType;
+use crate::io::Share;
 use crate::limits::Limits;
 use crate::segments::{Lease, SegmentId, SegmentTable};
 use crate::{Error, Result};
@@ -58,15 +59,16 @@ impl<'a> SegmentSet<'a> {
         lease.array(dtype, len, self.table)
     }
 
-    /// Data derived from a segment, shared by all holders of the segment.
+    /// Data derived from a segment, shared by all holders of the segment. What it decodes later is to be charged to
+    /// the share that `make` receives, if any.
     pub(crate) fn derived<T: std::any::Any + Send + Sync>(
         &self,
         id: SegmentId,
-        make: impl FnOnce() -> Arc<T>,
+        make: impl FnOnce(Option<Share>) -> Arc<T>,
     ) -> Arc<T> {
         match self.leases.get(&id) {
-            Some(lease) => lease.derived(make),
-            None => make(),
+            Some(lease) => lease.derived(|memory| make(Some(memory))),
+            None => make(None),
         }
     }
 }

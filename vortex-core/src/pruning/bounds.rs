@@ -1,11 +1,12 @@
 //! Evaluates a predicate on one column against its zone map.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef};
 use arrow::buffer::BooleanBuffer;
 
-use super::Verdict;
+use super::{Blocks, Verdict};
 use crate::Result;
 use crate::expr::{CompareOp, InList, Like, Predicate};
 use crate::layout::ZoneMap;
@@ -41,18 +42,18 @@ struct Outcome {
 const UNKNOWN: Outcome = Outcome { may: true, all: false };
 const NEVER: Outcome = Outcome { may: false, all: false };
 
-/// Evaluates a predicate per zone.
-pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap) -> Result<Verdict> {
-    let (mut may, mut all) = (Vec::with_capacity(map.zone_count), Vec::with_capacity(map.zone_count));
+/// Evaluates a predicate per zone. Zones beyond `rows` are not looked at: they may match.
+pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &Range<u64>) -> Result<Verdict> {
     // A predicate that does not fit the column fails when it is evaluated, not here.
     if predicate.check(&map.dtype).is_err() {
         return Ok(Verdict::unknown(map.zone_count));
     }
-    for zone in 0..map.zone_count {
-        let outcome = outcome(predicate, &read(map, zone));
-        may.push(outcome.may);
-        all.push(outcome.all);
-    }
+    let within = Blocks { row_count: map.row_count, block_len: map.zone_len }.overlapping(rows);
+    let outcomes = (0..map.zone_count).map(|zone| match within.contains(&zone) {
+        true => outcome(predicate, &read(map, zone)),
+        false => UNKNOWN,
+    });
+    let (may, all): (Vec<bool>, Vec<bool>) = outcomes.map(|outcome| (outcome.may, outcome.all)).unzip();
     Ok(Verdict { may: BooleanBuffer::from(may), all: BooleanBuffer::from(all) })
 }
 
@@ -177,6 +178,8 @@ mod tests {
         }
     }
 
+    const ALL: Range<u64> = 0..40;
+
     fn int(value: i64) -> Scalar {
         Scalar::try_new(DType::Primitive(PType::I32, true), Value::Int(value)).unwrap()
     }
@@ -189,7 +192,7 @@ mod tests {
     fn comparisons_follow_the_bounds() {
         let map = ints();
         let check = |op, value, may: [bool; 4], all: [bool; 4]| {
-            let verdict = verdict(&Predicate::Compare(op, int(value)), &map).unwrap();
+            let verdict = verdict(&Predicate::Compare(op, int(value)), &map, &ALL).unwrap();
             assert_eq!(
                 (bits(&verdict.may), bits(&verdict.all)),
                 (may.to_vec(), all.to_vec()),
@@ -206,8 +209,16 @@ mod tests {
     }
 
     #[test]
+    fn zones_beyond_the_rows_of_interest_may_match() {
+        let never = Predicate::Compare(CompareOp::Gt, int(100));
+        let verdict = verdict(&never, &ints(), &(10..15)).unwrap();
+        assert_eq!(bits(&verdict.may), [true, false, true, true]);
+        assert_eq!(bits(&verdict.all), [false; 4]);
+    }
+
+    #[test]
     fn null_counts_answer_null_tests() {
-        let nulls = verdict(&Predicate::IsNull, &ints()).unwrap();
+        let nulls = verdict(&Predicate::IsNull, &ints(), &ALL).unwrap();
         assert_eq!(
             (bits(&nulls.may), bits(&nulls.all)),
             (vec![false, true, false, true], vec![false, false, false, true])
@@ -227,9 +238,9 @@ mod tests {
             nan_count: Some(UInt64Array::from(vec![Some(0), Some(1), Some(0)])),
         };
         let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
-        let above = verdict(&Predicate::Compare(CompareOp::Gt, float(5.0)), &map).unwrap();
+        let above = verdict(&Predicate::Compare(CompareOp::Gt, float(5.0)), &map, &ALL).unwrap();
         assert_eq!(bits(&above.may), [false, true, false]);
-        let minus_zero = verdict(&Predicate::Compare(CompareOp::Lt, float(0.0)), &map).unwrap();
+        let minus_zero = verdict(&Predicate::Compare(CompareOp::Lt, float(0.0)), &map, &ALL).unwrap();
         assert_eq!(bits(&minus_zero.may), [false, true, true], "the zone of zeros may hold -0.0");
     }
 
@@ -242,7 +253,10 @@ mod tests {
             ..ints()
         };
         let like = Like::new("ba%");
-        assert_eq!(bits(&verdict(&Predicate::Like(like), &map).unwrap().may), [false, true, true, false]);
+        assert_eq!(
+            bits(&verdict(&Predicate::Like(like), &map, &ALL).unwrap().may),
+            [false, true, true, false]
+        );
     }
 
     #[test]
@@ -250,10 +264,16 @@ mod tests {
         let list = |values: &[i64], negated| {
             Predicate::In(Arc::new(InList::new(values.iter().map(|v| int(*v)), negated)))
         };
-        assert_eq!(bits(&verdict(&list(&[5, 100], false), &ints()).unwrap().may), [true, false, true, false]);
-        assert_eq!(bits(&verdict(&list(&[5, 100], true), &ints()).unwrap().may), [true, true, false, false]);
+        assert_eq!(
+            bits(&verdict(&list(&[5, 100], false), &ints(), &ALL).unwrap().may),
+            [true, false, true, false]
+        );
+        assert_eq!(
+            bits(&verdict(&list(&[5, 100], true), &ints(), &ALL).unwrap().may),
+            [true, true, false, false]
+        );
         for negated in [false, true] {
-            let empty = verdict(&list(&[], negated), &ints()).unwrap();
+            let empty = verdict(&list(&[], negated), &ints(), &ALL).unwrap();
             assert_eq!(bits(&empty.may), [negated; 4], "even nulls are not in an empty list");
             assert_eq!(bits(&empty.all), [negated; 4]);
         }

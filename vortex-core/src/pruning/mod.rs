@@ -83,32 +83,37 @@ impl Verdict {
 /// The source of zone maps.
 pub(crate) type ZoneMaps<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
 
-/// Evaluates a filter on statistics, one outcome per block.
-pub(crate) fn evaluate(expr: &Expr, blocks: Blocks, zones: &ZoneMaps<'_>) -> Result<Verdict> {
+/// Evaluates a filter on statistics, one outcome per block. Those of blocks beyond `rows` are left unknown.
+pub(crate) fn evaluate(
+    expr: &Expr,
+    blocks: Blocks,
+    rows: &Range<u64>,
+    zones: &ZoneMaps<'_>,
+) -> Result<Verdict> {
     let len = blocks.count();
     Ok(match expr {
         Expr::Literal(Some(true)) => Verdict::constant(true, len),
         Expr::Literal(_) => Verdict::constant(false, len),
         Expr::Field(path, predicate) => match zones(path) {
-            Some(map) => spread(&bounds::verdict(predicate, &map)?, &map, blocks),
+            Some(map) => spread(&bounds::verdict(predicate, &map, rows)?, &map, blocks),
             None => Verdict::unknown(len),
         },
         Expr::And(parts) => {
             let mut verdict = Verdict::constant(true, len);
             for part in parts {
-                verdict = verdict.and(&evaluate(part, blocks, zones)?);
+                verdict = verdict.and(&evaluate(part, blocks, rows, zones)?);
             }
             verdict
         }
         Expr::Or(parts) => {
             let mut verdict = Verdict::constant(false, len);
             for part in parts {
-                verdict = verdict.or(&evaluate(part, blocks, zones)?);
+                verdict = verdict.or(&evaluate(part, blocks, rows, zones)?);
             }
             verdict
         }
         Expr::Not(inner) => match negate(inner) {
-            Some(negated) => evaluate(&negated, blocks, zones)?,
+            Some(negated) => evaluate(&negated, blocks, rows, zones)?,
             None => Verdict::unknown(len),
         },
         Expr::InTurn(_) | Expr::Rows(_) => Verdict::unknown(len),
@@ -116,7 +121,7 @@ pub(crate) fn evaluate(expr: &Expr, blocks: Blocks, zones: &ZoneMaps<'_>) -> Res
         // that are not. So it can rule out rows, but never makes evaluation unnecessary.
         Expr::Dynamic(filter) => match filter.current() {
             Some(current) => {
-                let may = evaluate(&current, blocks, zones)?.may;
+                let may = evaluate(&current, blocks, rows, zones)?.may;
                 Verdict { may, all: BooleanBuffer::new_unset(len) }
             }
             None => Verdict::unknown(len),

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use super::ScanMetrics;
 use super::best_first::Place;
 use super::column::Column;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Next};
+use super::fetch::{lease, missing_bytes, take_memory};
 use super::filter::Payoffs;
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::{Admitted, Filtered, first_wanted, lease, missing_bytes};
+use super::task::{Admitted, Filtered, first_wanted};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::io::{Share, Urgency};
@@ -138,7 +139,7 @@ impl Admission {
         batch: &mut Batch,
         recent: &mut Recent,
     ) -> Result<bool> {
-        let Some((mut split, pruned)) = self.cursor.next(&self.plan, &self.zone_maps) else {
+        let Some(Next { mut split, pruned, unread }) = self.cursor.next(&self.plan, &self.zone_maps) else {
             return Ok(false);
         };
         let checks = self.payoffs.checks(&self.plan, &self.zone_maps, &split);
@@ -153,16 +154,9 @@ impl Admission {
             false => Urgency::filter(self.admitted),
         };
         let wants = Wants { ids, urgency, must: idle && batch.splits.is_empty() };
-        loop {
-            match batch.reserve(&self.plan, &wants, recent.byte_len())? {
-                Room::Enough => break,
-                // Segments that may be needed again make room for those needed now.
-                Room::NoMemory if recent.forget_some(|id| batch.wants(id) || wants.ids.contains(id)) => {}
-                Room::NoMemory | Room::TooManyAtWork => {
-                    self.cursor.put_back(&split);
-                    return Ok(false);
-                }
-            }
+        if !batch.reserve(&self.plan, &wants, recent)? {
+            self.cursor.put_back(unread);
+            return Ok(false);
         }
         ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
         if unfiltered {
@@ -258,39 +252,27 @@ struct Wants {
     must: bool,
 }
 
-/// Whether there is room for one more split.
-enum Room {
-    Enough,
-    /// Splits at work take half of the memory.
-    TooManyAtWork,
-    NoMemory,
-}
-
 impl Batch {
-    /// Reserves memory for what a split needs first, if there is enough. Half of the memory is left for what
-    /// splits need once their filter is evaluated; `idle` bytes are held for splits like this one.
-    fn reserve(&mut self, plan: &Plan, wants: &Wants, idle: u64) -> Result<Room> {
+    /// Reserves memory for what a split needs first; returns false if there is not enough. Half of the memory is left
+    /// for what splits need once their filter is evaluated; segments are kept for splits like this one.
+    fn reserve(&mut self, plan: &Plan, wants: &Wants, recent: &mut Recent) -> Result<bool> {
         let ids = wants.ids.iter().copied();
         let new: Vec<SegmentId> = ids.filter(|id| !self.urgencies.contains_key(id)).collect();
         let bytes = missing_bytes(plan, &new)?;
-        let used = plan.memory.used().saturating_sub(idle);
+        let used = plan.memory.used().saturating_sub(recent.byte_len());
+        let needed = |id: &SegmentId| self.urgencies.contains_key(id) || wants.ids.contains(id);
         let share = match wants.must {
             true => Some(plan.memory.take_anyway(bytes)),
-            false if used.saturating_add(bytes) > plan.memory.limit() / 2 => return Ok(Room::TooManyAtWork),
-            false => plan.memory.take(bytes),
+            false if used.saturating_add(bytes) > plan.memory.limit() / 2 => None,
+            false => take_memory(plan, bytes, recent, needed),
         };
-        let Some(share) = share else { return Ok(Room::NoMemory) };
+        let Some(share) = share else { return Ok(false) };
         match &mut self.memory {
             Some(memory) => memory.join(share),
             None => self.memory = Some(share),
         }
         self.urgencies.extend(new.into_iter().map(|id| (id, wants.urgency)));
-        Ok(Room::Enough)
-    }
-
-    /// Whether a split of the batch needs a segment.
-    fn wants(&self, id: &SegmentId) -> bool {
-        self.urgencies.contains_key(id)
+        Ok(true)
     }
 
     /// Requests what the splits need first.
@@ -403,6 +385,7 @@ mod tests {
         let counted = counted.map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
         assert_eq!(counted, [4, 4 * 7 * 8192, 4 * (8192 - 100)]);
     }
+
     #[tokio::test]
     async fn segments_are_kept_if_dropping_them_gives_no_room() {
         let mut state = 1u64;

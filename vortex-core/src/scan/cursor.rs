@@ -13,6 +13,17 @@ use super::best_first::{Place, Unread};
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 
+/// The next split to be admitted, unless it is put back.
+#[derive(Debug)]
+pub(super) struct Next {
+    /// Its live rows are those that may match.
+    pub(super) split: Split,
+    /// Number of its other rows, to be counted as pruned once it is admitted.
+    pub(super) pruned: u64,
+    /// What was known about it before.
+    pub(super) unread: Unread,
+}
+
 /// The splits that are yet to be admitted.
 #[derive(Debug)]
 pub(super) enum Cursor {
@@ -37,11 +48,10 @@ impl Cursor {
         Cursor::InOrder(plan.rows.end)
     }
 
-    /// The next split with rows that may match; these become its live rows. Also returns the number of its
-    /// other rows, to be counted as pruned once the split is admitted, since it may be put back.
-    pub(super) fn next(&mut self, plan: &Plan, zone_maps: &ZoneMaps) -> Option<(Split, u64)> {
+    /// The next split with rows that may match.
+    pub(super) fn next(&mut self, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Next> {
         loop {
-            let mut split = match self {
+            let (mut split, unread) = match self {
                 Cursor::InOrder(row) => {
                     // Rows that are ruled out are skipped in one step, no matter how many there are.
                     let possible = plan.split_start(zone_maps.first_possible(*row));
@@ -50,9 +60,14 @@ impl Cursor {
                     ScanMetrics::add(&plan.metrics.rows_pruned, plan.count_rows(&ruled_out));
                     let split = plan.split_from(ruled_out.end);
                     *row = split.as_ref().map_or(plan.rows.end, |split| split.rows.end);
-                    split?
+                    let split = split?;
+                    let unread = Unread { start: split.rows.start, bound: None };
+                    (split, unread)
                 }
-                Cursor::BestFirst(splits) => plan.split_from(splits.pop()?.start)?,
+                Cursor::BestFirst(splits) => {
+                    let unread = splits.pop()?;
+                    (plan.split_from(unread.start)?, unread)
+                }
             };
             let live = zone_maps.prune(&split);
             let pruned = (split.live.true_count() - live.true_count()) as u64;
@@ -62,15 +77,15 @@ impl Cursor {
                 continue;
             }
             split.live = live;
-            return Some((split, pruned));
+            return Some(Next { split, pruned, unread });
         }
     }
 
     /// Puts a split back, so that it comes first again.
-    pub(super) fn put_back(&mut self, split: &Split) {
+    pub(super) fn put_back(&mut self, split: Unread) {
         match self {
-            Cursor::InOrder(row) => *row = split.rows.start,
-            Cursor::BestFirst(splits) => splits.push(Unread { start: split.rows.start, bound: None }),
+            Cursor::InOrder(row) => *row = split.start,
+            Cursor::BestFirst(splits) => splits.push(split),
         }
     }
 
@@ -88,4 +103,41 @@ fn count_splits(plan: &Plan, zone_maps: &ZoneMaps, rows: &Range<u64>) {
     let (from_start, tightened) = zone_maps.count_ruled_out(plan, rows);
     ScanMetrics::add(&plan.metrics.splits_pruned, from_start);
     ScanMetrics::add(&plan.metrics.splits_pruned_dynamic, tightened);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::compute::SortOptions;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::write::{FileWriter, WriteOptions};
+
+    #[tokio::test]
+    async fn a_split_that_is_put_back_may_hold_no_better_row_than_before() {
+        let numbers = Int64Array::from_iter_values((0..4 << 16).rev());
+        let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+        writer.write(&table).await.unwrap();
+        writer.finish().await.unwrap();
+        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let plan = Plan::new(&file.scan().with_best_first("number", SortOptions::default())).unwrap();
+        let zone_maps = ZoneMaps::read(&plan).await.unwrap();
+        let mut cursor = Cursor::new(&plan, &zone_maps);
+        let bound = match &cursor {
+            Cursor::BestFirst(splits) => splits.last().unwrap().bound.clone(),
+            Cursor::InOrder(_) => panic!("the best splits come last"),
+        };
+        assert!(bound.is_some() && !cursor.may_hold_better(&plan, &bound));
+        let first = cursor.next(&plan, &zone_maps).unwrap();
+        assert_eq!(first.split.rows.end, 4 << 16);
+        cursor.put_back(first.unread);
+        assert!(!cursor.may_hold_better(&plan, &bound));
+        assert_eq!(cursor.next(&plan, &zone_maps).unwrap().split.rows, first.split.rows);
+    }
 }

@@ -14,16 +14,16 @@ use arrow::array::BooleanBufferBuilder;
 
 use super::ScanMetrics;
 use super::conjunct::fit_constants;
+use super::halves::{MAX_PARTS, in_halves};
 use super::plan::{Plan, Split};
-use super::task::MAX_PARTS;
 use super::zone_maps::ZoneMaps;
+use crate::Result;
 use crate::array::{ArrayRef, Decoded};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::{self, DynamicFilter, Expr, FieldPath};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
-use crate::{Error, Result};
 
 /// Below this share of live rows, gathering them first is cheaper than evaluating all rows.
 const NARROW_DENSITY: f64 = 0.3;
@@ -265,46 +265,18 @@ impl Columns<'_> {
     /// The live rows that pass `expr`.
     fn passing(&mut self, expr: &Expr, live: &Mask, payoff: &Payoff) -> Result<Mask> {
         let start = Instant::now();
-        let passed = self.passing_of(expr, 0..live.len(), live, &mut 0)?;
+        let rows = self.split.rows.clone();
+        let parts = in_halves(rows.clone(), live, MAX_PARTS, |part, live| {
+            let skipped = (part.start - rows.start) as usize;
+            Ok((skipped, self.passing_of(expr, part, live)?))
+        })?;
+        let passed = joined(live.len(), &parts);
         payoff.note(live.true_count(), passed.true_count(), start);
         Ok(passed)
     }
 
-    /// The live ones of some rows of the split that pass `expr`; in halves if the rows are larger than the limits
-    /// allow, up to a number of `parts`.
-    fn passing_of(
-        &mut self,
-        expr: &Expr,
-        rows: Range<usize>,
-        live: &Mask,
-        parts: &mut usize,
-    ) -> Result<Mask> {
-        if live.is_none() {
-            return Ok(live.clone());
-        }
-        match self.passing_at_once(expr, &rows, live) {
-            Err(error)
-                if rows.len() > 1
-                    && *parts < MAX_PARTS
-                    && matches!(error.root(), Error::LimitExceeded(_)) =>
-            {
-                let half = rows.len() / 2;
-                let middle = rows.start + half;
-                let before = self.passing_of(expr, rows.start..middle, &live.slice(0..half), parts)?;
-                let after = self.passing_of(expr, middle..rows.end, &live.slice(half..live.len()), parts)?;
-                let mut bits = BooleanBufferBuilder::new(live.len());
-                bits.append_buffer(&before.to_bits());
-                bits.append_buffer(&after.to_bits());
-                Ok(Mask::from_bits(bits.finish()))
-            }
-            passed => {
-                *parts += 1;
-                passed
-            }
-        }
-    }
-
-    fn passing_at_once(&mut self, expr: &Expr, rows: &Range<usize>, live: &Mask) -> Result<Mask> {
+    /// The live ones of some rows of the split that pass `expr`.
+    fn passing_of(&mut self, expr: &Expr, rows: &Range<u64>, live: &Mask) -> Result<Mask> {
         // If few rows are live, they are gathered first; otherwise all rows are evaluated in place. A predicate
         // of the caller is costly, and might fail on rows that the caller left out.
         let by_caller = expr.has_row_predicate();
@@ -331,20 +303,34 @@ impl Columns<'_> {
 
     /// Some rows of a column. A part of the split is read anew: the array of all rows takes all their segments, even
     /// if it is sliced.
-    fn column(&mut self, path: &FieldPath, rows: &Range<usize>) -> Result<ArrayRef> {
+    fn column(&mut self, path: &FieldPath, rows: &Range<u64>) -> Result<ArrayRef> {
         let column = self.plan.filter_column(path)?;
-        let start = self.split.rows.start;
-        let wanted = start + rows.start as u64..start + rows.end as u64;
-        if wanted != self.split.rows {
-            return column.read(&wanted, self.have);
+        if *rows != self.split.rows {
+            return column.read(rows, self.have);
         }
         if let Some(array) = self.read.get(path) {
             return Ok(Arc::clone(array));
         }
-        let array = column.read(&wanted, self.have)?;
+        let array = column.read(rows, self.have)?;
         self.read.insert(path.clone(), Arc::clone(&array));
         Ok(array)
     }
+}
+
+/// The mask of `len` rows that consists of these parts, each with the number of rows before it. No other rows pass.
+fn joined(len: usize, parts: &[(usize, Mask)]) -> Mask {
+    if let [(_, all)] = parts
+        && all.len() == len
+    {
+        return all.clone();
+    }
+    let mut bits = BooleanBufferBuilder::new(len);
+    for (start, part) in parts {
+        bits.append_n(start - bits.len(), false);
+        bits.append_buffer(&part.to_bits());
+    }
+    bits.append_n(len - bits.len(), false);
+    Mask::from_bits(bits.finish())
 }
 
 fn reads_again(expr: &Expr, path: &FieldPath) -> bool {

@@ -20,8 +20,9 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
 use super::at_work::Owned;
+use super::fetch::{byte_len, lease, missing_bytes, wanted};
 use super::plan::Plan;
-use super::task::{Decoded, byte_len, lease, missing_bytes, wanted};
+use super::task::Decoded;
 use super::{RowAccess, ScanMetrics};
 use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;

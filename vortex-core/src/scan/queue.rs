@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::ScanMetrics;
 use super::best_first::{BestFirst, Place};
+use super::fetch::{missing_bytes, take_memory};
 use super::plan::Plan;
 use super::recent::Recent;
-use super::task::{Filtered, missing_bytes};
+use super::task::Filtered;
 use super::zone_maps::ZoneMaps;
 use crate::Result;
 use crate::io::Share;
@@ -140,8 +141,7 @@ impl Queue {
 }
 
 /// Reserves memory for what a split needs, except for segments that others asked for: chunks may be longer than
-/// splits. Segments kept for later splits make room, but not those needed now: they would have to be read again. If it
-/// `must`, it takes the memory regardless of the limit.
+/// splits. If it `must`, it takes the memory regardless of the limit.
 fn reserve(
     plan: &Plan,
     split: &Filtered,
@@ -152,18 +152,12 @@ fn reserve(
     let needs: BTreeSet<SegmentId> = split.missing()?.into_iter().collect();
     let new: Vec<SegmentId> = needs.difference(asked).copied().collect();
     let bytes = missing_bytes(plan, &new)?;
-    let share = loop {
-        match plan.memory.take(bytes) {
-            Some(share) => break share,
-            // Otherwise, those kept would be dropped for nothing, time and again.
-            None if (must || plan.memory.shortfall(bytes) <= recent.byte_len())
-                && recent.forget_some(|id| asked.contains(id) || needs.contains(id)) => {}
-            None if must => break plan.memory.take_anyway(bytes),
-            None => return Ok(None),
-        }
-    };
-    asked.extend(new);
-    Ok(Some(share))
+    let share = take_memory(plan, bytes, recent, |id| asked.contains(id) || needs.contains(id));
+    let share = share.or_else(|| must.then(|| plan.memory.take_anyway(bytes)));
+    if share.is_some() {
+        asked.extend(new);
+    }
+    Ok(share)
 }
 
 #[cfg(test)]

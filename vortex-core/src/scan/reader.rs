@@ -33,29 +33,36 @@ pub struct BatchReader {
 
 impl BatchReader {
     pub(super) fn start(scan: ScanBuilder) -> Result<Self> {
+        Self::start_on(thread::Builder::new(), scan)
+    }
+
+    fn start_on(thread: thread::Builder, scan: ScanBuilder) -> Result<Self> {
         let plan = Plan::new(&scan)?;
         let schema = Arc::clone(&plan.schema);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Error::External(error.into()))?;
         let (sender, batches) = sync_channel(BATCHES_AHEAD);
         let (stop, mut stopped) = oneshot::channel();
         let run = move || {
-            runtime.block_on(async {
-                let mut stream = match BatchStream::start(plan) {
-                    Ok(stream) => stream,
-                    Err(error) => return drop(sender.send(Err(error))),
-                };
+            let scan = async {
+                let mut stream = BatchStream::start(plan)?;
                 // Sending fails if the reader was dropped; then the rest is not needed.
                 while let Either::Left((Some(outcome), _)) = select(stream.next(), &mut stopped).await
                     && sender.send(outcome).is_ok()
                 {}
+                Ok::<_, Error>(())
+            };
+            // Built on this thread: the caller may be within another runtime, where none may be dropped.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let outcome = runtime.map_err(|error| Error::External(error.into())).and_then(|runtime| {
+                let outcome = runtime.block_on(scan);
+                // Not even a read that blocks for ever holds up the end.
+                runtime.shutdown_background();
+                outcome
             });
-            // Not even a read that blocks for ever holds up the end.
-            runtime.shutdown_background();
+            if let Err(error) = outcome {
+                drop(sender.send(Err(error)));
+            }
         };
-        let scanning = thread::Builder::new().name("vortex-scan".into()).spawn(run);
+        let scanning = thread.name("vortex-scan".into()).spawn(run);
         let scanning = scanning.map_err(|error| Error::External(error.into()))?;
         Ok(Self { schema, batches, _stop: stop, scanning: Some(scanning) })
     }
@@ -80,5 +87,30 @@ impl Iterator for BatchReader {
 impl RecordBatchReader for BatchReader {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::write::{FileWriter, WriteOptions};
+
+    #[tokio::test]
+    async fn a_thread_that_cannot_be_started_is_an_error_also_within_a_runtime() {
+        let numbers = Int64Array::from_iter_values(0..10);
+        let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+        writer.write(&table).await.unwrap();
+        writer.finish().await.unwrap();
+        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        // No address space is large enough for this stack.
+        let thread = thread::Builder::new().stack_size(1 << (usize::BITS - 3));
+        assert!(BatchReader::start_on(thread, file.scan()).is_err());
+        assert_eq!(BatchReader::start(file.scan()).unwrap().next().unwrap().unwrap(), table);
     }
 }

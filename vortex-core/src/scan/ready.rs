@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array as _, ArrayRef as ArrowRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::FieldRef;
 
@@ -77,8 +77,7 @@ impl Ready {
             joining.push_batch(batch)?;
         }
         self.waiting_bytes += bytes;
-        self.take_joined();
-        Ok(())
+        self.take_joined()
     }
 
     /// Adds a batch that is not joined with others, after the rows that wait.
@@ -92,9 +91,8 @@ impl Ready {
     pub(super) fn finish(&mut self) -> Result<()> {
         if let Some(joining) = &mut self.joining {
             joining.finish_buffered_batch()?;
-            self.take_joined();
         }
-        Ok(())
+        self.take_joined()
     }
 
     pub(super) fn clear(&mut self) {
@@ -102,16 +100,27 @@ impl Ready {
         self.joining = None;
     }
 
-    fn take_joined(&mut self) {
-        let Some(joining) = &mut self.joining else { return };
+    fn take_joined(&mut self) -> Result<()> {
+        let Some(joining) = &mut self.joining else { return Ok(()) };
         while let Some(batch) = joining.next_completed_batch() {
             let waiting = joining.get_buffered_rows() as u64;
             // All rows count the same: which of them still wait does not matter much.
             let rows = waiting + batch.num_rows() as u64;
             self.waiting_bytes = self.waiting_bytes / rows.max(1) * waiting;
-            self.batches.push_back(batch);
+            let is_small = batch.num_rows() < self.batch_size / 2;
+            self.batches.push_back(if is_small { without_room(batch)? } else { batch });
         }
+        Ok(())
     }
+}
+
+/// The same rows, without the room that Arrow has reserved for a batch of the usual size: operators keep batches, and
+/// count what their columns have reserved.
+fn without_room(batch: RecordBatch) -> Result<RecordBatch> {
+    let (schema, mut columns, rows) = batch.into_parts();
+    columns.iter_mut().for_each(ArrowRef::shrink_to_fit);
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
 }
 
 /// Whether rows can be joined to batches of the usual size. Arrow joins dictionaries by adding up their lengths, and
@@ -128,7 +137,7 @@ fn may_be_joined(plan: &Plan) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef as ArrowRef, ListArray, NullArray, StringArray, StringViewArray};
+    use arrow::array::{BooleanArray, Int64Array, ListArray, NullArray, StringArray, StringViewArray};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::{Field, Schema};
 
@@ -169,6 +178,45 @@ mod tests {
         let offsets = OffsetBuffer::from_lengths([1 << 29, 1 << 29]);
         let lists: ArrowRef = Arc::new(ListArray::new(field, offsets, items, None));
         assert_eq!(rows_out(&lists), [2; 10]);
+    }
+
+    #[test]
+    fn a_few_joined_rows_take_as_little_memory_as_they_need() {
+        let long = "longer than what lies in a view itself";
+        let columns: [ArrowRef; 5] = [
+            Arc::new(Int64Array::from_iter((0..100).map(|at| (at != 3).then_some(at)))),
+            Arc::new(BooleanArray::from(vec![true; 100])),
+            Arc::new(StringArray::from(vec![long; 100])),
+            Arc::new(StringViewArray::from(vec![long; 100])),
+            Arc::new(StringViewArray::from(vec!["short"; 100])),
+        ];
+        for column in columns {
+            let mut ready = joining(&column);
+            for at in [3, 50] {
+                let row = RecordBatch::try_from_iter([("c", column.slice(at, 1))]).unwrap();
+                ready.push(row).unwrap();
+            }
+            ready.finish().unwrap();
+            let joined = ready.pop().unwrap();
+            assert_eq!(joined.num_rows(), 2);
+            let bytes = joined.get_array_memory_size();
+            assert!(bytes < 1000, "{}: {bytes} bytes", column.data_type());
+        }
+    }
+
+    #[test]
+    fn rows_without_columns_are_counted_when_they_are_joined() {
+        let nothing = |rows| {
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options).unwrap()
+        };
+        let joining = Some(BatchCoalescer::new(Arc::new(Schema::empty()), 8192));
+        let mut ready = Ready { batches: VecDeque::new(), joining, waiting_bytes: 0, batch_size: 8192 };
+        ready.push(nothing(3)).unwrap();
+        ready.push(nothing(4)).unwrap();
+        ready.finish().unwrap();
+        let rows: usize = std::iter::from_fn(|| ready.pop()).map(|batch| batch.num_rows()).sum();
+        assert_eq!(rows, 7);
     }
 
     #[test]

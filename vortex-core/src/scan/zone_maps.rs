@@ -9,8 +9,8 @@ use arrow::buffer::BooleanBuffer;
 
 use super::ScanMetrics;
 use super::column::Column;
+use super::fetch::fetch;
 use super::plan::{Plan, Split};
-use super::task::fetch;
 use crate::expr::{Expr, FieldPath};
 use crate::io::Urgency;
 use crate::layout::{SegmentSet, ZoneMap};
@@ -123,7 +123,7 @@ impl ZoneMaps {
             return self.judge_file(expr, plan);
         };
         let blocks = Blocks { row_count, block_len };
-        let verdict = pruning::evaluate(expr, blocks, &|path| self.maps.get(path).cloned())?;
+        let verdict = pruning::evaluate(expr, blocks, &plan.rows, &|path| self.maps.get(path).cloned())?;
         Ok(Some((blocks, verdict)))
     }
 
@@ -143,7 +143,7 @@ impl ZoneMaps {
             ZoneMap::of_file(&stats[at], &fields.dtypes()[at], row_count).ok().map(Arc::new)
         };
         let blocks = Blocks { row_count, block_len: row_count };
-        Ok(Some((blocks, pruning::evaluate(expr, blocks, &map_of)?)))
+        Ok(Some((blocks, pruning::evaluate(expr, blocks, &plan.rows, &map_of)?)))
     }
 
     /// Numbers of pruned zones and of zones that match as a whole, over all conjuncts of the filter.

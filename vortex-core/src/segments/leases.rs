@@ -244,13 +244,14 @@ impl LeasedSegment {
         ArrayParts::parse(table.unpack(self.id, bytes)?, Arc::clone(&table.array_ids), &table.limits)
     }
 
-    /// Data that a layout derives from this segment, created by the first caller.
-    pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+    /// Data that a layout derives from this segment, created by the first caller. What it decodes later is to be
+    /// charged to the share that `make` receives, which is that of the segment.
+    pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce(Share) -> Arc<T>) -> Arc<T> {
         let first = self.derived.get();
         if let Some(found) = first.and_then(|derived| Arc::clone(derived).downcast().ok()) {
             return found;
         }
-        let made = make();
+        let made = make(self.memory.take_more(0));
         let _ = self.derived.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
         made
     }
@@ -334,6 +335,18 @@ pub(crate) mod tests {
             load(&lease, &table).unwrap();
             assert!((ROWS..2 * ROWS).contains(&lease.held_bytes()), "{}", lease.held_bytes());
             assert!((ROWS as u64..2 * ROWS as u64).contains(&budget.used()), "{}", budget.used());
+        }
+        drop(lease);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn derived_data_is_charged_to_whoever_requested_the_segment() {
+        let budget = Budget::new(1 << 20);
+        let (lease, _table) = compressed(&budget, &Limits::default());
+        for _ in 0..2 {
+            let derived = lease.derived(|memory| Arc::new(memory.take_more(5)));
+            assert_eq!((budget.used(), Arc::strong_count(&derived)), (5, 2));
         }
         drop(lease);
         assert_eq!(budget.used(), 0);

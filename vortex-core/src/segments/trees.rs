@@ -35,15 +35,50 @@ impl TreeCache {
         &self.kept_bytes
     }
 
-    /// Keeps the tree of a segment, which had `byte_len` serialized bytes.
-    pub(crate) fn keep(&self, id: SegmentId, tree: &Arc<ArrayTree>, byte_len: usize) {
+    /// Keeps the tree of a segment, which had `byte_len` serialized bytes, and returns the tree to use: another
+    /// task may have kept one in the meantime, whose arrays it is loading.
+    pub(crate) fn keep(&self, id: SegmentId, tree: Arc<ArrayTree>, byte_len: usize) -> Arc<ArrayTree> {
         let mut kept = self.kept.lock();
+        if let Some(first) = kept.by_segment.get(&id) {
+            return Arc::clone(first);
+        }
+        if byte_len > MAX_TREE_BYTES {
+            return tree;
+        }
         if kept.byte_len + byte_len > MAX_TREE_BYTES {
             *kept = Trees::default();
-            self.kept_bytes.clear();
         }
-        if byte_len <= MAX_TREE_BYTES && kept.by_segment.insert(id, Arc::clone(tree)).is_none() {
-            kept.byte_len += byte_len;
-        }
+        kept.byte_len += byte_len;
+        kept.by_segment.insert(id, Arc::clone(&tree));
+        tree
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::RawNode;
+
+    fn tree() -> Arc<ArrayTree> {
+        Arc::new(ArrayTree { root: RawNode::default(), buffers: Vec::new() })
+    }
+
+    #[test]
+    fn a_tree_that_is_kept_is_not_replaced() {
+        let (cache, first) = (TreeCache::default(), tree());
+        cache.keep(SegmentId(0), Arc::clone(&first), 100);
+        let second = cache.keep(SegmentId(0), tree(), 100);
+        assert!(Arc::ptr_eq(&second, &first));
+        assert!(Arc::ptr_eq(&cache.get(SegmentId(0)).unwrap(), &first));
+    }
+
+    #[test]
+    fn a_tree_that_does_not_fit_drops_no_others() {
+        let cache = TreeCache::default();
+        cache.keep(SegmentId(0), tree(), 100);
+        cache.keep(SegmentId(1), tree(), MAX_TREE_BYTES + 1);
+        assert!(cache.get(SegmentId(0)).is_some() && cache.get(SegmentId(1)).is_none());
+        cache.keep(SegmentId(2), tree(), MAX_TREE_BYTES);
+        assert!(cache.get(SegmentId(0)).is_none() && cache.get(SegmentId(2)).is_some());
     }
 }

@@ -1,13 +1,13 @@
 //! Array trees.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use super::generated::array::array as fb;
 use super::{aligned, broken, verifier};
-use crate::array::ArrayRef;
+use crate::array::KeptArray;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -33,7 +33,7 @@ pub(crate) struct RawNode {
     pub(crate) children: Vec<RawNode>,
     pub(crate) buffers: Vec<u16>,
     /// The array of all rows, kept for readers that repeatedly read a few rows.
-    pub(crate) kept: OnceLock<ArrayRef>,
+    pub(crate) kept: OnceLock<Arc<KeptArray>>,
 }
 
 impl ArrayTree {

@@ -3,6 +3,7 @@ use arrow::array::{AsArray as _, Float32Array, Float64Array};
 use super::*;
 use crate::array::build::Tree;
 use crate::encodings::conformance;
+use crate::limits::Limits;
 
 const F64: DType = DType::Primitive(PType::F64, false);
 
@@ -144,4 +145,18 @@ fn damage_is_refused() {
     assert!(alp(1, 0, integers()).child(integers()).load(&F64, 2).is_err());
     let patch = patched(1, 0, integers(), &[2], Tree::primitive(&[0.5f64])).load(&F64, 2).unwrap();
     assert!(patch.decode(&DataType::Float64).is_err(), "patched row 2 of 2");
+}
+
+#[test]
+fn an_outcome_that_depends_on_no_integer_is_limited() {
+    let seven = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+    let limits = Limits::new().with_max_decoded_bytes(1000);
+    let array = alp(0, 0, seven).load_within(&F64, 100_000, &limits).unwrap();
+    let half = Scalar::try_new(F64, Value::F64(0.5)).unwrap();
+    for op in [CompareOp::Eq, CompareOp::NotEq] {
+        let predicate = Predicate::Compare(op, half.clone());
+        let error = array.matches(&predicate).unwrap_err();
+        assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+        assert_eq!(array.slice(0..1000).unwrap().matches(&predicate).unwrap().len(), 1000);
+    }
 }

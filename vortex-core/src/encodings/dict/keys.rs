@@ -78,7 +78,7 @@ impl Keys {
         if len == 0 {
             return Ok(new_empty_array(values.data_type()));
         }
-        if values.is_empty() {
+        if values.is_empty() || values.data_type() == &DataType::Null {
             return null_rows(values.data_type(), len, limits);
         }
         let nulls = self.null_rows(values)?;
@@ -131,6 +131,10 @@ impl Keys {
 
     /// The validity of the rows, from the codes and the values that they refer to.
     pub(super) fn null_rows(&self, values: &ArrowRef) -> Result<Option<NullBuffer>> {
+        // Arrow would create a bit for each of the values, which take no bytes.
+        if values.data_type() == &DataType::Null {
+            return Ok(Some(NullBuffer::new_null(self.len())));
+        }
         let Some(of_values) = values.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
             return Ok(self.nulls.clone());
         };

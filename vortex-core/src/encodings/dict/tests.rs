@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use arrow::array::{
     BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, UInt8Array,
 };
@@ -9,6 +11,7 @@ use crate::array::build::Tree;
 use crate::encodings::conformance;
 use crate::encodings::constant::ConstantArray;
 use crate::encodings::run_end::tests::runs;
+use crate::io::Budget;
 
 fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32) -> Tree {
     Tree::new(ID)
@@ -235,4 +238,88 @@ fn codes_of_constants_are_limited() {
     let array = tree.load_within(&DType::Utf8(false), rows, &limits).unwrap();
     assert!(array.decode(&DataType::Utf8View).is_err(), "256 MiB of views");
     assert_eq!(array.slice(0..1000).unwrap().decode(&DataType::Utf8View).unwrap().len(), 1000);
+}
+
+#[test]
+fn values_that_are_all_null_take_no_bits() {
+    let values = Tree::new("vortex.null").load_within(&DType::Null, 1 << 46, &Limits::default()).unwrap();
+    let codes = plain(DType::Primitive(PType::U8, false), Arc::new(UInt8Array::from(vec![0, 255])));
+    let array = dict(codes, values);
+    let to = DataType::Dictionary(Box::new(DataType::UInt64), Box::new(DataType::Null));
+    assert_eq!(array.decode(&to).unwrap().null_count(), 2);
+    assert_eq!(array.decode(&DataType::Null).unwrap().len(), 2);
+    let null = Predicate::Compare(CompareOp::Eq, Scalar::null(&DType::Null));
+    let error = array.matches(&null).unwrap_err();
+    assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+}
+
+#[test]
+fn decoded_values_are_charged_as_long_as_they_are_kept() {
+    let budget = Budget::new(1 << 20);
+    let seven = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+    let values = seven.load(&DType::Primitive(PType::I64, false), 1000).unwrap();
+    let values = SharedValues::new(values).charged_to(Some(budget.take_anyway(0)));
+    for _ in 0..2 {
+        values.decoded(&DataType::Int64).unwrap();
+        assert_eq!(budget.used(), 8000);
+    }
+    drop(values);
+    assert_eq!(budget.used(), 0);
+}
+
+/// Values that count how often a predicate is evaluated on them.
+#[derive(Debug)]
+struct Counted {
+    values: ArrayRef,
+    evaluated: AtomicUsize,
+}
+
+impl EncodedArray for Counted {
+    fn encoding(&self) -> &str {
+        self.values.encoding()
+    }
+
+    fn dtype(&self) -> &DType {
+        self.values.dtype()
+    }
+
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+        self.values.decode(to)
+    }
+
+    fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
+        self.evaluated.fetch_add(1, Ordering::Relaxed);
+        self.values.matches(predicate)
+    }
+}
+
+/// How often predicates are evaluated on this many values if 20 splits use all of them.
+fn evaluations(value_count: i32, predicates: i64) -> usize {
+    let dtype = DType::Primitive(PType::I32, false);
+    let values = plain(dtype.clone(), Arc::new(Int32Array::from_iter_values(0..value_count)));
+    let counted = Arc::new(Counted { values, evaluated: AtomicUsize::new(0) });
+    let shared = SharedValues::new(Arc::clone(&counted) as ArrayRef);
+    for _ in 0..20 {
+        for constant in 0..predicates {
+            let constant = Scalar::try_new(dtype.clone(), Value::Int(constant)).unwrap();
+            let outcome = shared.outcome(&Predicate::Compare(CompareOp::Lt, constant.clone())).unwrap();
+            assert_eq!(outcome.true_count() as i64, constant.as_i128().unwrap() as i64);
+        }
+    }
+    counted.evaluated.load(Ordering::Relaxed)
+}
+
+#[test]
+fn each_predicate_is_evaluated_once_per_dictionary() {
+    assert_eq!(evaluations(1000, 40), 40);
+}
+
+#[test]
+fn outcomes_that_do_not_fit_displace_no_others() {
+    // Each takes half a mebibyte, so that 4 are kept in any case.
+    assert_eq!(evaluations(4 << 20, 6), 4 + 2 * 20);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::BooleanArray;
+use arrow::array::{Array as _, BooleanArray};
 use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 
@@ -10,11 +10,16 @@ use crate::Result;
 use crate::array::{ArrayRef, ArrowRef, Validity};
 use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
+use crate::io::Share;
+use crate::limits::Work;
 use crate::once::get_or_try_init;
 use crate::scalar::Scalar;
 
-/// Number of outcomes cached per dictionary: a query has few predicates on one column.
-const MAX_OUTCOMES: usize = 16;
+/// Outcomes cached per dictionary: up to this many bytes, a bit or two per value. A few are cached in any case, but
+/// never so many that looking for one takes long.
+const OUTCOME_BYTES: usize = 1 << 20;
+const MIN_OUTCOMES: usize = 4;
+const MAX_OUTCOMES: usize = 256;
 
 /// Number of Arrow types in which decoded values are cached.
 const MAX_DECODED: usize = 4;
@@ -25,14 +30,33 @@ const MAX_DECODED: usize = 4;
 pub(crate) struct SharedValues {
     pub(super) array: ArrayRef,
     validity: OnceLock<Validity>,
-    decoded: Mutex<Vec<ArrowRef>>,
+    decoded: Mutex<Vec<DecodedValues>>,
     outcomes: Mutex<Vec<(Predicate, BooleanArray)>>,
+    /// What the memory of decoded values is charged to, if they are kept for other splits.
+    memory: Option<Share>,
+}
+
+#[derive(Debug)]
+struct DecodedValues {
+    values: ArrowRef,
+    _memory: Option<Share>,
 }
 
 impl SharedValues {
     /// Wraps values that are not decoded yet.
     pub(crate) fn new(array: ArrayRef) -> Self {
-        Self { array, validity: OnceLock::new(), decoded: Mutex::default(), outcomes: Mutex::default() }
+        Self {
+            array,
+            validity: OnceLock::new(),
+            decoded: Mutex::default(),
+            outcomes: Mutex::default(),
+            memory: None,
+        }
+    }
+
+    /// The same values; the memory that they take once they are decoded is charged to `memory`.
+    pub(crate) fn charged_to(self, memory: Option<Share>) -> Self {
+        Self { memory, ..self }
     }
 
     /// Whether these are the values of an array of the same segment, given its type and length.
@@ -46,39 +70,55 @@ impl SharedValues {
     }
 
     pub(super) fn remembered(&self, to: &DataType) -> Option<ArrowRef> {
-        self.decoded.lock().iter().find(|array| array.data_type() == to).cloned()
+        find(&self.decoded.lock(), to)
     }
 
     /// All values as Arrow type `to`. Decodes once; concurrent callers wait for the result.
     pub(super) fn decoded(&self, to: &DataType) -> Result<ArrowRef> {
         let mut all = self.decoded.lock();
-        if let Some(found) = all.iter().find(|array| array.data_type() == to) {
-            return Ok(Arc::clone(found));
+        if let Some(found) = find(&all, to) {
+            return Ok(found);
         }
-        let decoded = self.array.decode(to)?;
+        let work = Work::begin();
+        let values = self.array.decode(to)?;
+        let memory = self.memory.as_ref().map(|memory| memory.take_more(work.byte_len() as u64));
         if all.len() == MAX_DECODED {
             all.remove(0);
         }
-        all.push(Arc::clone(&decoded));
-        Ok(decoded)
+        all.push(DecodedValues { values: Arc::clone(&values), _memory: memory });
+        Ok(values)
     }
 
-    /// The outcome of a predicate per value.
+    /// The outcome of a predicate per value. It is evaluated once, unless several callers do so at the same time, or
+    /// no more outcomes can be cached. Those that are cached stay: if all splits evaluated the same predicates in
+    /// turn, the oldest would always be the next one needed.
     pub(super) fn outcome(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let mut all = self.outcomes.lock();
-        if let Some((_, found)) = all.iter().find(|(known, _)| same(known, predicate)) {
-            return Ok(found.clone());
+        let cached = |all: &[(Predicate, BooleanArray)]| {
+            all.iter().find(|(known, _)| same(known, predicate)).map(|(_, found)| found.clone())
+        };
+        if let Some(found) = cached(&self.outcomes.lock()) {
+            return Ok(found);
         }
         let outcome = match self.remembered(&data_type(self.array.dtype())?) {
-            Some(values) => predicate.evaluate(&values)?,
+            Some(values) => {
+                // Decoded values take no bytes if they are all null.
+                self.array.limits().decoded_bytes(values.len().div_ceil(8), 1)?;
+                predicate.evaluate(&values)?
+            }
             None => self.array.matches(predicate)?,
         };
-        if all.len() == MAX_OUTCOMES {
-            all.remove(0);
+        let mut all = self.outcomes.lock();
+        let bytes = all.iter().map(|(_, outcome)| outcome.get_buffer_memory_size()).sum::<usize>();
+        let fits = all.len() < MAX_OUTCOMES && bytes + outcome.get_buffer_memory_size() <= OUTCOME_BYTES;
+        if (all.len() < MIN_OUTCOMES || fits) && cached(&all).is_none() {
+            all.push((predicate.clone(), outcome.clone()));
         }
-        all.push((predicate.clone(), outcome.clone()));
         Ok(outcome)
     }
+}
+
+fn find(all: &[DecodedValues], to: &DataType) -> Option<ArrowRef> {
+    all.iter().find(|decoded| decoded.values.data_type() == to).map(|decoded| Arc::clone(&decoded.values))
 }
 
 /// Whether two predicates are certain to have the same outcome.

@@ -4,3 +4,4 @@ mod hedging;
 mod kept_blocks;
 mod local_store;
 mod scheduler;
+mod throttling;

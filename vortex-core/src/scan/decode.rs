@@ -1,0 +1,74 @@
+//! Decoding the live rows of a split, or adding them to totals, once all that this takes has arrived.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
+
+use super::aggregate::Totals;
+use super::halves::{MAX_PARTS, MAX_PARTS_HELD, in_halves};
+use super::plan::{Plan, Split};
+use crate::Result;
+use crate::array::bytes::let_go;
+use crate::array::decode_as;
+use crate::error::ResultExt as _;
+use crate::layout::SegmentSet;
+use crate::limits::Work;
+use crate::mask::Mask;
+
+/// The range from the first to the last live row.
+pub(super) fn live_range(Split { rows, live }: &Split) -> Range<u64> {
+    let span = live.span();
+    rows.start + span.start as u64..rows.start + span.end as u64
+}
+
+/// Decodes the live rows of the projected columns.
+pub(super) fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<RecordBatch>> {
+    let (rows, live) = (live_range(split), split.live.slice(split.live.span()));
+    if let Some(totals) = &plan.totals {
+        in_halves(rows, &live, MAX_PARTS, |rows, live| add_rows(plan, totals, rows, live, have))?;
+        return Ok(Vec::new());
+    }
+    let mut batches = Vec::new();
+    for batch in in_halves(rows, &live, MAX_PARTS_HELD, |rows, live| decode_rows(plan, rows, live, have))? {
+        let starts = (0..batch.num_rows()).step_by(plan.batch_size);
+        batches.extend(starts.map(|start| batch.slice(start, plan.batch_size.min(batch.num_rows() - start))));
+    }
+    Ok(batches)
+}
+
+fn add_rows(
+    plan: &Plan,
+    totals: &Totals,
+    rows: &Range<u64>,
+    live: &Mask,
+    have: &SegmentSet<'_>,
+) -> Result<()> {
+    totals.add(&plan.projection, live.true_count(), |column| {
+        let array = column.read(rows, have)?;
+        if live.is_all() { Ok(array) } else { array.filter(live).at(|| column.place()) }
+    })
+}
+
+fn decode_rows(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_>) -> Result<RecordBatch> {
+    let len = live.true_count();
+    let mut columns = Vec::with_capacity(plan.projection.len());
+    for (column, field) in plan.projection.iter().zip(plan.schema.fields()) {
+        let _work = Work::begin();
+        let array = column.read(rows, have)?;
+        let decode = || match live.is_all() {
+            true => decode_as(array.as_ref(), field.data_type()),
+            false => Ok(let_go(decode_as(array.filter(live)?.as_ref(), field.data_type())?)),
+        };
+        columns.push(decode().at(|| column.place())?);
+    }
+    if plan.numbers_rows {
+        let numbers: UInt64Array = match live.is_all() {
+            true => rows.clone().collect(),
+            false => live.indices().into_iter().map(|row| rows.start + row as u64).collect(),
+        };
+        columns.push(Arc::new(numbers));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(len));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(&plan.schema), columns, &options)?)
+}

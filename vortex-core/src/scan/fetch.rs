@@ -1,0 +1,104 @@
+//! Requesting segments and waiting for them, with memory taken for those that are not held yet.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::ScanMetrics;
+use super::plan::Plan;
+use super::recent::Recent;
+use crate::Result;
+use crate::io::{Share, Urgency, Wish};
+use crate::layout::SegmentSet;
+use crate::segments::{Lease, SegmentId, SegmentTable};
+
+/// Fetches what `request` asks for, repeatedly until it asks for nothing more.
+pub(super) async fn fetch(
+    plan: &Plan,
+    urgency: Urgency,
+    have: &mut SegmentSet<'_>,
+    mut request: impl FnMut(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
+) -> Result<()> {
+    loop {
+        let want = wanted(have, &mut request)?;
+        if want.is_empty() {
+            return Ok(());
+        }
+        let memory = plan.memory.take_anyway(missing_bytes(plan, &want)?);
+        let leases = lease(plan, &want, |_| urgency, memory)?;
+        have.add(leases.iter().cloned());
+        wait(plan, &leases).await?;
+    }
+}
+
+/// The segments that `request` asks for, each of them once.
+pub(super) fn wanted(
+    have: &SegmentSet<'_>,
+    request: impl FnOnce(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
+) -> Result<Vec<SegmentId>> {
+    let mut want = Vec::new();
+    request(have, &mut want)?;
+    want.sort_unstable();
+    want.dedup();
+    Ok(want)
+}
+
+/// Total bytes of those segments that are not held yet.
+pub(super) fn missing_bytes(plan: &Plan, ids: &[SegmentId]) -> Result<u64> {
+    plan.file.leases().missing_bytes(ids, plan.table())
+}
+
+/// Takes memory for segments to be fetched, if there is enough. Segments kept for later splits make room, but none that
+/// is `needed` now: it would have to be read again.
+pub(super) fn take_memory(
+    plan: &Plan,
+    bytes: u64,
+    recent: &mut Recent,
+    needed: impl Fn(&SegmentId) -> bool,
+) -> Option<Share> {
+    loop {
+        if let Some(share) = plan.memory.take(bytes) {
+            return Some(share);
+        }
+        // Otherwise, those kept would be dropped for nothing, time and again.
+        let is_enough = plan.memory.shortfall(bytes) <= recent.byte_len();
+        if !is_enough || !recent.forget_some(&needed) {
+            return None;
+        }
+    }
+}
+
+/// Leases segments and requests those that are not held yet; their bytes are charged to `memory`.
+pub(super) fn lease(
+    plan: &Plan,
+    ids: &[SegmentId],
+    urgency: impl Fn(SegmentId) -> Urgency,
+    memory: Share,
+) -> Result<Vec<Lease>> {
+    let file = &plan.file;
+    let ask = |missing: &[(SegmentId, Range<u64>)]| {
+        let wish =
+            |(id, range): &(SegmentId, Range<u64>)| Wish { range: range.clone(), urgency: urgency(*id) };
+        plan.scheduler.request(file.source(), missing.iter().map(wish).collect(), &plan.metrics)
+    };
+    let leases = file.leases().lease(ids, plan.table(), memory, &plan.metrics, ask)?;
+    ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
+    Ok(leases)
+}
+
+/// Waits for leased segments.
+pub(super) async fn wait(plan: &Plan, leases: &[Lease]) -> Result<()> {
+    if leases.iter().all(|lease| lease.bytes().is_some()) {
+        return Ok(());
+    }
+    let start = Instant::now();
+    for lease in leases {
+        lease.wait().await?;
+    }
+    ScanMetrics::add_since(&plan.metrics.io_wait_nanos, start);
+    Ok(())
+}
+
+/// Total bytes of segments.
+pub(super) fn byte_len(table: &SegmentTable, segments: &[SegmentId]) -> Result<u64> {
+    segments.iter().map(|id| table.segment(*id).map(|segment| u64::from(segment.length))).sum()
+}
