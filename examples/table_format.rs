@@ -6,17 +6,20 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Statistics;
+use datafusion::datasource::file_format::FileFormat as _;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::FileScanConfigBuilder;
-use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStoreExt as _};
 use vortex_core::VortexFile;
-use vortex_datafusion::{RowSelection, VortexSource};
+use vortex_datafusion::{RowSelection, VortexFormat, VortexSource};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 
@@ -24,7 +27,7 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 #[derive(Debug)]
 struct Snapshot {
     schema: SchemaRef,
-    files: Vec<(String, u64, Vec<u64>)>,
+    files: Vec<(ObjectMeta, Vec<u64>)>,
 }
 
 #[async_trait]
@@ -44,17 +47,24 @@ impl TableProvider for Snapshot {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        // Footers are kept for later scans only of files whose time or e-tag tells their versions apart.
+        let file = |(meta, deleted): &(ObjectMeta, Vec<u64>)| {
+            PartitionedFile::new_from_meta(meta.clone())
+                // Statistics of the whole file would not hold for the rows that are left.
+                .with_statistics(Arc::new(Statistics::new_unknown(&self.schema)))
+                .with_extension(RowSelection::except(deleted.clone()))
+        };
+        // Each group becomes a partition, which takes memory and a task: as many as the session has cores for.
+        let groups = FileGroup::new(self.files.iter().map(file).collect())
+            .split_files(session.config().target_partitions());
         // The plan pushes filters down to the source by itself.
-        let source = VortexSource::new(TableSchema::from(&self.schema)).with_session(session);
-        let mut config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source));
-        for (path, size, deleted) in &self.files {
-            // Statistics of the whole file would not hold for the rows that are left.
-            let unknown = Arc::new(Statistics::new_unknown(&self.schema));
-            let file = PartitionedFile::new(path, *size).with_statistics(unknown);
-            config = config.with_file(file.with_extension(RowSelection::except(deleted.clone())));
-        }
-        let config = config.with_projection_indices(projection.cloned())?.with_limit(limit).build();
-        Ok(DataSourceExec::from_data_source(config))
+        let source = Arc::new(VortexSource::new(TableSchema::from(&self.schema)));
+        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+            .with_file_groups(groups)
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .build();
+        VortexFormat::new().create_physical_plan(session, config).await
     }
 }
 
@@ -64,7 +74,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     vortex_datafusion::register(&ctx)?;
     let schema = VortexFile::open_path(FILE).await?.schema()?;
     let deleted = (0..100).collect();
-    let files = vec![(FILE.to_owned(), std::fs::metadata(FILE)?.len(), deleted)];
+    let meta = LocalFileSystem::new().head(&Path::from_absolute_path(FILE)?).await?;
+    let files = vec![(meta, deleted)];
     ctx.register_table("lineitem", Arc::new(Snapshot { schema, files }))?;
     // A hundred rows fewer than the file has.
     ctx.sql("SELECT count(*), min(file_row_index()) FROM lineitem").await?.show().await?;

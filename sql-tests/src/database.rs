@@ -82,8 +82,9 @@ impl Database {
     /// If Vortex cannot be registered, or does not know a setting of the variant.
     pub async fn open(variant: Variant, places: Places, store: Option<Store>) -> Result<Self> {
         let config = SessionConfig::new().with_target_partitions(4).with_information_schema(true);
-        let session = SessionContext::new_with_config(config).enable_url_table();
+        let session = SessionContext::new_with_config(config);
         vortex_datafusion::register(&session)?;
+        vortex_datafusion::enable_url_tables(&session);
         if let Some(Store { url, objects }) = store {
             session.register_object_store(&url, objects);
         }

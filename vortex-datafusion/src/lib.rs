@@ -24,14 +24,14 @@
 //! | to | start at |
 //! |---|---|
 //! | register Vortex in a session | [`register`]; [`VortexSessionExt`] while the session is being built |
-//! | query files by path or URL in `FROM` | [`enable_url_tables`] |
+//! | query files, and their structure, by path or URL in `FROM` | [`enable_url_tables`] |
 //! | read and write without SQL | [`VortexContextExt`], [`VortexDataFrameExt`] |
 //! | change settings | [`VortexOptions`]; `SET vortex.<name>` and `OPTIONS (...)` in SQL |
 //! | query files that are already open, from any source | [`VortexTable`] |
 //! | build a listing table | [`VortexFormat`], [`listing_url`] |
 //! | read or skip single rows, such as deleted ones | [`RowSelection`] |
 //! | record the order of rows when writing without DataFusion | [`record_order`], [`recorded_order`] |
-//! | write a table provider that plans its own scans and writes | [`VortexSource`], [`VortexSink`], [`statistics()`], [`merge_schemas`] |
+//! | write a table provider that plans its own scans and writes | [`VortexSource`], with `create_physical_plan` of [`VortexFormat`]; [`VortexSink`], [`statistics()`], [`merge_schemas`] |
 //! | run plans in another process | `VortexCodec`, with the feature `proto` |
 //!
 //! Without the `session` feature the crate depends only on DataFusion's component crates; register a
@@ -40,6 +40,33 @@
 //! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
 //! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the
 //! rest is read; dynamic filters skip zones while the query runs.
+//!
+//! # Errors
+//!
+//! If an object store fails while a file is opened or written, its error is `DataFusionError::ObjectStore`. Other errors
+//! about files are `DataFusionError::External` with a [`vortex_core::Error`], whose variants say what the caller can do;
+//! `Read` tells what a store said while data was read. Both may be below others, which say where it happened:
+//!
+//! ```
+//! use datafusion::error::DataFusionError;
+//! use vortex_core::Error;
+//!
+//! fn advice(error: &DataFusionError) -> &'static str {
+//!     match error.find_root() {
+//!         DataFusionError::ObjectStore(_) => "retry if its variant says so",
+//!         DataFusionError::External(error) => match error.downcast_ref::<Error>().map(Error::root) {
+//!             Some(Error::Read { .. } | Error::Write { .. }) => "retry",
+//!             Some(Error::Corrupt(_)) => "replace the file",
+//!             Some(Error::Unsupported { .. }) => "update the reader, or select other columns",
+//!             Some(Error::LimitExceeded(_)) => "do not trust the file, or raise the limits",
+//!             _ => "report it",
+//!         },
+//!         _ => "see DataFusion",
+//!     }
+//! }
+//! # let cut = DataFusionError::External(Box::new(Error::corrupt("cut").at("a.vortex"))).context("opening");
+//! # assert_eq!(advice(&cut), "replace the file");
+//! ```
 
 #[cfg(feature = "proto")]
 pub mod codec;

@@ -12,9 +12,9 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion_common::{Result, Statistics};
+use datafusion_datasource::file_format::FileFormat as _;
 use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
-use datafusion_datasource::source::DataSourceExec;
 use datafusion_datasource::{PartitionedFile, TableSchema, compute_all_files_statistics};
 use datafusion_execution::object_store::ObjectStoreUrl;
 use datafusion_execution::runtime_env::RuntimeEnv;
@@ -27,11 +27,11 @@ use vortex_core::file::VortexFile;
 use vortex_core::io::ReadAt;
 
 use crate::convert::{datafusion_error, schema};
-use crate::optimizer::has_rules;
+use crate::format::VortexFormat;
 use crate::options::{StringType, VortexOptions};
 use crate::ordering;
 use crate::source::VortexSource;
-use crate::statistics::{statistics, with_estimates};
+use crate::statistics::statistics;
 
 /// Number of sources opened at the same time.
 const OPENED_AT_ONCE: usize = 32;
@@ -88,10 +88,9 @@ impl VortexTable {
     /// # Errors
     /// If a source is not a Vortex file, or two disagree on the type of a column.
     pub async fn open(sources: impl IntoIterator<Item = Arc<dyn ReadAt>>) -> Result<Self> {
-        let files = sources.into_iter().map(|source| async move {
-            let name = source.name().to_owned();
-            VortexFile::open(source).await.map_err(|error| datafusion_error(error.at(name)))
-        });
+        let files = sources
+            .into_iter()
+            .map(|source| async move { VortexFile::open(source).await.map_err(datafusion_error) });
         let files: Vec<_> = futures::stream::iter(files).buffered(OPENED_AT_ONCE).try_collect().await?;
         Self::try_new(files)
     }
@@ -173,20 +172,16 @@ impl TableProvider for VortexTable {
             file.clone().with_ordering(order)
         };
         let files: Vec<PartitionedFile> = files.iter().zip(&self.files).map(with_order).collect();
-        let source = VortexSource::new(TableSchema::from(&self.schema))
-            .with_options(options)
-            .with_session(state)
-            .with_own_statistics();
         let ordering = ordering::of_table(&files);
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
-        let config = FileScanConfigBuilder::new(any_store(state.runtime_env())?, Arc::new(source))
+        let source = Arc::new(VortexSource::new(TableSchema::from(&self.schema)));
+        let config = FileScanConfigBuilder::new(any_store(state.runtime_env())?, source)
             .with_file_groups(groups)
             .with_statistics(statistics.clone())
             .with_output_ordering(ordering.into_iter().collect())
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();
-        let config = ordering::as_kept(with_estimates(config), has_rules(state));
-        Ok(DataSourceExec::from_data_source(config))
+        VortexFormat::new().with_options(options).create_physical_plan(state, config).await
     }
 }

@@ -92,7 +92,8 @@ options! {
         pub string_type: StringType = StringType::View,
         /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, adds none.
         ///
-        /// The value used last applies; a lower value evicts data already kept, but 0 does not.
+        /// There is one cache per session: the value used last applies to all tables, also if it is among the options
+        /// of a single one. A lower value evicts data already kept, but 0 does not.
         ///
         /// This memory is not charged to the session's memory pool, just as DataFusion's own caches are not.
         /// Requires a session where Vortex is registered, or one with a
@@ -100,7 +101,8 @@ options! {
         pub segment_cache: u64 = 0,
         /// Bytes of the blocks that the segment cache keeps; 256 KiB by default.
         ///
-        /// Blocks have at most 8 MiB and an eighth of the cache; reads fetch whole blocks.
+        /// Blocks have at most 8 MiB and an eighth of the cache; reads fetch whole blocks. What has been kept in
+        /// blocks of another size is not found.
         pub segment_cache_block_size: u64 = 256 << 10,
         /// With a segment cache: read remote files up to this size as a whole; 0 by default.
         ///

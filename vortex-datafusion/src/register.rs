@@ -1,31 +1,40 @@
-//! Registration of Vortex in a session: the format, `STORED AS VORTEX`, `SET vortex.…`, and functions.
+//! Registration of Vortex in a session: the format, `STORED AS VORTEX`, `SET vortex.…`, and optimizer rules.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_common::Result;
-use datafusion_session::TableFunction;
+use datafusion_expr::registry::FunctionRegistry as _;
 use vortex_core::io::BlockCache;
 
 use crate::format::{EXTENSION, VortexFormatFactory};
-use crate::functions::MetadataFunction;
 use crate::optimizer::{has_rules, with_rules};
 use crate::options::VortexOptions;
 use crate::tables::VortexTableFactory;
 
-/// Makes a session read and write Vortex files: tables `STORED AS VORTEX`, paths and folders in `FROM` and
-/// `COPY … TO`, listing tables, `SET vortex.…`, and functions that show the structure of files
-/// (`vortex_metadata`, `vortex_layouts`, `vortex_segments`, `vortex_zones`).
+/// Makes an existing session read and write Vortex files. A new session is better built with
+/// [`with_vortex`](VortexSessionExt::with_vortex), which loses nothing.
 ///
-/// Registering again keeps the settings of the session. Statements that were prepared before are lost, since
-/// DataFusion cannot add optimizer rules to a session that has them. Paths and URLs in `FROM` also need
-/// [`enable_url_tables`](crate::enable_url_tables).
+/// It adds:
 ///
-/// This adds two optimizer rules. A session that is built from this one loses them if the rules are replaced
-/// (`with_physical_optimizer_rules` of [`SessionStateBuilder`]): its scans behave as in a session that is not
-/// registered. Results are the same, unless DataFusion passes a filter to another column of the same name; but
-/// fewer rows are skipped, and fewer orders and statistics are used.
+/// - the file format, for tables `STORED AS VORTEX`, `COPY … TO` and listing tables; it replaces any other format of
+///   the extension `.vortex`,
+/// - settings, `SET vortex.…`; if the session has them already, they keep their values,
+/// - two optimizer rules, the first and the last of the physical ones,
+/// - a cache that scans share, which is empty until `vortex.segment_cache` provides space.
+///
+/// DataFusion cannot add optimizer rules to a session. If it does not have them yet, it is built anew in place, and
+/// **statements that were prepared before are lost**. Its id, its tables, functions, settings and other rules stay.
+///
+/// Paths and URLs in `FROM`, and functions that show the structure of files, also need
+/// [`enable_url_tables`](crate::enable_url_tables), since they let every `SELECT` open any file.
+///
+/// A session that is built from this one loses the rules if they are replaced (`with_physical_optimizer_rules` of
+/// [`SessionStateBuilder`]): its scans behave as in a session that is not registered. Results are the same, unless
+/// DataFusion passes a filter to another column of the same name; but fewer rows are skipped, and fewer orders and
+/// statistics are used.
 ///
 /// # Errors
 /// If the session refuses the format.
@@ -35,19 +44,53 @@ pub fn register(context: &SessionContext) -> Result<()> {
 
 fn register_state(state: &mut SessionState) -> Result<()> {
     if !has_rules(state) {
-        let creates_catalog = state.config_options().catalog.create_default_catalog_and_schema;
-        let builder = SessionStateBuilder::new_from_existing(state.clone());
-        *state = with_rules(builder.with_session_id(state.session_id().to_owned())).build();
+        let before = state.clone();
+        let creates_catalog = before.config_options().catalog.create_default_catalog_and_schema;
+        let builder = SessionStateBuilder::new_from_existing(before.clone());
+        *state = with_rules(builder.with_session_id(before.session_id().to_owned())).build();
+        keep_functions(state, &before)?;
         // The builder turns this off to keep the catalog that exists; copies of the configuration need it.
         state.config_mut().options_mut().catalog.create_default_catalog_and_schema = creates_catalog;
     }
     state.register_file_format(Arc::new(VortexFormatFactory::new()), true)?;
     state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
     state.register_table_options_extension(VortexOptions::default());
-    for (name, function) in MetadataFunction::all() {
-        state.register_udtf(name, Arc::new(function));
-    }
     add_options(state.config_mut());
+    Ok(())
+}
+
+/// Gives names back to the functions that had them before. DataFusion 55 builds a state by registering all functions in
+/// the order of a hash map, each for its aliases as well: a function that the application has named like the alias of
+/// another one, such as `length` or `trim`, may then be replaced by that one.
+fn keep_functions(state: &mut SessionState, before: &SessionState) -> Result<()> {
+    keep(state, before, SessionState::scalar_functions, |state, it| state.register_udf(it).map(drop))?;
+    keep(state, before, SessionState::aggregate_functions, |state, it| state.register_udaf(it).map(drop))?;
+    keep(state, before, SessionState::window_functions, |state, it| state.register_udwf(it).map(drop))?;
+    keep(state, before, SessionState::higher_order_functions, |state, it| {
+        state.register_higher_order_function(it).map(drop)
+    })
+}
+
+fn keep<F: ?Sized>(
+    state: &mut SessionState,
+    before: &SessionState,
+    functions: fn(&SessionState) -> &HashMap<String, Arc<F>>,
+    register: fn(&mut SessionState, Arc<F>) -> Result<()>,
+) -> Result<()> {
+    let wanted = functions(before);
+    // A function that is registered again may replace others in turn, which come next.
+    for _ in 0..wanted.len() {
+        let known = functions(state);
+        let is_lost = |(name, function): &(&String, &Arc<F>)| {
+            !known.get(*name).is_some_and(|known| Arc::ptr_eq(known, function))
+        };
+        let lost: Vec<Arc<F>> =
+            wanted.iter().filter(is_lost).map(|(_, function)| Arc::clone(function)).collect();
+        if lost.is_empty() {
+            break;
+        }
+        lost.into_iter().try_for_each(|function| register(state, function))?;
+    }
     Ok(())
 }
 
@@ -67,9 +110,8 @@ fn add_options(config: &mut SessionConfig) {
 pub trait VortexSessionExt {
     /// Makes the session read and write Vortex files, as [`register`] does. Call it last: several setters
     /// replace what it adds, namely `with_config`, `with_file_formats`, `with_table_factories`,
-    /// `with_table_options`, `with_table_functions`, `with_table_function_list`, and
-    /// `with_physical_optimizer_rules`. Without both of its optimizer rules, scans behave as in a session that
-    /// is not registered.
+    /// `with_table_options` and `with_physical_optimizer_rules`. Without both of its optimizer rules, scans behave
+    /// as in a session that is not registered.
     #[must_use]
     fn with_vortex(self) -> Self;
 }
@@ -83,11 +125,6 @@ impl VortexSessionExt for SessionStateBuilder {
         let tables = self.table_factories().get_or_insert_default();
         tables.insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
         self.table_options().get_or_insert_default().extensions.insert(VortexOptions::default());
-        let functions = self.table_functions().get_or_insert_default();
-        for (name, function) in MetadataFunction::all() {
-            functions
-                .insert(name.to_owned(), Arc::new(TableFunction::new(name.to_owned(), Arc::new(function))));
-        }
         add_options(self.config().get_or_insert_default());
         with_rules(self)
     }
@@ -95,6 +132,10 @@ impl VortexSessionExt for SessionStateBuilder {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::DataType;
+    use datafusion_common::ScalarValue;
+    use datafusion_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+
     use super::*;
 
     fn format_of(state: &SessionState) -> String {
@@ -117,10 +158,51 @@ mod tests {
     fn registering_again_adds_what_setters_of_a_builder_have_replaced() {
         let builder = SessionStateBuilder::new().with_vortex();
         let replaced = builder.with_config(SessionConfig::new()).with_file_formats(Vec::new());
-        let mut state = replaced.with_table_functions(Default::default()).build();
+        let mut state = replaced.build();
         register_state(&mut state).unwrap();
         assert!(state.config_options().extensions.get::<VortexOptions>().is_some());
         assert!(state.get_file_format_factory(EXTENSION).is_some());
-        assert!(state.table_functions().contains_key("vortex_metadata"));
+    }
+
+    /// A function of no arguments.
+    fn function(name: &str) -> Arc<ScalarUDF> {
+        let one = |_: &[ColumnarValue]| Ok(ColumnarValue::from(ScalarValue::from(1)));
+        Arc::new(create_udf(name, Vec::new(), DataType::Int32, Volatility::Immutable, Arc::new(one)))
+    }
+
+    #[test]
+    fn functions_that_are_named_like_aliases_of_others_are_kept() {
+        // The order in which DataFusion registers functions is random.
+        for _ in 0..20 {
+            let context = SessionContext::new();
+            let named = function("length");
+            let aliased = Arc::new(function("shorten").as_ref().clone().with_aliases(["trim"]));
+            context.register_udf(named.as_ref().clone());
+            context.register_udf(aliased.as_ref().clone());
+            let names = |context: &SessionContext| context.state().scalar_functions().clone();
+            let before = names(&context);
+            register(&context).unwrap();
+            let after = names(&context);
+            let is_kept = |name: &&String| Arc::ptr_eq(&before[*name], &after[*name]);
+            assert_eq!(before.keys().filter(is_kept).count(), before.len());
+            assert_eq!(after["length"].name(), "length");
+            assert_eq!(after["trim"].name(), "shorten");
+        }
+    }
+
+    #[test]
+    fn only_sessions_that_accept_places_have_functions_that_open_them() {
+        let opens = |context: &SessionContext| {
+            let is_ours = |name: &String| name.starts_with("vortex_");
+            context.state().table_functions().keys().filter(|name| is_ours(name)).count()
+        };
+        let built = SessionStateBuilder::new().with_default_features().with_vortex().build();
+        let registered = SessionContext::new();
+        register(&registered).unwrap();
+        for context in [registered, SessionContext::new_with_state(built)] {
+            assert_eq!(opens(&context), 0);
+            crate::enable_url_tables(&context);
+            assert_eq!(opens(&context), 4);
+        }
     }
 }

@@ -27,13 +27,13 @@ use object_store::ObjectStore;
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
 
-use crate::convert::is_dynamic;
+use crate::convert::{is_dynamic, needs_scan};
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
 use crate::opener::{Ahead, OpenFiles, OpenerState, SharedAhead, VortexOpener};
 use crate::optimizer::has_rules;
 use crate::options::VortexOptions;
-use crate::pushdown::{BestFirst, Filters, Sorted, needs_scan, sorted};
+use crate::pushdown::{BestFirst, Filters, Sorted, sorted};
 use crate::reading::Reading;
 
 /// Default number of rows per batch, unless the session specifies another.
@@ -57,6 +57,16 @@ impl Default for BestWanted {
 }
 
 /// Reads Vortex files for a `DataSourceExec`. Cheap to clone, since the optimizer clones it often.
+///
+/// A table provider that plans its own scans builds a `FileScanConfig` on a plain source, and passes it to
+/// `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That sets the
+/// options and the session, states minima and maxima as estimates, since DataFusion 55 derives wrong answers from exact
+/// ones above joins and casts, and restricts declared orders to what scans keep. Sums must be exact then, like those of
+/// [`statistics()`](crate::statistics()), or absent.
+///
+/// Files need a time of modification, an e-tag or a version, such as `PartitionedFile::new_from_meta` takes from a
+/// listing. Otherwise, changes would go unnoticed, so that neither footers nor bytes of these files are kept for later
+/// scans.
 #[derive(Debug, Clone)]
 pub struct VortexSource {
     table: TableSchema,
@@ -64,8 +74,6 @@ pub struct VortexSource {
     pub(crate) filters: Filters,
     /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `optimizer/tell_scans.rs`.
     trusts_dynamic: bool,
-    /// Whether filters that are offered may concern other columns, see `optimizer/misdirected_filters.rs`.
-    declines_filters: bool,
     pub(crate) best_first: Option<BestFirst>,
     /// Whether the statistics of the scan are those of its files, see `optimizer/exact_statistics.rs`.
     #[cfg_attr(not(feature = "session"), allow(dead_code, reason = "an optimizer rule reads it"))]
@@ -92,7 +100,6 @@ impl VortexSource {
             table,
             filters: Filters::default(),
             trusts_dynamic: false,
-            declines_filters: false,
             best_first: None,
             own_statistics: false,
             options: VortexOptions::default(),
@@ -143,13 +150,6 @@ impl VortexSource {
         (!is_same).then_some(told)
     }
 
-    /// Declines filters that are not dynamic.
-    #[cfg(feature = "session")]
-    pub(crate) fn with_declined_filters(mut self) -> Self {
-        self.declines_filters = true;
-        self
-    }
-
     /// For scans whose statistics are derived from the footers of their files.
     pub(crate) fn with_own_statistics(mut self) -> Self {
         self.own_statistics = true;
@@ -178,6 +178,11 @@ impl VortexSource {
         self.ahead.get(|| self.reorder_files(files.collect()))
     }
 
+    /// The order whose best rows are read first. Without a threshold that tightens, that has no benefit.
+    fn best_first(&self) -> Option<&BestFirst> {
+        self.best_first.as_ref().filter(|_| self.filters.is_dynamic())
+    }
+
     /// Whether the scan should compute this projection; it always computes columns and constants.
     fn accepts(&self, projection: &ProjectionExprs) -> bool {
         self.options.projection_pushdown
@@ -201,10 +206,8 @@ impl FileSource for VortexSource {
         // rows only, although DataFusion offers it to the scan.
         let (filters, best_first) = match config.limit {
             Some(_) => (self.filters.without_pruning(), None),
-            None => (self.filters.clone(), self.best_first.clone()),
+            None => (self.filters.clone(), self.best_first().cloned()),
         };
-        // Without a threshold that tightens, reading the best rows first has no benefit.
-        let best_first = best_first.filter(|_| filters.is_dynamic());
         // A query that needs few rows may need none of the next file.
         let few = best_first.is_some() || config.limit.is_some();
         let ahead =
@@ -273,7 +276,7 @@ impl FileSource for VortexSource {
                 if self.filters.is_dynamic() {
                     f.write_str(", dynamic_pruning=eligible")?;
                 }
-                if let Some(order) = &self.best_first {
+                if let Some(order) = self.best_first() {
                     write!(f, ", best_first=[{order}]")?;
                     if let Some(rows) = order.rows {
                         write!(f, ", best_rows={rows}")?;
@@ -296,11 +299,9 @@ impl FileSource for VortexSource {
         let mut source = self.changed();
         let answers = filters
             .into_iter()
-            .map(|filter| {
-                match if is_dynamic(&filter) { self.trusts_dynamic } else { !self.declines_filters } {
-                    true => source.filters.offer(filter, &self.table, &self.options),
-                    false => PushedDown::No,
-                }
+            .map(|filter| match self.trusts_dynamic || !is_dynamic(&filter) {
+                true => source.filters.offer(filter, &self.table, &self.options),
+                false => PushedDown::No,
             })
             .collect();
         Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)
@@ -325,7 +326,7 @@ impl FileSource for VortexSource {
     }
 
     fn reorder_files(&self, files: Vec<PartitionedFile>) -> Vec<PartitionedFile> {
-        match &self.best_first {
+        match self.best_first() {
             Some(best_first) => best_first.files(files),
             None => files,
         }

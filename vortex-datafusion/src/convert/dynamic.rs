@@ -7,7 +7,6 @@ use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
 use datafusion_common::tree_node::TreeNode as _;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::DynamicFilterTracking;
 use datafusion_physical_expr::utils::split_conjunction;
 use datafusion_physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
 use parking_lot::Mutex;
@@ -19,11 +18,6 @@ use super::{Leaves, PhysicalPredicate, Translator, is_fallible, simplify};
 
 /// Up to this many branches of a CASE are all evaluated on each row.
 const FEW_BRANCHES: usize = 4;
-
-/// Whether any part of the expression may change while the query runs.
-pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    DynamicFilterTracking::classify(expr).contains_dynamic_filter()
-}
 
 /// A DataFusion expression whose meaning changes, translated to filters over one file. Parts that encodings
 /// cannot answer, such as look-ups in the hash table of a join, are evaluated by DataFusion on decoded columns,

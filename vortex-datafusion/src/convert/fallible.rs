@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use datafusion_common::ScalarValue;
 use datafusion_common::tree_node::TreeNode as _;
-use datafusion_expr::Operator;
+use datafusion_expr::{Operator, SimpleScalarUDF};
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal,
     NotExpr, TryCastExpr,
@@ -16,7 +16,9 @@ use datafusion_physical_expr::expressions::{
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_plan::joins::{HashExpr, HashTableLookupExpr};
 
-/// Functions that return a value for every row.
+/// Functions of DataFusion that return a value for every row. They are known by name, since their types are available
+/// only if DataFusion is built with them. Functions that applications make of closures are told apart by their type;
+/// other implementations under these names are supposed not to fail either.
 const TOTAL_FUNCTIONS: &[&str] = &[
     "bit_length",
     "btrim",
@@ -55,7 +57,8 @@ fn is_total(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
         return from.is_ok_and(|from| CastExpr::check_bigger_cast(cast.cast_type(), &from));
     }
     if let Some(function) = node.downcast_ref::<ScalarFunctionExpr>() {
-        return TOTAL_FUNCTIONS.contains(&function.fun().name());
+        let function = function.fun();
+        return TOTAL_FUNCTIONS.contains(&function.name()) && !function.inner().is::<SimpleScalarUDF>();
     }
     node.is::<Column>()
         || node.is::<Literal>()
@@ -95,6 +98,8 @@ fn is_nonzero(expr: &Arc<dyn PhysicalExpr>) -> bool {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{DataType, Field};
+    use datafusion_expr::{ScalarUDF, Volatility, create_udf};
+    use datafusion_functions::core::nullif::NullIfFunc;
     use datafusion_physical_expr::expressions::{binary, cast, col, lit, try_cast};
 
     use super::super::expr::tests::File;
@@ -112,6 +117,26 @@ mod tests {
         assert!(!is_fallible(&rest(2), &unsigned) && is_fallible(&rest(0), &unsigned));
         let nested = binary(with(Operator::Divide), Operator::Gt, lit(1i32), &file.schema).unwrap();
         assert!(is_fallible(&nested, &file.schema));
+    }
+
+    #[test]
+    fn a_function_of_the_user_can_fail_whatever_its_name() {
+        let file = File::sample();
+        let mine = create_udf(
+            "upper",
+            vec![DataType::Int32],
+            DataType::Int32,
+            Volatility::Immutable,
+            Arc::new(|arguments| Ok(arguments[0].clone())),
+        );
+        let theirs = ScalarUDF::from(NullIfFunc::new());
+        for (function, arguments, expected) in [(mine, 1, true), (theirs, 2, false)] {
+            let arguments = vec![file.column("i"); arguments];
+            let call =
+                ScalarFunctionExpr::try_new(Arc::new(function), arguments, &file.schema, Arc::default());
+            let call: Arc<dyn PhysicalExpr> = Arc::new(call.unwrap());
+            assert_eq!(is_fallible(&call, &file.schema), expected);
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The argument is a file, a folder or a glob, as in `FROM`. Files are opened when the query is
-//! planned for execution, through the stores and the footer cache of the session.
+//! planned for execution, through the stores and the footer cache of the session, until there are as many rows as
+//! a `LIMIT` wants. Since the functions open any file, only `enable_url_tables` registers them.
 
 mod rows;
 
@@ -28,7 +29,7 @@ use vortex_core::io::object_name;
 use crate::format::EXTENSION;
 use crate::options::VortexOptions;
 use crate::reading::Reading;
-use crate::tables::{check_exists, check_pattern, listing_url};
+use crate::tables::{check_place, listing_url};
 use rows::Part;
 
 /// A table function over the description of files.
@@ -83,12 +84,11 @@ impl TableProvider for Metadata {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        _limit: Option<usize>,
+        filters: &[Expr],
+        limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        check_pattern(&self.url, state.config_options())?;
+        check_place(&self.url, state, true).await?;
         let runtime = state.runtime_env();
-        check_exists(runtime, &self.url).await?;
         let store = runtime.object_store(&self.url)?;
         let options = VortexOptions::from_session(state.config_options());
         let reading = Reading::new(runtime, state.config()).with_options(&options);
@@ -105,7 +105,9 @@ impl TableProvider for Metadata {
         let wants = |name: &str| {
             projection.is_none_or(|wanted| wanted.iter().any(|at| schema.field(*at).name() == name))
         };
-        let batches = futures::stream::iter(objects)
+        // Which rows pass filters is known above only.
+        let enough = limit.filter(|_| filters.is_empty()).unwrap_or(usize::MAX);
+        let mut opened = futures::stream::iter(objects)
             .map(|object| {
                 let (store, reading) = (&store, &reading);
                 async move {
@@ -118,9 +120,14 @@ impl TableProvider for Metadata {
                 }
             })
             .boxed()
-            .buffered(concurrency)
-            .try_collect()
-            .await?;
+            .buffered(concurrency);
+        let (mut batches, mut rows) = (Vec::new(), 0);
+        while rows < enough
+            && let Some(batch) = opened.try_next().await?
+        {
+            rows += batch.num_rows();
+            batches.push(batch);
+        }
         Ok(MemorySourceConfig::try_new_exec(&[batches], Arc::clone(&schema), projection.cloned())?)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fill      partition columns, file name, results of subqueries become literals
-//! prune     check filters against statistics known from planning: perhaps nothing is read
+//! prune     check filters against constants and statistics known from planning: perhaps nothing is read
 //! footer    from the cache, or one read
 //! adapt     columns of the table -> columns of this file (types, missing columns, fields)
 //! filter    evaluate each conjunct on encodings, or by DataFusion on decoded columns;
@@ -15,6 +15,7 @@
 //! All of this is done per file: files of a table may differ in columns and types.
 
 mod ahead;
+mod conjuncts;
 mod numbered;
 mod open_files;
 mod prune;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 pub(crate) use ahead::{Ahead, SharedAhead};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
+use conjuncts::{Conjuncts, Evaluation};
 use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_datasource::file_stream::{FileOpenFuture, FileOpener};
 use datafusion_datasource::{PartitionedFile, TableSchema};
@@ -50,8 +52,8 @@ use vortex_core::io::object_name;
 use vortex_core::scan::{BestRows, ScanBuilder};
 
 use crate::convert::{
-    Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, fuse_bounds, is_dynamic,
-    is_fallible, schema, simplify,
+    Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, is_dynamic, is_fallible,
+    schema, simplify,
 };
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
@@ -111,7 +113,7 @@ impl OpenerState {
     async fn open(&self, file: PartitionedFile) -> Result<Batches> {
         let constants = FileConstants::new(&self.table, &file);
         let mut pruner = self.pruner(&constants, &file)?;
-        if self.is_pruned(pruner.as_mut())? || self.never_passes(&constants)? {
+        if self.is_pruned(pruner.as_mut(), &constants)? {
             return Ok(nothing());
         }
         let entry = self.opened(&file);
@@ -138,9 +140,10 @@ impl OpenerState {
         }
     }
 
-    /// Whether statistics known from planning exclude the file, which is counted.
-    fn is_pruned(&self, pruner: Option<&mut FilePruner>) -> Result<bool> {
-        let is_pruned = pruner.map_or(Ok(false), FilePruner::should_prune)?;
+    /// Whether what is known from planning excludes the file, which is counted.
+    fn is_pruned(&self, pruner: Option<&mut FilePruner>, constants: &FileConstants) -> Result<bool> {
+        let is_pruned =
+            pruner.map_or(Ok(false), FilePruner::should_prune)? || self.never_passes(constants)?;
         match is_pruned {
             true => self.metrics.files_pruned.add_pruned(1),
             false => self.metrics.files_pruned.add_matched(1),
@@ -270,10 +273,7 @@ impl<'a> Adapted<'a> {
 
     /// The filter that rows must satisfy; `None` if no row of this file can.
     fn filter(&self) -> Result<Option<Expr>> {
-        let mut native = Vec::new();
-        let mut evaluated = Vec::new();
-        let mut parts = Vec::new();
-        let mut fallible = 0;
+        let mut conjuncts = Conjuncts::default();
         for filter in self.scan.filters.accepted() {
             let filter = self.simplify(self.adapt(filter)?)?;
             for part in split_conjunction(&filter) {
@@ -282,29 +282,17 @@ impl<'a> Adapted<'a> {
                     Some(_) => return Ok(None),
                     None => {}
                 }
-                if let Some(expr) = self.translator().translate(part) {
-                    native.push(expr.clone());
-                    parts.push(expr);
-                    continue;
-                }
-                let expr = self.evaluated(part)?;
-                parts.push(expr.clone());
-                match is_fallible(part, &self.physical) {
-                    true => fallible = parts.len(),
-                    false => evaluated.push(expr),
+                match self.translator().translate(part) {
+                    Some(expr) => conjuncts.push(expr, Evaluation::Native),
+                    None if is_fallible(part, &self.physical) => {
+                        conjuncts.push(self.evaluated(part)?, Evaluation::Fallible);
+                    }
+                    None => conjuncts.push(self.evaluated(part)?, Evaluation::Decoded),
                 }
             }
         }
-        // Up to the last conjunct that can fail, all are evaluated in turn, whatever the order in which the scan
-        // evaluates the others: each only on rows that passed those before it.
-        if fallible > 0 {
-            parts.truncate(fallible);
-            evaluated.push(Expr::InTurn(parts));
-        }
-        let mut conjuncts = fuse_bounds(native);
-        conjuncts.extend(evaluated);
-        conjuncts.extend(self.scan.filters.pruning().iter().filter_map(|filter| self.hint(filter)));
-        Ok(Some(Expr::all(conjuncts)))
+        let hints = self.scan.filters.pruning().iter().filter_map(|filter| self.hint(filter));
+        Ok(Some(Expr::all(conjuncts.finish().into_iter().chain(hints))))
     }
 
     /// A conjunct that DataFusion evaluates.

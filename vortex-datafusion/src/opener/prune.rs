@@ -16,8 +16,8 @@ use datafusion_physical_plan::ColumnarValue;
 use datafusion_physical_plan::metrics::Count;
 use datafusion_pruning::FilePruner;
 
-use crate::convert::{balanced, cast_is_monotonic, cast_is_strictly_monotonic};
-use crate::pushdown::{Filters, reads_nested};
+use crate::convert::{balanced, cast_is_monotonic, cast_is_strictly_monotonic, reads_nested};
+use crate::pushdown::Filters;
 
 /// Adapts expressions over a table to one of its files: values that are constant there become literals.
 pub(crate) struct FileConstants<'a> {
@@ -81,7 +81,7 @@ pub(crate) fn file_pruner(
 ) -> Result<Option<FilePruner>> {
     let schema = table.file_schema();
     let mut usable = Vec::new();
-    for filter in filters.all().filter(|filter| !reads_nested(filter, table)) {
+    for filter in filters.all().filter(|filter| !reads_nested(filter, table.table_schema())) {
         let filled = constants.fill(filter)?;
         let parts = split_conjunction(&filled).into_iter().filter(|part| keeps_bounds(part, schema));
         usable.extend(parts.cloned());

@@ -9,25 +9,34 @@
 //!     HashJoinExec: o.cid = c.id           columns id, cid, id
 //! ```
 //!
-//! Scans ignore such filters if they are dynamic (`tell_scans.rs`). If they are not, the plan would drop them as
-//! soon as a scan accepts them; where any may be misdirected, scans decline all of them.
+//! The same happens after `join_selection` has swapped the inputs of a join: a projection that restores the order of
+//! its columns looks for names in its output, although the filter above refers to them by their position.
+//!
+//! Scans ignore such filters if they are dynamic (`tell_scans.rs`). Others would be lost: whatever accepts them, a scan
+//! or another filter, applies them to a wrong column, and the plan drops them. Therefore, the first rule marks those
+//! that may be misdirected as volatile, so that they are not passed on at all, and the last rule restores them.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{FieldRef, Schema};
+use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{JoinType, Result};
-use datafusion_datasource::file_scan_config::FileScanConfigBuilder;
 use datafusion_datasource::source::DataSourceExec;
+use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::conjunction;
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
+use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::aggregates::AggregateExec;
-use datafusion_physical_plan::filter::FilterExec;
+use datafusion_physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion_physical_plan::joins::HashJoinExec;
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::union::UnionExec;
-use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::source::VortexSource;
 
@@ -38,35 +47,114 @@ pub(super) fn names_of(expr: &Arc<dyn PhysicalExpr>) -> Names {
     collect_columns(expr).into_iter().map(|column| column.name().to_owned()).collect()
 }
 
-/// Makes scans decline filters of the plan if one may be misdirected on its way to them. `above` are the columns
-/// of each filter above `node`; `declines` is whether one may have been misdirected already. These scans decline
-/// their own filters, too, which they cannot tell apart; such plans are rare, since filters on single tables
-/// usually are below joins before this rule runs.
-pub(super) fn decline_misdirected(
+/// A conjunct that is not passed on, since it claims to be volatile.
+#[derive(Debug)]
+struct HeldBack(Arc<dyn PhysicalExpr>);
+
+impl fmt::Display for HeldBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for HeldBack {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq(&other.0)
+    }
+}
+
+impl Eq for HeldBack {}
+
+impl Hash for HeldBack {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PhysicalExpr for HeldBack {
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.0.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        self.0.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.0]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(Arc::new(Self(children.pop().unwrap_or_else(|| Arc::clone(&self.0)))))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_sql(f)
+    }
+
+    fn is_volatile_node(&self) -> bool {
+        true
+    }
+}
+
+/// Marks conjuncts of filters above Vortex files that might be misdirected, so that they stay where they are.
+pub(super) fn hold_back(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let marked = plan.transform_down(|node| {
+        with_conjuncts(node, |filter, conjunct| {
+            let is_held_back = may_be_misdirected(filter.input().as_ref(), &names_of(conjunct))
+                && filter.input().exists(|node| Ok(reads_vortex(node)))?;
+            Ok(is_held_back.then(|| Arc::new(HeldBack(Arc::clone(conjunct))) as _))
+        })
+    });
+    marked.map(|plan| plan.data)
+}
+
+/// Restores what [`hold_back`] marked.
+pub(super) fn release(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let restored = plan.transform_down(|node| {
+        with_conjuncts(node, |_, conjunct| {
+            Ok(conjunct.downcast_ref().map(|HeldBack(inner)| Arc::clone(inner)))
+        })
+    });
+    restored.map(|plan| plan.data)
+}
+
+/// A filter with some of its conjuncts replaced.
+fn with_conjuncts(
     node: Arc<dyn ExecutionPlan>,
-    above: &[Names],
-    declines: bool,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-        let scan = scan.downcast_to_file_source::<VortexSource>().filter(|_| declines);
-        return Ok(match scan {
-            Some((config, source)) => {
-                let source = Arc::new(source.clone().with_declined_filters());
-                let config = FileScanConfigBuilder::from(config.clone()).with_source(source).build();
-                DataSourceExec::from_data_source(config) as Arc<_>
-            }
-            None => node,
-        });
+    replace: impl Fn(&FilterExec, &Arc<dyn PhysicalExpr>) -> Result<Option<Arc<dyn PhysicalExpr>>>,
+) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
+    let (mut conjuncts, mut is_changed) = (Vec::new(), false);
+    for conjunct in split_conjunction(filter.predicate()) {
+        let replacement = replace(filter, conjunct)?;
+        is_changed |= replacement.is_some();
+        conjuncts.push(replacement.unwrap_or_else(|| Arc::clone(conjunct)));
     }
-    let declines = declines || above.iter().any(|names| misdirects(node.as_ref(), names));
-    let mut below: Vec<Names> = above.iter().map(|names| names_below(node.as_ref(), names)).collect();
-    if let Some(filter) = node.downcast_ref::<FilterExec>() {
-        below.extend(split_conjunction(filter.predicate()).into_iter().map(names_of));
+    if !is_changed {
+        return Ok(Transformed::no(node));
     }
-    let children = node.children().into_iter();
-    let children = children.map(|child| decline_misdirected(Arc::clone(child), &below, declines));
-    let children = children.collect::<Result<_>>()?;
-    replace_children_if_necessary(node, children)
+    let filter = FilterExecBuilder::from(filter).with_predicate(conjunction(conjuncts)).build()?;
+    Ok(Transformed::yes(Arc::new(filter)))
+}
+
+fn reads_vortex(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let scan = node.downcast_ref::<DataSourceExec>();
+    scan.is_some_and(|scan| scan.downcast_to_file_source::<VortexSource>().is_some())
+}
+
+/// Whether a filter on columns of these names may be misdirected on its way down from `node`.
+fn may_be_misdirected(node: &dyn ExecutionPlan, names: &Names) -> bool {
+    if names.is_empty() {
+        return false;
+    }
+    misdirects(node, names) || misdirects_if_swapped(node, names) || {
+        let below = names_below(node, names);
+        node.children().into_iter().any(|child| may_be_misdirected(child.as_ref(), &below))
+    }
 }
 
 /// Whether `node` may pass a filter on columns of these names to others.
@@ -94,6 +182,11 @@ pub(super) fn misdirects(node: &dyn ExecutionPlan, names: &Names) -> bool {
         pairs.into_iter().any(|(own, input)| names.contains(own.name()) && own.name() != input.name())
     };
     node.is::<UnionExec>() && inputs.iter().any(differs)
+}
+
+/// Whether `node` is a join that may pass a filter on columns of these names to others once its inputs are swapped.
+fn misdirects_if_swapped(node: &dyn ExecutionPlan, names: &Names) -> bool {
+    node.children().len() == 2 && !node.is::<UnionExec>() && repeats(&node.schema(), names)
 }
 
 /// The names that these columns have below `node`.

@@ -7,7 +7,7 @@
 //! | rule | what it does | see |
 //! |---|---|---|
 //! | [`WithholdOrders`], before all others | withholds orders that DataFusion would take too far | `withhold_orders.rs` |
-//! | | makes scans decline filters that may concern other columns | `misdirected_filters.rs` |
+//! | | holds back filters that would be passed to other columns | `misdirected_filters.rs` |
 //! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
 //! | | answers sums, minima and maxima | `exact_statistics.rs` |
 

@@ -45,7 +45,7 @@ use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeE
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::exact_statistics;
-use super::misdirected_filters::{Names, misdirects, names_below, names_of};
+use super::misdirected_filters::{Names, misdirects, names_below, names_of, release};
 use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
 
@@ -64,7 +64,7 @@ impl PhysicalOptimizerRule for TellScans {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        tell(plan, config, &Above::default())
+        tell(release(plan)?, config, &Above::default())
     }
 
     fn name(&self) -> &str {

@@ -13,9 +13,8 @@
 //! If an operator contains such a cast, the orders that the scans below it declare end at the first temporal
 //! column. Other scans keep theirs, since an order reaches only the operators above its scan, unless the cast is
 //! equated with a column, by a filter or by the keys of a join: then the order of any timestamps that are equal to
-//! those below is taken for that of the column. This rule runs before all others, which rely on what scans declare,
-//! and offer filters to them: it also makes scans decline those that may concern other columns
-//! (`misdirected_filters.rs`).
+//! those below is taken for that of the column. This rule runs before all others, which rely on what scans declare, and
+//! pass filters on: it also holds back those that would reach other columns (`misdirected_filters.rs`).
 
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ use datafusion_physical_plan::joins::utils::JoinFilter;
 use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-use super::misdirected_filters::decline_misdirected;
+use super::misdirected_filters::hold_back;
 use crate::convert::cast_is_monotonic;
 use crate::ordering::without_temporal_orders;
 use crate::source::VortexSource;
@@ -54,7 +53,7 @@ impl PhysicalOptimizerRule for WithholdOrders {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let is_equated = plan.exists(|node| Ok(equates(node.as_ref()) && reorders(node)?))?;
-        decline_misdirected(withhold(plan, is_equated)?, &[], false)
+        hold_back(withhold(plan, is_equated)?)
     }
 
     fn name(&self) -> &str {

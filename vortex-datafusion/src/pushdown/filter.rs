@@ -13,15 +13,14 @@ use arrow::datatypes::DataType;
 use datafusion_common::tree_node::TreeNode as _;
 use datafusion_datasource::TableSchema;
 use datafusion_functions::core::file_row_index::FileRowIndexFunc;
-use datafusion_functions::core::input_file_name::InputFileNameFunc;
+use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion_physical_expr::utils::{collect_columns, conjunction};
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_expr_adapter::rewrite::expr_references_scalar_udf;
 use datafusion_physical_plan::filter_pushdown::PushedDown;
 use vortex_core::dtype::arrow::from_schema;
 
-use crate::convert::{Translator, is_dynamic};
+use crate::convert::{Translator, is_dynamic, is_volatile};
 use crate::options::VortexOptions;
 
 /// The filters a scan has been offered, over the columns of its table.
@@ -128,14 +127,6 @@ fn has_unusable_key(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool
     found.unwrap_or(true)
 }
 
-/// Whether the filter reads columns of nested types, for which files have no bounds.
-pub(crate) fn reads_nested(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema) -> bool {
-    let fields = table.table_schema().fields();
-    let is_nested =
-        |column: &Column| fields.get(column.index()).is_some_and(|field| field.data_type().is_nested());
-    collect_columns(filter).iter().any(is_nested)
-}
-
 fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &VortexOptions) -> bool {
     // The scan takes from a filter on numbers of rows which rows to read, but does not evaluate it.
     if is_dynamic(filter) || expr_references_scalar_udf::<FileRowIndexFunc>(filter) {
@@ -148,30 +139,12 @@ fn is_exact(filter: &Arc<dyn PhysicalExpr>, table: &TableSchema, options: &Vorte
             .is_ok_and(|dtype| Translator::new(table.file_schema(), &dtype).translate(filter).is_some())
 }
 
-/// Whether two evaluations for one row may differ. DataFusion rejects such filters, but only before
-/// projections replace columns by what they compute. It also treats the name of a file and the numbers of its
-/// rows as volatile, which do not change.
-fn is_volatile(filter: &Arc<dyn PhysicalExpr>) -> bool {
-    filter.exists(|node| Ok(node.is_volatile_node() && !is_of_file(node.as_ref()))).unwrap_or(true)
-}
-
-/// Whether this is a function that no operator above the scan can compute: the name of the file or the number of
-/// the row.
-fn is_of_file(node: &dyn PhysicalExpr) -> bool {
-    ScalarFunctionExpr::try_downcast_func::<InputFileNameFunc>(node).is_some()
-        || ScalarFunctionExpr::try_downcast_func::<FileRowIndexFunc>(node).is_some()
-}
-
-/// Whether only the scan can compute an expression.
-pub(crate) fn needs_scan(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    expr.exists(|node| Ok(is_of_file(node.as_ref()))).unwrap_or(true)
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{Field, Schema};
     use datafusion_common::config::ConfigOptions;
     use datafusion_expr::{ColumnarValue, Operator, ScalarUDF, Volatility, create_udf};
+    use datafusion_physical_expr::ScalarFunctionExpr;
     use datafusion_physical_expr::expressions::{binary, col, is_null, lit};
 
     use super::*;

@@ -3,5 +3,5 @@
 mod filter;
 mod sort;
 
-pub(crate) use filter::{Filters, needs_scan, reads_nested};
+pub(crate) use filter::Filters;
 pub(crate) use sort::{BestFirst, Sorted, sorted};

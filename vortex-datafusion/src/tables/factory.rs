@@ -18,8 +18,8 @@ use datafusion_common::{Result, plan_datafusion_err, plan_err};
 use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
 
-use super::globs::{check_exists, check_kind, check_pattern, check_size, listing_url, split_glob};
 use super::one_file::{Found, OneFile};
+use super::places::{check_place, listing_url, split_glob};
 use crate::format::EXTENSION;
 
 /// Creates tables of files: those of DataFusion, but also over globs in URLs, and with few requests.
@@ -35,17 +35,22 @@ impl TableProviderFactory for VortexTableFactory {
         session: &dyn Session,
         table: &CreateExternalTable,
     ) -> Result<Arc<dyn TableProvider>> {
-        let globs = table.locations.iter().filter(|location| split_glob(location).is_some()).count();
-        match (globs, table.locations.as_slice()) {
-            (1, [location]) => listed_table(session, table, listing_url(location)?).await,
-            (0, [location]) => match listing_url(location)? {
-                // DataFusion requests the metadata of the file three times: to find partitions, which it
-                // cannot have, to read its schema, and to read its statistics, which the scan reads as well.
-                file if !file.is_collection() => listed_table(session, table, file).await,
-                _ => self.create_other(session, table).await,
-            },
-            (0, _) => self.create_other(session, table).await,
-            _ => plan_err!("a table with several locations cannot have globs in URLs"),
+        let has_globs = table.locations.iter().any(|location| split_glob(location).is_some());
+        if has_globs && table.locations.len() > 1 {
+            return plan_err!("a table with several locations cannot have globs in URLs");
+        }
+        let urls: Vec<ListingTableUrl> =
+            table.locations.iter().map(|location| listing_url(location)).collect::<Result<_>>()?;
+        match urls.as_slice() {
+            // DataFusion requests the metadata of a file three times: to find partitions, which it cannot have, to
+            // read its schema, and to read its statistics, which the scan reads as well.
+            [url] if has_globs || !url.is_collection() => listed_table(session, table, url.clone()).await,
+            _ => {
+                for url in &urls {
+                    check_place(url, session, true).await?;
+                }
+                self.create_other(session, table).await
+            }
         }
     }
 }
@@ -74,9 +79,6 @@ async fn listed_table(
     url: ListingTableUrl,
 ) -> Result<Arc<dyn TableProvider>> {
     let url = url.with_table_ref(table.name.clone());
-    check_pattern(&url, session.config_options())?;
-    check_kind(&url)?;
-    check_size(&url)?;
     let format = session
         .as_any()
         .downcast_ref::<SessionState>()
@@ -87,8 +89,8 @@ async fn listed_table(
         true => None,
         false => Found::at(session, format.as_ref(), &url).await?,
     };
-    if found.is_none() && !declares_columns(table) {
-        check_exists(session.runtime_env(), &url).await?;
+    if found.is_none() {
+        check_place(&url, session, true).await?;
     }
     let options =
         ListingOptions::new(format).with_file_extension("").with_file_sort_order(table.order_exprs.clone());

@@ -15,11 +15,13 @@ use datafusion_expr::{CreateExternalTable, LogicalPlanBuilder};
 use datafusion_session::TableProvider;
 
 use super::factory::VortexTableFactory;
-use super::globs::{listing_url, store_name};
+use super::places::{listing_url, store_name};
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::options::VortexOptions;
 
-/// Reading Vortex files in a session that [supports](crate::register) them.
+/// Reading Vortex files in a session that [supports](crate::register) them, with the options of the session. A table
+/// has options of its own if it is created with `CREATE EXTERNAL TABLE … OPTIONS (…)`, or as a listing table on a
+/// [`VortexFormat`](crate::VortexFormat) with options.
 ///
 /// ```
 /// use datafusion::prelude::*;

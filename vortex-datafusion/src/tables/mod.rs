@@ -6,17 +6,18 @@
 //! | `FROM '…'` | `urls.rs` |
 //! | `read_vortex("…")`, `register_vortex(…, "…")` | `frames.rs`, which also writes |
 //!
-//! All of them are listing tables of DataFusion, except those of one remote file (`one_file.rs`). Tables over files
+//! What a place stands for, and whether there can be a table over it, is decided in `places.rs`. All tables are
+//! listing tables of DataFusion, except those of one remote file (`one_file.rs`). Tables over files
 //! that are already open are elsewhere (`open_table.rs`).
 
 mod factory;
 mod frames;
-mod globs;
 mod one_file;
+mod places;
 mod urls;
 
 pub(crate) use factory::VortexTableFactory;
 pub use frames::{VortexContextExt, VortexDataFrameExt};
-pub use globs::listing_url;
-pub(crate) use globs::{check_exists, check_pattern};
+pub(crate) use places::check_place;
+pub use places::listing_url;
 pub use urls::enable_url_tables;

@@ -20,9 +20,10 @@ use datafusion_session::TableProvider;
 use futures::StreamExt as _;
 use parking_lot::RwLock;
 
-use super::globs::{check_exists, check_kind, check_pattern, check_size, listing_url, split_glob};
 use super::one_file::{Found, OneFile};
+use super::places::{check_place, listing_url, split_glob};
 use crate::format::EXTENSION;
+use crate::functions::MetadataFunction;
 
 /// Lets a session query files, folders and globs by path or URL: `FROM 's3://bucket/*.vortex'`. A folder in the
 /// current folder needs a slash, as in `FROM 'visits/'`: `visits` is the name of a table.
@@ -31,7 +32,18 @@ use crate::format::EXTENSION;
 /// paths, and reads the folder of one store with the listing of another if their paths are equal, since
 /// DataFusion 55 keeps listings by path. `CREATE EXTERNAL TABLE … STORED AS VORTEX` accepts globs in URLs
 /// wherever Vortex is registered.
+///
+/// It also registers the table functions that show the structure of files, `vortex_metadata`, `vortex_layouts`,
+/// `vortex_segments` and `vortex_zones`, which are given a place, too.
+///
+/// # Security
+/// Afterwards, every `SELECT` can open any file that the process can read, and any URL for which the session has an
+/// object store, even if `SQLOptions` forbid `CREATE EXTERNAL TABLE` and `COPY`. Call this only if whoever writes the
+/// SQL may read all of that.
 pub fn enable_url_tables(context: &SessionContext) {
+    for (name, function) in MetadataFunction::all() {
+        context.register_udtf(name, Arc::new(function));
+    }
     let catalogs = Arc::clone(context.state().catalog_list());
     let tables = Arc::new(UrlTables { session: context.state_weak_ref() });
     context.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, tables)));
@@ -75,15 +87,11 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
         // It is the name of a table that does not exist.
         Err(_) => return Ok(None),
     };
-    check_pattern(&url, state.config_options())?;
-    check_kind(&url)?;
-    if url.prefix().extension() == Some(EXTENSION) {
-        check_size(&url)?;
-        if let Some(table) = found_file(state, &url).await? {
-            return Ok(Some(Arc::new(table)));
-        }
+    let is_vortex = url.prefix().extension() == Some(EXTENSION);
+    if is_vortex && let Some(table) = found_file(state, &url).await? {
+        return Ok(Some(Arc::new(table)));
     }
-    check_exists(state.runtime_env(), &url).await?;
+    check_place(&url, state, is_vortex).await?;
     let config = match ListingTableConfig::new(url.clone()).infer_options(state).await {
         Ok(config) => config,
         // A path or a URL is not the name of a table.

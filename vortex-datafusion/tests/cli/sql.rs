@@ -244,3 +244,15 @@ fn what_a_script_has_written_is_read_at_once() {
     let counts: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
     assert_eq!(counts, ["count", "1", "n", "1", "count", "2", "n", "3", "count", "5", "n", "7"]);
 }
+
+#[test]
+fn formats_without_nested_values_name_those_that_have_them() {
+    for format in ["csv", "tsv"] {
+        for rows in ["SELECT 2 AS b, [1] AS a", "SELECT [1] AS a WHERE false"] {
+            let output = run(&["sql", "--format", format, "-c", rows]);
+            let line = complaint(&output, 1);
+            assert!(line.contains("column `a`") && line.contains("--format json"), "{line}");
+            assert_eq!(stdout(&output), "");
+        }
+    }
+}

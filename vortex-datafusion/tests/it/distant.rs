@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use datafusion::error::DataFusionError;
 use datafusion::physical_plan::ExecutionPlanProperties as _;
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt as _;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
+use test_store::ReadFault;
 
 use crate::counting::{session, settle};
 use crate::files::{copy, create, physical, run, show};
@@ -51,6 +53,24 @@ async fn the_first_of_an_order_are_those_of_a_full_sort() {
     }
     let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT * FROM lines ORDER BY l_orderkey LIMIT 3").await;
     assert!(plan.contains("best_first=[l_orderkey@0 ASC], best_rows=3"), "{plan}");
+}
+
+#[tokio::test]
+async fn a_scan_for_a_full_sort_reads_no_rows_first() {
+    let (_, context) = session(3, None).await;
+    let plan = show(&context, "EXPLAIN FORMAT INDENT SELECT * FROM lines ORDER BY l_orderkey").await;
+    assert!(plan.contains("SortExec") && !plan.contains("best_first"), "{plan}");
+}
+
+#[tokio::test]
+async fn a_failure_of_the_store_is_told_as_one() {
+    let (store, context) = session(1, None).await;
+    // Otherwise, the file would be open since the table was created.
+    context.runtime_env().cache_manager.get_file_metadata_cache().update_cache_limit(0);
+    store.fail_reads(|| Some(ReadFault::Fails));
+    let error = context.sql("SELECT max(l_comment) FROM lines").await.unwrap().collect().await.unwrap_err();
+    assert!(matches!(error.find_root(), DataFusionError::ObjectStore(_)), "{error}");
+    assert!(error.to_string().contains("000.vortex"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

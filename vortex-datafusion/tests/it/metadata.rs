@@ -1,6 +1,18 @@
 //! Table functions over the description of files.
 
-use crate::files::{error, file, folder_of, number, run, session, show, write_chunks};
+use datafusion::prelude::SessionContext;
+use vortex_datafusion::{enable_url_tables, register};
+
+use crate::counting;
+use crate::files::{error, file, folder_of, number, run, show, write_chunks};
+
+/// A session that accepts places in SQL.
+fn session() -> SessionContext {
+    let context = SessionContext::new();
+    register(&context).unwrap();
+    enable_url_tables(&context);
+    context
+}
 
 #[tokio::test]
 async fn columns_have_sizes_and_statistics() {
@@ -56,6 +68,24 @@ async fn zones_tile_the_rows_and_folders_show_all_their_files() {
     let one =
         show(&context, &format!("SELECT count(DISTINCT file) AS n FROM vortex_zones('{base}/a.*')")).await;
     assert!(one.contains("| 1 |"), "{one}");
+}
+
+#[tokio::test]
+async fn files_that_a_limit_makes_needless_are_not_opened() {
+    let objects: Vec<String> = (0..20).map(|at| format!("a/{at:02}.vortex")).collect();
+    let store = counting::store_of(&objects).await;
+    // Each file has 16 columns.
+    for (rest, rows, files) in
+        [("LIMIT 40", 40, 3), ("LIMIT 16", 16, 1), ("WHERE segments > 0 LIMIT 40", 40, 20)]
+    {
+        let context = counting::over(&store, None);
+        enable_url_tables(&context);
+        run(&context, "SET datafusion.execution.meta_fetch_concurrency = 1").await;
+        store.take();
+        let shown =
+            run(&context, &format!("SELECT * FROM vortex_metadata('counting://store/a/') {rest}")).await;
+        assert_eq!((shown.num_rows(), store.reads.take()), (rows, files), "{rest}");
+    }
 }
 
 #[tokio::test]

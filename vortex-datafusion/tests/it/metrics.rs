@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
@@ -14,7 +15,7 @@ use test_store::TestStore;
 
 use crate::counting::over;
 use crate::distant::write_large;
-use crate::files::{physical, run, show};
+use crate::files::{create, physical, run, show};
 
 /// Number of rows of the table `large`.
 const ROWS: usize = 500_000;
@@ -271,5 +272,29 @@ async fn explain_analyze_shows_them_all() {
         "cache_hits",
     ] {
         assert!(plan.contains(&format!("{name}=")), "{name} in {plan}");
+    }
+}
+
+#[tokio::test]
+async fn files_excluded_by_their_constants_count_as_pruned() {
+    let store = TestStore::new();
+    let context = over(&store, None);
+    let rows = "SELECT value AS key, value % 2 AS part FROM generate_series(1, 10)";
+    run(
+        &context,
+        &format!("COPY ({rows}) TO 'counting://store/parts/' STORED AS VORTEX PARTITIONED BY (part)"),
+    )
+    .await;
+    create(&context, "parts", "counting://store/parts/").await;
+    let sql = "SELECT key FROM parts WHERE input_file_name() LIKE '%part=1%'";
+    for prune in [true, false] {
+        run(&context, &format!("SET vortex.prune = {prune}")).await;
+        let plan = physical(&context, sql).await;
+        let rows = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+        assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 5);
+        let metrics = scan_metrics(&plan).unwrap().aggregate_by_name();
+        let files = metrics.iter().find(|metric| metric.value().name() == "files_ranges_pruned_statistics");
+        let files = files.unwrap().value().to_string();
+        assert!(files.starts_with("2 total → 1 matched"), "{files}");
     }
 }

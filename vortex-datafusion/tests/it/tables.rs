@@ -11,11 +11,14 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::ObjectStoreExt as _;
 use test_store::{ReadFault, TestStore};
+use tokio::time::timeout;
 use url::Url;
-use vortex_datafusion::{VortexSessionExt as _, register};
+use vortex_datafusion::{VortexSessionExt as _, enable_url_tables, register};
 
 use crate::counting;
-use crate::files::{copy, create, file, folder_of, number, physical, plan, run, session, show, written};
+use crate::files::{
+    copy, create, error, file, folder_of, number, physical, plan, run, session, show, written,
+};
 
 #[tokio::test]
 async fn a_table_is_created_from_a_folder() {
@@ -352,6 +355,48 @@ async fn a_store_that_cannot_read_the_end_is_asked_as_others_are() {
     create(&context, "one", "counting://store/lines/000.vortex").await;
     assert_eq!((store.reads.take(), store.heads.take()), (2, 1));
     assert_eq!(number(&context, "SELECT count(*) FROM one").await, 8300);
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn no_statement_waits_for_a_pipe() {
+    let folder = folder_of(&[(&file("tpch_orders"), "a.vortex")]);
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let (pipe, other) = (place("pipe.vortex"), place("a.vortex"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let context = SessionContext::new();
+    register(&context).unwrap();
+    enable_url_tables(&context);
+    for sql in [
+        format!("SELECT * FROM '{pipe}'"),
+        format!("SELECT * FROM vortex_metadata('{pipe}')"),
+        format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{pipe}'"),
+        format!("CREATE EXTERNAL TABLE t (a INT) STORED AS VORTEX LOCATION '{pipe}'"),
+        format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION ('{other}', '{pipe}')"),
+    ] {
+        let message = timeout(Duration::from_secs(60), error(&context, &sql)).await.expect("it ends");
+        assert!(message.contains("pipe.vortex: is neither a file nor a folder"), "{sql}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn every_one_of_several_locations_is_checked() {
+    let folder = folder_of(&[(&file("tpch_orders"), "a.vortex")]);
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(place("zero.vortex"), "").unwrap();
+    let context = session();
+    for (other, told) in [
+        ("zero.vortex", "0 bytes are too few for a Vortex file"),
+        ("day=*/a.vortex", "cannot match folders named key=value"),
+    ] {
+        let sql = format!(
+            "CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION ('{}', '{}')",
+            place("a.vortex"),
+            place(other)
+        );
+        let message = error(&context, &sql).await;
+        assert!(message.contains(told), "{message}");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use vortex_datafusion::register;
 
-use crate::files::{copy, create, physical, plan, session_within, show};
+use crate::files::{copy, create, number, physical, plan, session_within, show};
 use crate::ordered;
 
 const POOL: usize = 256 << 20;
@@ -64,6 +64,28 @@ async fn a_scan_goes_on_while_others_hold_all_memory() {
     assert_eq!(pool.reserved(), 1 << 20);
     drop(all);
     assert_eq!(pool.reserved(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_each_of_many_files_takes_little_of_the_pool() {
+    const FILES: i64 = 200;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |at: i64| folder.path().join(format!("{at:03}.vortex"));
+    let context = SessionContext::new();
+    register(&context).expect("the format registers");
+    let rows =
+        "SELECT value AS k, value * 2 AS a, value * 3 AS b, value * 5 AS c FROM generate_series(1, 200)";
+    copy(&context, rows, path(0).display()).await;
+    for at in 1..FILES {
+        std::fs::copy(path(0), path(at)).unwrap();
+    }
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(4 << 20));
+    let context = session_within(&pool);
+    create(&context, "t", folder.path().join("").display()).await;
+    // The join keeps all rows of one side.
+    let sql = "SELECT sum(x.a + x.b + x.c + y.a + y.b) FROM t AS x JOIN t AS y ON x.c = y.c WHERE x.k = 7 AND y.k = 7";
+    assert!(plan(&context, sql).await.contains("mode=CollectLeft"));
+    assert_eq!(number(&context, sql).await, FILES * FILES * 7 * (2 + 3 + 5 + 2 + 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -113,6 +113,24 @@ fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
+/// What an error of DataFusion says, without classes that tell users nothing, and without naming a file twice in a row.
+fn described(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::Context(context, cause) => {
+            let cause = described(cause);
+            let rest = match cause.split_once(": ") {
+                Some((place, rest)) if context.ends_with(place) => rest,
+                _ => cause.as_str(),
+            };
+            format!("{context}\ncaused by\n{rest}")
+        }
+        DataFusionError::Shared(cause) => described(cause),
+        DataFusionError::External(cause) => cause.to_string(),
+        DataFusionError::ObjectStore(cause) => cause.to_string(),
+        other => other.strip_backtrace(),
+    }
+}
+
 fn failure(error: &(dyn Error + 'static), message: String) -> Failure {
     if is_closed_pipe(error) { Failure::ClosedPipe } else { Failure::error(message) }
 }
@@ -131,7 +149,7 @@ impl From<vortex_core::Error> for Failure {
 
 impl From<DataFusionError> for Failure {
     fn from(error: DataFusionError) -> Self {
-        failure(&error, error.strip_backtrace())
+        failure(&error, described(&error))
     }
 }
 
@@ -164,6 +182,8 @@ impl From<serde_json::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -176,6 +196,18 @@ mod tests {
             panic!()
         };
         assert_eq!(message, "a.vortex: cut");
+    }
+
+    #[test]
+    fn errors_of_queries_name_the_file_once_and_not_their_class() {
+        let core = vortex_core::Error::corrupt("cut short").at("/a b.vortex");
+        let error = DataFusionError::External(Box::new(core)).context("opening /a b.vortex");
+        let shared = DataFusionError::Shared(Arc::new(error)).context("planning");
+        let Failure::Error(message) = Failure::from(shared) else { panic!() };
+        assert_eq!(message, "planning; caused by: opening /a b.vortex; caused by: corrupt file: cut short");
+        let error = DataFusionError::Plan("no table: t".into()).context("a statement");
+        let Failure::Error(message) = Failure::from(error) else { panic!() };
+        assert_eq!(message, "a statement; caused by: Error during planning: no table: t");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::{BufWriter, Write as _, stdout};
 use std::mem;
 use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -34,6 +35,7 @@ use super::session::Session;
 use crate::failure::{Failure, Outcome};
 use crate::json::JsonRows;
 use crate::min_reader::MinReader;
+use crate::text::visible;
 
 impl Session {
     /// The dialect of SQL that the session is set to.
@@ -122,6 +124,7 @@ impl Session {
         let task = self.context.task_ctx();
         let format = task.session_config().options().format.clone();
         let schema = plan.schema();
+        check_nested(print.format, &schema)?;
         let mut batches = execute_stream(plan, Arc::clone(&task))?;
         // An array of JSON objects is also printed as a whole.
         let is_streamed =
@@ -159,6 +162,24 @@ impl Session {
     }
 }
 
+/// Refuses nested columns in formats that have no place for them, before rows are computed in vain.
+fn check_nested(format: PrintFormat, schema: &SchemaRef) -> Outcome {
+    let name = match format {
+        PrintFormat::Csv => "CSV",
+        PrintFormat::Tsv => "TSV",
+        _ => return Ok(()),
+    };
+    match schema.fields().iter().find(|field| field.data_type().is_nested()) {
+        Some(field) => Err(Failure::error(format!(
+            "column `{}` is nested ({}), which {name} cannot hold; leave it out, cast it to text, or choose another \
+             format, such as --format json",
+            visible(field.name()),
+            field.data_type(),
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Prints rows as an array of objects; nothing if one of them cannot be printed.
 fn print_json(batches: &[RecordBatch]) -> Outcome {
     let (mut json, mut text) = (JsonRows::new(), Vec::new());
@@ -188,34 +209,36 @@ fn print_no_rows(format: PrintFormat, schema: &SchemaRef) -> Outcome {
     Ok(builder.build(stdout().lock()).write(&RecordBatch::new_empty(Arc::clone(schema)))?)
 }
 
-/// Directs output to the target of a link, or to a file whose name DataFusion would take for a glob, and refuses devices and the like: stores write to another name and
-/// rename, which would replace either.
+/// Directs output to the target of a link, and refuses devices and the like: stores write to another name and rename,
+/// which would replace either.
 fn resolve_output(copy: &mut CopyTo) -> Outcome {
-    let is_pattern = copy.output_url.contains(['*', '?', '[']) && !copy.output_url.contains("://");
-    let path = match is_pattern {
-        true => std::path::absolute(&copy.output_url)?,
-        false => match listing_url(&copy.output_url)?.get_url().to_file_path() {
-            Ok(path) => path,
-            Err(()) => return Ok(()),
-        },
-    };
-    if is_pattern {
-        let is_folder = copy.output_url.ends_with('/');
-        let url = if is_folder { Url::from_directory_path(&path) } else { Url::from_file_path(&path) };
-        let no_url = |()| Failure::error(format!("{}: no URL names this file", path.display()));
-        copy.output_url = url.map_err(no_url)?.into();
-    }
-    if path.is_dir() {
-        return Ok(());
-    }
+    let Some(path) = local_output(copy)?.filter(|path| !path.is_dir()) else { return Ok(()) };
     let target = local_target(&path).map_err(|error| Failure::at(&copy.output_url, error))?;
     if path.is_symlink() {
-        let no_url = |()| Failure::error(format!("{}: no URL names this file", target.display()));
-        copy.output_url = Url::from_file_path(&target).map_err(no_url)?.into();
+        copy.output_url = file_url(&target, false)?;
         // Even if the name of the target has no extension.
         copy.options.insert("single_file_output".to_owned(), "true".to_owned());
     }
     Ok(())
+}
+
+/// The local path of the output, unless it is in another store. A name that DataFusion would take for a glob is
+/// replaced by a URL, which it takes literally.
+fn local_output(copy: &mut CopyTo) -> Outcome<Option<PathBuf>> {
+    let output = &copy.output_url;
+    if !output.contains(['*', '?', '[']) || output.contains("://") {
+        return Ok(listing_url(output)?.get_url().to_file_path().ok());
+    }
+    let path = std::path::absolute(output)?;
+    let is_folder = output.ends_with('/');
+    copy.output_url = file_url(&path, is_folder)?;
+    Ok(Some(path))
+}
+
+fn file_url(path: &Path, is_folder: bool) -> Outcome<String> {
+    let url = if is_folder { Url::from_directory_path(path) } else { Url::from_file_path(path) };
+    let no_url = |()| Failure::error(format!("{}: no URL names this file", path.display()));
+    Ok(url.map_err(no_url)?.into())
 }
 
 /// The release that a statement sets as the oldest one to read what is written, if it is valid.

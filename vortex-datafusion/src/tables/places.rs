@@ -1,6 +1,6 @@
-//! Globs in URLs: `s3://bucket/logs/2026-*.vortex`.
+//! Places: what a path or a URL stands for, and which of them are refused.
 //!
-//! DataFusion resolves globs in local paths only. Here the part of a URL up to the first segment with a `*`,
+//! DataFusion resolves globs in local paths, but not in URLs such as `s3://bucket/logs/2026-*.vortex`. Here the part of a URL up to the first segment with a `*`,
 //! `?` or `[` is the folder that is listed, and the rest is the pattern. `%2A` in a URL is not a glob, but
 //! stands for an asterisk in a name.
 //!
@@ -21,6 +21,7 @@ use datafusion::datasource::listing::ListingTableUrl;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{Result, TableReference, plan_datafusion_err, plan_err};
 use datafusion_execution::runtime_env::RuntimeEnv;
+use datafusion_session::Session;
 use object_store::{ObjectStoreExt as _, ObjectStoreScheme};
 use url::{Position, Url};
 use vortex_core::Error;
@@ -73,8 +74,22 @@ pub(super) fn store_name(url: &ListingTableUrl) -> TableReference {
     TableReference::bare(&url.get_url()[..Position::BeforePath])
 }
 
+/// Refuses places that no statement can read. Every way to a table calls this before DataFusion lists files or opens
+/// any; `is_vortex` says whether a file at this place has to be a Vortex file.
+///
+/// # Errors
+/// If the place is refused; the error names it.
+pub(crate) async fn check_place(url: &ListingTableUrl, session: &dyn Session, is_vortex: bool) -> Result<()> {
+    check_pattern(url, session.config_options())?;
+    check_kind(url)?;
+    if is_vortex {
+        check_size(url)?;
+    }
+    check_exists(session.runtime_env(), url).await
+}
+
 /// Refuses patterns that no file can match, given how DataFusion applies them.
-pub(crate) fn check_pattern(url: &ListingTableUrl, options: &ConfigOptions) -> Result<()> {
+fn check_pattern(url: &ListingTableUrl, options: &ConfigOptions) -> Result<()> {
     let Some(glob) = url.get_glob() else { return Ok(()) };
     if glob.as_str().contains('=') {
         return plan_err!(
@@ -92,7 +107,7 @@ pub(crate) fn check_pattern(url: &ListingTableUrl, options: &ConfigOptions) -> R
 }
 
 /// Refuses what is neither a file nor a folder: opening a pipe would wait for another process to write to it.
-pub(super) fn check_kind(url: &ListingTableUrl) -> Result<()> {
+fn check_kind(url: &ListingTableUrl) -> Result<()> {
     if let Ok(path) = url.get_url().to_file_path()
         && path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir())
     {
@@ -102,7 +117,7 @@ pub(super) fn check_kind(url: &ListingTableUrl) -> Result<()> {
 }
 
 /// Refuses a Vortex file of no bytes: DataFusion takes it for a table without rows.
-pub(super) fn check_size(url: &ListingTableUrl) -> Result<()> {
+fn check_size(url: &ListingTableUrl) -> Result<()> {
     let Ok(path) = url.get_url().to_file_path() else { return Ok(()) };
     if path.metadata().is_ok_and(|there| there.is_file() && there.len() == 0) {
         let error = Error::corrupt("0 bytes are too few for a Vortex file");
@@ -113,7 +128,7 @@ pub(super) fn check_size(url: &ListingTableUrl) -> Result<()> {
 
 /// Refuses a web address without a file. DataFusion would ask for the list of files below it, which web servers
 /// do not have.
-pub(crate) async fn check_exists(runtime: &RuntimeEnv, url: &ListingTableUrl) -> Result<()> {
+async fn check_exists(runtime: &RuntimeEnv, url: &ListingTableUrl) -> Result<()> {
     if !matches!(url.scheme(), "http" | "https") || url.is_collection() {
         return Ok(());
     }
