@@ -25,7 +25,6 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion_common::tree_node::{Transformed, TreeNode as _};
 use datafusion_common::{JoinType, Result};
-use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::ColumnarValue;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::conjunction;
@@ -37,8 +36,6 @@ use datafusion_physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion_physical_plan::joins::HashJoinExec;
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::union::UnionExec;
-
-use crate::source::VortexSource;
 
 /// Names of the columns of a filter.
 pub(super) type Names = BTreeSet<String>;
@@ -100,13 +97,13 @@ impl PhysicalExpr for HeldBack {
     }
 }
 
-/// Marks conjuncts of filters above Vortex files that might be misdirected, so that they stay where they are.
+/// Marks conjuncts of filters that might be misdirected, so that they stay where they are: also above tables of other
+/// formats, since filters below a join accept them as well.
 pub(super) fn hold_back(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let marked = plan.transform_down(|node| {
         with_conjuncts(node, |filter, conjunct| {
-            let is_held_back = may_be_misdirected(filter.input().as_ref(), &names_of(conjunct))
-                && filter.input().exists(|node| Ok(reads_vortex(node)))?;
-            Ok(is_held_back.then(|| Arc::new(HeldBack(Arc::clone(conjunct))) as _))
+            let is_held_back = may_be_misdirected(filter.input().as_ref(), &names_of(conjunct));
+            is_held_back.then(|| Arc::new(HeldBack(Arc::clone(conjunct))) as _)
         })
     });
     marked.map(|plan| plan.data)
@@ -115,9 +112,7 @@ pub(super) fn hold_back(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executio
 /// Restores what [`hold_back`] marked.
 pub(super) fn release(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let restored = plan.transform_down(|node| {
-        with_conjuncts(node, |_, conjunct| {
-            Ok(conjunct.downcast_ref().map(|HeldBack(inner)| Arc::clone(inner)))
-        })
+        with_conjuncts(node, |_, conjunct| conjunct.downcast_ref().map(|HeldBack(inner)| Arc::clone(inner)))
     });
     restored.map(|plan| plan.data)
 }
@@ -125,12 +120,12 @@ pub(super) fn release(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionP
 /// A filter with some of its conjuncts replaced.
 fn with_conjuncts(
     node: Arc<dyn ExecutionPlan>,
-    replace: impl Fn(&FilterExec, &Arc<dyn PhysicalExpr>) -> Result<Option<Arc<dyn PhysicalExpr>>>,
+    replace: impl Fn(&FilterExec, &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>>,
 ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let Some(filter) = node.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(node)) };
     let (mut conjuncts, mut is_changed) = (Vec::new(), false);
     for conjunct in split_conjunction(filter.predicate()) {
-        let replacement = replace(filter, conjunct)?;
+        let replacement = replace(filter, conjunct);
         is_changed |= replacement.is_some();
         conjuncts.push(replacement.unwrap_or_else(|| Arc::clone(conjunct)));
     }
@@ -139,11 +134,6 @@ fn with_conjuncts(
     }
     let filter = FilterExecBuilder::from(filter).with_predicate(conjunction(conjuncts)).build()?;
     Ok(Transformed::yes(Arc::new(filter)))
-}
-
-fn reads_vortex(node: &Arc<dyn ExecutionPlan>) -> bool {
-    let scan = node.downcast_ref::<DataSourceExec>();
-    scan.is_some_and(|scan| scan.downcast_to_file_source::<VortexSource>().is_some())
 }
 
 /// Whether a filter on columns of these names may be misdirected on its way down from `node`.
