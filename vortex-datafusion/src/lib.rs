@@ -43,9 +43,9 @@
 //!
 //! # Errors
 //!
-//! If an object store fails while a file is opened or written, its error is `DataFusionError::ObjectStore`. Other errors
-//! about files are `DataFusionError::External` with a [`vortex_core::Error`], whose variants say what the caller can do;
-//! `Read` tells what a store said while data was read. Both may be below others, which say where it happened:
+//! If an object store fails while a file is opened, read or written, its error is `DataFusionError::ObjectStore`. Other
+//! errors about files are `DataFusionError::External` with a [`vortex_core::Error`], whose variants say what the caller
+//! can do. Both may be below others, which say where it happened:
 //!
 //! ```
 //! use datafusion::error::DataFusionError;

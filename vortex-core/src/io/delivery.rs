@@ -22,10 +22,10 @@ use futures::stream::BoxStream;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::ReadAt;
 use super::object_store::is_throttled;
 use super::scheduler::Slot;
 use super::waiting::Read;
+use super::{ReadAt, cause};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
@@ -221,12 +221,12 @@ impl Delivery {
     }
 
     fn fail(self, error: &Error) {
-        let reason = match error.root() {
-            Error::Read { source, .. } => source.to_string(),
-            other => other.to_string(),
-        };
         for part in self.parts {
-            part.fail(Error::read(self.source.name(), self.range.clone(), reason.as_str()));
+            let source = match error.root() {
+                Error::Read { source, .. } => cause::same(source.as_ref()),
+                other => other.to_string().into(),
+            };
+            part.fail(Error::read(self.source.name(), self.range.clone(), source));
         }
     }
 }

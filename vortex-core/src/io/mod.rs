@@ -9,6 +9,7 @@
 mod block_cache;
 mod blocking;
 mod budget;
+mod cause;
 mod coalesce;
 mod delivery;
 mod local;

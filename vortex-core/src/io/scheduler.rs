@@ -28,7 +28,7 @@ use super::budget::Budget;
 use super::delivery::{deliver, hand_over};
 use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting};
-use super::{ReadAt, StorageProfile, Urgency};
+use super::{ReadAt, StorageProfile, Urgency, cause};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
@@ -464,7 +464,9 @@ impl Pending {
 /// The same error for each of several waiters.
 fn shared(error: &Error) -> Error {
     match error {
-        Error::Read { object, range, source } => Error::read(object, range.clone(), source.to_string()),
+        Error::Read { object, range, source } => {
+            Error::read(object, range.clone(), cause::same(source.as_ref()))
+        }
         other => Error::External(other.to_string().into()),
     }
 }
