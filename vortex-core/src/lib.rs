@@ -69,6 +69,7 @@ mod metrics;
 mod once;
 mod pruning;
 mod release;
+mod row_ranges;
 pub mod scalar;
 pub mod scan;
 mod segments;

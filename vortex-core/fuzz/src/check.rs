@@ -149,7 +149,7 @@ pub fn file(file: &VortexFile) -> Result<RecordBatch> {
         let Some(layout) = layouts.pop() else { break };
         layouts.extend(layout.children().unwrap_or_default().into_iter().map(|(_, child)| child));
     }
-    block_on(rows_of(file.scan().with_row_range(0..file.row_count().min(MAX_ROWS))))
+    block_on(rows_of(file.scan().with_row_ranges(0..file.row_count().min(MAX_ROWS))))
 }
 
 /// A predicate that every row passes, and that statistics know nothing of.
@@ -198,7 +198,7 @@ pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     let part = Expr::Field(FieldPath::new([Arc::clone(name)]), predicate.clone());
     // Statistics may lie; in this form the filter is evaluated on every row.
     let fails = Expr::And(vec![Expr::Not(Box::new(part.clone())), Expr::Rows(Arc::new(Always))]);
-    let scan = || file.scan().with_row_range(rows.clone());
+    let scan = || file.scan().with_row_ranges(rows.clone());
     let _pruned = block_on(rows_of(scan().with_filter(part)));
     let found = block_on(rows_of(scan().with_filter(Expr::Not(Box::new(fails)))));
     if let (Ok(found), Ok(keep)) = (found, predicate.evaluate(whole.column(at))) {

@@ -1,7 +1,6 @@
 //! Evaluates a predicate on one column against its zone map.
 
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use arrow::array::{Array as _, ArrayRef as ArrowRef};
 use arrow::buffer::BooleanBuffer;
@@ -10,6 +9,7 @@ use super::{Blocks, Verdict};
 use crate::Result;
 use crate::expr::{CompareOp, InList, Like, Predicate};
 use crate::layout::ZoneMap;
+use crate::row_ranges::RowRanges;
 use crate::scalar::Scalar;
 use crate::stats::widen_zero;
 
@@ -41,19 +41,21 @@ struct Outcome {
 
 const UNKNOWN: Outcome = Outcome { may: true, all: false };
 const NEVER: Outcome = Outcome { may: false, all: false };
+const VACUOUS: Outcome = Outcome { may: false, all: true };
 
-/// Evaluates a predicate per zone. Zones beyond `rows` are not looked at: they may match.
-pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &Range<u64>) -> Result<Verdict> {
+/// Evaluates a predicate per zone. Zones with none of `rows` are not looked at: of no row, anything holds.
+pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) -> Result<Verdict> {
     // A predicate that does not fit the column fails when it is evaluated, not here.
     if predicate.check(&map.dtype).is_err() {
         return Ok(Verdict::unknown(map.zone_count));
     }
-    let within = Blocks { row_count: map.row_count, block_len: map.zone_len }.overlapping(rows);
-    let outcomes = (0..map.zone_count).map(|zone| match within.contains(&zone) {
-        true => outcome(predicate, &read(map, zone)),
-        false => UNKNOWN,
-    });
-    let (may, all): (Vec<bool>, Vec<bool>) = outcomes.map(|outcome| (outcome.may, outcome.all)).unzip();
+    let blocks = Blocks { row_count: map.row_count, block_len: map.zone_len };
+    let mut outcomes = vec![VACUOUS; map.zone_count];
+    for zone in blocks.holding(rows).take_while(|zone| *zone < map.zone_count) {
+        outcomes[zone] = outcome(predicate, &read(map, zone));
+    }
+    let (may, all): (Vec<bool>, Vec<bool>) =
+        outcomes.iter().map(|outcome| (outcome.may, outcome.all)).unzip();
     Ok(Verdict { may: BooleanBuffer::from(may), all: BooleanBuffer::from(all) })
 }
 
@@ -178,7 +180,9 @@ mod tests {
         }
     }
 
-    const ALL: Range<u64> = 0..40;
+    fn all_rows() -> RowRanges {
+        (0..40).into()
+    }
 
     fn int(value: i64) -> Scalar {
         Scalar::try_new(DType::Primitive(PType::I32, true), Value::Int(value)).unwrap()
@@ -192,7 +196,7 @@ mod tests {
     fn comparisons_follow_the_bounds() {
         let map = ints();
         let check = |op, value, may: [bool; 4], all: [bool; 4]| {
-            let verdict = verdict(&Predicate::Compare(op, int(value)), &map, &ALL).unwrap();
+            let verdict = verdict(&Predicate::Compare(op, int(value)), &map, &all_rows()).unwrap();
             assert_eq!(
                 (bits(&verdict.may), bits(&verdict.all)),
                 (may.to_vec(), all.to_vec()),
@@ -209,16 +213,20 @@ mod tests {
     }
 
     #[test]
-    fn zones_beyond_the_rows_of_interest_may_match() {
+    fn of_zones_without_rows_of_interest_anything_holds() {
         let never = Predicate::Compare(CompareOp::Gt, int(100));
-        let verdict = verdict(&never, &ints(), &(10..15)).unwrap();
-        assert_eq!(bits(&verdict.may), [true, false, true, true]);
-        assert_eq!(bits(&verdict.all), [false; 4]);
+        let rows = RowRanges::new([8..15, 17..18]);
+        let found = verdict(&never, &ints(), &rows).unwrap();
+        assert_eq!((bits(&found.may), bits(&found.all)), (vec![false; 4], vec![false, false, true, true]));
+        let always = Predicate::Compare(CompareOp::Lt, int(100));
+        let found = verdict(&always, &ints(), &rows).unwrap();
+        assert_eq!(bits(&found.may), [true, true, false, false]);
+        assert_eq!(bits(&found.all), [true, false, true, true], "there are nulls");
     }
 
     #[test]
     fn null_counts_answer_null_tests() {
-        let nulls = verdict(&Predicate::IsNull, &ints(), &ALL).unwrap();
+        let nulls = verdict(&Predicate::IsNull, &ints(), &all_rows()).unwrap();
         assert_eq!(
             (bits(&nulls.may), bits(&nulls.all)),
             (vec![false, true, false, true], vec![false, false, false, true])
@@ -238,9 +246,9 @@ mod tests {
             nan_count: Some(UInt64Array::from(vec![Some(0), Some(1), Some(0)])),
         };
         let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
-        let above = verdict(&Predicate::Compare(CompareOp::Gt, float(5.0)), &map, &ALL).unwrap();
+        let above = verdict(&Predicate::Compare(CompareOp::Gt, float(5.0)), &map, &all_rows()).unwrap();
         assert_eq!(bits(&above.may), [false, true, false]);
-        let minus_zero = verdict(&Predicate::Compare(CompareOp::Lt, float(0.0)), &map, &ALL).unwrap();
+        let minus_zero = verdict(&Predicate::Compare(CompareOp::Lt, float(0.0)), &map, &all_rows()).unwrap();
         assert_eq!(bits(&minus_zero.may), [false, true, true], "the zone of zeros may hold -0.0");
     }
 
@@ -254,7 +262,7 @@ mod tests {
         };
         let like = Like::new("ba%");
         assert_eq!(
-            bits(&verdict(&Predicate::Like(like), &map, &ALL).unwrap().may),
+            bits(&verdict(&Predicate::Like(like), &map, &all_rows()).unwrap().may),
             [false, true, true, false]
         );
     }
@@ -265,15 +273,15 @@ mod tests {
             Predicate::In(Arc::new(InList::new(values.iter().map(|v| int(*v)), negated)))
         };
         assert_eq!(
-            bits(&verdict(&list(&[5, 100], false), &ints(), &ALL).unwrap().may),
+            bits(&verdict(&list(&[5, 100], false), &ints(), &all_rows()).unwrap().may),
             [true, false, true, false]
         );
         assert_eq!(
-            bits(&verdict(&list(&[5, 100], true), &ints(), &ALL).unwrap().may),
+            bits(&verdict(&list(&[5, 100], true), &ints(), &all_rows()).unwrap().may),
             [true, true, false, false]
         );
         for negated in [false, true] {
-            let empty = verdict(&list(&[], negated), &ints(), &ALL).unwrap();
+            let empty = verdict(&list(&[], negated), &ints(), &all_rows()).unwrap();
             assert_eq!(bits(&empty.may), [negated; 4], "even nulls are not in an empty list");
             assert_eq!(bits(&empty.all), [negated; 4]);
         }

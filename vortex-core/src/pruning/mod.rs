@@ -16,6 +16,7 @@ pub(crate) use share::expected_share;
 use crate::Result;
 use crate::expr::{Expr, FieldPath, Predicate};
 use crate::layout::ZoneMap;
+use crate::row_ranges::RowRanges;
 
 /// Consecutive blocks of rows, all of the same length except the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,18 @@ impl Blocks {
         let first = rows.start / self.block_len;
         let last = rows.end.div_ceil(self.block_len).max(first);
         usize::try_from(first).unwrap_or(usize::MAX)..usize::try_from(last).unwrap_or(usize::MAX)
+    }
+
+    /// The blocks that hold any of these rows, in ascending order.
+    pub(crate) fn holding(&self, rows: &RowRanges) -> impl Iterator<Item = usize> {
+        let mut done = 0;
+        // Two ranges may share a block.
+        rows.iter().flat_map(move |rows| {
+            let blocks = self.overlapping(&rows);
+            let blocks = blocks.start.max(done)..blocks.end;
+            done = blocks.end;
+            blocks
+        })
     }
 
     /// The first row at or after `row` that lies in a block whose bit is set; the row count if there is
@@ -83,11 +96,11 @@ impl Verdict {
 /// The source of zone maps.
 pub(crate) type ZoneMaps<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
 
-/// Evaluates a filter on statistics, one outcome per block. Those of blocks beyond `rows` are left unknown.
+/// Evaluates a filter on statistics, one outcome per block. Blocks with none of `rows` may have any.
 pub(crate) fn evaluate(
     expr: &Expr,
     blocks: Blocks,
-    rows: &Range<u64>,
+    rows: &RowRanges,
     zones: &ZoneMaps<'_>,
 ) -> Result<Verdict> {
     let len = blocks.count();

@@ -134,7 +134,7 @@ impl BestFirst {
     /// All splits, the best one last; `None` if statistics do not tell, or if splits differ too little to
     /// be worth reading in an order other than that of the file.
     pub(super) fn splits(&self, plan: &Plan, map: &ZoneMap) -> Option<Vec<Unread>> {
-        if plan.picks_rows() || plan.count_splits(&plan.rows) > MAX_LISTED_SPLITS {
+        if plan.picks_rows() || plan.split_count() > MAX_LISTED_SPLITS {
             return None;
         }
         let bounds = self.bounds(map)?;
@@ -146,7 +146,7 @@ impl BestFirst {
                 .filter(|zones| !zones.is_empty())
                 .map(|zones| (first, zones))
         };
-        let (first, within) = zones(&plan.rows)?;
+        let (first, within) = zones(&plan.rows.bounds())?;
         let best = (0..within.len()).min_by_key(|zone| &within[*zone])?;
         // Once the best zone has been read, zones with nothing before its last row are ruled out.
         let worst = if self.options.descending { map.min.as_ref()? } else { map.max.as_ref()? };

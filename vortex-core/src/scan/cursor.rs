@@ -39,13 +39,13 @@ impl Cursor {
         let order = plan.best_first.as_ref();
         match order.and_then(|order| order.splits(plan, zone_maps.best_first()?)) {
             Some(splits) => Cursor::BestFirst(splits),
-            None => Cursor::InOrder(plan.rows.start),
+            None => Cursor::InOrder(plan.rows.bounds().start),
         }
     }
 
     /// No splits.
     pub(super) fn at_end(plan: &Plan) -> Self {
-        Cursor::InOrder(plan.rows.end)
+        Cursor::InOrder(plan.rows.bounds().end)
     }
 
     /// The next split with rows that may match.
@@ -55,11 +55,11 @@ impl Cursor {
                 Cursor::InOrder(row) => {
                     // Rows that are ruled out are skipped in one step, no matter how many there are.
                     let possible = plan.split_start(zone_maps.first_possible(*row));
-                    let ruled_out = *row..possible.max(*row).min(plan.rows.end);
+                    let ruled_out = *row..possible.clamp(*row, plan.rows.bounds().end.max(*row));
                     count_splits(plan, zone_maps, &ruled_out);
                     ScanMetrics::add(&plan.metrics.rows_pruned, plan.count_rows(&ruled_out));
                     let split = plan.split_from(ruled_out.end);
-                    *row = split.as_ref().map_or(plan.rows.end, |split| split.rows.end);
+                    *row = split.as_ref().map_or(plan.rows.bounds().end, |split| split.rows.end);
                     let split = split?;
                     let unread = Unread { start: split.rows.start, bound: None };
                     (split, unread)
@@ -92,7 +92,7 @@ impl Cursor {
     /// Whether any of the remaining splits may hold a row that comes before `place`.
     pub(super) fn may_hold_better(&self, plan: &Plan, place: &Place) -> bool {
         match self {
-            Cursor::InOrder(row) => *row < plan.rows.end,
+            Cursor::InOrder(row) => *row < plan.rows.bounds().end,
             Cursor::BestFirst(splits) => splits.last().is_some_and(|split| split.bound < *place),
         }
     }

@@ -44,6 +44,7 @@ use crate::expr::{Expr, FieldPath};
 use crate::file::VortexFile;
 use crate::io::{MemoryPool, Scheduler};
 pub use crate::metrics::ScanMetrics;
+pub use crate::row_ranges::RowRanges;
 
 /// Default number of rows per batch.
 const DEFAULT_BATCH_SIZE: usize = 8192;
@@ -89,7 +90,7 @@ pub struct ScanBuilder {
     projection: Option<Vec<FieldPath>>,
     schema: Option<SchemaRef>,
     filter: Option<Expr>,
-    rows: Option<Range<u64>>,
+    rows: Option<RowRanges>,
     indices: Option<Arc<[u64]>>,
     excluded: Option<Arc<[u64]>>,
     row_access: RowAccess,
@@ -179,10 +180,10 @@ impl ScanBuilder {
         self
     }
 
-    /// Selects only rows of this range, counted from the start of the file.
+    /// Selects only these rows: a range, counted from the start of the file, or several.
     #[must_use]
-    pub fn with_row_range(mut self, rows: Range<u64>) -> Self {
-        self.rows = Some(rows);
+    pub fn with_row_ranges(mut self, rows: impl Into<RowRanges>) -> Self {
+        self.rows = Some(rows.into());
         self
     }
 
@@ -306,8 +307,8 @@ impl ScanBuilder {
     /// Dropping the stream stops it.
     ///
     /// # Errors
-    /// If the scan does not fit the file: columns, schema or filter; a range of rows, indices or excluded rows
-    /// beyond its end, or not in ascending order; or if a [dynamic filter](Expr::Dynamic) is below an OR or a
+    /// If the scan does not fit the file: columns, schema or filter; rows beyond its end; indices or
+    /// excluded rows not in ascending order; or if a [dynamic filter](Expr::Dynamic) is below an OR or a
     /// NOT.
     ///
     /// # Panics

@@ -19,6 +19,7 @@ use crate::expr::{Expr, FieldPath};
 use crate::file::{Footer, VortexFile};
 use crate::io::{Budget, Scheduler};
 use crate::mask::Mask;
+use crate::row_ranges::RowRanges;
 use crate::segments::SegmentTable;
 use crate::{Error, Result};
 
@@ -51,10 +52,11 @@ pub(super) struct Plan {
     pub(super) conjuncts: Vec<Conjunct>,
     /// Columns of the filter, by path.
     pub(super) filter_columns: HashMap<FieldPath, Column>,
-    pub(super) rows: Range<u64>,
-    indices: Option<Arc<[u64]>>,
+    pub(super) rows: RowRanges,
+    /// The individual rows that the caller requested, all of them among `rows`.
+    indices: Option<RowIndices>,
     /// Rows that are left out; of those asked for by position, they are gone already.
-    excluded: Option<Arc<[u64]>>,
+    excluded: Option<RowIndices>,
     pub(super) row_access: RowAccess,
     /// Whether batches end in a column of row numbers.
     pub(super) numbers_rows: bool,
@@ -122,7 +124,7 @@ impl Plan {
 
     /// The individual rows that the caller requested, unless there is a filter to evaluate as well.
     pub(super) fn single_rows(&self) -> Option<&[u64]> {
-        self.indices_in(&self.rows).filter(|_| self.conjuncts.is_empty())
+        self.indices.as_deref().filter(|_| self.conjuncts.is_empty())
     }
 
     pub(super) fn new(scan: &ScanBuilder) -> Result<Self> {
@@ -140,8 +142,8 @@ impl Plan {
             None => schema,
         };
         let (conjuncts, filter_columns) = conjunct::resolve(scan)?;
-        let rows = row_range(scan)?;
-        let (indices, excluded) = row_indices(scan)?;
+        let rows = row_ranges(scan)?;
+        let (indices, excluded) = row_indices(scan, &rows)?;
         let best_first = best_first(scan, &conjuncts)?;
         let scheduler = scan.scheduler.clone().unwrap_or_else(Scheduler::shared);
         let remote = scan.file.source().profile().remote;
@@ -181,37 +183,31 @@ impl Plan {
     /// The row ranges to process one by one. Neighbouring splits are joined if there would be more than
     /// [`MAX_LISTED_SPLITS`]: a few bytes of a file can claim any number of rows.
     pub(super) fn split_rows(&self) -> Vec<Range<u64>> {
-        let step = self.split_step;
-        let count = self.count_splits(&self.rows);
-        let step = step.saturating_mul(count.div_ceil(MAX_LISTED_SPLITS).max(1));
-        let next =
-            |start: &u64| Some(split_end(*start, step, self.rows.end)).filter(|end| *end < self.rows.end);
-        let starts = std::iter::successors(Some(self.rows.start), next);
-        let splits = starts.map(|start| start..split_end(start, step, self.rows.end));
-        splits.filter(|rows| !rows.is_empty()).collect()
+        let count = self.rows.count_steps(&self.rows.bounds(), self.split_step);
+        let step = self.split_step.saturating_mul(count.div_ceil(MAX_LISTED_SPLITS).max(1));
+        let next = |row: u64| self.rows.step_from(row, step);
+        std::iter::successors(next(0), |rows| next(rows.end)).collect()
     }
 
     /// The first split at or after `row` with requested rows. Splits are made one at a time, since a file
     /// may claim more of them than fit into memory.
     pub(super) fn split_from(&self, row: u64) -> Option<Split> {
-        let mut start = row.max(self.rows.start);
-        if let Some(indices) = &self.indices {
-            let next = *indices.get(indices.partition_point(|index| *index < start))?;
-            start = start.max(next / self.split_step * self.split_step);
-        }
-        if start >= self.rows.end {
-            return None;
-        }
-        let rows = start..split_end(start, self.split_step, self.rows.end);
+        let start = match &self.indices {
+            Some(indices) => {
+                let next = *indices.get(indices.partition_point(|index| *index < row))?;
+                self.split_start(next).max(row)
+            }
+            None => row,
+        };
+        let rows = self.rows.step_from(start, self.split_step)?;
         let len = (rows.end - rows.start) as usize;
         let mask = |indices: &[u64]| {
             Mask::from_indices(len, indices.iter().map(|index| (index - rows.start) as usize))
         };
-        let live = self.indices_in(&rows).map_or_else(|| Mask::all(len), mask);
-        // The next index may lie beyond the rows of the scan.
-        if live.is_none() {
-            return None;
-        }
+        let live = match within(&self.indices, &rows) {
+            Some(indices) => mask(indices),
+            None => self.rows.mask(&rows),
+        };
         let live = match within(&self.excluded, &rows) {
             None | Some([]) => live,
             Some(excluded) => live.and(&Mask::from_bits(!&mask(excluded).to_bits())),
@@ -219,44 +215,43 @@ impl Plan {
         Some(Split { rows, live })
     }
 
-    /// The start of the split that holds `row`.
+    /// The start of the split that holds `row`; at most `row`, if the scan leaves it out.
     pub(super) fn split_start(&self, row: u64) -> u64 {
-        (row / self.split_step * self.split_step).max(self.rows.start)
+        let start = row / self.split_step * self.split_step;
+        self.rows.at_or_after(start).map_or(start, |range| range.start.max(start)).min(row)
     }
 
-    /// The number of splits in a range that starts and ends at split boundaries.
+    /// The number of splits with requested rows.
+    pub(super) fn split_count(&self) -> u64 {
+        self.count_splits(&self.rows.bounds())
+    }
+
+    /// The number of splits with requested rows in a range that starts and ends at split boundaries.
     pub(super) fn count_splits(&self, rows: &Range<u64>) -> u64 {
-        if rows.is_empty() {
-            return 0;
-        }
-        match self.indices_in(rows) {
+        match within(&self.indices, rows) {
             Some(indices) => {
                 indices.chunk_by(|a, b| a / self.split_step == b / self.split_step).count() as u64
             }
-            None => rows.end.div_ceil(self.split_step) - rows.start / self.split_step,
+            None => self.rows.count_steps(rows, self.split_step),
         }
     }
 
     /// The number of requested rows.
     pub(super) fn count_rows(&self, rows: &Range<u64>) -> u64 {
-        match self.indices_in(rows) {
+        match within(&self.indices, rows) {
             Some(indices) => indices.len() as u64,
-            None => rows.end.saturating_sub(rows.start),
+            None => self.rows.within(rows).map(|part| part.end - part.start).sum(),
         }
-    }
-
-    fn indices_in(&self, rows: &Range<u64>) -> Option<&[u64]> {
-        within(&self.indices, rows)
     }
 }
 
-fn row_range(scan: &ScanBuilder) -> Result<Range<u64>> {
+fn row_ranges(scan: &ScanBuilder) -> Result<RowRanges> {
     let row_count = scan.file.row_count();
-    match &scan.rows {
-        None => Ok(0..row_count),
-        Some(rows) if rows.start <= rows.end && rows.end <= row_count => Ok(rows.clone()),
-        Some(rows) => {
-            Err(Error::invalid(format!("rows {}..{} are not in 0..{row_count}", rows.start, rows.end)))
+    let Some(rows) = &scan.rows else { return Ok((0..row_count).into()) };
+    match rows.iter().find(|range| range.end > row_count) {
+        None => Ok(rows.clone()),
+        Some(Range { start, end }) => {
+            Err(Error::invalid(format!("rows {start}..{end} are not in 0..{row_count}")))
         }
     }
 }
@@ -265,7 +260,7 @@ fn row_range(scan: &ScanBuilder) -> Result<Range<u64>> {
 type RowIndices = Arc<[u64]>;
 
 /// The rows that are read and the rows that are left out, if the scan names them individually.
-fn row_indices(scan: &ScanBuilder) -> Result<(Option<RowIndices>, Option<RowIndices>)> {
+fn row_indices(scan: &ScanBuilder, rows: &RowRanges) -> Result<(Option<RowIndices>, Option<RowIndices>)> {
     let row_count = scan.file.row_count();
     for indices in scan.indices.iter().chain(&scan.excluded) {
         let rising = indices.windows(2).all(|pair| pair[0] < pair[1]);
@@ -273,13 +268,14 @@ fn row_indices(scan: &ScanBuilder) -> Result<(Option<RowIndices>, Option<RowIndi
             return Err(Error::invalid(format!("row indices must be ascending and below {row_count}")));
         }
     }
-    Ok(match (&scan.indices, &scan.excluded) {
-        (Some(indices), Some(excluded)) => {
-            let kept = indices.iter().copied().filter(|index| excluded.binary_search(index).is_err());
-            (Some(kept.collect()), None)
-        }
-        (indices, excluded) => (indices.clone(), excluded.clone()),
-    })
+    let Some(indices) = &scan.indices else { return Ok((None, scan.excluded.clone())) };
+    if scan.excluded.is_none() && *rows == (0..row_count).into() {
+        return Ok((Some(Arc::clone(indices)), None));
+    }
+    let excluded = scan.excluded.as_deref().unwrap_or_default();
+    let kept = rows.iter().flat_map(|rows| within(&scan.indices, &rows).unwrap_or_default());
+    let kept = kept.copied().filter(|index| excluded.binary_search(index).is_err());
+    Ok((Some(kept.collect()), None))
 }
 
 fn best_first(scan: &ScanBuilder, conjuncts: &[Conjunct]) -> Result<Option<BestFirst>> {
@@ -294,16 +290,11 @@ fn best_first(scan: &ScanBuilder, conjuncts: &[Conjunct]) -> Result<Option<BestF
 }
 
 /// Those of some indices, if there are any, that lie within rows.
-fn within<'a>(indices: &'a Option<Arc<[u64]>>, rows: &Range<u64>) -> Option<&'a [u64]> {
+fn within<'a>(indices: &'a Option<RowIndices>, rows: &Range<u64>) -> Option<&'a [u64]> {
     let indices = indices.as_ref()?;
     let first = indices.partition_point(|index| *index < rows.start);
     let last = indices.partition_point(|index| *index < rows.end).max(first);
     Some(&indices[first..last])
-}
-
-/// The end of the split that starts at `start`.
-fn split_end(start: u64, step: u64, rows_end: u64) -> u64 {
-    (start / step + 1).saturating_mul(step).min(rows_end)
 }
 
 /// Rows per split, and their decoded bytes. Splits are multiples of the zone length, so that they end

@@ -53,10 +53,10 @@ impl BatchStream {
     pub(super) fn start(plan: Plan) -> Result<Self> {
         let schema = Arc::clone(&plan.schema);
         let name = plan.file.source().name().to_owned();
-        ScanMetrics::add(&plan.metrics.splits_planned, plan.count_splits(&plan.rows));
+        ScanMetrics::add(&plan.metrics.splits_planned, plan.split_count());
         let single_rows = gather::parts(&plan, plan.limit.unwrap_or(u64::MAX))?;
         if !single_rows.is_empty() {
-            ScanMetrics::add(&plan.metrics.splits_scanned, plan.count_splits(&plan.rows));
+            ScanMetrics::add(&plan.metrics.splits_scanned, plan.split_count());
         }
         let batches = async move {
             let scan = Scan::start(Arc::new(plan), single_rows).await?;

@@ -30,6 +30,8 @@ pub(super) struct ZoneMaps {
     verdicts: Vec<Option<(Blocks, pruning::Verdict)>>,
     /// The verdicts before any filter tightened, if one has.
     first_verdicts: Option<Vec<Option<(Blocks, pruning::Verdict)>>>,
+    /// Number of zones that the verdicts rule out.
+    pruned: u64,
     /// Generation of the dynamic filters when they were last checked.
     generation: Option<u64>,
     /// Zone map of the column whose best rows are read first.
@@ -48,6 +50,7 @@ impl ZoneMaps {
             zone_maps.verdicts.push(verdict);
         }
         let (pruned, matched) = zone_maps.count(plan);
+        zone_maps.pruned = pruned;
         ScanMetrics::add(&plan.metrics.zones_pruned, pruned);
         ScanMetrics::add(&plan.metrics.zones_fully_matched, matched);
         Ok(zone_maps)
@@ -150,11 +153,12 @@ impl ZoneMaps {
     fn count(&self, plan: &Plan) -> (u64, u64) {
         let (mut pruned, mut matched) = (0, 0);
         for (blocks, verdict) in self.verdicts.iter().flatten() {
-            let within = blocks.overlapping(&plan.rows);
-            pruned += within.clone().filter(|block| !verdict.may.value(*block)).count();
-            matched += within.filter(|block| verdict.all.value(*block)).count();
+            for block in blocks.holding(&plan.rows) {
+                pruned += u64::from(!verdict.may.value(block));
+                matched += u64::from(verdict.all.value(block));
+            }
         }
-        (pruned as u64, matched as u64)
+        (pruned, matched)
     }
 
     /// Judges filters again that have tightened since the last check; returns whether there were any.
@@ -169,15 +173,15 @@ impl ZoneMaps {
             return Ok(false);
         }
         self.generation = generation;
-        let (before, _) = self.count(plan);
         self.first_verdicts.get_or_insert_with(|| self.verdicts.clone());
         for (at, conjunct) in plan.conjuncts.iter().enumerate() {
             if let Expr::Dynamic(_) = &conjunct.expr {
                 self.verdicts[at] = self.judge(&conjunct.expr, plan)?;
             }
         }
-        let (after, _) = self.count(plan);
-        ScanMetrics::add(&plan.metrics.zones_pruned_dynamic, after.saturating_sub(before));
+        let (pruned, _) = self.count(plan);
+        ScanMetrics::add(&plan.metrics.zones_pruned_dynamic, pruned.saturating_sub(self.pruned));
+        self.pruned = pruned;
         Ok(true)
     }
 

@@ -238,7 +238,7 @@ async fn files_are_read_with_an_encoding_and_a_layout_of_another_crate() {
         numbers.0.store(0, Ordering::Relaxed);
         let scans: [fn(&VortexFile) -> ScanBuilder; 7] = [
             |file| file.scan(),
-            |file| file.scan().with_row_range(7000..9000),
+            |file| file.scan().with_row_ranges(7000..9000),
             |file| file.scan().with_filter(column("id").between(8190, 8200)),
             |file| file.scan().with_filter(column("noise").gt(1i64 << 62).and(column("real").lt(0.0))),
             |file| file.scan().with_filter(column("noise").is_null()).with_limit(100),

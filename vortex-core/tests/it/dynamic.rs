@@ -150,7 +150,7 @@ async fn a_predicate_is_tried_again_in_other_parts_of_the_file() {
 #[tokio::test]
 async fn a_predicate_is_evaluated_once_on_a_file_with_few_rows() {
     let (seen, multiples) = rows(Multiples::of(2));
-    let scan = mixed().await.scan().with_row_range(0..1000);
+    let scan = mixed().await.scan().with_row_ranges(0..1000);
     let found = collect(scan.with_filter(Expr::Dynamic(Arc::new(Known(multiples))))).await.unwrap();
     assert_eq!(found.num_rows(), 500);
     assert_eq!(seen.load(Ordering::SeqCst), 1000);
@@ -227,7 +227,7 @@ async fn a_limit_without_a_filter_requests_what_its_rows_need() {
         metrics.requests.load(Ordering::Relaxed)
     };
     let file = mixed().await;
-    let of_range = requests(file.scan().with_row_range(0..rows)).await;
+    let of_range = requests(file.scan().with_row_ranges(0..rows)).await;
     assert_eq!(requests(file.scan().with_limit(rows)).await, of_range);
 }
 

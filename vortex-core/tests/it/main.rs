@@ -20,6 +20,7 @@ mod predicates;
 mod presentations;
 mod random;
 mod requests;
+mod row_ranges;
 mod scan;
 mod vast;
 mod write;

@@ -87,7 +87,7 @@ async fn read_all_ways(bytes: Vec<u8>, random: &mut Random) -> Result<bool, Stri
     };
     let Ok(file) = OpenOptions::new().with_limits(limits).open(source).await else { return Ok(false) };
     let rows = window(&file, random);
-    let scan = || file.scan().with_row_range(rows.clone());
+    let scan = || file.scan().with_row_ranges(rows.clone());
     let whole = rows_of(scan()).await?;
 
     let indices: Vec<u64> = rows.clone().filter(|_| random.below(7) == 0).take(1000).collect();
@@ -127,7 +127,7 @@ async fn as_other_types(
     let presented = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let scan = || file.scan().with_schema(Arc::clone(&presented));
     let some = scan().with_row_indices(indices).with_row_access(RowAccess::Single);
-    let all = scan().with_row_range(rows.clone());
+    let all = scan().with_row_ranges(rows.clone());
     for (scan, is_kept) in [
         (all, vec![true; (rows.end - rows.start) as usize]),
         (some, rows.clone().map(|row| indices.binary_search(&row).is_ok()).collect()),
@@ -171,7 +171,7 @@ async fn filtered(
         parts.push(Expr::Field(FieldPath::new([Arc::clone(name)]), predicate.clone()));
         asked = Some((at, predicate));
     }
-    let scan = || file.scan().with_row_range(rows.clone());
+    let scan = || file.scan().with_row_ranges(rows.clone());
     // Statistics of a damaged file may be wrong, so what they rule out proves nothing.
     for filter in [Expr::all(parts.clone()), Expr::Or(parts.clone())] {
         let _whatever_it_is = rows_of(scan().with_filter(filter)).await?;

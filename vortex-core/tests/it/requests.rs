@@ -129,7 +129,7 @@ async fn rows_know_their_number_whatever_is_left_out() {
         assert_eq!(numbered(some.clone()).await, by_hand(&|row, _| picked(row)));
         let less = some.with_excluded_rows(excluded.clone());
         assert_eq!(numbered(less.clone()).await, by_hand(&|row, _| picked(row) && kept(row)));
-        let fewer = less.with_filter(filter()).with_row_range(500..8000);
+        let fewer = less.with_filter(filter()).with_row_ranges(500..8000);
         let expected =
             by_hand(&|row, key| picked(row) && kept(row) && *key > 2000 && (500..8000).contains(row));
         assert_eq!(numbered(fewer).await, expected);

@@ -81,7 +81,7 @@ async fn ranges_indices_limits_and_batch_sizes_pick_the_same_rows() {
     let whole = collect(file.scan()).await.unwrap();
     let rows = whole.num_rows();
 
-    let range = collect(file.scan().with_row_range(100..777)).await.unwrap();
+    let range = collect(file.scan().with_row_ranges(100..777)).await.unwrap();
     assert_eq!(range, whole.slice(100, 677));
 
     let indices = [0, 1, 99, 500, rows as u64 - 1];
@@ -97,7 +97,7 @@ async fn ranges_indices_limits_and_batch_sizes_pick_the_same_rows() {
     assert_eq!(concat_batches(&whole.schema(), &small).unwrap(), whole);
 
     assert!(file.scan().with_row_indices([3, 2]).into_stream().is_err());
-    assert!(file.scan().with_row_range(5..rows as u64 + 1).into_stream().is_err());
+    assert!(file.scan().with_row_ranges(5..rows as u64 + 1).into_stream().is_err());
 }
 
 #[tokio::test]
@@ -236,9 +236,9 @@ async fn aggregates_are_those_of_the_rows() {
         });
         for scan in [
             file.scan(),
-            file.scan().with_row_range(rows / 3..rows),
+            file.scan().with_row_ranges(rows / 3..rows),
             file.scan().with_row_indices(some),
-            file.scan().with_filter(not_null.clone()).with_row_range(0..rows / 2),
+            file.scan().with_filter(not_null.clone()).with_row_ranges(0..rows / 2),
             file.scan().with_filter(Expr::Literal(Some(false))),
         ] {
             let found = scan.clone().aggregate().await.unwrap();

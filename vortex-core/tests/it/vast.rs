@@ -49,7 +49,7 @@ async fn the_last_of_2_to_the_48_rows_is_found_at_once() {
 #[tokio::test]
 async fn rows_beyond_the_limit_are_not_decoded_in_any_number_of_parts() {
     let rows = async |bytes| {
-        let scan = vast_within(Limits::new().with_max_decoded_bytes(bytes)).await.with_row_range(0..1 << 16);
+        let scan = vast_within(Limits::new().with_max_decoded_bytes(bytes)).await.with_row_ranges(0..1 << 16);
         Ok::<_, Error>(collect(scan).await?.num_rows())
     };
     // An eighth of the values of a split, and the few bytes that loading their array copies.
@@ -60,11 +60,11 @@ async fn rows_beyond_the_limit_are_not_decoded_in_any_number_of_parts() {
 
 #[tokio::test]
 async fn splits_of_vast_files_are_joined_and_still_cover_all_rows() {
-    let splits = vast().await.with_row_range(5..ROWS - 5).splits().unwrap();
+    let splits = vast().await.with_row_ranges(5..ROWS - 5).splits().unwrap();
     assert!(splits.len() <= 1 << 16);
     assert_eq!((splits[0].start, splits[splits.len() - 1].end), (5, ROWS - 5));
     assert!(splits.windows(2).all(|pair| pair[0].end == pair[1].start));
-    assert!(vast().await.with_row_range(9..9).splits().unwrap().is_empty());
+    assert!(vast().await.with_row_ranges(9..9).splits().unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -22,7 +22,6 @@ mod prune;
 mod split;
 mod stream;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use ahead::{Ahead, SharedAhead};
@@ -40,7 +39,7 @@ use datafusion_physical_expr_adapter::{PhysicalExprAdapter, PhysicalExprAdapterF
 use datafusion_pruning::FilePruner;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
-use numbered::{ROW_NUMBER, Rows, wants_row_numbers, with_number};
+use numbered::{ROW_NUMBER, wants_row_numbers, with_number};
 use object_store::ObjectStore;
 use open_files::OpenFile;
 pub(crate) use open_files::OpenFiles;
@@ -49,7 +48,7 @@ use stream::{FileBatches, Projector};
 use vortex_core::expr::{Expr, FieldPath};
 use vortex_core::file::VortexFile;
 use vortex_core::io::object_name;
-use vortex_core::scan::{BestRows, ScanBuilder};
+use vortex_core::scan::{BestRows, RowRanges, ScanBuilder};
 
 use crate::convert::{
     Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, is_dynamic, is_fallible,
@@ -174,18 +173,18 @@ impl OpenerState {
         };
         let mut rows = range_of(file, &scan)?;
         if self.options.predicate_pushdown
-            && let Some(passing) = Rows::passing(self.filters.pruning())
+            && let Some(passing) = numbered::passing(self.filters.pruning())
         {
-            let passing = passing.within(rows.unwrap_or(0..row_count));
-            if let (None, Some(few)) = (selection, passing.listed()) {
+            let passing = passing.intersection(&rows.unwrap_or((0..row_count).into()));
+            if let (None, Some(few)) = (selection, numbered::listed(&passing)) {
                 scan = scan.with_row_indices(few);
             }
-            rows = Some(passing.bounds());
+            rows = Some(passing);
         }
         Ok(match rows {
             None => Some(scan),
             Some(rows) if rows.is_empty() => None,
-            Some(rows) => Some(scan.with_row_range(rows)),
+            Some(rows) => Some(scan.with_row_ranges(rows)),
         })
     }
 
@@ -220,7 +219,7 @@ impl OpenerState {
 }
 
 /// The rows to which the byte range of a file corresponds; `None` for all of them.
-fn range_of(file: &PartitionedFile, scan: &ScanBuilder) -> Result<Option<Range<u64>>> {
+fn range_of(file: &PartitionedFile, scan: &ScanBuilder) -> Result<Option<RowRanges>> {
     let Some(range) = &file.range else { return Ok(None) };
     let bytes = u64::try_from(range.start).unwrap_or(0)..u64::try_from(range.end).unwrap_or(0);
     let splits = scan.splits().map_err(datafusion_error)?;

@@ -17,6 +17,7 @@ use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_expr_adapter::rewrite::expr_references_scalar_udf;
 use datafusion_physical_expr_common::physical_expr::snapshot_physical_expr;
+use vortex_core::scan::RowRanges;
 
 use crate::convert::chain;
 
@@ -41,103 +42,60 @@ pub(super) fn with_number(expr: Arc<dyn PhysicalExpr>, at: usize) -> Result<Arc<
     Ok(replaced.data)
 }
 
-/// Rows of a file as ranges of their numbers, in ascending order and apart from each other.
-#[derive(Debug, PartialEq)]
-pub(super) struct Rows(Vec<Range<u64>>);
+/// The most rows that are listed individually.
+const MAX_LISTED: u64 = 1 << 16;
 
-impl Rows {
-    /// The rows that may pass all filters; `None` if no filter compares numbers of rows with constants.
-    pub(super) fn passing(filters: &[Arc<dyn PhysicalExpr>]) -> Option<Self> {
-        filters
-            .iter()
-            .filter(|filter| expr_references_scalar_udf::<FileRowIndexFunc>(filter))
-            .filter_map(|filter| Self::of(&snapshot_physical_expr(Arc::clone(filter)).ok()?))
-            .reduce(|all, rows| all.and(&rows))
+/// The rows that may pass all filters; `None` if no filter compares numbers of rows with constants.
+pub(super) fn passing(filters: &[Arc<dyn PhysicalExpr>]) -> Option<RowRanges> {
+    filters
+        .iter()
+        .filter(|filter| expr_references_scalar_udf::<FileRowIndexFunc>(filter))
+        .filter_map(|filter| passing_one(&snapshot_physical_expr(Arc::clone(filter)).ok()?))
+        .reduce(|all, rows| all.intersection(&rows))
+}
+
+/// The numbers of some rows, which can be read individually, unless there are many.
+pub(super) fn listed(rows: &RowRanges) -> Option<Vec<u64>> {
+    (rows.row_count() <= MAX_LISTED).then(|| rows.iter().flatten().collect())
+}
+
+/// The rows for which a filter may be true; `None` if its shape is unknown.
+fn passing_one(filter: &Arc<dyn PhysicalExpr>) -> Option<RowRanges> {
+    if let Some(list) = filter.downcast_ref::<InListExpr>() {
+        let rows = list.list().iter().map(|item| Some(compared(Operator::Eq, constant(item)?)));
+        let rows: RowRanges = rows.collect::<Option<_>>()?;
+        let fits = is_number(list.expr()) && !list.negated();
+        return fits.then_some(rows);
     }
-
-    fn new(mut ranges: Vec<Range<u64>>) -> Self {
-        ranges.retain(|range| !range.is_empty());
-        ranges.sort_unstable_by_key(|range| range.start);
-        ranges.dedup_by(|next, range| {
-            let joins = next.start <= range.end;
-            if joins {
-                range.end = range.end.max(next.end);
-            }
-            joins
-        });
-        Self(ranges)
-    }
-
-    /// The rows for which a filter may be true; `None` if its shape is unknown.
-    fn of(filter: &Arc<dyn PhysicalExpr>) -> Option<Self> {
-        if let Some(list) = filter.downcast_ref::<InListExpr>() {
-            let rows = list.list().iter().map(|item| Some(Self::compared(Operator::Eq, constant(item)?)));
-            let rows: Vec<Self> = rows.collect::<Option<_>>()?;
-            let fits = is_number(list.expr()) && !list.negated();
-            return fits.then(|| Self::new(rows.into_iter().flat_map(|rows| rows.0).collect()));
+    if let Some((op, operands)) = chain(filter) {
+        let operands = operands.into_iter().map(passing_one);
+        if op == Operator::And {
+            return operands.flatten().reduce(|all, rows| all.intersection(&rows));
         }
-        if let Some((op, operands)) = chain(filter) {
-            let operands = operands.into_iter().map(Self::of);
-            if op == Operator::And {
-                return operands.flatten().reduce(|all, rows| all.and(&rows));
-            }
-            let ranges = operands.map(|rows| rows.map(|rows| rows.0)).collect::<Option<Vec<_>>>()?;
-            return Some(Self::new(ranges.concat()));
-        }
-        let binary = filter.downcast_ref::<BinaryExpr>()?;
-        let (left, op, right) = (binary.left(), *binary.op(), binary.right());
-        match (is_number(left), is_number(right)) {
-            (true, false) => Some(Self::compared(op, constant(right)?)),
-            (false, true) => Some(Self::compared(op.swap()?, constant(left)?)),
-            _ => None,
-        }
+        let rows = operands.collect::<Option<Vec<_>>>()?;
+        return Some(rows.iter().flat_map(RowRanges::iter).collect());
     }
-
-    /// The rows whose number compares to a constant in this way; all rows for operators unknown here.
-    fn compared(op: Operator, constant: i128) -> Self {
-        // The first numbers at and after the constant.
-        let at = u64::try_from(constant.max(0)).unwrap_or(u64::MAX);
-        let after = u64::try_from(constant.saturating_add(1).max(0)).unwrap_or(u64::MAX);
-        Self::new(vec![match op {
-            Operator::Eq => at..after,
-            Operator::Lt => 0..at,
-            Operator::LtEq => 0..after,
-            Operator::Gt => after..u64::MAX,
-            Operator::GtEq => at..u64::MAX,
-            _ => 0..u64::MAX,
-        }])
+    let binary = filter.downcast_ref::<BinaryExpr>()?;
+    let (left, op, right) = (binary.left(), *binary.op(), binary.right());
+    match (is_number(left), is_number(right)) {
+        (true, false) => Some(compared(op, constant(right)?).into()),
+        (false, true) => Some(compared(op.swap()?, constant(left)?).into()),
+        _ => None,
     }
+}
 
-    fn and(&self, other: &Self) -> Self {
-        let mut both = Vec::new();
-        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
-        while let (Some(one), Some(another)) = (left.peek(), right.peek()) {
-            both.push(one.start.max(another.start)..one.end.min(another.end));
-            if one.end < another.end {
-                left.next();
-            } else {
-                right.next();
-            }
-        }
-        Self::new(both)
-    }
-
-    /// The rows of a range among these.
-    pub(super) fn within(&self, range: Range<u64>) -> Self {
-        self.and(&Self::new(vec![range]))
-    }
-
-    /// From the first to the last row; empty if there is none.
-    pub(super) fn bounds(&self) -> Range<u64> {
-        self.0.first().map_or(0, |first| first.start)..self.0.last().map_or(0, |last| last.end)
-    }
-
-    /// The numbers of the rows, which can be read individually, unless there are many.
-    pub(super) fn listed(&self) -> Option<Vec<u64>> {
-        const MOST: u64 = 1 << 16;
-
-        let count = self.0.iter().fold(0u64, |sum, range| sum.saturating_add(range.end - range.start));
-        (count <= MOST).then(|| self.0.iter().cloned().flatten().collect())
+/// The rows whose number compares to a constant in this way; all rows for operators unknown here.
+fn compared(op: Operator, constant: i128) -> Range<u64> {
+    // The first numbers at and after the constant.
+    let at = u64::try_from(constant.max(0)).unwrap_or(u64::MAX);
+    let after = u64::try_from(constant.saturating_add(1).max(0)).unwrap_or(u64::MAX);
+    match op {
+        Operator::Eq => at..after,
+        Operator::Lt => 0..at,
+        Operator::LtEq => 0..after,
+        Operator::Gt => after..u64::MAX,
+        Operator::GtEq => at..u64::MAX,
+        _ => 0..u64::MAX,
     }
 }
 
@@ -200,7 +158,8 @@ mod tests {
 
     /// The rows of a file of 100 rows that may pass.
     fn rows(filter: Arc<dyn PhysicalExpr>) -> Vec<Range<u64>> {
-        Rows::passing(&[filter]).map_or(vec![0..100], |rows| rows.within(0..100).0)
+        let all = RowRanges::from(0..100);
+        passing(&[filter]).map_or(all.clone(), |rows| rows.intersection(&all)).iter().collect()
     }
 
     #[test]
@@ -243,8 +202,8 @@ mod tests {
         };
         let chain =
             |left, right| Arc::new(BinaryExpr::new(left, Operator::Or, right)) as Arc<dyn PhysicalExpr>;
-        let found = Rows::passing(&[(0..2_500).map(few).reduce(chain).unwrap()]).unwrap();
-        assert_eq!((found.0.len(), found.bounds()), (2_500, 0..7_498));
+        let found = passing(&[(0..2_500).map(few).reduce(chain).unwrap()]).unwrap();
+        assert_eq!((found.iter().count(), found.bounds()), (2_500, 0..7_498));
     }
 
     #[test]
@@ -261,10 +220,7 @@ mod tests {
 
     #[test]
     fn ranges_become_lists_if_they_are_short() {
-        let few = Rows::new(vec![7..9, 3..4]);
-        assert_eq!((few.bounds(), few.listed()), (3..9, Some(vec![3, 7, 8])));
-        assert_eq!(few.within(4..8), Rows::new(vec![7..8]));
-        assert_eq!(few.within(4..7).bounds(), 0..0);
-        assert_eq!(Rows::new(vec![0..5, 9..u64::MAX]).listed(), None);
+        assert_eq!(listed(&RowRanges::new([7..9, 3..4])), Some(vec![3, 7, 8]));
+        assert_eq!(listed(&RowRanges::new([0..5, 9..u64::MAX])), None);
     }
 }

@@ -1,38 +1,46 @@
 //! Maps byte ranges of a file to rows.
 //!
-//! DataFusion cuts files by bytes, but in a columnar file "row 1000" has no single position. Rows are mapped
-//! to an axis as long as the file, and each split belongs to the range that contains its first row:
+//! DataFusion cuts files by bytes, but in a columnar file "row 1000" has no single position. Instead, the splits of a
+//! scan are mapped to bytes, each to an equal share of the file. Neighbouring splits are mapped far apart, in
+//! [bit-reversed order](https://en.wikipedia.org/wiki/Bit-reversal_permutation), so that any range has splits from
+//! everywhere:
 //!
 //! ```text
-//! bytes   0 ------------ 50 ------------ 100
-//! splits  |   0   |   1   |   2   |   3   |       400 rows
-//! range 0..50  -> rows 0..200,  range 50..100 -> rows 200..400
+//! rows    |   0   |   1   |   2   |   3   |
+//! bytes   |   0   |   2   |   1   |   3   |       range 0..50 of 100 reads the splits 0 and 2
 //! ```
 //!
-//! Therefore, ranges that tile the bytes also tile the rows, regardless of which process computes them.
+//! Therefore, partitions that read ranges of one file proceed through it side by side. They need the same chunks at the
+//! same time, which are kept in memory only once, and they share the work even if all rows that pass a filter
+//! are next to each other. Ranges that tile the bytes also tile the rows, regardless of which process computes them.
 
 use std::ops::Range;
 
-/// The rows of the splits that start in `bytes`, in a file of `file_size` bytes. The splits are adjacent and
-/// ascend from row 0; the result is empty if none of them starts there.
-pub(crate) fn rows_of(bytes: Range<u64>, file_size: u64, splits: &[Range<u64>]) -> Range<u64> {
-    let row_count = splits.last().map_or(0, |last| last.end);
-    let starts_before = |position: u64| {
-        splits.partition_point(|split| first_byte(split.start, row_count, file_size) < position)
-    };
-    let (first, end) = (starts_before(bytes.start), starts_before(bytes.end));
-    match splits.get(first..end) {
-        Some([one]) => one.clone(),
-        Some([first, .., last]) => first.start..last.end,
-        _ => 0..0,
-    }
+use vortex_core::scan::RowRanges;
+
+/// The rows of the splits that belong to `bytes`, in a file of `file_size` bytes. The splits are adjacent and
+/// ascend from row 0.
+pub(crate) fn rows_of(bytes: Range<u64>, file_size: u64, splits: &[Range<u64>]) -> RowRanges {
+    let count = splits.len();
+    let before = |position: u64| share_before(position, file_size, count);
+    let (first, end) = (before(bytes.start), before(bytes.end));
+    let share = bit_reversed(count).take(end).skip(first);
+    share.map(|at| splits[at].clone()).collect()
 }
 
-/// The position of a row on the axis of the file. Row 0 is at byte 0, and all rows are before the end of the
-/// file.
-fn first_byte(row: u64, row_count: u64, file_size: u64) -> u64 {
-    let scaled = u128::from(row) * u128::from(file_size) / u128::from(row_count.max(1));
-    u64::try_from(scaled).unwrap_or(u64::MAX).min(file_size.saturating_sub(1))
+/// How many of `count` equal shares of a file start before a position; all of them, if it is the end of the file.
+fn share_before(position: u64, file_size: u64, count: usize) -> usize {
+    let shares = u128::from(position) * count as u128;
+    let started = shares.div_ceil(u128::from(file_size.max(1)));
+    usize::try_from(started).unwrap_or(count).min(count)
+}
+
+/// The numbers below `count`, in the order of their reversed bits.
+fn bit_reversed(count: usize) -> impl Iterator<Item = usize> {
+    let end = count.next_power_of_two();
+    let unused = usize::BITS - end.trailing_zeros();
+    let reversed = move |at: usize| at.reverse_bits().checked_shr(unused).unwrap_or(0);
+    (0..end).map(reversed).filter(move |at| *at < count)
 }
 
 #[cfg(test)]
@@ -49,15 +57,14 @@ mod tests {
 
     fn tiles(cuts: &[u64], splits: &[Range<u64>]) {
         let file_size = *cuts.last().unwrap();
-        let mut next = 0;
-        for pair in cuts.windows(2) {
-            let rows = rows_of(pair[0]..pair[1], file_size, splits);
-            if !rows.is_empty() {
-                assert_eq!(rows.start, next, "cuts {cuts:?}");
-                next = rows.end;
-            }
+        let parts = cuts.windows(2).map(|pair| rows_of(pair[0]..pair[1], file_size, splits));
+        let (mut rows, mut all) = (0, Vec::new());
+        for part in parts {
+            rows += part.row_count();
+            all.extend(part.iter());
         }
-        assert_eq!(next, splits.last().unwrap().end, "cuts {cuts:?}");
+        let whole = RowRanges::from(0..splits.last().unwrap().end);
+        assert_eq!((rows, RowRanges::new(all)), (whole.row_count(), whole), "cuts {cuts:?}");
     }
 
     #[test]
@@ -67,16 +74,38 @@ mod tests {
         tiles(&[0, 1, 2, 3, 1000], &splits);
         tiles(&[0, 500, 999, 1000], &splits);
         tiles(&(0..=97).collect::<Vec<_>>(), &splits);
-        // A file smaller than its number of rows.
+        // A file smaller than its number of rows, and of splits.
         tiles(&[0, 3, 5], &splits);
     }
 
     #[test]
     fn the_first_split_belongs_to_the_first_byte() {
         let splits = splits(&[100]);
-        assert_eq!(rows_of(0..1, 1000, &splits), 0..100);
+        assert_eq!(rows_of(0..1, 1000, &splits), (0..100).into());
         assert!(rows_of(1..1000, 1000, &splits).is_empty());
         assert!(rows_of(0..0, 1000, &splits).is_empty());
+    }
+
+    #[test]
+    fn halves_of_a_file_have_every_other_split() {
+        let splits = splits(&[10; 6]);
+        assert_eq!(rows_of(0..50, 100, &splits), RowRanges::new([0..10, 20..30, 40..50]));
+        assert_eq!(rows_of(50..100, 100, &splits), RowRanges::new([10..20, 30..40, 50..60]));
+    }
+
+    #[test]
+    fn equal_parts_of_a_file_have_equal_shares_of_any_rows() {
+        for (count, parts) in [(31, 2), (31, 3), (100, 7), (1000, 12), (64, 64)] {
+            let splits = splits(&vec![1; count]);
+            let (count, size) = (count as u64, 1 << 20);
+            let of = |part: u64| rows_of(size * part / parts..size * (part + 1) / parts, size, &splits);
+            for part in 0..parts {
+                let share = of(part).row_count();
+                assert!((count / parts..=count.div_ceil(parts)).contains(&share), "{share} of {count}");
+                let half = of(part).intersection(&(0..count / 2).into()).row_count();
+                assert!(half.abs_diff(share - half) <= 4, "{half} of {share} in the first half");
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod globs;
 mod many_files;
 mod metadata;
 mod metrics;
+mod one_file;
 mod open_files;
 mod ordered;
 mod partitions;
