@@ -20,7 +20,8 @@ use crate::mask::Mask;
 pub struct RowRanges(Arc<[Range<u64>]>);
 
 impl RowRanges {
-    /// The rows that are in any of these ranges, which may come in any order and overlap.
+    /// The rows that are in any of these ranges, which may come in any order and overlap. Ranges that end before they
+    /// start have no rows.
     pub fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut ranges: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
         ranges.sort_unstable_by_key(|range| range.start);

@@ -18,7 +18,7 @@ pub(super) fn same(cause: &(dyn StdError + Send + Sync + 'static)) -> Cause {
     }
 }
 
-/// `None` for those that no read of a range ends in.
+/// `None` for errors in which no request for bytes ends, unless the runtime is shutting down.
 fn of_store(error: &StoreError) -> Option<StoreError> {
     let text = |source: &Cause| -> Cause { source.to_string().into() };
     Some(match error {

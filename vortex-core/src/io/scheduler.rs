@@ -463,7 +463,7 @@ impl Pending {
 
 /// The same error for each of several waiters.
 fn shared(error: &Error) -> Error {
-    match error {
+    match error.root() {
         Error::Read { object, range, source } => {
             Error::read(object, range.clone(), cause::same(source.as_ref()))
         }

@@ -50,12 +50,11 @@ impl Blocks {
         })
     }
 
-    /// The first row at or after `row` that lies in a block whose bit is set; the row count if there is
-    /// no such row.
-    pub(crate) fn first_set(&self, bits: &BooleanBuffer, row: u64) -> u64 {
-        let blocks = self.overlapping(&(row..self.row_count));
-        let found = (blocks.start..bits.len()).find(|block| bits.value(*block));
-        found.map_or(self.row_count, |block| self.rows(block).start.max(row)).max(row)
+    /// The first of these rows that lies in a block whose bit is set; their end if there is none.
+    pub(crate) fn first_set(&self, bits: &BooleanBuffer, rows: &Range<u64>) -> u64 {
+        let blocks = self.overlapping(rows);
+        let found = (blocks.start..blocks.end.min(bits.len())).find(|block| bits.value(*block));
+        found.map_or(rows.end, |block| self.rows(block).start.max(rows.start)).max(rows.start)
     }
 
     /// The rows of a block.
@@ -193,10 +192,12 @@ mod tests {
     fn rows_that_are_ruled_out_are_passed_in_one_leap() {
         let blocks = Blocks { row_count: 1 << 48, block_len: 1 << 44 };
         let bits = (0..16).map(|block| block == 3 || block == 9).collect();
-        assert_eq!(blocks.first_set(&bits, 0), 3 << 44);
-        assert_eq!(blocks.first_set(&bits, (3 << 44) + 5), (3 << 44) + 5);
-        assert_eq!(blocks.first_set(&bits, 4 << 44), 9 << 44);
-        assert_eq!(blocks.first_set(&bits, 10 << 44), 1 << 48);
-        assert_eq!(blocks.first_set(&bits, 1 << 48), 1 << 48);
+        let end = 1 << 48;
+        assert_eq!(blocks.first_set(&bits, &(0..end)), 3 << 44);
+        assert_eq!(blocks.first_set(&bits, &((3 << 44) + 5..end)), (3 << 44) + 5);
+        assert_eq!(blocks.first_set(&bits, &(4 << 44..end)), 9 << 44);
+        assert_eq!(blocks.first_set(&bits, &(4 << 44..8 << 44)), 8 << 44);
+        assert_eq!(blocks.first_set(&bits, &(10 << 44..end)), end);
+        assert_eq!(blocks.first_set(&bits, &(end..end)), end);
     }
 }

@@ -54,8 +54,8 @@ impl Cursor {
             let (mut split, unread) = match self {
                 Cursor::InOrder(row) => {
                     // Rows that are ruled out are skipped in one step, no matter how many there are.
-                    let possible = plan.split_start(zone_maps.first_possible(*row));
-                    let ruled_out = *row..possible.clamp(*row, plan.rows.bounds().end.max(*row));
+                    let rest = *row..plan.rows.bounds().end.max(*row);
+                    let ruled_out = *row..plan.split_start(zone_maps.first_possible(&rest)).max(*row);
                     count_splits(plan, zone_maps, &ruled_out);
                     ScanMetrics::add(&plan.metrics.rows_pruned, plan.count_rows(&ruled_out));
                     let split = plan.split_from(ruled_out.end);

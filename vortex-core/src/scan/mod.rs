@@ -295,7 +295,8 @@ impl ScanBuilder {
     }
 
     /// The row ranges that the scan processes one by one; if there are very many, several are joined into
-    /// one. Partitioning a scan at these boundaries causes no duplicate work.
+    /// one. Partition a scan at these boundaries: within a range, work would be done twice. Neighbouring ranges often
+    /// share chunks of columns, which are fetched once by scans that need them at about the same time.
     ///
     /// # Errors
     /// As [`into_stream`](Self::into_stream).

@@ -32,7 +32,7 @@ const MAX_SPLIT_ROWS: u64 = 64 << 10;
 const MIN_SPLIT_ROWS: u64 = 8 << 10;
 /// Decoded bytes above which splits are cut shorter than zones.
 const MAX_SPLIT_BYTES: u64 = 32 << 20;
-/// Maximum number of ranges in the list of splits of a scan.
+/// Maximum number of ranges in the list of splits of a scan of adjacent rows, or one more.
 pub(super) const MAX_LISTED_SPLITS: u64 = 1 << 16;
 
 /// Bytes of segments that one scan may hold or have in flight. On remote storage, much is requested
@@ -95,7 +95,8 @@ impl Plan {
 
     /// Whether batches may be much smaller than splits.
     pub(super) fn is_selective(&self) -> bool {
-        !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some()
+        let has_gaps = || self.rows.iter().count() as u64 > self.split_count();
+        !self.conjuncts.is_empty() || self.indices.is_some() || self.excluded.is_some() || has_gaps()
     }
 
     /// Whether the file is on remote storage.
@@ -180,7 +181,7 @@ impl Plan {
         })
     }
 
-    /// The row ranges to process one by one. Neighbouring splits are joined if there would be more than
+    /// The row ranges to process one by one. Neighbouring splits are joined if there would be more than about
     /// [`MAX_LISTED_SPLITS`]: a few bytes of a file can claim any number of rows.
     pub(super) fn split_rows(&self) -> Vec<Range<u64>> {
         let count = self.rows.count_steps(&self.rows.bounds(), self.split_step);
@@ -192,13 +193,7 @@ impl Plan {
     /// The first split at or after `row` with requested rows. Splits are made one at a time, since a file
     /// may claim more of them than fit into memory.
     pub(super) fn split_from(&self, row: u64) -> Option<Split> {
-        let start = match &self.indices {
-            Some(indices) => {
-                let next = *indices.get(indices.partition_point(|index| *index < row))?;
-                self.split_start(next).max(row)
-            }
-            None => row,
-        };
+        let start = self.split_start(self.requested_from(row)?).max(row);
         let rows = self.rows.step_from(start, self.split_step)?;
         let len = (rows.end - rows.start) as usize;
         let mask = |indices: &[u64]| {
@@ -213,6 +208,14 @@ impl Plan {
             Some(excluded) => live.and(&Mask::from_bits(!&mask(excluded).to_bits())),
         };
         Some(Split { rows, live })
+    }
+
+    /// The first requested row at or after `row`.
+    pub(super) fn requested_from(&self, row: u64) -> Option<u64> {
+        match &self.indices {
+            Some(indices) => indices.get(indices.partition_point(|index| *index < row)).copied(),
+            None => self.rows.at_or_after(row).map(|range| range.start.max(row)),
+        }
     }
 
     /// The start of the split that holds `row`; at most `row`, if the scan leaves it out.

@@ -185,10 +185,9 @@ impl ZoneMaps {
         Ok(true)
     }
 
-    /// The first row at or after `row` in a block that may match; the end of the rows if there is no such
-    /// row.
-    pub(super) fn first_possible(&self, row: u64) -> u64 {
-        first_possible(&self.verdicts, row)
+    /// The first of these rows in a block that may match; their end if there is no such row.
+    pub(super) fn first_possible(&self, rows: &Range<u64>) -> u64 {
+        first_possible(&self.verdicts, rows)
     }
 
     /// Counts splits in a range of rows none of which may match: those known from the start, and those
@@ -200,8 +199,12 @@ impl ZoneMaps {
             return (0, all);
         }
         let (mut row, mut from_start) = (rows.start, 0);
-        while row < rows.end {
-            let possible = plan.split_start(first_possible(verdicts, row)).clamp(row, rows.end);
+        // Rows that the scan leaves out are skipped in one step, no matter how many there are.
+        while let Some(next) = plan.requested_from(row).filter(|next| *next < rows.end) {
+            let possible = match first_possible(verdicts, &(next..rows.end)) {
+                found if found < rows.end => plan.split_start(found).max(row),
+                end => end,
+            };
             from_start += plan.count_splits(&(row..possible));
             row = (possible / plan.split_step).saturating_add(1).saturating_mul(plan.split_step);
         }
@@ -234,12 +237,13 @@ impl ZoneMaps {
     }
 }
 
-/// The first row at or after `row` in a block that may match.
-fn first_possible(verdicts: &[Option<(Blocks, pruning::Verdict)>], mut row: u64) -> u64 {
+/// The first of these rows in a block that may match; their end if there is no such row.
+fn first_possible(verdicts: &[Option<(Blocks, pruning::Verdict)>], rows: &Range<u64>) -> u64 {
+    let mut row = rows.start;
     loop {
         let before = row;
         for (blocks, verdict) in verdicts.iter().flatten() {
-            row = blocks.first_set(&verdict.may, row);
+            row = blocks.first_set(&verdict.may, &(row..rows.end));
         }
         if row == before {
             return row;

@@ -1,18 +1,21 @@
 //! Scans of several ranges of rows.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray as _, Int64Array, RecordBatch, StringArray};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Int64Type, UInt64Type};
-use vortex_core::expr::column;
+use futures::StreamExt as _;
+use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath, column};
 use vortex_core::io::StorageProfile;
+use vortex_core::scalar::Value;
 use vortex_core::scan::{RowRanges, ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{VortexFile, io::MemoryFile};
+use vortex_core::{DType, PType, Scalar, VortexFile, io::MemoryFile};
 
 use crate::given::{Stored, collect, opened, written};
 use crate::random::{Random, scattered};
@@ -91,6 +94,67 @@ async fn ranges_return_their_rows_with_any_filter_order_and_list_of_rows() {
     }
 }
 
+/// Rows whose `id` is below a limit that falls while they are read.
+#[derive(Debug)]
+struct Below(AtomicI64);
+
+impl fmt::Display for Below {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("id < limit")
+    }
+}
+
+impl DynamicFilter for Below {
+    fn columns(&self) -> Vec<FieldPath> {
+        vec!["id".into()]
+    }
+
+    fn generation(&self) -> u64 {
+        self.0.load(Ordering::SeqCst).unsigned_abs()
+    }
+
+    fn current(&self) -> Option<Expr> {
+        let limit = Value::Int(self.0.load(Ordering::SeqCst));
+        let limit = Scalar::try_new(DType::Primitive(PType::I64, false), limit).ok()?;
+        Some(Expr::compare("id", CompareOp::Lt, limit))
+    }
+
+    fn checks_rows(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn ranges_return_what_a_filter_that_tightens_leaves_of_them() {
+    let file = opened(bytes().await).await;
+    let mut random = Random(3);
+    for round in 0..60 {
+        let ranges = RowRanges::new(ranges(&mut random));
+        let below = Arc::new(Below(AtomicI64::new(ROWS as i64)));
+        let mut scan = file.scan().with_row_ranges(ranges.clone()).with_projection(["id"]);
+        if round % 3 == 0 {
+            scan = scan.with_best_first("key", SortOptions::default());
+        }
+        let metrics = Arc::clone(scan.metrics());
+        let mut batches = scan.with_filter(Expr::Dynamic(Arc::clone(&below) as _)).into_stream().unwrap();
+        let (mut found, mut limit) = (Vec::new(), ROWS);
+        while let Some(batch) = batches.next().await.transpose().unwrap() {
+            found.extend(batch["id"].as_primitive::<Int64Type>().values().iter().map(|id| *id as u64));
+            limit = limit.min(random.next() % (2 * ROWS));
+            below.0.store(limit as i64, Ordering::SeqCst);
+        }
+        found.sort_unstable();
+        assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "a row twice of {ranges:?}");
+        let all: Vec<u64> = ranges.iter().flatten().collect();
+        assert!(found.iter().all(|row| all.binary_search(row).is_ok()), "a row beyond {ranges:?}");
+        let needed = all.iter().filter(|row| **row < limit);
+        assert!(needed.copied().all(|row| found.binary_search(&row).is_ok()), "{limit} of {ranges:?}");
+        let count = |metric: &AtomicU64| metric.load(Ordering::Relaxed);
+        let pruned = count(&metrics.splits_pruned) + count(&metrics.splits_pruned_dynamic);
+        assert!(count(&metrics.splits_scanned) + pruned <= count(&metrics.splits_planned));
+    }
+}
+
 #[tokio::test]
 async fn splits_of_ranges_cover_them_and_are_all_counted() {
     let file = opened(bytes().await).await;
@@ -104,7 +168,7 @@ async fn splits_of_ranges_cover_them_and_are_all_counted() {
             assert_eq!(RowRanges::new(splits.clone()).intersection(&ranges), ranges);
             let metrics = Arc::clone(scan.metrics());
             collect(scan).await.unwrap();
-            let count = |metric: &std::sync::atomic::AtomicU64| metric.load(Ordering::Relaxed);
+            let count = |metric: &AtomicU64| metric.load(Ordering::Relaxed);
             assert_eq!(count(&metrics.splits_planned), splits.len() as u64, "{ranges:?}");
             let done = count(&metrics.splits_scanned) + count(&metrics.splits_pruned);
             assert_eq!(done, splits.len() as u64, "{ranges:?}");

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use futures::TryStreamExt as _;
+use vortex_core::expr::{Expr, FieldPath, Predicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
-use vortex_core::scan::ScanBuilder;
+use vortex_core::scan::{RowRanges, ScanBuilder};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Error, Limits};
 
@@ -33,6 +34,12 @@ async fn vast_within(limits: Limits) -> ScanBuilder {
     file.scan().with_projection([schema.field(0).name().as_str()])
 }
 
+/// The name of the column.
+async fn vast_column() -> String {
+    let stream = vast().await.into_stream().unwrap();
+    stream.schema().field(0).name().clone()
+}
+
 #[tokio::test]
 async fn a_scan_of_2_to_the_48_rows_starts_at_once() {
     let mut stream = vast().await.into_stream().unwrap();
@@ -44,6 +51,20 @@ async fn a_scan_of_2_to_the_48_rows_starts_at_once() {
 async fn the_last_of_2_to_the_48_rows_is_found_at_once() {
     let rows = collect(vast().await.with_row_indices([7, ROWS - 1])).await.unwrap();
     assert_eq!(rows.num_rows(), 2);
+}
+
+#[tokio::test]
+async fn rows_at_both_ends_of_2_to_the_48_are_found_at_once_whatever_a_filter_rules_out() {
+    let ends = || RowRanges::new([0..1, 1 << 47..(1 << 47) + 5, ROWS - 1..ROWS]);
+    assert_eq!(collect(vast().await.with_row_ranges(ends())).await.unwrap().num_rows(), 7);
+    let scan = vast().await.with_row_ranges(ends());
+    assert_eq!(scan.splits().unwrap().len(), 3);
+    let name = vast_column().await;
+    let is_null = |predicate| Expr::Field(FieldPath::from(name.as_str()), predicate);
+    for (predicate, rows) in [(Predicate::IsNull, 7), (Predicate::IsNotNull, 0)] {
+        let filtered = scan.clone().with_filter(is_null(predicate));
+        assert_eq!(collect(filtered).await.unwrap().num_rows(), rows);
+    }
 }
 
 #[tokio::test]

@@ -222,6 +222,8 @@ impl OpenerState {
 fn range_of(file: &PartitionedFile, scan: &ScanBuilder) -> Result<Option<RowRanges>> {
     let Some(range) = &file.range else { return Ok(None) };
     let bytes = u64::try_from(range.start).unwrap_or(0)..u64::try_from(range.end).unwrap_or(0);
+    // All ranges of a file have the same splits: these depend only on the columns, and dynamic filters name theirs from
+    // the start.
     let splits = scan.splits().map_err(datafusion_error)?;
     Ok(Some(split::rows_of(bytes, file.object_meta.size, &splits)))
 }

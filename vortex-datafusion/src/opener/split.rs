@@ -1,31 +1,35 @@
 //! Maps byte ranges of a file to rows.
 //!
 //! DataFusion cuts files by bytes, but in a columnar file "row 1000" has no single position. Instead, the splits of a
-//! scan are mapped to bytes, each to an equal share of the file. Neighbouring splits are mapped far apart, in
-//! [bit-reversed order](https://en.wikipedia.org/wiki/Bit-reversal_permutation), so that any range has splits from
-//! everywhere:
+//! scan are mapped to bytes, each to an equal share of the file. Blocks of neighbouring splits come in [bit-reversed
+//! order](https://en.wikipedia.org/wiki/Bit-reversal_permutation), so that a range has blocks from all over the file:
 //!
 //! ```text
-//! rows    |   0   |   1   |   2   |   3   |
-//! bytes   |   0   |   2   |   1   |   3   |       range 0..50 of 100 reads the splits 0 and 2
+//! blocks, in the order of rows    |   0   |   1   |   2   |   3   |
+//! blocks, in the order of bytes   |   0   |   2   |   1   |   3   |       range 0..50 of 100 reads the blocks 0 and 2
 //! ```
 //!
-//! Therefore, partitions that read ranges of one file proceed through it side by side. They need the same chunks at the
-//! same time, which are kept in memory only once, and they share the work even if all rows that pass a filter
-//! are next to each other. Ranges that tile the bytes also tile the rows, regardless of which process computes them.
+//! Therefore, partitions that read ranges of one file share the work even if all rows that pass a filter are next to
+//! each other. Blocks are about as long as chunks: partitions that do not proceed at the same pace would fetch the chunks
+//! that they share several times. Ranges that tile the bytes also tile the rows, regardless of which process computes
+//! them.
 
 use std::ops::Range;
 
 use vortex_core::scan::RowRanges;
 
+/// The least number of rows of a block: as many as most chunks of common writers have.
+const BLOCK_ROWS: u64 = 128 << 10;
+
+/// The most blocks of a file.
+const MAX_BLOCKS: usize = 256;
+
 /// The rows of the splits that belong to `bytes`, in a file of `file_size` bytes. The splits are adjacent and
 /// ascend from row 0.
 pub(crate) fn rows_of(bytes: Range<u64>, file_size: u64, splits: &[Range<u64>]) -> RowRanges {
-    let count = splits.len();
-    let before = |position: u64| share_before(position, file_size, count);
+    let before = |position: u64| share_before(position, file_size, splits.len());
     let (first, end) = (before(bytes.start), before(bytes.end));
-    let share = bit_reversed(count).take(end).skip(first);
-    share.map(|at| splits[at].clone()).collect()
+    in_order_of_bytes(splits).take(end).skip(first).cloned().collect()
 }
 
 /// How many of `count` equal shares of a file start before a position; all of them, if it is the end of the file.
@@ -33,6 +37,17 @@ fn share_before(position: u64, file_size: u64, count: usize) -> usize {
     let shares = u128::from(position) * count as u128;
     let started = shares.div_ceil(u128::from(file_size.max(1)));
     usize::try_from(started).unwrap_or(count).min(count)
+}
+
+/// The splits in the order in which they are mapped to bytes.
+fn in_order_of_bytes(splits: &[Range<u64>]) -> impl Iterator<Item = &Range<u64>> {
+    let split_rows = splits.iter().map(|rows| rows.end - rows.start).max().unwrap_or(0).max(1);
+    let per_block = usize::try_from(BLOCK_ROWS.div_ceil(split_rows)).unwrap_or(usize::MAX);
+    let per_block = per_block.max(splits.len().div_ceil(MAX_BLOCKS));
+    bit_reversed(splits.len().div_ceil(per_block)).flat_map(move |block| {
+        let start = block * per_block;
+        &splits[start..splits.len().min(start.saturating_add(per_block))]
+    })
 }
 
 /// The numbers below `count`, in the order of their reversed bits.
@@ -87,23 +102,36 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_a_file_have_every_other_split() {
-        let splits = splits(&[10; 6]);
-        assert_eq!(rows_of(0..50, 100, &splits), RowRanges::new([0..10, 20..30, 40..50]));
-        assert_eq!(rows_of(50..100, 100, &splits), RowRanges::new([10..20, 30..40, 50..60]));
+    fn halves_of_a_file_have_every_other_block() {
+        let block = BLOCK_ROWS;
+        let splits = splits(&[block / 2; 12]);
+        let starting = |blocks: [u64; 3]| RowRanges::new(blocks.map(|at| at * block..(at + 1) * block));
+        assert_eq!(rows_of(0..50, 100, &splits), starting([0, 2, 4]));
+        assert_eq!(rows_of(50..100, 100, &splits), starting([1, 3, 5]));
+    }
+
+    #[test]
+    fn parts_smaller_than_a_block_are_contiguous() {
+        let splits = splits(&[BLOCK_ROWS / 4; 8]);
+        let rows = |part: u64| rows_of(part * 10..(part + 1) * 10, 80, &splits);
+        assert!((0..4).all(|part| rows(part) == splits[part as usize].clone().into()));
+        assert_eq!(rows_of(0..20, 80, &splits), (0..BLOCK_ROWS / 2).into());
     }
 
     #[test]
     fn equal_parts_of_a_file_have_equal_shares_of_any_rows() {
-        for (count, parts) in [(31, 2), (31, 3), (100, 7), (1000, 12), (64, 64)] {
-            let splits = splits(&vec![1; count]);
+        for (count, parts) in [(31, 2), (31, 3), (100, 7), (1000, 12), (64, 64), (5000, 9)] {
+            let splits = splits(&vec![BLOCK_ROWS; count]);
             let (count, size) = (count as u64, 1 << 20);
             let of = |part: u64| rows_of(size * part / parts..size * (part + 1) / parts, size, &splits);
+            // Blocks may be longer, and begin and end within parts.
+            let block = count.div_ceil(MAX_BLOCKS as u64);
             for part in 0..parts {
-                let share = of(part).row_count();
+                let share = of(part).row_count() / BLOCK_ROWS;
                 assert!((count / parts..=count.div_ceil(parts)).contains(&share), "{share} of {count}");
-                let half = of(part).intersection(&(0..count / 2).into()).row_count();
-                assert!(half.abs_diff(share - half) <= 4, "{half} of {share} in the first half");
+                let half =
+                    of(part).intersection(&(0..count / 2 * BLOCK_ROWS).into()).row_count() / BLOCK_ROWS;
+                assert!(half.abs_diff(share - half) <= 4 * block, "{half} of {share} in the first half");
             }
         }
     }

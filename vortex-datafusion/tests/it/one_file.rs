@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::common::DataFusionError;
 use datafusion::physical_plan::collect_partitioned;
+use datafusion::physical_plan::common::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
@@ -34,6 +35,8 @@ async fn opened() -> (Arc<TestStore>, SessionContext) {
     store.put(&Path::from("one.vortex"), written(&rows()).await.into()).await.unwrap();
     let mut config = SessionConfig::new().with_target_partitions(PARTITIONS);
     config.options_mut().optimizer.repartition_file_min_size = 1;
+    // Each partition reads its own part of the file.
+    config.options_mut().execution.enable_file_stream_work_stealing = false;
     let context = over_with(&store, config, Arc::default());
     create(&context, "one", "counting://store/one.vortex").await;
     (store, context)
@@ -59,6 +62,22 @@ async fn neighbouring_rows_that_pass_a_filter_are_shared_by_all_partitions() {
     let mut all = partitions.concat();
     all.sort_unstable();
     assert!(all.into_iter().eq(600_000..ROWS));
+}
+
+#[tokio::test]
+async fn partitions_that_run_one_after_the_other_fetch_few_chunks_twice() {
+    let (store, context) = opened().await;
+    let size = store.head(&Path::from("one.vortex")).await.unwrap().size;
+    let plan = physical(&context, "SELECT id, mixed FROM one").await;
+    store.take();
+    let mut rows = 0;
+    for partition in 0..PARTITIONS {
+        let stream = plan.execute(partition, context.task_ctx()).unwrap();
+        rows += collect(stream).await.unwrap().iter().map(RecordBatch::num_rows).sum::<usize>();
+    }
+    assert_eq!(rows as i64, ROWS);
+    let (_, bytes) = store.take();
+    assert!(bytes >= size / 2 && bytes <= size + size / 4, "{bytes} of {size} bytes");
 }
 
 #[tokio::test]
