@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Therefore, partitions that read ranges of one file share the work even if all rows that pass a filter are next to
-//! each other. Blocks are about as long as chunks: partitions that do not proceed at the same pace would fetch the chunks
+//! each other. Blocks are longer than most chunks: partitions that do not proceed at the same pace would fetch the chunks
 //! that they share several times. Ranges that tile the bytes also tile the rows, regardless of which process computes
 //! them.
 
@@ -18,8 +18,8 @@ use std::ops::Range;
 
 use vortex_core::scan::RowRanges;
 
-/// The least number of rows of a block: as many as most chunks of common writers have.
-const BLOCK_ROWS: u64 = 128 << 10;
+/// The least number of rows of a block: as many as chunks of a mebibyte have whose values take four bytes.
+const BLOCK_ROWS: u64 = 256 << 10;
 
 /// The most blocks of a file.
 const MAX_BLOCKS: usize = 256;
