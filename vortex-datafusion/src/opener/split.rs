@@ -10,16 +10,16 @@
 //! ```
 //!
 //! Therefore, partitions that read ranges of one file share the work even if all rows that pass a filter are next to
-//! each other. Blocks are longer than most chunks: partitions that do not proceed at the same pace would fetch the chunks
-//! that they share several times. Ranges that tile the bytes also tile the rows, regardless of which process computes
-//! them.
+//! each other. Blocks are longer than most chunks: partitions would wait for each other while one loads a chunk that
+//! they share, or fetch it several times if they do not proceed at the same pace. Ranges that tile the bytes also tile
+//! the rows, regardless of which process computes them.
 
 use std::ops::Range;
 
 use vortex_core::scan::RowRanges;
 
-/// The least number of rows of a block: as many as chunks of a mebibyte have whose values take four bytes.
-const BLOCK_ROWS: u64 = 256 << 10;
+/// The least number of rows of a block: as many as chunks of a mebibyte have whose values take one byte.
+const BLOCK_ROWS: u64 = 1 << 20;
 
 /// The most blocks of a file.
 const MAX_BLOCKS: usize = 256;
