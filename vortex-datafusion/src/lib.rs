@@ -90,6 +90,7 @@ mod reading;
 mod register;
 mod selection;
 mod sink;
+mod size;
 mod source;
 mod statistics;
 mod stores;
@@ -107,6 +108,7 @@ pub use ordering::{record_order, recorded_order};
 pub use register::{VortexSessionExt, register};
 pub use selection::RowSelection;
 pub use sink::{VortexSink, WrittenFile};
+pub use size::parse_size;
 pub use source::VortexSource;
 pub use statistics::statistics;
 #[cfg(feature = "session")]

@@ -2,7 +2,7 @@
 //! `COPY`.
 //!
 //! Options of a table take precedence over those of the session. Unknown names are errors that list the known
-//! ones.
+//! ones. Sizes may have units: `'64 MiB'` or `64m` are the same as `67108864`.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -12,6 +12,8 @@ use datafusion_common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ext
 use datafusion_common::{DataFusionError, Result, config_err};
 use vortex_core::write::WriteOptions;
 use vortex_core::{Level, Release};
+
+use crate::size::parse_size;
 
 /// Declares the options, each with its default. The first line of its documentation describes an option in
 /// SQL, too.
@@ -187,10 +189,10 @@ trait Setting: Sized {
 }
 
 macro_rules! settings {
-    ($($type:ty),*) => {$(
+    ($read:expr, for $($type:ty),*) => {$(
         impl Setting for $type {
             fn of(text: &str) -> Option<Self> {
-                text.parse().ok()
+                $read(text)
             }
 
             fn text(&self) -> String {
@@ -200,7 +202,9 @@ macro_rules! settings {
     )*};
 }
 
-settings!(bool, u32, u64, usize, Level, StringType);
+settings!(|text: &str| text.parse().ok(), for bool, u32, Level, StringType);
+// Sizes in bytes.
+settings!(|text| parse_size(text).ok()?.try_into().ok(), for u64, usize);
 
 impl Setting for Option<Release> {
     fn of(text: &str) -> Option<Self> {
@@ -372,6 +376,16 @@ mod tests {
         assert_eq!(options.min_reader, Some(Release::OLDEST));
         options.set("min_reader", "99.1").unwrap();
         assert_eq!(options.min_reader, Some(Release::NEWEST));
+    }
+
+    #[test]
+    fn sizes_may_have_units() {
+        let mut options = VortexOptions::default();
+        options.set("write_memory", "256 MiB").unwrap();
+        options.set("segment_cache", "1G").unwrap();
+        assert_eq!((options.write_memory, options.segment_cache), (256 << 20, 1 << 30));
+        let error = options.set("write_memory", "much").unwrap_err().to_string();
+        assert!(error.contains("much") && error.contains("Bytes"), "{error}");
     }
 
     #[test]
