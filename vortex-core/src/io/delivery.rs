@@ -58,8 +58,9 @@ fn hand_over_cached(read: Read, bytes: &Bytes) {
 
 fn answer(read: Read, bytes: &Bytes) {
     let start = read.range.start;
+    let portion = if read.is_shared() { Portion::Shared } else { Portion::Whole };
     for request in read.serves {
-        Part::new(request.range, request.answer).take(start, bytes, true);
+        Part::new(request.range, request.answer).take(start, bytes, portion);
     }
 }
 
@@ -129,6 +130,8 @@ struct Delivery {
     range: Range<u64>,
     /// Its requests.
     parts: Vec<Part>,
+    /// The bytes received so far, if the requests share those of the whole read.
+    received: Option<Vec<u8>>,
     metrics: Arc<ScanMetrics>,
     /// Position of the next byte to receive.
     at: u64,
@@ -151,9 +154,10 @@ enum Received {
 impl Delivery {
     fn new(read: Read) -> Self {
         let metrics = read.serves.first().map(|request| Arc::clone(&request.metrics)).unwrap_or_default();
+        let received = read.is_shared().then(Vec::new);
         let Read { source, range, serves, .. } = read;
         let parts = serves.into_iter().map(|request| Part::new(request.range, request.answer)).collect();
-        Self { at: range.start, kept_end: range.start, source, range, parts, metrics }
+        Self { at: range.start, kept_end: range.start, source, range, parts, received, metrics }
     }
 
     /// Receives pieces until the read is complete.
@@ -205,15 +209,30 @@ impl Delivery {
         if end > self.range.end {
             return end - self.range.end;
         }
-        let whole = self.at == self.range.start && end == self.range.end;
+        let start = std::mem::replace(&mut self.at, end);
+        let is_whole = start == self.range.start && end == self.range.end;
+        match &mut self.received {
+            Some(received) if !is_whole => {
+                received.extend_from_slice(piece);
+                if end == self.range.end {
+                    let all = Bytes::from(std::mem::take(received));
+                    self.hand_on(self.range.start, &all, Portion::Shared);
+                }
+            }
+            Some(_) => self.hand_on(start, piece, Portion::Shared),
+            None if is_whole => self.hand_on(start, piece, Portion::Whole),
+            None => self.hand_on(start, piece, Portion::Piece),
+        }
+        0
+    }
+
+    fn hand_on(&mut self, start: u64, bytes: &Bytes, portion: Portion) {
         for part in &mut self.parts {
-            if part.take(self.at, piece, whole) {
+            if part.take(start, bytes, portion) {
                 let block_end = self.source.widened(part.range.clone()).end.min(self.range.end);
                 self.kept_end = self.kept_end.max(block_end);
             }
         }
-        self.at = end;
-        0
     }
 
     fn failure(&self, message: String) -> Received {
@@ -320,6 +339,17 @@ async fn unless_abandoned<T>(parts: &mut [Part], goes_on: bool, work: impl Futur
     }
 }
 
+/// What a piece is of the read, which determines whether requests get copies of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Portion {
+    /// A piece among others: its bytes are copied.
+    Piece,
+    /// All bytes, aligned as in the file: they are shared, unless they are far more than was requested.
+    Whole,
+    /// All bytes, and [the requests share them](Read::is_shared).
+    Shared,
+}
+
 /// A request while its bytes are arriving.
 struct Part {
     range: Range<u64>,
@@ -334,10 +364,8 @@ impl Part {
         Self { range, bytes: None, answer: Some(answer) }
     }
 
-    /// Takes the relevant bytes of a piece that starts at `at`. A piece that makes up the `whole` read is
-    /// aligned as in the file and is shared, unless it is far longer; others are copied. Returns whether an answer
-    /// was delivered.
-    fn take(&mut self, at: u64, piece: &Bytes, whole: bool) -> bool {
+    /// Takes the relevant bytes of a piece that starts at `at`. Returns whether an answer was delivered.
+    fn take(&mut self, at: u64, piece: &Bytes, portion: Portion) -> bool {
         if self.answer.is_none() {
             return false;
         }
@@ -347,10 +375,11 @@ impl Part {
         }
         // Both lie within the piece, which is in memory.
         let (from, to) = ((start - at) as usize, (end - at) as usize);
-        if whole && to - from <= MAX_COPY && to - from < piece.len() / COPY_BELOW {
+        let is_little = to - from <= MAX_COPY && to - from < piece.len() / COPY_BELOW;
+        if portion == Portion::Whole && is_little {
             return self.answer(Ok(Buffer::from(&piece[from..to])));
         }
-        if whole {
+        if portion != Portion::Piece {
             return self.answer(Ok(Buffer::from(piece.clone()).slice_with_length(from, to - from)));
         }
         let len = (self.range.end - self.range.start) as usize;
@@ -385,7 +414,8 @@ mod tests {
         let bytes = Bytes::from((0..len).collect::<Vec<_>>());
         for at in (0..bytes.len()).step_by(step) {
             let piece = bytes.slice(at..bytes.len().min(at + step));
-            part.take(at as u64, &piece, piece.len() == bytes.len());
+            let portion = if piece.len() == bytes.len() { Portion::Whole } else { Portion::Piece };
+            part.take(at as u64, &piece, portion);
         }
         receiver.try_recv().unwrap().unwrap().as_slice().to_vec()
     }
@@ -405,7 +435,7 @@ mod tests {
         let is_shared = |range: Range<u64>| {
             let (answer, mut receiver) = oneshot::channel();
             let len = (range.end - range.start) as usize;
-            Part::new(range, answer).take(0, &read, true);
+            Part::new(range, answer).take(0, &read, Portion::Whole);
             let bytes = receiver.try_recv().unwrap().unwrap();
             assert_eq!(bytes.as_slice(), &read[..len]);
             read.as_ptr_range().contains(&bytes.as_ptr())
@@ -448,7 +478,7 @@ mod tests {
     fn a_request_is_answered_with_its_last_byte_not_with_the_read() {
         let (answer, mut receiver) = oneshot::channel();
         let mut part = Part::new(1..3, answer);
-        part.take(0, &Bytes::from_static(&[0, 1, 2, 3]), false);
+        part.take(0, &Bytes::from_static(&[0, 1, 2, 3]), Portion::Piece);
         assert_eq!(receiver.try_recv().unwrap().unwrap().as_slice(), [1, 2]);
     }
 }

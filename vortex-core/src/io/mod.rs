@@ -101,8 +101,8 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
         range
     }
 
-    /// The name of the underlying store. Sources of the same store share the measured latency and
-    /// bandwidth, and a limit of reads in flight.
+    /// What identifies the underlying store. Sources of the same store share the measured latency and bandwidth, and a
+    /// limit of reads in flight.
     fn store(&self) -> &str {
         "local"
     }

@@ -29,8 +29,8 @@ pub struct ObjectFile {
     descriptor: OnceLock<Arc<File>>,
     /// The last bytes of the object, until a read takes them.
     end: Mutex<Option<Bytes>>,
-    /// The name that the store reports for itself.
-    store_name: Box<str>,
+    /// What identifies the store: its name, which others may have, too, and its address.
+    store_id: Box<str>,
     name: Box<str>,
     profile: StorageProfile,
 }
@@ -81,9 +81,10 @@ enum Answer {
 impl ObjectFile {
     /// Creates the object that a listing or a head request described.
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
-        let (store_name, profile) = (store.to_string().into_boxed_str(), StorageProfile::of(store.as_ref()));
+        let (store_name, profile) = (store.to_string(), StorageProfile::of(store.as_ref()));
         let name = named(&store_name, &meta.location).into();
-        Self { store, meta, descriptor: OnceLock::new(), end: Mutex::default(), store_name, name, profile }
+        let store_id = format!("{store_name} {:p}", Arc::as_ptr(&store)).into();
+        Self { store, meta, descriptor: OnceLock::new(), end: Mutex::default(), store_id, name, profile }
     }
 
     /// Finds the object at `location` by reading up to `bytes` of its end: one request instead of a head
@@ -248,7 +249,7 @@ impl ReadAt for ObjectFile {
     }
 
     fn store(&self) -> &str {
-        &self.store_name
+        &self.store_id
     }
 
     fn profile(&self) -> StorageProfile {

@@ -11,8 +11,8 @@
 //! its [`Pending`]: it leaves the queue, and a read that no request waits for any longer is aborted.
 //!
 //! Bytes that are at hand, such as those of local files that the operating system has in memory, are not
-//! queued: whoever requests them takes them at once, up to the first read whose bytes are not; that one and all
-//! others are queued. Nobody does so for others, who may go on requesting.
+//! queued: whoever requests them takes them at once, up to a limit, or to the first read whose bytes are not; that one
+//! and all others are queued. Nobody does so for others, who may go on requesting.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -27,10 +27,13 @@ use tokio::sync::oneshot;
 use super::budget::Budget;
 use super::delivery::{deliver, hand_over};
 use super::pace::{Pace, Patience};
-use super::waiting::{Read, Request, Waiting};
+use super::waiting::{Read, Request, Waiting, overlap};
 use super::{ReadAt, StorageProfile, Urgency, cause};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
+
+/// Bytes at hand that are taken at once, approximately: more are left to tasks, so that one call does not take long.
+const MAX_AT_HAND: u64 = 16 << 20;
 
 /// Default limit of bytes in flight, or fetched and not yet decoded.
 const DEFAULT_BUDGET: u64 = 256 << 20;
@@ -40,6 +43,9 @@ const DEFAULT_STALL: Duration = Duration::from_secs(60);
 
 /// No read is requested a second time sooner than this.
 const MIN_HEDGE: Duration = Duration::from_millis(5);
+
+/// From this many queues on, all that are idle are forgotten, and what they measured.
+const MANY_QUEUES: usize = 64;
 
 /// At most one in this many reads is requested a second time.
 const READS_PER_HEDGE: u64 = 20;
@@ -65,7 +71,8 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler that holds at most about `budget` bytes that are not yet decoded. One split per scan
     /// is always admitted, so that a small budget slows scans down but never stops them. A remote read that
-    /// delivers nothing for 60 seconds fails.
+    /// delivers nothing for 60 seconds fails; single rows, and descriptions of files, are read without this limit, only
+    /// with those of the store.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_stall(budget, DEFAULT_STALL)
     }
@@ -123,11 +130,6 @@ impl Scheduler {
         let mut requests = Vec::with_capacity(wanted.len());
         let mut pending = Vec::with_capacity(wanted.len());
         for Wish { range, urgency } in wanted {
-            if let Some(bytes) = source.cached(&range) {
-                ScanMetrics::add(&metrics.cache_hits, 1);
-                pending.push(Pending::ready(bytes.into()));
-                continue;
-            }
             let (answer, receiver) = oneshot::channel();
             pending.push(Pending::of(receiver, source, range.clone()));
             let metrics = Arc::clone(metrics);
@@ -146,8 +148,9 @@ impl Scheduler {
         {
             return Arc::clone(queue);
         }
-        // Other runtimes may have ended; recreating a queue is cheap.
-        queues.retain(|queue| queue.runtime.id() == runtime.id() || !queue.is_idle());
+        // Other runtimes may have ended, and stores may be gone; recreating a queue is cheap.
+        let many = queues.len() >= MANY_QUEUES;
+        queues.retain(|queue| (queue.runtime.id() == runtime.id() && !many) || !queue.is_idle());
         let queue = Arc::new(Queue {
             store: store.into(),
             runtime,
@@ -169,14 +172,35 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// Answers requests whose bytes are at hand, and puts the others into the queue.
+    /// Answers requests whose bytes were kept or are at hand, and puts the others into the queue.
     pub(crate) fn send(self) {
         let Self { queue, source, requests } = self;
+        let requests = take_cached(&source, requests);
         let requests = if source.profile().remote { requests } else { queue.take_at_hand(&source, requests) };
         if let Some(urgency) = requests.iter().map(|request| request.urgency).min() {
             queue.push(&source, requests, urgency);
         }
     }
+}
+
+/// Answers requests whose bytes were kept from earlier reads, and returns the others. Requests that share their bytes
+/// are left to their read, which looks for them once.
+fn take_cached(source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request> {
+    let start = requests.iter().map(|request| request.range.start).min().unwrap_or(0);
+    let end = requests.iter().map(|request| request.range.end).max().unwrap_or(0);
+    if overlap(&requests, &(start..end)) {
+        return requests;
+    }
+    let take = |request: Request| match source.cached(&request.range) {
+        Some(bytes) => {
+            ScanMetrics::add(&request.metrics.cache_hits, 1);
+            // It may have been withdrawn.
+            let _ = request.answer.send(Ok(bytes.into()));
+            None
+        }
+        None => Some(request),
+    };
+    requests.into_iter().filter_map(take).collect()
 }
 
 /// The queue of requests to one store.
@@ -228,11 +252,12 @@ impl Queue {
         self.state.lock().pace.expected(bytes)
     }
 
-    /// Answers requests up to the first read that has to wait, and returns the others.
+    /// Answers requests up to the first read that has to wait, or until many bytes were taken, and returns the others.
     fn take_at_hand(&self, source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request> {
         let adapted = self.state.lock().pace.adapt(source.profile());
         let mut waiting = Waiting::default();
         waiting.push(source, requests);
+        let mut taken = 0;
         loop {
             // They take no slots, so that all of one urgency are chosen at once.
             let reads = waiting.next(|_| usize::MAX, |_| adapted);
@@ -241,10 +266,12 @@ impl Queue {
             }
             let mut reads = reads.into_iter();
             while let Some(read) = reads.next() {
-                let Some(bytes) = source.at_hand(&read.range) else {
+                let bytes = if taken < MAX_AT_HAND { source.at_hand(&read.range) } else { None };
+                let Some(bytes) = bytes else {
                     let rest = reads.flat_map(|read| read.serves);
                     return read.serves.into_iter().chain(rest).chain(waiting.into_requests()).collect();
                 };
+                taken += bytes.len() as u64;
                 hand_over(read, &bytes);
             }
         }

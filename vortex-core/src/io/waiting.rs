@@ -44,6 +44,22 @@ pub(super) struct Read {
     pub(super) serves: Vec<Request>,
 }
 
+impl Read {
+    /// Whether the requests that it serves share their bytes.
+    pub(super) fn is_shared(&self) -> bool {
+        overlap(&self.serves, &self.range)
+    }
+}
+
+/// Whether these requests ask for more bytes than the range has in which they lie. Segments of a file may overlap, and
+/// those of a malicious one may all be the whole file: if each of them got a copy of its bytes, memory would be
+/// unlimited.
+pub(super) fn overlap(requests: &[Request], within: &Range<u64>) -> bool {
+    let len = |range: &Range<u64>| range.end.saturating_sub(range.start);
+    let wanted = requests.iter().fold(0, |wanted: u64, request| wanted.saturating_add(len(&request.range)));
+    wanted > len(within)
+}
+
 /// Requests, by file.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {

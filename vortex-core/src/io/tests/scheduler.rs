@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::FutureExt as _;
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
+use object_store::memory::InMemory;
+use object_store::{ObjectMeta, ObjectStore};
 use tokio::runtime::Handle;
 
 use crate::Result;
-use crate::io::{MemoryFile, Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
+use crate::io::{
+    BlockCache, CachedFile, MemoryFile, ObjectFile, Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish,
+};
 use crate::metrics::ScanMetrics;
 
 fn wishes<const N: usize>(ranges: [Range<u64>; N]) -> Vec<Wish> {
@@ -253,4 +258,83 @@ fn queues_of_ended_runtimes_are_forgotten() {
         });
     }
     assert!(scheduler.queues.lock().len() <= 2);
+}
+
+/// A remote file that arrives in pieces.
+#[derive(Debug)]
+struct InPieces(Vec<u8>);
+
+#[async_trait]
+impl ReadAt for InPieces {
+    fn name(&self) -> &str {
+        "in pieces"
+    }
+
+    async fn len(&self) -> Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        Ok(self.0[range.start as usize..range.end as usize].to_vec().into())
+    }
+
+    async fn stream(&self, range: Range<u64>) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let pieces: Vec<_> =
+            self.read(range).await?.chunks(1000).map(Bytes::copy_from_slice).map(Ok).collect();
+        Ok(futures::stream::iter(pieces).boxed())
+    }
+
+    fn profile(&self) -> StorageProfile {
+        StorageProfile::REMOTE
+    }
+}
+
+#[tokio::test]
+async fn requests_that_overlap_share_their_bytes() {
+    const LEN: u64 = 300_000;
+    let contents: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
+    let remote = Arc::new(InPieces(contents.clone())) as Arc<dyn ReadAt>;
+    let local = Arc::new(MemoryFile::new(contents.clone())) as Arc<dyn ReadAt>;
+    let kept = CachedFile::new(Arc::clone(&remote), "a", LEN, BlockCache::new(8 << 20), 4096);
+    // Of a malicious file, all segments may be the same, or nearly.
+    let wanted = wishes(std::array::from_fn::<_, 100, _>(|at| at as u64..LEN - 3 * at as u64));
+    let few =
+        wishes(std::array::from_fn::<_, 100, _>(
+            |at| {
+                if at == 0 { 0..LEN } else { at as u64..at as u64 + 9000 }
+            },
+        ));
+    let kept = Arc::new(kept) as Arc<dyn ReadAt>;
+    for (source, wanted) in
+        [(&remote, &wanted), (&local, &wanted), (&local, &few), (&kept, &wanted), (&kept, &wanted)]
+    {
+        let scheduler = Scheduler::new(1 << 30);
+        let mut starts = Vec::new();
+        let pending = scheduler.read(source, wanted.clone(), &Arc::default());
+        for (pending, wish) in pending.iter().zip(wanted) {
+            let bytes = pending.wait().await.unwrap();
+            assert_eq!(bytes.as_slice(), &contents[wish.range.start as usize..wish.range.end as usize]);
+            starts.push(bytes.as_ptr() as u64 - wish.range.start);
+        }
+        starts.dedup();
+        assert_eq!(starts.len(), 1, "copies of {source:?}");
+    }
+}
+
+#[test]
+fn stores_of_the_same_name_have_queues_of_their_own() {
+    let object = |store: &Arc<dyn ObjectStore>| {
+        let meta = ObjectMeta {
+            location: "a".into(),
+            last_modified: Default::default(),
+            size: 1,
+            e_tag: None,
+            version: None,
+        };
+        ObjectFile::new(Arc::clone(store), meta).store().to_owned()
+    };
+    let (one, other): (Arc<dyn ObjectStore>, Arc<dyn ObjectStore>) =
+        (Arc::new(InMemory::new()), Arc::new(InMemory::new()));
+    assert_eq!(object(&one), object(&one));
+    assert_ne!(object(&one), object(&other));
 }
