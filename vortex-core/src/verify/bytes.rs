@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 
 use super::Verification;
 use crate::Result;
-use crate::file::{SegmentId, VortexFile};
+use crate::file::{Segment, SegmentId, VortexFile};
 use crate::io::read_exact;
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, compare};
 
@@ -18,10 +18,10 @@ pub(super) async fn check_bytes(
     found: &mut Verification,
 ) -> Result<()> {
     let source = file.source().as_ref();
-    let segments = file.footer().segments().iter().enumerate();
-    let reads = segments.map(|(at, segment)| async move {
-        read_exact(source, segment.range()).await.map(|bytes| (at, bytes))
-    });
+    let ranges = file.footer().segments().iter().map(Segment::range);
+    let reads = ranges
+        .enumerate()
+        .map(|(at, range)| async move { read_exact(source, range).await.map(|bytes| (at, bytes)) });
     let mut reads = std::pin::pin!(futures::stream::iter(reads).buffered(READS_AHEAD));
     while let Some((at, bytes)) = reads.next().await.transpose()? {
         found.checked_segments += 1;
