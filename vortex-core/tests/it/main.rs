@@ -22,6 +22,7 @@ mod random;
 mod requests;
 mod row_ranges;
 mod scan;
+mod threads;
 mod vast;
 mod write;
 mod write_faults;

@@ -1,0 +1,46 @@
+//! Services run futures as tasks, which may move between threads.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::stream::BoxStream;
+use object_store::ObjectStore;
+use vortex_core::file::{OpenOptions, SegmentId, examine};
+use vortex_core::io::{MemorySink, ObjectFile, ReadAt};
+use vortex_core::layout::Zones;
+use vortex_core::scan::ScanBuilder;
+use vortex_core::write::{FileWriter, WriteOptions, write_stream};
+use vortex_core::{Limits, Result, VortexFile, verify};
+
+fn is_send(_: impl Send) {}
+
+/// Compiles only if the futures that read are `Send`.
+fn reading(store: Arc<dyn ObjectStore>, source: &Arc<dyn ReadAt>, file: &VortexFile, zones: &Zones) {
+    is_send(ObjectFile::find(store, &"a.vortex".into(), 1));
+    is_send(OpenOptions::new().open(Arc::clone(source)));
+    is_send(VortexFile::open(Arc::clone(source)));
+    is_send(VortexFile::open_path("a.vortex"));
+    is_send(file.scan().into_stream());
+    is_send(ScanBuilder::aggregate(file.scan()));
+    is_send(file.array_encodings(SegmentId(0)));
+    is_send(file.zone_map(zones));
+    is_send(examine(source.as_ref(), &Limits::default()));
+    is_send(verify(Arc::clone(source), &OpenOptions::new()));
+}
+
+/// Compiles only if the futures that write are `Send`.
+fn writing(schema: SchemaRef, batch: &RecordBatch, batches: BoxStream<'static, Result<RecordBatch>>) {
+    let writer = || FileWriter::try_new(MemorySink::new(), Arc::clone(&schema), WriteOptions::new()).unwrap();
+    is_send(writer().write(batch));
+    is_send(writer().reaches(1));
+    is_send(writer().flush());
+    is_send(writer().finish());
+    is_send(writer().abort());
+    is_send(write_stream(MemorySink::new(), Arc::clone(&schema), batches, WriteOptions::new()));
+}
+
+#[test]
+fn every_future_may_run_on_any_thread() {
+    let _ = (reading, writing);
+}
