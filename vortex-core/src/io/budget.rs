@@ -129,6 +129,11 @@ impl Share {
         self.budget.take_anyway(bytes)
     }
 
+    /// The bytes of this share, if they were taken from `budget`, and not from one that it is a part of.
+    pub(crate) fn bytes_of(&self, budget: &Arc<Budget>) -> Option<u64> {
+        Arc::ptr_eq(&self.budget, budget).then_some(self.bytes)
+    }
+
     /// Splits off a share of `bytes`; if this share holds fewer, they are taken anew, regardless of the
     /// limit.
     pub(crate) fn split(&mut self, bytes: u64) -> Share {

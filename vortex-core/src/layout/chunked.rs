@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
+use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, any_takes_rounds};
 use crate::array::ArrayRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
@@ -109,6 +109,10 @@ impl Layout for ChunkedLayout {
         let Some(first) = fields.first() else { return Ok(None) };
         let dtype = first.dtype().clone();
         Ok(Some(Arc::new(ChunkedLayout::try_new(dtype, fields)?)))
+    }
+
+    fn takes_rounds(&self) -> Result<bool> {
+        any_takes_rounds(self.chunks.iter().cloned().map(Ok))
     }
 
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {

@@ -112,6 +112,10 @@ impl Layout for ListLayout {
         Ok(children)
     }
 
+    fn takes_rounds(&self) -> Result<bool> {
+        Ok(true)
+    }
+
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         if rows.is_empty() {
             return Ok(());

@@ -49,6 +49,10 @@ impl Layout for MaskedLayout {
         Ok(self.field.field(at)?.map(|inner| layout(inner, Arc::clone(&self.validity))))
     }
 
+    fn takes_rounds(&self) -> Result<bool> {
+        self.field.takes_rounds()
+    }
+
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {
         self.validity.request(rows, have, want)?;
         self.field.request(rows, have, want)

@@ -71,6 +71,15 @@ pub trait Layout: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Whether some segments become known only once others are available, as those of list elements do. Asked only
+    /// if the type has lists.
+    ///
+    /// # Errors
+    /// If a layout below this one is broken.
+    fn takes_rounds(&self) -> Result<bool> {
+        any_takes_rounds(self.children()?.into_iter().map(|(_, child)| Ok(child)))
+    }
+
     /// Adds the segments that reading `rows` needs and `have` lacks. Further segments may become known
     /// only once the first ones are available; when nothing is added, the rows can be read.
     ///
@@ -131,20 +140,29 @@ pub(crate) fn built_in() -> Vec<Arc<dyn LayoutKind>> {
     ]
 }
 
-/// Whether some segments of a layout become known only once others are available: those of list elements.
+/// Whether some segments of a layout become known only once others are available.
 pub(crate) fn takes_rounds(layout: &LayoutRef) -> Result<bool> {
-    if !layout.dtype().is_nested() {
-        return Ok(false);
-    }
-    if layout.id() == list::List.id() {
-        return Ok(true);
-    }
-    for (_, child) in layout.children()? {
-        if takes_rounds(&child)? {
+    Ok(has_lists(layout.dtype()) && layout.takes_rounds()?)
+}
+
+fn any_takes_rounds(layouts: impl IntoIterator<Item = Result<LayoutRef>>) -> Result<bool> {
+    for layout in layouts {
+        if takes_rounds(&layout?)? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether rows of a type hold any number of values of another one.
+fn has_lists(dtype: &DType) -> bool {
+    match dtype.storage() {
+        DType::List(..) | DType::Map(..) | DType::Variant(_) => true,
+        DType::Struct(fields, _) => fields.dtypes().iter().any(has_lists),
+        DType::FixedSizeList(element, ..) => has_lists(element),
+        DType::Union(union, _) => union.variants().dtypes().iter().any(has_lists),
+        _ => false,
+    }
 }
 
 /// Converts a row count to a length in memory.

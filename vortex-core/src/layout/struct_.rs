@@ -7,7 +7,9 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of, masked};
+use super::{
+    Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, any_takes_rounds, len_of, masked,
+};
 use crate::array::ArrayRef;
 use crate::dtype::{DType, StructType};
 use crate::encodings::struct_::struct_of;
@@ -92,6 +94,10 @@ impl Layout for StructLayout {
             Some(validity) => masked::layout(field, Arc::clone(validity)),
             None => field,
         }))
+    }
+
+    fn takes_rounds(&self) -> Result<bool> {
+        any_takes_rounds((0..self.fields.len()).map(|at| self.stored_field(at)))
     }
 
     fn request(&self, rows: &Range<u64>, have: &SegmentSet<'_>, want: &mut Vec<SegmentId>) -> Result<()> {

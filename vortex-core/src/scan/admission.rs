@@ -99,9 +99,11 @@ impl Admission {
         self.eagerness.learn(split);
     }
 
-    /// The zone maps, if filters have tightened since the last call.
-    pub(super) fn tightened(&mut self) -> Result<Option<&ZoneMaps>> {
-        Ok(self.zone_maps.refresh(&self.plan)?.then_some(&self.zone_maps))
+    /// The zone maps, if filters have tightened since the last call: what they rule out of the rows that are yet to be
+    /// admitted, or are `waiting` from the given one on.
+    pub(super) fn tightened(&mut self, waiting: Option<u64>) -> Result<Option<&ZoneMaps>> {
+        let from = self.cursor.first_row().min(waiting.unwrap_or(u64::MAX));
+        Ok(self.zone_maps.refresh(&self.plan, from)?.then_some(&self.zone_maps))
     }
 
     /// Admits splits as far as the limits on their number and memory allow, but none that cannot hold a better row
@@ -126,7 +128,7 @@ impl Admission {
     /// Whether to admit splits now: several are admitted at a time, so that segments close together in
     /// the file share a read.
     fn has_room(&self, at_work: usize, recent: &Recent) -> bool {
-        let used = self.plan.memory.used().saturating_sub(recent.byte_len());
+        let used = self.plan.memory.used().saturating_sub(recent.charged());
         at_work == 0 || (at_work <= self.allowed / 2 && used <= self.plan.memory.limit() / 2)
     }
 
@@ -246,6 +248,7 @@ struct Batch {
 
 /// What a split needs first.
 struct Wants {
+    /// In ascending order, each once.
     ids: Vec<SegmentId>,
     urgency: Urgency,
     /// Whether it is admitted regardless of memory.
@@ -259,8 +262,8 @@ impl Batch {
         let ids = wants.ids.iter().copied();
         let new: Vec<SegmentId> = ids.filter(|id| !self.urgencies.contains_key(id)).collect();
         let bytes = missing_bytes(plan, &new)?;
-        let used = plan.memory.used().saturating_sub(recent.byte_len());
-        let needed = |id: &SegmentId| self.urgencies.contains_key(id) || wants.ids.contains(id);
+        let used = plan.memory.used().saturating_sub(recent.charged());
+        let needed = |id: &SegmentId| self.urgencies.contains_key(id) || wants.ids.binary_search(id).is_ok();
         let share = match wants.must {
             true => Some(plan.memory.take_anyway(bytes)),
             false if used.saturating_add(bytes) > plan.memory.limit() / 2 => None,
@@ -293,6 +296,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use arrow::array::{Int64Array, RecordBatch};
     use async_trait::async_trait;
@@ -305,8 +309,12 @@ mod tests {
     use crate::io::{MemoryFile, MemoryPool, MemorySink, ReadAt, StorageProfile};
     use crate::write::{FileWriter, WriteOptions};
 
+    /// A file on remote storage, unless that turns out to be local.
     #[derive(Debug)]
-    struct Remote(MemoryFile);
+    struct Remote {
+        file: MemoryFile,
+        is_local: AtomicBool,
+    }
 
     #[async_trait]
     impl ReadAt for Remote {
@@ -315,21 +323,27 @@ mod tests {
         }
 
         async fn len(&self) -> Result<u64> {
-            self.0.len().await
+            self.file.len().await
         }
 
         async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-            self.0.read(range).await
+            self.file.read(range).await
         }
 
         fn profile(&self) -> StorageProfile {
-            StorageProfile::REMOTE
+            let is_local = self.is_local.load(Ordering::SeqCst);
+            if is_local { StorageProfile::LOCAL } else { StorageProfile::REMOTE }
         }
     }
 
-    async fn golden(name: &str) -> VortexFile {
+    fn remote(name: &str) -> Arc<Remote> {
         let path = format!("{}/tests/files/{name}", env!("CARGO_MANIFEST_DIR"));
-        VortexFile::open(Arc::new(Remote(MemoryFile::new(std::fs::read(path).unwrap())))).await.unwrap()
+        let file = MemoryFile::new(std::fs::read(path).unwrap());
+        Arc::new(Remote { file, is_local: false.into() })
+    }
+
+    async fn golden(name: &str) -> VortexFile {
+        VortexFile::open(remote(name)).await.unwrap()
     }
 
     /// A file with a column called `number`.
@@ -361,6 +375,16 @@ mod tests {
         assert_eq!(most_admitted(&Plan::new(&apart.scan()).unwrap()), MAX_ADMITTED_REMOTE);
     }
 
+    #[tokio::test]
+    async fn storage_is_taken_for_what_it_was_when_the_scan_was_planned() {
+        let source = remote("0.91.0/list_nested.vortex");
+        let file = VortexFile::open(Arc::clone(&source) as _).await.unwrap();
+        let plan = Plan::new(&file.scan()).unwrap();
+        source.is_local.store(true, Ordering::SeqCst);
+        assert!(plan.is_remote());
+        assert!(!Plan::new(&file.scan()).unwrap().is_remote());
+    }
+
     /// A pool that has no memory.
     #[derive(Debug)]
     struct Refuses;
@@ -382,7 +406,7 @@ mod tests {
         let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 400);
         let counted = [&metrics.splits_scanned, &metrics.rows_pruned, &metrics.rows_filtered];
-        let counted = counted.map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
+        let counted = counted.map(|count| count.load(Ordering::Relaxed));
         assert_eq!(counted, [4, 4 * 7 * 8192, 4 * (8192 - 100)]);
     }
 
@@ -399,15 +423,15 @@ mod tests {
         // The segment that the last but one split used, while splits at work take half of the memory.
         let memory = plan.memory.take_anyway(0);
         let used = lease(&plan, &[SegmentId(0)], |_| Urgency::projection(0), memory).unwrap();
-        let mut recent = Recent::new(8 << 20);
+        let mut recent = Recent::new(8 << 20, &plan.memory);
         recent.keep(used);
         recent.keep(Vec::new());
-        let (kept, memory) = (recent.byte_len(), plan.memory.take_anyway(plan.memory.limit() / 2));
+        let (kept, memory) = (recent.charged(), plan.memory.take_anyway(plan.memory.limit() / 2));
         assert!(kept > 0);
         // The first splits need the same segment, but there is no room for another.
         let admitted = admission.admit(1, None, &mut recent).unwrap().len();
         assert!((1..3).contains(&admitted), "{admitted} splits");
-        assert_eq!(recent.byte_len(), kept);
+        assert_eq!(recent.charged(), kept);
         drop(memory);
         assert!(!admission.admit(1, None, &mut recent).unwrap().is_empty());
     }

@@ -19,12 +19,12 @@ use arrow::row::{OwnedRow, RowConverter, SortField};
 use super::best_rows::BestRows;
 use super::column::Column;
 use super::plan::{MAX_LISTED_SPLITS, Plan, Split};
-use crate::Result;
 use crate::array::{decode_as, take};
 use crate::dtype::arrow::data_type;
 use crate::layout::{SegmentSet, ZoneMap};
 use crate::limits::Work;
 use crate::mask::Mask;
+use crate::{Error, Result};
 
 /// Up to this many columns can be read out of order at little cost, except from remote storage: chunks
 /// are longer than splits.
@@ -45,7 +45,7 @@ pub(super) struct BestFirst {
     found: Arc<BestRows>,
 }
 
-/// The best live rows of a split.
+/// The best live rows of a split; by default, nothing is known about them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Best {
     /// A lower bound for the place of the best row.
@@ -96,6 +96,14 @@ impl BestFirst {
         if split.live.is_none() {
             return Ok(Best::default());
         }
+        match self.find_best(split, have) {
+            // Without an order, the scan would decode these rows in parts, or not at all.
+            Err(error) if matches!(error.root(), Error::LimitExceeded(_)) => Ok(Best::default()),
+            found => found,
+        }
+    }
+
+    fn find_best(&self, split: &Split, have: &SegmentSet<'_>) -> Result<Best> {
         let _work = Work::begin();
         let rows = self.column.read(&split.rows, have)?.filter(&split.live)?;
         let rows = decode_as(rows.as_ref(), &data_type(&self.column.dtype)?)?;
@@ -120,13 +128,14 @@ impl BestFirst {
         Ok(rows.iter().map(|row| row.owned()).collect())
     }
 
-    /// The best place that each zone may hold; `None` if statistics do not tell.
+    /// The best place that each zone may hold; `None` if statistics do not tell. Nulls may come first, and NaN comes
+    /// before or after all numbers, depending on its sign; bounds cover neither.
     fn bounds(&self, map: &ZoneMap) -> Option<Vec<Place>> {
         let bounds = if self.options.descending { map.max.as_ref()? } else { map.min.as_ref()? };
         let places = self.places_of(bounds).ok()?;
         let known = |zone: usize| {
-            let nulls_first = self.options.nulls_first && map.nulls_of(zone).is_some_and(|nulls| nulls > 0);
-            bounds.is_valid(zone) && !nulls_first
+            let nulls_first = self.options.nulls_first && map.nulls_of(zone) != Some(0);
+            bounds.is_valid(zone) && !nulls_first && !map.may_have_nan(zone)
         };
         Some(places.into_iter().enumerate().map(|(zone, place)| known(zone).then_some(place)).collect())
     }
@@ -163,5 +172,51 @@ impl BestFirst {
         let mut splits: Vec<Unread> = plan.split_rows().iter().map(unread).collect();
         splits.sort_by(|a, b| (&b.bound, b.start).cmp(&(&a.bound, a.start)));
         Some(splits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, RecordBatch, UInt64Array};
+
+    use super::super::zone_maps::ZoneMaps;
+    use super::*;
+    use crate::VortexFile;
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::write::{FileWriter, WriteOptions};
+
+    /// Whether the best place in each of three zones is known: one of numbers, one with a NaN, one with a null.
+    async fn known(descending: bool, nulls_first: bool, count_nulls: bool) -> Vec<bool> {
+        let zone_len = 8192;
+        let numbers = (0..3 * zone_len).map(|row| match row / zone_len {
+            1 if row % zone_len == 7 => Some(f64::NAN),
+            2 if row % zone_len == 7 => None,
+            _ => Some(row as f64),
+        });
+        let table = RecordBatch::try_from_iter([("number", Arc::new(Float64Array::from_iter(numbers)) as _)]);
+        let (sink, table) = (MemorySink::new(), table.unwrap());
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+        writer.write(&table).await.unwrap();
+        writer.finish().await.unwrap();
+        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let scan = file.scan().with_best_first("number", SortOptions { descending, nulls_first });
+        let plan = Plan::new(&scan).unwrap();
+        let zone_maps = ZoneMaps::read(&plan).await.unwrap();
+        let mut map = zone_maps.best_first().unwrap().clone();
+        if !count_nulls {
+            map.null_count = Some(UInt64Array::new_null(map.zone_count));
+        }
+        let bounds = plan.best_first.as_ref().unwrap().bounds(&map).unwrap();
+        bounds.iter().map(Option::is_some).collect()
+    }
+
+    #[tokio::test]
+    async fn the_best_place_is_unknown_where_nan_or_nulls_may_come_first() {
+        for descending in [true, false] {
+            assert_eq!(known(descending, false, true).await, [true, false, true]);
+            assert_eq!(known(descending, true, true).await, [true, false, false]);
+            assert_eq!(known(descending, false, false).await, [true, false, true]);
+            assert_eq!(known(descending, true, false).await, [false; 3]);
+        }
     }
 }

@@ -89,6 +89,14 @@ impl Cursor {
         }
     }
 
+    /// The first row that may yet be admitted.
+    pub(super) fn first_row(&self) -> u64 {
+        match self {
+            Cursor::InOrder(row) => *row,
+            Cursor::BestFirst(_) => 0,
+        }
+    }
+
     /// Whether any of the remaining splits may hold a row that comes before `place`.
     pub(super) fn may_hold_better(&self, plan: &Plan, place: &Place) -> bool {
         match self {

@@ -30,7 +30,7 @@ pub(super) async fn fetch(
     }
 }
 
-/// The segments that `request` asks for, each of them once.
+/// The segments that `request` asks for, in ascending order, each of them once.
 pub(super) fn wanted(
     have: &SegmentSet<'_>,
     request: impl FnOnce(&SegmentSet<'_>, &mut Vec<SegmentId>) -> Result<()>,
@@ -60,7 +60,7 @@ pub(super) fn take_memory(
             return Some(share);
         }
         // Otherwise, those kept would be dropped for nothing, time and again.
-        let is_enough = plan.memory.shortfall(bytes) <= recent.byte_len();
+        let is_enough = plan.memory.shortfall(bytes) <= recent.charged();
         if !is_enough || !recent.forget_some(&needed) {
             return None;
         }

@@ -318,7 +318,10 @@ impl ScanBuilder {
         BatchStream::start(plan::Plan::new(&self)?)
     }
 
-    /// Starts the scan on its own threads, for callers without a runtime.
+    /// Starts the scan on a thread of its own, for callers without a runtime. This thread filters and decodes, so that
+    /// a scan uses one core; only reads of local files that have to wait for the disk take other threads. To decode
+    /// on all cores, poll [`into_stream`](Self::into_stream) on a runtime of several threads, or read
+    /// [row ranges](Self::splits) with several readers.
     ///
     /// # Errors
     /// As [`into_stream`](Self::into_stream), or if no thread can be started.

@@ -46,6 +46,8 @@ const MEMORY_BEST: u64 = 256 << 20;
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) file: VortexFile,
+    /// Whether the file is on remote storage, as far as its source knows when the scan is planned.
+    remote: bool,
     pub(super) schema: SchemaRef,
     pub(super) projection: Vec<Column>,
     /// The conjuncts of the filter.
@@ -101,7 +103,7 @@ impl Plan {
 
     /// Whether the file is on remote storage.
     pub(super) fn is_remote(&self) -> bool {
-        self.file.source().profile().remote
+        self.remote
     }
 
     /// Whether the wanted rows may be found long before the end.
@@ -157,6 +159,7 @@ impl Plan {
         let (split_step, split_bytes) = split_step(projection.iter().chain(filter_columns.values()), footer);
         Ok(Self {
             file: scan.file.clone(),
+            remote,
             schema,
             split_step,
             split_bytes,

@@ -35,6 +35,11 @@ impl Queue {
         self.splits.is_empty()
     }
 
+    /// The first of all rows.
+    pub(super) fn first_row(&self) -> Option<u64> {
+        self.splits.iter().map(|split| split.split.rows.start).min()
+    }
+
     /// Drops all splits.
     pub(super) fn clear(&mut self) {
         self.splits.clear();
@@ -231,7 +236,7 @@ mod tests {
         let plan = Arc::new(Plan::new(&file.scan()).unwrap());
         let zone_maps = ZoneMaps::read(&plan).await.unwrap();
         let mut admission = Admission::new(&plan, zone_maps);
-        let mut recent = Recent::new(64 << 20);
+        let mut recent = Recent::new(64 << 20, &plan.memory);
         let mut splits = admission.admit(0, None, &mut recent).unwrap();
         let (mut last, mut first) = (splits.pop().unwrap().into_filtered(), splits.remove(0).into_filtered());
         drop(splits);
@@ -249,17 +254,17 @@ mod tests {
         let bytes = missing_bytes(&plan, &missing).unwrap();
         let free = plan.memory.limit() - plan.memory.used();
         let full = plan.memory.take_anyway(free - bytes + 1);
-        let kept = recent.byte_len();
+        let kept = recent.charged();
         let mut asked = BTreeSet::new();
         let share = reserve(&plan, &first, &mut asked, false, &mut recent).unwrap().unwrap();
-        assert_eq!(recent.byte_len(), kept - u64::from(other_bytes));
+        assert_eq!(recent.charged(), kept - u64::from(other_bytes));
         assert_eq!(missing_bytes(&plan, &missing).unwrap(), bytes, "the needed segment is still there");
         drop((share, full));
         // What does not make enough room is kept.
         let full = plan.memory.take_anyway(plan.memory.limit());
-        let kept = recent.byte_len();
+        let kept = recent.charged();
         assert!(reserve(&plan, &first, &mut BTreeSet::new(), false, &mut recent).unwrap().is_none());
-        assert_eq!(recent.byte_len(), kept);
+        assert_eq!(recent.charged(), kept);
         drop(full);
     }
 

@@ -19,8 +19,8 @@ use crate::{Error, Result};
 /// Number of batches decoded ahead of the caller.
 const BATCHES_AHEAD: usize = 2;
 
-/// A blocking iterator over the batches of a scan, which runs on its own thread. Works inside and outside
-/// of asynchronous runtimes; dropping it stops the scan.
+/// A blocking iterator over the batches of a scan, which runs on its own thread: it uses one core. Works inside and
+/// outside of asynchronous runtimes; dropping it stops the scan.
 #[derive(Debug)]
 pub struct BatchReader {
     schema: SchemaRef,

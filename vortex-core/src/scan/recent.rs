@@ -6,7 +6,9 @@
 //! too, and would have to read them again.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use crate::io::Budget;
 use crate::segments::{Lease, SegmentId};
 
 /// Up to this many bytes are dropped all at once.
@@ -17,6 +19,9 @@ const FEW_BYTES: usize = 1 << 20;
 pub(super) struct Recent {
     limit: usize,
     bytes: usize,
+    /// The memory of the scan, and those of the bytes that are charged to it.
+    memory: Arc<Budget>,
+    charged: u64,
     /// Number of completed splits.
     clock: u64,
     used: HashMap<SegmentId, Used>,
@@ -27,23 +32,27 @@ pub(super) struct Recent {
 struct Used {
     _lease: Lease,
     at: u64,
-    /// The bytes that it held then.
+    /// The bytes that it held then, and those of them that were charged to the scan.
     bytes: usize,
+    charged: u64,
 }
 
 impl Recent {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, bytes: 0, clock: 0, used: HashMap::new() }
+    pub(super) fn new(limit: usize, memory: &Arc<Budget>) -> Self {
+        Self { limit, bytes: 0, memory: Arc::clone(memory), charged: 0, clock: 0, used: HashMap::new() }
     }
 
     /// Keeps the segments that one split has used.
     pub(super) fn keep(&mut self, leases: Vec<Lease>) {
         self.clock += 1;
         for lease in leases {
-            let bytes = lease.held_bytes();
+            let (id, bytes, charged) = (lease.id, lease.held_bytes(), lease.charged_to(&self.memory));
             self.bytes += bytes;
-            if let Some(before) = self.used.insert(lease.id, Used { _lease: lease, at: self.clock, bytes }) {
+            self.charged += charged;
+            let used = Used { _lease: lease, at: self.clock, bytes, charged };
+            if let Some(before) = self.used.insert(id, used) {
                 self.bytes -= before.bytes;
+                self.charged -= before.charged;
             }
         }
         if self.bytes > self.limit {
@@ -52,9 +61,10 @@ impl Recent {
         }
     }
 
-    /// Bytes kept, whether they are also held elsewhere or not.
-    pub(super) fn byte_len(&self) -> u64 {
-        self.bytes as u64
+    /// Bytes kept that are charged to the scan, whether they are also held elsewhere or not. Those that another scan
+    /// has requested, or that are kept with the footer, make no room.
+    pub(super) fn charged(&self) -> u64 {
+        self.charged
     }
 
     /// Drops the oldest quarter, except for segments that are `wanted` now; returns false if there is nothing to drop.
@@ -75,6 +85,7 @@ impl Recent {
             }
             if let Some(used) = self.used.remove(&id) {
                 self.bytes -= used.bytes;
+                self.charged -= used.charged;
             }
         }
     }
@@ -82,33 +93,47 @@ impl Recent {
     /// Drops everything.
     pub(super) fn clear(&mut self) {
         self.used.clear();
-        self.bytes = 0;
+        (self.bytes, self.charged) = (0, 0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::Budget;
     use crate::limits::Limits;
     use crate::segments::tests::{ROWS, compressed, load};
 
     #[test]
     fn nothing_to_forget_is_said() {
-        let mut recent = Recent::new(10);
+        let mut recent = Recent::new(10, &Budget::new(10));
         assert!(!recent.forget_some(|_| false));
         recent.keep(Vec::new());
-        assert_eq!(recent.byte_len(), 0);
+        assert_eq!(recent.charged(), 0);
     }
 
     #[test]
     fn decompressed_bytes_are_kept_for_no_more_splits_than_others() {
-        let (lease, table) = compressed(&Budget::new(1 << 20), &Limits::default());
+        let memory = Budget::new(1 << 20);
+        let (lease, table) = compressed(&memory, &Limits::default());
         load(&lease, &table).unwrap();
-        let mut recent = Recent::new(ROWS / 2);
+        let mut recent = Recent::new(ROWS / 2, &memory);
         recent.keep(vec![lease]);
-        assert!(recent.byte_len() > ROWS as u64, "those of the latest split are kept in any case");
+        assert!(recent.charged() > ROWS as u64, "those of the latest split are kept in any case");
         recent.keep(Vec::new());
-        assert_eq!(recent.byte_len(), 0);
+        assert_eq!(recent.charged(), 0);
+    }
+
+    #[test]
+    fn what_another_scan_is_charged_makes_no_room() {
+        let all = Budget::new(1 << 20);
+        let (own, other) = (all.part(1 << 20, None), all.part(1 << 20, None));
+        let mut recent = Recent::new(1 << 20, &own);
+        for memory in [&own, &other] {
+            let (lease, table) = compressed(memory, &Limits::default());
+            load(&lease, &table).unwrap();
+            recent.keep(vec![lease]);
+            assert_eq!(recent.charged(), own.used());
+        }
+        assert!(other.used() > 0);
     }
 }

@@ -107,6 +107,8 @@ struct Scan {
     rows_left: u64,
     /// Rows to be fetched individually instead of by splits.
     single_rows: VecDeque<Arc<[u64]>>,
+    /// Whether any split has made progress since more work was looked for.
+    has_progressed: bool,
 }
 
 /// The progress of a split.
@@ -130,6 +132,7 @@ impl Scan {
         if filters_first {
             admission.allow_most();
         }
+        let recent = if plan.is_remote() { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL };
         let decoding = (MAX_DECODING_BYTES / plan.split_bytes.max(1)).clamp(2, MAX_DECODING as u64) as usize;
         Ok(Self {
             admission,
@@ -140,9 +143,10 @@ impl Scan {
             allowed_decoding: if plan.best_first.is_some() { 1 } else { decoding },
             most_decoding: decoding,
             ready: Ready::new(&plan),
-            recent: Recent::new(if plan.is_remote() { RECENT_BYTES_REMOTE } else { RECENT_BYTES_LOCAL }),
+            recent: Recent::new(recent, &plan.memory),
             rows_left: plan.limit.unwrap_or(u64::MAX),
             single_rows,
+            has_progressed: false,
             plan,
         })
     }
@@ -159,9 +163,13 @@ impl Scan {
             {
                 return Ok(Some(self.hand_out(batch)));
             }
-            self.tighten()?;
-            self.admit()?;
-            self.decode()?;
+            // Until a split makes progress, none releases memory, and there are batches to return.
+            if self.has_progressed || self.ready.is_empty() {
+                self.has_progressed = false;
+                self.tighten()?;
+                self.admit()?;
+                self.decode()?;
+            }
             if let Some(batch) = self.ready.pop() {
                 return Ok(Some(self.hand_out(batch)));
             }
@@ -173,6 +181,7 @@ impl Scan {
                     return Ok(self.ready.pop().map(|batch| self.hand_out(batch)));
                 }
             }
+            self.has_progressed = true;
         }
     }
 
@@ -259,7 +268,7 @@ impl Scan {
 
     /// Drops rows that filters have ruled out in the meantime.
     fn tighten(&mut self) -> Result<()> {
-        if let Some(zone_maps) = self.admission.tightened()? {
+        if let Some(zone_maps) = self.admission.tightened(self.filtered.first_row())? {
             self.filtered.prune(zone_maps);
         }
         Ok(())
@@ -299,7 +308,7 @@ impl Scan {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use arrow::array::Int64Array;
     use futures::TryStreamExt as _;
@@ -307,7 +316,7 @@ mod tests {
     use super::*;
     use crate::VortexFile;
     use crate::expr::column;
-    use crate::io::{MemoryFile, MemorySink, Scheduler};
+    use crate::io::{MemoryFile, MemoryPool, MemorySink, Scheduler};
     use crate::write::{FileWriter, WriteOptions};
 
     /// A file of 32 splits, each with about four numbers below four, at random places.
@@ -338,6 +347,32 @@ mod tests {
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 10);
         let scanned = metrics.splits_scanned.load(Ordering::Relaxed);
         assert!(scanned <= 12, "{scanned} of {}", metrics.splits_planned.load(Ordering::Relaxed));
+    }
+
+    /// A pool without memory, which counts how often it is asked for some.
+    #[derive(Debug, Default)]
+    struct Refuses(AtomicU64);
+
+    impl MemoryPool for Refuses {
+        fn try_grow(&self, _bytes: u64) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+
+        fn shrink(&self, _bytes: u64) {}
+    }
+
+    #[tokio::test]
+    async fn memory_that_was_refused_is_not_asked_for_again_with_every_batch() {
+        let pool = Arc::new(Refuses::default());
+        for filter in [column("number").is_not_null(), column("number").gt(4)] {
+            let scan = numbers().await.scan().with_filter(filter).with_batch_size(1 << 10);
+            let scan = scan.with_memory_pool(Arc::clone(&pool) as _);
+            let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
+            assert!(batches.len() >= 32 * 64);
+            let asked = pool.0.swap(0, Ordering::Relaxed);
+            assert!(asked < 32 * 16, "{asked} times");
+        }
     }
 
     #[tokio::test]

@@ -90,9 +90,9 @@ fn first_request(
     Ok(())
 }
 
-/// The segments to request when a split is admitted, and whether these include the projected columns. On
-/// remote storage, these are included if they take few bytes: requesting them later would cost a round
-/// trip.
+/// The segments to request when a split is admitted, in ascending order, and whether these include the
+/// projected columns. On remote storage, these are included if they take few bytes: requesting them later
+/// would cost a round trip.
 pub(super) fn first_wanted(
     plan: &Plan,
     split: &Split,

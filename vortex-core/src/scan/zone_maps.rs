@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
 
 use super::ScanMetrics;
@@ -16,6 +17,7 @@ use crate::io::Urgency;
 use crate::layout::{SegmentSet, ZoneMap};
 use crate::mask::Mask;
 use crate::pruning::{self, Blocks};
+use crate::row_ranges::RowRanges;
 use crate::{Error, Result};
 
 /// Maximum number of splits that are attributed to what ruled them out; a file may claim any number of
@@ -30,8 +32,6 @@ pub(super) struct ZoneMaps {
     verdicts: Vec<Option<(Blocks, pruning::Verdict)>>,
     /// The verdicts before any filter tightened, if one has.
     first_verdicts: Option<Vec<Option<(Blocks, pruning::Verdict)>>>,
-    /// Number of zones that the verdicts rule out.
-    pruned: u64,
     /// Generation of the dynamic filters when they were last checked.
     generation: Option<u64>,
     /// Zone map of the column whose best rows are read first.
@@ -46,11 +46,11 @@ impl ZoneMaps {
             zone_maps.load(plan).await?;
         }
         for conjunct in &plan.conjuncts {
-            let verdict = if plan.prune { zone_maps.judge(&conjunct.expr, plan)? } else { None };
+            let rows = &plan.rows;
+            let verdict = if plan.prune { zone_maps.judge(&conjunct.expr, plan, rows)? } else { None };
             zone_maps.verdicts.push(verdict);
         }
         let (pruned, matched) = zone_maps.count(plan);
-        zone_maps.pruned = pruned;
         ScanMetrics::add(&plan.metrics.zones_pruned, pruned);
         ScanMetrics::add(&plan.metrics.zones_fully_matched, matched);
         Ok(zone_maps)
@@ -116,22 +116,33 @@ impl ZoneMaps {
         self.best_first.as_deref()
     }
 
-    /// What is known about a filter without reading rows; `None` if nothing.
-    fn judge(&self, expr: &Expr, plan: &Plan) -> Result<Option<(Blocks, pruning::Verdict)>> {
+    /// What is known about a filter without reading rows; `None` if nothing. Of blocks with none of `rows`, anything
+    /// may be said.
+    fn judge(
+        &self,
+        expr: &Expr,
+        plan: &Plan,
+        rows: &RowRanges,
+    ) -> Result<Option<(Blocks, pruning::Verdict)>> {
         let mut columns = expr.columns();
         columns.extend(super::conjunct::dynamic_columns(expr));
         let block_len = columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)).min();
         let row_count = plan.file.row_count();
         let Some(block_len) = block_len.filter(|_| row_count > 0) else {
-            return self.judge_file(expr, plan);
+            return self.judge_file(expr, plan, rows);
         };
         let blocks = Blocks { row_count, block_len };
-        let verdict = pruning::evaluate(expr, blocks, &plan.rows, &|path| self.maps.get(path).cloned())?;
+        let verdict = pruning::evaluate(expr, blocks, rows, &|path| self.maps.get(path).cloned())?;
         Ok(Some((blocks, verdict)))
     }
 
     /// Without zones, treats the statistics of the file as a single zone.
-    fn judge_file(&self, expr: &Expr, plan: &Plan) -> Result<Option<(Blocks, pruning::Verdict)>> {
+    fn judge_file(
+        &self,
+        expr: &Expr,
+        plan: &Plan,
+        rows: &RowRanges,
+    ) -> Result<Option<(Blocks, pruning::Verdict)>> {
         let footer = plan.file.footer();
         let row_count = footer.row_count();
         let (Some(stats), Some(fields)) = (footer.statistics(), footer.dtype().as_columns()) else {
@@ -146,7 +157,7 @@ impl ZoneMaps {
             ZoneMap::of_file(&stats[at], &fields.dtypes()[at], row_count).ok().map(Arc::new)
         };
         let blocks = Blocks { row_count, block_len: row_count };
-        Ok(Some((blocks, pruning::evaluate(expr, blocks, &plan.rows, &map_of)?)))
+        Ok(Some((blocks, pruning::evaluate(expr, blocks, rows, &map_of)?)))
     }
 
     /// Numbers of pruned zones and of zones that match as a whole, over all conjuncts of the filter.
@@ -161,8 +172,10 @@ impl ZoneMaps {
         (pruned, matched)
     }
 
-    /// Judges filters again that have tightened since the last check; returns whether there were any.
-    pub(super) fn refresh(&mut self, plan: &Plan) -> Result<bool> {
+    /// Judges filters again that have tightened since the last check; returns whether there were any. A file may have
+    /// millions of zones, so only those are judged that hold rows at or after `from` and are not ruled out yet: rows
+    /// that a dynamic filter has rejected once may be dropped, whatever it becomes.
+    pub(super) fn refresh(&mut self, plan: &Plan, from: u64) -> Result<bool> {
         let mut generation = None;
         for conjunct in &plan.conjuncts {
             if let Expr::Dynamic(filter) = &conjunct.expr {
@@ -175,14 +188,30 @@ impl ZoneMaps {
         self.generation = generation;
         self.first_verdicts.get_or_insert_with(|| self.verdicts.clone());
         for (at, conjunct) in plan.conjuncts.iter().enumerate() {
-            if let Expr::Dynamic(_) = &conjunct.expr {
-                self.verdicts[at] = self.judge(&conjunct.expr, plan)?;
-            }
+            let (Expr::Dynamic(_), Some((blocks, before))) = (&conjunct.expr, &self.verdicts[at]) else {
+                continue;
+            };
+            // Blocks are ruled out as a whole, so they are judged as a whole.
+            let rows = self.possible(plan, from / blocks.block_len * blocks.block_len);
+            let Some((blocks, now)) = self.judge(&conjunct.expr, plan, &rows)? else { continue };
+            let mut may = BooleanBufferBuilder::new(before.may.len());
+            may.append_buffer(&before.may);
+            let ruled_out = blocks.holding(&rows).filter(|block| !now.may.value(*block));
+            let pruned = ruled_out.map(|block| may.set_bit(block, false)).count();
+            ScanMetrics::add(&plan.metrics.zones_pruned_dynamic, pruned as u64);
+            self.verdicts[at] = Some((blocks, pruning::Verdict { may: may.finish(), ..now }));
         }
-        let (pruned, _) = self.count(plan);
-        ScanMetrics::add(&plan.metrics.zones_pruned_dynamic, pruned.saturating_sub(self.pruned));
-        self.pruned = pruned;
         Ok(true)
+    }
+
+    /// The rows at or after `from` in blocks that are not ruled out.
+    fn possible(&self, plan: &Plan, from: u64) -> RowRanges {
+        let rest = plan.rows.intersection(&(from..plan.rows.bounds().end).into());
+        self.verdicts.iter().flatten().fold(rest, |rows, (blocks, verdict)| {
+            let runs = verdict.may.set_slices();
+            let runs = runs.map(|(first, end)| blocks.rows(first).start..blocks.rows(end - 1).end);
+            rows.intersection(&runs.collect())
+        })
     }
 
     /// The first of these rows in a block that may match; their end if there is no such row.
@@ -253,11 +282,82 @@ fn first_possible(verdicts: &[Option<(Blocks, pruning::Verdict)>], rows: &Range<
 
 /// One bit per row of `rows`, copied from the bit of its block.
 fn rows_of(blocks: &Blocks, bits: &BooleanBuffer, within: Range<usize>, rows: &Range<u64>) -> Mask {
-    let mut mask = arrow::array::BooleanBufferBuilder::new((rows.end - rows.start) as usize);
+    let mut mask = BooleanBufferBuilder::new((rows.end - rows.start) as usize);
     for block in within {
         let part = blocks.rows(block);
         let (start, end) = (part.start.max(rows.start), part.end.min(rows.end));
         mask.append_n(end.saturating_sub(start) as usize, bits.value(block));
     }
     Mask::from_bits(mask.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use arrow::array::{Int64Array, RecordBatch};
+
+    use super::*;
+    use crate::VortexFile;
+    use crate::dtype::{DType, PType};
+    use crate::expr::{CompareOp, DynamicFilter};
+    use crate::io::{MemoryFile, MemorySink};
+    use crate::scalar::{Scalar, Value};
+    use crate::write::{FileWriter, WriteOptions};
+
+    /// Numbers below a limit that changes.
+    #[derive(Debug)]
+    struct Below(AtomicI64);
+
+    impl fmt::Display for Below {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "number < {}", self.0.load(Ordering::SeqCst))
+        }
+    }
+
+    impl DynamicFilter for Below {
+        fn columns(&self) -> Vec<FieldPath> {
+            vec!["number".into()]
+        }
+
+        fn generation(&self) -> u64 {
+            self.0.load(Ordering::SeqCst).unsigned_abs()
+        }
+
+        fn current(&self) -> Option<Expr> {
+            let limit = Value::Int(self.0.load(Ordering::SeqCst));
+            let limit = Scalar::try_new(DType::Primitive(PType::I64, false), limit).ok()?;
+            Some(Expr::compare("number", CompareOp::Lt, limit))
+        }
+    }
+
+    #[tokio::test]
+    async fn zones_that_are_done_or_ruled_out_are_not_judged_again() {
+        const ZONE: i64 = 8192;
+        let numbers = Int64Array::from_iter_values(0..5 * ZONE);
+        let table = RecordBatch::try_from_iter([("number", Arc::new(numbers) as _)]).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), table.schema(), WriteOptions::new()).unwrap();
+        writer.write(&table).await.unwrap();
+        writer.finish().await.unwrap();
+        let file = VortexFile::open(Arc::new(MemoryFile::new(sink.bytes().unwrap()))).await.unwrap();
+        let below = Arc::new(Below(AtomicI64::new(5 * ZONE)));
+        let scan = file.scan().with_filter(Expr::Dynamic(Arc::clone(&below) as _));
+        let plan = Plan::new(&scan).unwrap();
+        let mut zone_maps = ZoneMaps::read(&plan).await.unwrap();
+        // The limit, the first row that is not done, and the zones that may match then.
+        for (limit, from, expected) in [
+            (4 * ZONE, 0, [true, true, true, true, false]),
+            (5 * ZONE, 0, [true, true, true, true, false]),
+            (1, 2 * ZONE + 5, [true, true, false, false, false]),
+            (0, ZONE, [true, false, false, false, false]),
+        ] {
+            below.0.store(limit, Ordering::SeqCst);
+            assert!(zone_maps.refresh(&plan, from as u64).unwrap());
+            let (_, verdict) = zone_maps.verdicts[0].as_ref().unwrap();
+            assert_eq!(verdict.may.iter().collect::<Vec<_>>(), expected, "{limit}, from {from}");
+        }
+        assert_eq!(plan.metrics.zones_pruned_dynamic.load(Ordering::Relaxed), 4);
+    }
 }

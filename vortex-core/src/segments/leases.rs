@@ -17,7 +17,7 @@ use super::{SegmentId, SegmentTable};
 use crate::array::{ArrayParts, ArrayRef};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::io::{Pending, Share, Unsent};
+use crate::io::{Budget, Pending, Share, Unsent};
 use crate::limits::{Limits, Work};
 use crate::metrics::ScanMetrics;
 use crate::once::get_or_try_init;
@@ -199,9 +199,18 @@ impl LeasedSegment {
 
     /// Bytes of the segment, and those decompressed or copied from it so far.
     pub(crate) fn held_bytes(&self) -> usize {
+        self.len.saturating_add(self.loaded_bytes())
+    }
+
+    /// Those of them that are charged to a budget: none, if that of another scan is charged.
+    pub(crate) fn charged_to(&self, budget: &Arc<Budget>) -> u64 {
+        self.memory.bytes_of(budget).map_or(0, |bytes| bytes.saturating_add(self.loaded_bytes() as u64))
+    }
+
+    fn loaded_bytes(&self) -> usize {
         let parts = self.parts.get().map_or(0, |parts| parts.byte_len);
         let array = self.array.get().map_or(0, |array| array.byte_len);
-        self.len.saturating_add(parts).saturating_add(array)
+        parts.saturating_add(array)
     }
 
     /// Waits for the bytes.
@@ -264,7 +273,6 @@ pub(crate) mod tests {
     use super::*;
     use crate::dtype::PType;
     use crate::encodings::Registry;
-    use crate::io::Budget;
     use crate::segments::SegmentCompression;
     use crate::wire::{EncodingIds, FooterTables, SegmentSpec, WriteNode};
 

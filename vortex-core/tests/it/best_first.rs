@@ -10,11 +10,12 @@ use arrow::datatypes::Int64Type;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use vortex_core::expr::{CompareOp, DynamicFilter, Expr, FieldPath};
+use vortex_core::file::OpenOptions;
 use vortex_core::io::{MemoryPool, Scheduler, StorageProfile};
 use vortex_core::scalar::Value;
 use vortex_core::scan::{BestRows, ScanBuilder, ScanMetrics};
 use vortex_core::write::WriteOptions;
-use vortex_core::{DType, PType, Scalar, VortexFile};
+use vortex_core::{DType, Limits, PType, Scalar, VortexFile};
 
 use crate::given::{Stored, collect, opened, written};
 use crate::random::scattered;
@@ -243,6 +244,18 @@ async fn nulls_nan_and_few_rows_are_each_returned_once() {
             let scan = file.scan().with_filter(filter).with_best_first("key", options);
             assert!(rows(scan).await.into_iter().eq(0..count), "{count} rows, {options:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn splits_too_large_to_be_ranked_are_read_all_the_same() {
+    let (bytes, expected) = (of_keys(shuffled).await, sorted(shuffled));
+    // Less than the keys of a split take.
+    let options = OpenOptions::new().with_limits(Limits::new().with_max_decoded_bytes(300_000));
+    for profile in [StorageProfile::LOCAL, StorageProfile::REMOTE] {
+        let file = options.open(Arc::new(Stored::new(bytes.clone(), profile))).await.unwrap();
+        let (best, _) = greatest_of(&file, 10, Arc::default(), on_rows()).await;
+        assert_eq!(best, expected[..10]);
     }
 }
 
