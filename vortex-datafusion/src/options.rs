@@ -204,7 +204,8 @@ macro_rules! settings {
 
 settings!(|text: &str| text.parse().ok(), for bool, u32, Level, StringType);
 // Sizes in bytes.
-settings!(|text| parse_size(text).ok()?.try_into().ok(), for u64, usize);
+settings!(|text| parse_size(text).ok(), for u64);
+settings!(|text| parse_size(text).ok()?.try_into().ok(), for usize);
 
 impl Setting for Option<Release> {
     fn of(text: &str) -> Option<Self> {

@@ -22,7 +22,7 @@ use datafusion_expr::dml::InsertOp;
 use datafusion_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::{Session, TableProvider};
-use object_store::{ObjectMeta, ObjectStoreExt as _};
+use object_store::{Error, ObjectMeta, ObjectStoreExt as _};
 use vortex_core::io::StorageProfile;
 
 use crate::format::VortexFormat;
@@ -44,7 +44,7 @@ impl Found {
     /// or the file is not found; DataFusion then determines what is there instead.
     ///
     /// # Errors
-    /// If it is not a Vortex file.
+    /// If it is not a Vortex file, or the store does not answer.
     pub(super) async fn at(
         session: &dyn Session,
         format: &dyn FileFormat,
@@ -58,7 +58,12 @@ impl Found {
         let at = Instant::now();
         let meta = match format.find(session, &store, url.prefix()).await? {
             Some(meta) => Some(meta),
-            None => store.head(url.prefix()).await.ok(),
+            None => match store.head(url.prefix()).await {
+                Ok(meta) => Some(meta),
+                Err(Error::NotFound { .. }) => None,
+                // Whatever asks again would wait for as long, and then fail, too.
+                Err(error) => return Err(error.into()),
+            },
         };
         Ok(meta.map(|meta| Self { meta, at }))
     }

@@ -32,23 +32,25 @@ use crate::convert::datafusion_error;
 /// glob, whatever is in its name.
 ///
 /// # Errors
-/// If `place` is neither, or is a glob in an `http://` or `https://` URL, where files cannot be listed.
+/// If `place` is neither, or is a folder or a glob at `http://` or `https://`, where files cannot be listed.
 pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
-    let url = match split_glob(place) {
+    let glob = split_glob(place);
+    let url = match glob {
         None => match existing(place) {
             Some(url) => ListingTableUrl::try_new(url, None)?,
             None => ListingTableUrl::parse(place)?,
         },
         Some((folder, glob)) => {
             let url = Url::parse(folder).map_err(|error| plan_datafusion_err!("{place}: {error}"))?;
-            if let Ok((ObjectStoreScheme::Http, _)) = ObjectStoreScheme::parse(&url) {
-                return plan_err!(
-                    "{place}: a web server cannot list files; name each file instead of a glob"
-                );
-            }
             ListingTableUrl::try_new(url, None)?.with_glob(glob)?
         }
     };
+    if url.is_collection()
+        && let Ok((ObjectStoreScheme::Http, _)) = ObjectStoreScheme::parse(url.get_url())
+    {
+        let kind = if glob.is_some() { "glob" } else { "folder" };
+        return plan_err!("{place}: a web server cannot list files; name each file instead of a {kind}");
+    }
     let store = store_name(&url);
     Ok(url.with_table_ref(store))
 }
@@ -133,8 +135,9 @@ async fn check_exists(runtime: &RuntimeEnv, url: &ListingTableUrl) -> Result<()>
         return Ok(());
     }
     match runtime.object_store(url)?.head(url.prefix()).await {
+        Ok(_) => Ok(()),
         Err(object_store::Error::NotFound { .. }) => plan_err!("no file at {url}"),
-        _ => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -174,8 +177,10 @@ mod tests {
 
     #[test]
     fn a_web_server_lists_nothing() {
-        let error = listing_url("https://example.com/a/*.vortex").unwrap_err().to_string();
-        assert!(error.contains("cannot list") && error.contains("example.com"), "{error}");
+        for place in ["https://example.com/a/*.vortex", "https://example.com/a/"] {
+            let error = listing_url(place).unwrap_err().to_string();
+            assert!(error.contains("cannot list") && error.contains("example.com"), "{error}");
+        }
         assert!(listing_url("https://example.com/a.vortex?x=[1]").is_ok());
     }
 

@@ -3,25 +3,25 @@
 //! One remote Vortex file takes few requests (`one_file.rs`). Everything else is a listing table of DataFusion,
 //! of files of any format that the session reads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use datafusion::datasource::listing::{
-    ListingOptions, ListingTable, ListingTableConfig, ListingTableConfigExt as _, ListingTableUrl,
-};
+use datafusion::datasource::file_format::FileFormatFactory;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion_catalog::{DynamicFileCatalog, UrlTableFactory};
 use datafusion_common::{Result, plan_err};
 use datafusion_session::TableProvider;
-use futures::StreamExt as _;
+use futures::TryStreamExt as _;
+use object_store::ObjectMeta;
 use parking_lot::RwLock;
 
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, listing_url, split_glob};
+use super::places::{check_place, listing_url};
 use crate::format::EXTENSION;
 use crate::functions::MetadataFunction;
 
@@ -83,7 +83,7 @@ fn is_plain_name(place: &str) -> bool {
 async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn TableProvider>>> {
     let url = match listing_url(place) {
         Ok(url) => url,
-        Err(error) if split_glob(place).is_some() => return Err(error),
+        Err(error) if place.contains("://") => return Err(error),
         // It is the name of a table that does not exist.
         Err(_) => return Ok(None),
     };
@@ -92,28 +92,71 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
         return Ok(Some(Arc::new(table)));
     }
     check_place(&url, state, is_vortex).await?;
-    let config = match ListingTableConfig::new(url.clone()).infer_options(state).await {
-        Ok(config) => config,
-        // A path or a URL is not the name of a table.
-        Err(error) if place.contains('/') || Path::new(place).exists() => {
-            if is_empty(state, &url).await {
-                return plan_err!("no file at {place}");
-            }
-            return Err(error.context(place.to_owned()));
-        }
-        Err(_) => return Ok(None),
+    let looks_like_path = place.contains('/') || Path::new(place).exists();
+    let options = match options_at(state, &url, place).await {
+        Ok(Some(options)) => options,
+        Ok(None) if looks_like_path => return plan_err!("no file at {place}"),
+        Err(error) if looks_like_path => return Err(error.context(place.to_owned())),
+        // It is the name of a table that does not exist.
+        _ => return Ok(None),
     };
+    let config = ListingTableConfig::new(url).with_listing_options(options);
     let config = config.infer_partitions_from_path(state).await?.infer_schema(state).await?;
     Ok(Some(Arc::new(ListingTable::try_new(config)?)))
 }
 
-/// Whether there is certainly no file at a URL, for which DataFusion has an internal error only.
-async fn is_empty(state: &SessionState, url: &ListingTableUrl) -> bool {
-    let Ok(store) = state.runtime_env().object_store(url) else { return false };
-    match url.list_all_files(state, &store, "").await {
-        Ok(mut files) => files.next().await.is_none(),
-        Err(_) => false,
+/// How to read the files at a place: in the one format that their names have. `None` if there are no files.
+///
+/// Hidden files count only if there is nothing else: files that are being written are among them. DataFusion would
+/// take the format of the file that is listed first.
+async fn options_at(
+    state: &SessionState,
+    url: &ListingTableUrl,
+    place: &str,
+) -> Result<Option<ListingOptions>> {
+    let store = state.runtime_env().object_store(url)?;
+    let files: Vec<ObjectMeta> = url.list_all_files(state, &store, "").await?.try_collect().await?;
+    let is_hidden =
+        |file: &&ObjectMeta| file.location.filename().is_some_and(|name| name.starts_with(['.', '_']));
+    let (hidden, visible): (Vec<_>, Vec<_>) = files.iter().partition(is_hidden);
+    let mut formats = BTreeMap::new();
+    for files in [visible, hidden] {
+        if formats.is_empty() {
+            formats.extend(files.into_iter().filter_map(|file| format_of(state, file)));
+        }
     }
+    let several = formats.keys().map(|extension| format!(".{extension}")).collect::<Vec<_>>().join(" and ");
+    match formats.pop_first() {
+        None if files.is_empty() => Ok(None),
+        None => plan_err!(
+            "no extension of a format that is known; name the format: CREATE EXTERNAL TABLE t STORED AS CSV LOCATION \
+             '{place}'"
+        ),
+        Some((extension, _)) if !formats.is_empty() => {
+            let folder = &place[..place.rfind('/').map_or(0, |at| at + 1)];
+            plan_err!("holds {several} files; use '{folder}*.{extension}' for those of one format")
+        }
+        Some((extension, (formats, compression))) => {
+            let options = compression.map(|name| ("format.compression".to_owned(), name));
+            let format = formats.create(state, &options.into_iter().collect())?;
+            Ok(Some(ListingOptions::new(format).with_file_extension(extension)))
+        }
+    }
+}
+
+/// A format, and how files of it are compressed, if they are.
+type Stored = (Arc<dyn FileFormatFactory>, Option<String>);
+
+/// The extension of a file, `csv.gz`, with its format, if the session knows it.
+fn format_of(state: &SessionState, file: &ObjectMeta) -> Option<(String, Stored)> {
+    let path = file.location.as_ref();
+    let (name, compression) = ListingTableConfig::infer_file_extension_and_compression_type(path).ok()?;
+    let formats = state.get_file_format_factory(&name)?;
+    let extension = match &compression {
+        Some(compression) => format!("{name}.{compression}"),
+        None => name,
+    };
+    Some((extension, (formats, compression)))
 }
 
 /// The table of one remote file, if it exists.

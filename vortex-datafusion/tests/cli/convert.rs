@@ -423,3 +423,25 @@ fn parquet_files_hold_times_that_were_in_seconds() {
         );
     }
 }
+
+#[test]
+fn small_files_are_converted_together_and_their_errors_come_in_order() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    fs::create_dir(folder.path().join("in")).unwrap();
+    for name in 0..20 {
+        fs::copy(&source, folder.path().join(format!("in/{name:02}.vortex"))).unwrap();
+    }
+    ok(&["convert", &path(&folder, "in"), &path(&folder, "out/")]);
+    assert_eq!(names(folder.path().join("out")).len(), 20);
+    for damaged in ["11", "07"] {
+        fs::write(folder.path().join(format!("in/{damaged}.vortex")), "x").unwrap();
+    }
+    let line = complaint(&run(&["convert", &path(&folder, "in"), &path(&folder, "again/")]), 1);
+    assert!(line.contains("07.vortex") && line.contains(" of 20 files were converted)"), "{line}");
+    assert!(
+        names(folder.path().join("again"))
+            .iter()
+            .all(|name| name.ends_with(".vortex") && !name.starts_with('.'))
+    );
+}

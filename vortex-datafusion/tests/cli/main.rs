@@ -7,6 +7,7 @@ mod inspect;
 mod interrupts;
 mod places;
 mod sql;
+mod text_formats;
 mod verify;
 
 use std::fs::{self, File};

@@ -215,3 +215,88 @@ fn names_that_look_like_globs_are_those_of_files() {
     }
     assert_eq!(names(&folder), ["sales 2.vortex", "sales [2024].vortex", "star*.csv", "what?.vortex"]);
 }
+
+#[test]
+fn a_folder_has_the_format_of_its_visible_files() {
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| path(&folder, name);
+    ok(&["sql", "-q", "-c", &format!("COPY (SELECT 1 AS a) TO '{}'", place("d/l.vortex"))]);
+    for other in [".l.vortex.tmp-3355-0", "README.md", "Makefile", "_metadata.json"] {
+        fs::write(folder.path().join("d").join(other), "x").unwrap();
+    }
+    assert_eq!(csv(&format!("SELECT * FROM '{}'", place("d/"))), "a\n1\n");
+    fs::write(folder.path().join("d/k.csv"), "a\n1\n").unwrap();
+    for mixed in ["d/", "d/*"] {
+        let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place(mixed))]), 1);
+        let told = format!("holds .csv and .vortex files; use '{}'", place("d/*.csv"));
+        assert!(line.contains(&told), "{line}");
+    }
+    assert_eq!(csv(&format!("SELECT * FROM '{}'", place("d/*.vortex"))), "a\n1\n");
+    fs::write(folder.path().join(".hidden.csv"), "a\n7\n").unwrap();
+    assert_eq!(csv(&format!("SELECT * FROM '{}'", place(".hidden.csv"))), "a\n7\n");
+}
+
+#[test]
+fn a_folder_of_a_web_server_is_told_like_a_glob() {
+    let url = format!("http://127.0.0.1:{}/d/", serve_nothing());
+    let select = format!("SELECT * FROM '{url}'");
+    for command in [&["sql", &select][..], &["verify", &url], &["convert", &url, "x.arrow"]] {
+        let line = complaint(&run(command), 1);
+        let told = "a web server cannot list files; name each file instead of a folder";
+        assert!(line.contains(told) && line.contains(&url), "{line}");
+    }
+}
+
+#[test]
+fn why_a_server_cannot_be_reached_is_told() {
+    for name in ["a.vortex", "a.csv"] {
+        let url = format!("http://127.0.0.1:9/{name}");
+        for command in [&["sql", &format!("SELECT * FROM '{url}'")][..], &["convert", &url, "x.arrow"]] {
+            let line = complaint(&run(command), 1);
+            assert!(line.contains("refused") && line.contains(&url), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_server_without_ranges_is_told() {
+    let port = serve_with(golden("0.91.0/tpch_orders.vortex"), false);
+    let url = format!("http://127.0.0.1:{port}/orders.vortex");
+    for command in [&["sql", &format!("SELECT * FROM '{url}'")][..], &["inspect", &url]] {
+        let line = complaint(&run(command), 1);
+        assert!(line.contains("cannot send parts of a file; download the file first"), "{line}");
+    }
+}
+
+#[test]
+fn an_endpoint_may_be_http_and_need_no_keys() {
+    let port = serve(golden("0.91.0/tpch_orders.vortex"));
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let s3 = |settings: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = vortex(arguments);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
+            command.env_remove(name);
+        }
+        command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_REGION", "nowhere-1");
+        command.envs(settings.iter().copied()).output().expect("the binary starts")
+    };
+    let keys = [("AWS_ACCESS_KEY_ID", "nobody"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+    let select = ["sql", "--format", "csv", "SELECT count(*) AS n FROM 's3://bucket/orders.vortex'"];
+    for settings in [&keys[..], &[("AWS_SKIP_SIGNATURE", "true")]] {
+        let settings = [settings, &[("AWS_ENDPOINT", &endpoint)]].concat();
+        let output = s3(&settings, &select);
+        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("n\n1500\n", ""));
+    }
+    let create = format!(
+        "CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION 's3://bucket/orders.vortex'
+         OPTIONS ('aws.endpoint' '{endpoint}', 'aws.skip_signature' 'true')"
+    );
+    let output = s3(&[], &["sql", "--format", "csv", "-c", &create, "-c", "SELECT count(*) AS n FROM t"]);
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("n\n1500\n", ""));
+}
+
+#[test]
+fn output_to_a_store_is_a_matter_of_sql() {
+    let line = complaint(&run(&["convert", "a.csv", "s3://bucket/a.vortex"]), 2);
+    assert!(line.contains("\"COPY (SELECT * FROM 'a.csv') TO 's3://bucket/a.vortex'\""), "{line}");
+}

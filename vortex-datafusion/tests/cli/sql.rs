@@ -256,3 +256,49 @@ fn formats_without_nested_values_name_those_that_have_them() {
         }
     }
 }
+
+#[test]
+fn queries_may_begin_with_from() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    let rows = csv(&format!("SELECT * FROM '{file}' ORDER BY o_orderkey LIMIT 3"));
+    assert_eq!(csv(&format!("FROM '{file}' ORDER BY o_orderkey LIMIT 3")), rows);
+    assert_eq!(csv(&format!("WITH t AS (FROM '{file}' LIMIT 2) SELECT count(*) AS n FROM t")), "n\n2\n");
+    let folder = TempDir::new().unwrap();
+    let copy = path(&folder, "a.csv");
+    ok(&["sql", "-q", "-c", &format!("COPY (FROM '{file}' ORDER BY o_orderkey LIMIT 3) TO '{copy}'")]);
+    assert_eq!(fs::read_to_string(copy).unwrap(), rows);
+}
+
+#[test]
+fn json_is_printed_as_it_is_computed() {
+    let many = "SELECT value AS a FROM generate_series(1, 100000)";
+    let rows: Vec<Value> = serde_json::from_str(&ok(&["sql", "--format", "json", many])).unwrap();
+    assert_eq!((rows.len(), &rows[99_999]["a"]), (100_000, &Value::from(100_000)));
+    let endless = "SELECT value AS a FROM generate_series(1, 9000000000000)";
+    let mut command = vortex(&["sql", "--format", "json", endless]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut start = [0; 9];
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"[{\"a\":1},");
+    drop(out);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+    let limit = ["sql", "-m", "1m", "--maxrows", "inf", endless];
+    assert!(complaint(&run(&limit), 1).contains("raise --memory-limit"));
+}
+
+#[test]
+fn results_do_not_steer_the_terminal() {
+    let table = ok(&["sql", "-q", "-c", "SELECT concat('a', chr(27), '[31m') AS t"]);
+    assert!(table.contains("a\\u{1b}[31m") && !table.contains('\u{1b}'), "{table:?}");
+    let line = complaint(&run(&["sql", "SELECT cast(concat('a', chr(27), '[31m') AS INT)"]), 1);
+    assert!(line.contains("a\\u{1b}[31m") && !line.contains('\u{1b}'), "{line:?}");
+}
+
+#[test]
+fn commands_of_the_shell_may_be_arguments() {
+    let file = golden("0.91.0/tpch_orders.vortex");
+    let columns = ok(&["sql", "--format", "csv", "-c", &format!("\\d '{file}'")]);
+    assert!(columns.contains("o_orderkey,Int64"), "{columns}");
+    assert_eq!(ok(&["sql", "--format", "csv", "-c", "\\q", "-c", "SELECT 1"]), "");
+}

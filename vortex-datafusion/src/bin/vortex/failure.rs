@@ -2,12 +2,13 @@
 
 use std::error::Error;
 use std::io::{self, Write as _};
+use std::iter::successors;
 
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use parquet::errors::ParquetError;
 
-use crate::text::counted;
+use crate::text::{counted, visible};
 
 /// The result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
@@ -88,10 +89,37 @@ impl Failures {
     }
 }
 
-/// Replaces line breaks by separators, so that tools get one line per error.
+/// Replaces line breaks by separators, so that tools get one line per error, and shows other control characters.
 fn one_line(message: &str) -> String {
     let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join("; ").replace(":;", ":").replace("caused by;", "caused by:")
+    let line = lines.collect::<Vec<_>>().join("; ").replace(":;", ":").replace("caused by;", "caused by:");
+    visible(&line)
+}
+
+const RAISE_LIMIT: &str = "raise --memory-limit";
+
+/// What to do about errors of libraries, which do not tell.
+const ADVICE: [(&str, &str); 4] = [
+    (
+        "getting credentials",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
+    ),
+    ("Range request not supported", "the server cannot send parts of a file; download the file first"),
+    ("Failed to allocate additional", RAISE_LIMIT),
+    ("Consider increasing the memory limit", RAISE_LIMIT),
+];
+
+/// A message with what the operating system says, unless it is told, and with advice.
+fn in_full(error: &(dyn Error + 'static), mut message: String) -> String {
+    let causes = successors(Some(error), |&cause| cause.source());
+    let cause = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).last();
+    if let Some(cause) = cause.map(io::Error::to_string).filter(|cause| !message.contains(cause)) {
+        message = format!("{message}: {cause}");
+    }
+    match ADVICE.iter().find(|(about, _)| message.contains(about)) {
+        Some((_, advice)) => format!("{message}; {advice}"),
+        None => message,
+    }
 }
 
 /// Whether a write to a closed pipe is the cause.
@@ -132,7 +160,7 @@ fn described(error: &DataFusionError) -> String {
 }
 
 fn failure(error: &(dyn Error + 'static), message: String) -> Failure {
-    if is_closed_pipe(error) { Failure::ClosedPipe } else { Failure::error(message) }
+    if is_closed_pipe(error) { Failure::ClosedPipe } else { Failure::error(in_full(error, message)) }
 }
 
 impl From<io::Error> for Failure {

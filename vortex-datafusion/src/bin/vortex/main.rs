@@ -12,6 +12,7 @@
 
 mod convert;
 mod failure;
+mod formats;
 mod inspect;
 mod interrupts;
 mod json;
@@ -32,8 +33,9 @@ use crate::interrupts::Interrupts;
 /// The end of the help of every command.
 const AFTER_HELP: &str = "\
 Stores are configured by environment variables (AWS_REGION, AWS_ENDPOINT, AWS_ACCESS_KEY_ID, \
-AWS_SECRET_ACCESS_KEY, ...; GOOGLE_SERVICE_ACCOUNT, ...; AZURE_STORAGE_ACCOUNT_NAME, \
-AZURE_STORAGE_ACCOUNT_KEY, ...), for S3 also by AWS profiles, and in SQL by OPTIONS ('aws.region' '...').
+AWS_SECRET_ACCESS_KEY, ..., AWS_SKIP_SIGNATURE=true for public buckets; GOOGLE_SERVICE_ACCOUNT, ...; \
+AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, ...), for S3 also by AWS profiles, and in SQL by \
+OPTIONS ('aws.region' '...').
 
 Exit status: 0 for success, 1 for an error, 2 for wrong usage, 128 and the number of the signal if one ended \
 the command.";

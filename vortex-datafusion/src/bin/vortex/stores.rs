@@ -18,6 +18,7 @@ use datafusion_cli::object_storage::{
 };
 use futures::TryStreamExt as _;
 use glob::{MatchOptions, Pattern, glob_with};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as StorePath;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
 use url::Url;
@@ -51,7 +52,7 @@ impl Stores {
         }
         let store: Arc<dyn ObjectStore> = match url.scheme() {
             "s3" => {
-                let aws = aws_options(&options)?;
+                let aws = s3_options(aws_options(&options)?);
                 Arc::new(get_s3_object_store_builder(url, &aws, false).await?.build()?)
             }
             "oss" => Arc::new(get_oss_object_store_builder(url, &aws_options(&options)?)?.build()?),
@@ -237,15 +238,37 @@ fn aws_options(options: &[(String, String)]) -> Result<AwsOptions> {
     Ok(aws)
 }
 
+/// Options that the shell library does not derive from others: HTTP is allowed if the endpoint says so, and requests that
+/// are not signed need no credentials.
+fn s3_options(mut aws: AwsOptions) -> AwsOptions {
+    let environment = AmazonS3Builder::from_env();
+    let set = |key| environment.get_config_value(&key);
+    let endpoint = aws.endpoint.clone().or_else(|| set(AmazonS3ConfigKey::Endpoint));
+    let is_http = endpoint.is_some_and(|url| url.starts_with("http://"));
+    if is_http && aws.allow_http.is_none() && std::env::var_os("AWS_ALLOW_HTTP").is_none() {
+        aws.allow_http = Some(true);
+    }
+    let skips = set(AmazonS3ConfigKey::SkipSignature).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    if aws.skip_signature.unwrap_or(skips) {
+        aws.skip_signature = Some(true);
+        // Otherwise, the library would look for credentials, and fail without.
+        aws.access_key_id.get_or_insert_default();
+        aws.secret_access_key.get_or_insert_default();
+    }
+    aws
+}
+
 /// A store configured by the environment and options; later values take precedence.
 fn build(url: &Url, options: &[(String, String)]) -> Result<Arc<dyn ObjectStore>> {
     let environment = std::env::vars().filter(|(name, _)| PREFIXES.iter().any(|it| name.starts_with(it)));
     let mut all: Vec<(String, String)> =
         environment.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
-    if matches!(url.scheme(), "http") {
-        all.push(("allow_http".into(), "true".into()));
-    }
     all.extend(options.iter().cloned());
+    let is_http = |(key, value): &(String, String)| key.ends_with("endpoint") && value.starts_with("http://");
+    if url.scheme() == "http" || all.iter().any(is_http) {
+        // Options that say otherwise are later.
+        all.insert(0, ("allow_http".into(), "true".into()));
+    }
     let (store, _) = parse_url_opts(url, all)
         .map_err(|error| exec_datafusion_err!("no object store for `{url}`: {error}"))?;
     Ok(Arc::from(store))

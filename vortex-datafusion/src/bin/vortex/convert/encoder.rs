@@ -16,8 +16,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-use super::format::Format;
 use crate::failure::{Failure, Outcome};
+use crate::formats::Format;
 use crate::json::JsonRows;
 use crate::text::{INVALID, whole_number};
 

@@ -13,8 +13,8 @@ use url::Url;
 use vortex_core::io::object_name;
 use vortex_datafusion::listing_url;
 
-use super::format::Format;
 use crate::failure::{Failure, Outcome};
+use crate::formats::Format;
 use crate::stores::{Stores, is_match};
 
 /// A file to convert.

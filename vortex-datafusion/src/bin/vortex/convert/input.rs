@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use datafusion::common::{Column, DataFusionError};
+use datafusion::config::{CsvOptions, JsonOptions};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
-use datafusion::datasource::file_format::csv::CsvFormat;
-use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -32,15 +32,18 @@ use object_store::local::LocalFileSystem;
 use vortex_datafusion::{StringType, VortexFormat, VortexOptions, merge_schemas};
 
 use super::find::{Found, find};
-use super::format::Format;
 use super::sort::SortKey;
 use super::{parquet, vortex};
 use crate::failure::{Failure, Outcome};
+use crate::formats::{Format, TextFormat};
 use crate::stores::Stores;
 
 /// Number of lines of CSV files, and of JSON files that are not on a local disk, from which the types of
 /// columns are inferred.
 const LINES_FOR_TYPES: usize = 100_000;
+/// What to do if they do not fit later lines.
+const TYPES: &str =
+    "; set types in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS ... LOCATION '...'";
 /// Number of requests at the same time for files on local disks, if there are more files than this.
 const REQUESTS: usize = 64;
 
@@ -196,9 +199,12 @@ impl Reader {
             plan.output_ordering().filter(|_| plan.output_partitioning().partition_count() == 1).cloned();
         let batches = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
         let place = if let [file] = files { Some(file.name.clone()) } else { None };
-        let batches = batches.map_err(move |error| match &place {
-            Some(place) => Failure::at(place, error),
-            None => error.into(),
+        let batches = batches.map_err(move |error| {
+            let error = with_advice(error);
+            match &place {
+                Some(place) => Failure::at(place, error),
+                None => error,
+            }
         });
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
     }
@@ -206,7 +212,7 @@ impl Reader {
     /// A table of files of one format. Values in the names of folders become columns, and columns that some
     /// files lack are nullable.
     async fn table(&self, files: &[Found], format: Format, wanted: &Wanted<'_>) -> Outcome<ListingTable> {
-        if matches!(format, Format::Arrow | Format::Csv) {
+        if format == Format::Arrow {
             for file in files {
                 self.check_names(file).await.map_err(|error| Failure::at(&file.name, error))?;
             }
@@ -275,6 +281,25 @@ fn without_table(error: DataFusionError) -> Failure {
     }
 }
 
+/// The error about a value that does not fit the type of its column, with what to do about it.
+fn with_advice(error: DataFusionError) -> Failure {
+    let advice = match error.find_root() {
+        DataFusionError::ArrowError(cause, _) => match cause.as_ref() {
+            ArrowError::ParseError(_) => TYPES,
+            ArrowError::JsonError(message) if message.contains("failed to parse") => TYPES,
+            ArrowError::JsonError(message) if message.contains("expected") => {
+                "; a column of JSON needs values of one type"
+            }
+            _ => "",
+        },
+        _ => "",
+    };
+    match Failure::from(error) {
+        Failure::Error(message) => Failure::Error(message + advice),
+        other => other,
+    }
+}
+
 pub(super) fn are_local(files: &[Found]) -> bool {
     files.iter().all(|file| file.url.scheme() == "file")
 }
@@ -290,17 +315,17 @@ pub(super) fn reader_of(format: Format, is_local: bool) -> Arc<dyn FileFormat> {
             Arc::new(ParquetFormat::default().with_force_view_types(false).with_skip_metadata(false))
         }
         Format::Arrow => Arc::new(ArrowFormat),
-        Format::Csv => Arc::new(
-            CsvFormat::default()
-                .with_has_header(true)
-                .with_newlines_in_values(true)
-                .with_schema_infer_max_rec(LINES_FOR_TYPES),
-        ),
-        // Keys that do not occur in these lines would be dropped silently. DataFusion reads remote files as a
-        // whole for this.
+        Format::Csv => {
+            let options = CsvOptions::default().with_has_header(true).with_newlines_in_values(true);
+            Arc::new(TextFormat::csv(options.with_schema_infer_max_rec(LINES_FOR_TYPES)))
+        }
+        // Keys that do not occur in these lines would be dropped silently. Remote files are not read twice for this.
         Format::Json => {
             let lines = if is_local { usize::MAX } else { LINES_FOR_TYPES };
-            Arc::new(JsonFormat::default().with_schema_infer_max_rec(lines))
+            Arc::new(TextFormat::json(JsonOptions {
+                schema_infer_max_rec: Some(lines),
+                ..JsonOptions::default()
+            }))
         }
     }
 }

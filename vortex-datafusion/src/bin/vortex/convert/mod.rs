@@ -13,7 +13,6 @@
 
 mod encoder;
 mod find;
-mod format;
 mod input;
 mod json_keys;
 mod output;
@@ -26,20 +25,26 @@ mod vortex;
 use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures::TryStreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::Semaphore;
 use vortex_core::write::WriteOptions;
 use vortex_datafusion::{VortexOptions, record_order};
 
 use crate::failure::{Failure, Outcome};
+use crate::formats::Format;
 use crate::min_reader::MinReader;
 use crate::text::parse_size;
 use find::{Found, is_among};
-use format::Format;
 use input::{Reader, Rows, Wanted};
 use output::{Outputs, Target};
 use sort::SortKey;
+
+/// Number of small files that are converted at once, into a file each, and the bytes up to which files are small.
+const AT_ONCE: usize = 4;
+const SMALL_BYTES: u64 = 4 << 20;
 
 /// Arguments of `vortex convert`.
 #[derive(Debug, clap::Args)]
@@ -154,7 +159,12 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         ));
     }
     if output.to_string_lossy().contains("://") {
-        return Err(Failure::Usage(format!("{}: output goes to local files or to `-`", output.display())));
+        let output = output.display();
+        return Err(Failure::Usage(format!(
+            "{output}: output goes to local files or to `-`; write to stores with vortex sql \"COPY (SELECT * FROM '{}') TO \
+             '{output}'\"",
+            inputs[0]
+        )));
     }
     if let Some(name) = arguments.twice() {
         return Err(Failure::Usage(format!("--columns: `{name}` is named twice")));
@@ -170,17 +180,23 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         let message = "--level, --min-reader and --checksums apply to Vortex files only";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let job_count = jobs.len();
-    for (done, job) in jobs.into_iter().enumerate() {
-        let outcome = job.run(&arguments, &reader, &options).await;
-        outcome.map_err(|failure| match failure {
-            Failure::Error(message) if job_count > 1 => {
-                Failure::Error(format!("{message} ({done} of {job_count} files were converted)"))
-            }
-            other => other,
-        })?;
-    }
-    Ok(())
+    let (job_count, done) = (jobs.len(), AtomicUsize::new(0));
+    let permits = Semaphore::new(AT_ONCE);
+    let runs = jobs.iter().map(|job| async {
+        let wanted = if job.is_small() { 1 } else { AT_ONCE };
+        let _permits = permits.acquire_many(wanted as u32).await;
+        job.run(&arguments, &reader, &options).await?;
+        done.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    let outcome: Outcome = stream::iter(runs).buffered(AT_ONCE).try_collect().await;
+    outcome.map_err(|failure| match failure {
+        Failure::Error(message) if job_count > 1 => {
+            let done = done.into_inner();
+            Failure::Error(format!("{message} ({done} of {job_count} files were converted)"))
+        }
+        other => other,
+    })
 }
 
 /// The conversions to run; reports invalid arguments before anything is written.
@@ -235,6 +251,11 @@ fn jobs(arguments: &Arguments, output: &Path, files: Vec<Found>) -> Outcome<Vec<
 }
 
 impl Job {
+    /// Whether it takes so little memory that several may run at once: most of the time, they wait for the disk.
+    fn is_small(&self) -> bool {
+        self.files.iter().map(|file| file.meta.size).sum::<u64>() <= SMALL_BYTES
+    }
+
     async fn run(&self, arguments: &Arguments, reader: &Reader, options: &WriteOptions) -> Outcome {
         let wanted = Wanted {
             columns: arguments.columns.as_deref(),
@@ -248,7 +269,8 @@ impl Job {
             None => options.clone(),
         };
         let mut outputs = Outputs::create(self.target.clone(), self.format, &rows.schema, &options)?;
-        copy(rows, &mut outputs).await?;
+        let progress = if self.is_small() { ProgressBar::hidden() } else { progress(rows.count) };
+        copy(rows, &mut outputs, progress).await?;
         outputs.finish().await
     }
 
@@ -259,8 +281,7 @@ impl Job {
     }
 }
 
-async fn copy(mut rows: Rows, outputs: &mut Outputs) -> Outcome {
-    let progress = progress(rows.count);
+async fn copy(mut rows: Rows, outputs: &mut Outputs, progress: ProgressBar) -> Outcome {
     while let Some(batch) = rows.batches.try_next().await? {
         outputs.write(&batch).await?;
         progress.inc(batch.num_rows() as u64);

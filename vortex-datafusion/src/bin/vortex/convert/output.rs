@@ -19,9 +19,9 @@ use vortex_core::io::{LocalSink, Sink};
 use vortex_core::write::{FileWriter, WriteOptions};
 
 use super::encoder::Encoder;
-use super::format::Format;
 use super::partial::Partial;
 use crate::failure::{Failure, Outcome};
+use crate::formats::Format;
 
 /// One output.
 pub(super) enum Output {

@@ -1,9 +1,8 @@
 //! The schemas of files that DataFusion reads: their names, order and types of columns.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::csv;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::ipc::convert::try_schema_from_ipc_buffer;
 use bytes::Bytes;
@@ -13,38 +12,29 @@ use datafusion::execution::object_store::ObjectStoreRegistry as _;
 use object_store::ObjectStoreExt as _;
 
 use super::find::Found;
-use super::format::Format;
 use super::input::{Reader, are_local, reader_of};
 use super::json_keys;
 use crate::failure::{Failure, Outcome};
+use crate::formats::Format;
 
-/// Schemas of Arrow files, headers of CSV files, and first lines of JSON files are expected within this many
-/// bytes.
+/// Schemas of Arrow files and first lines of JSON files are expected within this many bytes.
 const START_BYTES: u64 = 1 << 20;
 
 const NOT_ARROW: &str =
     "is not an Arrow IPC file, or a damaged one; if it has another format, set that with --from";
 
 impl Reader {
-    /// Checks that no two columns of an Arrow or CSV file have the same name: DataFusion takes them for one, or
-    /// for damage.
+    /// Checks that no two columns of an Arrow file have the same name: DataFusion takes them for one.
     pub(super) async fn check_names(&self, file: &Found) -> Outcome {
         let start = self.start(file).await?;
-        let schema = match file.format {
-            Format::Csv => csv::reader::Format::default()
-                .with_header(true)
-                .infer_schema(start.as_ref(), Some(0))
-                .map(|(schema, _)| schema),
-            _ if file.meta.size == 0 => return Err(Failure::error("is empty, unlike any Arrow IPC file")),
-            _ => {
-                // Files begin with their magic and padding, streams at once with the schema.
-                let padded = start.strip_prefix(b"ARROW1").unwrap_or(&start);
-                let padding = padded.iter().take_while(|byte| **byte == 0).count();
-                try_schema_from_ipc_buffer(&padded[padding..])
-            }
-        };
+        if file.meta.size == 0 {
+            return Err(Failure::error("is empty, unlike any Arrow IPC file"));
+        }
+        // Files begin with their magic and padding, streams at once with the schema.
+        let padded = start.strip_prefix(b"ARROW1").unwrap_or(&start);
+        let padding = padded.iter().take_while(|byte| **byte == 0).count();
         // What is wrong with those that have none is told when they are read.
-        let Ok(schema) = schema else { return Ok(()) };
+        let Ok(schema) = try_schema_from_ipc_buffer(&padded[padding..]) else { return Ok(()) };
         let mut names = HashSet::new();
         match schema.fields().iter().find(|field| !names.insert(field.name())) {
             None => Ok(()),
@@ -129,7 +119,7 @@ impl Reader {
             if schemas.iter().all(|(_, schema)| schema.fields().is_empty()) {
                 self.check_not_empty(files).await?;
             }
-            with_floats(&mut schemas);
+            with_wider_numbers(&mut schemas);
         }
         Ok(schemas)
     }
@@ -158,19 +148,22 @@ fn columns(schema: &Schema) -> String {
     columns.collect::<Vec<_>>().join(", ")
 }
 
-/// Makes columns floating-point in all files if they are in any: a file may have only whole numbers.
-fn with_floats(schemas: &mut [(String, SchemaRef)]) {
-    let mut floats = HashSet::new();
+/// Makes columns of whole numbers floating-point or unsigned in all files if they are in any.
+fn with_wider_numbers(schemas: &mut [(String, SchemaRef)]) {
+    let mut wider: HashMap<String, DataType> = HashMap::new();
     for field in schemas.iter().flat_map(|(_, schema)| schema.fields()) {
-        if *field.data_type() == DataType::Float64 {
-            floats.insert(field.name().clone());
-        }
+        let known = wider.get(field.name());
+        match field.data_type() {
+            DataType::Float64 => wider.insert(field.name().clone(), DataType::Float64),
+            DataType::UInt64 if known.is_none() => wider.insert(field.name().clone(), DataType::UInt64),
+            _ => continue,
+        };
     }
     for (_, schema) in schemas {
         let fields = schema.fields().iter().map(|field| {
-            let is_whole = *field.data_type() == DataType::Int64 && floats.contains(field.name());
-            let data_type = if is_whole { DataType::Float64 } else { field.data_type().clone() };
-            field.as_ref().clone().with_data_type(data_type)
+            let is_whole = matches!(field.data_type(), DataType::Int64 | DataType::UInt64);
+            let data_type = wider.get(field.name()).filter(|_| is_whole).unwrap_or(field.data_type());
+            field.as_ref().clone().with_data_type(data_type.clone())
         });
         *schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     }

@@ -4,6 +4,8 @@
 //! the same names. Statements are run by [`statement`], so that `OPTIONS` of Vortex tables are supported, and
 //! results in formats other than tables are streamed.
 
+mod completion;
+mod from_first;
 mod places;
 mod script;
 mod session;
@@ -118,7 +120,9 @@ async fn run_statements(arguments: Arguments) -> Outcome {
         script::run_file(&mut session, file).await?;
     }
     for statements in arguments.command.iter().chain(&arguments.statements) {
-        session.run(statements).await?;
+        if let shell::Next::Quit = shell::run_input(&mut session, statements).await? {
+            break;
+        }
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use datafusion_cli::print_options::PrintOptions;
 
 use super::Arguments;
 use crate::failure::Outcome;
+use crate::formats;
 use crate::stores::Stores;
 
 /// A DataFusion session, and settings for printing its results.
@@ -48,6 +49,7 @@ impl Session {
         }
         let context = SessionContext::new_with_config_rt(config(arguments)?, runtime.build_arc()?);
         vortex_datafusion::register(&context)?;
+        formats::register(&context)?;
         context.refresh_catalogs().await?;
         vortex_datafusion::enable_url_tables(&context);
         register_functions(&context);
@@ -73,7 +75,8 @@ fn register_functions(context: &SessionContext) {
     context.register_udtf("list_files_cache", Arc::new(ListFilesCacheFunc::new(caches())));
 }
 
-/// Settings: those of the environment and the arguments, and formats that are readable on a screen.
+/// Settings: those of the environment and the arguments, formats that are readable on a screen, and line
+/// breaks in values of CSV files.
 fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     let mut options = ConfigOptions::from_env()?;
     if std::env::var_os("DATAFUSION_EXPLAIN_FORMAT").is_none() {
@@ -81,6 +84,10 @@ fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     }
     if std::env::var_os("DATAFUSION_FORMAT_NULL").is_none() {
         options.format.null = "NULL".to_owned();
+    }
+    if std::env::var_os("DATAFUSION_CATALOG_NEWLINES_IN_VALUES").is_none() {
+        // Otherwise, line breaks within quotes end rows where DataFusion cuts a file into parts.
+        options.catalog.newlines_in_values = true;
     }
     let mut config = SessionConfig::from(options).with_information_schema(true);
     if let Some(rows) = arguments.batch_size {

@@ -1,4 +1,4 @@
-//! The interactive shell: history, completion of file names, and the commands that start with `\`.
+//! The interactive shell: history, completion, and the commands that start with `\`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 
+use super::completion::{LineHelper, names};
 use super::script;
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
@@ -45,8 +46,8 @@ pub(super) async fn run(session: &mut Session, interrupts: &mut Interrupts) -> O
         println!("vortex {} with DataFusion {}", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION);
         println!("Try: SELECT * FROM 'file.vortex' LIMIT 10; or \\? for help, \\q to quit.");
     }
-    let mut editor = Editor::<CliHelper, DefaultHistory>::new().map_err(Failure::error)?;
-    editor.set_helper(Some(helper(session)));
+    let mut editor = Editor::<LineHelper, DefaultHistory>::new().map_err(Failure::error)?;
+    editor.set_helper(Some(helper(session).await));
     let history = history_file();
     if let Some(file) = &history {
         // The first session has none yet.
@@ -67,8 +68,8 @@ pub(super) async fn run(session: &mut Session, interrupts: &mut Interrupts) -> O
                     Err(Failure::Interrupted(CTRL_C)) => println!("^C"),
                     Err(interrupted @ Failure::Interrupted(_)) => return Err(interrupted),
                 }
-                // SET may have changed the dialect.
-                editor.set_helper(Some(helper(session)));
+                // There may be other tables, and SET may have changed the dialect.
+                editor.set_helper(Some(helper(session).await));
             }
             Err(ReadlineError::Interrupted) => println!("^C"),
             Err(ReadlineError::Eof) => break,
@@ -81,12 +82,13 @@ pub(super) async fn run(session: &mut Session, interrupts: &mut Interrupts) -> O
     Ok(())
 }
 
-fn helper(session: &Session) -> CliHelper {
+async fn helper(session: &Session) -> LineHelper {
     let dialect = session.context.state().config().options().sql_parser.dialect;
-    CliHelper::new(&dialect, session.print.color)
+    LineHelper::new(CliHelper::new(&dialect, session.print.color), names(&session.context).await)
 }
 
-async fn run_input(session: &mut Session, input: &str) -> Outcome<Next> {
+/// Runs statements, or a command that starts with `\`.
+pub(super) async fn run_input(session: &mut Session, input: &str) -> Outcome<Next> {
     if let Some(command) = input.trim().strip_prefix('\\') {
         return run_command(session, command).await;
     }

@@ -11,11 +11,12 @@ use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch};
 use arrow::csv;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::instant::Instant;
 use datafusion::dataframe::DataFrame;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -30,12 +31,13 @@ use url::Url;
 use vortex_core::io::local_target;
 use vortex_datafusion::listing_url;
 
+use super::from_first::select_all;
 use super::places::{explained, urls_in};
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
 use crate::json::JsonRows;
 use crate::min_reader::MinReader;
-use crate::text::visible;
+use crate::text::{counted, visible};
 
 impl Session {
     /// The dialect of SQL that the session is set to.
@@ -56,7 +58,8 @@ impl Session {
     /// Runs the statements in a text, in order, up to the first one that fails.
     pub(super) async fn run(&self, sql: &str) -> Outcome {
         let dialect = self.dialect()?;
-        for statement in DFParser::parse_sql_with_dialect(sql, dialect.as_ref())? {
+        for mut statement in DFParser::parse_sql_with_dialect(sql, dialect.as_ref())? {
+            select_all(&mut statement);
             // A bug in planning or running one statement does not end the shell.
             let run = AssertUnwindSafe(self.run_statement(statement)).catch_unwind();
             run.await.unwrap_or_else(|_| Err(Failure::error("the statement panicked, which is a bug")))?;
@@ -117,6 +120,7 @@ impl Session {
     }
 
     /// Prints a result: tables as a whole, since their columns must be aligned; other formats as rows arrive.
+    /// The memory limit applies to rows that are kept for this.
     async fn print(&self, plan: Arc<dyn ExecutionPlan>, mut print: PrintOptions, start: Instant) -> Outcome {
         if print.format == PrintFormat::Automatic {
             print.format = PrintFormat::Table;
@@ -126,39 +130,59 @@ impl Session {
         let schema = plan.schema();
         check_nested(print.format, &schema)?;
         let mut batches = execute_stream(plan, Arc::clone(&task))?;
-        // An array of JSON objects is also printed as a whole.
-        let is_streamed =
-            !matches!(print.format, PrintFormat::Table | PrintFormat::Json) && !schema.fields().is_empty();
+        let is_json = matches!(print.format, PrintFormat::Json | PrintFormat::NdJson);
+        let has_columns = !schema.fields().is_empty();
         let shown = match print.maxrows {
             MaxRows::Limited(rows) if print.format == PrintFormat::Table => rows,
             _ => usize::MAX,
         };
+        let memory = MemoryConsumer::new("printed table").register(&task.runtime_env().memory_pool);
         let (mut kept, mut kept_rows, mut rows) = (Vec::new(), 0, 0);
         let mut json = JsonRows::new();
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             let (is_first, batch_rows) = (rows == 0, batch.num_rows());
             rows += batch_rows;
-            if is_streamed && print.format == PrintFormat::NdJson {
+            if !has_columns {
+                continue;
+            }
+            if is_json {
                 let mut out = BufWriter::new(stdout().lock());
-                json.write(&batch, |row| out.write_all(row).and_then(|()| out.write_all(b"\n")))?;
+                let mut before: &[u8] = if is_first { b"[" } else { b"," };
+                json.write(&batch, |row| {
+                    if print.format == PrintFormat::NdJson {
+                        return out.write_all(row).and_then(|()| out.write_all(b"\n"));
+                    }
+                    out.write_all(mem::replace(&mut before, b",")).and_then(|()| out.write_all(row))
+                })?;
                 out.flush()?;
-            } else if is_streamed {
+            } else if print.format != PrintFormat::Table {
                 let (schema, all) = (Arc::clone(&schema), MaxRows::Unlimited);
                 print.format.print_batches(&mut stdout().lock(), schema, &[batch], all, is_first, &format)?;
             } else if kept_rows <= shown {
                 // One row more than is shown indicates that there are more.
                 kept_rows += batch_rows;
+                memory.try_grow(size_of_rows(&batch))?;
                 kept.push(batch);
             }
         }
         if rows == 0 {
             print_no_rows(print.format, &schema)?;
+        } else if !has_columns {
+            writeln!(stdout(), "{}, no columns", counted(rows as u64, "row"))?;
         } else if print.format == PrintFormat::Json {
-            print_json(&mem::take(&mut kept))?;
+            stdout().write_all(b"]\n")?;
         }
-        // What is kept, and how many rows there were.
-        Ok(print.print_batches(schema, &kept, start, rows, &format)?)
+        if has_columns && print.format == PrintFormat::Table {
+            let mut table = Vec::new();
+            print.format.print_batches(&mut table, schema, &kept, print.maxrows, true, &format)?;
+            let mut out = BufWriter::new(stdout().lock());
+            let lines = String::from_utf8_lossy(&table);
+            lines.lines().try_for_each(|line| writeln!(out, "{}", visible(line)))?;
+            out.flush()?;
+        }
+        // How many rows there were.
+        Ok(print.print_batches(Arc::new(Schema::empty()), &[], start, rows, &format)?)
     }
 }
 
@@ -180,18 +204,17 @@ fn check_nested(format: PrintFormat, schema: &SchemaRef) -> Outcome {
     }
 }
 
-/// Prints rows as an array of objects; nothing if one of them cannot be printed.
-fn print_json(batches: &[RecordBatch]) -> Outcome {
-    let (mut json, mut text) = (JsonRows::new(), Vec::new());
-    for batch in batches {
-        json.write(batch, |row| {
-            text.push(if text.is_empty() { b'[' } else { b',' });
-            text.extend_from_slice(row);
-            Ok(())
-        })?;
-    }
-    text.extend_from_slice(b"]\n");
-    Ok(stdout().write_all(&text)?)
+/// About the bytes that the rows of a batch take: batches may share their buffers.
+fn size_of_rows(batch: &RecordBatch) -> usize {
+    let size = |column: &ArrayRef| {
+        let text = match column.data_type() {
+            DataType::Utf8View => column.as_string_view().total_buffer_bytes_used(),
+            DataType::BinaryView => column.as_binary_view().total_buffer_bytes_used(),
+            _ => 0,
+        };
+        text + column.to_data().get_slice_memory_size().unwrap_or_default()
+    };
+    batch.columns().iter().map(size).sum()
 }
 
 /// Prints what a format has even without rows: the names of the columns, the brackets of an array. Statements

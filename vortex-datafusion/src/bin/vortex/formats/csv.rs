@@ -1,0 +1,81 @@
+//! The columns of CSV files.
+//!
+//! DataFusion cuts a file into pieces at line breaks, even at those within quotes, and parses each by itself.
+//! Here, a file is parsed from its start.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::csv::reader::Format;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::config::CsvOptions;
+use datafusion::datasource::file_format::DEFAULT_SCHEMA_INFER_MAX_RECORD;
+
+use super::text::Files;
+
+/// The columns of files, with types that fit their first rows; text if no rows are to be read.
+pub(super) async fn schema(
+    options: &CsvOptions,
+    session: &dyn Session,
+    files: &Files<'_>,
+) -> Result<SchemaRef> {
+    let has_header = options.has_header.unwrap_or(session.config_options().catalog.has_header);
+    let format = format(options, has_header);
+    let rows = options.schema_infer_max_rec.unwrap_or(DEFAULT_SCHEMA_INFER_MAX_RECORD);
+    let mut left = rows;
+    let mut schemas = Vec::new();
+    for object in files.objects {
+        let format = format.clone();
+        let (schema, read) = files
+            .read(object, move |file| {
+                let (schema, read) = format.infer_schema(file, Some(left))?;
+                check_names(&schema)?;
+                Ok((schema, read))
+            })
+            .await?;
+        schemas.push(schema);
+        left -= read;
+        if left == 0 {
+            break;
+        }
+    }
+    let schema = Schema::try_merge(schemas)?;
+    if rows > 0 {
+        return Ok(Arc::new(schema));
+    }
+    let text = |field: &Arc<Field>| field.as_ref().clone().with_data_type(DataType::Utf8);
+    Ok(Arc::new(Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>())))
+}
+
+fn format(options: &CsvOptions, has_header: bool) -> Format {
+    let mut format = Format::default()
+        .with_header(has_header)
+        .with_delimiter(options.delimiter)
+        .with_quote(options.quote)
+        .with_truncated_rows(options.truncated_rows.unwrap_or(false));
+    if let Some(escape) = options.escape {
+        format = format.with_escape(escape);
+    }
+    if let Some(comment) = options.comment {
+        format = format.with_comment(comment);
+    }
+    if let Some(terminator) = options.terminator {
+        format = format.with_terminator(terminator);
+    }
+    format
+}
+
+/// Refuses columns of the same name, which DataFusion would take for one.
+fn check_names(schema: &Schema) -> Result<(), String> {
+    let mut names = HashSet::new();
+    match schema.fields().iter().find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(field) => Err(format!(
+            "duplicate column `{}`; name the columns in SQL: CREATE EXTERNAL TABLE t (name TYPE, ...) STORED AS CSV \
+             LOCATION '...'",
+            field.name()
+        )),
+    }
+}

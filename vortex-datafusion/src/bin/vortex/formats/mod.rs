@@ -1,0 +1,122 @@
+//! The formats that rows are read from and written to, and their extensions, which are the same for all commands.
+//!
+//! CSV and JSON are formats of DataFusion, except that the types of columns are inferred here ([`TextFormat`]).
+
+mod csv;
+mod json;
+mod text;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use datafusion::catalog::Session;
+use datafusion::common::{GetExt, Result};
+use datafusion::datasource::file_format::csv::CsvFormatFactory;
+use datafusion::datasource::file_format::json::JsonFormatFactory;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::prelude::SessionContext;
+
+pub(crate) use text::TextFormat;
+use text::TextFormats;
+
+/// A format of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Vortex.
+    Vortex,
+    /// Parquet; written with zstd.
+    Parquet,
+    /// Arrow IPC: files; a stream on standard output.
+    Arrow,
+    /// Comma-separated values with a header line.
+    Csv,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Format {
+    /// The format that corresponds to the extension of a path.
+    pub(crate) fn of_path(path: &Path) -> Option<Self> {
+        let extension = path.extension()?.to_string_lossy().to_lowercase();
+        let is_of = |format: &&Self| format.extensions().contains(&extension.as_str());
+        Self::value_variants().iter().find(is_of).copied()
+    }
+
+    /// The extension for files named by this program.
+    pub(crate) fn extension(self) -> &'static str {
+        self.extensions()[0]
+    }
+
+    /// The extensions of files that have this format.
+    fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Vortex => &["vortex"],
+            Self::Parquet => &["parquet", "pq"],
+            Self::Arrow => &["arrow", "arrows", "ipc", "feather"],
+            Self::Csv => &["csv"],
+            Self::Json => &["json", "jsonl", "ndjson"],
+        }
+    }
+}
+
+/// Makes a session that knows Vortex files read and write files of all these extensions.
+pub(crate) fn register(context: &SessionContext) -> Result<()> {
+    let state = context.state_ref();
+    let mut state = state.write();
+    state.register_file_format(Arc::new(TextFormats(Arc::new(CsvFormatFactory::new()))), true)?;
+    state.register_file_format(Arc::new(TextFormats(Arc::new(JsonFormatFactory::new()))), true)?;
+    for format in Format::value_variants() {
+        let Some(formats) = state.get_file_format_factory(format.extension()) else { continue };
+        for extension in &format.extensions()[1..] {
+            let formats = Arc::clone(&formats);
+            state.register_file_format(Arc::new(OtherExtension { extension, formats }), true)?;
+        }
+    }
+    Ok(())
+}
+
+/// A format under another extension than its usual one.
+#[derive(Debug)]
+struct OtherExtension {
+    extension: &'static str,
+    formats: Arc<dyn FileFormatFactory>,
+}
+
+impl GetExt for OtherExtension {
+    fn get_ext(&self) -> String {
+        self.extension.to_owned()
+    }
+}
+
+impl FileFormatFactory for OtherExtension {
+    fn create(
+        &self,
+        session: &dyn Session,
+        options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        self.formats.create(session, options)
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        self.formats.default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extensions_are_read_as_they_are_written() {
+        for format in Format::value_variants() {
+            assert_eq!(
+                Format::of_path(Path::new("a.b").with_extension(format.extension()).as_path()),
+                Some(*format)
+            );
+        }
+        assert_eq!(Format::of_path(Path::new("A.PARQUET")), Some(Format::Parquet));
+        assert_eq!(Format::of_path(Path::new("parquet")), None);
+    }
+}

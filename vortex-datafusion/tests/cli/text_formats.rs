@@ -1,0 +1,131 @@
+//! CSV and JSON in all commands: rows, types, names.
+
+use crate::*;
+
+/// The names and types of the columns of a file, as SQL and as `convert` read it.
+fn types(file: &str) -> [Vec<String>; 2] {
+    let folder = TempDir::new().unwrap();
+    let copy = path(&folder, "copy.vortex");
+    ok(&["convert", file, &copy]);
+    [file, &copy].map(|file| {
+        let columns = csv(&format!("DESCRIBE '{file}'"));
+        let column = |line: &str| line.rsplit_once(',').unwrap().0.replace("Utf8View", "Utf8");
+        columns.lines().skip(1).map(column).collect()
+    })
+}
+
+#[test]
+fn line_breaks_within_quotes_do_not_end_rows() {
+    let folder = TempDir::new().unwrap();
+    let file = path(&folder, "a.csv");
+    let rows =
+        |range: std::ops::Range<u64>| range.map(|n| format!("\"a\nb, \"\"c\"\"\",{n}\n")).collect::<String>();
+    fs::write(&file, format!("t,n\n{}", rows(0..200_000))).unwrap();
+    assert_eq!(types(&file), [["t,Utf8", "n,Int64"]; 2]);
+    let sql = "SELECT count(*) AS rows, sum(n) AS sum, max(t) AS text FROM";
+    let expected = "rows,sum,text\n200000,19999900000,\"a\nb, \"\"c\"\"\"\n";
+    assert_eq!(csv(&format!("{sql} '{file}'")), expected);
+    let create = format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{file}'");
+    let partitions = "SET datafusion.execution.target_partitions = 16";
+    let select = format!("{sql} t");
+    let out = ok(&["sql", "--format", "csv", "-c", partitions, "-c", &create, "-c", &select]);
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn types_are_those_of_the_first_rows_of_compressed_files_too() {
+    let folder = TempDir::new().unwrap();
+    let file = path(&folder, "a.csv.gz");
+    ok(&[
+        "sql",
+        "-q",
+        "-c",
+        &format!(
+            "COPY (SELECT 1 AS a, 'x' AS b) TO '{file}'
+        STORED AS CSV OPTIONS ('format.compression' 'gzip')"
+        ),
+    ]);
+    assert_eq!(csv(&format!("SELECT a + 1 AS a, b FROM '{file}'")), "a,b\n2,x\n");
+}
+
+#[test]
+fn large_integers_of_json_keep_their_digits() {
+    let folder = TempDir::new().unwrap();
+    let file = path(&folder, "a.json");
+    fs::write(&file, "{\"id\":1,\"f\":1.5}\n{\"id\":9223372036854775809,\"f\":9223372036854775809}\n")
+        .unwrap();
+    let mut expected = ["id,UInt64".to_owned(), "f,Float64".to_owned()];
+    let [mut sql, convert] = types(&file);
+    assert_eq!(convert, expected);
+    sql.sort();
+    expected.sort();
+    assert_eq!(sql, expected);
+    assert_eq!(csv(&format!("SELECT id FROM '{file}'")), "id\n1\n9223372036854775809\n");
+    let small = path(&folder, "b.json");
+    fs::write(&small, "{\"id\":2,\"f\":3}\n").unwrap();
+    let both = ok(&["convert", "--to", "csv", "--columns", "id", &file, &small, "-"]);
+    assert_eq!(both, "id\n1\n9223372036854775809\n2\n");
+    fs::write(&file, "{\"a\":{\"id\":[9223372036854775809]}}\n").unwrap();
+    for command in [&["sql", &format!("SELECT * FROM '{file}'")][..], &["convert", &file, "x.csv"]] {
+        let line = complaint(&run(command), 1);
+        let told =
+            line.contains("column `a` holds 9223372036854775809") && line.contains("CREATE EXTERNAL TABLE");
+        assert!(told && line.matches("a.json").count() == 1, "{line}");
+    }
+}
+
+#[test]
+fn columns_of_the_same_name_are_told_from_damage() {
+    let folder = TempDir::new().unwrap();
+    let file = path(&folder, "twice.csv");
+    for (header, name) in [("a,b,a", "a"), ("a,,", "")] {
+        fs::write(&file, format!("{header}\n1,2,3\n")).unwrap();
+        for command in [&["sql", &format!("SELECT * FROM '{file}'")][..], &["convert", &file, "x.vortex"]] {
+            let line = complaint(&run(command), 1);
+            assert!(line.contains(&format!("{file}: ")) && line.matches("twice.csv").count() == 1, "{line}");
+            let told = line.contains(&format!("duplicate column `{name}`"))
+                && line.contains("CREATE EXTERNAL TABLE");
+            assert!(told, "{line}");
+        }
+    }
+    let create = format!("CREATE EXTERNAL TABLE t (x INT, y INT, z INT) STORED AS CSV LOCATION '{file}'");
+    assert_eq!(ok(&["sql", "--format", "csv", "-c", &create, "-c", "FROM t SELECT z"]), "z\n3\n");
+}
+
+#[test]
+fn all_commands_know_the_same_extensions() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for extension in ["csv", "json", "jsonl", "ndjson", "parquet", "pq", "arrow", "ipc", "feather", "vortex"]
+    {
+        let (converted, copied) =
+            (path(&folder, &format!("1.{extension}")), path(&folder, &format!("2.{extension}")));
+        ok(&["convert", &source, &converted]);
+        ok(&["sql", "-q", "-c", &format!("COPY (SELECT * FROM '{converted}') TO '{copied}'")]);
+        assert_eq!(
+            ok(&["convert", "--to", "csv", "--columns", "o_orderkey", "--limit", "1", &copied, "-"]),
+            "o_orderkey\n1\n"
+        );
+        assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{copied}'")), "n\n1500\n", "{extension}");
+    }
+    let other = path(&folder, "a.log");
+    fs::write(&other, "a\n1\n").unwrap();
+    let line = complaint(&run(&["sql", &format!("SELECT * FROM '{other}'")]), 1);
+    assert!(
+        line.contains("a.log") && line.contains("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION"),
+        "{line}"
+    );
+}
+
+#[test]
+fn advice_on_types_follows_values_that_do_not_fit() {
+    let folder = TempDir::new().unwrap();
+    let file = path(&folder, "a.csv");
+    fs::write(&file, "a\n".to_owned() + &"1\n".repeat(100_001) + "x\n").unwrap();
+    let line = complaint(&run(&["convert", &file, "x.vortex"]), 1);
+    assert!(line.contains("'x' as type 'Int64'") && line.contains("CREATE EXTERNAL TABLE"), "{line}");
+    let file = path(&folder, "a.json");
+    fs::write(&file, "{\"a\":1}\n{\"a\":\"x\"}\n").unwrap();
+    let line = complaint(&run(&["convert", &file, "x.vortex"]), 1);
+    assert!(line.contains("field 'a'") && line.contains("one type"), "{line}");
+}
