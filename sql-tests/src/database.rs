@@ -9,7 +9,7 @@ use sqllogictest::{AsyncDB, DBOutput};
 use tempfile::TempDir;
 
 use crate::cells::{Cell, rows};
-use crate::{Places, Store};
+use crate::{Places, Store, sorted};
 
 /// The variants of the data that suites run against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,13 @@ pub enum Variant {
     Plain,
     /// Vortex files cut into as many partitions as possible, and read in tiny batches.
     Splits,
+    /// Tables of several Vortex files with a recorded order, read one after the other.
+    Sorted,
+    /// The same in three partitions.
+    Groups {
+        /// Whether bounds of files decide which partition reads them, not only their names.
+        by_statistics: bool,
+    },
     /// Vortex files in an object store on a server.
     Store,
 }
@@ -34,6 +41,7 @@ impl Variant {
             Self::Vortex => &["vortex", "pushdown"],
             Self::Plain => &["vortex", "plain"],
             Self::Splits => &["vortex", "splits"],
+            Self::Sorted | Self::Groups { .. } => &["vortex", "sorted"],
             Self::Store => &["vortex", "pushdown", "store"],
         }
     }
@@ -42,7 +50,7 @@ impl Variant {
     pub fn extension(self) -> &'static str {
         match self {
             Self::Arrow => "arrow",
-            Self::Vortex | Self::Plain | Self::Splits | Self::Store => "vortex",
+            _ => "vortex",
         }
     }
 
@@ -61,6 +69,19 @@ impl Variant {
                 "SET datafusion.execution.batch_size = 61",
                 "SET datafusion.execution.target_partitions = 7",
                 "SET datafusion.optimizer.repartition_file_min_size = 1",
+            ],
+            Self::Sorted => &[
+                "SET datafusion.execution.batch_size = 100",
+                "SET datafusion.execution.target_partitions = 1",
+            ],
+            Self::Groups { by_statistics: false } => &[
+                "SET datafusion.execution.batch_size = 100",
+                "SET datafusion.execution.target_partitions = 3",
+            ],
+            Self::Groups { by_statistics: true } => &[
+                "SET datafusion.execution.batch_size = 100",
+                "SET datafusion.execution.target_partitions = 3",
+                "SET datafusion.execution.split_file_groups_by_statistics = true",
             ],
         }
     }
@@ -111,7 +132,11 @@ impl Database {
     }
 
     async fn query(&self, sql: &str) -> Result<(SchemaRef, Vec<Vec<String>>)> {
-        let plan = self.session.sql(&self.adapt(sql)).await?.create_physical_plan().await?;
+        let mut sql = self.adapt(sql);
+        if matches!(self.variant, Variant::Sorted | Variant::Groups { .. }) {
+            sql = sorted::replaced(&sql, &self.places).await?;
+        }
+        let plan = self.session.sql(&sql).await?.create_physical_plan().await?;
         let schema = plan.schema();
         let mut lines = Vec::new();
         for batch in collect(plan, self.session.task_ctx()).await? {

@@ -5,6 +5,8 @@
 //!                 ├── vortex           default settings
 //!                 ├── vortex plain     all push-down disabled
 //!                 ├── vortex splits    tiny batches, and each file cut into many partitions
+//!                 ├── vortex sorted    tables of several files with a recorded order, in one partition
+//!                 ├── vortex groups    the same in three partitions
 //!                 └── vortex store     files in an object store; `stores/run` starts servers for it
 //! ```
 //!
@@ -16,12 +18,13 @@
 //! folder of tables that [`Tables`] creates: from golden files, partitioned, of several releases, damaged;
 //! generated, with rows for several splits; `{scratch}` is an empty folder of the session, to write to.
 //! Records that apply only to some variants are marked with `skipif` and `onlyif`; labels are `arrow`,
-//! `vortex`, `pushdown`, `plain`, `splits`, `store`.
+//! `vortex`, `pushdown`, `plain`, `splits`, `sorted`, `store`.
 
 mod cells;
 mod database;
 mod large;
 mod places;
+mod sorted;
 mod tables;
 
 pub use cells::{Cell, rows};

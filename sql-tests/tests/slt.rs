@@ -30,6 +30,41 @@ async fn vortex_answers_the_same_in_many_partitions() {
     run(Variant::Splits).await;
 }
 
+#[tokio::test]
+async fn vortex_answers_the_same_in_a_recorded_order() {
+    run(Variant::Sorted).await;
+}
+
+#[tokio::test]
+async fn vortex_answers_the_same_in_partitions_with_a_recorded_order() {
+    for by_statistics in [false, true] {
+        run(Variant::Groups { by_statistics }).await;
+    }
+}
+
+/// What these variants are for.
+#[tokio::test]
+async fn tables_with_a_recorded_order_declare_it() {
+    let tables = Tables::create().await.expect("golden files and a temporary folder");
+    let groups = |by_statistics| Variant::Groups { by_statistics };
+    for variant in [Variant::Sorted, groups(false), groups(true)] {
+        let places = Places::on_disk(&tables, variant.extension());
+        let mut database = Database::open(variant, places, None).await.expect("a session");
+        for (table, order) in [
+            ("'{files}/0.91.0/tpch_lineitem_1k.vortex'", "output_ordering=[l_orderkey@0 ASC"),
+            ("'{tables}/large/facts.vortex'", "output_ordering=[id@0 ASC"),
+        ] {
+            let DBOutput::Rows { rows, .. } =
+                database.run(&format!("EXPLAIN FORMAT INDENT SELECT * FROM {table}")).await.expect("a plan")
+            else {
+                panic!("no plan: {table}");
+            };
+            let plan = rows.concat().join("\n");
+            assert!(plan.contains(order) && plan.contains("3.vortex"), "{variant:?}\n{plan}");
+        }
+    }
+}
+
 /// What the suites over large tables rely on.
 #[tokio::test]
 async fn large_tables_are_read_in_several_splits() {

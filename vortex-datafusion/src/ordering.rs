@@ -9,21 +9,22 @@
 //! If a file has no such entry, its statistics may still prove that a column is sorted. This order is
 //! declared only on request: a plan that knows an order preserves it, at the cost of merges.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use datafusion_common::stats::Precision;
+use datafusion_common::{ColumnStatistics, ScalarValue};
 use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_physical_expr::expressions::Column;
-use datafusion_physical_expr::{LexOrdering, LexRequirement, Partitioning, PhysicalSortExpr};
+use datafusion_physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr};
 use vortex_core::DType;
 use vortex_core::file::Footer;
 use vortex_core::write::WriteOptions;
 
 use crate::convert::cast_is_strictly_monotonic;
-use crate::statistics::lacks_negative;
 
 /// The metadata entry that holds the order of a file's rows.
 pub(crate) const KEY: &str = "vortex-datafusion.order";
@@ -37,6 +38,8 @@ struct SortedColumn {
 
 /// Options that record the order in which rows are written, for readers to rely on. Nothing is recorded if
 /// the first column of the order is not in `schema`.
+///
+/// The order is that in which DataFusion sorts. It distinguishes the two zeros of floats, which are equal in SQL.
 ///
 /// # Errors
 /// If the options have no room for another entry of metadata.
@@ -52,6 +55,9 @@ pub fn record_order(
 }
 
 /// The order of the rows of the file with this footer, over the columns of `schema`, if it was recorded.
+///
+/// DataFusion may rely on it only where values that are equal in SQL are the same. [`VortexFormat`](crate::VortexFormat)
+/// ensures that for scans that are planned by its `create_physical_plan`.
 pub fn recorded_order(footer: &Footer, schema: &Schema) -> Option<LexOrdering> {
     of_file(footer, schema, false)
 }
@@ -154,67 +160,89 @@ fn is_ordered_alike(dtype: &DType) -> bool {
     }
 }
 
-/// Restricts the declared order of a scan to what the scan guarantees.
+/// Restricts the declared orders of a scan to what plans may rely on. DataFusion does more with an order than to
+/// merge and to omit sorts:
 ///
-/// - If a partition reads several files one after the other, DataFusion compares their bounds, which do not
-///   cover nulls: the order ends at the first column that may have nulls.
-/// - DataFusion supposes that negatives are in the opposite order: the order ends at a column that contains the
-///   least integer of its type, which is its own negative.
-/// - `has_rules` is whether the session has the optimizer rules of this crate. Without `optimizer/tell_scans.rs`,
-///   plans do not keep files in their partitions: other partitions must be prevented from taking over files, and
-///   files are then not split among partitions either. Without `optimizer/withhold_orders.rs`, orders end at the
-///   first temporal column.
+/// - It supposes that rows which are equal follow each other. But `=` does not distinguish the two zeros of floats,
+///   which an order separates: among rows with `f = 0`, the order of the next column begins twice, and so does each
+///   group. The order ends at a column of floats, unless its bounds exclude zeros (and NaN, with which there are no
+///   bounds). It also ends at nested values, which may contain floats.
+/// - If a partition reads several files one after the other, it compares their bounds, which do not cover nulls: the
+///   order ends at the first column that may have nulls.
+/// - It relies on orders where it must not. Only the optimizer rules of this crate prevent that (`withhold_orders.rs`,
+///   `limited_scans.rs`), and that files leave their partitions (`tell_scans.rs`). In a session without them
+///   (`has_rules`), scans declare no order.
 pub(crate) fn as_kept(config: FileScanConfig, has_rules: bool) -> FileScanConfig {
-    let config = if has_rules { config } else { without_temporal_orders(&config).unwrap_or(config) };
     if config.output_ordering.is_empty() {
         return config;
     }
+    let schema = config.file_source().table_schema().table_schema();
     let all = || config.file_groups.iter().flat_map(|group| group.iter());
     let in_turn: Vec<&PartitionedFile> =
         config.file_groups.iter().filter(|group| group.len() > 1).flat_map(|group| group.iter()).collect();
     let keeps = |column: &Column| {
-        in_turn.iter().all(|file| has_no_nulls(file, column.index()))
-            && !all().any(|file| has_least(file, column.index()))
+        let data_type = schema.fields().get(column.index()).map(|field| field.data_type());
+        has_rules
+            && in_turn.iter().all(|file| has_no_nulls(file, column.index()))
+            && (data_type.is_some_and(equals_are_identical)
+                || all().all(|file| has_no_zeros(file, column.index())))
     };
     let orders = config.output_ordering.iter().filter_map(|order| {
         let keys = order.iter().take_while(|key| key.expr.downcast_ref::<Column>().is_some_and(keeps));
         LexOrdering::new(keys.cloned())
     });
-    let orders: Vec<LexOrdering> = orders.collect();
-    let groups = config.file_groups.len();
-    let files: usize = config.file_groups.iter().map(|group| group.len()).sum();
-    let may_mix = !orders.is_empty() && files > 1 && !has_rules;
-    let config = FileScanConfigBuilder::from(config).with_output_ordering(orders);
-    match may_mix {
-        true => config.with_output_partitioning(Some(Partitioning::UnknownPartitioning(groups))).build(),
-        false => config.build(),
-    }
+    let orders = orders.collect();
+    FileScanConfigBuilder::from(config).with_output_ordering(orders).build()
 }
 
-/// The scan with orders that end before the first temporal column; `None` if all do.
-pub(crate) fn without_temporal_orders(config: &FileScanConfig) -> Option<FileScanConfig> {
+/// The scan with orders that end before the first column of a type that is withheld; `None` if none has one.
+#[cfg(feature = "session")]
+pub(crate) fn without_orders_of(
+    config: &FileScanConfig,
+    is_withheld: impl Fn(&DataType) -> bool,
+) -> Option<FileScanConfig> {
     let schema = config.file_source().table_schema().table_schema();
-    let is_temporal =
-        |key: &PhysicalSortExpr| key.expr.data_type(schema).is_ok_and(|data_type| data_type.is_temporal());
-    if !config.output_ordering.iter().flat_map(|order| order.iter()).any(is_temporal) {
+    let is_withheld =
+        |key: &PhysicalSortExpr| key.expr.data_type(schema).is_ok_and(|data_type| is_withheld(&data_type));
+    if !config.output_ordering.iter().flat_map(|order| order.iter()).any(is_withheld) {
         return None;
     }
     let orders = config.output_ordering.iter();
     let orders = orders
-        .filter_map(|order| LexOrdering::new(order.iter().take_while(|key| !is_temporal(key)).cloned()));
+        .filter_map(|order| LexOrdering::new(order.iter().take_while(|key| !is_withheld(key)).cloned()));
     let orders = orders.collect();
     Some(FileScanConfigBuilder::from(config.clone()).with_output_ordering(orders).build())
 }
 
-fn has_no_nulls(file: &PartitionedFile, column: usize) -> bool {
-    let known = file.statistics.as_ref().and_then(|known| known.column_statistics.get(column));
-    known.is_some_and(|known| known.null_count == Precision::Exact(0))
+/// Whether values of a type that are equal in SQL are the same for every order.
+fn equals_are_identical(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => equals_are_identical(values),
+        DataType::RunEndEncoded(_, values) => equals_are_identical(values.data_type()),
+        other => !other.is_floating() && !other.is_nested(),
+    }
 }
 
-fn has_least(file: &PartitionedFile, column: usize) -> bool {
-    let known = file.statistics.as_ref().and_then(|known| known.column_statistics.get(column));
-    let bounds = known.into_iter().flat_map(|known| [&known.min_value, &known.max_value]);
-    bounds.filter_map(Precision::get_value).any(lacks_negative)
+fn statistics_of(file: &PartitionedFile, column: usize) -> Option<&ColumnStatistics> {
+    file.statistics.as_ref()?.column_statistics.get(column)
+}
+
+fn has_no_nulls(file: &PartitionedFile, column: usize) -> bool {
+    statistics_of(file, column).is_some_and(|known| known.null_count == Precision::Exact(0))
+}
+
+/// Whether all floats of a column lie on the same side of zero.
+fn has_no_zeros(file: &PartitionedFile, column: usize) -> bool {
+    let side = |bound: &Precision<ScalarValue>| match bound {
+        Precision::Exact(bound) => match bound.cast_to(&DataType::Float64) {
+            Ok(ScalarValue::Float64(Some(bound))) => bound.partial_cmp(&0.0),
+            _ => None,
+        },
+        _ => None,
+    };
+    statistics_of(file, column).is_some_and(|known| {
+        side(&known.min_value) == Some(Ordering::Greater) || side(&known.max_value) == Some(Ordering::Less)
+    })
 }
 
 /// The order that all files of a table share: their longest common prefix.
@@ -231,7 +259,7 @@ pub(crate) fn of_table(files: &[PartitionedFile]) -> Option<LexOrdering> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{DataType, Field};
+    use arrow::datatypes::Field;
     use datafusion_physical_expr::PhysicalSortRequirement;
 
     use super::*;

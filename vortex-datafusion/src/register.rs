@@ -22,7 +22,7 @@ use crate::tables::VortexTableFactory;
 /// - the file format, for tables `STORED AS VORTEX`, `COPY … TO` and listing tables; it replaces any other format of
 ///   the extension `.vortex`,
 /// - settings, `SET vortex.…`; if the session has them already, they keep their values,
-/// - two optimizer rules, the first and the last of the physical ones,
+/// - three optimizer rules: the first and the last of the physical ones, and one before DataFusion's `PushdownSort`,
 /// - a cache that scans share, which is empty until `vortex.segment_cache` provides space.
 ///
 /// DataFusion cannot add optimizer rules to a session. If it does not have them yet, it is built anew in place, and
@@ -33,8 +33,8 @@ use crate::tables::VortexTableFactory;
 ///
 /// A session that is built from this one loses the rules if they are replaced (`with_physical_optimizer_rules` of
 /// [`SessionStateBuilder`]): its scans behave as in a session that is not registered. Results are the same, unless
-/// DataFusion passes a filter to another column of the same name; but fewer rows are skipped, and fewer orders and
-/// statistics are used.
+/// DataFusion passes a filter to another column of the same name; but fewer rows are skipped, fewer statistics are used,
+/// and orders of files are not used at all.
 ///
 /// # Errors
 /// If the session refuses the format.
@@ -110,7 +110,7 @@ fn add_options(config: &mut SessionConfig) {
 pub trait VortexSessionExt {
     /// Makes the session read and write Vortex files, as [`register`] does. Call it last: several setters
     /// replace what it adds, namely `with_config`, `with_file_formats`, `with_table_factories`,
-    /// `with_table_options` and `with_physical_optimizer_rules`. Without both of its optimizer rules, scans behave
+    /// `with_table_options` and `with_physical_optimizer_rules`. Without its optimizer rules, scans behave
     /// as in a session that is not registered.
     #[must_use]
     fn with_vortex(self) -> Self;

@@ -61,7 +61,7 @@ impl Default for BestWanted {
 /// A table provider that plans its own scans builds a `FileScanConfig` on a plain source, and passes it to
 /// `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That sets the
 /// options and the session, states minima and maxima as estimates, since DataFusion 55 derives wrong answers from exact
-/// ones above joins and casts, and restricts declared orders to what scans keep. Sums must be exact then, like those of
+/// ones above joins and casts, and restricts declared orders to what holds. Sums must be exact then, like those of
 /// [`statistics()`](crate::statistics()), or absent.
 ///
 /// Files need a time of modification, an e-tag or a version, such as `PartitionedFile::new_from_meta` takes from a

@@ -56,7 +56,7 @@ pub(crate) fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
 
 /// Whether this is the least integer of its type, which is its own negative. DataFusion 55 supposes that negatives
 /// are in the opposite order, and cannot plan `-a < 5` if that of a bound of `a` overflows.
-pub(crate) fn lacks_negative(value: &ScalarValue) -> bool {
+fn lacks_negative(value: &ScalarValue) -> bool {
     value.data_type().is_signed_integer() && value.arithmetic_negate().is_err()
 }
 

@@ -11,7 +11,7 @@ use crate::rows::literal;
 
 /// The type of an expression, as far as other expressions depend on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Integer,
     Float,
     Text,
@@ -22,7 +22,7 @@ enum Kind {
 }
 
 /// The columns of both tables with a type that has literals.
-const COLUMNS: [(&str, Kind); 12] = [
+pub(crate) const COLUMNS: [(&str, Kind); 12] = [
     ("id", Kind::Integer),
     ("i", Kind::Integer),
     ("j", Kind::Integer),
@@ -40,20 +40,37 @@ const COLUMNS: [(&str, Kind); 12] = [
 /// Numbers that no arithmetic below takes out of their types.
 const SMALL: [&str; 2] = ["i", "id"];
 
+pub(crate) struct Statement {
+    pub(crate) sql: String,
+    /// Whether it determines the order of its rows.
+    pub(crate) is_ordered: bool,
+}
+
 pub(crate) struct Queries<'a> {
     random: &'a mut StdRng,
     rows: &'a RecordBatch,
+    /// The order that files may have recorded.
+    order: &'a str,
     /// What precedes names of columns, such as `a.`.
     prefix: &'static str,
+    /// Whether aggregates are of groups.
+    in_groups: bool,
 }
 
 impl<'a> Queries<'a> {
-    pub(crate) fn new(random: &'a mut StdRng, rows: &'a RecordBatch) -> Self {
-        Self { random, rows, prefix: "" }
+    pub(crate) fn new(random: &'a mut StdRng, rows: &'a RecordBatch, order: &'a str) -> Self {
+        Self { random, rows, order, prefix: "", in_groups: false }
     }
 
     /// A statement over `t`, and sometimes `o`.
-    pub(crate) fn statement(&mut self) -> String {
+    pub(crate) fn statement(&mut self) -> Statement {
+        if self.one_in(6) {
+            return Statement { sql: self.best(), is_ordered: true };
+        }
+        Statement { sql: self.unordered(), is_ordered: false }
+    }
+
+    fn unordered(&mut self) -> String {
         match self.random.random_range(0..14) {
             0..3 => {
                 let what = self.list(4, Self::expression);
@@ -66,7 +83,7 @@ impl<'a> Queries<'a> {
                 let what = self.list(2, Self::expression);
                 format!("SELECT DISTINCT {what} FROM {}", self.source())
             }
-            8..10 => self.best(),
+            8..10 => self.window(),
             10..12 => self.join(),
             12 => self.semi_join(),
             _ => {
@@ -101,7 +118,8 @@ impl<'a> Queries<'a> {
             }
             2 => {
                 let limit = self.pick(&[0, 1, 10, 5000, 100_000]);
-                format!("(SELECT * FROM t ORDER BY id LIMIT {limit}) WHERE {}", self.predicate(1))
+                let order = self.pick(&["id", self.order]);
+                format!("(SELECT * FROM t ORDER BY {order} LIMIT {limit}) WHERE {}", self.predicate(1))
             }
             _ => format!("t WHERE {}", self.predicate(3)),
         }
@@ -110,21 +128,28 @@ impl<'a> Queries<'a> {
     fn aggregates(&mut self) -> String {
         self.list(4, |it| {
             let column = it.column();
+            let extreme = it.extreme();
             let aggregate = match it.random.random_range(0..8) {
                 0 => "count(*)".to_owned(),
                 1 => format!("count({column})"),
                 2 => format!("count(DISTINCT {column})"),
                 3 => format!("sum({}i)", it.prefix),
                 4 => format!("sum({}p)", it.prefix),
-                5 => format!("min({})", it.expression()),
-                6 => format!("max({})", it.expression()),
-                _ => format!("min({column})"),
+                5 => format!("max({extreme})"),
+                _ => format!("min({extreme})"),
             };
             match it.one_in(6) {
                 true => format!("{aggregate} FILTER (WHERE {})", it.predicate(1)),
                 false => aggregate,
             }
         })
+    }
+
+    /// What to take an extreme of. With NaN, that of a group depends on the order of rows in DataFusion 55.
+    fn extreme(&mut self) -> String {
+        let kinds = [Kind::Integer, Kind::Text, Kind::Date, Kind::Timestamp, Kind::Decimal, Kind::Boolean];
+        let kind = self.pick(&kinds);
+        if self.in_groups { self.of_kind(kind) } else { self.expression() }
     }
 
     fn groups(&mut self) -> String {
@@ -137,7 +162,10 @@ impl<'a> Queries<'a> {
             1 => "HAVING max(id) > 100",
             _ => "",
         };
-        format!("SELECT {key} AS key, {} FROM {} GROUP BY {key} {having}", self.aggregates(), self.source())
+        self.in_groups = true;
+        let what = self.aggregates();
+        self.in_groups = false;
+        format!("SELECT {key} AS key, {what} FROM {} GROUP BY {key} {having}", self.source())
     }
 
     /// The first rows of an order. Rows may tie, so only what is ordered is selected, or the order is total.
@@ -150,13 +178,29 @@ impl<'a> Queries<'a> {
         let ((key, direction), (second, second_direction)) = (order(), order());
         let limit = self.pick(&["LIMIT 1", "LIMIT 10", "LIMIT 3 OFFSET 5", "LIMIT 1000", "LIMIT 20000"]);
         let source = self.source();
-        match self.random.random_range(0..3) {
+        match self.random.random_range(0..4) {
             0 => format!("SELECT {key} AS key FROM {source} ORDER BY {key} {direction} {limit}"),
+            3 => format!("SELECT * FROM {source} ORDER BY {} {limit}", self.order),
             1 => format!("SELECT * FROM {source} ORDER BY {key} {direction}, id {limit}"),
             _ => format!(
                 "SELECT s, id FROM {source} ORDER BY {key} {direction}, {second} {second_direction}, id DESC {limit}"
             ),
         }
+    }
+
+    /// Functions over the rows before each, in an order without ties.
+    fn window(&mut self) -> String {
+        let partition =
+            if self.one_in(2) { format!("PARTITION BY {}", self.column()) } else { String::new() };
+        let by = format!("{} {}, id", self.expression(), self.pick(&["", "DESC", "NULLS FIRST"]));
+        let order = if self.one_in(2) { self.order.to_owned() } else { by };
+        let function = match self.random.random_range(0..4) {
+            0 => "row_number()".to_owned(),
+            1 => "sum(id)".to_owned(),
+            2 => format!("first_value({})", self.column()),
+            _ => format!("lag({})", self.column()),
+        };
+        format!("SELECT id, {function} OVER ({partition} ORDER BY {order}) AS w FROM {}", self.source())
     }
 
     fn join(&mut self) -> String {
@@ -238,9 +282,11 @@ impl<'a> Queries<'a> {
                     _ => format!("nullif({small}, 3)"),
                 }
             }
-            Kind::Float => match self.random.random_range(0..3) {
+            Kind::Float => match self.random.random_range(0..5) {
                 0 => format!("{p}f * 2"),
                 1 => format!("CAST({p}i AS DOUBLE)"),
+                2 => format!("log(0.5, {p}u)"),
+                3 => format!("floor({p}f)"),
                 _ => format!("-{p}f"),
             },
             Kind::Text => match self.random.random_range(0..6) {
@@ -322,7 +368,8 @@ impl<'a> Queries<'a> {
                 }
                 format!("{value} {}IN ({})", self.pick(&["", "NOT "]), items.join(", "))
             }
-            3 => format!("{value} IS {}DISTINCT FROM {}", self.pick(&["", "NOT "]), self.literal(kind)),
+            // In parentheses, since what follows would belong to the literal.
+            3 => format!("({value} IS {}DISTINCT FROM {})", self.pick(&["", "NOT "]), self.literal(kind)),
             4 => format!("{value} {} {}", self.pick(&operators), self.of_kind(kind)),
             5 | 6 if kind == Kind::Text => {
                 let pattern = self.pattern();

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, new_null_array};
-use arrow::compute::concat_batches;
+use arrow::compute::{SortOptions, concat_batches};
 use datafusion::common::Result;
 use datafusion::datasource::MemTable;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::logical_expr::SortExpr;
+use datafusion::prelude::{SessionConfig, SessionContext, ident};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use sql_tests::rows;
@@ -14,11 +15,13 @@ use tempfile::TempDir;
 use vortex_core::Level;
 use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions};
 
+use crate::queries::{COLUMNS, Statement};
+
 /// Sizes of files: empty, one row, around one zone of 8,192 rows, and several of them.
 const SIZES: [usize; 8] = [0, 1, 100, 8191, 8193, 20_000, 30_000, 60_000];
 
 /// What is changed between sessions, each in a third of them.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 15] = [
     "vortex.predicate_pushdown = false",
     "vortex.fallback_filter_eval = false",
     "vortex.projection_pushdown = false",
@@ -27,6 +30,7 @@ const SETTINGS: [&str; 14] = [
     "datafusion.execution.collect_statistics = false",
     "datafusion.execution.batch_size = 100",
     "datafusion.execution.coalesce_batches = false",
+    "datafusion.execution.split_file_groups_by_statistics = true",
     "datafusion.execution.target_partitions = 1",
     "datafusion.execution.target_partitions = 7",
     "datafusion.optimizer.repartition_file_min_size = 1",
@@ -37,7 +41,7 @@ const SETTINGS: [&str; 14] = [
 
 /// What a query returns.
 pub(crate) enum Answer {
-    /// Its rows as text, sorted.
+    /// Its rows as text, sorted unless the statement determines their order.
     Rows(Vec<String>),
     Error(String),
 }
@@ -46,6 +50,8 @@ pub(crate) enum Answer {
 pub(crate) struct Tables {
     /// The rows of `t`.
     pub(crate) rows: RecordBatch,
+    /// The order that files may have recorded.
+    pub(crate) order: String,
     memory: SessionContext,
     folder: TempDir,
 }
@@ -60,10 +66,11 @@ impl Tables {
         for _ in 0..random.random_range(1..4) {
             files.push(SIZES[random.random_range(0..SIZES.len())]);
         }
-        let t = Self::write(random, &memory, &folder, "t", &files).await?;
+        let order = Order::new(random);
+        let t = Self::write(random, &memory, &folder, "t", &files, &order).await?;
         let few = random.random_range(1..200);
-        Self::write(random, &memory, &folder, "o", &[few]).await?;
-        Ok(Self { rows: t, memory, folder })
+        Self::write(random, &memory, &folder, "o", &[few], &order).await?;
+        Ok(Self { rows: t, order: order.to_string(), memory, folder })
     }
 
     /// Writes a table into files of these sizes, and keeps its rows.
@@ -73,24 +80,43 @@ impl Tables {
         folder: &TempDir,
         name: &str,
         sizes: &[usize],
+        order: &Order,
     ) -> Result<RecordBatch> {
         std::fs::create_dir(folder.path().join(name))?;
-        let mut batches = Vec::new();
+        let mut parts = Vec::new();
         let mut first = 0;
-        for (at, size) in sizes.iter().enumerate() {
-            let mut batch = crate::rows::random(random, first, *size)?;
+        for size in sizes {
+            parts.push(crate::rows::random(random, first, *size)?);
             first += *size as i64;
+        }
+        // Files in an order may follow each other in this order, or overlap.
+        let is_sorted = random.random_ratio(2, 3);
+        if is_sorted && random.random() {
+            let all = memory.read_batch(concat_batches(&parts[0].schema(), &parts)?)?;
+            let all = all.sort(order.keys(&parts[0]))?.collect().await?;
+            let all = concat_batches(&parts[0].schema(), &all)?;
+            let mut start = 0;
+            for part in &mut parts {
+                *part = all.slice(start, part.num_rows());
+                start += part.num_rows();
+            }
+        }
+        let mut batches = Vec::new();
+        for (at, mut batch) in parts.into_iter().enumerate() {
             let mut stored = batch.clone();
             if at > 0 && random.random_ratio(1, 3) {
                 // A file from before the column was added.
                 let added = random.random_range(1..batch.num_columns());
                 stored.remove_column(added);
                 let mut columns = batch.columns().to_vec();
-                columns[added] = new_null_array(columns[added].data_type(), *size);
+                columns[added] = new_null_array(columns[added].data_type(), batch.num_rows());
                 batch = RecordBatch::try_new(batch.schema(), columns)?;
             }
             let path = folder.path().join(format!("{name}/{at}.vortex"));
-            memory.read_batch(stored)?.write_vortex(&path.to_string_lossy(), Some(options(random))).await?;
+            let keys = order.keys(&stored);
+            let stored = memory.read_batch(stored)?;
+            let stored = if is_sorted { stored.sort(keys)? } else { stored };
+            stored.write_vortex(&path.to_string_lossy(), Some(options(random))).await?;
             batches.push(batch);
         }
         let rows = concat_batches(&batches[0].schema(), &batches)?;
@@ -98,15 +124,19 @@ impl Tables {
         Ok(rows)
     }
 
-    pub(crate) async fn in_memory(&self, sql: &str) -> Answer {
-        answer(&self.memory, sql).await
+    pub(crate) async fn in_memory(&self, statement: &Statement) -> Answer {
+        answer(&self.memory, statement).await
     }
 
     /// The answer of a new session, and its settings.
-    pub(crate) async fn in_files(&self, random: &mut StdRng, sql: &str) -> (Vec<&'static str>, Answer) {
+    pub(crate) async fn in_files(
+        &self,
+        random: &mut StdRng,
+        statement: &Statement,
+    ) -> (Vec<&'static str>, Answer) {
         let settings: Vec<_> = SETTINGS.into_iter().filter(|_| random.random_ratio(1, 3)).collect();
         let answer = match self.session(&settings).await {
-            Ok(session) => answer(&session, sql).await,
+            Ok(session) => answer(&session, statement).await,
             Err(error) => Answer::Error(error.to_string()),
         };
         (settings, answer)
@@ -125,6 +155,39 @@ impl Tables {
     }
 }
 
+/// An order of rows: by a few random columns, then by `id`.
+struct Order(Vec<(&'static str, SortOptions)>);
+
+impl Order {
+    fn new(random: &mut StdRng) -> Self {
+        let mut keys = Vec::new();
+        for _ in 0..random.random_range(0..3) {
+            let (column, _) = COLUMNS[random.random_range(1..COLUMNS.len())];
+            keys.push((column, SortOptions { descending: random.random(), nulls_first: random.random() }));
+        }
+        keys.push((COLUMNS[0].0, SortOptions { descending: random.random(), nulls_first: false }));
+        Self(keys)
+    }
+
+    /// The keys that these rows have.
+    fn keys(&self, rows: &RecordBatch) -> Vec<SortExpr> {
+        let keys = self.0.iter().filter(|(column, _)| rows.column_by_name(column).is_some());
+        keys.map(|(column, options)| ident(*column).sort(!options.descending, options.nulls_first)).collect()
+    }
+}
+
+impl std::fmt::Display for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, (column, options)) in self.0.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            let direction = if options.descending { "DESC" } else { "ASC" };
+            let nulls = if options.nulls_first { "FIRST" } else { "LAST" };
+            write!(f, "{comma}{column} {direction} NULLS {nulls}")?;
+        }
+        Ok(())
+    }
+}
+
 fn options(random: &mut StdRng) -> VortexOptions {
     let mut options = VortexOptions::default();
     options.level = [Level::Fast, Level::Default, Level::Compact][random.random_range(0..3)];
@@ -134,10 +197,12 @@ fn options(random: &mut StdRng) -> VortexOptions {
     options
 }
 
-async fn answer(session: &SessionContext, sql: &str) -> Answer {
-    match lines(session, sql).await {
+async fn answer(session: &SessionContext, statement: &Statement) -> Answer {
+    match lines(session, &statement.sql).await {
         Ok(mut lines) => {
-            lines.sort_unstable();
+            if !statement.is_ordered {
+                lines.sort_unstable();
+            }
             Answer::Rows(lines)
         }
         Err(error) => Answer::Error(error.to_string()),

@@ -2,16 +2,18 @@
 //!
 //! DataFusion does not tell scans all that they need, and takes some of what they state too far. Without the
 //! rules, results are the same, except where a filter is passed to another column of the same name; but fewer
-//! rows are skipped, and fewer orders and statistics are used.
+//! rows are skipped, fewer statistics are used, and scans declare no order.
 //!
 //! | rule | what it does | see |
 //! |---|---|---|
 //! | [`WithholdOrders`], before all others | withholds orders that DataFusion would take too far | `withhold_orders.rs` |
 //! | | holds back filters that would be passed to other columns | `misdirected_filters.rs` |
+//! | [`KeepLimits`], before DataFusion's `PushdownSort` | keeps orders from crossing limits of scans | `limited_scans.rs` |
 //! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
 //! | | answers sums, minima and maxima | `exact_statistics.rs` |
 
 mod exact_statistics;
+mod limited_scans;
 mod misdirected_filters;
 mod tell_scans;
 mod withhold_orders;
@@ -22,16 +24,20 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_session::Session;
 
+use limited_scans::KeepLimits;
 use tell_scans::TellScans;
 use withhold_orders::WithholdOrders;
 
-/// Adds the rules: one before all others, and one after them; each once, if called again.
+/// Adds the rules, each once, if called again.
 pub(crate) fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let is_other = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
-        ![TellScans::NAME, WithholdOrders::NAME].contains(&rule.name())
+        ![TellScans::NAME, KeepLimits::NAME, WithholdOrders::NAME].contains(&rule.name())
     };
     let rules = &mut builder.physical_optimizers().get_or_insert_default().rules;
     rules.retain(is_other);
+    if let Some(at) = rules.iter().position(|rule| rule.name() == KeepLimits::BEFORE) {
+        rules.insert(at, Arc::new(KeepLimits));
+    }
     rules.insert(0, Arc::new(WithholdOrders));
     let added = builder.physical_optimizer_rules().get_or_insert_default();
     added.retain(is_other);
@@ -39,11 +45,13 @@ pub(crate) fn with_rules(mut builder: SessionStateBuilder) -> SessionStateBuilde
     builder
 }
 
-/// Whether the session has the rules: both, since `with_physical_optimizer_rules` of a builder leaves one.
+/// Whether the session has the rules: all of them, since `with_physical_optimizer_rules` of a builder leaves only the
+/// last. Without `PushdownSort`, the one before it is not needed.
 pub(crate) fn has_rules(session: &dyn Session) -> bool {
     let Some(state) = session.as_any().downcast_ref::<SessionState>() else { return false };
     let has = |name| state.physical_optimizers().iter().any(|rule| rule.name() == name);
-    has(TellScans::NAME) && has(WithholdOrders::NAME)
+    let keeps_limits = has(KeepLimits::NAME) || !has(KeepLimits::BEFORE);
+    has(TellScans::NAME) && has(WithholdOrders::NAME) && keeps_limits
 }
 
 #[cfg(test)]
@@ -62,7 +70,8 @@ mod tests {
         assert!(has_rules(&state));
         let names: Vec<_> = state.physical_optimizers().iter().map(|rule| rule.name()).collect();
         assert_eq!((names.first(), names.last()), (Some(&WithholdOrders::NAME), Some(&TellScans::NAME)));
-        let ours = |name: &&&str| [TellScans::NAME, WithholdOrders::NAME].contains(*name);
-        assert_eq!(names.iter().filter(ours).count(), 2);
+        let ours = |name: &&&str| [TellScans::NAME, KeepLimits::NAME, WithholdOrders::NAME].contains(*name);
+        assert_eq!(names.iter().filter(ours).count(), 3);
+        assert!(names.contains(&KeepLimits::BEFORE), "DataFusion has renamed the rule");
     }
 }

@@ -8,14 +8,18 @@
 //! CAST(ts AS TIME)     07:00              14:00              04:00
 //! ```
 //!
-//! The same applies to `date_trunc` in zones that turn their clocks back just after midnight.
+//! The same applies to `date_trunc` in zones that turn their clocks back just after midnight; to `log(base, x)`, which
+//! falls if the base is below 1, or if it is the column; and to the negation of integers, of which the least is its own
+//! negative.
 //!
-//! If an operator contains such a cast, the orders that the scans below it declare end at the first temporal
-//! column. Other scans keep theirs, since an order reaches only the operators above its scan, unless the cast is
-//! equated with a column, by a filter or by the keys of a join: then the order of any timestamps that are equal to
-//! those below is taken for that of the column. This rule runs before all others, which rely on what scans declare, and
-//! pass filters on: it also holds back those that would reach other columns (`misdirected_filters.rs`).
+//! If an operator contains such an expression, the orders that the scans below it declare end at the first column of
+//! a type from which DataFusion derives an order of the expression. Other scans keep theirs, since an order reaches only
+//! the operators above its scan, unless the expression is equated with a column, by a filter or by the keys of a join:
+//! then the order of any values that are equal to those below is taken for that of the column. This rule runs before all
+//! others, which rely on what scans declare, and pass filters on: it also holds back those that would reach other
+//! columns (`misdirected_filters.rs`).
 
+use std::ops::BitOrAssign;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -25,20 +29,20 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::Operator;
-use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, TryCastExpr};
+use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, NegativeExpr, TryCastExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_plan::filter::FilterExec;
-use datafusion_physical_plan::joins::utils::JoinFilter;
 use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::misdirected_filters::hold_back;
 use crate::convert::cast_is_monotonic;
-use crate::ordering::without_temporal_orders;
+use crate::ordering::without_orders_of;
 use crate::source::VortexSource;
 
-/// Withholds orders of temporal columns from operators that cast such columns in ways that change the order.
+/// Withholds orders of columns from operators with expressions that change them, although DataFusion supposes that they
+/// do not.
 #[derive(Debug, Default)]
 pub(super) struct WithholdOrders;
 
@@ -52,8 +56,14 @@ impl PhysicalOptimizerRule for WithholdOrders {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let is_equated = plan.exists(|node| Ok(equates(node.as_ref()) && reorders(node)?))?;
-        hold_back(withhold(plan, is_equated)?)
+        let mut equated = Reordered::default();
+        plan.apply(|node| {
+            if equates(node.as_ref()) {
+                equated |= reordered(node)?;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        hold_back(withhold(plan, equated)?)
     }
 
     fn name(&self) -> &str {
@@ -65,17 +75,38 @@ impl PhysicalOptimizerRule for WithholdOrders {
     }
 }
 
-/// Withholds orders of the scans below `node` if it casts in such a way, or if that is known already.
-fn withhold(node: Arc<dyn ExecutionPlan>, is_reordered: bool) -> Result<Arc<dyn ExecutionPlan>> {
-    let is_reordered = is_reordered || reorders(&node)?;
-    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
-        let scan = scan.downcast_to_file_source::<VortexSource>().filter(|_| is_reordered);
-        return Ok(match scan.and_then(|(config, _)| without_temporal_orders(config)) {
-            Some(config) => DataSourceExec::from_data_source(config) as Arc<_>,
-            None => node,
-        });
+/// The columns whose order must be withheld, by their types: those from which DataFusion derives an order of
+/// expressions that change it. It does so through all casts between numbers, and through all between times.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reordered {
+    numbers: bool,
+    times: bool,
+}
+
+impl Reordered {
+    fn includes(self, data_type: &DataType) -> bool {
+        let is_number = data_type.is_numeric() || *data_type == DataType::Boolean;
+        (self.numbers && is_number) || (self.times && data_type.is_temporal())
     }
-    let children = node.children().into_iter().map(|child| withhold(Arc::clone(child), is_reordered));
+}
+
+impl BitOrAssign for Reordered {
+    fn bitor_assign(&mut self, other: Self) {
+        self.numbers |= other.numbers;
+        self.times |= other.times;
+    }
+}
+
+/// Withholds orders of the scans below `node`: of the columns that it or an operator above reorders.
+fn withhold(node: Arc<dyn ExecutionPlan>, above: Reordered) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut all = above;
+    all |= reordered(&node)?;
+    if let Some(scan) = node.downcast_ref::<DataSourceExec>() {
+        let scan = scan.downcast_to_file_source::<VortexSource>();
+        let changed = scan.and_then(|(config, _)| without_orders_of(config, |column| all.includes(column)));
+        return Ok(changed.map_or(node, |config| DataSourceExec::from_data_source(config) as _));
+    }
+    let children = node.children().into_iter().map(|child| withhold(Arc::clone(child), all));
     let children = children.collect::<Result<_>>()?;
     replace_children_if_necessary(node, children)
 }
@@ -85,28 +116,34 @@ fn equates(node: &dyn ExecutionPlan) -> bool {
     node.is::<FilterExec>() || (node.children().len() > 1 && !node.is::<NestedLoopJoinExec>())
 }
 
-/// Whether the operator casts temporal values in a way that changes their order. Of the conjuncts of filters, and
-/// of what joins compare, only those matter that equate columns: then the order of one is that of the other.
-fn reorders(node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+/// The columns that expressions of the operator reorder. Of the conjuncts of filters, and of what joins compare, only
+/// those matter that equate columns: then the order of one is that of the other.
+fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
+    let mut found = Reordered::default();
     if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
         // DataFusion moves parts of its filter into projections of its inputs.
-        let moved = |filter: &JoinFilter| has_reordering_cast(filter.expression(), Some(filter.schema()));
-        return Ok(join.filter().is_some_and(moved));
+        if let Some(filter) = join.filter() {
+            found |= reordered_by(filter.expression(), Some(filter.schema()))?;
+        }
+        return Ok(found);
     }
     let inputs: Vec<_> = node.children().into_iter().map(|child| child.schema()).collect();
     if let Some(keys) = join_keys(node.as_ref()) {
-        let mut sides = keys.iter().flat_map(|(left, right)| [left, right]).zip(inputs.iter().cycle());
-        return Ok(sides.any(|(key, input)| has_reordering_cast(key, Some(input))));
+        for (key, input) in keys.iter().flat_map(|(left, right)| [left, right]).zip(inputs.iter().cycle()) {
+            found |= reordered_by(key, Some(input))?;
+        }
+        return Ok(found);
     }
     // An expression of an operator with several inputs may refer to all of them.
     let input = if let [input] = inputs.as_slice() { Some(input) } else { None };
     let is_filter = node.is::<FilterExec>();
-    let matters = |part: &Arc<dyn PhysicalExpr>| !is_filter || equates_columns(part);
-    let mut found = false;
     node.apply_expressions(&mut |expr| {
-        let mut parts = split_conjunction(expr).into_iter();
-        found = found || parts.any(|part| matters(part) && has_reordering_cast(part, input));
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        for part in split_conjunction(expr) {
+            if !is_filter || equates_columns(part) {
+                found |= reordered_by(part, input)?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
 }
@@ -123,12 +160,29 @@ fn equates_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {
     *binary.op() == Operator::Eq && has_columns(binary.left()) && has_columns(binary.right())
 }
 
-fn has_reordering_cast(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> bool {
-    expr.exists(|part| Ok(is_reordering_cast(part, input))).unwrap_or(true)
+/// The columns that an expression over `input` reorders, if it reads them.
+fn reordered_by(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> Result<Reordered> {
+    let mut found = Reordered::default();
+    expr.apply(|part| {
+        found.numbers |= reorders_numbers(part, input);
+        found.times |= reorders_times(part, input);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// Of an input that is not known, any negation is supposed to be one of integers.
+fn reorders_numbers(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> bool {
+    if let Some(negation) = expr.downcast_ref::<NegativeExpr>() {
+        let operand = input.and_then(|input| negation.arg().data_type(input).ok());
+        return operand.is_none_or(|operand| operand.is_integer());
+    }
+    let function = expr.downcast_ref::<ScalarFunctionExpr>();
+    function.is_some_and(|function| function.name() == "log" && function.args().len() > 1)
 }
 
 /// Of an input that is not known, any cast is supposed to change the order.
-fn is_reordering_cast(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> bool {
+fn reorders_times(expr: &Arc<dyn PhysicalExpr>, input: Option<&SchemaRef>) -> bool {
     if let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() {
         let is_zoned = |arg: &Arc<dyn PhysicalExpr>| {
             input.is_none_or(|input| arg.data_type(input).is_ok_and(has_clocks))

@@ -7,7 +7,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use vortex_datafusion::{VortexOptions, VortexSessionExt as _, register};
 
-use crate::files::{copy, numbers, plan, register_files, run, table};
+use crate::files::{copy, create, numbers, plan, register_files, run, table};
 
 fn session(partitions: usize) -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions))
@@ -53,6 +53,7 @@ async fn orders_are_withheld_only_where_casts_change_them() {
         ("SELECT x.ts FROM t x JOIN t y ON CAST(x.ts AS DATE) < CAST(y.ts AS DATE)", 2),
         ("SELECT x.ts FROM t x JOIN t y ON CAST(x.ts AS TIME) < CAST(y.ts AS TIME)", 0),
         ("SELECT x.ts FROM t x JOIN t y ON CAST(x.ts AS TIME) = CAST(y.ts AS TIME)", 0),
+        ("SELECT log(3, x.n) FROM t x JOIN t y ON x.ts = y.ts", 2),
         // The order of one scan does not reach the operators above another.
         ("SELECT ts FROM t UNION ALL (SELECT ts FROM t ORDER BY CAST(ts AS TIME) LIMIT 3)", 1),
         // The timestamps of both are equal, and so are these times of day and others.
@@ -138,7 +139,7 @@ async fn the_first_rows_of_an_order_are_the_first_however_partitions_run() {
             ["SELECT a FROM t ORDER BY a LIMIT 300", "SELECT a FROM t WHERE b = 3 ORDER BY a LIMIT 300"]
         {
             let plan = plan(&context, sql).await;
-            assert!(plan.contains("output_ordering=[a@0 ASC"), "{plan}");
+            assert_eq!(plan.contains("output_ordering=[a@0 ASC"), is_registered, "{plan}");
             let frame = context.sql(&sql.replace("ORDER BY a LIMIT", "ORDER BY a + 0 LIMIT")).await.unwrap();
             let expected = frame.collect().await.unwrap();
             let expected: Vec<i64> = expected.iter().flat_map(|batch| numbers(batch, 0)).collect();
@@ -150,6 +151,58 @@ async fn the_first_rows_of_an_order_are_the_first_however_partitions_run() {
                 );
             }
         }
+    }
+}
+
+/// DataFusion arranges the files of a partition by `b`, although their order by `a` decides which rows are limited.
+#[tokio::test]
+async fn a_limit_takes_the_first_rows_of_its_own_order() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, rows) in [
+        ("1", "value AS a, 10 - value AS b FROM generate_series(1, 4)"),
+        ("2", "value AS a, value + 100 AS b FROM generate_series(5, 8)"),
+    ] {
+        copy(
+            &registered(1),
+            &format!("SELECT {rows} ORDER BY a"),
+            folder.path().join(format!("{name}.vortex")).display(),
+        )
+        .await;
+    }
+    let url = folder.path().join("");
+    for is_registered in [true, false] {
+        let context = if is_registered { registered(1) } else { session(1) };
+        register_files(&context, &url).await;
+        let first = "SELECT a, b FROM t WHERE b <> 8 ORDER BY a LIMIT 3";
+        let sql = format!("SELECT a FROM ({first}) ORDER BY b");
+        assert_eq!(numbers(&run(&context, &sql).await, 0), [4, 3, 1], "{is_registered}");
+        let plan = plan(&context, &sql).await;
+        let sorts = if is_registered { 1 } else { 2 };
+        assert_eq!(plan.matches("SortExec").count(), sorts, "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn orders_end_at_floats_that_may_be_zero() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = registered(1);
+    for (name, values, keys) in [
+        ("above", "(1, 0.5, 1), (1, 2.0, 2)", 3),
+        ("below", "(1, -2.0, 1), (1, -0.5, 2)", 3),
+        ("from_zero", "(1, 0.0, 1), (1, 2.0, 2)", 1),
+        ("across", "(1, -2.0, 1), (1, 0.5, 2)", 1),
+        ("nan", "(1, 2.0, 1), (1, 'NaN', 2)", 1),
+    ] {
+        let path = folder.path().join(format!("{name}.vortex"));
+        let rows = format!(
+            "SELECT a, CAST(f AS DOUBLE) AS f, b FROM (VALUES {values}) AS t (a, f, b) ORDER BY a, 2, b"
+        );
+        copy(&context, &rows, path.display()).await;
+        create(&context, name, path.display()).await;
+        let plan = plan(&context, &format!("SELECT * FROM {name}")).await;
+        let (_, order) = plan.split_once("output_ordering=[").expect("an order");
+        let (order, _) = order.split_once(']').unwrap();
+        assert_eq!(order.split(',').count(), keys, "{name}: {order}");
     }
 }
 

@@ -1,0 +1,67 @@
+//! An optimizer rule that keeps orders of operators above a limit away from the files of a scan.
+//!
+//! If rows are wanted in the order in which a scan returns them anyway, the scan gets both their sort and its limit.
+//! DataFusion 55 then passes the order of another sort above on to the scan as if there were no limit (`PushdownSort`):
+//! it arranges the files of a partition by it, so that the limit takes the first rows of other files.
+//!
+//! ```text
+//! SortExec: [b DESC]                                  SortExec: [b DESC]
+//!   DataSourceExec: {[x, y]}, limit=3            ->     GlobalLimitExec: fetch=3
+//!                   output_ordering=[a ASC]               DataSourceExec: {[x, y]}, limit=3, output_ordering=[a ASC]
+//! ```
+//!
+//! No order crosses the operator that this rule adds. Several partitions need none, since the operator that merges them
+//! in their order is not crossed either.
+
+use std::sync::Arc;
+
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion_common::Result;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode as _};
+use datafusion_datasource::source::DataSourceExec;
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::limit::GlobalLimitExec;
+
+use crate::source::VortexSource;
+
+/// Puts limits of ordered scans of several files above the scans, too.
+#[derive(Debug, Default)]
+pub(super) struct KeepLimits;
+
+impl KeepLimits {
+    pub(super) const NAME: &'static str = "vortex_keep_limits";
+    /// The rule of DataFusion that must follow.
+    pub(super) const BEFORE: &'static str = "PushdownSort";
+}
+
+impl PhysicalOptimizerRule for KeepLimits {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let limited = plan.transform_up(|node| {
+            Ok(match limit_of_files_in_order(&node) {
+                Some(limit) => Transformed::yes(Arc::new(GlobalLimitExec::new(node, 0, Some(limit)))),
+                None => Transformed::no(node),
+            })
+        });
+        limited.map(|plan| plan.data)
+    }
+
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The limit of a scan that reads several files one after the other, in the order of their rows.
+fn limit_of_files_in_order(node: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+    let (config, _) = node.downcast_ref::<DataSourceExec>()?.downcast_to_file_source::<VortexSource>()?;
+    let [files] = config.file_groups.as_slice() else { return None };
+    config.limit.filter(|_| files.len() > 1 && !config.output_ordering.is_empty())
+}
