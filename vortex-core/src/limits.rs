@@ -24,8 +24,8 @@ pub struct Limits {
     pub max_depth: u32,
     /// Nodes of one array tree or one scalar, counted with repetition; 1,000,000 by default.
     pub max_nodes: u32,
-    /// Nodes of the layout tree, counted with repetition; 8,000,000 by default. Above 65,536, also at most as
-    /// many as the bytes of the tree can hold without nodes that have several parents.
+    /// Nodes of the layout tree, counted with repetition; 8,000,000 by default, but at most as many as the bytes
+    /// of the tree can hold without nodes that have several parents.
     pub max_layouts: u32,
     /// Fields of all structs of the file's dtype together; 1,000,000 by default.
     pub max_columns: u32,

@@ -4,9 +4,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, BooleanArray, MutableArrayData, RecordBatch, UInt64Array, make_array};
+use arrow::array::{
+    Array as _, AsArray as _, BooleanArray, MutableArrayData, RecordBatch, UInt64Array, make_array,
+};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType};
 use futures::TryStreamExt as _;
 use vortex_core::array::{ArrayRef, ArrowRef, encoded_bytes};
 use vortex_core::dtype::arrow::data_type;
@@ -24,6 +26,26 @@ const MAX_ROWS: u64 = 1 << 14;
 
 pub fn valid(array: &ArrowRef) {
     array.to_data().validate_full().expect("what is decoded is valid Arrow");
+    has_the_digits_of_its_type(array);
+}
+
+/// Arrow's validation does not count the digits of decimals.
+fn has_the_digits_of_its_type(array: &ArrowRef) {
+    fn check<T: DecimalType>(array: &ArrowRef, digits: u8) {
+        let mut values = array.as_primitive::<T>().iter().flatten();
+        assert!(values.all(|value| T::is_valid_decimal_precision(value, digits)), "{array:?}");
+    }
+    match *array.data_type() {
+        DataType::Decimal32(digits, _) => check::<Decimal32Type>(array, digits),
+        DataType::Decimal64(digits, _) => check::<Decimal64Type>(array, digits),
+        DataType::Decimal128(digits, _) => check::<Decimal128Type>(array, digits),
+        // Release 0.56 wrote any value as one of the most digits.
+        DataType::Decimal256(digits, _) if digits < 76 => check::<Decimal256Type>(array, digits),
+        _ => {}
+    }
+    for child in array.to_data().child_data() {
+        has_the_digits_of_its_type(&make_array(child.clone()));
+    }
 }
 
 /// Text is stored with lengths and with offsets of its codes; where they contradict each other,

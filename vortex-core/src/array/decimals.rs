@@ -3,14 +3,15 @@
 use std::any::TypeId;
 use std::sync::Arc;
 
-use arrow::array::{ArrowPrimitiveType, AsArray as _, PrimitiveArray};
+use arrow::array::{ArrowNativeTypeOp, ArrowPrimitiveType, AsArray as _, PrimitiveArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, i256,
+    DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType as ArrowDecimal,
+    Int8Type, Int16Type, Int32Type, Int64Type, i256,
 };
 
 use super::{ArrowRef, present};
+use crate::dtype::DecimalType;
 use crate::{Error, Result};
 
 /// Runs `$body` with `$S` bound to the Arrow type of the integers that represent decimals.
@@ -49,41 +50,63 @@ macro_rules! match_storage {
 /// Converts unscaled values, which are signed integers or decimals of any scale, to decimals of type `to`.
 ///
 /// # Errors
-/// If a value that is not null does not fit the width of `to`.
+/// If a value that is not null has more digits than `to`.
 pub(crate) fn from_unscaled(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrowRef> {
     match to {
         DataType::Dictionary(_, decoded) => present(from_unscaled(values, nulls, decoded)?, to),
-        DataType::Decimal32(..) => {
-            match_storage!(values.data_type(), |S| resize::<S, Decimal32Type>(values, nulls, to))
+        DataType::Decimal32(digits, _) => {
+            match_storage!(values.data_type(), |S| resize::<S, Decimal32Type>(values, nulls, to, *digits))
         }
-        DataType::Decimal64(..) => {
-            match_storage!(values.data_type(), |S| resize::<S, Decimal64Type>(values, nulls, to))
+        DataType::Decimal64(digits, _) => {
+            match_storage!(values.data_type(), |S| resize::<S, Decimal64Type>(values, nulls, to, *digits))
         }
-        DataType::Decimal128(..) => {
-            match_storage!(values.data_type(), |S| resize::<S, Decimal128Type>(values, nulls, to))
+        DataType::Decimal128(digits, _) => {
+            match_storage!(values.data_type(), |S| resize::<S, Decimal128Type>(values, nulls, to, *digits))
         }
-        DataType::Decimal256(..) => {
-            match_storage!(values.data_type(), |S| resize::<S, Decimal256Type>(values, nulls, to))
+        DataType::Decimal256(digits, _) => {
+            match_storage!(values.data_type(), |S| resize::<S, Decimal256Type>(values, nulls, to, *digits))
         }
         other => Err(Error::invalid(format!("cannot convert decimals to Arrow type {other}"))),
     }
 }
 
-fn resize<S, T>(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrowRef>
+/// Whether an unscaled value has at most as many digits as decimals of a type.
+pub(crate) fn has_digits_of(decimal: DecimalType, unscaled: i256) -> bool {
+    beyond(decimal.precision()).is_none_or(|beyond| is_within(unscaled, beyond))
+}
+
+/// The least positive integer with more than `digits` digits; `None` if `N` cannot represent it, or any value is
+/// accepted: release 0.56 wrote such of the most digits that there are.
+fn beyond<N: ArrowNativeTypeOp>(digits: u8) -> Option<N> {
+    let power = || N::usize_as(10).pow_checked(digits.into()).ok();
+    (digits < DecimalType::MAX_PRECISION).then(power).flatten()
+}
+
+fn is_within<N: ArrowNativeTypeOp>(value: N, beyond: N) -> bool {
+    value.is_gt(beyond.neg_wrapping()) & value.is_lt(beyond)
+}
+
+fn resize<S, T>(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType, digits: u8) -> Result<ArrowRef>
 where
     S: ArrowPrimitiveType<Native: Resize<T::Native>>,
-    T: ArrowPrimitiveType,
+    T: ArrowDecimal,
 {
     let values = values.as_primitive::<S>().values();
+    // Values of no more digits also fit the width.
+    if let Some(beyond) = beyond::<S::Native>(digits.min(T::MAX_PRECISION))
+        && !values.iter().fold(true, |within, value| within & is_within(*value, beyond))
+    {
+        let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        if let Some(row) = (0..values.len()).find(|row| is_valid(*row) && !is_within(values[*row], beyond)) {
+            let value = values[row];
+            return Err(Error::corrupt(format!(
+                "unscaled value {value:?} in row {row} has more digits than {to}"
+            )));
+        }
+    }
     let resized = if TypeId::of::<S::Native>() == TypeId::of::<T::Native>() {
         ScalarBuffer::new(values.inner().clone(), 0, values.len())
     } else {
-        if !S::Native::ALWAYS_FITS && !values.iter().fold(true, |fit, value| fit & value.fits()) {
-            let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-            if let Some(row) = (0..values.len()).find(|row| is_valid(*row) && !values[*row].fits()) {
-                return Err(Error::corrupt(format!("decimal {:?} in row {row} exceeds {to}", values[row])));
-            }
-        }
         let resized: Vec<T::Native> = values.iter().map(|value| value.wrap()).collect();
         ScalarBuffer::new(Buffer::from_vec(resized), 0, values.len())
     };
@@ -92,24 +115,15 @@ where
 
 /// Converts integers of one width to another.
 trait Resize<T>: Copy {
-    /// Whether all values fit.
-    const ALWAYS_FITS: bool;
-    /// The value, which must fit.
+    /// The value, if it fits; otherwise, any.
     fn wrap(self) -> T;
-    fn fits(self) -> bool;
 }
 
 macro_rules! resize_between {
     ($($S:ty => $($T:ty),*;)*) => {$($(
         impl Resize<$T> for $S {
-            const ALWAYS_FITS: bool = size_of::<$T>() >= size_of::<$S>();
-
             fn wrap(self) -> $T {
                 self as $T
-            }
-
-            fn fits(self) -> bool {
-                self as $T as $S == self
             }
         }
     )*)*};
@@ -126,27 +140,15 @@ resize_between! {
 macro_rules! resize_with_i256 {
     ($($narrow:ty),*) => {$(
         impl Resize<i256> for $narrow {
-            const ALWAYS_FITS: bool = true;
-
             fn wrap(self) -> i256 {
                 i256::from_i128(i128::from(self))
-            }
-
-            fn fits(self) -> bool {
-                true
             }
         }
     )*};
     (to $($narrow:ty),*) => {$(
         impl Resize<$narrow> for i256 {
-            const ALWAYS_FITS: bool = false;
-
             fn wrap(self) -> $narrow {
                 self.as_i128() as $narrow
-            }
-
-            fn fits(self) -> bool {
-                self.to_i128().is_some_and(|value| <$narrow>::try_from(value).is_ok())
             }
         }
     )*};
@@ -156,13 +158,7 @@ resize_with_i256!(i8, i16, i32, i64, i128);
 resize_with_i256!(to i32, i64, i128);
 
 impl Resize<i256> for i256 {
-    const ALWAYS_FITS: bool = true;
-
     fn wrap(self) -> i256 {
         self
-    }
-
-    fn fits(self) -> bool {
-        true
     }
 }

@@ -36,7 +36,7 @@ use arrow::datatypes::DataType;
 pub use aggregate::Aggregate;
 pub use arrow::array::ArrayRef as ArrowRef;
 pub(crate) use concat::{concat, without_dictionaries};
-pub(crate) use decimals::from_unscaled;
+pub(crate) use decimals::{from_unscaled, has_digits_of};
 pub use decoded::{Decoded, present};
 pub(crate) use fixed_width::{fixed_width, into_vec, match_width, values_of};
 pub(crate) use integers::{

@@ -7,10 +7,10 @@
 //! Metadata: the width, 1 to 32 bytes, independent of the precision. Buffer: exactly `rows * width`
 //! bytes. Optional child: the validity. Values under nulls are arbitrary.
 //!
-//! Decoding converts from any width to any of Arrow's four in a single pass, or without one if they are
-//! the same. A value with more digits than the precision is kept: writers have stored such values, and
-//! Arrow can hold them. A value that exceeds Arrow's width is corrupt. Comparisons use the width stored
-//! in the file, to which the constants are converted.
+//! Decoding checks that no value has more digits than the precision, unless none of the width can, and then
+//! converts from any width to any of Arrow's four in a single pass, or without one if they are the same. A value
+//! with more digits is corrupt, except of a precision of 76, the most there is: release 0.56 wrote such values.
+//! Comparisons use the width stored in the file, to which the constants are converted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -271,7 +271,7 @@ pub(crate) fn encode(values_type: i32, values: Buffer) -> WriteNode {
 #[cfg(test)]
 mod tests {
     use arrow::array::{AsArray as _, Decimal128Array, Decimal256Array};
-    use arrow::datatypes::{Decimal128Type, i256};
+    use arrow::datatypes::{Decimal128Type, Decimal256Type, i256};
 
     use super::*;
     use crate::array::build::Tree;
@@ -344,14 +344,46 @@ mod tests {
     }
 
     #[test]
-    fn digits_beyond_the_precision_are_kept() {
-        let array = tree(3, &[123_456i64]).load(&decimal(3, 0, false), 1).unwrap();
-        let decoded = array.decode(&DataType::Decimal128(3, 0)).unwrap();
-        assert_eq!(decoded.as_primitive::<Decimal128Type>().value(0), 123_456);
+    fn digits_beyond_the_precision_are_corrupt() {
+        let decode = |tree: Tree, rows| {
+            let array = tree.load(&decimal(3, 0, false), rows).unwrap();
+            let to = [DataType::Decimal32(3, 0), DataType::Decimal128(3, 0), DataType::Decimal256(3, 0)];
+            to.map(|to| array.decode(&to).map_err(|error| error.to_string()))
+        };
+        for most in [999i16, -999] {
+            for decoded in decode(tree(1, &[7, most]), 2) {
+                assert_eq!(decoded.unwrap().len(), 2);
+            }
+            let more = most + most.signum();
+            let trees = [
+                tree(1, &[7, more]),
+                tree(2, &[7, i32::from(more)]),
+                tree(3, &[7, i64::from(more)]),
+                tree(4, &[7, i128::from(more)]),
+                tree(5, &[7, more].map(|value| i256::from_i128(value.into()))),
+            ];
+            for error in trees.into_iter().flat_map(|tree| decode(tree, 2)).map(Result::unwrap_err) {
+                assert!(error.contains("1000 in row 1 has more digits than Decimal"), "{error}");
+            }
+        }
+        for decoded in decode(tree(0, &[i8::MIN, i8::MAX]), 2) {
+            assert_eq!(decoded.unwrap().len(), 2, "one byte has three digits at most");
+        }
     }
 
     #[test]
-    fn only_null_rows_may_exceed_the_arrow_width() {
+    fn decimals_of_the_most_digits_may_have_any_value() {
+        let any = [i256::MIN, i256::MAX];
+        let decode = |precision| {
+            let array = tree(5, &any).load(&decimal(precision, 0, false), 2).unwrap();
+            array.decode(&DataType::Decimal256(precision, 0))
+        };
+        assert_eq!(decode(76).unwrap().as_primitive::<Decimal256Type>().values(), &any);
+        assert!(decode(75).is_err());
+    }
+
+    #[test]
+    fn only_null_rows_may_have_more_digits() {
         let values = [i256::MAX, i256::from_i128(7)];
         let refused = tree(5, &values).load(&decimal(5, 0, false), 2).unwrap();
         assert!(refused.decode(&DataType::Decimal128(5, 0)).is_err());

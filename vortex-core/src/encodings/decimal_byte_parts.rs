@@ -18,7 +18,9 @@ use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 
 use super::Encoding;
 use super::decimal::integer_test;
-use crate::array::{Aggregate, ArrayRef, EncodedArray, Node, RowPicker, Validity, from_unscaled, present};
+use crate::array::{
+    Aggregate, ArrayRef, EncodedArray, Node, RowPicker, Validity, from_unscaled, has_digits_of, present,
+};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -168,6 +170,17 @@ impl DecimalBytePartsArray {
             _ => return Err(Error::corrupt(format!("{} lower decimal parts", lower.len()))),
         })
     }
+
+    /// The decimal that an integer of the only part represents; `None` if it has too many digits.
+    fn decimal(&self, part: &Value) -> Option<Value> {
+        match (&self.dtype, part) {
+            (DType::Decimal(decimal, _), Value::Int(part)) => {
+                let unscaled = i256::from_i128((*part).into());
+                has_digits_of(*decimal, unscaled).then_some(Value::Decimal(unscaled))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl EncodedArray for DecimalBytePartsArray {
@@ -222,10 +235,8 @@ impl EncodedArray for DecimalBytePartsArray {
 
     fn aggregate(&self) -> Result<Aggregate> {
         if self.lower.is_empty() {
-            let found = self.first.aggregate()?.map(&self.dtype, |value| match value {
-                Value::Int(value) => Some(Value::Decimal(i256::from_i128((*value).into()))),
-                _ => None,
-            });
+            let found = self.first.aggregate()?.map(&self.dtype, |value| self.decimal(value));
+            // Without values beyond the precision.
             if let Some(found) = found {
                 return Ok(found);
             }
@@ -238,8 +249,8 @@ impl EncodedArray for DecimalBytePartsArray {
             return None;
         }
         let value = match self.first.as_constant()?.value() {
-            Value::Int(value) => Value::Decimal(i256::from_i128((*value).into())),
-            _ => Value::Null,
+            Value::Null => Value::Null,
+            value => self.decimal(value)?,
         };
         Scalar::try_new(self.dtype.clone(), value).ok()
     }
@@ -340,6 +351,24 @@ mod tests {
         let thousand = Scalar::try_new(dtype, Value::Decimal(i256::from_i128(1000))).unwrap();
         let outcome = array.matches(&Predicate::Compare(CompareOp::Lt, thousand)).unwrap();
         assert_eq!(outcome.iter().collect::<Vec<_>>(), [Some(true), None]);
+    }
+
+    #[test]
+    fn digits_beyond_the_precision_are_corrupt_whatever_is_asked() {
+        let load = |tree: Tree, precision| tree.load(&decimal(precision, 0, false), 2).unwrap();
+        let parts = v1(PType::I16).child(Tree::primitive(&[-1000i16, 7]));
+        assert_eq!(load(parts.clone(), 4).aggregate().unwrap().row_count, 2);
+        let array = load(parts, 3);
+        assert!(array.decode(&DataType::Decimal128(3, 0)).is_err());
+        assert!(array.aggregate().is_err());
+        // A scalar of protobuf: sint64 1000.
+        let thousands = v1(PType::I16).child(Tree::new("vortex.constant").buffer(vec![0x18u8, 0xd0, 0x0f]));
+        assert!(load(thousands.clone(), 4).as_constant().is_some());
+        assert_eq!(load(thousands, 3).as_constant(), None);
+        let lower = v2(PType::I16, &[PType::U64]);
+        let array = load(lower.child(Tree::primitive(&[1i16, 0])).child(Tree::primitive(&[0u64, 7])), 18);
+        assert!(array.decode(&DataType::Decimal128(18, 0)).is_err());
+        assert!(array.aggregate().is_err());
     }
 
     #[test]

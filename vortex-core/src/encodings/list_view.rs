@@ -19,7 +19,7 @@ use arrow::array::{
     Array as _, AsArray as _, BooleanBufferBuilder, GenericListViewArray, OffsetSizeTrait, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp as _, DataType, Field, FieldRef};
+use arrow::datatypes::{ArrowNativeType as _, DataType, Field, FieldRef};
 
 use super::Encoding;
 use super::list::{arrow_list, elements_len, integer_type, window_of};
@@ -157,18 +157,13 @@ impl Views {
     }
 }
 
-/// Decodes non-null integers; negative ones are corrupt.
+/// Decodes non-null integers. Negative ones become huge, so that they reach beyond any elements.
 fn decode_counts(child: &ArrayRef) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
     let decoded = child.decode(&data_type(child.dtype())?)?;
     match_integer!(ptype, |T| {
-        let values = decoded.as_primitive::<T>().values();
-        let zero = <T as arrow::array::ArrowPrimitiveType>::Native::usize_as(0);
-        if values.iter().fold(false, |negative, value| negative | value.is_lt(zero)) {
-            return Err(Error::corrupt("negative list offset or size"));
-        }
-        Ok(values.iter().map(|value| value.as_usize()).collect())
+        Ok(decoded.as_primitive::<T>().values().iter().map(|value| value.as_usize()).collect())
     }, else Err(Error::corrupt(format!("list offsets or sizes of type {ptype}"))))
 }
 
@@ -200,18 +195,18 @@ impl ListViewArray {
         Self { dtype, elements, offsets, sizes, validity, limits }
     }
 
-    /// The checked views. Those of null rows are made empty, since their elements are not needed.
+    /// The checked views. Those of null rows are arbitrary, and made empty.
     fn views(&self, nulls: Option<&NullBuffer>) -> Result<Views> {
         let mut views = Views { offsets: decode_counts(&self.offsets)?, sizes: decode_counts(&self.sizes)? };
+        if let Some(nulls) = nulls {
+            let rows = views.offsets.iter_mut().zip(&mut views.sizes).zip(nulls.iter());
+            rows.filter(|(_, valid)| !valid).for_each(|((offset, size), _)| (*offset, *size) = (0, 0));
+        }
         let count = self.elements.len();
         let outside =
             |(offset, size): (&usize, &usize)| offset.checked_add(*size).is_none_or(|end| end > count);
         if views.offsets.iter().zip(&views.sizes).any(outside) {
             return Err(Error::corrupt(format!("a list reaches beyond {count} elements")));
-        }
-        if let Some(nulls) = nulls {
-            let rows = views.sizes.iter_mut().zip(nulls.iter());
-            rows.filter(|(_, valid)| !valid).for_each(|(size, _)| *size = 0);
         }
         Ok(views)
     }
@@ -457,6 +452,10 @@ mod tests {
             let array = numbers(&[offset], &[size]).load(&lists(false), 1).unwrap();
             assert!(array.decode(&to).is_err(), "{size} elements from {offset}");
         }
+        let garbage_under_null =
+            numbers(&[7, u32::MAX, 0], &[2, -1, -1]).child(Tree::bools(&[true, false, false]));
+        let array = garbage_under_null.load(&lists(true), 3).unwrap();
+        conformance::check(&array, &expected(&[7, 0, 0], &[2, 0, 0], Some(vec![true, false, false])));
         let empty_at_the_end = numbers(&[200], &[0]).load(&lists(false), 1).unwrap();
         assert_eq!(empty_at_the_end.decode(&to).unwrap().len(), 1);
     }

@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef as ArrowRef, Decimal128Array, Float32Array, Float64Array, Int64Array, TimestampMillisecondArray,
+    ArrayRef as ArrowRef, AsArray as _, Decimal128Array, Float32Array, Float64Array, Int64Array,
+    TimestampMillisecondArray,
 };
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Decimal128Type};
 
 use super::conformance;
 use crate::array::build::Tree;
@@ -384,6 +385,9 @@ fn exercise(tree: &Tree, dtype: &DType, len: usize, values: &ArrowRef) {
         let Ok(array) = array else { continue };
         if let Ok(decoded) = array.decode(&to) {
             decoded.to_data().validate_full().unwrap();
+            if let Some(decimals) = decoded.as_primitive_opt::<Decimal128Type>() {
+                decimals.validate_decimal_precision(decimals.precision()).unwrap();
+            }
             assert_eq!(decoded.len(), array.len());
         }
         let _ = array.validity();

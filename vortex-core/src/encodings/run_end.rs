@@ -147,13 +147,14 @@ impl Runs {
     }
 
     /// The ends, which never decrease and cover all rows.
-    fn ends(&self) -> Result<&ScalarBuffer<u64>> {
-        get_or_try_init(&self.checked, || checked(&self.ends, self.covers))
+    fn ends(&self, limits: &Limits) -> Result<&ScalarBuffer<u64>> {
+        get_or_try_init(&self.checked, || checked(&self.ends, self.covers, limits))
     }
 }
 
 /// Checks that the ends of runs do not decrease and cover `covers` rows.
-fn checked(ends: &ArrayRef, covers: u64) -> Result<ScalarBuffer<u64>> {
+fn checked(ends: &ArrayRef, covers: u64, limits: &Limits) -> Result<ScalarBuffer<u64>> {
+    limits.decoded_bytes(ends.len(), size_of::<u64>())?;
     let decoded = ends.decode(&data_type(ends.dtype())?)?;
     let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
         let ends = positions::<false, _>(decoded.as_primitive::<T>().values());
@@ -195,7 +196,7 @@ impl Window<'_> {
 
 impl RunEndArray {
     fn window(&self) -> Result<Window<'_>> {
-        let ends = self.runs.ends()?;
+        let ends = self.runs.ends(&self.limits)?;
         let (offset, len) = (self.offset, self.len);
         let runs = if len == 0 {
             0..0
@@ -310,7 +311,7 @@ impl EncodedArray for RunEndArray {
 
     fn map_runs(&self, map: &dyn Fn(ArrayRef) -> Result<ArrayRef>) -> Result<Option<ArrayRef>> {
         // Checked before the runs are shared, so that slices of one array do it only once.
-        self.runs.ends()?;
+        self.runs.ends(&self.limits)?;
         let runs = Runs {
             ends: Arc::clone(&self.runs.ends),
             values: map(Arc::clone(&self.runs.values))?,
@@ -402,6 +403,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::encodings::conformance;
+    use crate::limits::Work;
 
     const I32: DType = DType::Primitive(PType::I32, false);
 
@@ -519,6 +521,21 @@ pub(crate) mod tests {
         assert!(runs(&[], 1, Tree::primitive::<i32>(&[])).load(&I32, 0).is_err());
         assert!(runs(&[1], u64::MAX, Tree::primitive(&[1i32])).load(&I32, 1).is_err());
         assert!(runs(&[], 0, Tree::primitive::<i32>(&[])).load(&I32, 0).is_ok());
+    }
+
+    #[test]
+    fn ends_are_limited_in_the_width_that_they_are_compared_in() {
+        let values = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+        let tree = runs(&[0; 1000], 0, values);
+        let limits = Limits::new().with_max_decoded_bytes(9_000);
+        let matches_after = |bytes| {
+            let array = tree.load_within(&I32, 0, &limits).unwrap();
+            let _work = Work::begin();
+            limits.decoded_bytes(bytes, 1).unwrap();
+            array.matches(&Predicate::IsNull)
+        };
+        assert!(matches_after(1_000).is_ok());
+        assert!(matches_after(1_001).is_err(), "8 bytes for each of 1,000 runs");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::masked::masked;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::limits::Work;
+use crate::limits::{Limits, Work};
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -67,6 +67,7 @@ impl Encoding for Struct {
             len: node.len(),
             fields: fields.into_iter().collect::<Result<_>>()?,
             validity,
+            limits: *node.limits(),
         }))
     }
 
@@ -81,8 +82,9 @@ pub(crate) fn struct_of(
     fields: Vec<ArrayRef>,
     validity: Option<ArrayRef>,
     len: usize,
+    limits: Limits,
 ) -> ArrayRef {
-    Arc::new(Fields { dtype, len, fields, validity })
+    Arc::new(Fields { dtype, len, fields, validity, limits })
 }
 
 #[derive(Debug)]
@@ -91,6 +93,7 @@ struct Fields {
     len: usize,
     fields: Vec<ArrayRef>,
     validity: Option<ArrayRef>,
+    limits: Limits,
 }
 
 impl EncodedArray for Fields {
@@ -109,6 +112,10 @@ impl EncodedArray for Fields {
     fn children(&self) -> Vec<(&'static str, ArrayRef)> {
         let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
         validity.chain(self.fields.iter().map(|field| ("field", Arc::clone(field)))).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
@@ -141,6 +148,7 @@ impl EncodedArray for Fields {
             len,
             fields: self.fields.iter().map(pick).collect::<Result<_>>()?,
             validity: self.validity.as_ref().map(pick).transpose()?,
+            limits: self.limits,
         })))
     }
 
@@ -277,6 +285,9 @@ mod tests {
         let empty = DType::Struct(Arc::new(StructType::new([])), true);
         let array = Tree::new(ID).load(&empty, 1 << 40).unwrap();
         assert!(array.matches(&Predicate::IsNull).is_err());
+        let limits = Limits::new().with_max_decoded_bytes(10);
+        let array = Tree::new(ID).load_within(&empty, 1000, &limits).unwrap();
+        assert!(array.matches(&Predicate::IsNull).is_err(), "125 bytes");
         assert_eq!(array.slice(0..3).unwrap().matches(&Predicate::IsNotNull).unwrap().true_count(), 3);
     }
 }

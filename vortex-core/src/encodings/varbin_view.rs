@@ -6,19 +6,22 @@
 //! ```
 //!
 //! No metadata. Optional child: the validity. Views of null rows and padding are arbitrary. Arrow's views
-//! have the same layout, so decoding checks them and shares everything.
+//! have the same layout, so decoding checks them and shares everything. Views may also share bytes with each
+//! other, so that reading all values takes far longer than the file is large: if values have more bytes than
+//! there are, all of these count as decoded.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, GenericByteViewArray, UInt64Array};
-use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ByteViewType, DataType};
 
 use super::Encoding;
 use super::varbin::VarBinArray;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, all, bytes, validity};
 use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
 use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -44,10 +47,12 @@ impl Encoding for VarBinView {
         if node.len().checked_mul(VIEW_BYTES) != Some(views.len()) {
             return Err(Error::corrupt(format!("{} bytes of views for {} rows", views.len(), node.len())));
         }
+        let data: Arc<[Buffer]> = (0..data).map(|at| node.buffer(at)).collect::<Result<_>>()?;
         Ok(Arc::new(VarBinViewArray {
             dtype: node.dtype().clone(),
             views: ScalarBuffer::new(node.aligned(views, VIEW_BYTES)?, 0, node.len()),
-            data: (0..data).map(|at| node.buffer(at)).collect::<Result<_>>()?,
+            held: distinct_bytes(&data),
+            data,
             validity: node.validity_child(0)?,
             limits: *node.limits(),
         }))
@@ -95,8 +100,18 @@ struct VarBinViewArray {
     dtype: DType,
     views: ScalarBuffer<u128>,
     data: Arc<[Buffer]>,
+    /// Bytes of the data, each counted once.
+    held: usize,
     validity: Option<ArrayRef>,
     limits: Limits,
+}
+
+/// Bytes of buffers, counting each once: a node may refer to one of its tree many times.
+fn distinct_bytes(buffers: &[Buffer]) -> usize {
+    let mut places: Vec<_> = buffers.iter().map(|buffer| (buffer.as_ptr(), buffer.len())).collect();
+    places.sort_unstable();
+    places.dedup();
+    places.into_iter().map(|(_, len)| len).fold(0, usize::saturating_add)
 }
 
 impl VarBinViewArray {
@@ -105,9 +120,22 @@ impl VarBinViewArray {
             dtype: self.dtype.clone(),
             views,
             data: Arc::clone(&self.data),
+            held: self.held,
             validity,
             limits: self.limits,
         })
+    }
+
+    /// Counts the bytes of values that share some of them, as if each had its own.
+    fn count_shared(&self, nulls: Option<&NullBuffer>) -> Result<()> {
+        let valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
+        let lens =
+            self.views.iter().enumerate().filter(|(row, _)| valid(*row)).map(|(_, view)| view_len(*view));
+        let read = lens.filter(|len| *len > MAX_INLINE).fold(0, usize::saturating_add);
+        if read > self.held {
+            self.limits.decoded_bytes(read, 1)?;
+        }
+        Ok(())
     }
 }
 
@@ -138,6 +166,10 @@ impl EncodedArray for VarBinViewArray {
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
         let nulls = self.validity()?.to_nulls(self.len());
+        // Other types copy the values, which counts them anyway.
+        if *to == data_type(&self.dtype)? {
+            self.count_shared(nulls.as_ref())?;
+        }
         let (views, data) = (self.views.clone(), Arc::clone(&self.data));
         bytes::from_views(&self.dtype, to, views, data, nulls, &self.limits)
     }
@@ -184,6 +216,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::encodings::conformance;
+    use crate::expr::{Like, Predicate};
 
     fn tree(array: &StringViewArray) -> Tree {
         let mut tree = Tree::new(ID);
@@ -226,6 +259,31 @@ mod tests {
         let tree = Tree::new(ID).buffer(Buffer::from_slice_ref(views)).child(Tree::bools(&[false, true]));
         let expected: ArrowRef = Arc::new(StringViewArray::from(vec![None, Some("ok")]));
         conformance::check(&tree.load(&DType::Utf8(true), 2).unwrap(), &expected);
+    }
+
+    #[test]
+    fn values_that_share_bytes_are_limited_as_if_each_had_its_own() {
+        let one = StringViewArray::from(vec!["x".repeat(1000)]);
+        let load = |valid: &[bool], limit| {
+            // Naming a buffer again adds no bytes.
+            let data = &one.data_buffers()[0];
+            let tree = (0..10).fold(Tree::new(ID), |tree, _| tree.buffer(data.clone()));
+            let tree = tree.buffer(Buffer::from_vec(vec![one.views()[0]; valid.len()]));
+            let limits = Limits::new().with_max_decoded_bytes(limit);
+            let tree = tree.child(Tree::bools(valid));
+            tree.load_within(&DType::Utf8(true), valid.len(), &limits).unwrap()
+        };
+        let like = Predicate::Like(Like::new("%y%"));
+        let array = load(&[true; 8], 8000);
+        assert_eq!(array.decode(&DataType::Utf8View).unwrap().len(), 8);
+        assert_eq!(array.matches(&like).unwrap().true_count(), 0);
+        let array = load(&[true; 8], 7999);
+        for error in [array.decode(&DataType::Utf8View).unwrap_err(), array.matches(&like).unwrap_err()] {
+            assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+        }
+        assert!(array.slice(0..7).unwrap().matches(&like).is_ok());
+        let one_valid = [true, false, false, false, false, false, false, false];
+        assert!(load(&one_valid, 100).matches(&like).is_ok(), "no bytes are shared");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::zone_maps::KeptZoneMaps;
 use super::{MAGIC, MAX_USER_KEY_LEN, MAX_USER_METADATA, Segment, SegmentId, VERSION};
 use crate::array::can_decode_as;
 use crate::dtype::stored::may_be_stored_as;
-use crate::dtype::{DType, ROOT_COLUMN};
+use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::encodings::Registry;
 use crate::layout::{LayoutNode, LayoutRef};
 use crate::limits::Limits;
@@ -67,7 +67,8 @@ pub struct Footer {
     schema: OnceLock<SchemaRef>,
     layout_ids: Arc<[Arc<str>]>,
     file_size: u64,
-    described_bytes: usize,
+    /// Approximate bytes of what the description becomes in memory.
+    parsed_bytes: usize,
     pub(crate) zone_maps: KeptZoneMaps,
 }
 
@@ -190,6 +191,8 @@ impl Footer {
         let stored_schema = description.arrow_schema().and_then(|entry| part(entry).ok()).map(Into::into);
         let table = SegmentTable::try_new(&tables, &bytes.end, description.file_size, registry, limits)?;
         let user_metadata = user_metadata(description, |entry| part(entry).ok().map(Arc::from))?;
+        // A layout that is used takes as much again.
+        let parsed_bytes = described_bytes + 2 * raw_layout.memory_size() + field_bytes(&dtype);
         let node =
             LayoutNode::root(Arc::new(raw_layout), &dtype, Arc::clone(&tables.layout_ids), registry, limits);
         let layout = node.load()?;
@@ -205,7 +208,7 @@ impl Footer {
             schema: OnceLock::new(),
             layout_ids: tables.layout_ids,
             file_size: description.file_size,
-            described_bytes,
+            parsed_bytes,
             zone_maps: KeptZoneMaps::new(room.min(MIN_ZONE_MAPS + described_bytes * 4)),
         })
     }
@@ -334,15 +337,32 @@ impl Footer {
 
     /// Approximate memory size in bytes, for use by caches: the size of the tables as parsed, not as stored.
     pub fn memory_size(&self) -> usize {
-        // A stored layout node of about 40 bytes takes about 200 in memory, a segment of 16 takes 24, and
-        // a statistic of 80 about 300.
         size_of::<Self>()
-            + self.described_bytes * 5
+            + self.parsed_bytes
             + size_of_val(self.segments())
             + self.statistics.as_ref().map_or(0, |stats| stats.len() * size_of::<FieldStats>())
             + self.table.tail.len()
             + self.zone_maps.limit()
     }
+}
+
+/// Approximate bytes of each field of a type and of its Arrow schema, without its name.
+const FIELD_BYTES: usize = 250;
+
+/// Approximate bytes of a type and its Arrow schema. Stored types may share tables and names, which those in memory
+/// do not.
+fn field_bytes(dtype: &DType) -> usize {
+    let fields = |fields: &StructType| -> usize {
+        fields.fields().map(|(name, dtype)| name.len() + field_bytes(dtype)).sum()
+    };
+    FIELD_BYTES
+        + match dtype.storage() {
+            DType::Struct(of, _) => fields(of),
+            DType::Union(union, _) => fields(union.variants()),
+            DType::List(element, _) | DType::FixedSizeList(element, ..) => field_bytes(element),
+            DType::Map(map, _) => field_bytes(map.key()) + field_bytes(map.value()),
+            _ => 0,
+        }
 }
 
 /// The entries of user metadata; `read_value` returns values that have already been read.

@@ -14,6 +14,9 @@ use crate::{Error, Result};
 /// Maximum alignment that a buffer may request, as an exponent of two.
 const MAX_ALIGNMENT_EXPONENT: u8 = 16;
 
+/// Bytes that a node takes at least if it has one parent: a table, and its place in that of the parent.
+const MIN_NODE_BYTES: usize = 8;
+
 /// Number of bytes of the length of the tree, at the end of a blob.
 pub(crate) const TREE_LEN: usize = 4;
 
@@ -84,10 +87,14 @@ impl ArrayTree {
         }
 
         let node = root.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
-        let mut nodes_left = limits.max_nodes;
-        let root = RawNode::read(node, limits.max_depth, &mut nodes_left)?;
+        let root = RawNode::read(node, limits.max_depth, &mut most_nodes(&tree, limits))?;
         Ok(Self { root, buffers })
     }
+}
+
+/// Number of nodes that a tree may have: as of layouts, at most as many as its bytes hold if each has one parent.
+fn most_nodes(tree: &[u8], limits: &Limits) -> u32 {
+    u32::try_from(tree.len() / MIN_NODE_BYTES).unwrap_or(u32::MAX).min(limits.max_nodes)
 }
 
 impl RawNode {
@@ -98,9 +105,8 @@ impl RawNode {
         let root = flatbuffers::root_with_opts::<fb::Array<'_>>(&verifier(limits, tree.len()), &tree)
             .map_err(broken("array tree"))?;
         let node = root.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
-        let mut nodes_left = limits.max_nodes;
         let mut out = Vec::new();
-        Self::read(node, limits.max_depth, &mut nodes_left)?.walk(0, &mut out);
+        Self::read(node, limits.max_depth, &mut most_nodes(&tree, limits))?.walk(0, &mut out);
         Ok(out)
     }
 
@@ -128,5 +134,35 @@ impl RawNode {
             buffers: node.buffers().map(|buffers| buffers.iter().collect()).unwrap_or_default(),
             kept: OnceLock::new(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flatbuffers::FlatBufferBuilder;
+
+    use super::*;
+
+    /// A tree of `levels` levels of nodes, each of which is the child of its parent `times` times.
+    fn shared(times: usize, levels: usize) -> Vec<u8> {
+        let mut b = FlatBufferBuilder::new();
+        let mut node = fb::ArrayNode::create(&mut b, &fb::ArrayNodeArgs::default());
+        for _ in 1..levels {
+            let children = Some(b.create_vector(&vec![node; times]));
+            node = fb::ArrayNode::create(&mut b, &fb::ArrayNodeArgs { children, ..Default::default() });
+        }
+        let root = fb::Array::create(&mut b, &fb::ArrayArgs { root: Some(node), ..Default::default() });
+        b.finish_minimal(root);
+        b.finished_data().to_vec()
+    }
+
+    #[test]
+    fn nodes_are_limited_by_the_bytes_that_describe_them() {
+        let parse = |tree: &[u8]| ArrayTree::parse_tree(tree, 0, &Limits::default());
+        assert_eq!(parse(&shared(2, 3)).unwrap().root.children[1].children.len(), 2);
+        for many in [shared(100_000, 2), shared(10, 5), shared(2, 40)] {
+            let error = parse(&many).unwrap_err();
+            assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+        }
     }
 }

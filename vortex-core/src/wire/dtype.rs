@@ -255,6 +255,25 @@ impl Reader {
         Ok(())
     }
 
+    /// The fields of a struct, or the variants of a union. Flatbuffers may also share names between many
+    /// structs, so none is copied before its type has been counted.
+    fn fields<'n, T>(
+        &mut self,
+        names: impl ExactSizeIterator<Item = &'n str>,
+        dtypes: impl ExactSizeIterator<Item = T>,
+        mut read: impl FnMut(&mut Self, T) -> Result<DType>,
+    ) -> Result<StructType> {
+        if names.len() != dtypes.len() {
+            let (names, dtypes) = (names.len(), dtypes.len());
+            return Err(Error::corrupt(format!("struct with {names} names and {dtypes} types")));
+        }
+        let fields = names.zip(dtypes).map(|(name, dtype)| {
+            let dtype = read(self, dtype)?;
+            Ok((name.into(), dtype))
+        });
+        Ok(StructType::new(fields.collect::<Result<Vec<(Arc<str>, DType)>>>()?))
+    }
+
     fn flatbuffer(&mut self, dtype: fb::DType<'_>, depth_left: u32) -> Result<DType> {
         self.count(depth_left)?;
         let missing = || Error::corrupt("dtype without its parameters");
@@ -276,15 +295,10 @@ impl Reader {
             fb::Type::Binary => DType::Binary(dtype.kind_as_binary().ok_or_else(missing)?.nullable()),
             fb::Type::Struct_ => {
                 let inner = dtype.kind_as_struct_().ok_or_else(missing)?;
-                let names =
-                    inner.names().unwrap_or_default().iter().map(Arc::from).collect::<Vec<Arc<str>>>();
-                let dtypes = inner
-                    .dtypes()
-                    .unwrap_or_default()
-                    .iter()
-                    .map(|field| self.flatbuffer(field, depth))
-                    .collect::<Result<Vec<_>>>()?;
-                DType::Struct(Arc::new(fields(names, dtypes)?), inner.nullable())
+                let (names, dtypes) = (inner.names().unwrap_or_default(), inner.dtypes().unwrap_or_default());
+                let fields = self
+                    .fields(names.iter(), dtypes.iter(), |reader, field| reader.flatbuffer(field, depth))?;
+                DType::Struct(Arc::new(fields), inner.nullable())
             }
             fb::Type::List => {
                 let inner = dtype.kind_as_list().ok_or_else(missing)?;
@@ -306,16 +320,11 @@ impl Reader {
             fb::Type::Variant => DType::Variant(dtype.kind_as_variant().ok_or_else(missing)?.nullable()),
             fb::Type::Union => {
                 let inner = dtype.kind_as_union().ok_or_else(missing)?;
-                let names =
-                    inner.names().unwrap_or_default().iter().map(Arc::from).collect::<Vec<Arc<str>>>();
-                let dtypes = inner
-                    .dtypes()
-                    .unwrap_or_default()
-                    .iter()
-                    .map(|field| self.flatbuffer(field, depth))
-                    .collect::<Result<Vec<_>>>()?;
+                let (names, dtypes) = (inner.names().unwrap_or_default(), inner.dtypes().unwrap_or_default());
+                let variants = self
+                    .fields(names.iter(), dtypes.iter(), |reader, field| reader.flatbuffer(field, depth))?;
                 let type_ids = inner.type_ids().unwrap_or_default().iter().map(|id| id.to_le_bytes()[0]);
-                union(fields(names, dtypes)?, type_ids.collect(), inner.nullable())?
+                union(variants, type_ids.collect(), inner.nullable())?
             }
             fb::Type::Map => {
                 let inner = dtype.kind_as_map().ok_or_else(missing)?;
@@ -349,10 +358,10 @@ impl Reader {
             Kind::Utf8(inner) => DType::Utf8(inner.nullable),
             Kind::Binary(inner) => DType::Binary(inner.nullable),
             Kind::Struct(inner) => {
-                let names = inner.names.iter().map(|name| name.as_str().into()).collect();
-                let dtypes =
-                    inner.dtypes.iter().map(|field| self.protobuf(field, depth)).collect::<Result<_>>()?;
-                DType::Struct(Arc::new(fields(names, dtypes)?), inner.nullable)
+                let names = inner.names.iter().map(String::as_str);
+                let fields =
+                    self.fields(names, inner.dtypes.iter(), |reader, field| reader.protobuf(field, depth))?;
+                DType::Struct(Arc::new(fields), inner.nullable)
             }
             Kind::List(inner) => {
                 let element = self.protobuf(inner.element_type.as_ref().ok_or_else(missing)?, depth)?;
@@ -369,11 +378,11 @@ impl Reader {
             }
             Kind::Variant(inner) => DType::Variant(inner.nullable),
             Kind::Union(inner) => {
-                let names = inner.names.iter().map(|name| name.as_str().into()).collect();
-                let dtypes =
-                    inner.dtypes.iter().map(|field| self.protobuf(field, depth)).collect::<Result<_>>()?;
+                let names = inner.names.iter().map(String::as_str);
+                let variants =
+                    self.fields(names, inner.dtypes.iter(), |reader, field| reader.protobuf(field, depth))?;
                 let type_ids = inner.type_ids.iter().map(|id| narrow((*id).into())).collect::<Result<_>>()?;
-                union(fields(names, dtypes)?, type_ids, inner.nullable)?
+                union(variants, type_ids, inner.nullable)?
             }
             Kind::Map(inner) => {
                 let key = self.protobuf(inner.key_type.as_ref().ok_or_else(missing)?, depth)?;
@@ -384,13 +393,6 @@ impl Reader {
     }
 }
 
-fn fields(names: Vec<Arc<str>>, dtypes: Vec<DType>) -> Result<StructType> {
-    if names.len() != dtypes.len() {
-        return Err(Error::corrupt(format!("struct with {} names and {} types", names.len(), dtypes.len())));
-    }
-    Ok(StructType::new(names.into_iter().zip(dtypes)))
-}
-
 fn union(variants: StructType, type_ids: Box<[u8]>, nullable: bool) -> Result<DType> {
     let union = UnionType::try_new(variants, type_ids).map_err(Error::in_file)?;
     Ok(DType::Union(Arc::new(union), nullable))
@@ -399,4 +401,51 @@ fn union(variants: StructType, type_ids: Box<[u8]>, nullable: bool) -> Result<DT
 fn map(key: DType, value: DType, keys_sorted: bool, nullable: bool) -> Result<DType> {
     let map = MapType::try_new(key, value, keys_sorted).map_err(Error::in_file)?;
     Ok(DType::Map(Arc::new(map), nullable))
+}
+
+#[cfg(test)]
+mod tests {
+    use flatbuffers::FlatBufferBuilder;
+
+    use super::*;
+
+    /// Structs within each other, from the innermost one, each with so many names and one type.
+    fn nested(name_counts: &[usize]) -> Vec<u8> {
+        let mut b = FlatBufferBuilder::new();
+        let kind = Some(fb::Null::create(&mut b, &fb::NullArgs {}).as_union_value());
+        let mut dtype = fb::DType::create(&mut b, &fb::DTypeArgs { kind_type: fb::Type::Null, kind });
+        let name = b.create_string("x");
+        for count in name_counts {
+            let (names, dtypes) = (b.create_vector(&vec![name; *count]), b.create_vector(&[dtype]));
+            let fields = fb::Struct_Args { names: Some(names), dtypes: Some(dtypes), nullable: false };
+            let kind = Some(fb::Struct_::create(&mut b, &fields).as_union_value());
+            dtype = fb::DType::create(&mut b, &fb::DTypeArgs { kind_type: fb::Type::Struct_, kind });
+        }
+        b.finish_minimal(dtype);
+        b.finished_data().to_vec()
+    }
+
+    #[test]
+    fn a_struct_of_more_names_than_types_is_refused_before_its_fields_are_read() {
+        let read = |name_counts: &[usize]| dtype_from_bytes(&nested(name_counts), &Limits::default());
+        assert_eq!(read(&[1, 1]).unwrap().to_string(), "{x={x=null}}");
+        let error = read(&[3, 2]).unwrap_err().to_string();
+        assert!(error.contains("struct with 2 names and 1 types"), "{error}");
+        assert!(read(&[0]).is_err());
+    }
+
+    #[test]
+    fn types_that_share_tables_are_limited_by_their_bytes() {
+        let mut b = FlatBufferBuilder::new();
+        let kind = Some(fb::Null::create(&mut b, &fb::NullArgs {}).as_union_value());
+        let null = fb::DType::create(&mut b, &fb::DTypeArgs { kind_type: fb::Type::Null, kind });
+        let name = b.create_string(&"x".repeat(1000));
+        let (names, dtypes) = (b.create_vector(&[name; 10_000]), b.create_vector(&[null; 10_000]));
+        let fields = fb::Struct_Args { names: Some(names), dtypes: Some(dtypes), nullable: false };
+        let kind = Some(fb::Struct_::create(&mut b, &fields).as_union_value());
+        let root = fb::DType::create(&mut b, &fb::DTypeArgs { kind_type: fb::Type::Struct_, kind });
+        b.finish_minimal(root);
+        let error = dtype_from_bytes(b.finished_data(), &Limits::default()).unwrap_err();
+        assert!(matches!(error.root(), Error::LimitExceeded(_)), "10 MB of names from 80 kB: {error}");
+    }
 }

@@ -100,18 +100,30 @@ impl FooterTables {
                 encryption: spec._encryption(),
             })
             .collect();
+        let (arrays, layouts) =
+            (root.array_specs().unwrap_or_default(), root.layout_specs().unwrap_or_default());
         Ok(Self {
-            array_ids: root.array_specs().unwrap_or_default().iter().map(|spec| spec.id().into()).collect(),
-            layout_ids: root.layout_specs().unwrap_or_default().iter().map(|spec| spec.id().into()).collect(),
+            array_ids: ids(arrays.iter().map(|spec| spec.id()))?,
+            layout_ids: ids(layouts.iter().map(|spec| spec.id()))?,
             segments,
         })
     }
 }
 
+/// Number of encodings or layouts that a file can tell apart: it refers to them by 16 bits.
+const MAX_IDS: usize = 1 << 16;
+
+fn ids<'a>(ids: impl ExactSizeIterator<Item = &'a str>) -> Result<Arc<[Arc<str>]>> {
+    if ids.len() > MAX_IDS {
+        return Err(Error::corrupt(format!("{} ids of encodings or layouts, at most {MAX_IDS}", ids.len())));
+    }
+    Ok(ids.map(Arc::from).collect())
+}
+
 /// Bytes that a layout node takes at least if it has one parent: a table, and its place in that of the parent.
 const MIN_LAYOUT_BYTES: usize = 8;
-/// Number of layout nodes that may have any number of parents.
-const FEW_LAYOUTS: usize = 1 << 16;
+/// Bytes of the two counters of an `Arc`.
+const SHARED_BYTES: usize = 2 * size_of::<usize>();
 
 /// A layout node as stored, without dtype.
 #[derive(Debug, Clone)]
@@ -128,13 +140,19 @@ impl RawLayout {
         let bytes = aligned(bytes);
         // Flatbuffers may share one table between many parents, so that few bytes could describe any number of
         // nodes. Writers do not do that.
-        let most = (bytes.len() / MIN_LAYOUT_BYTES).max(FEW_LAYOUTS);
-        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let most = u32::try_from(bytes.len() / MIN_LAYOUT_BYTES).unwrap_or(u32::MAX);
         let limits = limits.with_max_layouts(limits.max_layouts.min(most));
         let root = flatbuffers::root_with_opts::<fb::Layout<'_>>(&verifier(&limits, bytes.len()), &bytes)
             .map_err(broken("layout"))?;
         let mut layouts_left = limits.max_layouts;
         Self::read(root, limits.max_depth, &mut layouts_left)
+    }
+
+    /// Bytes in memory, those of all children included.
+    pub(crate) fn memory_size(&self) -> usize {
+        let child = |child: &Arc<Self>| size_of_val(child) + SHARED_BYTES + child.memory_size();
+        let children: usize = self.children.iter().map(child).sum();
+        size_of::<Self>() + self.metadata.len() + size_of_val(&*self.segments) + children
     }
 
     // Nodes are counted as they are visited, once per parent.
@@ -179,10 +197,32 @@ mod tests {
 
     #[test]
     fn layouts_are_limited_by_the_bytes_that_describe_them() {
-        let few = RawLayout::parse(&shared(10, 5), &Limits::default()).unwrap();
-        assert_eq!((few.children.len(), few.children[9].children[9].children.len()), (10, 10));
-        let error = RawLayout::parse(&shared(200_000, 2), &Limits::default()).unwrap_err();
-        assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+        let few = RawLayout::parse(&shared(2, 3), &Limits::default()).unwrap();
+        assert_eq!((few.children.len(), few.children[1].children.len()), (2, 2));
+        assert!(few.memory_size() > 7 * size_of::<RawLayout>(), "each is in memory once per parent");
+        for many in [shared(200_000, 2), shared(10, 5), shared(2, 40)] {
+            let error = RawLayout::parse(&many, &Limits::default()).unwrap_err();
+            assert!(matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn ids_are_limited_by_the_numbers_that_refer_to_them() {
+        let parse = |count| {
+            let mut b = FlatBufferBuilder::new();
+            let id = Some(b.create_string("x"));
+            let specs: Vec<_> =
+                (0..count).map(|_| fb::LayoutSpec::create(&mut b, &fb::LayoutSpecArgs { id })).collect();
+            let layout_specs = Some(b.create_vector(&specs));
+            let segment_specs = Some(b.create_vector::<fb::SegmentSpec>(&[]));
+            let args = fb::FooterArgs { layout_specs, segment_specs, ..Default::default() };
+            let root = fb::Footer::create(&mut b, &args);
+            b.finish_minimal(root);
+            FooterTables::parse(b.finished_data(), &Limits::default())
+        };
+        assert_eq!(parse(1 << 16).unwrap().layout_ids.len(), 1 << 16);
+        let error = parse((1 << 16) + 1).unwrap_err().to_string();
+        assert!(error.contains("65537 ids"), "{error}");
     }
 
     #[test]

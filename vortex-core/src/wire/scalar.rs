@@ -8,7 +8,8 @@ use prost::Message as _;
 
 use super::dtype::dtype_from_proto;
 use super::dtype::proto::{ListValue, Scalar as ProtoScalar, ScalarValue, UnionValue, scalar_value::Kind};
-use crate::dtype::{DType, PType};
+use crate::array::has_digits_of;
+use crate::dtype::{DType, DecimalType, PType};
 use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
@@ -64,8 +65,12 @@ fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) ->
         (DType::Primitive(ptype, _), Kind::Int64Value(v)) if ptype.is_unsigned() => {
             Value::UInt(u64::try_from(*v).map_err(|_| wrong())?)
         }
-        (DType::Decimal(..), Kind::BytesValue(bytes)) => Value::Decimal(decimal(bytes)?),
-        (DType::Decimal(..), Kind::Int64Value(v)) => Value::Decimal(i256::from_i128((*v).into())),
+        (DType::Decimal(of, _), Kind::BytesValue(bytes)) => {
+            Value::Decimal(with_digits(*of, decimal(bytes)?)?)
+        }
+        (DType::Decimal(of, _), Kind::Int64Value(v)) => {
+            Value::Decimal(with_digits(*of, i256::from_i128((*v).into()))?)
+        }
         (DType::Utf8(_), Kind::StringValue(v)) => Value::Utf8(v.as_str().into()),
         (DType::Utf8(_), Kind::BytesValue(v)) => {
             Value::Utf8(std::str::from_utf8(v).map_err(|_| wrong())?.into())
@@ -155,6 +160,17 @@ fn decimal(bytes: &[u8]) -> Result<i256> {
     Ok(i256::from_le_bytes(wide))
 }
 
+/// An unscaled value, provided that it has no more digits than the type.
+fn with_digits(of: DecimalType, unscaled: i256) -> Result<i256> {
+    if has_digits_of(of, unscaled) {
+        return Ok(unscaled);
+    }
+    Err(Error::corrupt(format!(
+        "unscaled value {unscaled} has more digits than {}",
+        DType::Decimal(of, false)
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +218,24 @@ mod tests {
         let decimal = DType::Decimal(crate::dtype::DecimalType::try_new(5, 2).unwrap(), false);
         assert_eq!(parse(&[0x42, 1, 0xff], decimal.clone()).unwrap(), Value::Decimal(i256::from_i128(-1)));
         assert!(parse(&[0x42, 3, 1, 2, 3], decimal).is_err());
+    }
+
+    #[test]
+    fn decimals_have_no_more_digits_than_their_type() {
+        let read = |precision, value| {
+            let decimal = DecimalType::try_new(precision, 2).unwrap();
+            parse(&value_to_bytes(&value).unwrap(), DType::Decimal(decimal, false))
+        };
+        let of = |unscaled| Value::Decimal(i256::from_i128(unscaled));
+        for sign in [1, -1] {
+            assert_eq!(read(5, of(sign * 99_999)).unwrap(), of(sign * 99_999));
+            assert!(read(5, of(sign * 100_000)).is_err());
+            assert!(read(5, Value::Int(100_000)).is_err());
+        }
+        assert!(read(75, Value::Decimal(i256::MAX)).is_err());
+        for any in [i256::MIN, i256::MAX] {
+            assert_eq!(read(76, Value::Decimal(any)).unwrap(), Value::Decimal(any));
+        }
     }
 
     #[test]

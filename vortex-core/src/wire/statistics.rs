@@ -138,7 +138,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::dtype::{PType, StructType};
+    use crate::dtype::{DecimalType, PType, StructType};
 
     const ROWS: u64 = 10;
 
@@ -180,6 +180,12 @@ mod tests {
             (Precision::Absent, Precision::Absent, None)
         );
         assert_eq!(read_back([&[0x3a, 0], &[0x18, 0x02]], 0, &i32).min, Precision::Absent);
+        let thousand = [0x42, 2, 0xe8, 0x03];
+        let of_digits = |digits| DType::Decimal(DecimalType::try_new(digits, 0).unwrap(), false);
+        assert!(read_back([&[0x42, 1, 7], &thousand], 0, &of_digits(4)).max.exact().is_some());
+        let more_digits = read_back([&[0x42, 1, 7], &thousand], 0, &of_digits(3));
+        assert!(more_digits.min.exact().is_some());
+        assert_eq!(more_digits.max, Precision::Absent);
         let structs = DType::Struct(Arc::new(StructType::new([])), true);
         assert_eq!(read_back([&[], &[]], 3, &structs).null_count, None);
     }

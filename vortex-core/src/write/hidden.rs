@@ -1,27 +1,26 @@
 //! Decimals that no row shows: those under nulls, and items outside of lists.
 //!
-//! Arrow allows anything there, also what the stored type cannot hold: decimals of 256 bits with at most 38
-//! digits are stored in 128 bits.
+//! Arrow allows anything there, also values with more digits than their type has. Releases from 0.92 on do not read a
+//! column that contains such a value, whether a row shows it or not.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanBufferBuilder, Decimal256Array,
-    FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, StructArray,
+    Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanBufferBuilder, FixedSizeListArray,
+    GenericListArray, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{ArrowNativeType as _, DECIMAL128_MAX_PRECISION, DataType, Decimal256Type, i256};
+use arrow::datatypes::{ArrowNativeType as _, DataType, Decimal128Type, Decimal256Type, DecimalType, i256};
 
 use crate::{Error, Result};
 
-/// The same rows, with decimals that fit the width in which they are stored: zero where one does not, but no
-/// row shows it. `shown` tells which rows are not null because of what is around the array. A value with more
-/// digits than its type allows is kept if it fits.
+/// The same rows, with decimals that have no more digits than their type: zero where one has, but no row shows it.
+/// `shown` tells which rows are not null because of what is around the array.
 ///
 /// # Errors
-/// If a row shows a decimal that does not fit.
+/// If a row shows a decimal with more digits.
 pub(super) fn fit_decimals(array: &ArrowRef, shown: Option<&NullBuffer>) -> Result<ArrowRef> {
-    if !may_exceed(array.data_type()) {
+    if !has_decimals(array.data_type()) {
         return Ok(Arc::clone(array));
     }
     let nulls = array.nulls().cloned();
@@ -55,38 +54,49 @@ pub(super) fn fit_decimals(array: &ArrowRef, shown: Option<&NullBuffer>) -> Resu
             let (item, len) = (Arc::clone(item), array.len());
             Arc::new(FixedSizeListArray::try_new_with_length(item, *size, items, nulls, len)?)
         }
-        _ => fit(array, shown.as_ref())?,
+        DataType::Decimal128(precision, _) => {
+            let bound = 10i128.pow((*precision).into());
+            fit::<Decimal128Type>(array, shown.as_ref(), |value| -bound < value && value < bound)?
+        }
+        DataType::Decimal256(precision, _) => {
+            let bound = i256::from_i128(10).wrapping_pow((*precision).into());
+            fit::<Decimal256Type>(array, shown.as_ref(), |value| -bound < value && value < bound)?
+        }
+        _ => Arc::clone(array),
     })
 }
 
-/// Whether a type contains decimals of 256 bits that are stored in 128.
-fn may_exceed(data_type: &DataType) -> bool {
+fn has_decimals(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Decimal256(precision, _) => *precision <= DECIMAL128_MAX_PRECISION,
+        DataType::Decimal128(..) | DataType::Decimal256(..) => true,
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => may_exceed(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| may_exceed(field.data_type())),
+        | DataType::Map(item, _) => has_decimals(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_decimals(field.data_type())),
         _ => false,
     }
 }
 
-fn fit(array: &ArrowRef, shown: Option<&NullBuffer>) -> Result<ArrowRef> {
-    let decimals = array.as_primitive::<Decimal256Type>();
-    if decimals.values().iter().all(|value| value.to_i128().is_some()) {
+fn fit<T: DecimalType>(
+    array: &ArrowRef,
+    shown: Option<&NullBuffer>,
+    fits: impl Fn(T::Native) -> bool,
+) -> Result<ArrowRef> {
+    let decimals = array.as_primitive::<T>();
+    if decimals.values().iter().fold(true, |fit, value| fit & fits(*value)) {
         return Ok(Arc::clone(array));
     }
-    let fitting = |(row, value): (usize, &i256)| match value.to_i128() {
-        Some(_) => Ok(*value),
-        None if shown.is_some_and(|shown| shown.is_null(row)) => Ok(i256::ZERO),
-        None => {
+    let fitting = |(row, value): (usize, &T::Native)| match fits(*value) {
+        true => Ok(*value),
+        false if shown.is_some_and(|shown| shown.is_null(row)) => Ok(T::Native::default()),
+        false => {
             let data_type = array.data_type();
-            Err(Error::invalid(format!("unscaled value {value} is too large for {data_type}")))
+            Err(Error::invalid(format!("unscaled value {value:?} has more digits than {data_type}")))
         }
     };
     let values = decimals.values().iter().enumerate().map(fitting).collect::<Result<Vec<_>>>()?;
-    let fitting = Decimal256Array::try_new(values.into(), decimals.nulls().cloned())?;
+    let fitting = PrimitiveArray::<T>::try_new(values.into(), decimals.nulls().cloned())?;
     Ok(Arc::new(fitting.with_data_type(array.data_type().clone())))
 }
 
@@ -111,7 +121,7 @@ fn fit_items<O: OffsetSizeTrait>(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::ListArray;
+    use arrow::array::{Decimal128Array, Decimal256Array, ListArray};
     use arrow::datatypes::Field;
 
     use super::*;
@@ -136,14 +146,22 @@ mod tests {
         assert_eq!((values(&fitting), fitting.null_count()), (vec![1, 0, 2], 1));
         assert_eq!(fitting.data_type(), &TYPE);
         let error = fit_decimals(&decimals(false), None).unwrap_err().to_string();
-        assert!(error.contains("too large for Decimal256(3, 2)"), "{error}");
+        assert!(error.contains("more digits than Decimal256(3, 2)"), "{error}");
     }
 
     #[test]
-    fn decimals_of_more_digits_than_128_bits_hold_are_left_alone() {
-        let wide = Decimal256Array::from(vec![i256::MAX]).with_data_type(DataType::Decimal256(76, 2));
-        let wide: ArrowRef = Arc::new(wide);
-        assert_eq!(&fit_decimals(&wide, None).unwrap(), &wide);
+    fn decimals_have_at_most_the_digits_of_their_type() {
+        let fits = |value: i128, precision: u8| {
+            let narrow = Decimal128Array::from(vec![value]).with_precision_and_scale(precision, 0).unwrap();
+            let wide = Decimal256Array::from(vec![i256::from_i128(value)]);
+            let wide = wide.with_precision_and_scale(precision, 0).unwrap();
+            let fits = |array: ArrowRef| fit_decimals(&array, None).is_ok();
+            assert_eq!(fits(Arc::new(narrow.clone())), fits(Arc::new(wide)));
+            fits(Arc::new(narrow))
+        };
+        assert!(fits(999, 3) && fits(-999, 3) && !fits(1000, 3) && !fits(-1000, 3));
+        let most = 10i128.pow(38) - 1;
+        assert!(fits(most, 38) && fits(-most, 38) && !fits(most + 1, 38) && !fits(i128::MIN, 38));
     }
 
     #[test]

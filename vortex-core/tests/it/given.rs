@@ -7,12 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{
-    Array as _, ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch,
-    RecordBatchOptions, RecordBatchReader as _, StringArray, StructArray,
+    Array as _, ArrayData, ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, ListArray,
+    PrimitiveArray, RecordBatch, RecordBatchOptions, RecordBatchReader as _, StringArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{cast, concat_batches};
-use arrow::datatypes::{DataType, Field, Fields, SchemaRef};
+use arrow::datatypes::{
+    DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType, Field, Fields,
+    SchemaRef,
+};
+use arrow::error::ArrowError;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -192,9 +196,34 @@ fn valid(batch: RecordBatch) -> Result<RecordBatch> {
     for (column, field) in batch.columns().iter().zip(batch.schema().fields()) {
         let invalid =
             |error| Error::External(format!("{INVALID_ARROW} in `{}`: {error}", field.name()).into());
-        column.to_data().validate_full().map_err(invalid)?;
+        let data = column.to_data();
+        data.validate_full().and_then(|()| validate_decimals(&data)).map_err(invalid)?;
     }
     Ok(batch)
+}
+
+/// Arrow's full check does not count the digits of decimals.
+fn validate_decimals(data: &ArrayData) -> std::result::Result<(), ArrowError> {
+    match *data.data_type() {
+        DataType::Decimal32(digits, _) => validate_digits::<Decimal32Type>(data, digits),
+        DataType::Decimal64(digits, _) => validate_digits::<Decimal64Type>(data, digits),
+        DataType::Decimal128(digits, _) => validate_digits::<Decimal128Type>(data, digits),
+        // Release 0.56 wrote any value as one of the most digits.
+        DataType::Decimal256(digits, _) if digits < 76 => validate_digits::<Decimal256Type>(data, digits),
+        _ => data.child_data().iter().try_for_each(validate_decimals),
+    }
+}
+
+/// Unlike Arrow's check of one array, accepts negative scales.
+fn validate_digits<T: DecimalType>(data: &ArrayData, digits: u8) -> std::result::Result<(), ArrowError> {
+    let decimals = PrimitiveArray::<T>::from(data.clone());
+    let mut values = decimals.iter().flatten();
+    match values.find(|value| !T::is_valid_decimal_precision(*value, digits)) {
+        Some(value) => {
+            Err(ArrowError::InvalidArgumentError(format!("{value:?} has more than {digits} digits")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// All rows of a scan.

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BooleanArray, Decimal256Array, DictionaryArray, FixedSizeListArray,
-    Int32Array, Int64Array, LargeBinaryArray, LargeListViewArray, ListArray, ListViewArray, PrimitiveArray,
-    RecordBatch, RunArray, StringArray, StringViewArray, StringViewBuilder, StructArray,
+    Array as _, ArrayRef, AsArray as _, BooleanArray, Decimal128Array, Decimal256Array, DictionaryArray,
+    FixedSizeListArray, Int32Array, Int64Array, LargeBinaryArray, LargeListViewArray, ListArray,
+    ListViewArray, PrimitiveArray, RecordBatch, RunArray, StringArray, StringViewArray, StringViewBuilder,
+    StructArray, make_array,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
@@ -322,28 +323,33 @@ async fn runs_whose_ends_cannot_count_all_rows_keep_their_type() {
 }
 
 #[tokio::test]
-async fn decimals_that_no_row_shows_may_be_too_large_for_their_type() {
-    let values = || vec![i256::ONE, i256::MAX, i256::from_i128(2)].into();
-    let decimals = |nulls| -> ArrayRef {
-        let decimals = Decimal256Array::new(values(), nulls);
-        Arc::new(decimals.with_precision_and_scale(3, 2).unwrap())
-    };
-    let nulls = || Some(NullBuffer::from(vec![true, false, true]));
-    let item = |nullable| Arc::new(Field::new("item", DataType::Decimal256(3, 2), nullable));
-    let under_nulls: [ArrayRef; 5] = [
-        decimals(nulls()),
-        Arc::new(StructArray::new(vec![item(false)].into(), vec![decimals(None)], nulls())),
-        Arc::new(StructArray::new(vec![item(true)].into(), vec![decimals(None)], nulls())),
-        Arc::new(FixedSizeListArray::new(item(false), 1, decimals(None), nulls())),
-        Arc::new(ListArray::new(item(true), OffsetBuffer::from_lengths([1, 1, 1]), decimals(None), nulls())),
+async fn decimals_that_no_row_shows_may_have_more_digits_than_their_type() {
+    let narrow = Decimal128Array::new(vec![1, -(10i128.pow(30)), 2].into(), None);
+    let wide = Decimal256Array::new(vec![i256::ONE, i256::MAX, i256::from_i128(2)].into(), None);
+    let all: [ArrayRef; 2] = [
+        Arc::new(narrow.with_precision_and_scale(3, 2).unwrap()),
+        Arc::new(wide.with_precision_and_scale(3, 2).unwrap()),
     ];
-    for column in under_nulls {
-        let data_type = column.data_type().clone();
-        let found = round_trip(&[batch(column)]).await;
-        assert_eq!((found.num_rows(), found.column(0).null_count()), (3, 1), "{data_type}");
+    for decimals in all {
+        let shown = || Arc::clone(&decimals);
+        let nulls = || NullBuffer::from(vec![true, false, true]);
+        let item = |nullable| Arc::new(Field::new("item", decimals.data_type().clone(), nullable));
+        let each = OffsetBuffer::from_lengths([1, 1, 1]);
+        let under_nulls: [ArrayRef; 5] = [
+            make_array(shown().to_data().into_builder().nulls(Some(nulls())).build().unwrap()),
+            Arc::new(StructArray::new(vec![item(false)].into(), vec![shown()], Some(nulls()))),
+            Arc::new(StructArray::new(vec![item(true)].into(), vec![shown()], Some(nulls()))),
+            Arc::new(FixedSizeListArray::new(item(false), 1, shown(), Some(nulls()))),
+            Arc::new(ListArray::new(item(true), each, shown(), Some(nulls()))),
+        ];
+        for column in under_nulls {
+            let data_type = column.data_type().clone();
+            let found = round_trip(&[batch(column)]).await;
+            assert_eq!((found.num_rows(), found.column(0).null_count()), (3, 1), "{data_type}");
+        }
+        let shown = batch(shown());
+        let mut writer = FileWriter::try_new(MemorySink::new(), shown.schema(), WriteOptions::new()).unwrap();
+        let error = writer.write(&shown).await.unwrap_err().to_string();
+        assert!(error.contains("column `a`") && error.contains("more digits"), "{error}");
     }
-    let shown = batch(decimals(None));
-    let mut writer = FileWriter::try_new(MemorySink::new(), shown.schema(), WriteOptions::new()).unwrap();
-    let error = writer.write(&shown).await.unwrap_err().to_string();
-    assert!(error.contains("column `a`") && error.contains("too large"), "{error}");
 }
