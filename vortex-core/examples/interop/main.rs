@@ -42,9 +42,12 @@ async fn main() -> Outcome<()> {
         for (name, batches) in golden().await? {
             write(&folder, &name, batches, profile).await?;
         }
-        for (name, table) in
-            [("plain", tables::plain()), ("numbers", tables::numbers()), ("nested", tables::nested())]
-        {
+        for (name, table) in [
+            ("plain", tables::plain()),
+            ("numbers", tables::numbers()),
+            ("nested", tables::nested()),
+            ("odd", tables::odd()),
+        ] {
             // Batches of odd lengths, so that chunks and zones do not follow them.
             let starts = (0..table.num_rows()).step_by(7001);
             let batches: Vec<_> = starts.map(|at| table.slice(at, 7001.min(table.num_rows() - at))).collect();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{
     Array as _, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeListArray,
     Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, LargeStringArray, ListArray,
-    RecordBatch, StringArray, StructArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt8Array,
-    UInt16Array, UInt32Array, UInt64Array,
+    RecordBatch, StringArray, StructArray, Time32SecondArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray, TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{Field, Schema};
@@ -73,6 +73,49 @@ pub(crate) fn plain() -> RecordBatch {
         ),
         ("constant", Arc::new(Int32Array::from_iter_values(rows.clone().map(|_| 42)))),
         ("nothing", Arc::new(Int32Array::from_iter(rows.map(|_| None)))),
+    ];
+    table(columns.into_iter().map(|(name, array)| (name.to_owned(), array)).collect())
+}
+
+/// Values that readers reject in some encodings: times out of range, offsets as time zones, decimals that no row shows.
+pub(crate) fn odd() -> RecordBatch {
+    const ROWS: usize = 20_000;
+    let micros = |at: usize| at as i64 * 1_000_003;
+    let all = |value: i64| TimestampMicrosecondArray::from_value(value, ROWS);
+    let zoned = |zone: &str| all(1_700_000_000_000_000).with_timezone(zone);
+    let hidden = Decimal128Array::from_iter_values((0..ROWS).map(|at| match at % 3 {
+        0 => -(10i128.pow(30)),
+        _ => at as i128 % 1000,
+    }));
+    let hidden: ArrayRef =
+        Arc::new(hidden.with_precision_and_scale(3, 1).expect("one of three digits is a fraction"));
+    let shown = NullBuffer::from_iter((0..ROWS).map(|at| at % 3 != 0));
+    let field = Field::new("decimal", hidden.data_type().clone(), false);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("offset_zero", Arc::new(zoned("+00:00"))),
+        ("offset", Arc::new(zoned("-03:30"))),
+        ("named", Arc::new(zoned("Europe/Oslo"))),
+        ("never", Arc::new(all(i64::MAX))),
+        (
+            "long_ago",
+            Arc::new(TimestampMicrosecondArray::from_iter(
+                (0..ROWS).map(|at| (at % 7 > 0).then_some(i64::MIN)),
+            )),
+        ),
+        (
+            "mostly_never",
+            Arc::new(TimestampMicrosecondArray::from_iter_values((0..ROWS).map(|at| match at % 97 {
+                0 => micros(at),
+                _ => i64::MAX,
+            }))),
+        ),
+        ("midnight", Arc::new(Time64MicrosecondArray::from_value(86_400_000_000, ROWS))),
+        (
+            "late",
+            Arc::new(Time32SecondArray::from_iter_values((0..ROWS).map(|at| 86_400 + (at / 9000) as i32))),
+        ),
+        ("last_day", Arc::new(Date32Array::from_value(i32::MAX, ROWS))),
+        ("hidden", Arc::new(StructArray::new(vec![field].into(), vec![hidden], Some(shown)))),
     ];
     table(columns.into_iter().map(|(name, array)| (name.to_owned(), array)).collect())
 }

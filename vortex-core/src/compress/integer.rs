@@ -128,7 +128,7 @@ fn is_negative<W: Word>(value: W) -> bool {
 ///
 /// # Errors
 /// If the reference cannot be written.
-pub(super) fn without_bits<W: Word>(numbers: &Numbers<W>, validity: WriteNode) -> Result<WriteNode> {
-    let packed = bit_packed::encode(&numbers.values, numbers.min, 0, numbers.nulls.as_ref(), Some(validity));
+pub(super) fn without_bits<W: Word>(numbers: &Numbers<W>, validity: Option<WriteNode>) -> Result<WriteNode> {
+    let packed = bit_packed::encode(&numbers.values, numbers.min, 0, numbers.nulls.as_ref(), validity);
     frame_of_reference::encode(&numbers.value(numbers.min), packed)
 }

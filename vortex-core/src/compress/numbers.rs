@@ -207,8 +207,22 @@ fn uniform<W: Word>(cx: &Context, numbers: &Numbers<W>) -> Result<WriteNode> {
         Some(validity) if numbers.ptype.is_float() => {
             Ok(primitive::encode(numbers.values.clone(), Some(validity)))
         }
-        Some(validity) => integer::without_bits(numbers, validity),
+        Some(validity) => integer::without_bits(numbers, Some(validity)),
     }
+}
+
+/// Encodes integers whose valid rows are all equal, but not as a constant.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn equal_rows(cx: &Context, array: &ArrayRef, ptype: PType) -> Result<WriteNode> {
+    match_word!(ptype, |W| {
+        let values = values_of::<W>(array);
+        let values = array.nulls().map(|nulls| without_garbage(&values, nulls).into()).unwrap_or(values);
+        let numbers =
+            Numbers::new(ptype, values, array.nulls().filter(|nulls| nulls.null_count() > 0).cloned());
+        integer::without_bits(&numbers, numbers.validity(cx)?)
+    })
 }
 
 /// The values, with null rows repeating the preceding value, or at the start the first one.

@@ -3,13 +3,13 @@
 use arrow::array::{Array as _, ArrayRef};
 
 use super::canonical::storage;
-use super::numbers::{bits, compress_narrowed};
+use super::numbers::{bits, compress_narrowed, equal_rows};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, Plain};
 use crate::Result;
 use crate::array::values_of;
-use crate::dtype::{Extension, Meaning};
-use crate::encodings::{constant, datetime_parts, ext, pco, zstd};
+use crate::dtype::{DType, Extension, Meaning};
+use crate::encodings::{constant, datetime_parts, ext, masked, pco, zstd};
 use crate::release::since;
 use crate::wire::WriteNode;
 
@@ -22,6 +22,13 @@ const SECONDS_PER_DAY: i64 = 86_400;
 pub(super) fn compress(cx: &Context, array: &ArrayRef, extension: &Extension) -> Result<WriteNode> {
     let stored = storage(array, extension)?;
     let node = super::compress(cx, &stored, extension.storage())?;
+    // Readers check the value of a constant date or time: several releases do not know offsets as time zones then, or
+    // end the process if the value is out of range.
+    if let DType::Primitive(ptype, _) = extension.storage()
+        && (node.id() == constant::ID || node.id() == masked::ID)
+    {
+        return Ok(ext::encode(equal_rows(cx, &stored, *ptype)?));
+    }
     if node.id() == constant::ID {
         return Ok(node);
     }

@@ -28,7 +28,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Masked;
 
-const ID: &str = "vortex.masked";
+pub(crate) const ID: &str = "vortex.masked";
 
 impl Encoding for Masked {
     fn id(&self) -> &'static str {
