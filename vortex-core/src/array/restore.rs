@@ -63,7 +63,8 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType, limits: &Limits) -> Resul
             _ => runs::<Int64Type>(array, to, values, limits)?,
         },
         (DataType::Int64, DataType::Duration(_))
-        | (DataType::Int32, DataType::Interval(IntervalUnit::YearMonth)) => renamed(array, to)?,
+        | (DataType::Int32, DataType::Interval(IntervalUnit::YearMonth))
+        | (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, Some(_))) => renamed(array, to)?,
         (DataType::Struct(_), DataType::Interval(unit)) => interval(array.as_struct(), *unit)?,
         (DataType::LargeBinary, DataType::FixedSizeBinary(width)) => {
             fixed_size_binary(array.as_binary(), *width, limits)?

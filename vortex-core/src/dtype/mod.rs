@@ -8,6 +8,7 @@ mod extension;
 mod nested;
 mod ptype;
 pub(crate) mod stored;
+pub(crate) mod zone;
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,6 +9,7 @@
 //! | fixed-size binary; UUIDs before 0.85 | byte strings |
 //! | maps before 0.85, fixed-size lists before 0.54 | lists |
 //! | extension types other than UUID | their storage types |
+//! | timestamps of time zones that are neither names nor offsets | timestamps of UTC |
 //!
 //! The Arrow schema is stored in the file as well, so that this implementation reads back what was written.
 //! One that the writer would have refused is not believed: Arrow has no arrays of some types, and makes null
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema};
 
 use super::arrow::{from_field, presents};
-use super::{DType, MapType, Meaning, PType, StructType};
+use super::{DType, MapType, Meaning, PType, StructType, zone};
 use crate::release::since;
 use crate::{Error, Release, Result};
 
@@ -93,6 +94,9 @@ fn stored(field: &Field, min_reader: Release) -> Result<DType> {
         DataType::Map(entries, keys_sorted) => map(entries, *keys_sorted, nullable, min_reader)?,
         DataType::Union(..) => {
             return Err(Error::invalid(format!("Vortex cannot store Arrow type {}", field.data_type())));
+        }
+        DataType::Timestamp(unit, Some(zone)) if !zone::is_known(zone) => {
+            from_field(&Field::new("", DataType::Timestamp(*unit, Some(zone::UTC.into())), nullable))?
         }
         plain => from_field(&Field::new(field.name(), plain.clone(), nullable))?,
     })
@@ -208,6 +212,10 @@ pub(crate) fn carrier(dtype: &DType, to: &DataType) -> Option<DataType> {
         }
         (DType::Primitive(PType::I64, _), DataType::Duration(_)) => DataType::Int64,
         (DType::Primitive(PType::I32, _), DataType::Interval(IntervalUnit::YearMonth)) => DataType::Int32,
+        (DType::Extension(_), DataType::Timestamp(unit, Some(zone))) if !zone::is_known(zone) => {
+            let carrier = DataType::Timestamp(*unit, Some(zone::UTC.into()));
+            presents(dtype, &carrier).then_some(carrier)?
+        }
         (DType::Struct(fields, _), DataType::Interval(unit)) => {
             let parts = StructType::new(parts(*unit)?);
             if **fields != parts {
@@ -301,6 +309,9 @@ mod tests {
         assert_eq!(newest(DataType::Interval(IntervalUnit::DayTime)), "{days=i32, milliseconds=i32}?");
         let words = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
         assert_eq!(newest(words), "utf8?");
+        let time = |zone: &str| DataType::Timestamp(arrow::datatypes::TimeUnit::Second, Some(zone.into()));
+        assert_eq!(newest(time("Z")), newest(time("UTC")));
+        assert_ne!(newest(time("+01:00")), newest(time("UTC")));
     }
 
     #[test]

@@ -42,7 +42,8 @@ fn carried(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
             _ => carry_runs::<Int64Type>(array, to)?,
         },
         (DataType::Duration(_), DataType::Int64)
-        | (DataType::Interval(IntervalUnit::YearMonth), DataType::Int32) => renamed(array, to)?,
+        | (DataType::Interval(IntervalUnit::YearMonth), DataType::Int32)
+        | (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, Some(_))) => renamed(array, to)?,
         (DataType::Interval(unit), DataType::Struct(fields)) => interval_parts(array, *unit, fields)?,
         (DataType::FixedSizeBinary(_), DataType::LargeBinary) => byte_strings(array.as_fixed_size_binary())?,
         (DataType::ListView(item), _) => carried(&lists(array.as_list_view::<i32>(), item)?, to)?,

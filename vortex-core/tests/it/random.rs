@@ -89,7 +89,12 @@ pub(crate) fn plain_types() -> Vec<DataType> {
         ),
     ];
     for unit in units {
-        types.extend([Timestamp(unit, None), Timestamp(unit, Some("+02:00".into())), Duration(unit)]);
+        types.extend([
+            Timestamp(unit, None),
+            Timestamp(unit, Some("+02:00".into())),
+            Timestamp(unit, Some("Z".into())),
+            Duration(unit),
+        ]);
     }
     types
 }
