@@ -50,16 +50,18 @@ impl Zstd {
         })
     }
 
-    /// Compressed size of values relative to their size, estimated from rows of at least so many bytes.
+    /// Compressed size of values relative to their size, estimated from adjacent rows of so many bytes or all that follow.
     fn ratio(strings: &Strings<'_>, enough: usize, frame_bytes: usize, cx: &Context) -> Option<f64> {
         // Adjacent rows are representative, unlike rows far apart.
         let start = strings.len() / 3;
         let mut bytes = 0;
         let mut frames = zstd::FrameWriter::new(level(cx), frame_bytes);
         for row in &strings.rows()[start..] {
+            // A row may be far longer.
+            let row = &row[..row.len().min(enough - bytes)];
             frames.push(row).ok()?;
             bytes += row.len();
-            if bytes >= enough {
+            if bytes == enough {
                 break;
             }
         }
@@ -98,6 +100,18 @@ mod tests {
     use super::*;
     use crate::Release;
     use crate::kernels::random;
+
+    #[test]
+    fn a_trial_compresses_no_more_of_a_long_row_than_it_needs() {
+        let mut next = random(7);
+        // Compresses well at first.
+        let mut long = vec![b'x'; TRIED_BYTES];
+        long.extend((0..8 << 20).map(|_| next() as u8));
+        let rows = BinaryViewArray::from_iter_values([&long]);
+        let cx = Context::new(Level::Default, Release::NEWEST);
+        let ratio = Zstd::ratio(&Strings::new(&rows, false), TRIED_BYTES, SHORT_FRAME_BYTES, &cx).unwrap();
+        assert!(ratio < 0.1, "{ratio}");
+    }
 
     #[test]
     fn long_frames_are_tried_only_if_they_might_beat_other_schemes() {

@@ -1,15 +1,20 @@
 //! Compressing strings and numbers into frames.
 
 use std::cell::RefCell;
+use std::io::Write as _;
 
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use zstd::bulk::Compressor;
+use zstd::stream::write::Encoder;
 use zstd::zstd_safe::compress_bound;
 
 use super::{FrameMetadata, ID, Metadata};
 use crate::kernels::Word;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
+
+/// Length in bytes of values that are frames of their own.
+const LONG_VALUE_BYTES: usize = 1 << 20;
 
 /// Writes rows of strings as frames.
 pub(crate) struct FrameWriter {
@@ -34,10 +39,32 @@ impl FrameWriter {
     /// If it is too long, or compression fails.
     pub(crate) fn push(&mut self, value: &[u8]) -> Result<()> {
         let len = u32::try_from(value.len()).map_err(Error::limit)?;
+        if value.len() >= LONG_VALUE_BYTES {
+            return self.push_long(len, value);
+        }
         self.payload.extend_from_slice(&len.to_le_bytes());
         self.payload.extend_from_slice(value);
         self.values += 1;
         if self.payload.len() >= self.frame_bytes { self.end_frame() } else { Ok(()) }
+    }
+
+    /// Adds a value as a frame of its own, without a copy of it.
+    fn push_long(&mut self, len: u32, value: &[u8]) -> Result<()> {
+        if self.values > 0 {
+            self.end_frame()?;
+        }
+        let uncompressed_size = (size_of::<u32>() + value.len()) as u64;
+        let frame = || {
+            let mut encoder = Encoder::new(Vec::new(), self.level)?;
+            encoder.set_pledged_src_size(Some(uncompressed_size))?;
+            encoder.write_all(&len.to_le_bytes())?;
+            encoder.write_all(value)?;
+            encoder.finish()
+        };
+        let mut frame = frame().map_err(|error| Error::External(error.into()))?;
+        frame.shrink_to_fit();
+        self.frames.push((Buffer::from_vec(frame), FrameMetadata { uncompressed_size, value_count: 1 }));
+        Ok(())
     }
 
     fn end_frame(&mut self) -> Result<()> {
@@ -132,5 +159,21 @@ mod tests {
         frames.push(&[7; 100 << 10]).unwrap();
         let frame = &frames.frames[0].0;
         assert!(frame.capacity() < 1000, "{} of {}", frame.len(), frame.capacity());
+    }
+
+    #[test]
+    fn a_long_value_is_a_frame_of_its_own_and_is_not_copied() {
+        let mut frames = FrameWriter::new(3, 1 << 10);
+        let long = vec![7; LONG_VALUE_BYTES];
+        for value in [&[1, 2][..], &long, &long, &[3]] {
+            frames.push(value).unwrap();
+        }
+        assert!(frames.payload.capacity() < 2 << 10);
+        let counts: Vec<_> = frames.frames.iter().map(|(_, frame)| frame.value_count).collect();
+        assert_eq!((counts, frames.values), (vec![1, 1, 1], 1));
+        let (frame, metadata) = &frames.frames[1];
+        let mut expected = (LONG_VALUE_BYTES as u32).to_le_bytes().to_vec();
+        expected.extend(&long);
+        assert_eq!(zstd::bulk::decompress(frame, metadata.uncompressed_size as usize).unwrap(), expected);
     }
 }
