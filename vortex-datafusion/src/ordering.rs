@@ -1,6 +1,6 @@
 //! The order of the rows of a file.
 //!
-//! The sink records the order of its input in a metadata entry that other readers ignore:
+//! The sink records the order of its input, which it checks, in a metadata entry that other readers ignore:
 //!
 //! ```text
 //! asc,nulls_last,5:l_day desc,nulls_first,3:l_n      direction, placement of nulls, length and name
@@ -31,13 +31,13 @@ pub(crate) const KEY: &str = "vortex-datafusion.order";
 
 /// A column and how it is sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct SortedColumn {
-    name: String,
-    options: SortOptions,
+pub(crate) struct SortedColumn {
+    pub(crate) name: String,
+    pub(crate) options: SortOptions,
 }
 
-/// Options that record the order in which rows are written, for readers to rely on. Nothing is recorded if
-/// the first column of the order is not in `schema`.
+/// Options that record the order in which rows are written, for readers to rely on: rows in another order would
+/// make queries return wrong results. Nothing is recorded if the first column of the order is not in `schema`.
 ///
 /// The order is that in which DataFusion sorts. It distinguishes the two zeros of floats, which are equal in SQL.
 ///
@@ -48,7 +48,7 @@ pub fn record_order(
     order: &LexOrdering,
     schema: &Schema,
 ) -> vortex_core::Result<WriteOptions> {
-    match entry(&order.clone().into(), schema) {
+    match entry(&sorted_columns(&order.clone().into(), schema)) {
         Some(entry) => options.with_metadata(KEY, entry),
         None => Ok(options),
     }
@@ -62,15 +62,19 @@ pub fn recorded_order(footer: &Footer, schema: &Schema) -> Option<LexOrdering> {
     of_file(footer, schema, false)
 }
 
-/// The metadata entry for rows that satisfy `requirement`, in a file with the columns of `schema`. `None` if
-/// no part of the order can be expressed in these columns.
-pub(crate) fn entry(requirement: &LexRequirement, schema: &Schema) -> Option<String> {
+/// The columns by which rows that satisfy `requirement` are sorted, up to the first that is not in `schema`.
+pub(crate) fn sorted_columns(requirement: &LexRequirement, schema: &Schema) -> Vec<SortedColumn> {
     let columns = requirement.iter().map_while(|key| {
         let column = key.expr.downcast_ref::<Column>()?;
         schema.field_with_name(column.name()).ok()?;
         Some(SortedColumn { name: column.name().to_owned(), options: key.options? })
     });
-    let columns: Vec<String> = columns.map(|column| column.to_string()).collect();
+    columns.collect()
+}
+
+/// The metadata entry for rows sorted by these columns; `None` without columns.
+pub(crate) fn entry(columns: &[SortedColumn]) -> Option<String> {
+    let columns: Vec<String> = columns.iter().map(|column| column.to_string()).collect();
     (!columns.is_empty()).then(|| columns.join(" "))
 }
 
@@ -280,7 +284,7 @@ mod tests {
     fn any_name_survives_being_recorded() {
         let names = ["a", "b c", "1:2", "", "asc,nulls_first,1:x", "日"];
         let columns: Vec<_> = names.iter().map(|name| (*name, name.len() % 2 == 0, true)).collect();
-        let read = parse(&entry(&requirement(&columns), &schema(&names)).unwrap());
+        let read = parse(&entry(&sorted_columns(&requirement(&columns), &schema(&names))).unwrap());
         assert_eq!(read.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), names);
         assert_eq!(read[0].options, SortOptions { descending: false, nulls_first: true });
         assert_eq!(read[3].options, SortOptions { descending: true, nulls_first: true });
@@ -289,8 +293,9 @@ mod tests {
     #[test]
     fn an_order_is_recorded_up_to_the_first_column_that_is_not_written() {
         let both = requirement(&[("a", false, false), ("gone", false, false), ("b", false, false)]);
-        assert_eq!(entry(&both, &schema(&["a", "b"])).unwrap(), "asc,nulls_last,1:a");
-        assert_eq!(entry(&both, &schema(&["b"])), None);
+        let entry = |names: &[&str]| entry(&sorted_columns(&both, &schema(names)));
+        assert_eq!(entry(&["a", "b"]).unwrap(), "asc,nulls_last,1:a");
+        assert_eq!(entry(&["b"]), None);
     }
 
     #[test]

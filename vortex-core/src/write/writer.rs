@@ -2,6 +2,7 @@
 
 use arrow::array::{Array as _, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::carry::carry;
@@ -230,6 +231,15 @@ impl FileWriter {
         self.collect();
         self.write_waiting().await?;
         self.is_broken = false;
+        Ok(())
+    }
+
+    /// Adds an entry of user metadata that is known only now; see [`WriteOptions::with_metadata`].
+    ///
+    /// # Errors
+    /// As [`WriteOptions::with_metadata`]; the writer is unchanged and can be used further.
+    pub fn set_metadata(&mut self, key: &str, value: impl Into<Bytes>) -> Result<()> {
+        self.options = self.options.clone().with_metadata(key, value)?;
         Ok(())
     }
 

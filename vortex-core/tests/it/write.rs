@@ -283,3 +283,22 @@ async fn files_are_told_to_be_full_by_what_their_rows_will_take() {
         );
     }
 }
+
+#[tokio::test]
+async fn metadata_may_become_known_while_rows_are_written() {
+    let batch = table(10);
+    let options = WriteOptions::new().with_metadata("a", "before").unwrap();
+    let (bytes, _) = written_by(batch.schema(), options, async |writer| {
+        writer.write(&batch).await?;
+        writer.set_metadata("a", "after")?;
+        writer.set_metadata("b", "new")?;
+        assert!(writer.set_metadata("", "nameless").is_err());
+        Ok(())
+    })
+    .await;
+    let file = opened(bytes).await;
+    let entries = file.footer().user_metadata().iter().filter(|entry| entry.key.len() == 1);
+    let mut entries: Vec<_> = entries.map(|entry| (&*entry.key, entry.value.as_deref().unwrap())).collect();
+    entries.sort_unstable();
+    assert_eq!(entries, [("a", &b"after"[..]), ("b", b"new")]);
+}

@@ -19,6 +19,8 @@ use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 use crate::convert::datafusion_error;
 use crate::file_statistics::FileStatistics;
 use crate::format::EXTENSION;
+use crate::ordering::{self, SortedColumn};
+use crate::sink::row_order::RowOrder;
 
 /// The state shared by the files of one statement.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(super) struct Destination {
     pub(super) part_bytes: Option<usize>,
     pub(super) schema: SchemaRef,
     pub(super) options: WriteOptions,
+    /// The columns by which the rows of each file are supposed to be sorted.
+    pub(super) order: Vec<SortedColumn>,
     /// Number of bytes after which rows continue in another file.
     pub(super) full_at: Option<u64>,
     pub(super) pool: Arc<dyn MemoryPool>,
@@ -46,6 +50,7 @@ pub(super) struct FileRows {
     destination: Arc<Destination>,
     path: Path,
     writer: FileWriter,
+    order: RowOrder,
     reservation: MemoryReservation,
     /// Full files, which are finished already.
     written: Written,
@@ -60,7 +65,8 @@ impl FileRows {
         let writer = destination.start(&path)?;
         let reservation = MemoryConsumer::new(format!("VortexSink[{path}]")).register(&destination.pool);
         let written = Written::new(Arc::clone(&destination));
-        Ok(Self { destination, path, writer, reservation, written })
+        let order = RowOrder::new(destination.order.clone());
+        Ok(Self { destination, path, writer, order, reservation, written })
     }
 
     /// Writes the rows received, but does not complete the file.
@@ -96,6 +102,9 @@ impl FileRows {
         }
         {
             let _timer = self.destination.write_time.timer();
+            if self.order.see(&batch) {
+                tracing::warn!(path = %self.path, "rows are not in the order that the plan declares");
+            }
             self.writer.write(&batch).await.map_err(datafusion_error)?;
         }
         self.reserve().await
@@ -116,8 +125,9 @@ impl FileRows {
         let path = numbered(&self.path, self.written.files.len() + 1);
         let writer = self.destination.start(&path)?;
         let full = std::mem::replace(&mut self.writer, writer);
+        let order = std::mem::replace(&mut self.order, RowOrder::new(self.destination.order.clone()));
         let done_path = std::mem::replace(&mut self.path, path);
-        self.written.add(complete(full, done_path, &self.destination).await?);
+        self.written.add(complete(full, &order, done_path, &self.destination).await?);
         Ok(())
     }
 
@@ -126,8 +136,8 @@ impl FileRows {
     /// # Errors
     /// If storage fails; nothing is left behind of these rows then.
     pub(super) async fn finish(self) -> Result<Written> {
-        let Self { destination, path, writer, reservation, mut written } = self;
-        let last = complete(writer, path, &destination).await;
+        let Self { destination, path, writer, order, reservation, mut written } = self;
+        let last = complete(writer, &order, path, &destination).await;
         drop(reservation);
         match last {
             Ok(last) => {
@@ -184,11 +194,21 @@ fn at(path: &Path, error: DataFusionError) -> DataFusionError {
     if error.to_string().contains(path.as_ref()) { error } else { error.context(format!("writing {path}")) }
 }
 
-async fn complete(writer: FileWriter, path: Path, destination: &Arc<Destination>) -> Result<Written> {
-    let summary = {
+/// Completes a file, which records the order of its rows.
+async fn complete(
+    mut writer: FileWriter,
+    order: &RowOrder,
+    path: Path,
+    destination: &Arc<Destination>,
+) -> Result<Written> {
+    let finished = async {
+        if let Some(entry) = ordering::entry(order.columns()) {
+            writer.set_metadata(ordering::KEY, entry)?;
+        }
         let _timer = destination.write_time.timer();
-        writer.finish().await.map_err(|error| at(&path, datafusion_error(error)))?
+        writer.finish().await
     };
+    let summary = finished.await.map_err(|error| at(&path, datafusion_error(error)))?;
     let file = WrittenFile { path, summary: Arc::new(summary) };
     Ok(Written { destination: Arc::clone(destination), files: vec![file] })
 }

@@ -20,6 +20,7 @@
 //! removed, since it could be the result of a second attempt.
 
 mod file;
+mod row_order;
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,11 +46,9 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
-use vortex_core::write::WriteOptions;
 
-use crate::convert::datafusion_error;
 use crate::options::VortexOptions;
-use crate::ordering;
+use crate::ordering::{self, SortedColumn};
 pub use file::WrittenFile;
 use file::{Destination, FileRows, Written};
 
@@ -63,8 +62,8 @@ const LOCAL_PART_BYTES: usize = 1 << 20;
 pub struct VortexSink {
     config: FileSinkConfig,
     options: VortexOptions,
-    /// The order of rows within each file, in the form in which files record it.
-    order: Option<String>,
+    /// The columns by which the rows of each file are supposed to be sorted.
+    order: Vec<SortedColumn>,
     /// The columns of the files.
     schema: SchemaRef,
     written: Mutex<Vec<WrittenFile>>,
@@ -72,10 +71,10 @@ pub struct VortexSink {
 }
 
 impl VortexSink {
-    /// Creates a sink for rows that satisfy `order`.
+    /// Creates a sink for rows that satisfy `order`, which files record as far as their rows do.
     pub fn new(config: FileSinkConfig, options: VortexOptions, order: Option<&LexRequirement>) -> Self {
         let schema = get_writer_schema(&config);
-        let order = order.and_then(|order| ordering::entry(order, &schema));
+        let order = order.map(|order| ordering::sorted_columns(order, &schema)).unwrap_or_default();
         Self {
             config,
             options,
@@ -95,14 +94,6 @@ impl VortexSink {
     /// them when it commits. Empty until the statement has succeeded.
     pub fn written(&self) -> Vec<WrittenFile> {
         self.written.lock().clone()
-    }
-
-    fn write_options(&self) -> Result<WriteOptions> {
-        let options = self.options.write_options();
-        match &self.order {
-            Some(order) => options.with_metadata(ordering::KEY, order.clone()).map_err(datafusion_error),
-            None => Ok(options),
-        }
     }
 
     /// Whether everything is written into one file with a given name. Other names contain random text.
@@ -134,7 +125,7 @@ impl DisplayAs for VortexSink {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 f.write_str("VortexSink(file_groups=")?;
                 FileGroupDisplay(&self.config.file_group).fmt_as(kind, f)?;
-                if let Some(order) = &self.order {
+                if let Some(order) = ordering::entry(&self.order) {
                     write!(f, ", order=[{order}]")?;
                 }
                 f.write_str(")")
@@ -172,7 +163,8 @@ impl FileSink for VortexSink {
             has_unique_paths: !self.is_single_file(),
             part_bytes: is_local.then_some(LOCAL_PART_BYTES),
             schema: Arc::clone(&self.schema),
-            options: self.write_options()?,
+            options: self.options.write_options(),
+            order: self.order.clone(),
             full_at: self.may_split().then_some(self.options.target_file_size),
             pool: Arc::clone(context.memory_pool()),
             caches: Arc::clone(&context.runtime_env().cache_manager),

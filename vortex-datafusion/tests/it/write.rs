@@ -250,6 +250,29 @@ async fn the_order_of_the_input_is_recorded_and_given_back() {
 }
 
 #[tokio::test]
+async fn an_order_that_rows_do_not_have_is_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let context = session();
+    run(&context, "SET datafusion.execution.target_partitions = 1").await;
+    fs::write(path("a.csv"), "a,b\n1,2\n1,1\n2,9\n").unwrap();
+    let declare = format!(
+        "CREATE EXTERNAL TABLE wrong (a BIGINT, b BIGINT) STORED AS CSV WITH ORDER (a, b) LOCATION '{}'",
+        path("a.csv")
+    );
+    run(&context, &declare).await;
+    copy(&context, "SELECT * FROM wrong ORDER BY a, b", &path("a.vortex")).await;
+    create(&context, "t", &path("a.vortex")).await;
+    let by_both = plan(&context, "SELECT * FROM t ORDER BY a, b").await;
+    assert!(
+        by_both.contains("SortExec") && by_both.contains("output_ordering=[a@0 ASC NULLS LAST],"),
+        "{by_both}"
+    );
+    let by_first = plan(&context, "SELECT * FROM t ORDER BY a").await;
+    assert!(!by_first.contains("SortExec"), "{by_first}");
+}
+
+#[tokio::test]
 async fn a_declared_order_is_kept_by_inserts() {
     let folder = tempfile::tempdir().unwrap();
     let context = session();

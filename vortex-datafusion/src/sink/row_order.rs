@@ -1,0 +1,134 @@
+//! The order of the rows of a file, checked while they are written.
+//!
+//! A plan may be wrong about the order of its rows: a table `WITH ORDER` is in another one, or a node declares what it
+//! does not keep. Queries rely on the order that a file records for as long as the file exists. Therefore, files record
+//! only the order in which their rows really are.
+
+use std::cmp::Ordering;
+
+use arrow::array::{Array as _, ArrayRef, RecordBatch, make_comparator};
+
+use crate::ordering::SortedColumn;
+
+/// The columns by which the rows seen so far are sorted.
+#[derive(Debug)]
+pub(super) struct RowOrder {
+    columns: Vec<SortedColumn>,
+    /// The values of the last row in these columns; none before the first row.
+    last: Vec<ArrayRef>,
+}
+
+impl RowOrder {
+    /// The order in which rows are supposed to come.
+    pub(super) fn new(columns: Vec<SortedColumn>) -> Self {
+        Self { columns, last: Vec::new() }
+    }
+
+    /// Checks the next rows. Returns whether they end the order earlier.
+    pub(super) fn see(&mut self, batch: &RecordBatch) -> bool {
+        let rows = batch.num_rows();
+        if self.columns.is_empty() || rows == 0 {
+            return false;
+        }
+        let values = self.columns.iter().map_while(|column| batch.column_by_name(&column.name).cloned());
+        let values: Vec<ArrayRef> = values.collect();
+        let mut kept = self.keys_that_hold(&values, &values, (1..rows).map(|row| (row - 1, row)));
+        if !self.last.is_empty() {
+            kept = kept.min(self.keys_that_hold(&self.last, &values, std::iter::once((0, 0))));
+        }
+        self.last = values[..kept].iter().map(|column| column.slice(rows - 1, 1)).collect();
+        let is_shorter = kept < self.columns.len();
+        self.columns.truncate(kept);
+        is_shorter
+    }
+
+    /// The columns by which all rows are sorted.
+    pub(super) fn columns(&self) -> &[SortedColumn] {
+        &self.columns
+    }
+
+    /// Number of leading columns by which, in each pair, the row of `left` does not come after that of `right`.
+    fn keys_that_hold(
+        &self,
+        left: &[ArrayRef],
+        right: &[ArrayRef],
+        pairs: impl Iterator<Item = (usize, usize)>,
+    ) -> usize {
+        let values = left.iter().zip(right).zip(&self.columns);
+        // Values that cannot be compared have no order.
+        let mut keys: Vec<_> =
+            values.map_while(|((left, right), key)| make_comparator(left, right, key.options).ok()).collect();
+        for (left, right) in pairs {
+            let unequal = keys.iter().position(|compare| compare(left, right) != Ordering::Equal);
+            if let Some(key) = unequal
+                && keys[key](left, right) == Ordering::Greater
+            {
+                keys.truncate(key);
+            }
+        }
+        keys.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Float64Array, Int32Array, StringArray};
+    use arrow::compute::SortOptions;
+
+    use super::*;
+
+    fn column(name: &str, descending: bool, nulls_first: bool) -> SortedColumn {
+        SortedColumn { name: name.to_owned(), options: SortOptions { descending, nulls_first } }
+    }
+
+    fn batch(a: &[Option<i32>], b: &[&str]) -> RecordBatch {
+        let a: ArrayRef = Arc::new(a.iter().copied().collect::<Int32Array>());
+        let b: ArrayRef = Arc::new(StringArray::from_iter_values(b));
+        RecordBatch::try_from_iter_with_nullable([("b", b, true), ("a", a, true)]).unwrap()
+    }
+
+    /// The columns by which the rows of the batches are sorted, of the order a, b descending.
+    fn sorted_by(batches: &[RecordBatch]) -> Vec<String> {
+        let mut order = RowOrder::new(vec![column("a", false, false), column("b", true, true)]);
+        for batch in batches {
+            let before = order.columns().len();
+            assert_eq!(order.see(batch), order.columns().len() < before);
+        }
+        order.columns().iter().map(|column| column.name.clone()).collect()
+    }
+
+    #[test]
+    fn an_order_holds_within_batches_and_across_them() {
+        let first = batch(&[Some(1), Some(1), Some(2)], &["y", "x", "z"]);
+        let next = batch(&[Some(2), None], &["z", "q"]);
+        let none = batch(&[], &[]);
+        assert_eq!(sorted_by(&[first, none, next]), ["a", "b"]);
+        assert_eq!(sorted_by(&[]), ["a", "b"]);
+    }
+
+    #[test]
+    fn an_order_ends_before_the_first_column_that_breaks_it() {
+        let rows = batch(&[Some(1), Some(2)], &["x", "z"]);
+        assert_eq!(sorted_by(&[rows.clone(), batch(&[Some(2)], &["zz"])]), ["a"]);
+        assert_eq!(sorted_by(&[rows.clone(), batch(&[Some(1)], &["a"])]), [""; 0]);
+        assert_eq!(sorted_by(&[rows, batch(&[None, Some(3)], &["z", "z"])]), [""; 0]);
+        // A later pair may break an earlier column.
+        let rows = batch(&[Some(1), Some(1), Some(0)], &["x", "y", "z"]);
+        assert_eq!(sorted_by(std::slice::from_ref(&rows)), [""; 0]);
+        assert_eq!(sorted_by(&[rows.slice(0, 2), rows.slice(1, 2)]), [""; 0]);
+    }
+
+    #[test]
+    fn zeros_and_nan_are_ordered_as_they_are_sorted() {
+        let sorted = |values: &[f64]| {
+            let values: ArrayRef = Arc::new(Float64Array::from(values.to_vec()));
+            let mut order = RowOrder::new(vec![column("f", false, false)]);
+            !order.see(&RecordBatch::try_from_iter([("f", values)]).unwrap())
+        };
+        assert!(sorted(&[-1.0, -0.0, 0.0, f64::INFINITY, f64::NAN]));
+        assert!(!sorted(&[0.0, -0.0]));
+        assert!(!sorted(&[f64::NAN, 1.0]));
+    }
+}
