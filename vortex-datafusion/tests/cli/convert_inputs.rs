@@ -25,6 +25,56 @@ fn other_bytes_are_not_taken_for_arrow_files() {
 }
 
 #[test]
+fn standard_input_is_read_like_a_file() {
+    let folder = TempDir::new().unwrap();
+    let temporary = TempDir::new().unwrap();
+    let file = golden("0.91.0/tpch_orders.vortex");
+    let piped = |arguments: &[&str], input: &str| {
+        let mut command = vortex(&[&["convert"], arguments].concat());
+        command.stdin(File::open(input).unwrap()).env("TMPDIR", temporary.path()).output().unwrap()
+    };
+    for (extension, format) in
+        [("csv", "csv"), ("jsonl", "json"), ("parquet", "parquet"), ("vortex", "vortex")]
+    {
+        let input = path(&folder, &format!("in.{extension}"));
+        ok(&["convert", "--limit", "3", &file, &input]);
+        let output = piped(&["--from", format, "--to", "csv", "-", "-"], &input);
+        assert_eq!(stdout(&output), ok(&["convert", "--to", "csv", &input, "-"]), "{}", stderr(&output));
+    }
+    let input = path(&folder, "in.csv");
+    assert_eq!(piped(&["--from", "csv", "-", &path(&folder, "out/")], &input).status.code(), Some(0));
+    assert_eq!(names(folder.path().join("out")), ["stdin.vortex"]);
+    let line = complaint(&piped(&["-", "-", "--to", "csv"], &input), 2);
+    assert!(line.contains("standard input") && line.contains("--from"), "{line}");
+    let line = complaint(&piped(&["-", "-", "x.vortex"], &input), 2);
+    assert!(line.contains("standard input can be read only once"), "{line}");
+    let line = complaint(&piped(&["--from", "parquet", "-", &path(&folder, "x.vortex")], &input), 1);
+    assert!(line.contains("standard input"), "{line}");
+    assert_eq!(names(&temporary), [""; 0]);
+}
+
+#[test]
+fn inputs_follow_each_other_as_given() {
+    let folder = TempDir::new().unwrap();
+    for extension in ["csv", "jsonl", "parquet", "vortex", "arrow"] {
+        let inputs = ["c", "a", "b"].map(|name| {
+            let file = path(&folder, &format!("{name}.{extension}"));
+            let source = path(&folder, "one.csv");
+            fs::write(&source, format!("x\n{name}1\n{name}2\n")).unwrap();
+            ok(&["convert", &source, &file]);
+            file
+        });
+        let inputs = inputs.each_ref().map(String::as_str);
+        for limit in [&[][..], &["--limit", "5"]] {
+            let output = ok(&[&["convert", "--to", "csv"], limit, &inputs, &["-"]].concat());
+            let rows =
+                if limit.is_empty() { "x\nc1\nc2\na1\na2\nb1\nb2\n" } else { "x\nc1\nc2\na1\na2\nb1\n" };
+            assert_eq!(output, rows, "{extension}");
+        }
+    }
+}
+
+#[test]
 fn columns_of_the_same_name_are_refused() {
     let folder = TempDir::new().unwrap();
     let fields = ["a", "b", "a"].map(|name| Field::new(name, DataType::Int64, false));

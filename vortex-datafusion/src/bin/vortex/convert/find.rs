@@ -1,6 +1,7 @@
 //! Finds the files to convert.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreRegistry as _;
@@ -9,6 +10,7 @@ use futures::TryStreamExt as _;
 use futures::future::ready;
 use object_store::local::LocalFileSystem;
 use object_store::{ObjectMeta, ObjectStore as _, ObjectStoreExt as _};
+use tempfile::TempPath;
 use url::Url;
 use vortex_core::io::object_name;
 use vortex_datafusion::listing_url;
@@ -29,6 +31,8 @@ pub(super) struct Found {
     pub(super) meta: ObjectMeta,
     /// The folder in which it was found, if subfolders are named after values: `day=1/`.
     pub(super) partitioned: Option<ListingTableUrl>,
+    /// The file itself if it exists only for this conversion.
+    pub(super) temporary: Option<Arc<TempPath>>,
 }
 
 impl Found {
@@ -88,7 +92,7 @@ pub(super) async fn find(
         let has_values = url.is_collection() && url.get_glob().is_none() && names_values(&relative);
         let partitioned = has_values.then(|| url.clone());
         let url = one_file(&url, &meta)?;
-        files.push(Found { name, relative, format, url, meta, partitioned });
+        files.push(Found { name, relative, format, url, meta, partitioned, temporary: None });
     }
     if files.is_empty() {
         return Err(Failure::error(format!("{place}: no file has the extension of a known format")));

@@ -32,8 +32,9 @@ use object_store::local::LocalFileSystem;
 use vortex_datafusion::{StringType, VortexFormat, VortexOptions, merge_schemas};
 
 use super::find::{Found, find};
+use super::given_order::in_given_order;
 use super::sort::SortKey;
-use super::{parquet, vortex};
+use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
 use crate::formats::{Format, TextFormat};
 use crate::stores::Stores;
@@ -119,8 +120,11 @@ impl Reader {
         Ok(Self { stores, context })
     }
 
-    /// The files at a place: a path or URL of a file or a folder, or a glob.
+    /// The files at a place: a path or URL of a file or a folder, a glob, or `-` for standard input.
     pub(super) async fn find(&self, place: &str, format: Option<Format>) -> Outcome<Vec<Found>> {
+        if place == "-" {
+            return Box::pin(stdin::copied(self, format)).await;
+        }
         find(&self.stores, &self.context.state(), place, format).await
     }
 
@@ -192,7 +196,10 @@ impl Reader {
         if let Some(rows) = wanted.limit {
             frame = frame.limit(0, Some(usize::try_from(rows).unwrap_or(usize::MAX)))?;
         }
-        let plan = frame.create_physical_plan().await?;
+        let mut plan = frame.create_physical_plan().await?;
+        if wanted.sort_by.is_empty() {
+            plan = in_given_order(plan, files)?;
+        }
         let known = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::default()).ok();
         let count = known.and_then(|known| known.num_rows.get_value().copied()).map(|rows| rows as u64);
         let order =

@@ -1,10 +1,10 @@
 //! `vortex convert`: writes files in another format, or again in the same format.
 //!
 //! ```text
-//! one file        rows of all inputs, in order, into that file
+//! one file        rows of all inputs, in the order given, into that file
 //! a folder        each input into its own file, at the same relative path
 //! a folder, with --target-file-size
-//!                 rows of all inputs, in order, into part-00000, part-00001, ...
+//!                 rows of all inputs, in the order given, into part-00000, part-00001, ...
 //! ```
 //!
 //! Batches are written as they are decoded, so memory does not grow with the files; only sorting needs more
@@ -13,6 +13,7 @@
 
 mod encoder;
 mod find;
+mod given_order;
 mod input;
 mod json_keys;
 mod output;
@@ -20,6 +21,7 @@ mod parquet;
 mod partial;
 mod schemas;
 mod sort;
+mod stdin;
 mod vortex;
 
 use std::collections::{HashMap, HashSet};
@@ -50,9 +52,9 @@ const SMALL_BYTES: u64 = 4 << 20;
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "vortex convert [OPTIONS] <INPUT>... <OUTPUT>")]
 pub(crate) struct Arguments {
-    /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://). The last place
-    /// is the file or, if it ends in `/`, the folder to write; `-` is standard output. Files that exist are
-    /// replaced; parts (--target-file-size) are refused if they exist.
+    /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://); `-` is standard
+    /// input. The last place is the file or, if it ends in `/`, the folder to write; `-` is standard output.
+    /// Files that exist are replaced; parts (--target-file-size) are refused if they exist.
     #[arg(required = true, value_name = "PLACE")]
     places: Vec<PathBuf>,
     /// The format to read; by default, extensions determine it.
@@ -153,10 +155,8 @@ struct Job {
 /// Converts the files.
 pub(crate) async fn run(arguments: Arguments) -> Outcome {
     let (inputs, output) = arguments.places()?;
-    if inputs.contains(&"-") {
-        return Err(Failure::Usage(
-            "standard input cannot be converted; write it to a file first".to_owned(),
-        ));
+    if inputs.iter().filter(|input| **input == "-").count() > 1 {
+        return Err(Failure::Usage("standard input can be read only once".to_owned()));
     }
     if output.to_string_lossy().contains("://") {
         let output = output.display();
