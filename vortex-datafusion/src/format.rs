@@ -31,9 +31,10 @@ use crate::optimizer::has_rules;
 use crate::options::{TableOptions, VortexOptions};
 use crate::ordering;
 use crate::reading::Reading;
+use crate::scan_statistics::as_stated;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
-use crate::statistics::{statistics, with_estimates};
+use crate::statistics::statistics;
 
 /// File extension, and name of the format in `STORED AS`.
 pub(crate) const EXTENSION: &str = "vortex";
@@ -223,7 +224,7 @@ impl FileFormat for VortexFormat {
         };
         let source = source.with_options(self.options(state)?).with_session(state).with_own_statistics();
         let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
-        let config = ordering::as_kept(with_estimates(config), has_rules(state));
+        let config = ordering::as_kept(as_stated(config), has_rules(state));
         Ok(DataSourceExec::from_data_source(config))
     }
 

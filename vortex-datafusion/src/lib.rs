@@ -88,6 +88,7 @@ mod pushdown;
 mod reading;
 #[cfg(feature = "session")]
 mod register;
+mod scan_statistics;
 mod selection;
 mod sink;
 mod size;

@@ -7,8 +7,9 @@ use vortex_core::scan::ScanBuilder;
 
 /// The rows of a file to read; attach it to a `PartitionedFile` as an extension.
 ///
-/// The caller that attaches a selection must also adjust the statistics of the file: row counts and sums of
-/// the whole file do not apply to some of its rows.
+/// Row counts and sums of the whole file do not apply to some of its rows. Scans that
+/// [`VortexFormat`](crate::VortexFormat) plans therefore state statistics as estimates; other callers that attach a
+/// selection must adjust those of the scan.
 ///
 /// # Errors
 /// Reading the file fails if the rows are not in strictly ascending order, or beyond its end.

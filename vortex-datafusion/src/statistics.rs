@@ -7,7 +7,6 @@
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
-use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use vortex_core::dtype::ROOT_COLUMN;
 use vortex_core::dtype::arrow::presents;
 use vortex_core::file::Footer;
@@ -27,8 +26,11 @@ pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
     let rows = footer.row_count();
     let columns = table.fields().iter().map(|field| match column(footer, field.name()) {
         Some((dtype, known)) => column_statistics(dtype, known, field, rows),
-        // All rows read as null.
-        None => ColumnStatistics { null_count: count(Some(rows)), ..ColumnStatistics::new_unknown() },
+        // All rows read as null, or it is an error to read any.
+        None if field.is_nullable() || rows == 0 => {
+            ColumnStatistics { null_count: count(Some(rows)), ..ColumnStatistics::new_unknown() }
+        }
+        None => ColumnStatistics::new_unknown(),
     });
     let columns: Vec<_> = columns.collect();
     Statistics {
@@ -36,28 +38,6 @@ pub fn statistics(footer: &Footer, table: &Schema) -> Statistics {
         total_byte_size: total_bytes(table, &columns),
         column_statistics: columns,
     }
-}
-
-/// A scan that states minima, maxima and distinct counts as estimates, although they may be exact: see
-/// `optimizer/exact_statistics.rs`. Distinct counts are exact only of partition columns, from DataFusion. Of a
-/// column that contains the least integer of its type, the scan states neither minimum nor maximum.
-pub(crate) fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
-    let mut known = scan.statistics();
-    for column in &mut known.column_statistics {
-        column.distinct_count = column.distinct_count.to_inexact();
-        let bounds = [&mut column.min_value, &mut column.max_value];
-        let overflows = bounds.iter().any(|bound| bound.get_value().is_some_and(lacks_negative));
-        for bound in bounds {
-            *bound = if overflows { Precision::Absent } else { bound.clone().to_inexact() };
-        }
-    }
-    FileScanConfigBuilder::from(scan).with_statistics(known).build()
-}
-
-/// Whether this is the least integer of its type, which is its own negative. DataFusion 55 supposes that negatives
-/// are in the opposite order, and cannot plan `-a < 5` if that of a bound of `a` overflows.
-fn lacks_negative(value: &ScalarValue) -> bool {
-    value.data_type().is_signed_integer() && value.arithmetic_negate().is_err()
 }
 
 /// The size of all columns, if each has a fixed width. With strings, a projection would keep the size of the
@@ -99,6 +79,8 @@ fn column_statistics(
     let known = known.unwrap_or(&unknown);
     let nulls = if dtype.is_nullable() { known.null_count } else { Some(0) };
     let to = field.data_type();
+    // A null is an error then, which statistics must not hide.
+    let contradicts = !field.is_nullable() && nulls != Some(0);
     let found = ColumnStatistics {
         null_count: count(nulls),
         min_value: bound(known, &known.min, dtype, to),
@@ -107,16 +89,15 @@ fn column_statistics(
         distinct_count: distinct(known, nulls, rows),
         byte_size: inexact(byte_size),
     };
-    if presents(dtype, to) {
+    if presents(dtype, to) && !contradicts {
         return found;
     }
-    // A cast may join values, make a list of one null of a null, or fail: then reading the rows is an error,
-    // which statistics must not hide.
+    // A cast may join values, make a list of one null of a null, or fail: then, too, reading the rows is an error.
     let found = ColumnStatistics { distinct_count: Precision::Absent, ..found };
     let casts = |bound: &Known<Scalar>| {
         bound.value().is_some_and(|value| matches!(to_datafusion(value, to), Ok(Some(_))))
     };
-    if casts(&known.min) && casts(&known.max) {
+    if !contradicts && casts(&known.min) && casts(&known.max) {
         return found;
     }
     let null_count = if to.is_nested() { Precision::Absent } else { found.null_count.to_inexact() };
@@ -203,14 +184,11 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int32Array, RecordBatch};
-    use datafusion_datasource::TableSchema;
-    use datafusion_execution::object_store::ObjectStoreUrl;
     use vortex_core::io::{MemoryFile, MemorySink};
     use vortex_core::write::{FileWriter, WriteOptions};
     use vortex_core::{PType, VortexFile};
 
     use super::*;
-    use crate::source::VortexSource;
 
     fn int(value: i64) -> Known<Scalar> {
         Known::Exact(Scalar::try_new(DType::Primitive(PType::I32, true), Value::Int(value)).unwrap())
@@ -228,21 +206,6 @@ mod tests {
 
     fn of(dtype: DType, known: &FieldStats, to: DataType, rows: u64) -> ColumnStatistics {
         column_statistics(&dtype, Some(known), &Field::new("c", to, true), rows)
-    }
-
-    /// What a scan states of a column, of which its file states `known`.
-    fn estimates(data_type: DataType, known: ColumnStatistics) -> ColumnStatistics {
-        let schema = Arc::new(Schema::new(vec![Field::new("c", data_type, true)]));
-        let file = Statistics {
-            num_rows: Precision::Exact(10),
-            total_byte_size: Precision::Absent,
-            column_statistics: vec![known],
-        };
-        let source = Arc::new(VortexSource::new(TableSchema::from(&schema)));
-        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source);
-        let scan = with_estimates(scan.with_statistics(file).build()).statistics();
-        assert_eq!(scan.num_rows, Precision::Exact(10));
-        scan.column_statistics[0].clone()
     }
 
     #[tokio::test]
@@ -293,45 +256,6 @@ mod tests {
             (wide.sum_value, wide.null_count),
             (Precision::Inexact(2995i64.into()), Precision::Exact(2))
         );
-    }
-
-    #[test]
-    fn a_scan_estimates_extremes_that_are_exact_in_its_files() {
-        let known = known(|of| (of.min, of.max, of.null_count) = (int(1), int(9), Some(2)));
-        let column =
-            estimates(DataType::Int32, of(DType::Primitive(PType::I32, true), &known, DataType::Int32, 10));
-        assert_eq!(column.null_count, Precision::Exact(2));
-        assert_eq!(column.min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
-        assert_eq!(column.max_value, Precision::Inexact(ScalarValue::Int32(Some(9))));
-    }
-
-    #[test]
-    fn a_scan_estimates_how_many_values_a_partition_column_has() {
-        let exact =
-            ColumnStatistics { distinct_count: Precision::Exact(1), ..ColumnStatistics::new_unknown() };
-        assert_eq!(estimates(DataType::Int32, exact).distinct_count, Precision::Inexact(1));
-    }
-
-    #[test]
-    fn a_scan_states_no_extremes_of_integers_that_cannot_be_negated() {
-        let pairs: [(ScalarValue, ScalarValue); 4] = [
-            (i8::MIN.into(), (-i8::MAX).into()),
-            (i16::MIN.into(), (-i16::MAX).into()),
-            (i32::MIN.into(), (-i32::MAX).into()),
-            (i64::MIN.into(), (-i64::MAX).into()),
-        ];
-        let stated = |min: &ScalarValue, max: &ScalarValue| {
-            let (min_value, max_value) = (Precision::Exact(min.clone()), Precision::Exact(max.clone()));
-            let known = ColumnStatistics { min_value, max_value, ..ColumnStatistics::new_unknown() };
-            let column = estimates(min.data_type(), known);
-            (column.min_value, column.max_value)
-        };
-        for (least, next) in pairs {
-            assert_eq!(stated(&least, &next), (Precision::Absent, Precision::Absent));
-            assert_eq!(stated(&least, &least), (Precision::Absent, Precision::Absent));
-            let next = Precision::Inexact(next);
-            assert_eq!(stated(next.get_value().unwrap(), next.get_value().unwrap()), (next.clone(), next));
-        }
     }
 
     #[test]

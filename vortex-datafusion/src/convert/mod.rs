@@ -23,7 +23,7 @@ pub(crate) use expr::{Translator, fuse_bounds};
 pub(crate) use fallible::is_fallible;
 pub(crate) use leaves::Leaves;
 pub(crate) use rows::PhysicalPredicate;
-pub(crate) use scalar::{cast_is_monotonic, cast_is_strictly_monotonic, to_core, to_datafusion};
+pub(crate) use scalar::{cast_is_monotonic, cast_is_strictly_monotonic, digits, to_core, to_datafusion};
 pub(crate) use simplify::simplify;
 
 /// Converts an error of the core to DataFusion's error type. An error that DataFusion raised inside a scan is

@@ -100,7 +100,17 @@ pub(crate) fn cast_is_monotonic(from: &DataType, to: &DataType) -> bool {
 
 /// Whether the decimal type `to` has room for all digits of the decimal or integer type `from`.
 fn has_all_digits(from: &DataType, to: &DataType) -> bool {
-    let digits = |t: &DataType| match t {
+    match (digits(from), digits(to)) {
+        (Some((whole, fraction)), Some((more, finer))) => {
+            to.is_decimal() && whole <= more && fraction <= finer
+        }
+        _ => false,
+    }
+}
+
+/// How many digits the values of a decimal or integer type have, at most, before and after the point.
+pub(crate) fn digits(of: &DataType) -> Option<(i16, i16)> {
+    match of {
         DataType::Decimal32(p, s)
         | DataType::Decimal64(p, s)
         | DataType::Decimal128(p, s)
@@ -111,12 +121,6 @@ fn has_all_digits(from: &DataType, to: &DataType) -> bool {
         DataType::Int64 => Some((19, 0)),
         DataType::UInt64 => Some((20, 0)),
         _ => None,
-    };
-    match (digits(from), digits(to)) {
-        (Some((whole, fraction)), Some((more, finer))) => {
-            to.is_decimal() && whole <= more && fraction <= finer
-        }
-        _ => false,
     }
 }
 

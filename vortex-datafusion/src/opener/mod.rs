@@ -365,7 +365,7 @@ impl<'a> Adapted<'a> {
             .collect::<Result<Vec<_>>>()?;
         let number = leaves.paths().len();
         let outputs = outputs.into_iter().map(|output| with_number(output, number)).collect::<Result<_>>()?;
-        let projector = Projector::new(outputs, Arc::clone(&self.scan.output));
+        let projector = Projector::new(outputs, Arc::clone(&self.scan.output), self.file.source().name());
         Ok((leaves, projector))
     }
 }

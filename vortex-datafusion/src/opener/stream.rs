@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
-use datafusion_common::Result;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion_common::{DataFusionError, Result};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_pruning::FilePruner;
 use futures::{Stream, StreamExt as _};
@@ -21,27 +21,35 @@ use crate::metrics::FileMetrics;
 pub(crate) struct Projector {
     outputs: Vec<Arc<dyn PhysicalExpr>>,
     schema: SchemaRef,
+    /// What errors name.
+    file: String,
 }
 
 impl Projector {
-    /// A projector that computes `outputs`, the columns of `schema`.
-    pub(crate) fn new(outputs: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef) -> Self {
-        Self { outputs, schema }
+    /// A projector that computes `outputs`, the columns of `schema`, from rows of the file with this name.
+    pub(crate) fn new(outputs: Vec<Arc<dyn PhysicalExpr>>, schema: SchemaRef, file: &str) -> Self {
+        Self { outputs, schema, file: file.to_owned() }
     }
 
     fn project(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        self.compute(batch).map_err(|error| error.context(&self.file))
+    }
+
+    fn compute(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let rows = batch.num_rows();
-        let columns = self
-            .outputs
-            .iter()
-            .zip(self.schema.fields())
+        let column = |output: &Arc<dyn PhysicalExpr>, data_type: &DataType| {
+            let column = output.evaluate(batch)?.into_array(rows)?;
+            if column.data_type() == data_type {
+                return Ok(column);
+            }
+            // A literal that simplification left in another representation.
+            Ok(arrow::compute::cast(&column, data_type)?)
+        };
+        let outputs = self.outputs.iter().zip(self.schema.fields());
+        let columns = outputs
             .map(|(output, field)| {
-                let column = output.evaluate(batch)?.into_array(rows)?;
-                if column.data_type() == field.data_type() {
-                    return Ok(column);
-                }
-                // A literal that simplification left in another representation.
-                Ok(arrow::compute::cast(&column, field.data_type())?)
+                column(output, field.data_type())
+                    .map_err(|error: DataFusionError| error.context(output.to_string()))
             })
             .collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

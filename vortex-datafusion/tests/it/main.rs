@@ -1,5 +1,6 @@
 //! SQL over files, written by real releases and by this implementation. One binary, with a module per topic.
 
+mod adapters;
 #[cfg(feature = "proto")]
 mod codec;
 mod concurrent;

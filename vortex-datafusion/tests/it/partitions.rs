@@ -9,7 +9,7 @@ use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use vortex_datafusion::VortexFormat;
 
-use crate::files::{copy, create, file, folder_of, run, session, show};
+use crate::files::{copy, create, error, file, folder_of, run, session, show};
 
 #[tokio::test]
 async fn files_with_different_columns_make_one_table() {
@@ -162,4 +162,122 @@ async fn a_null_that_becomes_a_list_of_one_null_is_no_null() {
     assert!(show(&context, "SELECT count(c) AS n FROM t").await.contains("| 3 "));
     assert!(show(&context, "SELECT count(*) AS n FROM t WHERE c IS NOT NULL").await.contains("| 3 "));
     assert!(show(&context, "SELECT count(id) AS n FROM t WHERE c IS NULL").await.contains("| 0 "));
+}
+
+#[tokio::test]
+async fn nulls_of_a_column_that_has_none_by_declaration_are_not_hidden_by_statistics() {
+    let context = session();
+    let rows = "SELECT value AS id, nullif(value, 2) AS c FROM generate_series(1, 3)";
+    let _folder = table_of(&context, &[rows], "(id BIGINT NOT NULL, c BIGINT NOT NULL)").await;
+    for aggregate in ["count(c)", "sum(c)", "min(c)", "max(c)", "count(id), max(c)"] {
+        let failure = error(&context, &format!("SELECT {aggregate} FROM t")).await;
+        assert!(failure.contains("non-nullable"), "{aggregate}: {failure}");
+    }
+    let shown = show(&context, "SELECT count(id), count(*), sum(id), max(id) FROM t").await;
+    assert!(shown.contains("| 3           | 3        | 6         | 3         |"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_file_without_a_column_that_is_never_null_is_an_error_whatever_is_asked_of_it() {
+    let context = session();
+    let rows = ["SELECT 1 AS id, 2 AS c", "SELECT 3 AS id"];
+    let _folder = table_of(&context, &rows, "(id BIGINT, c BIGINT NOT NULL)").await;
+    for aggregate in ["count(c)", "sum(c)", "max(c)"] {
+        let failure = error(&context, &format!("SELECT {aggregate} FROM t")).await;
+        assert!(failure.contains("'c'"), "{aggregate}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_the_table_cannot_hold_is_reported_with_its_file_and_column() {
+    let context = session();
+    let _folder = table_of(&context, &["SELECT 1 AS id, 70000 AS c"], "(id BIGINT, c SMALLINT)").await;
+    for query in ["SELECT c FROM t", "SELECT id, c FROM t", "SELECT c + 1 AS d FROM t"] {
+        let failure = error(&context, query).await;
+        let parts = ["0.vortex", "CAST(c@", "70000", "Int16"];
+        assert!(parts.iter().all(|part| failure.contains(part)), "{query}: {failure}");
+    }
+}
+
+/// Checks queries over `t` against the same queries over its rows in memory.
+async fn check(context: &SessionContext, rows: &str, queries: &[&str]) {
+    run(context, &format!("CREATE OR REPLACE TABLE expected AS {rows}")).await;
+    for query in queries {
+        let expected = show(context, &query.replace("FROM t", "FROM expected t")).await;
+        assert_eq!(show(context, query).await, expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn decimals_and_integers_of_different_files_become_decimals_with_the_digits_of_all() {
+    let context = session();
+    let files = [
+        "SELECT CAST(value AS DECIMAL(5, 2)) / 4 AS c FROM generate_series(1, 9)",
+        "SELECT CAST(value AS DECIMAL(9, 3)) / 8 + 100000 AS c FROM generate_series(1, 9)",
+        "SELECT CAST(value AS INT) AS c FROM generate_series(-2, 2147483, 1000000)",
+    ];
+    let types = ["Decimal128(5, 2)", "Decimal128(9, 3)", "Int32"];
+    let typed = |at: usize| format!("SELECT arrow_cast(c, '{}') AS c FROM ({})", types[at], files[at]);
+    let stored = [typed(0), typed(1), typed(2)];
+    let _folder = table_of(&context, &stored.each_ref().map(String::as_str), "").await;
+    let rows = stored.each_ref().map(|rows| format!("SELECT CAST(c AS DECIMAL(13, 3)) AS c FROM ({rows})"));
+    check(
+        &context,
+        &rows.join(" UNION ALL "),
+        &[
+            "SELECT arrow_typeof(c) AS type, count(*) AS n FROM t GROUP BY 1",
+            "SELECT count(c), min(c), max(c), sum(c) FROM t",
+            "SELECT c FROM t WHERE c = 1.5",
+            "SELECT c FROM t WHERE c > 2.245 ORDER BY c",
+            "SELECT c FROM t WHERE c <= 0.5 ORDER BY c",
+            "SELECT c FROM t WHERE c IN (0.375, 100000.375, 999998, 0.25) ORDER BY c",
+            "SELECT c FROM t WHERE c <> 100000.125 ORDER BY c DESC LIMIT 5",
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn timestamps_of_different_files_take_the_finest_unit() {
+    let context = session();
+    let of = |unit: &str, values: &str| {
+        format!("SELECT arrow_cast(value, 'Timestamp({unit}, Some(\"UTC\"))') AS c FROM ({values})")
+    };
+    let files = [
+        of("Second", "SELECT value FROM generate_series(1, 5)"),
+        of("Millisecond", "SELECT value * 700 AS value FROM generate_series(1, 5)"),
+    ];
+    let _folder = table_of(&context, &files.each_ref().map(String::as_str), "").await;
+    let milliseconds = "'Timestamp(Millisecond, Some(\"UTC\"))'";
+    let rows =
+        files.each_ref().map(|rows| format!("SELECT arrow_cast(c, {milliseconds}) AS c FROM ({rows})"));
+    check(
+        &context,
+        &rows.join(" UNION ALL "),
+        &[
+            "SELECT arrow_typeof(c) AS type, count(*) AS n FROM t GROUP BY 1",
+            "SELECT count(c), min(c), max(c) FROM t",
+            "SELECT c FROM t WHERE c > '1970-01-01T00:00:01.500Z' ORDER BY c",
+            "SELECT c FROM t WHERE c = '1970-01-01T00:00:02Z'",
+            "SELECT c FROM t WHERE c <= '1970-01-01T00:00:02.100Z' ORDER BY c DESC LIMIT 2",
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_timestamp_beyond_the_unit_of_the_table_is_neither_excluded_nor_hidden() {
+    let context = session();
+    let seconds = "SELECT arrow_cast(value, 'Timestamp(Second, None)') AS c, value AS id \
+                   FROM (VALUES (1), (9223372036854775)) AS v(value)";
+    let milliseconds = "SELECT arrow_cast(5000, 'Timestamp(Nanosecond, None)') AS c, 2 AS id";
+    let _folder = table_of(&context, &[seconds, milliseconds], "").await;
+    // A constant of whole seconds is compared in the unit of the file.
+    let shown = show(&context, "SELECT id FROM t WHERE c > '1970-01-01T00:00:00' ORDER BY id").await;
+    assert!(shown.contains("| 9223372036854775 |"), "{shown}");
+    for query in ["SELECT count(c) FROM t", "SELECT max(c) FROM t", "SELECT c FROM t WHERE c > '1970-01-01'"]
+    {
+        let failure = error(&context, query).await;
+        assert!(failure.contains("9223372036854775"), "{query}: {failure}");
+    }
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result, ScalarValue, Statistics};
+use datafusion::datasource::file_format::FileFormat as _;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileScanConfigBuilder;
 use datafusion::datasource::source::DataSourceExec;
@@ -17,7 +18,7 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use vortex_core::VortexFile;
-use vortex_datafusion::{RowSelection, VortexSource};
+use vortex_datafusion::{RowSelection, VortexFormat, VortexSource, statistics};
 
 use crate::files::{file, run, session};
 
@@ -27,6 +28,8 @@ struct Planned {
     file: PartitionedFile,
     schema: SchemaRef,
     statistics: Statistics,
+    /// Whether the format finishes the plan, as the documentation recommends.
+    by_format: bool,
 }
 
 #[async_trait]
@@ -52,7 +55,10 @@ impl TableProvider for Planned {
             .with_statistics(self.statistics.clone())
             .with_projection_indices(projection.cloned())?
             .build();
-        Ok(DataSourceExec::from_data_source(config))
+        match self.by_format {
+            true => VortexFormat::new().create_physical_plan(session, config).await,
+            false => Ok(DataSourceExec::from_data_source(config)),
+        }
     }
 }
 
@@ -62,7 +68,7 @@ async fn orders() -> (Planned, PathBuf) {
     let schema = VortexFile::open_path(&path).await.unwrap().schema().unwrap();
     let size = path.metadata().unwrap().len();
     let file = PartitionedFile::new(path.to_str().unwrap(), size);
-    (Planned { file, statistics: Statistics::new_unknown(&schema), schema }, path)
+    (Planned { file, statistics: Statistics::new_unknown(&schema), schema, by_format: false }, path)
 }
 
 #[tokio::test]
@@ -77,6 +83,25 @@ async fn sums_that_a_provider_estimates_are_computed() {
     let known = run(&context, &sql(format!("'{}'", path.display()))).await;
     context.register_table("t", Arc::new(table)).unwrap();
     assert_eq!(run(&context, &sql("t".to_owned())).await.columns(), known.columns());
+}
+
+#[tokio::test]
+async fn statistics_of_whole_files_answer_nothing_about_selected_rows() {
+    let context = session();
+    let (mut table, path) = orders().await;
+    let file = VortexFile::open_path(&path).await.unwrap();
+    table.statistics = statistics(file.footer(), &table.schema);
+    table.file = table.file.with_extension(RowSelection::only([3, 7, 700]));
+    table.by_format = true;
+    context.register_table("t", Arc::new(table)).unwrap();
+    let found = run(&context, "SELECT count(*), count(o_custkey) FROM t").await;
+    assert_eq!([numbers(found.column(0)), numbers(found.column(1))], [[3], [3]]);
+    let selected = "(SELECT o_custkey FROM t)";
+    let found = run(&context, &format!("SELECT max(o_custkey), sum(o_custkey) FROM {selected}")).await;
+    let rows = run(&context, "SELECT o_custkey FROM t").await;
+    let keys = numbers(rows.column(0));
+    let expected = [keys.iter().copied().max().unwrap(), keys.iter().sum()];
+    assert_eq!([numbers(found.column(0)), numbers(found.column(1))], expected.map(|number| vec![number]));
 }
 
 #[tokio::test]

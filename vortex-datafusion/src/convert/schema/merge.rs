@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef, Fields, Schema, SchemaRef};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, FieldRef, Fields, Schema, SchemaRef,
+};
 use datafusion_common::{HashMap, HashSet, Result, plan_err};
 
 use super::ByName;
 use super::presented::plain_field;
+use crate::convert::digits;
 
 /// The schema of a table over files: columns by name, in order of first occurrence, with numbers widened,
 /// nullable if they are in any file or if a file lacks the column. Depends only on the order of `files`.
+///
+/// Integers of different widths become the narrowest integers that hold the values of both, and so do floating-point
+/// numbers; decimals with other decimals or with integers become decimals with all digits of both, 76 at most. Timestamps
+/// of one zone take the finer unit; those that are too far away for it are errors when they are read.
 ///
 /// # Errors
 /// If two files disagree on the type of a column; the error names both files.
@@ -56,11 +63,11 @@ fn merge_fields(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
     Some(Arc::new(left.as_ref().clone().with_data_type(merged).with_nullable(nullable)))
 }
 
-/// The narrowest type that holds the values of both exactly.
+/// The type that holds the values of both exactly, as [`merge`] describes it.
 pub(super) fn merge_types(left: &DataType, right: &DataType) -> Option<DataType> {
     use DataType::{
         BinaryView, Dictionary, FixedSizeList, LargeList, LargeListView, List, ListView, Map, Null, Struct,
-        Utf8View,
+        Timestamp, Utf8View,
     };
     Some(match (left, right) {
         (left, right) if left == right => left.clone(),
@@ -95,6 +102,10 @@ pub(super) fn merge_types(left: &DataType, right: &DataType) -> Option<DataType>
         (left, right) if is_bytes(left) && is_bytes(right) => BinaryView,
         (Dictionary(_, left), Dictionary(_, right)) => merge_types(left, right)?,
         (Dictionary(_, values), other) | (other, Dictionary(_, values)) => merge_types(values, other)?,
+        (Timestamp(left, zone), Timestamp(right, other)) if zone == other => {
+            Timestamp(*left.max(right), zone.clone())
+        }
+        (left, right) if left.is_decimal() || right.is_decimal() => widest_decimal(left, right)?,
         (left, right) => widest_number(left, right)?,
     })
 }
@@ -177,6 +188,17 @@ fn widest_number(left: &DataType, right: &DataType) -> Option<DataType> {
     NUMBERS.iter().find(|wide| holds(wide, left) && holds(wide, right)).cloned()
 }
 
+/// Decimals with the digits of both, in 128 bits if these suffice.
+fn widest_decimal(left: &DataType, right: &DataType) -> Option<DataType> {
+    let ((left_whole, left_fraction), (right_whole, right_fraction)) = (digits(left)?, digits(right)?);
+    let (whole, fraction) = (left_whole.max(right_whole), left_fraction.max(right_fraction));
+    let (precision, scale) = (u8::try_from(whole + fraction).ok()?, i8::try_from(fraction).ok()?);
+    (precision <= DECIMAL256_MAX_PRECISION).then_some(match precision {
+        ..=DECIMAL128_MAX_PRECISION => DataType::Decimal128(precision, scale),
+        _ => DataType::Decimal256(precision, scale),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::Field;
@@ -216,6 +238,46 @@ mod tests {
         assert_eq!(pair(DataType::UInt8, DataType::Int32).unwrap().field(0).data_type(), &DataType::Int32);
         let error = pair(DataType::Utf8, DataType::Int8).unwrap_err().to_string();
         assert!(error.contains("`a`") && error.contains("Utf8") && error.contains("Int8"), "{error}");
+    }
+
+    #[test]
+    fn decimals_take_the_digits_of_both() {
+        use DataType::{
+            Decimal32, Decimal64, Decimal128, Decimal256, Float64, Int8, Int32, Int64, UInt16, UInt64,
+        };
+        for (left, right, merged) in [
+            (Decimal128(5, 2), Decimal128(9, 3), Some(Decimal128(9, 3))),
+            (Decimal128(9, 0), Decimal128(9, 9), Some(Decimal128(18, 9))),
+            (Decimal128(5, -2), Decimal128(5, 2), Some(Decimal128(9, 2))),
+            (Decimal128(5, -2), Decimal128(4, -3), Some(Decimal128(5, -2))),
+            (Decimal32(5, 2), Decimal64(12, 3), Some(Decimal128(12, 3))),
+            (Decimal128(38, 0), Decimal128(38, 10), Some(Decimal256(48, 10))),
+            (Decimal128(10, 2), Decimal256(12, 1), Some(Decimal128(13, 2))),
+            (Decimal256(76, 0), Decimal128(5, 1), None),
+            (Int8, Decimal128(5, 2), Some(Decimal128(5, 2))),
+            (Int32, Decimal128(5, 2), Some(Decimal128(12, 2))),
+            (Decimal128(38, 2), UInt16, Some(Decimal128(38, 2))),
+            (Decimal128(38, 30), Int64, Some(Decimal256(49, 30))),
+            (UInt64, Decimal128(5, 5), Some(Decimal128(25, 5))),
+            (Decimal128(5, 2), Float64, None),
+        ] {
+            assert_eq!(merge_types(&left, &right), merged, "{left} and {right}");
+            assert_eq!(merge_types(&right, &left), merged, "{right} and {left}");
+        }
+    }
+
+    #[test]
+    fn timestamps_of_one_zone_take_the_finer_unit() {
+        use arrow::datatypes::TimeUnit::{Microsecond, Second};
+        let utc = || Some("UTC".into());
+        let merged = |left, right| merge_types(&left, &right);
+        for zone in [None, utc()] {
+            let (coarse, fine) =
+                (DataType::Timestamp(Second, zone.clone()), DataType::Timestamp(Microsecond, zone));
+            assert_eq!(merged(coarse.clone(), fine.clone()), Some(fine.clone()));
+            assert_eq!(merged(fine.clone(), coarse), Some(fine));
+        }
+        assert_eq!(merged(DataType::Timestamp(Second, None), DataType::Timestamp(Second, utc())), None);
     }
 
     #[test]

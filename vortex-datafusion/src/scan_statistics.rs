@@ -1,0 +1,142 @@
+//! What a scan states of its rows, from the statistics of its files.
+
+use std::sync::Arc;
+
+use datafusion_common::stats::Precision;
+use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion_datasource::PartitionedFile;
+use datafusion_datasource::file_groups::FileGroup;
+use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
+
+use crate::selection::RowSelection;
+
+/// The scan with statistics and orders from which DataFusion 55 derives nothing wrong.
+pub(crate) fn as_stated(scan: FileScanConfig) -> FileScanConfig {
+    // `Some` only if the application has set one.
+    match scan.expr_adapter_factory {
+        Some(_) => with_estimates(without_values(scan)),
+        None => with_estimates(scan),
+    }
+}
+
+/// The scan without all that its files tell about values and their order, for columns that an adapter of the
+/// application computes from those of files.
+fn without_values(scan: FileScanConfig) -> FileScanConfig {
+    let file_columns = scan.file_source().table_schema().file_schema().fields().len();
+    let rows_only = |mut known: Statistics| {
+        for column in known.column_statistics.iter_mut().take(file_columns) {
+            *column = ColumnStatistics::new_unknown();
+        }
+        Statistics { total_byte_size: Precision::Absent, ..known }
+    };
+    let of_file = |file: &PartitionedFile| {
+        let known = file.statistics.as_deref().map(|known| Arc::new(rows_only(known.clone())));
+        PartitionedFile { statistics: known, ordering: None, ..file.clone() }
+    };
+    let groups = scan.file_groups.iter().map(|group| group.iter().map(of_file).collect());
+    let (groups, known) = (groups.collect(), rows_only(scan.statistics()));
+    FileScanConfigBuilder::from(scan)
+        .with_file_groups(groups)
+        .with_statistics(known)
+        .with_output_ordering(Vec::new())
+        .build()
+}
+
+/// A scan that states minima, maxima and distinct counts as estimates, although they may be exact: see
+/// `optimizer/exact_statistics.rs`. Distinct counts are exact only of partition columns, from DataFusion. Of a
+/// column that contains the least integer of its type, the scan states neither minimum nor maximum. If only some rows
+/// of a file are read, all is an estimate.
+fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
+    let mut known = scan.statistics();
+    if selects_rows(&scan) {
+        known = known.to_inexact();
+    }
+    for column in &mut known.column_statistics {
+        column.distinct_count = column.distinct_count.to_inexact();
+        let bounds = [&mut column.min_value, &mut column.max_value];
+        let overflows = bounds.iter().any(|bound| bound.get_value().is_some_and(lacks_negative));
+        for bound in bounds {
+            *bound = if overflows { Precision::Absent } else { bound.clone().to_inexact() };
+        }
+    }
+    FileScanConfigBuilder::from(scan).with_statistics(known).build()
+}
+
+fn selects_rows(scan: &FileScanConfig) -> bool {
+    let mut files = scan.file_groups.iter().flat_map(FileGroup::iter);
+    files.any(|file| file.extension::<RowSelection>().is_some())
+}
+
+/// Whether this is the least integer of its type, which is its own negative. DataFusion 55 supposes that negatives
+/// are in the opposite order, and cannot plan `-a < 5` if that of a bound of `a` overflows.
+fn lacks_negative(value: &ScalarValue) -> bool {
+    value.data_type().is_signed_integer() && value.arithmetic_negate().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion_datasource::TableSchema;
+    use datafusion_execution::object_store::ObjectStoreUrl;
+
+    use super::*;
+    use crate::source::VortexSource;
+
+    /// What a scan states of a column, of which its file states `known`.
+    fn estimates(data_type: DataType, known: ColumnStatistics) -> ColumnStatistics {
+        let schema = Arc::new(Schema::new(vec![Field::new("c", data_type, true)]));
+        let file = Statistics {
+            num_rows: Precision::Exact(10),
+            total_byte_size: Precision::Absent,
+            column_statistics: vec![known],
+        };
+        let source = Arc::new(VortexSource::new(TableSchema::from(&schema)));
+        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source);
+        let scan = as_stated(scan.with_statistics(file).build()).statistics();
+        assert_eq!(scan.num_rows, Precision::Exact(10));
+        scan.column_statistics[0].clone()
+    }
+
+    #[test]
+    fn a_scan_estimates_extremes_that_are_exact_in_its_files() {
+        let known = ColumnStatistics {
+            null_count: Precision::Exact(2),
+            min_value: Precision::Exact(ScalarValue::Int32(Some(1))),
+            max_value: Precision::Exact(ScalarValue::Int32(Some(9))),
+            ..ColumnStatistics::new_unknown()
+        };
+        let column = estimates(DataType::Int32, known);
+        assert_eq!(column.null_count, Precision::Exact(2));
+        assert_eq!(column.min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
+        assert_eq!(column.max_value, Precision::Inexact(ScalarValue::Int32(Some(9))));
+    }
+
+    #[test]
+    fn a_scan_estimates_how_many_values_a_partition_column_has() {
+        let exact =
+            ColumnStatistics { distinct_count: Precision::Exact(1), ..ColumnStatistics::new_unknown() };
+        assert_eq!(estimates(DataType::Int32, exact).distinct_count, Precision::Inexact(1));
+    }
+
+    #[test]
+    fn a_scan_states_no_extremes_of_integers_that_cannot_be_negated() {
+        let pairs: [(ScalarValue, ScalarValue); 4] = [
+            (i8::MIN.into(), (-i8::MAX).into()),
+            (i16::MIN.into(), (-i16::MAX).into()),
+            (i32::MIN.into(), (-i32::MAX).into()),
+            (i64::MIN.into(), (-i64::MAX).into()),
+        ];
+        let stated = |min: &ScalarValue, max: &ScalarValue| {
+            let (min_value, max_value) = (Precision::Exact(min.clone()), Precision::Exact(max.clone()));
+            let known = ColumnStatistics { min_value, max_value, ..ColumnStatistics::new_unknown() };
+            let column = estimates(min.data_type(), known);
+            (column.min_value, column.max_value)
+        };
+        for (least, next) in pairs {
+            assert_eq!(stated(&least, &next), (Precision::Absent, Precision::Absent));
+            assert_eq!(stated(&least, &least), (Precision::Absent, Precision::Absent));
+            let next = Precision::Inexact(next);
+            assert_eq!(stated(next.get_value().unwrap(), next.get_value().unwrap()), (next.clone(), next));
+        }
+    }
+}
