@@ -122,14 +122,15 @@ impl<'a> Strings<'a> {
         })
     }
 
-    /// The rows of the sample, up to this many bytes.
+    /// The rows of the sample, up to this many bytes: the last may be only the beginning of a row.
     pub(super) fn sample(&self, bytes: usize) -> Vec<&'a [u8]> {
         let mut left = bytes;
-        let rows = sample::rows(self.len()).flat_map(|rows| self.rows[rows].iter().copied());
-        rows.take_while(|row| {
+        let rows = sample::rows(self.len()).flat_map(|rows| &self.rows[rows]);
+        rows.map_while(|row| {
+            let part = &row[..row.len().min(left)];
             let more = left > 0;
             left = left.saturating_sub(row.len().max(1));
-            more
+            more.then_some(part)
         })
         .collect()
     }
@@ -231,5 +232,20 @@ impl Scheme<Strings<'_>> for Joined {
         let (ptype, offsets) =
             compress_positions(&cx.below(Kind::Joined, &[Kind::Dictionary]), offsets, None)?;
         Ok(Some(varbin::encode(bytes.into(), ptype, offsets, strings.validity(cx)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_no_more_bytes_than_asked_for() {
+        let rows = ["ab".repeat(100), "c".repeat(1 << 20), "d".to_owned()];
+        let array = BinaryViewArray::from_iter_values(&rows);
+        let strings = Strings::new(&array, true);
+        let sample = strings.sample(300);
+        assert_eq!(sample.iter().map(|row| row.len()).collect::<Vec<_>>(), [200, 100]);
+        assert_eq!(strings.sample(2 << 20).len(), 3);
     }
 }
