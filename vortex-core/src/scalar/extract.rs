@@ -1,22 +1,70 @@
 //! Reads values from rows of Arrow arrays.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
     self, Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryArray, BinaryViewArray, Decimal32Array,
     Decimal64Array, Decimal128Array, Decimal256Array, Float16Array, Float32Array, Float64Array,
-    LargeBinaryArray, LargeStringArray, StringArray, StringViewArray,
+    LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StringViewArray,
 };
 use arrow::datatypes::{
-    DataType, Date32Type, Date64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
-    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type, i256,
+    ArrowNativeType as _, DataType, Date32Type, Date64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
 };
 
 use super::Value;
 use crate::dtype::DType;
 use crate::{Error, Result};
+
+/// Bytes that the values of some rows take as scalars, which may be far more than in the array: a byte of a list becomes
+/// a [`Value`].
+pub(super) fn scalar_bytes(array: &dyn array::Array, rows: Range<usize>) -> usize {
+    fn items<O: OffsetSizeTrait>(offsets: &[O], items: &ArrowRef, rows: &Range<usize>) -> usize {
+        scalar_bytes(items.as_ref(), offsets[rows.start].as_usize()..offsets[rows.end].as_usize())
+    }
+    let contents = match array.data_type() {
+        DataType::Utf8View => rows.clone().map(|row| array.as_string_view().value(row).len()).sum(),
+        DataType::BinaryView => rows.clone().map(|row| array.as_binary_view().value(row).len()).sum(),
+        DataType::Utf8 => text_bytes(array.as_string::<i32>().value_offsets(), &rows),
+        DataType::LargeUtf8 => text_bytes(array.as_string::<i64>().value_offsets(), &rows),
+        DataType::Binary => text_bytes(array.as_binary::<i32>().value_offsets(), &rows),
+        DataType::LargeBinary => text_bytes(array.as_binary::<i64>().value_offsets(), &rows),
+        DataType::FixedSizeBinary(width) => {
+            rows.len().saturating_mul(width.as_usize()).saturating_mul(size_of::<Value>())
+        }
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            items(lists.value_offsets(), lists.values(), &rows)
+        }
+        DataType::LargeList(_) => {
+            let lists = array.as_list::<i64>();
+            items(lists.value_offsets(), lists.values(), &rows)
+        }
+        DataType::Map(..) => {
+            let entries: ArrowRef = Arc::new(array.as_map().entries().clone());
+            items(array.as_map().value_offsets(), &entries, &rows)
+        }
+        DataType::FixedSizeList(_, size) => {
+            let size = size.as_usize();
+            let lists = array.as_fixed_size_list();
+            scalar_bytes(lists.values().as_ref(), rows.start * size..rows.end * size)
+        }
+        DataType::Struct(_) => {
+            let columns = array.as_struct().columns().iter();
+            columns
+                .fold(0usize, |sum, column| sum.saturating_add(scalar_bytes(column.as_ref(), rows.clone())))
+        }
+        _ => 0,
+    };
+    rows.len().saturating_mul(size_of::<Value>()).saturating_add(contents)
+}
+
+fn text_bytes<O: OffsetSizeTrait>(offsets: &[O], rows: &Range<usize>) -> usize {
+    offsets[rows.end].as_usize() - offsets[rows.start].as_usize()
+}
 
 /// The value in row `at` of an array that represents `dtype`.
 pub(super) fn extract(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<Value> {
@@ -128,4 +176,31 @@ fn extract_other(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<V
             return Err(Error::invalid(format!("an array of {other} does not hold values of {dtype}")));
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int8Array, ListArray, StringViewArray, StructArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    #[test]
+    fn scalars_of_nested_rows_take_the_bytes_of_all_their_values() {
+        let value = size_of::<Value>();
+        let item = Arc::new(Field::new("item", DataType::Int8, false));
+        let lists = OffsetBuffer::from_lengths([1, 0, 3]);
+        let lists = ListArray::new(item, lists, Arc::new(Int8Array::from(vec![1, 2, 3, 4])), None);
+        assert_eq!(scalar_bytes(&lists, 0..1), 2 * value);
+        assert_eq!(scalar_bytes(&lists, 1..3), 5 * value);
+        assert_eq!(scalar_bytes(&lists.slice(2, 1), 0..1), 4 * value);
+        let texts = StringViewArray::from_iter_values(["", "a text that views do not hold", "b"]);
+        assert_eq!(scalar_bytes(&texts, 1..3), 2 * value + 30);
+        let both = StructArray::from(vec![
+            (Arc::new(Field::new("lists", lists.data_type().clone(), false)), Arc::new(lists) as ArrowRef),
+            (Arc::new(Field::new("texts", DataType::Utf8View, false)), Arc::new(texts) as _),
+        ]);
+        assert_eq!(scalar_bytes(&both, 0..1), 4 * value);
+    }
 }

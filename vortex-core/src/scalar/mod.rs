@@ -17,6 +17,7 @@ use half::f16;
 pub(crate) use self::arrays::array_of;
 pub(crate) use self::rows::null_rows;
 use crate::dtype::{DType, PType};
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// A value without its type. Integers are widened; the dtype determines their actual type.
@@ -154,6 +155,23 @@ impl Scalar {
         let value = extract::extract(array, at, dtype)?;
         let dtype = if value == Value::Null { dtype.with_nullable(true) } else { dtype.clone() };
         Scalar::try_new(dtype, value)
+    }
+
+    /// As [`from_arrow`](Self::from_arrow), of an array that was decoded from a file. What the value takes counts as
+    /// decoded.
+    ///
+    /// # Errors
+    /// Also if that exceeds the limits.
+    pub(crate) fn from_decoded(
+        array: &dyn array::Array,
+        at: usize,
+        dtype: &DType,
+        limits: &Limits,
+    ) -> Result<Scalar> {
+        if at < array.len() && !array.is_null(at) {
+            limits.decoded_bytes(extract::scalar_bytes(array, at..at + 1), 1)?;
+        }
+        Self::from_arrow(array, at, dtype)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 
 /// Number of parts of a split after which rows that exceed the limits are not filtered or counted in halves any more:
 /// each part may take as long as the limits allow, and nothing else happens in between.
-pub(super) const MAX_PARTS: usize = 64;
+pub(super) const MAX_PARTS: usize = 16;
 /// The same if rows are decoded, since all parts are held at once.
 pub(super) const MAX_PARTS_HELD: usize = 8;
 

@@ -16,8 +16,9 @@ mod write;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-pub(crate) use self::write::{encode, push_array, push_object, push_value};
+pub(crate) use self::write::{Elements, encode, push_object, push_value};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -83,11 +84,14 @@ fn width_of(max: usize) -> Result<usize> {
     }
 }
 
+/// Approximate bytes that a name takes in addition to its text.
+const NAME_OVERHEAD: usize = 128;
+
 /// The names that the objects of a row refer to. Names can be added.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    names: Vec<Box<str>>,
-    numbers: HashMap<Box<str>, usize>,
+    names: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, usize>,
     added: bool,
     /// For the names and copies of them.
     limits: Limits,
@@ -109,7 +113,7 @@ impl Names {
             return Err(cut("metadata"));
         }
         let text = &metadata[table + (count + 1) * width..];
-        limits.decoded_bytes(count, size_of::<Box<str>>())?;
+        limits.decoded_bytes(count, NAME_OVERHEAD)?;
         limits.decoded_bytes(text.len(), 1)?;
         let mut names = Self { limits: *limits, ..Self::default() };
         let mut start = number(metadata, table, width)?;
@@ -126,8 +130,9 @@ impl Names {
 
     fn push(&mut self, name: &str) -> usize {
         let number = self.names.len();
-        self.names.push(name.into());
-        self.numbers.entry(name.into()).or_insert(number);
+        let name: Arc<str> = name.into();
+        self.names.push(Arc::clone(&name));
+        self.numbers.entry(name).or_insert(number);
         number
     }
 

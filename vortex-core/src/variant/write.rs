@@ -26,29 +26,44 @@ pub(crate) fn push_object(out: &mut Vec<u8>, mut fields: ObjectFields<'_>, names
     out.push(header << 2 | OBJECT);
     push_number(out, fields.len(), count_width);
     ids.into_iter().for_each(|id| push_number(out, id, id_width));
-    push_values(out, fields.iter().map(|(_, value)| value.as_ref()), offset_width);
-    Ok(())
-}
-
-/// Appends an array of these elements.
-pub(crate) fn push_array(out: &mut Vec<u8>, elements: &[Vec<u8>]) -> Result<()> {
-    let offset_width = width_of(elements.iter().map(Vec::len).sum())?;
-    let count_width = if elements.len() > MAX_SMALL_COUNT { 4 } else { 1 };
-    let header = u8::from(count_width == 4) << 2 | (offset_width as u8 - 1);
-    out.push(header << 2 | ARRAY);
-    push_number(out, elements.len(), count_width);
-    push_values(out, elements.iter().map(Vec::as_slice), offset_width);
-    Ok(())
-}
-
-fn push_values<'a>(out: &mut Vec<u8>, values: impl Iterator<Item = &'a [u8]> + Clone, width: usize) {
     let mut end = 0;
-    push_number(out, end, width);
-    for value in values.clone() {
+    push_number(out, end, offset_width);
+    for (_, value) in &fields {
         end += value.len();
-        push_number(out, end, width);
+        push_number(out, end, offset_width);
     }
-    values.for_each(|value| out.extend_from_slice(value));
+    fields.iter().for_each(|(_, value)| out.extend_from_slice(value));
+    Ok(())
+}
+
+/// The elements of an array, one after the other.
+#[derive(Default)]
+pub(crate) struct Elements {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Elements {
+    /// Adds an element, whose value `push` appends; returns its size in bytes.
+    pub(crate) fn add(&mut self, push: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<usize> {
+        let start = self.bytes.len();
+        push(&mut self.bytes)?;
+        self.ends.push(self.bytes.len());
+        Ok(self.bytes.len() - start)
+    }
+
+    /// Appends an array of these elements.
+    pub(crate) fn push_array(&self, out: &mut Vec<u8>) -> Result<()> {
+        let offset_width = width_of(self.bytes.len())?;
+        let count_width = if self.ends.len() > MAX_SMALL_COUNT { 4 } else { 1 };
+        let header = u8::from(count_width == 4) << 2 | (offset_width as u8 - 1);
+        out.push(header << 2 | ARRAY);
+        push_number(out, self.ends.len(), count_width);
+        push_number(out, 0, offset_width);
+        self.ends.iter().for_each(|end| push_number(out, *end, offset_width));
+        out.extend_from_slice(&self.bytes);
+        Ok(())
+    }
 }
 
 /// Converts a typed scalar to the metadata and value of a variant.
@@ -97,12 +112,11 @@ pub(crate) fn push_value(out: &mut Vec<u8>, dtype: &DType, value: &Value, names:
             push_object(out, fields, names)?;
         }
         (DType::List(element, _) | DType::FixedSizeList(element, _, _), Value::List(values)) => {
-            let elements = values.iter().map(|value| {
-                let mut bytes = Vec::new();
-                push_value(&mut bytes, element, value, names)?;
-                Ok(bytes)
-            });
-            push_array(out, &elements.collect::<Result<Vec<_>>>()?)?;
+            let mut elements = Elements::default();
+            for value in values.iter() {
+                elements.add(|out| push_value(out, element, value, names))?;
+            }
+            elements.push_array(out)?;
         }
         (_, Value::Variant(inner)) => push_value(out, inner.dtype(), inner.value(), names)?,
         _ => return Err(Error::unsupported("variant of type", dtype)),

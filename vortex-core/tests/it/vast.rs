@@ -106,3 +106,27 @@ async fn rows_of_kilobytes_come_a_few_at_a_time() {
     assert_eq!(rows, 20_000);
     assert!(largest <= 64 << 20, "a batch of {largest} bytes");
 }
+
+#[tokio::test]
+async fn rows_that_grow_when_they_are_converted_exceed_a_limit_before_they_do() {
+    // Each has one row, a list of 2^28 bytes, stored as a constant. As values of a variant, or as a bound to compare
+    // with, the bytes would take fifty times as much.
+    let files: [(&str, &[u8]); 3] = [
+        ("variant", include_bytes!("expanding/variant_of_a_long_list.vortex")),
+        ("shredded variant", include_bytes!("expanding/shredded_variant_of_a_long_list.vortex")),
+        ("zone", include_bytes!("expanding/zone_bound_of_a_long_list.vortex")),
+    ];
+    for (name, bytes) in files {
+        let options = OpenOptions::new().with_limits(Limits::new().with_max_decoded_bytes(1 << 30));
+        let file = options.open(Arc::new(MemoryFile::new(bytes))).await.unwrap();
+        let column = file.schema().unwrap().field(0).name().clone();
+        let is_null = Expr::Field(FieldPath::from(column.as_str()), Predicate::IsNull);
+        let found = collect(file.scan().with_filter(is_null)).await;
+        assert!(found.is_ok_and(|rows| rows.num_rows() == 0), "{name}");
+        let whole = collect(file.scan()).await;
+        match name {
+            "zone" => drop(whole.unwrap()),
+            _ => assert!(matches!(whole.unwrap_err().root(), Error::LimitExceeded(_)), "{name}"),
+        }
+    }
+}

@@ -79,7 +79,7 @@ impl VariantArray {
         let typed = shredded.decode(&data_type(dtype)?)?;
         let (metadata, values) =
             shredded::reassemble(metadata, core.nulls(), &self.limits, |row, out, names| {
-                let typed = Scalar::from_arrow(typed.as_ref(), row, dtype)?;
+                let typed = Scalar::from_decoded(typed.as_ref(), row, dtype, &self.limits)?;
                 fill(values.value(row), dtype, typed.value(), out, names)?;
                 Ok(true)
             })?;

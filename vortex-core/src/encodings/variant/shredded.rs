@@ -18,7 +18,7 @@ use crate::array::{ArrowRef, present};
 use crate::dtype::DType;
 use crate::limits::{Limits, Work};
 use crate::scalar::Scalar;
-use crate::variant::{self, Names};
+use crate::variant::{self, Elements, Names};
 use crate::{Error, Result};
 
 /// A value split into untyped bytes and a typed column, either of which may be absent.
@@ -99,27 +99,26 @@ impl Shredded {
                     DataType::List(_) => window(lists.as_list::<i32>().value_offsets(), row),
                     _ => window(lists.as_list::<i64>().value_offsets(), row),
                 };
-                let elements = range.map(|at| {
-                    let bytes = element.push_required(at, names)?;
-                    self.limits.decoded_bytes(bytes.len(), 1).map(|_| bytes)
-                });
-                variant::push_array(out, &elements.collect::<Result<Vec<_>>>()?)?;
+                self.limits.decoded_bytes(range.len(), size_of::<usize>())?;
+                let mut elements = Elements::default();
+                for at in range {
+                    let bytes = elements.add(|out| {
+                        if element.push(at, out, names)? {
+                            return Ok(());
+                        }
+                        out.extend(variant::NULL);
+                        Ok(())
+                    })?;
+                    self.limits.decoded_bytes(bytes, 1)?;
+                }
+                elements.push_array(out)?;
             }
             (Some(Typed::Primitive { dtype, values }), None) => {
-                let scalar = Scalar::from_arrow(values.as_ref(), row, dtype)?;
+                let scalar = Scalar::from_decoded(values.as_ref(), row, dtype, &self.limits)?;
                 variant::push_value(out, dtype, scalar.value(), names)?;
             }
         }
         Ok(true)
-    }
-
-    /// The value of a row; the variant null if the row has none.
-    fn push_required(&self, row: usize, names: &mut Names) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
-        if !self.push(row, &mut out, names)? {
-            out.extend(variant::NULL);
-        }
-        Ok(out)
     }
 }
 

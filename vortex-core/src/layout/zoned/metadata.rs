@@ -90,7 +90,7 @@ impl ZoneColumn {
         Some((self, self.dtype(dtype)?))
     }
 
-    fn is_bound(self) -> bool {
+    pub(super) fn is_bound(self) -> bool {
         matches!(self, Self::Max | Self::Min | Self::BoundedMax | Self::BoundedMin)
     }
 }

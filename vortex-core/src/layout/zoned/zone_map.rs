@@ -26,9 +26,9 @@ pub struct ZoneMap {
     pub row_count: u64,
     /// Number of zones.
     pub zone_count: usize,
-    /// Lower bounds of the values, ignoring nulls and NaN.
+    /// Lower bounds of the values, ignoring nulls and NaN; none of nested types.
     pub min: Option<ArrowRef>,
-    /// Upper bounds of the values, ignoring nulls and NaN.
+    /// Upper bounds of the values, ignoring nulls and NaN; none of nested types.
     pub max: Option<ArrowRef>,
     /// Numbers of nulls.
     pub null_count: Option<UInt64Array>,
@@ -52,6 +52,8 @@ impl ZoneMap {
         };
         for (column, values) in zones.columns.iter().zip(table.columns()) {
             match column {
+                // They rule out nothing: values of nested types are not compared.
+                bound if bound.is_bound() && zones.dtype.is_nested() => {}
                 ZoneColumn::Min | ZoneColumn::BoundedMin => map.min = Some(Arc::clone(values)),
                 ZoneColumn::Max => map.max = Some(Arc::clone(values)),
                 ZoneColumn::BoundedMax => map.max = Some(bounded(values)?),
