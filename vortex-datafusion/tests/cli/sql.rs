@@ -203,6 +203,18 @@ fn long_tables_are_cut_and_other_formats_are_not() {
 }
 
 #[test]
+fn long_cells_are_cut_and_other_formats_are_not() {
+    let sql = "SELECT repeat('word ', 60000) AS text, 7 AS n";
+    let table = ok(&["sql", "-q", "-c", sql]);
+    assert!(
+        table.contains("word … (cut") && table.contains("| 7 |") && table.len() < 60_000,
+        "{}",
+        table.len()
+    );
+    assert!(ok(&["sql", "-q", "--format", "csv", "-c", sql]).len() > 300_000);
+}
+
+#[test]
 fn piped_statements_are_a_script() {
     let file = golden("0.91.0/tpch_orders.vortex");
     let script = format!(

@@ -32,6 +32,7 @@ use vortex_core::io::local_target;
 use vortex_datafusion::listing_url;
 
 use super::from_first::select_all;
+use super::long_cells;
 use super::places::{explained, urls_in};
 use super::session::Session;
 use crate::failure::{Failure, Outcome};
@@ -161,7 +162,9 @@ impl Session {
                 print.format.print_batches(&mut stdout().lock(), schema, &[batch], all, is_first, &format)?;
             } else if kept_rows <= shown {
                 // One row more than is shown indicates that there are more.
-                kept_rows += batch_rows;
+                let batch = batch.slice(0, batch_rows.min(shown.saturating_add(1) - kept_rows));
+                kept_rows += batch.num_rows();
+                let batch = long_cells::cut(&batch, &(&format).try_into()?)?;
                 memory.try_grow(size_of_rows(&batch))?;
                 kept.push(batch);
             }
