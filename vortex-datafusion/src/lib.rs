@@ -25,7 +25,7 @@
 //! |---|---|
 //! | register Vortex in a session | [`register`]; [`VortexSessionExt`] while the session is being built |
 //! | query files, and their structure, by path or URL in `FROM` | [`enable_url_tables`] |
-//! | read and write without SQL | [`VortexContextExt`], [`VortexDataFrameExt`] |
+//! | read and write without SQL | [`VortexContextExt`], with [`VortexReadOptions`] for declared columns; [`VortexDataFrameExt`] |
 //! | change settings | [`VortexOptions`]; `SET vortex.<name>` and `OPTIONS (...)` in SQL |
 //! | query files that are already open, from any source | [`VortexTable`] |
 //! | build a listing table | [`VortexFormat`], [`listing_url`] |
@@ -113,7 +113,7 @@ pub use size::parse_size;
 pub use source::VortexSource;
 pub use statistics::statistics;
 #[cfg(feature = "session")]
-pub use tables::{VortexContextExt, VortexDataFrameExt, enable_url_tables, listing_url};
+pub use tables::{VortexContextExt, VortexDataFrameExt, VortexReadOptions, enable_url_tables, listing_url};
 
 #[cfg(not(feature = "session"))]
 mod optimizer {

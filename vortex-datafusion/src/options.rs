@@ -235,6 +235,11 @@ impl VortexOptions {
         options
     }
 
+    /// The name and the value of each option, as [`set_by_name`](Self::set_by_name) takes them.
+    pub(crate) fn texts(&self) -> Vec<(&'static str, String)> {
+        ENTRIES.iter().map(|entry| (entry.name, (entry.get)(self))).collect()
+    }
+
     /// Sets an option by name.
     ///
     /// # Errors

@@ -9,19 +9,19 @@ use async_trait::async_trait;
 use datafusion::dataframe::DataFrame;
 use datafusion::prelude::SessionContext;
 use datafusion_catalog::TableProviderFactory as _;
-use datafusion_common::{DFSchema, Result, TableReference};
+use datafusion_common::{Result, TableReference};
 use datafusion_datasource::file_format::format_as_file_type;
-use datafusion_expr::{CreateExternalTable, LogicalPlanBuilder};
+use datafusion_expr::LogicalPlanBuilder;
 use datafusion_session::TableProvider;
 
 use super::factory::VortexTableFactory;
 use super::places::{listing_url, store_name};
+use super::read_options::VortexReadOptions;
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::options::VortexOptions;
 
-/// Reading Vortex files in a session that [supports](crate::register) them, with the options of the session. A table
-/// has options of its own if it is created with `CREATE EXTERNAL TABLE … OPTIONS (…)`, or as a listing table on a
-/// [`VortexFormat`](crate::VortexFormat) with options.
+/// Reading Vortex files in a session that [supports](crate::register) them, with the options of the session unless a
+/// table has its own.
 ///
 /// ```
 /// use datafusion::prelude::*;
@@ -56,18 +56,65 @@ pub trait VortexContextExt {
     /// # Errors
     /// As for [`read_vortex`](Self::read_vortex), and if a table of this name exists.
     async fn register_vortex(&self, name: &str, place: &str) -> Result<()>;
+
+    /// Reads the files at several places of one store as one table, which is told about them: its columns, so that no
+    /// file is opened to find them, those of folders, the order of rows, options of its own.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use arrow::datatypes::{DataType, Field, Schema};
+    /// use vortex_datafusion::{VortexContextExt as _, VortexReadOptions};
+    ///
+    /// # async fn example(context: datafusion::prelude::SessionContext) -> datafusion::common::Result<()> {
+    /// let day = Field::new("day", DataType::Date32, false);
+    /// let schema = Arc::new(Schema::new(vec![Field::new("visits", DataType::Int64, true), day]));
+    /// let options = VortexReadOptions::new().with_schema(schema).with_partition_columns(["day"]);
+    /// context.read_vortex_with(&["s3://bucket/by-day/"], options).await?.show().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`read_vortex`](Self::read_vortex), and if what the table is told contradicts itself.
+    async fn read_vortex_with(&self, places: &[&str], options: VortexReadOptions) -> Result<DataFrame>;
+
+    /// Registers the files at several places of one store as a table, which is told about them.
+    ///
+    /// # Errors
+    /// As for [`read_vortex_with`](Self::read_vortex_with), and if a table of this name exists.
+    async fn register_vortex_with(
+        &self,
+        name: &str,
+        places: &[&str],
+        options: VortexReadOptions,
+    ) -> Result<()>;
 }
 
 #[async_trait]
 impl VortexContextExt for SessionContext {
     async fn read_vortex(&self, place: &str) -> Result<DataFrame> {
-        let name = store_name(&listing_url(place)?);
-        self.read_table(table(self, name, place).await?)
+        self.read_vortex_with(&[place], VortexReadOptions::new()).await
     }
 
     async fn register_vortex(&self, name: &str, place: &str) -> Result<()> {
+        self.register_vortex_with(name, &[place], VortexReadOptions::new()).await
+    }
+
+    async fn read_vortex_with(&self, places: &[&str], options: VortexReadOptions) -> Result<DataFrame> {
+        let name = match places.first() {
+            Some(place) => store_name(&listing_url(place)?),
+            None => TableReference::bare(EXTENSION),
+        };
+        self.read_table(table(self, name, places, options).await?)
+    }
+
+    async fn register_vortex_with(
+        &self,
+        name: &str,
+        places: &[&str],
+        options: VortexReadOptions,
+    ) -> Result<()> {
         let name = TableReference::from(name);
-        self.register_table(name.clone(), table(self, name, place).await?)?;
+        self.register_table(name.clone(), table(self, name, places, options).await?)?;
         Ok(())
     }
 }
@@ -75,11 +122,11 @@ impl VortexContextExt for SessionContext {
 async fn table(
     context: &SessionContext,
     name: TableReference,
-    place: &str,
+    places: &[&str],
+    options: VortexReadOptions,
 ) -> Result<Arc<dyn TableProvider>> {
-    let no_schema = Arc::new(DFSchema::empty());
-    let table = CreateExternalTable::builder(name, place, EXTENSION.to_uppercase(), no_schema).build();
-    VortexTableFactory::default().create(&context.state(), &table).await
+    let statement = options.statement(name, places)?;
+    VortexTableFactory::default().create(&context.state(), &statement).await
 }
 
 /// Writing rows into Vortex files.

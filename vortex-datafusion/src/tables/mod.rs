@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `CREATE EXTERNAL TABLE … STORED AS VORTEX LOCATION '…'` | `factory.rs` |
 //! | `FROM '…'` | `urls.rs` |
-//! | `read_vortex("…")`, `register_vortex(…, "…")` | `frames.rs`, which also writes |
+//! | `read_vortex("…")`, `register_vortex(…, "…")` | `frames.rs`, which also writes; `read_options.rs` |
 //!
 //! What a place stands for, and whether there can be a table over it, is decided in `places.rs`. All tables are
 //! listing tables of DataFusion, except those of one remote file (`one_file.rs`). Tables over files
@@ -14,10 +14,12 @@ mod factory;
 mod frames;
 mod one_file;
 mod places;
+mod read_options;
 mod urls;
 
 pub(crate) use factory::VortexTableFactory;
 pub use frames::{VortexContextExt, VortexDataFrameExt};
 pub(crate) use places::check_place;
 pub use places::listing_url;
+pub use read_options::VortexReadOptions;
 pub use urls::enable_url_tables;

@@ -1,10 +1,12 @@
 //! Reading and writing without SQL.
 
 use std::fs;
+use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::prelude::{SessionContext, col, lit};
-use vortex_core::VortexFile;
-use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions};
+use vortex_core::{Release, VortexFile};
+use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions, VortexReadOptions};
 
 use crate::files::{file, run, session, show};
 
@@ -103,4 +105,53 @@ async fn a_query_that_fails_leaves_nothing() {
         assert!(error.to_lowercase().contains("divide by zero"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{to}");
     }
+}
+
+#[tokio::test]
+async fn a_table_has_the_columns_that_it_is_told_also_those_of_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("{}/", folder.path().display());
+    let context = session();
+    for (day, rows) in [(1, 10), (2, 20)] {
+        write(&context, rows, &format!("{place}day={day}/"), None).await;
+    }
+    fs::write(folder.path().join("day=2/broken.vortex"), "no Vortex file").unwrap();
+    let column = |name: &str, data_type| Field::new(name, data_type, true);
+    let schema = Arc::new(Schema::new(vec![
+        column("day", DataType::Int32),
+        column("n", DataType::Decimal128(20, 1)),
+        column("later", DataType::Utf8),
+    ]));
+    let told = VortexReadOptions::new().with_schema(schema).with_partition_columns(["day"]);
+    // No file is opened before one has to be read.
+    context.register_vortex_with("numbers", &[&place], told).await.unwrap();
+    let first = "SELECT sum(n), count(later), count(*), sum(day) FROM numbers WHERE day = 1";
+    let first = show(&context, first).await;
+    assert!(first.contains("| 55.0 ") && first.contains("| 0 ") && first.contains("| 10 "), "{first}");
+    let all = context.sql("SELECT sum(n) FROM numbers").await.unwrap().collect().await;
+    assert!(all.unwrap_err().to_string().contains("broken.vortex"));
+}
+
+#[tokio::test]
+async fn a_table_of_several_places_has_options_and_an_order_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let places: Vec<String> =
+        ["a", "b"].iter().map(|name| format!("{}/{name}.vortex", folder.path().display())).collect();
+    for place in &places {
+        write(&context, 10, place, None).await;
+    }
+    let mut options = VortexOptions::default();
+    options.predicate_pushdown = false;
+    options.min_reader = Some(Release::OLDEST);
+    let order = vec![col("n").sort(true, false)];
+    let told = VortexReadOptions::new().with_options(options).with_order(order);
+    let places: Vec<&str> = places.iter().map(String::as_str).collect();
+    context.register_vortex_with("numbers", &places, told).await.unwrap();
+    let above = "SELECT n FROM numbers WHERE n > 7 ORDER BY n";
+    let plan = show(&context, &format!("EXPLAIN FORMAT INDENT {above}")).await;
+    assert!(plan.contains("FilterExec") && !plan.contains("SortExec"), "{plan}");
+    assert_eq!(show(&context, above).await.matches("| 9 ").count(), 2);
+    let none = context.read_vortex_with(&[], VortexReadOptions::new()).await.unwrap_err().to_string();
+    assert!(none.contains("place"), "{none}");
 }
