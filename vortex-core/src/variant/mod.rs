@@ -307,12 +307,13 @@ mod tests {
         assert!(value_len(&[0x40, 255, 255, 255, 255]).is_err());
         assert!(value_len(&[0xfc]).is_err());
     }
+
     #[test]
     fn a_long_name_cannot_be_referred_to_too_often() {
         let metadata = [&[1, 1, 0, 100][..], &[b'a'; 100]].concat();
         let read = |fields: u8| {
             let _work = Work::begin();
-            let names = Names::parse(&metadata, &Limits::new().with_max_decoded_bytes(1000))?;
+            let names = Names::parse(&metadata, &Limits::new().with_max_decoded_bytes(1100))?;
             let (ids, values) = (vec![0; fields.into()], vec![NULL[0]; fields.into()]);
             let object = [vec![OBJECT, fields], ids, (0..=fields).collect(), values].concat();
             object_fields(&object, &names).map(|fields| fields.len())
