@@ -56,6 +56,8 @@ metrics! {
     zones_fully_matched,
     /// Rows skipped without reading them, because of statistics.
     rows_pruned,
+    /// Rows aggregated without reading them, from statistics.
+    rows_answered,
     /// Rows read and rejected by the filter.
     rows_filtered,
     /// Rows returned.

@@ -32,6 +32,7 @@ const COUNTERS: &[(&str, &str, MetricType, MetricCategory)] = {
         ("zones_pruned_dynamic", "zones_pruned_dynamic_filter", Summary, Uncategorized),
         ("zones_fully_matched", "zones_fully_matched", Dev, Uncategorized),
         ("rows_pruned", "rows_pruned_statistics", Dev, Rows),
+        ("rows_answered", "rows_answered_statistics", Summary, Rows),
         ("rows_filtered", "pushdown_rows_pruned", Dev, Rows),
         ("rows_produced", "pushdown_rows_matched", Dev, Rows),
     ]

@@ -43,6 +43,41 @@ pub struct Aggregate {
     pub sum: Option<i256>,
 }
 
+/// Which aggregates of a column are wanted, in addition to the numbers of rows, nulls and NaN values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Measures {
+    /// The minimum and the maximum.
+    pub extremes: bool,
+    /// The sum.
+    pub sum: bool,
+}
+
+impl Measures {
+    /// Everything.
+    pub const ALL: Self = Self { extremes: true, sum: true };
+    /// Only the numbers of rows, nulls and NaN values.
+    pub const COUNTS: Self = Self { extremes: false, sum: false };
+
+    /// These, and the minimum and the maximum.
+    #[must_use]
+    pub fn with_extremes(self) -> Self {
+        Self { extremes: true, ..self }
+    }
+
+    /// These, and the sum.
+    #[must_use]
+    pub fn with_sum(self) -> Self {
+        Self { sum: true, ..self }
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self { extremes: self.extremes || others.extremes, sum: self.sum || others.sum }
+    }
+}
+
 impl Aggregate {
     /// The aggregates of no rows.
     pub fn empty(dtype: &DType) -> Self {
@@ -142,6 +177,16 @@ impl Aggregate {
         }
     }
 
+    /// The same without what was not asked for.
+    pub(crate) fn only(self, measures: Measures) -> Self {
+        Self {
+            min: self.min.filter(|_| measures.extremes),
+            max: self.max.filter(|_| measures.extremes),
+            sum: self.sum.filter(|_| measures.sum),
+            ..self
+        }
+    }
+
     /// The aggregates of the same rows after each value is mapped to one of `dtype`, preserving the order.
     pub(crate) fn map(self, dtype: &DType, value: impl Fn(&Value) -> Option<Value>) -> Option<Self> {
         let map = |bound: &Option<Scalar>| match bound {
@@ -159,7 +204,7 @@ fn extreme(dtype: &DType, value: Value) -> Result<Scalar> {
 }
 
 /// Whether sums of a type are supported.
-fn has_sum(dtype: &DType) -> bool {
+pub(crate) fn has_sum(dtype: &DType) -> bool {
     match dtype {
         DType::Bool(_) => true,
         DType::Primitive(ptype, _) => ptype.is_integer(),
@@ -169,7 +214,7 @@ fn has_sum(dtype: &DType) -> bool {
 }
 
 /// The value as an integer that can be summed.
-fn integer(value: &Value) -> Option<i256> {
+pub(crate) fn integer(value: &Value) -> Option<i256> {
     match value {
         Value::Bool(value) => Some(i256::from_i128((*value).into())),
         Value::Int(value) => Some(i256::from_i128((*value).into())),

@@ -33,7 +33,8 @@ use std::sync::Arc;
 use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::datatypes::DataType;
 
-pub use aggregate::Aggregate;
+pub use aggregate::{Aggregate, Measures};
+pub(crate) use aggregate::{has_sum, integer};
 pub use arrow::array::ArrayRef as ArrowRef;
 pub(crate) use concat::{concat, without_dictionaries};
 pub(crate) use decimals::{from_unscaled, has_digits_of};

@@ -177,6 +177,8 @@ mod tests {
             max: Some(Arc::new(Int32Array::from(vec![Some(9), Some(19), Some(5), None]))),
             null_count: Some(UInt64Array::from(vec![0, 3, 0, 10])),
             nan_count: None,
+            sum: None,
+            is_exact: true,
         }
     }
 
@@ -244,6 +246,8 @@ mod tests {
             max: Some(Arc::new(Float64Array::from(vec![2.0, 2.0, 0.0]))),
             null_count: None,
             nan_count: Some(UInt64Array::from(vec![Some(0), Some(1), Some(0)])),
+            sum: None,
+            is_exact: true,
         };
         let float = |v| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
         let above = verdict(&Predicate::Compare(CompareOp::Gt, float(5.0)), &map, &all_rows()).unwrap();

@@ -134,6 +134,8 @@ mod tests {
             max: bounds([99, 60]),
             null_count: None,
             nan_count: None,
+            sum: None,
+            is_exact: true,
         });
         let expr = Expr::Field(FieldPath::new(["c"]), predicate);
         expected_share(&expr, &|_| Some(Arc::clone(&map)))

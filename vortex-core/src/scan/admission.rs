@@ -10,6 +10,7 @@ use super::column::Column;
 use super::cursor::{Cursor, Next};
 use super::fetch::{lease, missing_bytes, take_memory};
 use super::filter::Payoffs;
+use super::known::Known;
 use super::plan::Plan;
 use super::recent::Recent;
 use super::task::{Admitted, Filtered, first_wanted};
@@ -145,6 +146,15 @@ impl Admission {
             return Ok(false);
         };
         let checks = self.payoffs.checks(&self.plan, &self.zone_maps, &split);
+        if checks.is_empty() && split.live.is_all() {
+            split.known = Known::of(&self.plan, &self.zone_maps, &split.rows);
+        }
+        if let Some(totals) = self.plan.totals.as_ref().filter(|_| split.known.is_complete()) {
+            let rows = split.rows.end - split.rows.start;
+            ScanMetrics::add(&self.plan.metrics.rows_answered, rows);
+            totals.add_rows(rows, &split.known);
+            return Ok(true);
+        }
         // Without a filter, the limit determines how many rows are needed at all.
         let unfiltered = self.plan.conjuncts.is_empty();
         if unfiltered {

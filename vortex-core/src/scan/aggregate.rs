@@ -8,9 +8,10 @@ use futures::TryStreamExt as _;
 use parking_lot::Mutex;
 
 use super::column::Column;
+use super::known::Known;
 use super::plan::Plan;
-use super::{BatchStream, ScanBuilder};
-use crate::array::{Aggregate, ArrayRef};
+use super::{BatchStream, ScanBuilder, ScanMetrics};
+use crate::array::{Aggregate, ArrayRef, Measures};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::Expr;
@@ -29,49 +30,85 @@ pub struct Aggregates {
 
 /// Aggregates that splits add to, in any order.
 #[derive(Debug)]
-pub(super) struct Totals(Mutex<Aggregates>);
+pub(super) struct Totals {
+    /// What is wanted of each projected column.
+    measures: Vec<Measures>,
+    found: Mutex<Aggregates>,
+}
 
 impl Totals {
-    fn new(projection: &[Column]) -> Self {
+    fn new(projection: &[Column], measures: Vec<Measures>) -> Self {
         let columns = projection.iter().map(|column| Aggregate::empty(&column.dtype)).collect();
-        Self(Mutex::new(Aggregates { row_count: 0, columns }))
+        Self { measures, found: Mutex::new(Aggregates { row_count: 0, columns }) }
     }
 
-    /// Adds rows of all columns, which are obtained from `column`, whose errors name the column.
+    /// What is wanted of each projected column.
+    pub(super) fn measures(&self) -> &[Measures] {
+        &self.measures
+    }
+
+    /// Adds rows of all columns but those whose aggregates are known. They are obtained from `column`, whose errors
+    /// name the column.
     pub(super) fn add(
         &self,
-        projection: &[Column],
+        plan: &Plan,
+        known: &Known,
         rows: usize,
         column: impl Fn(&Column) -> Result<ArrayRef>,
     ) -> Result<()> {
-        let found = projection.iter().map(|of| {
+        let columns = plan.projection.iter().enumerate().filter(|(at, _)| !known.has(*at));
+        let found = columns.map(|(at, of)| {
             let _work = Work::begin();
-            column(of)?.aggregate().at(|| of.place())
+            Ok((at, column(of)?.aggregate().at(|| of.place())?))
         });
-        self.merge(rows, found.collect::<Result<_>>()?);
+        self.merge(rows as u64, found.collect::<Result<Vec<_>>>()?);
         Ok(())
+    }
+
+    /// Adds the columns of a split whose aggregates are known. Its rows are counted where the others are added.
+    pub(super) fn add_known(&self, known: &Known) {
+        let columns = (0..self.measures.len()).filter_map(|at| Some((at, known.get(at)?.clone())));
+        self.merge(0, columns.collect());
+    }
+
+    /// Adds this many rows, whose aggregates are all known.
+    pub(super) fn add_rows(&self, rows: u64, known: &Known) {
+        self.merge(rows, Vec::new());
+        self.add_known(known);
     }
 
     /// Adds decoded rows.
     pub(super) fn add_batch(&self, projection: &[Column], batch: &RecordBatch) -> Result<()> {
-        let columns = projection.iter().zip(batch.columns());
-        let found = columns.map(|(of, column)| Aggregate::of(column, &of.dtype));
-        self.merge(batch.num_rows(), found.collect::<Result<_>>()?);
+        let columns = projection.iter().zip(batch.columns()).enumerate();
+        let found = columns.map(|(at, (of, column))| Ok((at, Aggregate::of(column, &of.dtype)?)));
+        self.merge(batch.num_rows() as u64, found.collect::<Result<_>>()?);
         Ok(())
     }
 
-    fn merge(&self, rows: usize, found: Vec<Aggregate>) {
-        let mut totals = self.0.lock();
-        totals.row_count += rows as u64;
-        let before = std::mem::take(&mut totals.columns);
-        totals.columns = before.into_iter().zip(found).map(|(before, found)| before.merge(found)).collect();
+    /// Adds rows, and what was found of columns, each with its position.
+    fn merge(&self, rows: u64, found: Vec<(usize, Aggregate)>) {
+        let mut totals = self.found.lock();
+        totals.row_count += rows;
+        for (at, found) in found {
+            let before = totals.columns[at].clone();
+            totals.columns[at] = before.merge(found);
+        }
+    }
+
+    /// What was asked for.
+    fn result(&self) -> Aggregates {
+        let found = self.found.lock();
+        let columns = found.columns.iter().zip(&self.measures);
+        let columns = columns.map(|(found, measures)| found.clone().only(*measures)).collect();
+        Aggregates { row_count: found.row_count, columns }
     }
 }
 
 impl ScanBuilder {
-    /// Counts rows, and computes the null counts, extremes and sums of the projected columns, directly on
-    /// encoded data where possible. All rows are read: the statistics that a file
-    /// [keeps](crate::file::Footer::statistics) are not used. The order of rows does not matter, so
+    /// Counts rows, and computes the null counts, extremes and sums of the projected columns: from statistics of the
+    /// file or of its zones where these contain all that is wanted of a column and all rows that they describe pass
+    /// the filter, otherwise from the rows, on encoded data where possible. Without
+    /// [pruning](Self::with_pruning), all rows are read. The order of rows does not matter, so
     /// [`with_ordered`](Self::with_ordered) and [`with_best_first`](Self::with_best_first) are ignored.
     ///
     /// ```
@@ -95,6 +132,15 @@ impl ScanBuilder {
     /// [dynamic filter](Expr::Dynamic), since the totals would depend on which rows these leave, or if reading
     /// fails.
     pub async fn aggregate(self) -> Result<Aggregates> {
+        self.aggregate_each(|_| Measures::ALL).await
+    }
+
+    /// As [`aggregate`](Self::aggregate), but computes only what is wanted of the projected columns, given their
+    /// positions: the less, the more can be answered by statistics. What is not wanted is `None`.
+    ///
+    /// # Errors
+    /// As [`aggregate`](Self::aggregate).
+    pub async fn aggregate_each(self, wanted: impl Fn(usize) -> Measures) -> Result<Aggregates> {
         if self.limit.is_some() {
             return Err(Error::invalid("aggregate() does not support a row limit"));
         }
@@ -107,11 +153,20 @@ impl ScanBuilder {
             Ok(Field::new(column.path.to_string(), data_type(&column.dtype)?, column.dtype.is_nullable()))
         });
         plan.schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
-        let totals = Arc::new(Totals::new(&plan.projection));
+        let measures = (0..plan.projection.len()).map(wanted).collect();
+        let totals = Arc::new(Totals::new(&plan.projection, measures));
         plan.totals = Some(Arc::clone(&totals));
+        if plan.prune && plan.is_whole() {
+            let known = Known::of_file(&plan);
+            if known.is_complete() {
+                let rows = plan.file.row_count();
+                ScanMetrics::add(&plan.metrics.rows_answered, rows);
+                totals.add_rows(rows, &known);
+                return Ok(totals.result());
+            }
+        }
         let rest: Vec<RecordBatch> = BatchStream::start(plan)?.try_collect().await?;
         debug_assert!(rest.is_empty(), "rows are counted, not handed out");
-        let totals = totals.0.lock();
-        Ok(totals.clone())
+        Ok(totals.result())
     }
 }

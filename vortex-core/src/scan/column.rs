@@ -103,6 +103,13 @@ impl Column {
         if self.within.is_empty() { self.layout.zones() } else { None }
     }
 
+    /// The position of the column among those of the file, if it is the only one or the first of its name.
+    pub(super) fn as_field(&self, footer: &Footer) -> Option<usize> {
+        let [name] = self.path.names() else { return None };
+        let first = footer.dtype().as_columns()?.position(name);
+        self.root_field.filter(|at| first == Some(*at))
+    }
+
     /// Whether the bytes that rows need become known only while they are fetched.
     pub(super) fn takes_rounds(&self) -> bool {
         // An error will be returned by those who read the column.

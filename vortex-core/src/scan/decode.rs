@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions, UInt64Array};
 
-use super::aggregate::Totals;
 use super::halves::{MAX_PARTS, MAX_PARTS_HELD, in_halves};
 use super::plan::{Plan, Split};
 use crate::Result;
@@ -17,7 +16,7 @@ use crate::limits::Work;
 use crate::mask::Mask;
 
 /// The range from the first to the last live row.
-pub(super) fn live_range(Split { rows, live }: &Split) -> Range<u64> {
+pub(super) fn live_range(Split { rows, live, .. }: &Split) -> Range<u64> {
     let span = live.span();
     rows.start + span.start as u64..rows.start + span.end as u64
 }
@@ -26,7 +25,13 @@ pub(super) fn live_range(Split { rows, live }: &Split) -> Range<u64> {
 pub(super) fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Result<Vec<RecordBatch>> {
     let (rows, live) = (live_range(split), split.live.slice(split.live.span()));
     if let Some(totals) = &plan.totals {
-        in_halves(rows, &live, MAX_PARTS, |rows, live| add_rows(plan, totals, rows, live, have))?;
+        in_halves(rows, &live, MAX_PARTS, |rows, live| {
+            totals.add(plan, &split.known, live.true_count(), |column| {
+                let array = column.read(rows, have)?;
+                if live.is_all() { Ok(array) } else { array.filter(live).at(|| column.place()) }
+            })
+        })?;
+        totals.add_known(&split.known);
         return Ok(Vec::new());
     }
     let mut batches = Vec::new();
@@ -35,19 +40,6 @@ pub(super) fn decode(plan: &Plan, split: &Split, have: &SegmentSet<'_>) -> Resul
         batches.extend(starts.map(|start| batch.slice(start, plan.batch_size.min(batch.num_rows() - start))));
     }
     Ok(batches)
-}
-
-fn add_rows(
-    plan: &Plan,
-    totals: &Totals,
-    rows: &Range<u64>,
-    live: &Mask,
-    have: &SegmentSet<'_>,
-) -> Result<()> {
-    totals.add(&plan.projection, live.true_count(), |column| {
-        let array = column.read(rows, have)?;
-        if live.is_all() { Ok(array) } else { array.filter(live).at(|| column.place()) }
-    })
 }
 
 fn decode_rows(plan: &Plan, rows: &Range<u64>, live: &Mask, have: &SegmentSet<'_>) -> Result<RecordBatch> {

@@ -19,6 +19,7 @@ mod fetch;
 mod filter;
 mod gather;
 mod halves;
+mod known;
 mod plan;
 mod queue;
 mod reader;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 
+pub use crate::array::Measures;
 pub use aggregate::Aggregates;
 pub use best_rows::BestRows;
 pub use reader::BatchReader;

@@ -11,6 +11,7 @@ use super::best_first::BestFirst;
 use super::best_rows::BestRows;
 use super::column::Column;
 use super::conjunct::{self, Conjunct};
+use super::known::Known;
 use super::{RowAccess, ScanBuilder, ScanMetrics};
 use crate::dtype::ROOT_COLUMN;
 use crate::dtype::arrow::field;
@@ -87,12 +88,23 @@ pub(super) struct Split {
     pub(super) rows: Range<u64>,
     /// Rows requested and not ruled out, one bit per row of `rows`.
     pub(super) live: Mask,
+    /// Columns that need not be read to aggregate the rows.
+    pub(super) known: Known,
 }
 
 impl Plan {
     /// Whether the caller requested individual rows.
     pub(super) fn picks_rows(&self) -> bool {
         self.indices.is_some()
+    }
+
+    /// Whether all rows of the file are wanted.
+    pub(super) fn is_whole(&self) -> bool {
+        let all = 0..self.file.row_count();
+        self.conjuncts.is_empty()
+            && self.indices.is_none()
+            && self.excluded.is_none()
+            && self.rows == all.into()
     }
 
     /// Whether batches may be much smaller than splits.
@@ -210,7 +222,7 @@ impl Plan {
             None | Some([]) => live,
             Some(excluded) => live.and(&Mask::from_bits(!&mask(excluded).to_bits())),
         };
-        Some(Split { rows, live })
+        Some(Split { rows, live, known: Known::default() })
     }
 
     /// The first requested row at or after `row`.

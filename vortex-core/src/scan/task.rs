@@ -124,7 +124,8 @@ fn request_projection(
     want: &mut Vec<SegmentId>,
 ) -> Result<()> {
     let rows = live_range(split);
-    plan.projection.iter().try_for_each(|column| column.request(&rows, have, want))
+    let mut columns = plan.projection.iter().enumerate().filter(|(at, _)| !split.known.has(*at));
+    columns.try_for_each(|(_, column)| column.request(&rows, have, want))
 }
 
 /// Whether the live rows of a split are fetched individually.

@@ -14,7 +14,7 @@ use super::fetch::fetch;
 use super::plan::{Plan, Split};
 use crate::expr::{Expr, FieldPath};
 use crate::io::Urgency;
-use crate::layout::{SegmentSet, ZoneMap};
+use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::mask::Mask;
 use crate::pruning::{self, Blocks};
 use crate::row_ranges::RowRanges;
@@ -50,6 +50,10 @@ impl ZoneMaps {
             let verdict = if plan.prune { zone_maps.judge(&conjunct.expr, plan, rows)? } else { None };
             zone_maps.verdicts.push(verdict);
         }
+        if plan.totals.is_some() && plan.prune && zone_maps.some_match_wholly(plan) {
+            let is_field = |column: &&Column| column.as_field(plan.file.footer()).is_some();
+            zone_maps.load_columns(plan, plan.projection.iter().filter(is_field)).await?;
+        }
         let (pruned, matched) = zone_maps.count(plan);
         ScanMetrics::add(&plan.metrics.zones_pruned, pruned);
         ScanMetrics::add(&plan.metrics.zones_fully_matched, matched);
@@ -57,12 +61,22 @@ impl ZoneMaps {
     }
 
     async fn load(&mut self, plan: &Plan) -> Result<()> {
-        let footer = plan.file.footer();
         let best_first = plan.best_first.as_ref().map(|order| &order.column);
-        let mut unknown = Vec::new();
-        let not_filtered = best_first.filter(|column| !plan.filter_columns.contains_key(&column.path));
-        for column in plan.filter_columns.values().chain(not_filtered) {
-            let Some(zones) = column.zones() else { continue };
+        self.load_columns(plan, plan.filter_columns.values().chain(best_first)).await?;
+        self.best_first = best_first.and_then(|column| self.maps.get(&column.path).cloned());
+        Ok(())
+    }
+
+    /// Loads the zone maps of columns, except for those that are loaded.
+    async fn load_columns(&mut self, plan: &Plan, columns: impl Iterator<Item = &Column>) -> Result<()> {
+        let footer = plan.file.footer();
+        let mut unknown: Vec<(&Column, &Zones)> = Vec::new();
+        for column in columns {
+            let is_new = |column: &Column| {
+                let asked = || unknown.iter().any(|(other, _)| other.path == column.path);
+                !self.maps.contains_key(&column.path) && !asked()
+            };
+            let Some(zones) = column.zones().filter(|_| is_new(column)) else { continue };
             match footer.zone_maps.get(&column.path) {
                 Some(map) => drop(self.maps.insert(column.path.clone(), map)),
                 None => unknown.push((column, zones)),
@@ -101,8 +115,20 @@ impl ZoneMaps {
             }
             ScanMetrics::add_since(&plan.metrics.filter_nanos, start);
         }
-        self.best_first = best_first.and_then(|column| self.maps.get(&column.path).cloned());
         Ok(())
+    }
+
+    /// Whether there are blocks in which, as far as single conjuncts tell, all rows pass the filter.
+    fn some_match_wholly(&self, plan: &Plan) -> bool {
+        let some_match = |verdict: &Option<(Blocks, pruning::Verdict)>| {
+            verdict.as_ref().is_some_and(|(_, verdict)| verdict.all.count_set_bits() > 0)
+        };
+        !plan.picks_rows() && self.verdicts.iter().all(some_match)
+    }
+
+    /// The zone map of a column of the file.
+    pub(super) fn of_field(&self, plan: &Plan, column: &Column) -> Option<&ZoneMap> {
+        column.as_field(plan.file.footer()).and_then(|_| self.maps.get(&column.path)).map(Arc::as_ref)
     }
 
     /// Approximate share of rows that pass the filter, if statistics tell.

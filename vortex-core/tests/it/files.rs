@@ -3,17 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::UInt64Array;
 use arrow::compute::take_record_batch;
-use vortex_core::expr::column;
+use vortex_core::array::Aggregate;
+use vortex_core::expr::{FieldPath, column};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::LocalFile;
-use vortex_core::scan::RowAccess;
-use vortex_core::verify;
+use vortex_core::scan::{Measures, RowAccess, ScanMetrics};
+use vortex_core::{VortexFile, verify};
 
 use crate::given::{collect_blocking, files_of, golden, golden_files, is_invalid_arrow, open_blocking};
 use crate::{allocations, compare};
+
+/// Rows per zone of all writers.
+const ZONE_LEN: u64 = 8192;
 
 /// The location of the full set: next to a maintainer's checkout, or given by the environment.
 fn full_set() -> Option<PathBuf> {
@@ -101,6 +106,46 @@ fn statistics_prune_no_row_of_a_null_test() {
             }
         }
     }
+}
+
+/// Statistics of the file and of its zones give the same aggregates as its rows.
+#[tokio::test]
+async fn statistics_answer_as_rows_do() {
+    let mut answered = 0;
+    for path in paths(&full_set().unwrap_or_else(golden_files)) {
+        let file = VortexFile::open_path(&path).await.unwrap();
+        let rows = file.row_count();
+        let Some((first, _)) = file.footer().columns().next() else { continue };
+        let any = column(first).is_null().or(column(first).is_not_null());
+        let scans =
+            [file.scan(), file.scan().with_filter(any), file.scan().with_row_ranges(0..rows.min(ZONE_LEN))];
+        for scan in scans {
+            let of_rows = scan.clone().with_pruning(false).aggregate().await.unwrap();
+            for (at, (name, dtype)) in file.footer().columns().enumerate() {
+                for measures in [Measures::ALL, Measures::COUNTS.with_extremes(), Measures::COUNTS] {
+                    let metrics = Arc::new(ScanMetrics::default());
+                    let scan = scan.clone().with_projection([FieldPath::new([name])]);
+                    let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_each(|_| measures).await;
+                    let (found, wanted) = (&found.unwrap().columns[0], &of_rows.columns[at]);
+                    let place = || format!("{name}: {dtype} in {}", path.display());
+                    assert_eq!(counts(found), counts(wanted), "{}", place());
+                    if measures.extremes {
+                        let extremes = |of: &Aggregate| format!("{:?}", (&of.min, &of.max));
+                        assert_eq!(extremes(found), extremes(wanted), "{}", place());
+                    }
+                    if measures.sum {
+                        assert_eq!(found.sum, wanted.sum, "{}", place());
+                    }
+                    answered += metrics.rows_answered.load(Ordering::Relaxed);
+                }
+            }
+        }
+    }
+    assert!(answered > 0);
+}
+
+fn counts(of: &Aggregate) -> [u64; 3] {
+    [of.row_count, of.null_count, of.nan_count]
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! A zone table is what is stored; decoded, it is a zone map. A table that is inconsistent, or contains
 //! aggregates of unknown kind, is ignored: the data can be read without it.
 
+mod exact;
 pub(crate) mod metadata;
 mod zone_map;
 
@@ -50,6 +51,14 @@ impl Zones {
     /// Number of zones.
     pub fn zone_count(&self) -> u64 {
         self.table.row_count()
+    }
+
+    /// Whether bounds are values of their zone. Those of text may be cut, and releases before 0.54 state `false` as the
+    /// minimum of booleans that are all true.
+    fn has_exact_bounds(&self) -> bool {
+        let may_differ = matches!(self.dtype.storage(), DType::Utf8(_) | DType::Binary(_) | DType::Bool(_));
+        let mut bounds = self.columns.iter().filter(|column| column.is_bound());
+        !may_differ && bounds.all(|column| matches!(column, ZoneColumn::Min | ZoneColumn::Max))
     }
 
     /// The layout of the table.

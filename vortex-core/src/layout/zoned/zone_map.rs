@@ -34,6 +34,10 @@ pub struct ZoneMap {
     pub null_count: Option<UInt64Array>,
     /// Numbers of NaN values; for floats only.
     pub nan_count: Option<UInt64Array>,
+    /// Sums in the widened type of [statistics](crate::file::FieldStats::sum). A null sum is unknown.
+    pub sum: Option<ArrowRef>,
+    /// Whether bounds are values of their zone.
+    pub(crate) is_exact: bool,
 }
 
 impl ZoneMap {
@@ -49,6 +53,8 @@ impl ZoneMap {
             max: None,
             null_count: None,
             nan_count: None,
+            sum: None,
+            is_exact: zones.has_exact_bounds(),
         };
         for (column, values) in zones.columns.iter().zip(table.columns()) {
             match column {
@@ -59,7 +65,8 @@ impl ZoneMap {
                 ZoneColumn::BoundedMax => map.max = Some(bounded(values)?),
                 ZoneColumn::NullCount => map.null_count = values.as_primitive_opt::<UInt64Type>().cloned(),
                 ZoneColumn::NanCount => map.nan_count = values.as_primitive_opt::<UInt64Type>().cloned(),
-                // Pruning uses no other.
+                ZoneColumn::Sum => map.sum = Some(Arc::clone(values)),
+                // Nothing uses the others.
                 _ => {}
             }
         }
@@ -71,6 +78,8 @@ impl ZoneMap {
         let arrow = data_type(dtype)?;
         let bound = |bound: &Precision<crate::Scalar>| bound.value().and_then(|v| v.to_arrow(&arrow, 1).ok());
         let count = |count: Option<u64>| count.map(|count| UInt64Array::from(vec![count]));
+        let sum = stats.sum.as_ref().and_then(|sum| sum.to_arrow(&data_type(sum.dtype()).ok()?, 1).ok());
+        let is_exact = |bound: &Precision<crate::Scalar>| !matches!(bound, Precision::Inexact(_));
         Ok(Self {
             dtype: dtype.clone(),
             zone_len: row_count.max(1),
@@ -80,17 +89,22 @@ impl ZoneMap {
             max: bound(&stats.max),
             null_count: count(stats.null_count),
             nan_count: count(stats.nan_count),
+            sum,
+            is_exact: is_exact(&stats.min) && is_exact(&stats.max),
         })
     }
 
     /// Approximate memory size in bytes.
     pub(crate) fn memory_size(&self) -> usize {
-        let bounds = [&self.min, &self.max].into_iter().flatten().map(|bound| bound.get_array_memory_size());
+        let values = [&self.min, &self.max, &self.sum]
+            .into_iter()
+            .flatten()
+            .map(|bound| bound.get_array_memory_size());
         let counts = [&self.null_count, &self.nan_count]
             .into_iter()
             .flatten()
             .map(|count| count.get_array_memory_size());
-        size_of::<Self>() + bounds.chain(counts).sum::<usize>()
+        size_of::<Self>() + values.chain(counts).sum::<usize>()
     }
 
     /// Number of rows of a zone.
