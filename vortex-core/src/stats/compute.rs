@@ -46,6 +46,8 @@ pub(crate) struct Zone {
     pub(crate) nan_count: u64,
     pub(crate) min: Extreme,
     pub(crate) max: Extreme,
+    /// The sum of integers, booleans or unscaled decimals, if there are values and it is known.
+    pub(crate) sum: Option<i128>,
 }
 
 /// Whether minimum and maximum of a type are computed.
@@ -258,7 +260,7 @@ impl Summary {
     /// The zone map entry of these rows.
     pub(crate) fn to_zone(&self) -> Zone {
         let (null_count, nan_count) = (self.null_count, self.nan_count);
-        Zone { null_count, nan_count, min: self.min.clone(), max: self.max.clone() }
+        Zone { null_count, nan_count, min: self.min.clone(), max: self.max.clone(), sum: self.sum }
     }
 
     /// Merges the summary of these rows with that of the following rows.
@@ -330,7 +332,8 @@ impl Summary {
 }
 
 /// Converts a sum to the type that sums of `dtype` have; `None` if it does not fit.
-fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
+/// A sum in the type that sums of `dtype` have, if there is one and it fits.
+pub(crate) fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
     let sum_dtype = sum_dtype(dtype)?;
     let value = match &sum_dtype {
         DType::Primitive(PType::U64, _) => Value::UInt(u64::try_from(sum).ok()?),

@@ -9,7 +9,7 @@ use crate::array::Aggregate;
 use crate::dtype::DType;
 use crate::layout::ZoneMap;
 use crate::stats::compute::Summary;
-use crate::stats::{FieldStats, Precision, is_float, widen_zero};
+use crate::stats::{FieldStats, is_float, sum_dtype, widen_zero};
 use crate::{Result, Scalar};
 
 /// Properties of the values of some rows.
@@ -80,7 +80,14 @@ impl<'a> Findings<'a> {
             let bounds = bounds.as_ref().filter(|bounds| bounds.is_valid(zone))?;
             Scalar::from_arrow(bounds.as_ref(), zone, &map.dtype.with_nullable(true)).ok()
         };
-        self.check_bounds(bound(&map.min).as_ref(), bound(&map.max).as_ref());
+        let (min, max) = (bound(&map.min), bound(&map.max));
+        self.check_bounds(min.as_ref(), max.as_ref());
+        if map.is_exact {
+            self.check_exact(min.as_ref(), max.as_ref());
+        }
+        let sum = map.sum.as_ref().filter(|sums| sums.is_valid(zone)).zip(sum_dtype(&map.dtype));
+        let sum = sum.and_then(|(sums, dtype)| Scalar::from_arrow(sums.as_ref(), zone, &dtype).ok());
+        self.check_sum(sum.as_ref());
     }
 
     /// Checks the statistics of a column of the file, which consists of these rows.
@@ -92,13 +99,8 @@ impl<'a> Findings<'a> {
             self.check_count("NaN values", stated.nan_count, summary.nan_count);
         }
         self.check_bounds(stated.min.value(), stated.max.value());
-        self.check_exact(stated);
-        // Sums of floats depend on the order of additions.
-        if let (false, Some(sum), Some(stated)) = (is_float, summary.sum(self.dtype), &stated.sum)
-            && sum.value() != stated.value()
-        {
-            self.found.problem(&self.place, format!("the sum is {sum}, not {stated}"));
-        }
+        self.check_exact(stated.min.exact(), stated.max.exact());
+        self.check_sum(stated.sum.as_ref());
         let (unsorted, not_strictly) = summary.contradicts_order();
         if (stated.is_sorted == Some(true) && unsorted)
             || (stated.is_strict_sorted == Some(true) && not_strictly)
@@ -138,11 +140,20 @@ impl<'a> Findings<'a> {
         }
     }
 
+    /// Sums of floats depend on the order of additions.
+    fn check_sum(&mut self, stated: Option<&Scalar>) {
+        if let (false, Some(sum), Some(stated)) = (is_float(self.dtype), self.summary.sum(self.dtype), stated)
+            && sum.value() != stated.value()
+        {
+            self.found.problem(&self.place, format!("the sum is {sum}, not {stated}"));
+        }
+    }
+
     /// Checks that bounds stated as exact are actual extremes.
-    fn check_exact(&mut self, stated: &FieldStats) {
+    fn check_exact(&mut self, min: Option<&Scalar>, max: Option<&Scalar>) {
         let Some((least, greatest)) = &self.extremes else { return };
-        for (what, stated, value) in [("minimum", &stated.min, least), ("maximum", &stated.max, greatest)] {
-            let Precision::Exact(stated) = stated else { continue };
+        for (what, stated, value) in [("minimum", min, least), ("maximum", max, greatest)] {
+            let Some(stated) = stated else { continue };
             let same = widen_zero(stated, true).compare(&widen_zero(value, true));
             if !stated.value().is_nan() && same.is_some_and(Ordering::is_ne) {
                 self.found.problem(&self.place, format!("the {what} is {value}, not {stated}"));

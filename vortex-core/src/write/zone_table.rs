@@ -17,14 +17,18 @@ use crate::layout::ids;
 use crate::layout::zone_metadata::{self, ZoneColumn, bounded};
 use crate::release::since;
 use crate::scalar::{Value, array_of};
-use crate::stats::compute::{Zone, has_bounds};
+use crate::stats::compute::{Zone, has_bounds, sum_scalar};
 use crate::stats::extreme::Extreme;
-use crate::stats::is_float;
+use crate::stats::{is_float, sum_dtype};
 use crate::wire::WriteNode;
 use crate::{Error, Release, Result};
 
 /// Number of zones kept in their original form before they are packed.
 const FRESH_ZONES: usize = 128;
+
+/// Sums are written if there are more zones. Fewer are read together, and the statistics of the file contain the sum of
+/// all its rows.
+const FEW_ZONES: usize = 8;
 
 /// The zone table of a column.
 #[derive(Debug)]
@@ -51,6 +55,8 @@ struct Packed {
     nan_counts: ArrowRef,
     min: Bounds,
     max: Bounds,
+    /// Null where a sum is unknown.
+    sums: Option<ArrowRef>,
 }
 
 /// A bound per zone.
@@ -91,6 +97,7 @@ impl Zones {
             nan_counts: count(|zone| zone.nan_count),
             min: bounds(|zone| &zone.min)?,
             max: bounds(|zone| &zone.max)?,
+            sums: sums(&zones, dtype)?,
         });
         Ok(())
     }
@@ -99,6 +106,17 @@ impl Zones {
         let parts: Vec<_> = self.packed.iter().map(|packed| of(packed).as_ref()).collect();
         Ok(concat(&parts)?)
     }
+}
+
+/// The sums of zones, for types that have sums which do not depend on the order of rows.
+fn sums(zones: &[Zone], dtype: &DType) -> Result<Option<ArrowRef>> {
+    let Some(to) = sum_dtype(dtype).filter(|_| !is_float(dtype)) else { return Ok(None) };
+    let sums = zones.iter().map(|zone| sum_scalar(zone.sum?, dtype)).map(|sum| match sum {
+        Some(sum) => sum.value().clone(),
+        None => Value::Null,
+    });
+    let sums: Vec<Value> = sums.collect();
+    Ok(Some(array_of(sums.iter(), &to, &data_type(&to)?)?))
 }
 
 impl Bounds {
@@ -141,11 +159,15 @@ impl ZoneTable {
         if !zones.fresh.is_empty() || zones.packed.is_empty() {
             zones.pack(dtype)?;
         }
-        let is_zoned = min_reader >= since::ZONED;
+        let sums = zones.sums(dtype, min_reader)?;
+        // All releases read the other form, which has a place for sums. No release has promised to keep reading those
+        // of this one.
+        let is_zoned = min_reader >= since::ZONED && sums.is_none();
         let mut columns = Columns::new();
         if shows_bounds(dtype, min_reader) {
             columns.extend(zones.bounds(dtype, is_zoned)?);
         }
+        columns.extend(sums);
         columns.extend(zones.counts(dtype, is_zoned)?);
         let encoded = columns.iter().map(|(column, values)| {
             let dtype = column.dtype(dtype).ok_or_else(|| Error::unsupported("statistic to write", dtype))?;
@@ -160,6 +182,10 @@ impl ZoneTable {
         };
         Ok(Self { id, metadata, table, zone_count: zones.len() as u64 })
     }
+}
+
+fn has_values(array: &ArrowRef) -> bool {
+    array.null_count() < array.len()
 }
 
 /// The columns of a zone table.
@@ -193,6 +219,18 @@ impl Zones {
         // Null where there is no value at all.
         let max = StructArray::try_new(fields.into(), vec![max, unknown], Some(present))?;
         Ok(vec![(ZoneColumn::BoundedMax, Arc::new(max)), (ZoneColumn::BoundedMin, min)])
+    }
+
+    /// Sums, if there are enough zones and any sum is known.
+    fn sums(&self, dtype: &DType, min_reader: Release) -> Result<Option<(ZoneColumn, ArrowRef)>> {
+        let is_known = self.packed.iter().any(|packed| packed.sums.as_ref().is_some_and(has_values));
+        // Whether the oldest releases expect sums of decimals depends on the release.
+        let is_expected = !matches!(dtype, DType::Decimal(..)) || min_reader >= since::ZONED;
+        if self.len() <= FEW_ZONES || !is_known || !is_expected || matches!(dtype, DType::Bool(_)) {
+            return Ok(None);
+        }
+        let parts: Vec<_> = self.packed.iter().filter_map(|packed| packed.sums.as_deref()).collect();
+        Ok(Some((ZoneColumn::Sum, concat(&parts)?)))
     }
 
     /// Numbers of nulls, and of NaN values of floats.

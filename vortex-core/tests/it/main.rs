@@ -2,6 +2,7 @@
 
 mod allocations;
 mod anatomy;
+mod answers;
 mod best_first;
 mod checksums;
 mod compare;
