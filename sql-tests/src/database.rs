@@ -61,6 +61,7 @@ impl Variant {
             Self::Plain => &[
                 "SET vortex.predicate_pushdown = false",
                 "SET vortex.projection_pushdown = false",
+                "SET vortex.aggregate_pushdown = false",
                 "SET vortex.prune = false",
                 "SET datafusion.execution.collect_statistics = false",
                 "SET datafusion.optimizer.enable_dynamic_filter_pushdown = false",

@@ -46,6 +46,7 @@ use datafusion_datasource::file_sink_config::{FileSink as _, FileSinkConfig};
 use datafusion_datasource::sink::DataSinkExec;
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_execution::TaskContext;
+use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::Column;
 use datafusion_physical_expr::{LexRequirement, PhysicalExpr, PhysicalSortRequirement};
 use datafusion_physical_plan::ExecutionPlan;
@@ -60,6 +61,7 @@ use datafusion_proto::protobuf;
 use prost::Message as _;
 use vortex_core::file::VortexFile;
 
+use crate::aggregation::{Aggregation, Function, Kind};
 use crate::options::VortexOptions;
 use crate::pushdown::{BestFirst, Filters};
 use crate::selection::RowSelection;
@@ -67,7 +69,7 @@ use crate::sink::VortexSink;
 use crate::source::VortexSource;
 
 /// The first bytes of every message; the last of them is the version.
-const MAGIC: &[u8] = b"vortex-datafusion\x01";
+const MAGIC: &[u8] = b"vortex-datafusion\x02";
 
 /// Encodes and decodes plan nodes over Vortex files; returns an error for all others.
 #[derive(Debug, Clone, Copy, Default)]
@@ -103,6 +105,21 @@ struct Scan {
     /// One for each file in `base`, which identifies them only by size and time.
     #[prost(message, repeated, tag = "9")]
     versions: Vec<Version>,
+    /// The functions whose states the scan returns instead of rows; `base` then projects all columns.
+    #[prost(message, repeated, tag = "10")]
+    functions: Vec<Aggregate>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Aggregate {
+    /// The name of the function in a session.
+    #[prost(string, tag = "1")]
+    function: String,
+    /// The name of the column that it computes.
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(message, repeated, tag = "3")]
+    arguments: Vec<protobuf::PhysicalExprNode>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -203,11 +220,22 @@ impl VortexCodec {
             let (e_tag, version) = (file.object_meta.e_tag.clone(), file.object_meta.version.clone());
             versions.push(Version { e_tag, version });
         }
-        let encode = |filters: &[Arc<dyn PhysicalExpr>]| {
-            filters.iter().map(|filter| converter.physical_expr_to_proto(filter, self)).collect::<Result<_>>()
+        let encode = |exprs: &[Arc<dyn PhysicalExpr>]| {
+            exprs.iter().map(|expr| converter.physical_expr_to_proto(expr, self)).collect::<Result<Vec<_>>>()
         };
+        let (mut base, mut functions) = (config.clone(), Vec::new());
+        if let Some((aggregation, of_rows)) = source.without_aggregation() {
+            base = FileScanConfigBuilder::from(base).with_source(Arc::new(of_rows)).build();
+            for function in aggregation.functions() {
+                functions.push(Aggregate {
+                    function: function.kind().name().to_owned(),
+                    name: function.expr().name().to_owned(),
+                    arguments: encode(&function.expr().expressions())?,
+                });
+            }
+        }
         Ok(Scan {
-            base: Some(serialize_file_scan_config(config, self, converter)?),
+            base: Some(serialize_file_scan_config(&base, self, converter)?),
             accepted: encode(source.filters.accepted())?,
             pruning: encode(source.filters.pruning())?,
             options: to_map(source.options()),
@@ -220,6 +248,7 @@ impl VortexCodec {
                 .transpose()?,
             best_rows: source.best_first.as_ref().and_then(|best| best.rows).map(|rows| rows as u64),
             versions,
+            functions,
         })
     }
 
@@ -286,11 +315,38 @@ impl Decoding<'_> {
             }
         }
         let limit = scan.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let config = FileScanConfigBuilder::from(config)
+        let mut config = FileScanConfigBuilder::from(config)
             .with_limit(limit)
             .with_preserve_order(scan.preserve_order)
             .build();
+        let source = config.file_source().downcast_ref::<VortexSource>();
+        if let Some((aggregation, source)) = self.aggregation(scan, &table)?.zip(source) {
+            let source = Arc::new(source.aggregated(aggregation));
+            config = FileScanConfigBuilder::from(config).with_source(source).build();
+        }
         Ok(DataSourceExec::from_data_source(config))
+    }
+
+    /// The aggregation whose states the scan returns.
+    fn aggregation(&self, scan: &Scan, table: &TableSchema) -> Result<Option<Aggregation>> {
+        let table = table.table_schema();
+        let functions = scan.functions.iter().map(|stored| {
+            let name = stored.function.as_str();
+            let kind = Kind::NAMED.into_iter().find(|(named, _)| *named == name).map(|(_, kind)| kind);
+            let function = self.task.aggregate_functions().get(name).cloned();
+            let Some((kind, function)) = kind.zip(function) else {
+                return not_impl_err!("the aggregate function `{name}` is not supported here");
+            };
+            let arguments = stored.arguments.iter().map(|argument| self.expr(argument, table));
+            let function = AggregateExprBuilder::new(function, arguments.collect::<Result<_>>()?)
+                .schema(Arc::clone(table))
+                .alias(&stored.name)
+                .build()?;
+            let computed = Function::try_new(kind, Arc::new(function), table)?;
+            computed.ok_or_else(|| internal_datafusion_err!("scans do not compute {}", stored.name))
+        });
+        let functions = functions.collect::<Result<Vec<_>>>()?;
+        Ok((!functions.is_empty()).then(|| Aggregation::new(functions)))
     }
 
     fn sink(&self, sink: &Sink, input: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

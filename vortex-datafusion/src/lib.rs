@@ -68,6 +68,11 @@
 //! # assert_eq!(advice(&cut), "replace the file");
 //! ```
 
+#[cfg_attr(
+    not(all(feature = "session", feature = "proto")),
+    allow(dead_code, reason = "an optimizer rule and the codec use it")
+)]
+mod aggregation;
 #[cfg(feature = "proto")]
 pub mod codec;
 mod convert;

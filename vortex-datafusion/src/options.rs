@@ -79,6 +79,10 @@ options! {
         ///
         /// On by default.
         pub projection_pushdown: bool = true,
+        /// Compute counts, sums, averages and extremes of whole tables inside the scan.
+        ///
+        /// What statistics of files and zones state need not be read then. On by default.
+        pub aggregate_pushdown: bool = true,
         /// Skip files and parts of files by statistics.
         ///
         /// On by default.

@@ -27,6 +27,7 @@ use object_store::ObjectStore;
 use vortex_core::io::StorageProfile;
 use vortex_core::scan::BestRows;
 
+use crate::aggregation::Aggregation;
 use crate::convert::{is_dynamic, needs_scan};
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
@@ -72,6 +73,8 @@ impl Default for BestWanted {
 pub struct VortexSource {
     table: TableSchema,
     projection: ProjectionExprs,
+    /// The aggregation whose states the projection consists of.
+    aggregation: Option<Aggregation>,
     pub(crate) filters: Filters,
     /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `optimizer/tell_scans.rs`.
     trusts_dynamic: bool,
@@ -99,6 +102,7 @@ impl VortexSource {
         Self {
             projection: ProjectionExprs::from_indices(&all, table.table_schema()),
             table,
+            aggregation: None,
             filters: Filters::default(),
             trusts_dynamic: false,
             best_first: None,
@@ -149,6 +153,28 @@ impl VortexSource {
         let is_same = told.best_first == self.best_first
             && told.filters.pruning().len() == self.filters.pruning().len();
         (!is_same).then_some(told)
+    }
+
+    /// A source that returns the states of an aggregation instead of rows. It uses only filters that are not checked
+    /// above it.
+    #[cfg(any(feature = "session", feature = "proto"))]
+    pub(crate) fn aggregated(&self, aggregation: Aggregation) -> Self {
+        Self {
+            projection: aggregation.outputs(),
+            aggregation: Some(aggregation),
+            filters: self.filters.without_pruning(),
+            best_first: None,
+            ..self.changed()
+        }
+    }
+
+    /// The aggregation that it computes, if any, and the source without it, which reads all columns.
+    #[cfg(feature = "proto")]
+    pub(crate) fn without_aggregation(&self) -> Option<(&Aggregation, Self)> {
+        let all: Vec<usize> = (0..self.table.table_schema().fields().len()).collect();
+        let projection = ProjectionExprs::from_indices(&all, self.table.table_schema());
+        let rows = || Self { projection, aggregation: None, ..self.changed() };
+        self.aggregation.as_ref().map(|aggregation| (aggregation, rows()))
     }
 
     /// For scans whose statistics are derived from the footers of their files.
@@ -213,10 +239,15 @@ impl FileSource for VortexSource {
         let few = best_first.is_some() || config.limit.is_some();
         let ahead =
             (StorageProfile::of(store.as_ref()).remote && !few).then(|| self.ahead(config, partition));
+        let projection = match &self.aggregation {
+            Some(aggregation) => aggregation.arguments(),
+            None => self.projection.clone(),
+        };
         let state = Arc::new(OpenerState {
             table: self.table.clone(),
-            output: Arc::new(self.projection.project_schema(self.table.table_schema())?),
-            projection: self.projection.clone(),
+            output: Arc::new(projection.project_schema(self.table.table_schema())?),
+            projection,
+            aggregation: self.aggregation.clone(),
             filters,
             options: self.options.clone(),
             adapters,
@@ -334,7 +365,7 @@ impl FileSource for VortexSource {
     }
 
     fn try_pushdown_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn FileSource>>> {
-        if !self.accepts(projection) {
+        if self.aggregation.is_some() || !self.accepts(projection) {
             return Ok(None);
         }
         let projection = self.projection.try_merge(projection)?;

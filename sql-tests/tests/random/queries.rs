@@ -129,13 +129,15 @@ impl<'a> Queries<'a> {
         self.list(4, |it| {
             let column = it.column();
             let extreme = it.extreme();
-            let aggregate = match it.random.random_range(0..8) {
+            let aggregate = match it.random.random_range(0..9) {
                 0 => "count(*)".to_owned(),
                 1 => format!("count({column})"),
                 2 => format!("count(DISTINCT {column})"),
                 3 => format!("sum({}i)", it.prefix),
                 4 => format!("sum({}p)", it.prefix),
                 5 => format!("max({extreme})"),
+                // Of small integers, whose sums are exact.
+                6 => format!("avg({}i)", it.prefix),
                 _ => format!("min({extreme})"),
             };
             match it.one_in(6) {

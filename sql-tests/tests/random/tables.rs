@@ -21,10 +21,11 @@ use crate::queries::{COLUMNS, Statement};
 const SIZES: [usize; 8] = [0, 1, 100, 8191, 8193, 20_000, 30_000, 60_000];
 
 /// What is changed between sessions, each in a third of them.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 16] = [
     "vortex.predicate_pushdown = false",
     "vortex.fallback_filter_eval = false",
     "vortex.projection_pushdown = false",
+    "vortex.aggregate_pushdown = false",
     "vortex.prune = false",
     "vortex.order_from_statistics = true",
     "datafusion.execution.collect_statistics = false",

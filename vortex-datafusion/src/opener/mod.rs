@@ -14,6 +14,7 @@
 //!
 //! All of this is done per file: files of a table may differ in columns and types.
 
+mod aggregate;
 mod ahead;
 mod conjuncts;
 mod numbered;
@@ -24,6 +25,7 @@ mod stream;
 
 use std::sync::Arc;
 
+use aggregate::Aggregated;
 pub(crate) use ahead::{Ahead, SharedAhead};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
@@ -50,6 +52,7 @@ use vortex_core::file::VortexFile;
 use vortex_core::io::object_name;
 use vortex_core::scan::{BestRows, RowRanges, ScanBuilder};
 
+use crate::aggregation::Aggregation;
 use crate::convert::{
     Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, is_dynamic, is_fallible,
     schema, simplify,
@@ -74,9 +77,12 @@ pub(crate) struct VortexOpener {
 /// The state shared by all files of a partition.
 pub(crate) struct OpenerState {
     pub(crate) table: TableSchema,
+    /// What to compute of rows: the columns that the plan expects, or the arguments of an aggregation.
     pub(crate) projection: ProjectionExprs,
-    /// The columns that the plan expects.
+    /// The schema of the projection.
     pub(crate) output: SchemaRef,
+    /// The aggregation that the plan expects instead of rows.
+    pub(crate) aggregation: Option<Aggregation>,
     pub(crate) filters: Filters,
     pub(crate) options: VortexOptions,
     pub(crate) adapters: Arc<dyn PhysicalExprAdapterFactory>,
@@ -126,9 +132,19 @@ impl OpenerState {
         let metrics = self.metrics.file();
         let scan = adapted.scan_of(&leaves, filter).with_metrics(Arc::clone(metrics.scan()));
         let Some(scan) = self.rows_to_read(scan, &file, opened.row_count())? else { return Ok(nothing()) };
-        let batches = scan.into_stream().map_err(datafusion_error)?;
+        let aggregated = match &self.aggregation {
+            Some(aggregation) => Some(Aggregated::try_new(&adapted, aggregation, &scan)?),
+            None => None,
+        };
         let pruner = pruner.filter(|pruner| pruner.is_watching());
-        Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
+        let rows = move || {
+            let batches = scan.into_stream().map_err(datafusion_error)?;
+            Ok(FileBatches::new(batches, projector, pruner, metrics, entry).boxed())
+        };
+        match aggregated {
+            Some(aggregated) => Ok(aggregated.into_batches(rows)),
+            None => rows(),
+        }
     }
 
     /// What excludes the file by its statistics, if anything may.

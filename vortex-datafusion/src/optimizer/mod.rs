@@ -11,10 +11,12 @@
 //! | [`KeepLimits`], before DataFusion's `PushdownSort` | keeps orders from crossing limits of scans | `limited_scans.rs` |
 //! | [`TellScans`], after all others | tells scans what the plan relies on, and which filters are wrong | `tell_scans.rs` |
 //! | | answers sums, minima and maxima | `exact_statistics.rs` |
+//! | | lets scans compute aggregations | `pushed_aggregates.rs` |
 
 mod exact_statistics;
 mod limited_scans;
 mod misdirected_filters;
+mod pushed_aggregates;
 mod tell_scans;
 mod withhold_orders;
 

@@ -26,7 +26,7 @@
 //!   value so far. When the plan runs again, as in a recursive query, the filter still has the bounds of the
 //!   first run. Parquet files are affected, too, but whole row groups at a time.
 //!
-//! Sums, minima and maxima: see `exact_statistics.rs`.
+//! Sums, minima and maxima: see `exact_statistics.rs`. Aggregations that scans compute: see `pushed_aggregates.rs`.
 
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ use datafusion_physical_plan::sorts::sort::SortExec;
 use datafusion_physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-use super::exact_statistics;
 use super::misdirected_filters::{Names, misdirects, names_below, names_of, release};
+use super::{exact_statistics, pushed_aggregates};
 use crate::selection::RowSelection;
 use crate::source::{BestWanted, VortexSource};
 
@@ -161,6 +161,9 @@ fn tell(
     }
     if let Some(answer) = exact_statistics::answer(&node, config)? {
         return Ok(answer);
+    }
+    if let Some(pushed) = pushed_aggregates::push(&node)? {
+        return Ok(pushed);
     }
     let below = above.below(node.as_ref());
     let children = node.children().into_iter().map(|child| tell(Arc::clone(child), config, &below));

@@ -81,6 +81,7 @@ async fn columns_that_an_adapter_fills_or_rewrites_are_counted_filtered_and_sort
         "SELECT count(*), count(a), count(c) FROM t",
         "SELECT min(a), max(a), sum(a), min(c), max(c), sum(c) FROM t",
         "SELECT count(*) FROM t WHERE c = 5",
+        "SELECT count(c), sum(a), avg(a), min(c) FROM t WHERE a > 20",
         "SELECT count(*) FROM t WHERE c IS NULL",
         "SELECT count(*) FROM t WHERE c IS NOT NULL AND a < 60",
         "SELECT a, c FROM t WHERE a BETWEEN 40 AND 60 ORDER BY a",

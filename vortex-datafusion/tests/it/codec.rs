@@ -41,6 +41,7 @@ async fn scans_come_back_with_filters_projections_limits_and_options() {
         "SELECT count(*) FROM t WHERE upper(l_shipmode) = 'AIR'",
         "SELECT count(l_comment) FROM t LIMIT 5",
         "SELECT l_orderkey, l_extendedprice FROM t ORDER BY 2 DESC, 1 LIMIT 7",
+        "SELECT count(*), count(l_comment), sum(l_linenumber), avg(l_orderkey), max(l_shipdate) FROM t WHERE l_orderkey > 700",
     ] {
         let plan = physical(&context, sql).await;
         let back = there_and_back(&plan);

@@ -1,6 +1,7 @@
 //! SQL over files, written by real releases and by this implementation. One binary, with a module per topic.
 
 mod adapters;
+mod aggregates;
 #[cfg(feature = "proto")]
 mod codec;
 mod concurrent;

@@ -1,0 +1,154 @@
+//! Aggregations that scans compute.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::not_impl_err;
+use datafusion::logical_expr::{AggregateUDF, Volatility, create_udaf};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use vortex_core::VortexFile;
+use vortex_core::io::MemoryFile;
+use vortex_datafusion::{VortexContextExt as _, VortexReadOptions, VortexTable};
+
+use crate::files::{copy, create, error, file, number, plan, run, session, session_with, show, written};
+
+const ALL: &str = "count(*), count(a), sum(a), avg(a), min(a), max(a)";
+
+/// Whether the scan returns states, given the plan.
+fn is_pushed(plan: &str) -> bool {
+    plan.contains("mode=Final") && !plan.contains("mode=Partial")
+}
+
+/// The answer with the scan computing the aggregation, which must be the same without.
+async fn answer(context: &SessionContext, sql: &str) -> String {
+    assert!(is_pushed(&plan(context, sql).await), "{}", plan(context, sql).await);
+    let pushed = show(context, sql).await;
+    run(context, "SET vortex.aggregate_pushdown = false").await;
+    assert!(!is_pushed(&plan(context, sql).await));
+    assert_eq!(pushed, show(context, sql).await, "{sql}");
+    run(context, "SET vortex.aggregate_pushdown = true").await;
+    pushed
+}
+
+#[tokio::test]
+async fn files_that_store_other_types_are_aggregated_row_by_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let at = |name: &str| format!("{}/{name}.vortex", folder.path().display());
+    copy(&context, "SELECT CAST(value AS INT) AS a, value AS b FROM generate_series(1, 10)", at("narrow"))
+        .await;
+    copy(&context, "SELECT value AS a, value AS b FROM generate_series(100, 120)", at("wide")).await;
+    copy(&context, "SELECT value AS b FROM generate_series(1, 7)", at("without")).await;
+    create(&context, "t", format!("{}/", folder.path().display())).await;
+    let sql = format!("SELECT {ALL} FROM t WHERE b > 3");
+    let found = answer(&context, &sql).await;
+    assert!(found.contains("| 32 ") && found.contains("| 28 ") && found.contains("| 2359 "), "{found}");
+}
+
+#[tokio::test]
+async fn partition_columns_are_aggregated_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    for day in [3, 5] {
+        let rows = format!("SELECT value AS b FROM generate_series(1, {day}00)");
+        let place = folder.path().join(format!("a={day}"));
+        fs::create_dir(&place).unwrap();
+        copy(&context, &rows, place.join("rows.vortex").display()).await;
+    }
+    let place = folder.path().display();
+    run(&context, &format!("CREATE EXTERNAL TABLE t (b BIGINT, a INT) STORED AS VORTEX PARTITIONED BY (a) LOCATION '{place}/'")).await;
+    let found = answer(&context, &format!("SELECT {ALL}, sum(b) FROM t WHERE b > 50")).await;
+    assert!(found.contains("| 700 ") && found.contains("| 3000 "), "{found}");
+    assert!(answer(&context, &format!("SELECT {ALL} FROM t WHERE b > 5000")).await.contains("| 0 "));
+}
+
+#[tokio::test]
+async fn nulls_of_a_column_that_is_declared_without_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let place = format!("{}/a.vortex", folder.path().display());
+    copy(&context, "SELECT nullif(value, 5) AS a, value AS b FROM generate_series(1, 10)", &place).await;
+    let fields = vec![Field::new("a", DataType::Int64, false), Field::new("b", DataType::Int64, true)];
+    let told = VortexReadOptions::new().with_schema(Arc::new(Schema::new(fields)));
+    context.register_vortex_with("t", &[&place], told).await.unwrap();
+    let sql = "SELECT count(a), sum(b) FROM t WHERE b > 2";
+    assert!(is_pushed(&plan(&context, sql).await));
+    let message = error(&context, sql).await;
+    assert!(message.contains("a.vortex") && message.contains("`a` is declared as non-nullable"), "{message}");
+    assert_eq!(number(&context, "SELECT count(a) + sum(b) FROM t WHERE b > 5").await, 45);
+}
+
+#[tokio::test]
+async fn averages_whose_sums_are_rounded_are_those_of_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let place = format!("{}/a.vortex", folder.path().display());
+    // The sum of these differs from that of the same numbers as floats.
+    let rows = "SELECT 9007199254740993 + value % 3 AS a, value AS b FROM generate_series(1, 100000)";
+    copy(&context, rows, &place).await;
+    run(&context, "SET datafusion.execution.target_partitions = 1").await;
+    create(&context, "t", &place).await;
+    answer(&context, "SELECT avg(a), count(b) FROM t WHERE b >= 0").await;
+    answer(&context, "SELECT avg(b), sum(a) FROM t WHERE b >= 0").await;
+}
+
+#[tokio::test]
+async fn rows_that_statistics_describe_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session_with(SessionConfig::new().with_target_partitions(1));
+    let place = format!("{}/a.vortex", folder.path().display());
+    copy(&context, "SELECT value AS a, value % 7 AS b FROM generate_series(0, 299999)", &place).await;
+    create(&context, "t", &place).await;
+    let sql = "SELECT count(*), sum(b), avg(b), max(a) FROM t WHERE a BETWEEN 65000 AND 270000";
+    let found = answer(&context, sql).await;
+    assert!(found.contains("| 205001 "), "{found}");
+    let explained = show(&context, &format!("EXPLAIN ANALYZE {sql}")).await;
+    assert!(explained.contains("rows_answered_statistics=196.6 K"), "three splits: {explained}");
+}
+
+#[tokio::test]
+async fn open_files_are_aggregated() {
+    let numbers: ArrayRef = Arc::new(Int32Array::from_iter((0..1000).map(|at| (at % 10 > 0).then_some(at))));
+    let rows = RecordBatch::try_from_iter_with_nullable([("a", numbers, true)]).unwrap();
+    let open = VortexFile::open(Arc::new(MemoryFile::new(written(&rows).await)));
+    let table = VortexTable::try_new(vec![open.await.unwrap()]).unwrap();
+    let context = session();
+    context.register_table("t", Arc::new(table)).unwrap();
+    let found = answer(&context, &format!("SELECT {ALL} FROM t WHERE a < 500")).await;
+    assert!(found.contains("| 450 ") && found.contains("| 112500 "), "{found}");
+}
+
+#[tokio::test]
+async fn only_functions_of_datafusion_are_computed_by_the_scan() {
+    let path = file("tpch_lineitem");
+    let context = session();
+    create(&context, "t", path.display()).await;
+    let is_pushed = async |sql: &str| is_pushed(&plan(&context, sql).await);
+    assert!(is_pushed("SELECT sum(l_linenumber) FROM t WHERE l_orderkey > 7").await);
+    for sql in [
+        "SELECT count(*) FROM t WHERE l_orderkey > 7",
+        "SELECT min(l_orderkey), max(l_orderkey) FROM t WHERE l_linenumber = 1",
+        "SELECT sum(DISTINCT l_linenumber) FROM t WHERE l_orderkey > 7",
+        "SELECT sum(l_linenumber) FILTER (WHERE l_tax > 0) FROM t WHERE l_orderkey > 7",
+        "SELECT sum(l_linenumber) FROM t WHERE l_orderkey > 7 GROUP BY l_shipmode",
+        "SELECT sum(l_linenumber + 1) FROM t WHERE l_orderkey > 7",
+        "SELECT sum(CAST(l_linenumber AS DOUBLE)) FROM t WHERE l_orderkey > 7",
+        "SELECT sum(l_linenumber) FROM t WHERE random() < 2",
+        "SELECT sum(l_linenumber) FROM (SELECT l_linenumber FROM t LIMIT 10)",
+    ] {
+        assert!(!is_pushed(sql).await, "{sql}");
+    }
+    // A function of another kind that has the name of a known one.
+    let product: AggregateUDF = create_udaf(
+        "sum",
+        vec![DataType::Int64],
+        Arc::new(DataType::Int64),
+        Volatility::Immutable,
+        Arc::new(|_| not_impl_err!("only planned")),
+        Arc::new(vec![DataType::Int64]),
+    );
+    context.register_udaf(product);
+    assert!(!is_pushed("SELECT sum(l_orderkey) FROM t WHERE l_orderkey > 7").await);
+}
