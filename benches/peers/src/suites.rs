@@ -30,6 +30,8 @@ pub(crate) enum Suite {
     Analytics,
     /// Scans, look-ups, LIKE and top-k over lineitem and the hit log.
     Points,
+    /// Aggregates of ranges of rows and of whole tables, over the same.
+    Aggregates,
     /// Single columns of a table with 3,000 columns.
     Wide,
     /// One table consisting of small files.
@@ -60,7 +62,7 @@ impl Suite {
         match self {
             Self::Tpch => &[DataSet::Tpch],
             Self::Analytics => &[DataSet::Analytics],
-            Self::Points => &[DataSet::Tpch, DataSet::Analytics],
+            Self::Points | Self::Aggregates => &[DataSet::Tpch, DataSet::Analytics],
             Self::Wide => &[DataSet::Wide],
             Self::SmallFiles => &[DataSet::SmallFiles],
         }
@@ -123,7 +125,9 @@ mod tests {
 
     #[test]
     fn suites_hold_as_many_queries_as_they_say() -> Result<()> {
-        for (suite, count) in [(Suite::Tpch, 22), (Suite::Analytics, 46), (Suite::Points, 17)] {
+        for (suite, count) in
+            [(Suite::Tpch, 22), (Suite::Analytics, 46), (Suite::Points, 17), (Suite::Aggregates, 6)]
+        {
             let queries = suite.queries()?;
             let names: HashSet<&String> = queries.iter().map(|query| &query.name).collect();
             assert_eq!((queries.len(), names.len()), (count, count), "{suite:?}");

@@ -15,6 +15,7 @@ pub(crate) mod pack;
 pub(crate) mod rising;
 pub(crate) mod runs;
 pub(crate) mod simd;
+pub(crate) mod tally;
 pub(crate) mod views;
 pub(crate) mod within;
 mod word;

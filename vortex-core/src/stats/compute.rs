@@ -20,6 +20,7 @@ use super::text_bounds::{MAX_BOUND_BYTES, cut, round_up};
 use super::{FieldStats, Precision, is_float, sum_dtype};
 use crate::array::values_of;
 use crate::dtype::{DType, Meaning, PType};
+use crate::kernels::tally::{Integer, tally};
 use crate::scalar::{Scalar, Value};
 
 /// Maximum length of a string that is kept as the first or the last of sorted rows: every zone keeps both until its
@@ -87,12 +88,9 @@ impl Summary {
 
     fn with_values(mut self, array: &ArrowRef, storage: &DType) -> Self {
         macro_rules! integers {
-            ($native:ty, $value:expr) => {{
-                let values = values_of::<$native>(array);
-                let add = |sum: i128, value: $native| sum + i128::from(value);
-                self.ordered(&values, array.nulls(), $value, |v| *v);
-                self.sum = Some(valid_runs(&values, array.nulls()).flatten().copied().fold(0, add));
-            }};
+            ($native:ty, $value:expr) => {
+                self.integers(&values_of::<$native>(array), array.nulls(), $value)
+            };
         }
         macro_rules! floats {
             ($native:ty, $bits:ty, $value:expr) => {{
@@ -152,6 +150,11 @@ impl Summary {
         let exact = |found: Option<&T>| found.map_or(Extreme::Nothing, |v| Extreme::exact(value(*v)));
         self.min = exact(least.min_by_key(|v| key(v)));
         self.max = exact(greatest.max_by_key(|v| key(v)));
+        self.order(values, value, key);
+    }
+
+    /// The order of values that are compared by `key`.
+    fn order<T: Copy, K: Ord>(&mut self, values: &[T], value: impl Fn(T) -> Value, key: impl Fn(&T) -> K) {
         if let (0, Some(first), Some(last)) = (self.null_count, values.first(), values.last()) {
             let rises = values.is_sorted_by(|a, b| key(a) <= key(b));
             self.order = if rises {
@@ -171,19 +174,29 @@ impl Summary {
         self.sum = Some(trues.into());
     }
 
-    fn decimals(&mut self, array: &ArrowRef) {
-        macro_rules! narrow {
-            ($native:ty) => {{
-                let values = values_of::<$native>(array);
-                self.ordered(&values, array.nulls(), |v| Value::Decimal(i256::from_i128(v.into())), |v| *v);
-                let mut values = valid_runs(&values, array.nulls()).flatten();
-                self.sum = values.try_fold(0i128, |sum, value| sum.checked_add((*value).into()));
-            }};
+    /// Extremes, sum and order of integers.
+    fn integers<T: Integer>(&mut self, values: &[T], nulls: Option<&NullBuffer>, value: impl Fn(T) -> Value) {
+        if let Some(found) = tally(values, nulls) {
+            (self.min, self.max) = (Extreme::exact(value(found.min)), Extreme::exact(value(found.max)));
+            self.sum = Some(found.sum);
         }
+        self.order(values, value, |v| *v);
+    }
+
+    fn decimals(&mut self, array: &ArrowRef) {
+        fn decimal(value: impl Into<i128>) -> Value {
+            Value::Decimal(i256::from_i128(value.into()))
+        }
+
         match array.data_type() {
-            DataType::Decimal32(..) => narrow!(i32),
-            DataType::Decimal64(..) => narrow!(i64),
-            DataType::Decimal128(..) => narrow!(i128),
+            DataType::Decimal32(..) => self.integers(&values_of::<i32>(array), array.nulls(), decimal),
+            DataType::Decimal64(..) => self.integers(&values_of::<i64>(array), array.nulls(), decimal),
+            DataType::Decimal128(..) => {
+                let values = values_of::<i128>(array);
+                self.ordered(&values, array.nulls(), decimal, |v| *v);
+                let mut values = valid_runs(&values, array.nulls()).flatten();
+                self.sum = values.try_fold(0i128, |sum, value| sum.checked_add(*value));
+            }
             DataType::Decimal256(..) => {
                 self.ordered(&values_of::<i256>(array), array.nulls(), Value::Decimal, |v| *v);
             }
