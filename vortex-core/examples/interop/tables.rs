@@ -31,7 +31,8 @@ fn table(columns: Vec<(String, ArrayRef)>) -> RecordBatch {
 
 /// A table of several zones, most of whose columns differ from zone to zone.
 pub(crate) fn plain() -> RecordBatch {
-    const ROWS: usize = 50_000;
+    // Ten zones: enough for sums of zones.
+    const ROWS: usize = 80_000;
     let noise = noise(7, ROWS);
     let valid = |at: usize| !noise[at].is_multiple_of(11);
     let rows = 0..ROWS as i64;
