@@ -10,6 +10,9 @@
 //! codes, so that escapes cost no branches. Comparisons read codes only until the outcome is known.
 #![expect(unsafe_code, reason = "stores whole words into capacity that is checked per chunk")]
 
+#[cfg(target_arch = "x86_64")]
+mod packed;
+
 use super::joined::Joined;
 use super::needle::{Against, Automaton, Needle};
 use super::simd::{Vectorized, vectorized};
@@ -32,6 +35,9 @@ const LITERAL: u16 = 256;
 pub(crate) struct SymbolTable {
     symbols: [u64; 512],
     lengths: [u8; 512],
+    /// For each code, the lowest bits: as many as its symbol has bytes.
+    #[cfg(target_arch = "x86_64")]
+    masks: [u8; 256],
     /// Whether all symbols are ASCII.
     is_ascii: bool,
 }
@@ -57,7 +63,13 @@ impl SymbolTable {
             )));
         }
         let symbols = std::array::from_fn(|code| if code < 256 { 0 } else { code as u64 % 256 });
-        let mut table = Self { symbols, lengths: [0; 512], is_ascii: true };
+        let mut table = Self {
+            symbols,
+            lengths: [0; 512],
+            #[cfg(target_arch = "x86_64")]
+            masks: [0; 256],
+            is_ascii: true,
+        };
         table.lengths[256..].fill(1);
         for (code, (word, len)) in words.iter().zip(lengths).enumerate() {
             if !(1..=8).contains(len) {
@@ -65,6 +77,10 @@ impl SymbolTable {
             }
             table.symbols[code] = u64::from_le_bytes(*word) & low_bytes(usize::from(*len));
             table.lengths[code] = *len;
+            #[cfg(target_arch = "x86_64")]
+            {
+                table.masks[code] = u8::MAX >> (8 - len);
+            }
             table.is_ascii &= table.symbols[code] & 0x8080_8080_8080_8080 == 0;
         }
         Ok(table)
@@ -72,7 +88,11 @@ impl SymbolTable {
 
     /// Decodes codes that represent exactly `len` bytes; `None` if they do not.
     pub(crate) fn decode(&self, codes: &[u8], len: usize) -> Option<Joined> {
-        vectorized(Decode { table: self, codes, len })
+        #[cfg(target_arch = "x86_64")]
+        let packs = packed::is_supported();
+        #[cfg(not(target_arch = "x86_64"))]
+        let packs = false;
+        vectorized(Decode { table: self, codes, len, packs })
     }
 
     /// Compares the value of some codes with a constant, reading no more codes than needed.
@@ -120,6 +140,8 @@ struct Decode<'a> {
     table: &'a SymbolTable,
     codes: &'a [u8],
     len: usize,
+    /// Whether symbols are stored several at a time, which the machine must support.
+    packs: bool,
 }
 
 impl Vectorized for Decode<'_> {
@@ -133,6 +155,15 @@ impl Vectorized for Decode<'_> {
         let mut store = |places: &[u16]| {
             if at > self.len {
                 return None;
+            }
+            #[cfg(target_arch = "x86_64")]
+            if self.packs
+                && let Some(places) = places.as_array::<CHUNK>()
+            {
+                // SAFETY: the machine supports it. `at <= len` was true before the chunk, behind which there is room for
+                // eight bytes for each of its places.
+                at += unsafe { packed::store(self.table, places, start.add(at)) };
+                return Some(());
             }
             for place in places {
                 let place = usize::from(*place) % 512;
@@ -326,6 +357,38 @@ mod tests {
             assert_eq!(decoded(&table, &codes, wanted.len() + 1), None);
             if let Some(less) = wanted.len().checked_sub(1) {
                 assert_eq!(decoded(&table, &codes, less), None);
+            }
+        }
+    }
+
+    #[test]
+    fn long_codes_are_decoded_alike_one_by_one_and_packed() {
+        let mut next = crate::kernels::random(7);
+        let all: Vec<String> =
+            (0..255).map(|_| "symbol!"[..].repeat(2)[..1 + next() as usize % 8].to_owned()).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let table = table(&all);
+        for escapes in [0, 3, 50] {
+            for len in [0, 7, 255, 256, 257, 5000] {
+                let mut codes = Vec::new();
+                while codes.len() < len {
+                    match next() % 100 {
+                        at if at < escapes => codes.extend([ESCAPE, next() as u8]),
+                        _ => codes.push((next() % 255) as u8),
+                    }
+                }
+                let wanted = naive(&all, &codes);
+                for packs in [false, true] {
+                    #[cfg(target_arch = "x86_64")]
+                    let packs = packs && packed::is_supported();
+                    let decode = Decode { table: &table, codes: &codes, len: wanted.len(), packs };
+                    let found = vectorized(decode).map(Joined::into_bytes);
+                    assert_eq!(found.as_deref(), Some(&*wanted), "{escapes}, {len}");
+                    for wrong in [wanted.len() + 1, wanted.len().saturating_sub(1)] {
+                        let decode = Decode { table: &table, codes: &codes, len: wrong, packs };
+                        assert!(wrong == wanted.len() || vectorized(decode).is_none());
+                    }
+                }
             }
         }
     }
