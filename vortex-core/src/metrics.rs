@@ -60,7 +60,7 @@ metrics! {
     rows_answered,
     /// Rows read and rejected by the filter.
     rows_filtered,
-    /// Rows returned.
+    /// Rows returned, or aggregated.
     rows_produced,
     /// Total nanoseconds that splits waited for bytes.
     io_wait_nanos,

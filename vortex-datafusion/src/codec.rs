@@ -332,9 +332,8 @@ impl Decoding<'_> {
         let table = table.table_schema();
         let functions = scan.functions.iter().map(|stored| {
             let name = stored.function.as_str();
-            let kind = Kind::NAMED.into_iter().find(|(named, _)| *named == name).map(|(_, kind)| kind);
             let function = self.task.aggregate_functions().get(name).cloned();
-            let Some((kind, function)) = kind.zip(function) else {
+            let Some((kind, function)) = Kind::named(name).zip(function) else {
                 return not_impl_err!("the aggregate function `{name}` is not supported here");
             };
             let arguments = stored.arguments.iter().map(|argument| self.expr(argument, table));

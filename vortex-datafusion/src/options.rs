@@ -79,7 +79,7 @@ options! {
         ///
         /// On by default.
         pub projection_pushdown: bool = true,
-        /// Compute counts, sums, averages and extremes of whole tables inside the scan.
+        /// Compute counts, sums, averages and extremes that are not grouped inside the scan.
         ///
         /// What statistics of files and zones state need not be read then. On by default.
         pub aggregate_pushdown: bool = true,

@@ -171,10 +171,10 @@ impl VortexSource {
     /// The aggregation that it computes, if any, and the source without it, which reads all columns.
     #[cfg(feature = "proto")]
     pub(crate) fn without_aggregation(&self) -> Option<(&Aggregation, Self)> {
+        let aggregation = self.aggregation.as_ref()?;
         let all: Vec<usize> = (0..self.table.table_schema().fields().len()).collect();
         let projection = ProjectionExprs::from_indices(&all, self.table.table_schema());
-        let rows = || Self { projection, aggregation: None, ..self.changed() };
-        self.aggregation.as_ref().map(|aggregation| (aggregation, rows()))
+        Some((aggregation, Self { projection, aggregation: None, ..self.changed() }))
     }
 
     /// For scans whose statistics are derived from the footers of their files.

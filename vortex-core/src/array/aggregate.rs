@@ -73,7 +73,7 @@ impl Measures {
 
     /// These and others.
     #[must_use]
-    pub fn and(self, others: Self) -> Self {
+    pub fn or(self, others: Self) -> Self {
         Self { extremes: self.extremes || others.extremes, sum: self.sum || others.sum }
     }
 }

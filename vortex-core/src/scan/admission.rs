@@ -27,6 +27,9 @@ const MAX_ADMITTED_REMOTE: usize = 256;
 /// several times smaller.
 const ROWS_EXPECTED: f64 = 8.0;
 
+/// Splits that statistics may answer before other tasks are let run: a file may claim millions of them.
+const ANSWERED_AT_ONCE: u64 = 256;
+
 /// Number of splits after which half of what is known about the filter is forgotten.
 const REMEMBERED: u64 = 32;
 
@@ -50,6 +53,10 @@ pub(super) struct Admission {
     eagerness: Eagerness,
     /// Number of splits admitted so far.
     admitted: u64,
+    /// Number of splits that statistics have answered instead.
+    answered: u64,
+    /// Whether there was a pause after the last of these.
+    is_paused: bool,
     /// Rows that are still to be admitted, if there is no filter.
     rows_left: u64,
     /// Splits that may be in progress. Fewer than `most` while it is uncertain how many are needed; raised with
@@ -69,6 +76,8 @@ impl Admission {
             eagerness: Eagerness::new(plan, &zone_maps),
             zone_maps,
             admitted: 0,
+            answered: 0,
+            is_paused: false,
             rows_left: plan.limit.unwrap_or(u64::MAX),
             allowed: if plan.stops_early() { 1 } else { most },
             most,
@@ -116,14 +125,28 @@ impl Admission {
         recent: &mut Recent,
     ) -> Result<Vec<Admitted>> {
         let mut batch = Batch::default();
+        self.is_paused = false;
         if self.has_room(at_work, recent) {
             let eager = self.eagerness.filter_rarely_empties();
+            let answered = self.answered;
             while at_work + batch.splits.len() < self.allowed
+                && !self.has_answered_many(answered)
                 && best.is_none_or(|best| self.cursor.may_hold_better(&self.plan, best))
                 && self.admit_next(eager, at_work == 0, &mut batch, recent)?
             {}
+            self.is_paused = self.has_answered_many(answered);
         }
         batch.lease(&self.plan)
+    }
+
+    /// Whether many splits have been answered by statistics since there were so many of them.
+    fn has_answered_many(&self, before: u64) -> bool {
+        self.answered - before >= ANSWERED_AT_ONCE
+    }
+
+    /// Whether admission has stopped only to let others run.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// Whether to admit splits now: several are admitted at a time, so that segments close together in
@@ -153,6 +176,7 @@ impl Admission {
             let rows = split.rows.end - split.rows.start;
             ScanMetrics::add(&self.plan.metrics.rows_answered, rows);
             totals.add_rows(rows, &split.known);
+            self.answered += 1;
             return Ok(true);
         }
         // Without a filter, the limit determines how many rows are needed at all.

@@ -34,12 +34,14 @@ pub(super) struct Totals {
     /// What is wanted of each projected column.
     measures: Vec<Measures>,
     found: Mutex<Aggregates>,
+    metrics: Arc<ScanMetrics>,
 }
 
 impl Totals {
-    fn new(projection: &[Column], measures: Vec<Measures>) -> Self {
-        let columns = projection.iter().map(|column| Aggregate::empty(&column.dtype)).collect();
-        Self { measures, found: Mutex::new(Aggregates { row_count: 0, columns }) }
+    fn new(plan: &Plan, measures: Vec<Measures>) -> Self {
+        let columns = plan.projection.iter().map(|column| Aggregate::empty(&column.dtype)).collect();
+        let found = Mutex::new(Aggregates { row_count: 0, columns });
+        Self { measures, found, metrics: Arc::clone(&plan.metrics) }
     }
 
     /// What is wanted of each projected column.
@@ -87,11 +89,11 @@ impl Totals {
 
     /// Adds rows, and what was found of columns, each with its position.
     fn merge(&self, rows: u64, found: Vec<(usize, Aggregate)>) {
+        ScanMetrics::add(&self.metrics.rows_produced, rows);
         let mut totals = self.found.lock();
         totals.row_count += rows;
         for (at, found) in found {
-            let before = totals.columns[at].clone();
-            totals.columns[at] = before.merge(found);
+            totals.columns[at] = totals.columns[at].clone().merge(found);
         }
     }
 
@@ -154,7 +156,7 @@ impl ScanBuilder {
         });
         plan.schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
         let measures = (0..plan.projection.len()).map(wanted).collect();
-        let totals = Arc::new(Totals::new(&plan.projection, measures));
+        let totals = Arc::new(Totals::new(&plan, measures));
         plan.totals = Some(Arc::clone(&totals));
         if plan.prune && plan.is_whole() {
             let known = Known::of_file(&plan);

@@ -104,7 +104,7 @@ impl Column {
     }
 
     /// The position of the column among those of the file, if it is the only one or the first of its name.
-    pub(super) fn as_field(&self, footer: &Footer) -> Option<usize> {
+    pub(super) fn position_in_file(&self, footer: &Footer) -> Option<usize> {
         let [name] = self.path.names() else { return None };
         let first = footer.dtype().as_columns()?.position(name);
         self.root_field.filter(|at| first == Some(*at))

@@ -18,6 +18,7 @@ impl Known {
         let Some(totals) = plan.totals.as_ref().filter(|_| plan.prune && !plan.projection.is_empty()) else {
             return Self::default();
         };
+        // The zones of a file with a single split are not read: its footer states as much.
         if *rows == (0..plan.file.row_count()) {
             return Self::of_file(plan);
         }
@@ -33,7 +34,7 @@ impl Known {
         let (Some(totals), Some(stats)) = (&plan.totals, footer.statistics()) else { return Self::default() };
         let columns = plan.projection.iter().zip(totals.measures());
         let known = columns.map(|(column, measures)| {
-            let stats = stats.get(column.as_field(footer)?)?;
+            let stats = stats.get(column.position_in_file(footer)?)?;
             let map = ZoneMap::of_file(stats, &column.dtype, footer.row_count()).ok()?;
             of_rows(&map, &(0..footer.row_count()), *measures)
         });

@@ -173,6 +173,10 @@ impl Scan {
             if let Some(batch) = self.ready.pop() {
                 return Ok(Some(self.hand_out(batch)));
             }
+            if self.admission.is_paused() {
+                tokio::task::yield_now().await;
+                continue;
+            }
             match self.progress().await? {
                 Progress::Filtered(split) => self.keep_filtered(split),
                 Progress::Decoded(split) => self.keep_decoded(split)?,

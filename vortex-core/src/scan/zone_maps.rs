@@ -50,9 +50,15 @@ impl ZoneMaps {
             let verdict = if plan.prune { zone_maps.judge(&conjunct.expr, plan, rows)? } else { None };
             zone_maps.verdicts.push(verdict);
         }
-        if plan.totals.is_some() && plan.prune && zone_maps.some_match_wholly(plan) {
-            let is_field = |column: &&Column| column.as_field(plan.file.footer()).is_some();
-            zone_maps.load_columns(plan, plan.projection.iter().filter(is_field)).await?;
+        if let Some(totals) = &plan.totals
+            && plan.prune
+            && zone_maps.may_answer(plan)
+        {
+            let columns = plan.projection.iter().zip(totals.measures()).filter(|(column, measures)| {
+                let is_stated = column.zones().is_some_and(|zones| zones.may_state(**measures));
+                is_stated && column.position_in_file(plan.file.footer()).is_some()
+            });
+            zone_maps.load_columns(plan, columns.map(|(column, _)| column)).await?;
         }
         let (pruned, matched) = zone_maps.count(plan);
         ScanMetrics::add(&plan.metrics.zones_pruned, pruned);
@@ -118,17 +124,18 @@ impl ZoneMaps {
         Ok(())
     }
 
-    /// Whether there are blocks in which, as far as single conjuncts tell, all rows pass the filter.
-    fn some_match_wholly(&self, plan: &Plan) -> bool {
+    /// Whether zones may answer splits: there are several, and in some blocks, as far as single conjuncts tell, all
+    /// rows pass the filter, as in all of them without a filter.
+    fn may_answer(&self, plan: &Plan) -> bool {
         let some_match = |verdict: &Option<(Blocks, pruning::Verdict)>| {
             verdict.as_ref().is_some_and(|(_, verdict)| verdict.all.count_set_bits() > 0)
         };
-        !plan.picks_rows() && self.verdicts.iter().all(some_match)
+        plan.file.row_count() > plan.split_step && !plan.picks_rows() && self.verdicts.iter().all(some_match)
     }
 
     /// The zone map of a column of the file.
     pub(super) fn of_field(&self, plan: &Plan, column: &Column) -> Option<&ZoneMap> {
-        column.as_field(plan.file.footer()).and_then(|_| self.maps.get(&column.path)).map(Arc::as_ref)
+        column.position_in_file(plan.file.footer()).and_then(|_| self.maps.get(&column.path)).map(Arc::as_ref)
     }
 
     /// Approximate share of rows that pass the filter, if statistics tell.

@@ -344,7 +344,6 @@ impl Summary {
     }
 }
 
-/// Converts a sum to the type that sums of `dtype` have; `None` if it does not fit.
 /// A sum in the type that sums of `dtype` have, if there is one and it fits.
 pub(crate) fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
     let sum_dtype = sum_dtype(dtype)?;

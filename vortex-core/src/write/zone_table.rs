@@ -160,8 +160,7 @@ impl ZoneTable {
             zones.pack(dtype)?;
         }
         let sums = zones.sums(dtype, min_reader)?;
-        // All releases read the other form, which has a place for sums. No release has promised to keep reading those
-        // of this one.
+        // `vortex.stats` has had a place for sums since 0.36; those of `vortex.zoned` are in no edition of the format.
         let is_zoned = min_reader >= since::ZONED && sums.is_none();
         let mut columns = Columns::new();
         if shows_bounds(dtype, min_reader) {

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The core counts, adds and compares: what statistics of files and zones state is not read, the rest is computed on
-//! encoded columns where possible (`states.rs`). A file that stores another type than the table has, or values for
-//! which the result would not be the same to the last bit, is aggregated row by row with DataFusion's own functions.
+//! encoded columns where possible (`states.rs`). A file that stores another type than the table has, or integers whose sum floats
+//! would round, is aggregated row by row with DataFusion's own functions.
 
 mod states;
 
@@ -54,19 +54,21 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds, with the names of their functions in a session.
-    pub(crate) const NAMED: [(&str, Self); 5] = [
-        ("count", Self::Count),
-        ("sum", Self::Sum),
-        ("min", Self::Min),
-        ("max", Self::Max),
-        ("avg", Self::Average),
-    ];
+    /// The kind of a function, given its name in a session.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let kinds = [Self::Count, Self::Sum, Self::Min, Self::Max, Self::Average];
+        kinds.into_iter().find(|kind| kind.name() == name)
+    }
 
     /// The name of the function in a session.
     pub(crate) fn name(self) -> &'static str {
-        let named = Self::NAMED.iter().find(|(_, kind)| *kind == self);
-        named.map_or("", |(name, _)| name)
+        match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Average => "avg",
+        }
     }
 
     /// What it takes of the column.
@@ -134,7 +136,6 @@ impl Function {
         table: &Schema,
     ) -> Result<Option<Self>> {
         let [argument] = &expr.expressions()[..] else { return Ok(None) };
-        let is_plain = !expr.is_distinct() && expr.order_bys().is_empty() && !expr.is_reversed();
         let is_accepted = match column_of(argument) {
             Some(column) => {
                 let from = column.data_type(table)?;
@@ -145,7 +146,7 @@ impl Function {
                 kind == Kind::Count && constant.is_some_and(|constant| !constant.value().is_null())
             }
         };
-        if !is_plain || !is_accepted {
+        if expr.is_distinct() || !is_accepted {
             return Ok(None);
         }
         let fields: Arc<[FieldRef]> = expr.state_fields()?.into();

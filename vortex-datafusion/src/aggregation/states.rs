@@ -9,7 +9,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, FieldRef, i256};
-use datafusion_common::{Result, ScalarValue, internal_datafusion_err};
+use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Accumulator;
 use vortex_core::Scalar;
 use vortex_core::array::Aggregate;
@@ -52,7 +52,7 @@ fn as_sum(sum: i256, data_type: &DataType) -> Option<ScalarValue> {
 
 impl Function {
     /// The states for this many rows, given what is known of their column. `None` if they depend on the order of
-    /// additions.
+    /// additions, or not enough is known.
     ///
     /// # Errors
     /// If a value does not have the type of the state.
@@ -63,27 +63,58 @@ impl Function {
             return Ok(Some(vec![ScalarValue::Int64(Some(rows.cast_signed()))]));
         };
         let values = found.row_count - found.null_count;
-        let sum = || found.sum.ok_or_else(|| internal_datafusion_err!("no sum of {}", self.expr.name()));
-        Ok(Some(match self.kind {
-            Kind::Count => vec![ScalarValue::Int64(Some(values.cast_signed()))],
-            Kind::Sum if values == 0 => vec![no_value()?],
-            Kind::Sum => vec![as_sum(sum()?, data_type).map_or_else(no_value, Ok)?],
-            Kind::Min => vec![value(found.min.as_ref(), data_type)?],
-            Kind::Max => vec![value(found.max.as_ref(), data_type)?],
-            Kind::Average if values == 0 => vec![ScalarValue::UInt64(Some(0)), ScalarValue::Float64(None)],
-            Kind::Average if !adds_exactly(values, found) => return Ok(None),
+        let extreme = |of: &Option<Scalar>| of.as_ref().map(|of| value(of, data_type)).transpose();
+        let states = match self.kind {
+            Kind::Count => Some(vec![ScalarValue::Int64(Some(values.cast_signed()))]),
+            Kind::Average if values == 0 => {
+                Some(vec![ScalarValue::UInt64(Some(0)), ScalarValue::Float64(None)])
+            }
+            _ if values == 0 => Some(vec![no_value()?]),
+            // Encodings of the application may not know all that they are asked for.
+            Kind::Sum => found.sum.and_then(|sum| as_sum(sum, data_type)).map(|sum| vec![sum]),
+            Kind::Min => extreme(&found.min)?.map(|min| vec![min]),
+            Kind::Max => extreme(&found.max)?.map(|max| vec![max]),
             Kind::Average => {
                 // As exact as its partial sums.
-                let sum = sum()?.to_i128().map(|sum| sum as f64);
-                vec![ScalarValue::UInt64(Some(values)), ScalarValue::Float64(sum)]
+                let sum = found.sum.filter(|_| adds_exactly(values, found)).and_then(i256::to_i128);
+                let count = ScalarValue::UInt64(Some(values));
+                sum.map(|sum| vec![count, ScalarValue::Float64(Some(sum as f64))])
             }
-        }))
+        };
+        Ok(states)
     }
 
-    /// Whether floats represent all partial sums of so many values exactly, given their extremes, or bounds of these.
-    pub(crate) fn may_add_exactly(&self, rows: u64, bounds: [Option<&Scalar>; 2]) -> bool {
-        let known = bounds.into_iter().flatten().filter_map(Scalar::as_i128);
-        self.kind != Kind::Average || known.into_iter().all(|bound| fits(rows, bound))
+    /// The states of this many rows that all have the same value, if these are simple.
+    ///
+    /// # Errors
+    /// If the value does not have the type of the state.
+    pub(crate) fn states_of_constant(
+        &self,
+        rows: u64,
+        constant: &ScalarValue,
+    ) -> Result<Option<ScalarValue>> {
+        let data_type = self.fields[0].data_type();
+        let is_nothing = rows == 0 || constant.is_null();
+        Ok(match self.kind {
+            Kind::Count if is_nothing => Some(ScalarValue::Int64(Some(0))),
+            Kind::Count => Some(ScalarValue::Int64(Some(rows.cast_signed()))),
+            Kind::Min | Kind::Max if is_nothing => Some(ScalarValue::try_from(data_type)?),
+            Kind::Min | Kind::Max => Some(constant.cast_to(data_type)?),
+            Kind::Sum | Kind::Average => None,
+        })
+    }
+
+    /// Whether floats are known to represent all partial sums of so many values exactly, given bounds of the values,
+    /// or the function adds no floats.
+    pub(crate) fn adds_exactly(&self, rows: u64, bounds: [Option<&Scalar>; 2]) -> bool {
+        let fits =
+            |bound: Option<&Scalar>| bound.and_then(Scalar::as_i128).is_some_and(|bound| fits(rows, bound));
+        self.kind != Kind::Average || bounds.into_iter().all(fits)
+    }
+
+    /// Whether it adds values.
+    pub(crate) fn adds(&self) -> bool {
+        matches!(self.kind, Kind::Sum | Kind::Average)
     }
 }
 
@@ -100,14 +131,9 @@ fn fits(values: u64, bound: i128) -> bool {
     most.and_then(i256::checked_abs).is_some_and(|most| most <= MAX_EXACT)
 }
 
-fn value(value: Option<&Scalar>, data_type: &DataType) -> Result<ScalarValue> {
-    match value {
-        None => ScalarValue::try_from(data_type),
-        Some(value) => {
-            let array = value.to_arrow(data_type, 1).map_err(datafusion_error)?;
-            ScalarValue::try_from_array(&array, 0)
-        }
-    }
+fn value(value: &Scalar, data_type: &DataType) -> Result<ScalarValue> {
+    let array = value.to_arrow(data_type, 1).map_err(datafusion_error)?;
+    ScalarValue::try_from_array(&array, 0)
 }
 
 /// Aggregates rows with the functions of DataFusion.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::expressions::{Column, Literal};
 use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::array::Aggregate;
 use vortex_core::dtype::arrow::presents;
@@ -19,11 +20,23 @@ use crate::convert::datafusion_error;
 /// The states of a file, or of a range of it.
 pub(super) struct Aggregated {
     aggregation: Aggregation,
-    /// For each function, the position of its column among those of `scan`, and whether it may contain nulls.
-    columns: Vec<Option<(usize, bool)>>,
-    /// Aggregates the columns, unless they have to be aggregated row by row.
-    scan: Option<ScanBuilder>,
+    /// What each function aggregates, unless some have to aggregate row by row.
+    inputs: Option<Vec<Input>>,
+    /// Aggregates the columns.
+    scan: ScanBuilder,
     file: String,
+}
+
+/// What a function aggregates.
+enum Input {
+    Rows,
+    /// A value that all rows of the file have.
+    Constant(ScalarValue),
+    /// The column at this position among those of the scan.
+    Column {
+        at: usize,
+        may_be_null: bool,
+    },
 }
 
 impl Aggregated {
@@ -33,28 +46,13 @@ impl Aggregated {
         aggregation: &Aggregation,
         scan: &ScanBuilder,
     ) -> Result<Self> {
-        let (mut paths, mut columns) = (Vec::new(), Vec::new());
-        for function in aggregation.functions() {
-            match function.column() {
-                None => columns.push(None),
-                Some(column) => match adapted.stored(&column, function)? {
-                    None => break,
-                    Some(path) => {
-                        let known = paths.iter().position(|known| *known == path);
-                        let at = known.unwrap_or(paths.len());
-                        if known.is_none() {
-                            paths.push(path);
-                        }
-                        columns.push(Some((at, adapted.may_be_null(&column))));
-                    }
-                },
-            }
-        }
-        let is_stored = columns.len() == aggregation.functions().len();
+        let mut paths = Vec::new();
+        let functions = aggregation.functions().iter();
+        let inputs = functions.map(|function| adapted.input(function, &mut paths));
         Ok(Self {
             aggregation: aggregation.clone(),
-            columns,
-            scan: is_stored.then(|| scan.clone().with_projection(paths)),
+            inputs: inputs.collect::<Result<_>>()?,
+            scan: scan.clone().with_projection(paths),
             file: adapted.file.source().name().to_owned(),
         })
     }
@@ -72,32 +70,32 @@ impl Aggregated {
         futures::stream::once(states).boxed()
     }
 
-    /// The states, unless they depend on the order of rows.
+    /// The states, unless they have to be computed row by row.
     async fn states(&self) -> Result<Option<Vec<ScalarValue>>> {
-        let Some(scan) = self.scan.clone() else { return Ok(None) };
-        let functions = || self.aggregation.functions().iter().zip(&self.columns);
-        let wanted = |at: usize| {
-            let of_column = functions().filter(|(_, column)| column.is_some_and(|(of, _)| of == at));
-            of_column
-                .map(|(function, _)| function.measures())
-                .reduce(|all, more| all.and(more))
-                .unwrap_or_default()
+        let Some(inputs) = &self.inputs else { return Ok(None) };
+        let functions = || self.aggregation.functions().iter().zip(inputs);
+        let wanted = |column: usize| {
+            let of_column =
+                functions().filter(|(_, input)| matches!(input, Input::Column { at, .. } if *at == column));
+            let measures = of_column.map(|(function, _)| function.measures());
+            measures.reduce(|all, more| all.or(more)).unwrap_or_default()
         };
-        let found = scan.aggregate_each(wanted).await.map_err(datafusion_error)?;
+        let found = self.scan.clone().aggregate_each(wanted).await.map_err(datafusion_error)?;
         let mut states = Vec::new();
-        for (function, column) in functions() {
-            let known = match column {
-                None => None,
-                Some((at, may_be_null)) => {
-                    let known = &found.columns[*at];
-                    self.check_nulls(function, known, *may_be_null)?;
-                    Some(known)
+        for (function, input) in functions() {
+            let of_function = match input {
+                Input::Rows => function.states(found.row_count, None)?,
+                Input::Constant(value) => {
+                    function.states_of_constant(found.row_count, value)?.map(|state| vec![state])
+                }
+                Input::Column { at, may_be_null } => {
+                    let column = &found.columns[*at];
+                    self.check_nulls(function, column, *may_be_null)?;
+                    function.states(found.row_count, Some(column))?
                 }
             };
-            match function.states(found.row_count, known)? {
-                Some(of_function) => states.extend(of_function),
-                None => return Ok(None),
-            }
+            let Some(of_function) = of_function else { return Ok(None) };
+            states.extend(of_function);
         }
         Ok(Some(states))
     }
@@ -125,25 +123,39 @@ async fn by_rows(aggregation: &Aggregation, mut rows: Batches) -> Result<Vec<Sca
 }
 
 impl Adapted<'_> {
-    /// The column of the file that a function reads; `None` if it has to be converted, or its values are such that
-    /// the order of rows matters.
-    fn stored(&self, column: &Column, function: &Function) -> Result<Option<FieldPath>> {
-        let table = self.scan.table.table_schema();
-        let expr: Arc<dyn PhysicalExpr> = Arc::new(column.clone());
+    /// What a function aggregates; columns are added to `paths`. `None` if it has to aggregate row by row: if it reads
+    /// a column that is converted, or values such that the order of additions matters.
+    fn input(&self, function: &Function, paths: &mut Vec<FieldPath>) -> Result<Option<Input>> {
+        let Some(column) = function.column() else { return Ok(Some(Input::Rows)) };
+        let field = self.scan.table.table_schema().field(column.index());
+        let expr: Arc<dyn PhysicalExpr> = Arc::new(column);
         let adapted = self.simplify(self.adapt(&expr)?)?;
-        let Some(stored) = adapted.downcast_ref::<Column>() else { return Ok(None) };
-        let footer = self.file.footer();
-        let field = footer.columns().enumerate().find(|(_, (name, _))| *name == stored.name());
-        let Some((at, (_, dtype))) = field else { return Ok(None) };
-        let known = footer.column_statistics(at);
-        let bounds = known.map(|known| [known.min.value(), known.max.value()]).unwrap_or_default();
-        let is_plain = presents(dtype, table.field(column.index()).data_type());
-        let fits = is_plain && function.may_add_exactly(footer.row_count(), bounds);
-        let path = self.translator().field(&adapted)?.map(|(path, _)| path);
-        Ok(path.filter(|_| fits))
+        if let Some(constant) = adapted.downcast_ref::<Literal>() {
+            let is_allowed = field.is_nullable() || !constant.value().is_null();
+            return Ok((is_allowed && !function.adds()).then(|| Input::Constant(constant.value().clone())));
+        }
+        if !self.is_aggregated(&adapted, field.data_type(), function) {
+            return Ok(None);
+        }
+        let Some((path, _)) = self.translator().field(&adapted)? else { return Ok(None) };
+        let at = paths.iter().position(|known| *known == path).unwrap_or(paths.len());
+        if at == paths.len() {
+            paths.push(path);
+        }
+        Ok(Some(Input::Column { at, may_be_null: field.is_nullable() }))
     }
 
-    fn may_be_null(&self, column: &Column) -> bool {
-        self.scan.table.table_schema().field(column.index()).is_nullable()
+    /// Whether the expression is a column of the file, stored as `data_type`, that the core aggregates as the function
+    /// does.
+    fn is_aggregated(&self, expr: &Arc<dyn PhysicalExpr>, data_type: &DataType, function: &Function) -> bool {
+        let footer = self.file.footer();
+        let Some(column) = expr.downcast_ref::<Column>() else { return false };
+        let found = footer.columns().enumerate().find(|(_, (name, _))| *name == column.name());
+        let Some((at, (_, dtype))) = found else { return false };
+        let known = footer.column_statistics(at);
+        let bounds = known.map(|known| [known.min.value(), known.max.value()]).unwrap_or_default();
+        presents(dtype, data_type)
+            && (!function.adds() || Aggregate::empty(dtype).sum.is_some())
+            && function.adds_exactly(footer.row_count(), bounds)
     }
 }

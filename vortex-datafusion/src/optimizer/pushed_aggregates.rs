@@ -11,6 +11,7 @@ use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion_common::{Result, Statistics};
 use datafusion_datasource::file::FileSource as _;
+use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_expr::AggregateUDFImpl;
@@ -39,8 +40,11 @@ pub(super) fn push(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
         return Ok(None);
     }
     let nothing_known = Statistics::new_unknown(source.table_schema().table_schema());
+    // Groups may state the number of their rows.
+    let groups = config.file_groups.iter().map(|group| FileGroup::new(group.files().to_vec())).collect();
     let config = FileScanConfigBuilder::from(config.clone())
         .with_source(Arc::new(source.aggregated(aggregation)))
+        .with_file_groups(groups)
         .with_statistics(nothing_known)
         .with_output_ordering(Vec::new())
         .with_output_partitioning(None)
@@ -91,6 +95,9 @@ fn scan_of(node: &Arc<dyn ExecutionPlan>) -> Option<(&FileScanConfig, &VortexSou
 /// A function over the output of a scan as one over the columns of its table.
 fn over_table(function: &AggregateFunctionExpr, source: &VortexSource) -> Result<Option<Function>> {
     let (Some(kind), Some(projection)) = (kind_of(function), source.projection()) else { return Ok(None) };
+    if !function.order_bys().is_empty() || function.is_reversed() {
+        return Ok(None);
+    }
     let arguments = function.expressions().into_iter().map(|argument| match argument.is::<Literal>() {
         true => Ok(argument),
         false => projection.unproject_expr(&argument),

@@ -95,6 +95,24 @@ async fn averages_whose_sums_are_rounded_are_those_of_the_rows() {
 }
 
 #[tokio::test]
+async fn a_type_that_only_another_program_knows_is_added_by_its_storage() {
+    let bytes = fs::read(file("dates_times")).unwrap();
+    // Of the same length, so that the file remains consistent.
+    let known = b"vortex.date";
+    let starts: Vec<usize> =
+        (0..bytes.len() - known.len()).filter(|at| bytes[*at..].starts_with(known)).collect();
+    let mut renamed = bytes;
+    starts.iter().for_each(|at| renamed[*at..*at + known.len()].copy_from_slice(b"acme.ticks1"));
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("ticks.vortex");
+    fs::write(&place, renamed).unwrap();
+    let context = session();
+    create(&context, "t", place.display()).await;
+    let found = answer(&context, "SELECT sum(date32), avg(date32), min(date32), count(date32) FROM t").await;
+    assert!(!starts.is_empty() && !found.contains("|  "), "{found}");
+}
+
+#[tokio::test]
 async fn rows_that_statistics_describe_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let context = session_with(SessionConfig::new().with_target_partitions(1));

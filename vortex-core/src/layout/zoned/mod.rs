@@ -18,7 +18,7 @@ use self::metadata::{Columns, ZoneColumn};
 pub use self::zone_map::ZoneMap;
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, ids};
 use crate::Result;
-use crate::array::ArrayRef;
+use crate::array::{ArrayRef, Measures, has_sum};
 use crate::dtype::{DType, StructType};
 use crate::limits::Work;
 use crate::segments::SegmentId;
@@ -59,6 +59,15 @@ impl Zones {
         let may_differ = matches!(self.dtype.storage(), DType::Utf8(_) | DType::Binary(_) | DType::Bool(_));
         let mut bounds = self.columns.iter().filter(|column| column.is_bound());
         !may_differ && bounds.all(|column| matches!(column, ZoneColumn::Min | ZoneColumn::Max))
+    }
+
+    /// Whether the table may have what is wanted of the column. Of a column of nulls, writers state only their number.
+    pub(crate) fn may_state(&self, measures: Measures) -> bool {
+        let has = |column: ZoneColumn| self.columns.contains(&column);
+        let has_bounds = self.columns.iter().any(|column| column.is_bound());
+        (has(ZoneColumn::NullCount) || !self.dtype.is_nullable())
+            && (!measures.extremes || !has_bounds || self.has_exact_bounds())
+            && (!measures.sum || !has_bounds || !has_sum(&self.dtype) || has(ZoneColumn::Sum))
     }
 
     /// The layout of the table.
