@@ -142,7 +142,7 @@ impl Scalar {
     /// of their file first.
     ///
     /// # Errors
-    /// If `to` cannot represent the value, or nulls exceed the default [`Limits`](crate::Limits).
+    /// If `to` cannot represent the value, or nulls exceed the default [`Limits`].
     pub fn to_arrow(&self, to: &DataType, len: usize) -> Result<ArrowRef> {
         rows::expand(&self.value, &self.dtype, to, len)
     }

@@ -34,7 +34,7 @@ pub struct ZoneMap {
     pub null_count: Option<UInt64Array>,
     /// Numbers of NaN values; for floats only.
     pub nan_count: Option<UInt64Array>,
-    /// Sums in the widened type of [statistics](crate::file::FieldStats::sum). A null sum is unknown.
+    /// Sums in the widened type of [statistics](crate::stats::FieldStats::sum). A null sum is unknown.
     pub sum: Option<ArrowRef>,
     /// Whether bounds are values of their zone.
     pub(crate) is_exact: bool,
