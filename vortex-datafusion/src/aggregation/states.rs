@@ -62,7 +62,7 @@ impl Function {
         let Some(found) = found else {
             return Ok(Some(vec![ScalarValue::Int64(Some(rows.cast_signed()))]));
         };
-        let values = found.row_count - found.null_count;
+        let values = found.row_count.saturating_sub(found.null_count);
         let extreme = |of: &Option<Scalar>| of.as_ref().map(|of| value(of, data_type)).transpose();
         let states = match self.kind {
             Kind::Count => Some(vec![ScalarValue::Int64(Some(values.cast_signed()))]),
