@@ -84,7 +84,7 @@ pub(super) struct Context<'a> {
 }
 
 /// Some of a tree's buffers, by their position in the tree.
-pub(super) type Copies = BTreeMap<u16, Buffer>;
+pub(super) type Taken = BTreeMap<u16, Buffer>;
 
 /// The location of the bytes of a tree's buffers.
 #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ pub(super) enum Buffers<'a> {
     /// All are available.
     Whole(&'a [Buffer]),
     /// Those of the nodes to load are available.
-    Copies(&'a Copies),
+    Taken(&'a Taken),
     /// In a file of which some pieces are available; the places are relative to a blob that starts at `start`.
     Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>], kept: &'a KeptBytes },
 }
@@ -105,7 +105,7 @@ impl Buffers<'_> {
     pub(super) fn get(&self, at: u16) -> Result<Option<Buffer>> {
         Ok(match self {
             Self::Whole(buffers) => buffers.get(usize::from(at)).cloned(),
-            Self::Copies(copies) => copies.get(&at).cloned(),
+            Self::Taken(taken) => taken.get(&at).cloned(),
             Self::Pieces { pieces, start, places, .. } => {
                 let place = places.get(usize::from(at));
                 let place = place.map(|place| start + place.start as u64..start + place.end as u64);
@@ -118,7 +118,7 @@ impl Buffers<'_> {
     pub(super) fn len_of(&self, at: u16) -> Option<usize> {
         match self {
             Self::Whole(buffers) => buffers.get(usize::from(at)).map(Buffer::len),
-            Self::Copies(copies) => copies.get(&at).map(Buffer::len),
+            Self::Taken(taken) => taken.get(&at).map(Buffer::len),
             Self::Pieces { places, .. } => places.get(usize::from(at)).map(Range::len),
         }
     }

@@ -69,19 +69,28 @@ impl Pieces {
         Err(Error::NotFetched)
     }
 
+    /// The number of requests that are recorded so far.
+    pub(crate) fn request_count(&self) -> usize {
+        self.missing.borrow().len()
+    }
+
+    /// Requests `whole` instead of what was requested after the first `count` requests, if that takes no longer,
+    /// where each read takes as long as this many bytes more.
+    pub(crate) fn request_whole(&self, count: usize, whole: Range<u64>, bytes_per_read: u64) {
+        let mut missing = self.missing.borrow_mut();
+        let apart = joined(missing.split_off(count));
+        let bytes = apart.iter().map(|range| range.end - range.start + bytes_per_read).sum::<u64>();
+        if bytes < whole.end - whole.start {
+            missing.extend(apart);
+        } else {
+            missing.push(whole);
+        }
+    }
+
     /// Takes the missing ranges, in order and with nearby ranges joined.
     pub(crate) fn take_missing(&mut self) -> Vec<Range<u64>> {
         let expected = Vec::with_capacity(self.missing.get_mut().len());
-        let mut missing = self.missing.replace(expected);
-        missing.sort_unstable_by_key(|range| range.start);
-        missing.dedup_by(|next, range| {
-            let close = next.start <= range.end.saturating_add(GAP);
-            if close {
-                range.end = range.end.max(next.end);
-            }
-            close
-        });
-        missing
+        joined(self.missing.replace(expected))
     }
 
     /// Adds bytes of a file, in order.
@@ -96,6 +105,19 @@ impl Pieces {
             reaches_further
         });
     }
+}
+
+/// The ranges in order, with nearby ones joined.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, range| {
+        let close = next.start <= range.end.saturating_add(GAP);
+        if close {
+            range.end = range.end.max(next.end);
+        }
+        close
+    });
+    ranges
 }
 
 #[cfg(test)]
@@ -126,6 +148,23 @@ mod tests {
         }
         assert_eq!(pieces.take_missing(), [10..110, 90_000..90_010]);
         assert!(pieces.take_missing().is_empty());
+    }
+
+    #[test]
+    fn a_segment_is_requested_whole_instead_of_many_pieces() {
+        let mut pieces = Pieces::default();
+        let request = |pieces: &Pieces, count: u64| {
+            for at in 0..count {
+                assert!(pieces.get(at * 10_000..at * 10_000 + 10).is_err());
+            }
+        };
+        assert!(pieces.get(500_000..500_010).is_err());
+        request(&pieces, 3);
+        pieces.request_whole(1, 0..100_000, 4000);
+        assert_eq!(pieces.take_missing(), [0..10, 10_000..10_010, 20_000..20_010, 500_000..500_010]);
+        request(&pieces, 3);
+        pieces.request_whole(0, 0..12_030, 4000);
+        assert_eq!(pieces.take_missing(), vec![0..12_030; 1]);
     }
 
     #[test]

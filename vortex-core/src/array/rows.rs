@@ -16,12 +16,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::UInt64Array;
+use arrow::array::{MutableArrayData, UInt64Array, make_array};
 use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
-use super::parts::{Buffers, Context, Copies};
+use super::parts::{Buffers, Context, Taken};
 use super::pieces::Pieces;
-use super::{ArrayRef, Decoded, Node, decode_offsets};
+use super::{ArrayRef, ArrowRef, Decoded, Node, decode_offsets};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::Registry;
@@ -295,8 +295,9 @@ impl<'a> Node<'a> {
         byte_len.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }
 
-    /// Creates the array of all rows from pieces, copying its bytes, and keeps it in the tree if it is
-    /// small: such arrays tell where individual rows are, so they are needed again for other rows.
+    /// Creates the array of all rows from pieces, and keeps it in the tree if it is small: such arrays tell where
+    /// individual rows are, so they are needed again for other rows. If the node is the root, bytes are copied: rows
+    /// that may be handed out should not keep whole pieces in memory.
     pub(super) fn load_from_pieces(&self) -> Result<ArrayRef> {
         let Buffers::Pieces { pieces, start, places, kept } = self.context.buffers else {
             return self.load();
@@ -305,22 +306,22 @@ impl<'a> Node<'a> {
         if let Some(found) = self.raw.kept.get().filter(|found| same(&found.array)) {
             return Ok(Arc::clone(&found.array));
         }
-        let mut copies = Copies::new();
-        self.copy(self.raw, pieces, start, places, &mut copies)?;
+        let mut taken = Taken::new();
+        self.take_buffers(self.raw, pieces, start, places, &mut taken)?;
         let nodes_left = self.context.nodes_left.clone();
-        let context = Context { buffers: Buffers::Copies(&copies), nodes_left, ..*self.context };
+        let context = Context { buffers: Buffers::Taken(&taken), nodes_left, ..*self.context };
         let array = Node { context: &context, ..*self }.load();
         self.context.nodes_left.set(context.nodes_left.get());
         let array = array?;
         // Positions of rows are integers; other arrays are rarely needed twice. Decoded integers can be
-        // searched without examining all of them.
+        // searched without examining all of them. They must not keep a piece, either.
         let DType::Primitive(ptype, _) = self.dtype else { return Ok(array) };
         let byte_len = self.len.saturating_mul(ptype.byte_width());
         if byte_len > KeptBytes::LARGEST {
             return Ok(array);
         }
         let Some(counted) = kept.take(byte_len) else { return Ok(array) };
-        let decoded = array.decode(&data_type(self.dtype)?)?;
+        let decoded = copied(&array.decode(&data_type(self.dtype)?)?)?;
         let array: ArrayRef = Arc::new(Decoded::new(self.dtype.clone(), decoded).with_limits(*self.limits()));
         // Another task may have been faster; then the bytes of this array no longer count.
         let _ = self.raw.kept.set(Arc::new(KeptArray { array: Arc::clone(&array), _counted: counted }));
@@ -337,27 +338,40 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Copies the buffers of a node and its descendants, each once, even if several of them share it.
-    fn copy(
+    /// Takes the buffers of a node and its descendants, each once, even if several of them share it.
+    fn take_buffers(
         &self,
         raw: &RawNode,
         pieces: &Pieces,
         start: u64,
         places: &[Range<usize>],
-        copies: &mut Copies,
+        taken: &mut Taken,
     ) -> Result<()> {
         let own = all(raw.buffers.iter().map(|at| {
-            let Some(place) = places.get(usize::from(*at)).filter(|_| !copies.contains_key(at)) else {
+            let Some(place) = places.get(usize::from(*at)).filter(|_| !taken.contains_key(at)) else {
                 return Ok(());
             };
             self.take_bytes(place.len())?;
-            pieces.with(start + place.start as u64..start + place.end as u64, |bytes| {
-                copies.insert(*at, Buffer::from(bytes));
-            })
+            let range = start + place.start as u64..start + place.end as u64;
+            let bytes = match self.depth {
+                0 => pieces.with(range, |bytes| Buffer::from(bytes))?,
+                _ => pieces.get(range)?,
+            };
+            taken.insert(*at, bytes);
+            Ok(())
         }));
-        let children = raw.children.iter().map(|child| self.copy(child, pieces, start, places, copies));
+        let children =
+            raw.children.iter().map(|child| self.take_buffers(child, pieces, start, places, taken));
         all([own, all(children)].into_iter())
     }
+}
+
+/// The same integers in buffers of their own.
+fn copied(array: &ArrowRef) -> Result<ArrowRef> {
+    let data = array.to_data();
+    let mut copy = MutableArrayData::new(vec![&data], false, array.len());
+    copy.try_extend(0, 0, array.len())?;
+    Ok(make_array(copy.freeze()))
 }
 
 /// Runs all steps before failing because of missing bytes, so that all missing bytes are requested.

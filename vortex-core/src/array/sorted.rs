@@ -15,7 +15,11 @@ fn widen(integer: impl ArrowNativeType) -> u64 {
 
 /// With fewer integers per target than this, all are decoded: decoding whole blocks takes less time than
 /// a few single values.
-const FEW: usize = 4096;
+const FEW: usize = 512;
+
+/// Number of integers among which each step of a search decides. More steps would decode fewer of them, but
+/// each has a cost of its own.
+const FAN_OUT: usize = 16;
 
 /// Decoding these encodings costs nothing.
 const DECODED: [&str; 2] = ["vortex.primitive", "arrow"];
@@ -32,6 +36,9 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         false => Err(at),
     };
     let len = sorted.len();
+    if targets.is_empty() {
+        return Ok(Vec::new());
+    }
     if targets.len() >= len / FEW || DECODED.contains(&sorted.encoding()) {
         let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
@@ -43,24 +50,36 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
             Ok(targets.iter().map(place).collect())
         }, else Err(Error::corrupt(format!("cannot search in {}", sorted.dtype()))));
     }
-    // Take as many samples as there are integers in the windows between them.
-    let step = (len / targets.len().max(1)).isqrt();
-    let samples = integers(&sorted.take(&UInt64Array::from_iter_values((0..len as u64).step_by(step)))?)?;
-    let next_sample = |target: &u64| samples.partition_point(|sample| sample < target);
-    // A target is after the last sample below it, and not after the following sample.
-    let window_of = |target: &u64| next_sample(target).saturating_sub(1);
-    let mut windows: Vec<usize> = targets.iter().map(window_of).collect();
-    windows.dedup();
-    let rows = windows.iter().flat_map(|window| window * step..((window + 1) * step).min(len));
-    let integers = integers(&sorted.take(&UInt64Array::from_iter_values(rows.map(|row| row as u64)))?)?;
-    let place = |target: &u64| {
-        let window = window_of(target);
-        let known = windows.partition_point(|at| *at < window) * step;
-        let values = integers.get(known..integers.len().min(known + step)).unwrap_or_default();
-        let within = values.partition_point(|value| value < target);
-        found(window * step + within, values.get(within).or(samples.get(window + 1)), target)
-    };
-    Ok(targets.iter().map(place).collect())
+    // The first step decides for all targets; the others around the last integer below each target.
+    let mut step = 1;
+    while len / step > FAN_OUT * targets.len() {
+        step *= FAN_OUT;
+    }
+    let (mut starts, mut span) = (vec![0; targets.len()], len);
+    loop {
+        let mut windows = starts.clone();
+        windows.dedup();
+        let places = |start: &usize| (*start..len.min(start + span + 1)).step_by(step);
+        let rows = windows.iter().flat_map(places).map(|row| row as u64);
+        let integers = integers(&sorted.take(&UInt64Array::from_iter_values(rows))?)?;
+        let (mut window, mut first) = (0, 0);
+        let mut results = Vec::with_capacity(targets.len());
+        for (target, start) in targets.iter().zip(&mut starts) {
+            // Windows are in the order of targets.
+            while windows[window] != *start {
+                first += places(&windows[window]).len();
+                window += 1;
+            }
+            let values = &integers[first..first + places(start).len()];
+            let below = values.partition_point(|value| value < target);
+            results.push(found(*start + below * step, values.get(below), target));
+            *start += below.saturating_sub(1) * step;
+        }
+        if step == 1 {
+            return Ok(results);
+        }
+        (span, step) = (step, step / FAN_OUT);
+    }
 }
 
 fn integers(array: &ArrayRef) -> Result<Vec<u64>> {

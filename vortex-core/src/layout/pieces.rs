@@ -20,10 +20,17 @@ use crate::{Error, Result};
 /// Number of bytes first read from the end of a segment: most trees are shorter.
 const TREE_READ: u64 = 1 << 10;
 
-/// Bytes of a segment that can be read in the time it takes to read one row individually, with successive
-/// reads of the tree, the offsets, and the values these refer to. Unit tests and fuzz targets always read
-/// pieces; integration tests do so where segments are longer (`tests/it/pieces.rs`).
-const BYTES_PER_ROW: u64 = if cfg!(any(test, fuzzing)) { 0 } else { 8 << 10 };
+/// Bytes that can be read in the time that another read takes. Unit tests and fuzz targets always read pieces;
+/// integration tests do so where segments are longer (`tests/it/pieces.rs`).
+const BYTES_PER_READ: u64 = if cfg!(any(test, fuzzing)) { 0 } else { 4 << 10 };
+
+/// The number of reads that a row takes: of its value, or of its offsets first.
+fn reads_per_row(dtype: &DType) -> u64 {
+    match dtype {
+        DType::Null | DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) => 1,
+        _ => 2,
+    }
+}
 
 /// The data fetched for some rows of a file: array trees, pieces of their buffers, and whole segments
 /// where a layout requires them.
@@ -107,11 +114,10 @@ impl<'a> PieceSet<'a> {
             return self.segments.array(id, dtype, len)?.take(&rows);
         }
         let segment = self.table.segment(id)?.range();
+        let bytes_per_row = BYTES_PER_READ * reads_per_row(dtype);
         let load = || {
-            if segment.end - segment.start <= BYTES_PER_ROW.saturating_mul(rows.len() as u64) {
-                self.pieces.with(segment.clone(), |_| ())?;
-            }
-            let tree = self.tree(id, &segment)?;
+            let tree = self.tree(id, &segment, bytes_per_row * rows.len() as u64)?;
+            let requested = self.pieces.request_count();
             let rows_of = TreeRows {
                 tree: &tree,
                 pieces: &self.pieces,
@@ -121,7 +127,11 @@ impl<'a> PieceSet<'a> {
                 limits: &self.table.limits,
                 kept: self.trees.kept_bytes(),
             };
-            rows_of.load(dtype, len, rows)
+            let loaded = rows_of.load(dtype, len, rows);
+            if matches!(&loaded, Err(error) if matches!(error.root(), Error::NotFetched)) {
+                self.pieces.request_whole(requested, segment.clone(), bytes_per_row);
+            }
+            loaded
         };
         let work = Work::begin();
         let array = load().at(|| format!("segment {}", id.0))?;
@@ -130,9 +140,13 @@ impl<'a> PieceSet<'a> {
         Ok(array)
     }
 
-    fn tree(&self, id: SegmentId, segment: &Range<u64>) -> Result<Arc<ArrayTree>> {
+    /// The tree of a segment. If it has to be read, so is the rest of a segment that is `short`.
+    fn tree(&self, id: SegmentId, segment: &Range<u64>, short: u64) -> Result<Arc<ArrayTree>> {
         if let Some(tree) = self.trees.get(id) {
             return Ok(tree);
+        }
+        if segment.end - segment.start <= short {
+            self.pieces.with(segment.clone(), |_| ())?;
         }
         let limits = &self.table.limits;
         // A segment has less than 2^32 bytes.
