@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{MutableArrayData, UInt64Array, make_array};
-use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 
 use super::parts::{Buffers, Context, Taken};
 use super::pieces::Pieces;
@@ -321,7 +321,7 @@ impl<'a> Node<'a> {
             return Ok(array);
         }
         let Some(counted) = kept.take(byte_len) else { return Ok(array) };
-        let decoded = copied(&array.decode(&data_type(self.dtype)?)?)?;
+        let decoded = apart(array.decode(&data_type(self.dtype)?)?, &taken)?;
         let array: ArrayRef = Arc::new(Decoded::new(self.dtype.clone(), decoded).with_limits(*self.limits()));
         // Another task may have been faster; then the bytes of this array no longer count.
         let _ = self.raw.kept.set(Arc::new(KeptArray { array: Arc::clone(&array), _counted: counted }));
@@ -366,9 +366,15 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The same integers in buffers of their own.
-fn copied(array: &ArrowRef) -> Result<ArrowRef> {
+/// The same integers in buffers of their own, if they share any of those that were taken.
+fn apart(array: ArrowRef, taken: &Taken) -> Result<ArrowRef> {
     let data = array.to_data();
+    let nulls = data.nulls().map(NullBuffer::buffer);
+    let is_taken =
+        |buffer: &Buffer| taken.values().any(|taken| taken.as_ptr_range().contains(&buffer.as_ptr()));
+    if !data.buffers().iter().chain(nulls).any(is_taken) {
+        return Ok(array);
+    }
     let mut copy = MutableArrayData::new(vec![&data], false, array.len());
     copy.try_extend(0, 0, array.len())?;
     Ok(make_array(copy.freeze()))
@@ -388,6 +394,9 @@ pub(crate) fn all(steps: impl Iterator<Item = Result<()>>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{AsArray as _, UInt32Array};
+    use arrow::datatypes::UInt32Type;
+
     use super::*;
     use crate::array::build::Tree;
     use crate::dtype::PType;
@@ -419,6 +428,18 @@ mod tests {
         assert_eq!(kept.byte_len(), 0);
         let all = kept.take(KeptBytes::MOST);
         assert!(all.is_some() && kept.take(1).is_none() && kept.take(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn arrays_that_are_kept_share_no_pieces() {
+        let piece = Buffer::from(vec![0u32, 1, 2, 3]);
+        let array: ArrowRef = Arc::new(UInt32Array::new(piece.slice(4).into(), None));
+        let place = |array: &ArrowRef| array.as_primitive::<UInt32Type>().values().as_ptr();
+        let copied = apart(Arc::clone(&array), &Taken::from([(7, piece)])).unwrap();
+        assert_eq!(&copied, &array);
+        assert_ne!(place(&copied), place(&array));
+        let others = Taken::from([(7, Buffer::from(vec![1u32, 2, 3]))]);
+        assert_eq!(place(&apart(Arc::clone(&array), &others).unwrap()), place(&array));
     }
 
     #[test]

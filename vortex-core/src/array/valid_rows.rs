@@ -123,11 +123,23 @@ pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffe
     let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return values };
     let mut rows = vec![T::default(); nulls.len()];
     let mut left = values.as_slice();
-    for (start, end) in nulls.inner().set_slices() {
+    // Where nulls are scattered, a copy for each run of valid rows would take longer than their rows one by one.
+    for (rows, mut bits) in rows.chunks_mut(64).zip(nulls.inner().bit_chunks().iter_padded()) {
+        if bits == u64::MAX
+            && let Some((run, rest)) = left.split_at_checked(64)
+        {
+            rows.copy_from_slice(run);
+            left = rest;
+            continue;
+        }
         // There are as many values as valid rows; if there were fewer, defaults would remain.
-        let run = left.split_at_checked(end - start).unwrap_or((left, &[]));
-        rows[start..start + run.0.len()].copy_from_slice(run.0);
-        left = run.1;
+        while bits != 0
+            && let Some((value, rest)) = left.split_first()
+        {
+            rows[bits.trailing_zeros() as usize] = *value;
+            left = rest;
+            bits &= bits - 1;
+        }
     }
     rows
 }
@@ -209,5 +221,28 @@ mod tests {
         let nulls = NullBuffer::from(vec![false, true, true, false, true]);
         assert_eq!(spread(vec![7, 8, 9], Some(&nulls)), [0, 7, 8, 0, 9]);
         assert_eq!(spread(vec![7, 8, 9], None), [7, 8, 9]);
+        assert_eq!(spread(vec![7], Some(&nulls)), [0, 7, 0, 0, 0]);
+    }
+
+    #[test]
+    fn values_spread_alike_over_long_and_short_runs() {
+        let mut next = crate::kernels::random(5);
+        for (len, one_in) in [(64, 2), (200, 1000), (1000, 3), (129, 50), (640, 200)] {
+            let valid: Vec<bool> = (0..len).map(|row| row != 70 && next() % one_in != 0).collect();
+            let nulls = NullBuffer::from(valid).slice(3, len - 3);
+            let mut number = 0;
+            let expected: Vec<u32> = nulls
+                .iter()
+                .map(|valid| {
+                    if valid {
+                        number += 1;
+                        number
+                    } else {
+                        0
+                    }
+                })
+                .collect();
+            assert_eq!(spread((1..=number).collect(), Some(&nulls)), expected);
+        }
     }
 }

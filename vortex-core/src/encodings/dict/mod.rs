@@ -43,9 +43,6 @@ pub(super) struct Dict;
 
 const ID: &str = "vortex.dict";
 
-/// With fewer rows than one per this many values, decoding all values does not pay.
-const VALUES_PER_ROW: usize = 8;
-
 #[derive(Clone, PartialEq, prost::Message)]
 struct Metadata {
     #[prost(uint32, tag = "1")]
@@ -150,20 +147,15 @@ impl DictArray {
     }
 
     /// Decodes by taking only the wanted rows from the encoded values, which for few rows is faster than
-    /// decoding all values. `None` if it is not.
-    fn decode_few(&self, to: &DataType) -> Result<Option<ArrowRef>> {
-        if self.codes.len().saturating_mul(VALUES_PER_ROW) > self.values.array.len()
-            || self.values.remembered(to).is_some()
-        {
-            return Ok(None);
-        }
+    /// decoding all values.
+    fn decode_few(&self, to: &DataType) -> Result<ArrowRef> {
         let keys = self.keys()?;
         let indices = UInt64Array::from_iter_values(keys.indices().into_iter().map(|key| key as u64));
         let rows = self.values.array.take(&indices)?.decode(to)?;
-        Ok(Some(match &keys.nulls {
-            Some(valid) => masking::mask(&rows, valid)?,
-            None => rows,
-        }))
+        match &keys.nulls {
+            Some(valid) => masking::mask(&rows, valid),
+            None => Ok(rows),
+        }
     }
 
     fn decode_dictionary(&self, key: &DataType, value: &DataType) -> Result<ArrowRef> {
@@ -216,21 +208,16 @@ impl EncodedArray for DictArray {
         if let Some(runs) = self.runs()? {
             return runs.decode(to);
         }
-        if let Some(decoded) = self.decode_few(to)? {
-            return Ok(decoded);
-        }
         let natural = data_type(self.values.array.dtype())?;
-        match to {
-            // Gathering views is cheap, and so is copying the bytes that they refer to once.
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => {
-                let rows = self.keys()?.gather(&self.values.decoded(&natural)?, &self.limits)?;
-                bytes::present_views(rows, to, &self.limits)
-            }
-            DataType::Dictionary(..) => {
-                present(self.keys()?.gather(&self.values.decoded(&natural)?, &self.limits)?, to)
-            }
-            _ => present(self.keys()?.gather(&self.values.decoded(to)?, &self.limits)?, to),
+        // Gathering views is cheap, and so is copying the bytes that they refer to once.
+        let are_copied =
+            matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary);
+        let kept = if are_copied || matches!(to, DataType::Dictionary(..)) { &natural } else { to };
+        if self.values.are_few(self.codes.len(), kept) {
+            return self.decode_few(to);
         }
+        let rows = self.keys()?.gather(&self.values.decoded(kept)?, &self.limits)?;
+        if are_copied { bytes::present_views(rows, to, &self.limits) } else { present(rows, to) }
     }
 
     fn validity(&self) -> Result<Validity> {

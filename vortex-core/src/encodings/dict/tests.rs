@@ -144,6 +144,41 @@ fn few_rows_do_not_decode_a_large_dictionary() {
 }
 
 #[test]
+fn few_rows_many_times_decode_the_dictionary_once() {
+    let texts: ArrowRef =
+        Arc::new(StringViewArray::from_iter_values((0..800).map(|at| format!("value {at:20}"))));
+    let dtype = DType::Utf8(false);
+    let values = Arc::new(SharedValues::new(plain(dtype.clone(), Arc::clone(&texts))));
+    let keys: ArrowRef = Arc::new(UInt32Array::from(vec![799, 0, 5, 5]));
+    let keys = plain(DType::Primitive(PType::U32, false), keys);
+    let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+    let expected = array.decode(&DataType::Utf8).unwrap();
+    for time in 1..60 {
+        assert_eq!(
+            values.remembered(&DataType::Utf8View).is_some(),
+            time > 25,
+            "after {time} times four rows"
+        );
+        assert_eq!(&array.decode(&DataType::Utf8).unwrap(), &expected);
+    }
+}
+
+#[test]
+fn few_rows_of_a_dictionary_that_exceeds_the_limits_are_decoded_any_number_of_times() {
+    let limits = Limits::new().with_max_decoded_bytes(1000);
+    // The scalar 7, as a Protobuf message.
+    let values = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
+    let values = values.load_within(&DType::Primitive(PType::I32, false), 10_000, &limits).unwrap();
+    assert!(values.decode(&DataType::Int32).is_err());
+    let keys: ArrowRef = Arc::new(UInt32Array::from_iter_values(0..100));
+    let array = dict(plain(DType::Primitive(PType::U32, false), keys), values);
+    let expected: ArrowRef = Arc::new(Int32Array::from_value(7, 100));
+    for _ in 0..50 {
+        assert_eq!(&array.decode(&DataType::Int32).unwrap(), &expected);
+    }
+}
+
+#[test]
 fn values_are_kept_in_the_types_that_were_asked_for_last() {
     let values: ArrowRef = Arc::new(Int32Array::from_iter_values(0..10));
     let values = SharedValues::new(plain(DType::Primitive(PType::I32, false), values));

@@ -1,5 +1,6 @@
 //! The values of a dictionary, and cached results about them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array as _, BooleanArray};
@@ -21,6 +22,9 @@ const OUTCOME_BYTES: usize = 1 << 20;
 const MIN_OUTCOMES: usize = 4;
 const MAX_OUTCOMES: usize = 256;
 
+/// Number of values of a dictionary that are decoded in the time that taking a single one needs.
+const VALUES_PER_ROW: usize = 8;
+
 /// Number of Arrow types in which decoded values are cached.
 const MAX_DECODED: usize = 4;
 
@@ -32,6 +36,8 @@ pub(crate) struct SharedValues {
     validity: OnceLock<Validity>,
     decoded: Mutex<Vec<DecodedValues>>,
     outcomes: Mutex<Vec<(Predicate, BooleanArray)>>,
+    /// Rows for which only their values were decoded.
+    taken: AtomicUsize,
     /// What the memory of decoded values is charged to, if they are kept for other splits.
     memory: Option<Share>,
 }
@@ -50,6 +56,7 @@ impl SharedValues {
             validity: OnceLock::new(),
             decoded: Mutex::default(),
             outcomes: Mutex::default(),
+            taken: AtomicUsize::new(0),
             memory: None,
         }
     }
@@ -71,6 +78,24 @@ impl SharedValues {
 
     pub(super) fn remembered(&self, to: &DataType) -> Option<ArrowRef> {
         find(&self.decoded.lock(), to)
+    }
+
+    /// Whether to decode only the values of some rows: not if all are decoded, or if there have been so many such
+    /// rows, also in other splits, that decoding all for the first of them would have been faster. If that exceeds the
+    /// limits, it is tried again only after as many rows.
+    pub(super) fn are_few(&self, rows: usize, to: &DataType) -> bool {
+        let exceed = |rows: usize| rows.saturating_mul(VALUES_PER_ROW) > self.array.len();
+        if exceed(rows) || self.remembered(to).is_some() {
+            return false;
+        }
+        if !exceed(self.taken.fetch_add(rows, Ordering::Relaxed).saturating_add(rows)) {
+            return true;
+        }
+        let failed = self.decoded(to).is_err();
+        if failed {
+            self.taken.store(0, Ordering::Relaxed);
+        }
+        failed
     }
 
     /// All values as Arrow type `to`. Decodes once; concurrent callers wait for the result.
