@@ -4,7 +4,7 @@ use arrow::array::{
     BooleanArray, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, UInt8Array,
 };
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{ArrowNativeType, Int32Type};
+use arrow::datatypes::{ArrowNativeType, Int32Type, Int64Type};
 
 use super::*;
 use crate::array::build::Tree;
@@ -160,6 +160,21 @@ fn few_rows_many_times_decode_the_dictionary_once() {
             "after {time} times four rows"
         );
         assert_eq!(&array.decode(&DataType::Utf8).unwrap(), &expected);
+    }
+}
+
+#[test]
+fn few_rows_many_times_do_not_decode_a_dictionary_of_many_bytes() {
+    let numbers: Vec<i64> = (0..600_000).collect();
+    let dtype = DType::Primitive(PType::I64, false);
+    let values = Arc::new(SharedValues::new(Tree::primitive(&numbers).load(&dtype, numbers.len()).unwrap()));
+    let keys: ArrowRef = Arc::new(UInt32Array::from_iter_values(100..60_100));
+    let keys = plain(DType::Primitive(PType::U32, false), keys);
+    let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
+    for _ in 0..3 {
+        let decoded = array.decode(&DataType::Int64).unwrap();
+        assert_eq!(decoded.as_primitive::<Int64Type>().values()[..], numbers[100..60_100]);
+        assert!(values.remembered(&DataType::Int64).is_none());
     }
 }
 

@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 
 use crate::Result;
-use crate::array::{ArrayRef, ArrowRef, Validity};
+use crate::array::{ArrayRef, ArrowRef, Validity, encoded_bytes};
 use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
 use crate::io::Share;
@@ -24,6 +24,10 @@ const MAX_OUTCOMES: usize = 256;
 
 /// Number of values of a dictionary that are decoded in the time that taking a single one needs.
 const VALUES_PER_ROW: usize = 8;
+
+/// Encoded bytes of dictionaries that are decoded for splits each of which needs few rows: all values of larger ones
+/// might take much more memory than these splits do.
+const MOST_BYTES: usize = 4 << 20;
 
 /// Number of Arrow types in which decoded values are cached.
 const MAX_DECODED: usize = 4;
@@ -81,8 +85,8 @@ impl SharedValues {
     }
 
     /// Whether to decode only the values of some rows: not if all are decoded, or if there have been so many such
-    /// rows, also in other splits, that decoding all for the first of them would have been faster. If that exceeds the
-    /// limits, it is tried again only after as many rows.
+    /// rows, also in other splits, that decoding all for the first of them would have been faster. If all are too
+    /// large, or exceed the limits, that is tried again only after as many rows.
     pub(super) fn are_few(&self, rows: usize, to: &DataType) -> bool {
         let exceed = |rows: usize| rows.saturating_mul(VALUES_PER_ROW) > self.array.len();
         if exceed(rows) || self.remembered(to).is_some() {
@@ -91,11 +95,11 @@ impl SharedValues {
         if !exceed(self.taken.fetch_add(rows, Ordering::Relaxed).saturating_add(rows)) {
             return true;
         }
-        let failed = self.decoded(to).is_err();
-        if failed {
+        let are_too_large = encoded_bytes(self.array.as_ref()) > MOST_BYTES || self.decoded(to).is_err();
+        if are_too_large {
             self.taken.store(0, Ordering::Relaxed);
         }
-        failed
+        are_too_large
     }
 
     /// All values as Arrow type `to`. Decodes once; concurrent callers wait for the result.
