@@ -149,6 +149,15 @@ pub(crate) fn counted_before<T>(bytes: usize, decode: impl FnOnce() -> Result<T>
     Ok(part)
 }
 
+/// Decodes something that is kept for other work: it has to stay within the limit together with what was counted, but
+/// does not count against what follows, not even if it fails.
+pub(crate) fn counted_apart<T>(decode: impl FnOnce() -> T) -> T {
+    let before = DECODED.get();
+    let decoded = decode();
+    DECODED.set(before);
+    decoded
+}
+
 /// Work whose decoded bytes are limited together, until it is dropped.
 ///
 /// Every array limits its own bytes. A file, however, can make an array of any number of others: fields of
@@ -226,6 +235,19 @@ mod tests {
         }
         assert!(counted_before(30, || limits.decoded_bytes(36, 1)).is_err(), "60 + 5 + 36");
         limits.decoded_bytes(35, 1).unwrap();
+        assert!(limits.decoded_bytes(1, 1).is_err());
+    }
+
+    #[test]
+    fn what_is_kept_for_other_work_does_not_count_for_this() {
+        let limits = Limits::new().with_max_decoded_bytes(100);
+        let _work = Work::begin();
+        limits.decoded_bytes(60, 1).unwrap();
+        counted_apart(|| limits.decoded_bytes(40, 1)).unwrap();
+        assert!(
+            counted_apart(|| limits.decoded_bytes(30, 1).and_then(|_| limits.decoded_bytes(11, 1))).is_err()
+        );
+        limits.decoded_bytes(40, 1).unwrap();
         assert!(limits.decoded_bytes(1, 1).is_err());
     }
 

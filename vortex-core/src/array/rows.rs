@@ -296,8 +296,8 @@ impl<'a> Node<'a> {
     }
 
     /// Creates the array of all rows from pieces, and keeps it in the tree if it is small: such arrays tell where
-    /// individual rows are, so they are needed again for other rows. If the node is the root, bytes are copied: rows
-    /// that may be handed out should not keep whole pieces in memory.
+    /// individual rows are, so they are needed again for other rows. Bytes of others are copied, because rows that are
+    /// handed out may share them, and should not keep whole pieces in memory.
     pub(super) fn load_from_pieces(&self) -> Result<ArrayRef> {
         let Buffers::Pieces { pieces, start, places, kept } = self.context.buffers else {
             return self.load();
@@ -353,9 +353,10 @@ impl<'a> Node<'a> {
             };
             self.take_bytes(place.len())?;
             let range = start + place.start as u64..start + place.end as u64;
-            let bytes = match self.depth {
-                0 => pieces.with(range, |bytes| Buffer::from(bytes))?,
-                _ => pieces.get(range)?,
+            let is_handed_out = self.depth == 0 || !matches!(self.dtype, DType::Primitive(..));
+            let bytes = match is_handed_out {
+                true => pieces.with(range, |bytes| Buffer::from(bytes))?,
+                false => pieces.get(range)?,
             };
             taken.insert(*at, bytes);
             Ok(())

@@ -24,6 +24,15 @@ const FAN_OUT: usize = 16;
 /// Decoding these encodings costs nothing.
 const DECODED: [&str; 2] = ["vortex.primitive", "arrow"];
 
+/// Single integers of these encodings, and of their children, are decoded without those around them.
+const RANDOM_ACCESS: [&str; 5] =
+    ["fastlanes.bitpacked", "fastlanes.for", "vortex.constant", DECODED[0], DECODED[1]];
+
+fn has_random_access(array: &ArrayRef) -> bool {
+    RANDOM_ACCESS.contains(&array.encoding())
+        && array.children().iter().all(|(_, child)| has_random_access(child))
+}
+
 /// Searches ascending integers for each of `targets`, which are ascending, too: returns the result of
 /// [`binary_search`](slice::binary_search), but always the first of equal values. Only as many integers
 /// are decoded as necessary; if the integers are not sorted, the positions returned are arbitrary.
@@ -39,7 +48,8 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
     if targets.is_empty() {
         return Ok(Vec::new());
     }
-    if targets.len() >= len / FEW || DECODED.contains(&sorted.encoding()) {
+    let is_decoded = DECODED.contains(&sorted.encoding());
+    if targets.len() >= len / FEW || is_decoded || !has_random_access(sorted) {
         let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
             let all = decoded.as_primitive::<T>().values();

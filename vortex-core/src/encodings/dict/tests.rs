@@ -12,6 +12,7 @@ use crate::encodings::conformance;
 use crate::encodings::constant::ConstantArray;
 use crate::encodings::run_end::tests::runs;
 use crate::io::Budget;
+use crate::limits::Work;
 
 fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32) -> Tree {
     Tree::new(ID)
@@ -179,17 +180,19 @@ fn few_rows_many_times_do_not_decode_a_dictionary_of_many_bytes() {
 }
 
 #[test]
-fn few_rows_of_a_dictionary_that_exceeds_the_limits_are_decoded_any_number_of_times() {
+fn few_rows_of_a_dictionary_near_the_limits_are_decoded_any_number_of_times() {
     let limits = Limits::new().with_max_decoded_bytes(1000);
     // The scalar 7, as a Protobuf message.
     let values = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
-    let values = values.load_within(&DType::Primitive(PType::I32, false), 10_000, &limits).unwrap();
-    assert!(values.decode(&DataType::Int32).is_err());
-    let keys: ArrowRef = Arc::new(UInt32Array::from_iter_values(0..100));
-    let array = dict(plain(DType::Primitive(PType::U32, false), keys), values);
-    let expected: ArrowRef = Arc::new(Int32Array::from_value(7, 100));
-    for _ in 0..50 {
-        assert_eq!(&array.decode(&DataType::Int32).unwrap(), &expected);
+    for (rows, count) in [(20, 170), (20, 240), (20, 251), (20, 10_000)] {
+        let values = values.load_within(&DType::Primitive(PType::I32, false), count, &limits).unwrap();
+        let keys: ArrowRef = Arc::new(UInt32Array::from_iter_values(0..rows));
+        let array = dict(plain(DType::Primitive(PType::U32, false), keys), values);
+        let expected: ArrowRef = Arc::new(Int32Array::from_value(7, rows as usize));
+        for _ in 0..200 {
+            let _work = Work::begin();
+            assert_eq!(&array.decode(&DataType::Int32).unwrap(), &expected, "{rows} of {count}");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::array::{ArrayRef, ArrowRef, Validity, encoded_bytes};
 use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
 use crate::io::Share;
-use crate::limits::Work;
+use crate::limits::{Work, counted_apart};
 use crate::once::get_or_try_init;
 use crate::scalar::Scalar;
 
@@ -95,7 +95,8 @@ impl SharedValues {
         if !exceed(self.taken.fetch_add(rows, Ordering::Relaxed).saturating_add(rows)) {
             return true;
         }
-        let are_too_large = encoded_bytes(self.array.as_ref()) > MOST_BYTES || self.decoded(to).is_err();
+        let are_too_large =
+            encoded_bytes(self.array.as_ref()) > MOST_BYTES || counted_apart(|| self.decoded(to)).is_err();
         if are_too_large {
             self.taken.store(0, Ordering::Relaxed);
         }
