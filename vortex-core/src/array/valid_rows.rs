@@ -228,7 +228,7 @@ mod tests {
     fn values_spread_alike_over_long_and_short_runs() {
         let mut next = crate::kernels::random(5);
         for (len, one_in) in [(64, 2), (200, 1000), (1000, 3), (129, 50), (640, 200)] {
-            let valid: Vec<bool> = (0..len).map(|row| row != 70 && next() % one_in != 0).collect();
+            let valid: Vec<bool> = (0..len).map(|row| row != 70 && !next().is_multiple_of(one_in)).collect();
             let nulls = NullBuffer::from(valid).slice(3, len - 3);
             let mut number = 0;
             let expected: Vec<u32> = nulls
