@@ -24,13 +24,11 @@ const FAN_OUT: usize = 16;
 /// Decoding these encodings costs nothing.
 const DECODED: [&str; 2] = ["vortex.primitive", "arrow"];
 
-/// Single integers of these encodings, and of their children, are decoded without those around them.
-const RANDOM_ACCESS: [&str; 5] =
-    ["fastlanes.bitpacked", "fastlanes.for", "vortex.constant", DECODED[0], DECODED[1]];
+/// Single integers of these encodings cannot be decoded without many others.
+const SEQUENTIAL: [&str; 3] = ["fastlanes.delta", "vortex.pco", "vortex.zstd"];
 
-fn has_random_access(array: &ArrayRef) -> bool {
-    RANDOM_ACCESS.contains(&array.encoding())
-        && array.children().iter().all(|(_, child)| has_random_access(child))
+fn is_sequential(array: &ArrayRef) -> bool {
+    SEQUENTIAL.contains(&array.encoding()) || array.children().iter().any(|(_, child)| is_sequential(child))
 }
 
 /// Searches ascending integers for each of `targets`, which are ascending, too: returns the result of
@@ -49,7 +47,7 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         return Ok(Vec::new());
     }
     let is_decoded = DECODED.contains(&sorted.encoding());
-    if targets.len() >= len / FEW || is_decoded || !has_random_access(sorted) {
+    if targets.len() >= len / FEW || is_decoded || is_sequential(sorted) {
         let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
             let all = decoded.as_primitive::<T>().values();
@@ -149,6 +147,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn more_integers_than_could_be_decoded_are_searched() {
+        // Protobuf: 1 the first integer, which is 0, 2 the difference, which is 3.
+        let sequence = Tree::new("vortex.sequence").metadata(vec![0x0a, 2, 0x18, 0, 0x12, 2, 0x18, 6]);
+        let multiples = sequence.load(&DType::Primitive(PType::U64, false), 1 << 40).unwrap();
+        let targets = [5, 6, 6, 3_000_000_000_000, u64::MAX];
+        let found = search(&multiples, &targets).unwrap();
+        assert_eq!(found, [Err(2), Ok(2), Ok(2), Ok(1_000_000_000_000), Err(1 << 40)]);
     }
 
     #[test]

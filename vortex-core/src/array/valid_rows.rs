@@ -230,19 +230,12 @@ mod tests {
         for (len, one_in) in [(64, 2), (200, 1000), (1000, 3), (129, 50), (640, 200)] {
             let valid: Vec<bool> = (0..len).map(|row| row != 70 && !next().is_multiple_of(one_in)).collect();
             let nulls = NullBuffer::from(valid).slice(3, len - 3);
-            let mut number = 0;
-            let expected: Vec<u32> = nulls
-                .iter()
-                .map(|valid| {
-                    if valid {
-                        number += 1;
-                        number
-                    } else {
-                        0
-                    }
-                })
-                .collect();
-            assert_eq!(spread((1..=number).collect(), Some(&nulls)), expected);
+            let expected = nulls.iter().scan(0, |count, valid| {
+                *count += u32::from(valid);
+                Some(if valid { *count } else { 0 })
+            });
+            let values = (1..=(nulls.len() - nulls.null_count()) as u32).collect();
+            assert_eq!(spread(values, Some(&nulls)), expected.collect::<Vec<_>>());
         }
     }
 }
