@@ -12,6 +12,7 @@ use arrow::datatypes::{
 
 use super::{ArrowRef, present};
 use crate::dtype::DecimalType;
+use crate::kernels::resize::{Resize, are_within, is_within, resized};
 use crate::{Error, Result};
 
 /// Runs `$body` with `$S` bound to the Arrow type of the integers that represent decimals.
@@ -82,10 +83,6 @@ fn beyond<N: ArrowNativeTypeOp>(digits: u8) -> Option<N> {
     (digits < DecimalType::MAX_PRECISION).then(power).flatten()
 }
 
-fn is_within<N: ArrowNativeTypeOp>(value: N, beyond: N) -> bool {
-    value.is_gt(beyond.neg_wrapping()) & value.is_lt(beyond)
-}
-
 fn resize<S, T>(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType, digits: u8) -> Result<ArrowRef>
 where
     S: ArrowPrimitiveType<Native: Resize<T::Native>>,
@@ -93,9 +90,15 @@ where
 {
     let values = values.as_primitive::<S>().values();
     // Values of no more digits also fit the width.
-    if let Some(beyond) = beyond::<S::Native>(digits.min(T::MAX_PRECISION))
-        && !values.iter().fold(true, |within, value| within & is_within(*value, beyond))
-    {
+    let beyond = beyond::<S::Native>(digits.min(T::MAX_PRECISION));
+    let (resized, are_within) = match TypeId::of::<S::Native>() == TypeId::of::<T::Native>() {
+        true => (values.inner().clone(), are_within(values, beyond)),
+        false => {
+            let (resized, are_within) = resized::<S::Native, T::Native>(values, beyond);
+            (Buffer::from_vec(resized), are_within)
+        }
+    };
+    if let Some(beyond) = beyond.filter(|_| !are_within) {
         let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
         if let Some(row) = (0..values.len()).find(|row| is_valid(*row) && !is_within(values[*row], beyond)) {
             let value = values[row];
@@ -104,61 +107,6 @@ where
             )));
         }
     }
-    let resized = if TypeId::of::<S::Native>() == TypeId::of::<T::Native>() {
-        ScalarBuffer::new(values.inner().clone(), 0, values.len())
-    } else {
-        let resized: Vec<T::Native> = values.iter().map(|value| value.wrap()).collect();
-        ScalarBuffer::new(Buffer::from_vec(resized), 0, values.len())
-    };
+    let resized = ScalarBuffer::new(resized, 0, values.len());
     Ok(Arc::new(PrimitiveArray::<T>::try_new(resized, nulls)?.with_data_type(to.clone())))
-}
-
-/// Converts integers of one width to another.
-trait Resize<T>: Copy {
-    /// The value, if it fits; otherwise, any.
-    fn wrap(self) -> T;
-}
-
-macro_rules! resize_between {
-    ($($S:ty => $($T:ty),*;)*) => {$($(
-        impl Resize<$T> for $S {
-            fn wrap(self) -> $T {
-                self as $T
-            }
-        }
-    )*)*};
-}
-
-resize_between! {
-    i8 => i32, i64, i128;
-    i16 => i32, i64, i128;
-    i32 => i32, i64, i128;
-    i64 => i32, i64, i128;
-    i128 => i32, i64, i128;
-}
-
-macro_rules! resize_with_i256 {
-    ($($narrow:ty),*) => {$(
-        impl Resize<i256> for $narrow {
-            fn wrap(self) -> i256 {
-                i256::from_i128(i128::from(self))
-            }
-        }
-    )*};
-    (to $($narrow:ty),*) => {$(
-        impl Resize<$narrow> for i256 {
-            fn wrap(self) -> $narrow {
-                self.as_i128() as $narrow
-            }
-        }
-    )*};
-}
-
-resize_with_i256!(i8, i16, i32, i64, i128);
-resize_with_i256!(to i32, i64, i128);
-
-impl Resize<i256> for i256 {
-    fn wrap(self) -> i256 {
-        self
-    }
 }

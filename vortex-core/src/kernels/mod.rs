@@ -12,6 +12,7 @@ pub(crate) mod needle;
 pub(crate) mod nulls;
 pub(crate) mod onpair;
 pub(crate) mod pack;
+pub(crate) mod resize;
 pub(crate) mod rising;
 pub(crate) mod runs;
 pub(crate) mod simd;
