@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use super::bytes::present_views;
 use super::decimals::from_unscaled;
 use super::row_bytes::reserved_bytes;
-use super::{ArrayRef, ArrowRef, EncodedArray, Validity};
+use super::{ArrayRef, ArrowRef, EncodedArray, Validity, intervals};
 use crate::Result;
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -94,7 +94,7 @@ impl EncodedArray for Decoded {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        predicate.evaluate(&self.array)
+        intervals::matches(&self.array, predicate)
     }
 }
 

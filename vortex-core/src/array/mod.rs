@@ -13,6 +13,7 @@ mod decimals;
 mod decoded;
 mod fixed_width;
 mod integers;
+pub(crate) mod intervals;
 pub(crate) mod masking;
 mod node;
 mod parts;
@@ -196,7 +197,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`matches`](Self::matches).
     fn matches_decoded(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        predicate.evaluate(&self.decode(&data_type(self.dtype())?)?)
+        intervals::matches(&self.decode(&data_type(self.dtype())?)?, predicate)
     }
 
     /// Counts, extremes and sum of all rows.

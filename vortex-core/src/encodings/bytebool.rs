@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::BooleanArray;
-use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
 use crate::dtype::DType;
+use crate::kernels::within::not_zero;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -79,8 +80,7 @@ impl EncodedArray for ByteBoolArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrowRef> {
-        let bytes = self.bytes.as_slice();
-        let bits = BooleanBuffer::collect_bool(bytes.len(), |at| bytes[at] != 0);
+        let bits = not_zero(self.bytes.as_slice());
         let nulls = self.validity()?.to_nulls(self.len());
         present(Arc::new(BooleanArray::new(bits, nulls)), to)
     }

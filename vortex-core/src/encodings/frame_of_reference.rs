@@ -22,7 +22,8 @@ use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType, i256};
 
 use super::Encoding;
-use super::bit_packed::{BitPackedArray, tests_of};
+use super::bit_packed::BitPackedArray;
+use crate::array::intervals::tests_of;
 use crate::array::{
     Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present,
 };

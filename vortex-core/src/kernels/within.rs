@@ -4,6 +4,9 @@
 //! `value - low <= span`: it works for signed and unsigned values alike and, since adding a reference
 //! only shifts values modulo the width, for values that are stored as differences from a reference.
 
+use arrow::buffer::{BooleanBuffer, Buffer};
+
+use super::simd::{Vectorized, vectorized};
 use super::{BLOCK, Word};
 
 /// Number of 64-bit words in the bitmap of a block.
@@ -54,14 +57,77 @@ impl<W: Word> Within<W> {
 
     /// Tests all values of a block; bit `i % 64` of word `i / 64` is the outcome of value `i`.
     pub(crate) fn test(self, values: &[W; BLOCK]) -> [u64; BLOCK_BITS] {
-        let mut bits = [0; BLOCK_BITS];
+        let passed = vectorized(Test { low: self.low, span: self.span, values });
         let opposite = if self.outside { u64::MAX } else { 0 };
-        for (word, values) in bits.iter_mut().zip(values.as_chunks::<64>().0) {
+        passed.map(|word| word ^ opposite)
+    }
+}
+
+/// Tests which values pass any of several tests.
+pub(crate) fn pass_any<W: Word>(any_of: &[Within<W>], values: &[W]) -> BooleanBuffer {
+    let test = |block: &[W; BLOCK]| {
+        any_of.iter().fold([0; BLOCK_BITS], |passed, within| {
+            let more = within.test(block);
+            std::array::from_fn(|at| passed[at] | more[at])
+        })
+    };
+    let (blocks, rest) = values.as_chunks::<BLOCK>();
+    let mut bits: Vec<u64> = Vec::with_capacity((blocks.len() + 1) * BLOCK_BITS);
+    blocks.iter().for_each(|block| bits.extend(test(block)));
+    if !rest.is_empty() {
+        let mut block = [W::ZERO; BLOCK];
+        block[..rest.len()].copy_from_slice(rest);
+        bits.extend(test(&block));
+    }
+    bitmap(bits, 0, values.len())
+}
+
+/// Which bytes are not zero.
+pub(crate) fn not_zero(bytes: &[u8]) -> BooleanBuffer {
+    pass_any(&[Within::new(0, 0, true)], bytes)
+}
+
+/// Bits from words, bit `i % 64` of word `i / 64` being bit `i`, without the first `offset` bits.
+pub(crate) fn bitmap(words: Vec<u64>, offset: usize, len: usize) -> BooleanBuffer {
+    let bytes = if cfg!(target_endian = "big") {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    } else {
+        Buffer::from_vec(words)
+    };
+    BooleanBuffer::new(bytes, offset, len)
+}
+
+struct Test<'a, W> {
+    low: W,
+    span: W,
+    values: &'a [W; BLOCK],
+}
+
+impl<W: Word> Vectorized for Test<'_, W> {
+    type Output = [u64; BLOCK_BITS];
+
+    // Compares as many values at once as a vector has; the outcomes are bits already. These must be plain loops:
+    // the compiler does not vectorize the same as a fold.
+    #[inline(always)]
+    fn run(self) -> [u64; BLOCK_BITS] {
+        let mut bits = [0; BLOCK_BITS];
+        for (word, values) in bits.iter_mut().zip(self.values.as_chunks::<64>().0) {
+            for (at, value) in values.iter().enumerate() {
+                *word |= u64::from(value.minus(self.low) <= self.span) << at;
+            }
+        }
+        bits
+    }
+
+    /// Without such instructions, bytes are faster.
+    fn run_plain(self) -> [u64; BLOCK_BITS] {
+        let mut bits = [0; BLOCK_BITS];
+        for (word, values) in bits.iter_mut().zip(self.values.as_chunks::<64>().0) {
             let mut passed = [0u8; 64];
             for (passed, value) in passed.iter_mut().zip(values) {
                 *passed = u8::from(value.minus(self.low) <= self.span);
             }
-            *word = pack_bools(&passed) ^ opposite;
+            *word = pack_bools(&passed);
         }
         bits
     }
@@ -126,7 +192,21 @@ mod tests {
             for (at, value) in values.iter().enumerate() {
                 assert_eq!(bits[at / 64] >> (at % 64) & 1 == 1, within.holds(*value));
             }
+            let plain = Test { low: within.low, span: within.span, values: &values }.run_plain();
+            assert_eq!(bits.map(|word| if outside { !word } else { word }), plain);
         }
+    }
+
+    #[test]
+    fn any_number_of_values_is_tested_one_by_one() {
+        let mut next = random(6);
+        let values: Vec<u16> = (0..2 * BLOCK + 100).map(|_| next() as u16 % 300).collect();
+        let any_of = [Within::new(5, 20, false), Within::new(100, 250, false)];
+        for len in [0, 1, 63, 64, BLOCK - 1, BLOCK, BLOCK + 1, values.len()] {
+            let passed = values[..len].iter().map(|value| any_of.iter().any(|within| within.holds(*value)));
+            assert_eq!(pass_any(&any_of, &values[..len]), passed.collect::<BooleanBuffer>());
+        }
+        assert_eq!(pass_any(&[], &values[..70]), BooleanBuffer::new_unset(70));
     }
 
     #[test]

@@ -26,12 +26,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, UInt64Array};
-use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use self::blocks::{BYTES_PER_BIT, Blocks};
 use self::patches::{Patches, PatchesMessage};
 use super::Encoding;
+use crate::array::intervals::tests_of;
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, all, array_of_raw, decode_raw, present,
     validity,
@@ -39,7 +40,7 @@ use crate::array::{
 use crate::dtype::{DType, PType};
 use crate::expr::{Intervals, Predicate};
 use crate::kernels::bitpack::{extract_single, few, unpack_rows, words_of};
-use crate::kernels::within::{BLOCK_BITS, Within};
+use crate::kernels::within::{BLOCK_BITS, Within, bitmap};
 use crate::kernels::{BLOCK, Word, block_parts, match_word};
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -187,11 +188,6 @@ pub(crate) struct BitPackedArray {
     limits: Limits,
 }
 
-/// The test for each of several intervals.
-pub(crate) fn tests_of<W: Word>(intervals: &Intervals) -> Vec<Within<W>> {
-    intervals.any_of.iter().map(|one| Within::new(one.low, one.high, one.outside)).collect()
-}
-
 impl BitPackedArray {
     /// Position of row 0 in the first block.
     pub(crate) fn offset(&self) -> usize {
@@ -255,12 +251,7 @@ impl BitPackedArray {
                 }
             }
         }
-        let bytes = if cfg!(target_endian = "big") {
-            bits.iter().flat_map(|word| word.to_le_bytes()).collect()
-        } else {
-            Buffer::from_vec(bits)
-        };
-        Ok(BooleanBuffer::new(bytes, self.offset, self.len))
+        Ok(bitmap(bits, self.offset, self.len))
     }
 
     /// The live values. `live` has one bit per row.

@@ -1,3 +1,5 @@
+use arrow::buffer::Buffer;
+
 use super::*;
 use crate::array::build::Tree;
 use crate::encodings::conformance;

@@ -11,6 +11,7 @@ use crate::encodings::any_keys::{AnyKeys, with_keys};
 use crate::kernels::gather::{Key, gather, in_range};
 use crate::kernels::nulls::null_buffer;
 use crate::kernels::views::gather_views;
+use crate::kernels::within::not_zero;
 use crate::limits::Limits;
 use crate::scalar::null_rows;
 use crate::{Error, Result};
@@ -125,7 +126,7 @@ impl Keys {
             // Bytes are gathered faster than bits.
             let bytes: Vec<u8> = by_value.iter().map(u8::from).collect();
             let rows = gather(&bytes, keys).ok_or_else(missing)?;
-            Ok(BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != 0))
+            Ok(not_zero(&rows))
         })
     }
 
