@@ -16,11 +16,12 @@
 mod encode;
 
 use std::cell::RefCell;
+use std::io::Cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::UInt64Array;
-use arrow::buffer::{Buffer, NullBuffer};
+use arrow::buffer::Buffer;
 use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
 
@@ -106,20 +107,25 @@ impl Encoding for Zstd {
 /// # Errors
 /// If it has another size, or is not a frame.
 pub(super) fn decompress(frame: &[u8], size: usize) -> Result<Vec<u8>> {
+    check_size(frame, size)?;
+    let mut decoded = Vec::with_capacity(size);
+    without_dictionary(|context| append(context, frame, size, &mut decoded))?;
+    Ok(decoded)
+}
+
+/// Runs `run` with the context of this thread: creating one takes longer than decompressing a small frame.
+fn without_dictionary<R>(run: impl FnOnce(&mut Decompressor<'_>) -> Result<R>) -> Result<R> {
     thread_local! {
-        /// One context per thread: creating one takes longer than decompressing a small frame.
         static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     }
-    CONTEXT.with_borrow_mut(|context| {
-        let context = match context {
-            Some(context) => context,
-            None => context.insert(Decompressor::new().map_err(broken)?),
-        };
-        decompress_with(context, frame, size)
+    CONTEXT.with_borrow_mut(|context| match context {
+        Some(context) => run(context),
+        None => run(context.insert(Decompressor::new().map_err(broken)?)),
     })
 }
 
-fn decompress_with(context: &mut Decompressor<'_>, frame: &[u8], size: usize) -> Result<Vec<u8>> {
+/// Checks that a frame claims to have so many bytes, and is long enough for them: space for them may be reserved.
+fn check_size(frame: &[u8], size: usize) -> Result<()> {
     /// Maximum number of bytes to which a block of a frame can decode, and the minimum size of a block.
     const BLOCK: usize = 128 << 10;
     const SMALLEST_BLOCK: usize = 4;
@@ -131,12 +137,20 @@ fn decompress_with(context: &mut Decompressor<'_>, frame: &[u8], size: usize) ->
     if size / BLOCK > frame.len() / SMALLEST_BLOCK + 1 {
         return Err(Error::corrupt(format!("zstd frame of {} bytes cannot hold {size}", frame.len())));
     }
-    let mut decoded = Vec::with_capacity(size);
-    let written = context.decompress_to_buffer(frame, &mut decoded).map_err(broken)?;
-    if written != size || decoded.len() != size {
+    Ok(())
+}
+
+/// Appends the bytes of a frame whose size was checked.
+fn append(context: &mut Decompressor<'_>, frame: &[u8], size: usize, to: &mut Vec<u8>) -> Result<()> {
+    let start = to.len();
+    to.reserve(size);
+    let mut end = Cursor::new(&mut *to);
+    end.set_position(start as u64);
+    let written = context.decompress_to_buffer(frame, &mut end).map_err(broken)?;
+    if written != size || to.len() - start != size {
         return Err(Error::corrupt(format!("zstd frame holds {written} bytes instead of {size}")));
     }
-    Ok(decoded)
+    Ok(())
 }
 
 fn broken(error: std::io::Error) -> Error {
@@ -168,13 +182,13 @@ struct ZstdArray {
     limits: Limits,
 }
 
-/// A decompressed frame, and the wanted values in it.
-struct Piece {
-    bytes: Vec<u8>,
+/// A frame with wanted values.
+struct Wanted<'a> {
+    frame: &'a Frame,
     /// Number of values in the frame.
     count: usize,
     /// Runs of wanted values, relative to the first value of the frame.
-    wanted: Vec<Range<usize>>,
+    runs: Vec<Range<usize>>,
 }
 
 impl ZstdArray {
@@ -223,12 +237,12 @@ impl ZstdArray {
         })
     }
 
-    /// Decompresses the frames that contain live values. `live` has one bit per value of these rows.
-    fn pieces(&self, live: &Mask) -> Result<Vec<Piece>> {
+    /// The frames that contain live values. `live` has one bit per value of these rows.
+    fn wanted(&self, live: &Mask) -> Result<Vec<Wanted<'_>>> {
         let total = self.rows.total(self.frames.rows)?;
         let values = self.rows.values()?;
         let _work = Work::begin();
-        let (mut found, mut pieces) = (0, Vec::new());
+        let (mut found, mut wanted) = (0, Vec::new());
         for frame in &self.frames.all {
             let own = frame.values.clone().unwrap_or(0..total);
             found += own.len();
@@ -241,41 +255,47 @@ impl ZstdArray {
                 continue;
             }
             let offset = shared.start - own.start;
-            let wanted = live.runs().into_iter().map(|run| run.start + offset..run.end + offset).collect();
+            let runs = live.runs().into_iter().map(|run| run.start + offset..run.end + offset).collect();
             self.limits.decoded_bytes(frame.size, 1)?;
-            pieces.push((frame, own.len(), wanted));
+            check_size(&frame.bytes, frame.size)?;
+            wanted.push(Wanted { frame, count: own.len(), runs });
         }
         if found != total {
             return Err(Error::corrupt(format!("frames hold {found} values for {total} valid rows")));
         }
-        let dictionary = self.frames.dictionary.as_deref();
-        let mut context = dictionary
-            .map(|dictionary| Decompressor::with_dictionary(dictionary).map_err(broken))
-            .transpose()?;
-        pieces
-            .into_iter()
-            .map(|(frame, count, wanted)| {
-                let bytes = match &mut context {
-                    Some(context) => decompress_with(context, &frame.bytes, frame.size)?,
-                    None => decompress(&frame.bytes, frame.size)?,
-                };
-                Ok(Piece { bytes, count, wanted })
-            })
-            .collect()
+        Ok(wanted)
+    }
+
+    /// Runs `run` with a context that knows the dictionary.
+    fn with_context<R>(&self, run: impl FnOnce(&mut Decompressor<'_>) -> Result<R>) -> Result<R> {
+        match self.frames.dictionary.as_deref() {
+            Some(dictionary) => run(&mut Decompressor::with_dictionary(dictionary).map_err(broken)?),
+            None => without_dictionary(run),
+        }
     }
 
     /// Decodes live rows.
     fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrowRef> {
         let (live, nulls) = self.rows.select(mask)?;
         self.limits.decoded_bytes(mask.true_count(), self.dtype.row_bytes_hint())?;
-        let pieces = self.pieces(&live)?;
+        let wanted = self.wanted(&live)?;
+        let count = live.true_count();
         match &self.dtype {
             DType::Primitive(ptype, _) => {
-                let rows = match_ptype!(*ptype, |T| numbers::<T>(pieces, live.true_count(), nulls.as_ref()));
+                let bytes =
+                    self.with_context(|context| numbers(context, &wanted, ptype.byte_width(), count))?;
+                let bytes = bytes::aligned(bytes, ptype.byte_width());
+                let rows = match &nulls {
+                    None => bytes,
+                    Some(_) => match_ptype!(*ptype, |T| {
+                        let values = bytes.typed_data::<<T as ArrowPrimitiveType>::Native>().to_vec();
+                        Buffer::from_vec(spread(values, nulls.as_ref()))
+                    }),
+                };
                 present(fixed_width(primitive(*ptype), mask.true_count(), rows, nulls)?, to)
             }
             dtype => {
-                let (values, buffers) = strings(pieces, live.true_count())?;
+                let (values, buffers) = self.with_context(|context| strings(context, &wanted, count))?;
                 let views = spread(values, nulls.as_ref());
                 bytes::from_views(dtype, to, views.into(), buffers.into(), nulls, &self.limits)
             }
@@ -283,44 +303,47 @@ impl ZstdArray {
     }
 }
 
-/// The wanted numbers of all pieces, spread to their rows.
-fn numbers<T: ArrowPrimitiveType>(
-    mut pieces: Vec<Piece>,
+/// The wanted numbers of all frames, `count` of `width` bytes. Frames of which all are wanted need no copy.
+fn numbers(
+    context: &mut Decompressor<'_>,
+    frames: &[Wanted<'_>],
+    width: usize,
     count: usize,
-    nulls: Option<&NullBuffer>,
-) -> Buffer {
-    let width = size_of::<T::Native>();
-    let bytes = match pieces.as_mut_slice() {
-        [piece] if piece.wanted.len() == 1 => {
-            let (start, end) = (piece.wanted[0].start * width, piece.wanted[0].end * width);
-            Buffer::from_vec(std::mem::take(&mut piece.bytes)).slice_with_length(start, end - start)
+) -> Result<Buffer> {
+    let (mut bytes, mut scratch) = (Vec::with_capacity(count * width), Vec::new());
+    for Wanted { frame, count, runs } in frames {
+        if let [run] = runs.as_slice()
+            && *run == (0..*count)
+        {
+            append(context, &frame.bytes, frame.size, &mut bytes)?;
+            continue;
         }
-        pieces => {
-            let mut bytes = Vec::with_capacity(count * width);
-            for piece in pieces {
-                for run in &piece.wanted {
-                    bytes.extend_from_slice(&piece.bytes[run.start * width..run.end * width]);
-                }
-            }
-            Buffer::from_vec(bytes)
+        scratch.clear();
+        append(context, &frame.bytes, frame.size, &mut scratch)?;
+        for run in runs {
+            bytes.extend_from_slice(&scratch[run.start * width..run.end * width]);
         }
-    };
-    let bytes = bytes::aligned(bytes, width);
-    match nulls {
-        None => bytes,
-        Some(_) => Buffer::from_vec(spread(bytes.typed_data::<T::Native>().to_vec(), nulls)),
     }
+    Ok(Buffer::from_vec(bytes))
 }
 
-/// Views of the wanted strings of all pieces, and the frames that they refer to.
-fn strings(pieces: Vec<Piece>, count: usize) -> Result<(Vec<u128>, Vec<Buffer>)> {
-    let (mut views, mut buffers) = (Vec::with_capacity(count), Vec::with_capacity(pieces.len()));
-    for (buffer, mut piece) in pieces.into_iter().enumerate() {
+/// Views of the wanted strings of all frames, `count` of them, and the decompressed frames that they refer to.
+fn strings(
+    context: &mut Decompressor<'_>,
+    frames: &[Wanted<'_>],
+    count: usize,
+) -> Result<(Vec<u128>, Vec<Buffer>)> {
+    // Each string takes at least its length.
+    let most = frames.iter().map(|wanted| wanted.frame.size / PREFIX).fold(0, usize::saturating_add);
+    let (mut views, mut buffers) = (Vec::with_capacity(count.min(most)), Vec::with_capacity(frames.len()));
+    for (buffer, Wanted { frame, count, runs }) in frames.iter().enumerate() {
         let buffer = u32::try_from(buffer).map_err(Error::limit)?;
-        if i32::try_from(piece.bytes.len()).is_err() {
-            return Err(Error::limit(format!("zstd frame of {} bytes of strings", piece.bytes.len())));
+        if i32::try_from(frame.size).is_err() {
+            return Err(Error::limit(format!("zstd frame of {} bytes of strings", frame.size)));
         }
-        let (bytes, mut at, mut value) = (piece.bytes.as_mut_slice(), 0, 0);
+        let mut decompressed = Vec::with_capacity(frame.size);
+        append(context, &frame.bytes, frame.size, &mut decompressed)?;
+        let (bytes, mut at, mut value) = (decompressed.as_mut_slice(), 0, 0);
         let mut next = |value: &mut usize, wanted: Option<&mut Vec<u128>>| {
             let prefix = bytes[at..].first_chunk_mut::<PREFIX>();
             let prefix =
@@ -340,7 +363,7 @@ fn strings(pieces: Vec<Piece>, count: usize) -> Result<(Vec<u128>, Vec<Buffer>)>
             *value += 1;
             Ok(())
         };
-        for run in &piece.wanted {
+        for run in runs {
             while value < run.start {
                 next(&mut value, None)?;
             }
@@ -348,13 +371,13 @@ fn strings(pieces: Vec<Piece>, count: usize) -> Result<(Vec<u128>, Vec<Buffer>)>
                 next(&mut value, Some(&mut views))?;
             }
         }
-        while value < piece.count {
+        while value < *count {
             next(&mut value, None)?;
         }
         if at != bytes.len() {
             return Err(Error::corrupt(format!("{} bytes after the last value", bytes.len() - at)));
         }
-        buffers.push(Buffer::from_vec(piece.bytes));
+        buffers.push(Buffer::from_vec(decompressed));
     }
     Ok((views, buffers))
 }
