@@ -1,7 +1,8 @@
 //! Fetching a hundred rows by position from the 105-column table, without SQL.
 //!
 //! Each engine is used through its own interface, both with the file opened for each gather, and with the
-//! file and its metadata kept open; ours also with the file mapped into memory.
+//! file and its metadata kept open. Ours reads the file that the reference wrote, the same mapped into memory, and its
+//! own file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ use reference_vortex::session::VortexSession;
 use vortex_core::io::LocalFile;
 
 use crate::compare::{Answer, Order};
-use crate::data::{DataSet, Format, Scale, generate, mix};
+use crate::data::{DataSet, Format, Level, Scale, generate, mix};
 use crate::report;
 
 /// What to gather, from which data, and how often.
@@ -49,17 +50,18 @@ enum Source {
     OursOpen(vortex_core::VortexFile, Access, SchemaRef),
 }
 
-/// How a file is read by ours.
+/// What ours reads, and how.
 #[derive(Clone, Copy)]
 enum Access {
     Reads,
     Mapped,
+    Own,
 }
 
 impl Gather {
     /// Runs all sources in turn; returns a Markdown table.
     pub(crate) async fn run(&self) -> Result<String> {
-        let formats = [Format::Parquet, Format::Reference];
+        let formats = [Format::Parquet, Format::Reference, Format::Ours(Level::Default)];
         generate(&self.data, DataSet::Analytics, &self.scale, &formats).await?;
         let sources = self.sources().await?;
         let mut times = vec![Vec::new(); sources.len()];
@@ -95,7 +97,8 @@ impl Gather {
             return Err(DataFusionError::Internal("the set has one table".into()));
         };
         let path = |format| table.location(&self.data, DataSet::Analytics, &self.scale, format);
-        let (parquet, vortex) = (path(Format::Parquet), path(Format::Reference));
+        let (parquet, vortex, own) =
+            (path(Format::Parquet), path(Format::Reference), path(Format::Ours(Level::Default)));
         let metadata = parquet_metadata(&File::open(&parquet)?)?;
         let schema = Arc::clone(metadata.schema());
         let session = VortexSession::default().with_tokio();
@@ -103,15 +106,18 @@ impl Gather {
         let file = open.open_path(&vortex).await.map_err(external)?;
         let ours = open_ours(&vortex, Access::Reads).await?;
         let mapped = open_ours(&vortex, Access::Mapped).await?;
+        let own_file = open_ours(&own, Access::Own).await?;
         Ok(vec![
             Source::Parquet(parquet.clone()),
             Source::Reference(vortex.clone(), session, Arc::clone(&schema)),
             Source::Ours(vortex.clone(), Access::Reads, Arc::clone(&schema)),
             Source::Ours(vortex, Access::Mapped, Arc::clone(&schema)),
+            Source::Ours(own, Access::Own, Arc::clone(&schema)),
             Source::ParquetOpen(parquet, metadata),
             Source::ReferenceOpen(file, Arc::clone(&schema)),
             Source::OursOpen(ours, Access::Reads, Arc::clone(&schema)),
-            Source::OursOpen(mapped, Access::Mapped, schema),
+            Source::OursOpen(mapped, Access::Mapped, Arc::clone(&schema)),
+            Source::OursOpen(own_file, Access::Own, schema),
         ])
     }
 
@@ -149,6 +155,8 @@ impl Source {
             Self::OursOpen(_, Access::Reads, _) => "ours, kept open",
             Self::Ours(_, Access::Mapped, _) => "ours, mapped each time",
             Self::OursOpen(_, Access::Mapped, _) => "ours, kept mapped",
+            Self::Ours(_, Access::Own, _) => "ours on its own file, opened each time",
+            Self::OursOpen(_, Access::Own, _) => "ours on its own file, kept open",
         }
     }
 
@@ -202,7 +210,7 @@ async fn fetch_reference(file: &VortexFile, schema: &SchemaRef, rows: &[u64]) ->
 
 async fn open_ours(path: &Path, access: Access) -> Result<vortex_core::VortexFile> {
     let file = match access {
-        Access::Reads => LocalFile::open(path),
+        Access::Reads | Access::Own => LocalFile::open(path),
         #[expect(unsafe_code, reason = "a mapped file must not change")]
         // SAFETY: nothing changes the file while it is measured.
         Access::Mapped => unsafe { LocalFile::map(path) },

@@ -352,6 +352,26 @@ mod tests {
     }
 
     #[test]
+    fn text_is_checked_in_every_buffer_however_views_alternate() {
+        let text = "a text of more than twelve bytes, and another".as_bytes();
+        let rows = [(2, 0, 32), (0, 1, 20), (2, 13, 31), (0, 22, 23), (1, 5, 40), (0, 0, 13)];
+        let views = || {
+            rows.iter().map(|&(buffer, start, len)| view_of(text, start, len, buffer, start as u32)).collect()
+        };
+        let intact: Arc<[Buffer]> = vec![Buffer::from(text); 3].into();
+        let array = string_views(views(), Arc::clone(&intact), None).unwrap();
+        array.to_data().validate_full().unwrap();
+        // Damaged behind the first bytes of all strings, which views repeat.
+        for (buffer, at) in [(0, 12), (0, 44), (1, 44), (2, 43)] {
+            let mut damaged = text.to_vec();
+            damaged[at] = 0xFF;
+            let mut buffers = intact.to_vec();
+            buffers[buffer] = Buffer::from(damaged);
+            assert!(string_views(views(), buffers.into(), None).is_err(), "byte {at} of buffer {buffer}");
+        }
+    }
+
+    #[test]
     fn garbage_under_nulls_is_replaced_and_elsewhere_refused() {
         let beyond = 20u128 | 7 << 64;
         let views: ScalarBuffer<u128> = vec![beyond, view_of(b"ok", 0, 2, 0, 0)].into();
