@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef as ArrowRef, new_empty_array};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::array::{Array, ArrayRef as ArrowRef, AsArray as _, new_empty_array};
+use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, FieldRef, StringViewType};
 
 use super::restore::restore;
 use super::row_bytes::{check_elements, max_rows, reserved_bytes};
+use crate::kernels::views::concat_views;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -34,8 +35,20 @@ pub(crate) fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Resu
     }
     let reserved = reserved_bytes(to, rows as u64);
     limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;
-    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-    Ok(arrow::compute::concat(&parts)?)
+    match to {
+        DataType::Utf8View => views::<StringViewType>(parts),
+        DataType::BinaryView => views::<BinaryViewType>(parts),
+        _ => {
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            Ok(arrow::compute::concat(&parts)?)
+        }
+    }
+}
+
+fn views<V: ByteViewType>(parts: &[ArrowRef]) -> Result<ArrowRef> {
+    let parts: Option<Vec<_>> = parts.iter().map(|part| part.as_byte_view_opt::<V>()).collect();
+    let joined = parts.and_then(|parts| concat_views(&parts));
+    Ok(Arc::new(joined.ok_or_else(|| Error::limit("views that refer to too many buffers"))?))
 }
 
 /// The same type with the values of dictionaries instead of dictionaries, wherever they are.

@@ -10,15 +10,17 @@
 //! valid if they start and end at character boundaries.
 #![expect(unsafe_code, reason = "Arrow's own check goes string by string")]
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, BinaryViewArray, GenericByteViewArray, StringViewArray};
+use arrow::array::{Array as _, BinaryViewArray, GenericByteViewArray, NullBufferBuilder, StringViewArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::ByteViewType;
 
 use super::gather::{Key, gather};
 use super::joined::is_ascii;
 use super::runs::repeat_runs;
+use super::simd::{Vectorized, vectorized};
 use crate::{Error, Result};
 
 /// Bytes of a view.
@@ -121,6 +123,69 @@ pub(crate) fn gather_views<V: ByteViewType, K: Key>(
     Some(unsafe {
         GenericByteViewArray::<V>::new_unchecked(views.into(), values.data_buffers().to_vec(), nulls)
     })
+}
+
+/// The rows of several arrays, one after the other; no bytes are copied. `None` if there are more buffers than views
+/// can number.
+pub(crate) fn concat_views<V: ByteViewType>(
+    parts: &[&GenericByteViewArray<V>],
+) -> Option<GenericByteViewArray<V>> {
+    let rows = parts.iter().map(|part| part.len()).sum();
+    let (mut views, mut nulls) = (Vec::with_capacity(rows), NullBufferBuilder::new(rows));
+    let (mut buffers, mut last): (Vec<Buffer>, &[Buffer]) = (Vec::new(), &[]);
+    for part in parts {
+        let own = part.data_buffers();
+        // Rows that a dictionary was divided into share its buffers.
+        if own.len() != last.len() || !own.iter().zip(last).all(|(own, last)| own.ptr_eq(last)) {
+            buffers.extend_from_slice(own);
+            last = own;
+        }
+        u32::try_from(buffers.len()).ok()?;
+        match (buffers.len() - own.len()) as u32 {
+            0 => views.extend_from_slice(part.views()),
+            first => append_renumbered(part.views(), first, &mut views),
+        }
+        match part.nulls() {
+            Some(of_part) => nulls.append_buffer(of_part),
+            None => nulls.append_n_non_nulls(part.len()),
+        }
+    }
+    // SAFETY: each view is taken from a valid Arrow array. A long one has the number that the same buffer has among
+    // those of all arrays, which are together as many as 32 bits can tell.
+    Some(unsafe { GenericByteViewArray::<V>::new_unchecked(views.into(), buffers, nulls.finish()) })
+}
+
+/// Appends views; `first` is added to the buffers that long ones refer to.
+fn append_renumbered(views: &[u128], first: u32, to: &mut Vec<u128>) {
+    to.reserve(views.len());
+    vectorized(Renumber { views, first, out: &mut to.spare_capacity_mut()[..views.len()] });
+    // SAFETY: there is capacity for as many views, and all of them were written.
+    unsafe { to.set_len(to.len() + views.len()) };
+}
+
+/// Writes all of `out`, which is as long as `views`.
+struct Renumber<'a> {
+    views: &'a [u128],
+    first: u32,
+    out: &'a mut [MaybeUninit<u128>],
+}
+
+impl Vectorized for Renumber<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        assert_eq!(self.views.len(), self.out.len(), "a place for each view");
+        for (view, to) in self.views.iter().zip(self.out) {
+            let (low, high) = (*view as u64, (*view >> 64) as u64);
+            let is_long = low as u32 > MAX_INLINE as u32;
+            let high = high.wrapping_add(if is_long { u64::from(self.first) } else { 0 });
+            let halves = if cfg!(target_endian = "little") { [low, high] } else { [high, low] };
+            // SAFETY: both halves fit the place, which is aligned for more than they need, and any bits are a number.
+            // The compiler vectorizes stores of halves, but not of 128 bits.
+            unsafe { to.as_mut_ptr().cast::<[u64; 2]>().write(halves) };
+        }
+    }
 }
 
 /// Expands runs to `rows` rows; run `i` repeats `values[i]` up to the `i`th end. No bytes are copied.
@@ -296,6 +361,8 @@ fn between_characters(bytes: &[u8], at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::BinaryViewType;
+
     use super::*;
 
     fn views_of(bytes: &[u8], ranges: &[(usize, u32)]) -> ScalarBuffer<u128> {
@@ -339,6 +406,35 @@ mod tests {
         };
         assert_eq!(repeated, (0..rows).map(row).collect::<StringViewArray>());
         repeated.to_data().validate_full().unwrap();
+    }
+
+    #[test]
+    fn joined_views_are_the_rows_of_all_arrays() {
+        let rows = |at: usize| match at % 4 {
+            0 => None,
+            1 => Some(format!("short {at}")),
+            2 => Some(format!("number {at} of more than twelve bytes")),
+            _ => Some(String::new()),
+        };
+        let array = |rows: &mut dyn Iterator<Item = Option<String>>| rows.collect::<StringViewArray>();
+        let (some, valid) = (array(&mut (0..50).map(rows)), array(&mut (1..4).map(rows)));
+        let parts = [
+            some.slice(3, 20),
+            some.slice(23, 0),
+            some.slice(23, 27),
+            valid.clone(),
+            some.slice(0, 9),
+            valid,
+        ];
+        let joined = concat_views(&parts.iter().collect::<Vec<_>>()).unwrap();
+        joined.to_data().validate_full().unwrap();
+        let naive: StringViewArray = parts.iter().flatten().collect();
+        assert_eq!(joined, naive);
+        assert_eq!(joined.data_buffers().len(), 4, "adjacent slices share their buffers");
+        let bytes: Vec<_> = parts.iter().map(|part| part.clone().to_binary_view()).collect();
+        let joined = concat_views(&bytes.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(joined, naive.to_binary_view());
+        assert_eq!(concat_views::<BinaryViewType>(&[]).unwrap().len(), 0);
     }
 
     #[test]
