@@ -47,7 +47,8 @@ pub(crate) fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Resu
 
 fn views<V: ByteViewType>(parts: &[ArrowRef]) -> Result<ArrowRef> {
     let parts: Option<Vec<_>> = parts.iter().map(|part| part.as_byte_view_opt::<V>()).collect();
-    let joined = parts.and_then(|parts| concat_views(&parts));
+    let parts = parts.ok_or_else(|| Error::invalid("cannot join views and other arrays"))?;
+    let joined = concat_views(&parts);
     Ok(Arc::new(joined.ok_or_else(|| Error::limit("views that refer to too many buffers"))?))
 }
 

@@ -450,7 +450,7 @@ mod tests {
                     predicates.push(Predicate::Between(scalar(low), scalar(high)));
                 }
                 for predicate in predicates {
-                    let expected = plain.matches(&predicate).unwrap();
+                    let expected = predicate.evaluate(plain.arrow()).unwrap();
                     assert_eq!(array.matches(&predicate).unwrap(), expected, "{predicate} from {bits}");
                 }
             }

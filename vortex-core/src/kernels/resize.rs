@@ -1,6 +1,6 @@
 //! Integers of one width as integers of another, checked against a bound in the same pass: decimals are stored as
 //! the shortest integers that hold them, and Arrow represents most of them by 128 bits.
-#![expect(unsafe_code, reason = "the compiler vectorizes stores of two halves, but not of 128 bits")]
+#![expect(unsafe_code, reason = "places are written once, 128 bits as two halves, which is vectorized")]
 
 use std::mem::MaybeUninit;
 
@@ -11,7 +11,10 @@ use super::BLOCK;
 use super::simd::{Vectorized, vectorized};
 
 /// Converts integers of one width to another.
-pub(crate) trait Resize<T>: ArrowNativeTypeOp {
+///
+/// # Safety
+/// [`write`](Self::write) must initialize the place.
+pub(crate) unsafe trait Resize<T>: ArrowNativeTypeOp {
     /// The value, if it fits; otherwise, any.
     fn wrap(self) -> T;
 
@@ -27,7 +30,7 @@ pub(crate) fn resized<S: Resize<T>, T>(values: &[S], beyond: Option<S>) -> (Vec<
     let mut out = Vec::with_capacity(values.len());
     let are_within =
         vectorized(Resized { values, beyond, out: &mut out.spare_capacity_mut()[..values.len()] });
-    // SAFETY: there is capacity for as many values, and all of them were written.
+    // SAFETY: there is capacity for as many values, and `Resize::write` initialized all of them.
     unsafe { out.set_len(values.len()) };
     (out, are_within)
 }
@@ -35,7 +38,7 @@ pub(crate) fn resized<S: Resize<T>, T>(values: &[S], beyond: Option<S>) -> (Vec<
 /// Whether all values lie between `-beyond` and `beyond`; `None` means that any do.
 pub(crate) fn are_within<N: ArrowNativeTypeOp>(values: &[N], beyond: Option<N>) -> bool {
     let Some(beyond) = beyond else { return true };
-    let within = Within { values, beyond };
+    let within = BelowBound { values, beyond };
     // There are no vectors of wider integers, and emulating them takes longer.
     if size_of::<N>() > size_of::<u64>() { within.run() } else { vectorized(within) }
 }
@@ -46,12 +49,12 @@ pub(crate) fn is_within<N: ArrowNativeTypeOp>(value: N, beyond: N) -> bool {
     value.is_gt(beyond.neg_wrapping()) & value.is_lt(beyond)
 }
 
-struct Within<'a, N> {
+struct BelowBound<'a, N> {
     values: &'a [N],
     beyond: N,
 }
 
-impl<N: ArrowNativeTypeOp> Vectorized for Within<'_, N> {
+impl<N: ArrowNativeTypeOp> Vectorized for BelowBound<'_, N> {
     type Output = bool;
 
     // As in `gather`, stopping early would not be vectorized.
@@ -78,7 +81,7 @@ impl<S: Resize<T>, T> Vectorized for Resized<'_, S, T> {
         let mut are_within = true;
         for (values, out) in self.values.chunks(BLOCK).zip(self.out.chunks_mut(BLOCK)) {
             if let Some(beyond) = self.beyond {
-                are_within &= Within { values, beyond }.run();
+                are_within &= BelowBound { values, beyond }.run();
             }
             values.iter().zip(out).for_each(|(value, to)| value.write(to));
         }
@@ -88,7 +91,8 @@ impl<S: Resize<T>, T> Vectorized for Resized<'_, S, T> {
 
 macro_rules! resize_between {
     ($($S:ty => $($T:ty),*;)*) => {$($(
-        impl Resize<$T> for $S {
+        // SAFETY: `write` is the default.
+        unsafe impl Resize<$T> for $S {
             #[inline(always)]
             fn wrap(self) -> $T {
                 self as $T
@@ -107,7 +111,8 @@ resize_between! {
 
 macro_rules! resize_to_i128 {
     ($($S:ty),*) => {$(
-        impl Resize<i128> for $S {
+        // SAFETY: `write` writes both halves.
+        unsafe impl Resize<i128> for $S {
             #[inline(always)]
             fn wrap(self) -> i128 {
                 self.into()
@@ -117,7 +122,7 @@ macro_rules! resize_to_i128 {
             fn write(self, to: &mut MaybeUninit<i128>) {
                 let (low, high) = (i64::from(self), i64::from(self) >> 63);
                 let halves = if cfg!(target_endian = "little") { [low, high] } else { [high, low] };
-                // SAFETY: both halves fit the place, which is aligned for more than they need, and any bits are a
+                // SAFETY: both halves fit the place, which is aligned at least as they are, and any bits are a
                 // number.
                 unsafe { to.as_mut_ptr().cast::<[i64; 2]>().write(halves) };
             }
@@ -129,7 +134,8 @@ resize_to_i128!(i8, i16, i32, i64);
 
 macro_rules! resize_with_i256 {
     ($($narrow:ty),*) => {$(
-        impl Resize<i256> for $narrow {
+        // SAFETY: `write` is the default.
+        unsafe impl Resize<i256> for $narrow {
             #[inline(always)]
             fn wrap(self) -> i256 {
                 i256::from_i128(i128::from(self))
@@ -137,7 +143,8 @@ macro_rules! resize_with_i256 {
         }
     )*};
     (to $($narrow:ty),*) => {$(
-        impl Resize<$narrow> for i256 {
+        // SAFETY: `write` is the default.
+        unsafe impl Resize<$narrow> for i256 {
             #[inline(always)]
             fn wrap(self) -> $narrow {
                 self.as_i128() as $narrow
@@ -149,7 +156,8 @@ macro_rules! resize_with_i256 {
 resize_with_i256!(i8, i16, i32, i64, i128);
 resize_with_i256!(to i32, i64, i128);
 
-impl Resize<i256> for i256 {
+// SAFETY: `write` is the default.
+unsafe impl Resize<i256> for i256 {
     #[inline(always)]
     fn wrap(self) -> i256 {
         self

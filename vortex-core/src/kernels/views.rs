@@ -5,7 +5,7 @@
 //! longer           [u32 length][first 4 bytes][u32 buffer][u32 offset]
 //! ```
 //!
-//! [`string_views`] and [`binary_views`] are the only ways to create Arrow arrays of views: they check
+//! [`string_views`] and [`binary_views`] are the only ways to create Arrow arrays of views that were read: they check
 //! every view, in bulk if possible. Text is validated per buffer instead of per string; strings are then
 //! valid if they start and end at character boundaries.
 #![expect(unsafe_code, reason = "Arrow's own check goes string by string")]
@@ -151,7 +151,7 @@ pub(crate) fn concat_views<V: ByteViewType>(
         }
     }
     // SAFETY: each view is taken from a valid Arrow array. A long one has the number that the same buffer has among
-    // those of all arrays, which are together as many as 32 bits can tell.
+    // those of all arrays, which are together as many as 32 bits can tell. There is a null bit for each row.
     Some(unsafe { GenericByteViewArray::<V>::new_unchecked(views.into(), buffers, nulls.finish()) })
 }
 
@@ -181,7 +181,7 @@ impl Vectorized for Renumber<'_> {
             let is_long = low as u32 > MAX_INLINE as u32;
             let high = high.wrapping_add(if is_long { u64::from(self.first) } else { 0 });
             let halves = if cfg!(target_endian = "little") { [low, high] } else { [high, low] };
-            // SAFETY: both halves fit the place, which is aligned for more than they need, and any bits are a number.
+            // SAFETY: both halves fit the place, which is aligned at least as they are, and any bits are a number.
             // The compiler vectorizes stores of halves, but not of 128 bits.
             unsafe { to.as_mut_ptr().cast::<[u64; 2]>().write(halves) };
         }

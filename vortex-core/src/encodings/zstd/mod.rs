@@ -113,7 +113,8 @@ pub(super) fn decompress(frame: &[u8], size: usize) -> Result<Vec<u8>> {
     Ok(decoded)
 }
 
-/// Runs `run` with the context of this thread: creating one takes longer than decompressing a small frame.
+/// Runs `run` with the context of this thread: creating one takes longer than decompressing a small frame. It must not
+/// ask for the context again.
 fn without_dictionary<R>(run: impl FnOnce(&mut Decompressor<'_>) -> Result<R>) -> Result<R> {
     thread_local! {
         static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
@@ -303,13 +304,21 @@ impl ZstdArray {
     }
 }
 
-/// The wanted numbers of all frames, `count` of `width` bytes. Frames of which all are wanted need no copy.
+/// The wanted numbers of all frames, `count` of `width` bytes. A single run of one frame is not copied, nor are frames
+/// of which all are wanted.
 fn numbers(
     context: &mut Decompressor<'_>,
     frames: &[Wanted<'_>],
     width: usize,
     count: usize,
 ) -> Result<Buffer> {
+    if let [Wanted { frame, runs, .. }] = frames
+        && let [run] = runs.as_slice()
+    {
+        let mut bytes = Vec::with_capacity(frame.size);
+        append(context, &frame.bytes, frame.size, &mut bytes)?;
+        return Ok(Buffer::from_vec(bytes).slice_with_length(run.start * width, run.len() * width));
+    }
     let (mut bytes, mut scratch) = (Vec::with_capacity(count * width), Vec::new());
     for Wanted { frame, count, runs } in frames {
         if let [run] = runs.as_slice()
