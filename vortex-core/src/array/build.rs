@@ -6,6 +6,8 @@ use arrow::array::{Array as _, UInt64Array};
 use arrow::buffer::Buffer;
 use prost::Message;
 
+use super::kept::{MAX_EXPANSION, OVERHEAD};
+use super::loaded::LoadedRows;
 use super::pieces::{Piece, Pieces};
 use super::{ArrayParts, ArrayRef, KeptBytes, TreeRows};
 use crate::Result;
@@ -132,7 +134,7 @@ impl Tree {
 
 /// Loads some rows from pieces of a blob and compares them with those of the array, if it decodes.
 fn check_rows(
-    root: RawNode,
+    mut root: RawNode,
     buffers: &[Buffer],
     ids: &[Arc<str>],
     registry: &Registry,
@@ -145,12 +147,23 @@ fn check_rows(
         places.push(blob.len()..blob.len() + buffer.len());
         blob.extend_from_slice(buffer);
     }
-    let tree = ArrayTree { root, buffers: places };
+    let mut node_count = 0;
+    root.number(&mut node_count);
+    let (tree, loaded_rows) = (ArrayTree { root, buffers: places }, LoadedRows::default());
     let mut pieces = Pieces::default();
     let (start, limits, kept) = (1 << 40, Limits::default(), KeptBytes::default());
     let loaded = loop {
-        let tree_rows =
-            TreeRows { tree: &tree, pieces: &pieces, start, ids, registry, limits: &limits, kept: &kept };
+        let tree_rows = TreeRows {
+            tree: &tree,
+            pieces: &pieces,
+            start,
+            ids,
+            registry,
+            limits: &limits,
+            kept: &kept,
+            loaded: Some(&loaded_rows),
+            blob: 0,
+        };
         let loaded = tree_rows.load(array.dtype(), array.len(), rows);
         let missing = pieces.take_missing();
         if missing.is_empty() {
@@ -162,6 +175,8 @@ fn check_rows(
             Piece { start: range.start, bytes: bytes.into() }
         }));
     };
+    let most = blob.len() * MAX_EXPANSION + node_count as usize * OVERHEAD;
+    assert!(kept.byte_len() <= most, "more is kept than was read");
     drop(tree);
     assert_eq!(kept.byte_len(), 0, "arrays that were dropped still count");
     let to = data_type(array.dtype()).unwrap();

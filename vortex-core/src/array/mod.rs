@@ -14,6 +14,8 @@ mod decoded;
 mod fixed_width;
 mod integers;
 pub(crate) mod intervals;
+mod kept;
+pub(crate) mod loaded;
 pub(crate) mod masking;
 mod node;
 mod parts;
@@ -44,10 +46,11 @@ pub(crate) use fixed_width::{fixed_width, into_vec, match_width, values_of};
 pub(crate) use integers::{
     Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, numbers,
 };
+pub(crate) use kept::{Kept, KeptBytes};
 pub use node::Node;
 pub use parts::ArrayParts;
 pub use restore::{can_decode_as, decode_as};
-pub(crate) use rows::{KeptArray, KeptBytes, TreeRows, all};
+pub(crate) use rows::{TreeRows, all};
 pub(crate) use taking::{has_empty_values, take, take_within};
 pub use validity::Validity;
 

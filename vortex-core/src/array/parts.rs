@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 
+use super::kept::KeptBytes;
+use super::loaded::LoadedRows;
 use super::pieces::Pieces;
-use super::rows::KeptBytes;
 use super::{ArrayRef, Node};
 use crate::Result;
 use crate::dtype::DType;
@@ -93,8 +94,16 @@ pub(super) enum Buffers<'a> {
     Whole(&'a [Buffer]),
     /// Those of the nodes to load are available.
     Taken(&'a Taken),
-    /// In a file of which some pieces are available; the places are relative to a blob that starts at `start`.
-    Pieces { pieces: &'a Pieces, start: u64, places: &'a [Range<usize>], kept: &'a KeptBytes },
+    /// In a file of which some pieces are available; the places are relative to a blob that starts at `start`, and has
+    /// the number `blob` among those `loaded`.
+    Pieces {
+        pieces: &'a Pieces,
+        start: u64,
+        places: &'a [Range<usize>],
+        kept: &'a KeptBytes,
+        blob: u32,
+        loaded: Option<&'a LoadedRows>,
+    },
 }
 
 impl Buffers<'_> {

@@ -14,21 +14,21 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{MutableArrayData, UInt64Array, make_array};
-use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use arrow::array::UInt64Array;
+use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer};
 
-use super::parts::{Buffers, Context, Taken};
+use super::kept::KeptBytes;
+use super::loaded::{LoadedRows, Place};
+use super::parts::{Buffers, Context};
 use super::pieces::Pieces;
-use super::{ArrayRef, ArrowRef, Decoded, Node, decode_offsets};
+use super::{ArrayRef, Node, decode_offsets};
 use crate::dtype::DType;
-use crate::dtype::arrow::data_type;
 use crate::encodings::Registry;
 use crate::encodings::chunked::chunked;
 use crate::error::ResultExt as _;
 use crate::limits::{Limits, Work};
-use crate::wire::{ArrayTree, RawNode};
+use crate::wire::ArrayTree;
 use crate::{Error, Result};
 
 /// Nodes whose buffers have fewer bytes in total are loaded as a whole. Tests load individual rows of all
@@ -52,50 +52,10 @@ pub(crate) struct TreeRows<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) limits: &'a Limits,
     pub(crate) kept: &'a KeptBytes,
-}
-
-/// Counts the bytes of arrays that are kept in trees, which is limited.
-#[derive(Debug, Default)]
-pub(crate) struct KeptBytes(Arc<AtomicUsize>);
-
-/// An array that is kept in a tree.
-#[derive(Debug)]
-pub(crate) struct KeptArray {
-    array: ArrayRef,
-    _counted: CountedBytes,
-}
-
-/// Bytes that count until they are dropped.
-#[derive(Debug)]
-struct CountedBytes {
-    count: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl KeptBytes {
-    /// Maximum number of bytes kept per open file.
-    const MOST: usize = 16 << 20;
-    /// Maximum number of bytes of a single array.
-    const LARGEST: usize = 1 << 20;
-
-    /// Counts this many more bytes, if they may be kept.
-    fn take(&self, bytes: usize) -> Option<CountedBytes> {
-        let fits = |before: usize| before.checked_add(bytes).filter(|after| *after <= Self::MOST);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(CountedBytes { count: Arc::clone(&self.0), bytes })
-    }
-
-    /// Bytes of the arrays that are kept.
-    #[cfg(test)]
-    pub(super) fn byte_len(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for CountedBytes {
-    fn drop(&mut self) {
-        self.count.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
+    /// What earlier attempts to read rows of the file have loaded, and the number of this array among them. Absent if
+    /// the first attempt cannot fail.
+    pub(crate) loaded: Option<&'a LoadedRows>,
+    pub(crate) blob: u32,
 }
 
 impl TreeRows<'_> {
@@ -105,18 +65,30 @@ impl TreeRows<'_> {
     /// If pieces are missing, in which case they have been requested, or the array is broken.
     pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
         let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
-        let buffers = Buffers::Pieces { pieces, start, places, kept: self.kept };
+        let (kept, loaded, blob) = (self.kept, self.loaded, self.blob);
+        let buffers = Buffers::Pieces { pieces, start, places, kept, blob, loaded };
         let nodes_left = Cell::new(self.limits.max_nodes);
         let context =
             Context { buffers, ids: self.ids, registry: self.registry, limits: self.limits, nodes_left };
         let _work = Work::begin();
-        Node::root(&self.tree.root, dtype, len, &context).load_rows(rows)
+        Node::root(&self.tree.root, dtype, len, &context).load_rows_once(rows)
     }
 }
 
 impl<'a> Node<'a> {
+    /// Creates an array of some rows, which must be ascending, unless an earlier attempt has.
+    fn load_rows_once(&self, rows: &[usize]) -> Result<ArrayRef> {
+        match self.context.buffers {
+            Buffers::Pieces { loaded: Some(loaded), blob, .. } => {
+                let place = Place { blob, node: self.raw.number };
+                loaded.get_or_load(place, self.dtype, self.len, rows, self.limits(), || self.load_rows(rows))
+            }
+            _ => self.load_rows(rows),
+        }
+    }
+
     /// Creates an array of some rows, which must be ascending.
-    pub(super) fn load_rows(&self, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, rows: &[usize]) -> Result<ArrayRef> {
         debug_assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "rows rise");
         if rows.is_empty() {
             return Ok(chunked(self.dtype, Vec::new(), self.limits()));
@@ -162,7 +134,7 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If there is no such child, it is not of that type, or it has fewer rows.
     pub fn child_rows(&self, at: usize, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
-        self.child_node(at, dtype, len)?.load_rows(rows)
+        self.child_node(at, dtype, len)?.load_rows_once(rows)
     }
 
     /// The ranges between the offsets of each of some rows. Child `at` has one more offset than there are
@@ -294,91 +266,6 @@ impl<'a> Node<'a> {
         };
         byte_len.ok_or_else(|| Error::corrupt(format!("buffer {at} is missing")))
     }
-
-    /// Creates the array of all rows from pieces, and keeps it in the tree if it is small: such arrays tell where
-    /// individual rows are, so they are needed again for other rows. Bytes of others are copied, because rows that are
-    /// handed out may share them, and should not keep whole pieces in memory.
-    pub(super) fn load_from_pieces(&self) -> Result<ArrayRef> {
-        let Buffers::Pieces { pieces, start, places, kept } = self.context.buffers else {
-            return self.load();
-        };
-        let same = |array: &ArrayRef| array.len() == self.len && array.dtype() == self.dtype;
-        if let Some(found) = self.raw.kept.get().filter(|found| same(&found.array)) {
-            return Ok(Arc::clone(&found.array));
-        }
-        let mut taken = Taken::new();
-        self.take_buffers(self.raw, pieces, start, places, &mut taken)?;
-        let nodes_left = self.context.nodes_left.clone();
-        let context = Context { buffers: Buffers::Taken(&taken), nodes_left, ..*self.context };
-        let array = Node { context: &context, ..*self }.load();
-        self.context.nodes_left.set(context.nodes_left.get());
-        let array = array?;
-        // Positions of rows are integers; other arrays are rarely needed twice. Decoded integers can be
-        // searched without examining all of them. They must not keep a piece, either.
-        let DType::Primitive(ptype, _) = self.dtype else { return Ok(array) };
-        let byte_len = self.len.saturating_mul(ptype.byte_width());
-        if byte_len > KeptBytes::LARGEST {
-            return Ok(array);
-        }
-        let Some(counted) = kept.take(byte_len) else { return Ok(array) };
-        let decoded = apart(array.decode(&data_type(self.dtype)?)?, &taken)?;
-        let array: ArrayRef = Arc::new(Decoded::new(self.dtype.clone(), decoded).with_limits(*self.limits()));
-        // Another task may have been faster; then the bytes of this array no longer count.
-        let _ = self.raw.kept.set(Arc::new(KeptArray { array: Arc::clone(&array), _counted: counted }));
-        Ok(array)
-    }
-
-    /// Total bytes of the buffers of a node and its descendants; may stop counting at `most`.
-    fn byte_len(&self, raw: &RawNode, most: usize) -> usize {
-        let lens = raw.buffers.iter().filter_map(|at| self.context.buffers.len_of(*at));
-        let own = lens.fold(0, usize::saturating_add);
-        raw.children.iter().fold(own, |sum, child| match sum < most {
-            true => sum.saturating_add(self.byte_len(child, most - sum)),
-            false => sum,
-        })
-    }
-
-    /// Takes the buffers of a node and its descendants, each once, even if several of them share it.
-    fn take_buffers(
-        &self,
-        raw: &RawNode,
-        pieces: &Pieces,
-        start: u64,
-        places: &[Range<usize>],
-        taken: &mut Taken,
-    ) -> Result<()> {
-        let own = all(raw.buffers.iter().map(|at| {
-            let Some(place) = places.get(usize::from(*at)).filter(|_| !taken.contains_key(at)) else {
-                return Ok(());
-            };
-            self.take_bytes(place.len())?;
-            let range = start + place.start as u64..start + place.end as u64;
-            let is_handed_out = self.depth == 0 || !matches!(self.dtype, DType::Primitive(..));
-            let bytes = match is_handed_out {
-                true => pieces.with(range, |bytes| Buffer::from(bytes))?,
-                false => pieces.get(range)?,
-            };
-            taken.insert(*at, bytes);
-            Ok(())
-        }));
-        let children =
-            raw.children.iter().map(|child| self.take_buffers(child, pieces, start, places, taken));
-        all([own, all(children)].into_iter())
-    }
-}
-
-/// The same integers in buffers of their own, if they share any of those that were taken.
-fn apart(array: ArrowRef, taken: &Taken) -> Result<ArrowRef> {
-    let data = array.to_data();
-    let nulls = data.nulls().map(NullBuffer::buffer);
-    let is_taken =
-        |buffer: &Buffer| taken.values().any(|taken| taken.as_ptr_range().contains(&buffer.as_ptr()));
-    if !data.buffers().iter().chain(nulls).any(is_taken) {
-        return Ok(array);
-    }
-    let mut copy = MutableArrayData::new(vec![&data], false, array.len());
-    copy.try_extend(0, 0, array.len())?;
-    Ok(make_array(copy.freeze()))
 }
 
 /// Runs all steps before failing because of missing bytes, so that all missing bytes are requested.
@@ -391,68 +278,4 @@ pub(crate) fn all(steps: impl Iterator<Item = Result<()>>) -> Result<()> {
         }
     }
     missing
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow::array::{AsArray as _, UInt32Array};
-    use arrow::datatypes::UInt32Type;
-
-    use super::*;
-    use crate::array::build::Tree;
-    use crate::dtype::PType;
-
-    /// Runs whose ends are values of a dictionary, with these codes.
-    fn runs(codes: &[u8]) -> Tree {
-        let ends = Tree::new("vortex.dict").metadata(vec![0x08, 3]);
-        let ends = ends.child(Tree::primitive(codes)).child(Tree::primitive(&[100u32, 200, 300]));
-        // Protobuf: 1 the integer type of the ends, which is u32, 2 the number of runs.
-        Tree::new("vortex.runend")
-            .metadata(vec![0x08, 2, 0x10, 3])
-            .child(ends)
-            .child(Tree::primitive(&[1i32, 2, 3]))
-    }
-
-    #[test]
-    fn no_more_bytes_are_kept_than_may_be() {
-        let kept = KeptBytes::default();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..1000 {
-                        let taken = [kept.take(KeptBytes::MOST / 2), kept.take(KeptBytes::MOST / 2 + 1)];
-                        assert!(kept.byte_len() <= KeptBytes::MOST && taken.len() == 2);
-                    }
-                });
-            }
-        });
-        assert_eq!(kept.byte_len(), 0);
-        let all = kept.take(KeptBytes::MOST);
-        assert!(all.is_some() && kept.take(1).is_none() && kept.take(usize::MAX).is_none());
-    }
-
-    #[test]
-    fn arrays_that_are_kept_share_no_pieces() {
-        let piece = Buffer::from(vec![0u32, 1, 2, 3]);
-        let array: ArrowRef = Arc::new(UInt32Array::new(piece.slice(4).into(), None));
-        let place = |array: &ArrowRef| array.as_primitive::<UInt32Type>().values().as_ptr();
-        let copied = apart(Arc::clone(&array), &Taken::from([(7, piece)])).unwrap();
-        assert_eq!(&copied, &array);
-        assert_ne!(place(&copied), place(&array));
-        let others = Taken::from([(7, Buffer::from(vec![1u32, 2, 3]))]);
-        assert_eq!(place(&apart(Arc::clone(&array), &others).unwrap()), place(&array));
-    }
-
-    #[test]
-    fn arrays_count_as_long_as_their_tree_is_kept() {
-        // Loading also reads single rows, and checks that nothing counts once the tree is dropped.
-        let array = runs(&[0, 1, 2]).load(&DType::Primitive(PType::I32, false), 300).unwrap();
-        assert_eq!(array.len(), 300);
-    }
-
-    #[test]
-    fn arrays_that_cannot_be_decoded_do_not_count() {
-        let array = runs(&[0, 1, 9]).load(&DType::Primitive(PType::I32, false), 300).unwrap();
-        assert!(array.decode(&arrow::datatypes::DataType::Int32).is_err());
-    }
 }

@@ -1,18 +1,19 @@
 //! The pieces of segments available while individual rows of layouts are read.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::UInt64Array;
+use arrow::buffer::Buffer;
 
 use super::SegmentSet;
+use crate::array::loaded::LoadedRows;
 use crate::array::pieces::{Piece, Pieces};
 use crate::array::{ArrayRef, TreeRows};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::limits::{Limits, Work};
+use crate::limits::Limits;
 use crate::segments::{Lease, SegmentId, SegmentTable, TreeCache};
 use crate::wire::{ArrayTree, TREE_LEN};
 use crate::{Error, Result};
@@ -41,17 +42,8 @@ pub struct PieceSet<'a> {
     pieces: Pieces,
     segments: SegmentSet<'a>,
     missing_segments: RefCell<Vec<SegmentId>>,
-    /// Arrays that lacked nothing. They are requested again if others were incomplete.
-    complete: RefCell<HashMap<SegmentId, Complete>>,
-}
-
-/// An array of some rows of a segment, and the bytes that were decompressed or copied to load it: they count for every
-/// attempt to read the rows, since all of them hold the array.
-#[derive(Debug)]
-struct Complete {
-    rows: Vec<usize>,
-    array: ArrayRef,
-    byte_len: usize,
+    /// What lacked nothing is requested again if other parts were incomplete. If nothing can be missing, nothing is.
+    loaded: Option<LoadedRows>,
 }
 
 impl<'a> PieceSet<'a> {
@@ -62,8 +54,15 @@ impl<'a> PieceSet<'a> {
             pieces: Pieces::default(),
             segments: SegmentSet::new(table),
             missing_segments: RefCell::default(),
-            complete: RefCell::default(),
+            loaded: Some(LoadedRows::default()),
         }
+    }
+
+    /// With the contents of the file.
+    pub(crate) fn with_contents(mut self, contents: Buffer) -> Self {
+        self.loaded = None;
+        self.add_pieces([Piece { start: 0, bytes: contents }]);
+        self
     }
 
     /// The limits for decoding.
@@ -98,13 +97,6 @@ impl<'a> PieceSet<'a> {
     /// # Errors
     /// If bytes are missing, in which case they have been requested, or there is no such array.
     pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
-        if let Some(known) = self.complete.borrow().get(&id)
-            && known.rows == rows
-            && known.array.dtype() == dtype
-        {
-            self.limits().decoded_bytes(known.byte_len, 1).at(|| format!("segment {}", id.0))?;
-            return Ok(Arc::clone(&known.array));
-        }
         if self.table.is_whole(id)? {
             self.want_segments(|have, want| {
                 have.want(id, want);
@@ -126,6 +118,8 @@ impl<'a> PieceSet<'a> {
                 registry: &self.table.registry,
                 limits: &self.table.limits,
                 kept: self.trees.kept_bytes(),
+                loaded: self.loaded.as_ref(),
+                blob: id.0,
             };
             let loaded = rows_of.load(dtype, len, rows);
             if matches!(&loaded, Err(error) if matches!(error.root(), Error::NotFetched)) {
@@ -133,11 +127,7 @@ impl<'a> PieceSet<'a> {
             }
             loaded
         };
-        let work = Work::begin();
-        let array = load().at(|| format!("segment {}", id.0))?;
-        let complete = Complete { rows: rows.to_vec(), array: Arc::clone(&array), byte_len: work.byte_len() };
-        self.complete.borrow_mut().insert(id, complete);
-        Ok(array)
+        load().at(|| format!("segment {}", id.0))
     }
 
     /// The tree of a segment. If it has to be read, so is the rest of a segment that is `short`.

@@ -42,7 +42,7 @@ const BYTES_PER_VALUE: u64 = 8 << 10;
 const ROWS_AT_ONCE: usize = 1024;
 
 /// Tasks per processor: while one waits for its reads, others can work.
-const TASKS_PER_CPU: usize = 4;
+const TASKS_PER_CPU: usize = 16;
 
 /// Bytes that a task may hold before it splits its work into halves; and the same while memory is refused,
 /// which is more than a thousand values usually take: halves fetch everything again.
@@ -159,7 +159,9 @@ fn fetch_columns(
 async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64]) -> Result<Option<Vec<ArrowRef>>> {
     let is_divisible = columns.len() > 1 || rows.len() > 1;
     let mut have = PieceSet::new(plan.table(), plan.file.trees());
-    have.add_pieces(plan.file.source().contents().map(|bytes| Piece { start: 0, bytes: bytes.into() }));
+    if let Some(contents) = plan.file.source().contents() {
+        have = have.with_contents(contents.into());
+    }
     let mut decoded: Vec<Option<ArrowRef>> = vec![None; columns.len()];
     let (mut shares, mut held) = (Vec::new(), 0);
     for _ in 0..MAX_ROUNDS {

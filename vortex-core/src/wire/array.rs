@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::generated::array::array as fb;
 use super::{aligned, broken, verifier};
-use crate::array::KeptArray;
+use crate::array::Kept;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -35,8 +35,10 @@ pub(crate) struct RawNode {
     pub(crate) metadata: Bytes,
     pub(crate) children: Vec<RawNode>,
     pub(crate) buffers: Vec<u16>,
-    /// The array of all rows, kept for readers that repeatedly read a few rows.
-    pub(crate) kept: OnceLock<Arc<KeptArray>>,
+    /// Which node of its tree this is.
+    pub(crate) number: u32,
+    /// What is kept of it for readers that repeatedly read a few rows.
+    pub(crate) kept: OnceLock<Arc<Kept>>,
 }
 
 impl ArrayTree {
@@ -87,7 +89,8 @@ impl ArrayTree {
         }
 
         let node = root.root().ok_or_else(|| Error::corrupt("array tree without root"))?;
-        let root = RawNode::read(node, limits.max_depth, &mut most_nodes(&tree, limits))?;
+        let mut root = RawNode::read(node, limits.max_depth, &mut most_nodes(&tree, limits))?;
+        root.number(&mut 0);
         Ok(Self { root, buffers })
     }
 }
@@ -132,8 +135,16 @@ impl RawNode {
             metadata: Bytes::copy_from_slice(node.metadata().map(|bytes| bytes.bytes()).unwrap_or_default()),
             children,
             buffers: node.buffers().map(|buffers| buffers.iter().collect()).unwrap_or_default(),
+            number: 0,
             kept: OnceLock::new(),
         })
+    }
+
+    /// Numbers a node and its descendants.
+    pub(crate) fn number(&mut self, next: &mut u32) {
+        self.number = *next;
+        *next += 1;
+        self.children.iter_mut().for_each(|child| child.number(next));
     }
 }
 

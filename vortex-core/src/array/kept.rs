@@ -1,0 +1,250 @@
+//! What is kept of a file while it is open, to read other rows without fetching the same bytes again: nodes that are
+//! loaded as a whole, since they are small, or tell where individual rows are.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{MutableArrayData, make_array};
+use arrow::buffer::{Buffer, NullBuffer};
+
+use super::parts::{Buffers, Context, Taken};
+use super::pieces::Pieces;
+use super::rows::all;
+use super::{ArrayRef, ArrowRef, Decoded, Node};
+use crate::Result;
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::wire::RawNode;
+
+/// Integers that take more than this many times their encoded bytes are not kept decoded.
+pub(super) const MAX_EXPANSION: usize = 8;
+
+/// Nodes whose buffers have fewer bytes in total are kept as they are stored.
+const SMALL: usize = 2 << 10;
+
+/// Bytes that anything kept takes besides its own.
+pub(super) const OVERHEAD: usize = 256;
+
+/// Counts the bytes that are kept in trees, which are limited.
+#[derive(Debug, Default)]
+pub(crate) struct KeptBytes(Arc<AtomicUsize>);
+
+/// What a node of a tree keeps.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    what: What,
+    _counted: CountedBytes,
+}
+
+#[derive(Debug)]
+enum What {
+    /// Positions of rows. Decoded integers can be searched without examining all of them.
+    Integers(ArrayRef),
+    /// The buffers of a node and its descendants. The array may have any number of rows, and cache any number of
+    /// bytes, so that it is loaded again.
+    Buffers(Taken),
+}
+
+/// Bytes that count until they are dropped.
+#[derive(Debug)]
+struct CountedBytes {
+    count: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl KeptBytes {
+    /// Maximum number of bytes kept per open file.
+    const MOST: usize = 16 << 20;
+    /// Maximum number of bytes of a single array.
+    const LARGEST: usize = 1 << 20;
+
+    /// Counts this many more bytes, if they may be kept.
+    fn take(&self, bytes: usize) -> Option<CountedBytes> {
+        let fits = |before: usize| before.checked_add(bytes).filter(|after| *after <= Self::MOST);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(CountedBytes { count: Arc::clone(&self.0), bytes })
+    }
+
+    /// Bytes of all that is kept.
+    #[cfg(test)]
+    pub(super) fn byte_len(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Node<'_> {
+    /// Creates the array of all rows from pieces, unless it is kept, and keeps it if it is small.
+    pub(super) fn load_from_pieces(&self) -> Result<ArrayRef> {
+        let Buffers::Pieces { pieces, start, places, kept, .. } = self.context.buffers else {
+            return self.load();
+        };
+        match self.raw.kept.get().map(|kept| &kept.what) {
+            Some(What::Integers(found)) if found.len() == self.len && found.dtype() == self.dtype => {
+                return Ok(Arc::clone(found));
+            }
+            Some(What::Buffers(taken)) => return self.load_taken(taken),
+            _ => {}
+        }
+        let byte_len = self.byte_len(self.raw, usize::MAX);
+        let integer_bytes = match self.dtype {
+            DType::Primitive(ptype, _) => self.len.saturating_mul(ptype.byte_width()),
+            _ => usize::MAX,
+        };
+        let are_decoded = integer_bytes <= KeptBytes::LARGEST.min(byte_len.saturating_mul(MAX_EXPANSION));
+        let are_small = byte_len < SMALL;
+        // Rows that are handed out may share buffers, and should not keep whole pieces in memory.
+        let are_copied = self.depth == 0 || integer_bytes == usize::MAX || (are_small && !are_decoded);
+        let mut taken = Taken::new();
+        self.take_buffers(self.raw, (pieces, start, places), are_copied, &mut taken)?;
+        let array = self.load_taken(&taken)?;
+        let bytes = if are_decoded { integer_bytes } else { byte_len };
+        if !are_decoded && !are_small {
+            return Ok(array);
+        }
+        let Some(counted) = kept.take(bytes.saturating_add(OVERHEAD)) else { return Ok(array) };
+        let (what, array) = if are_decoded {
+            let decoded = apart(array.decode(&data_type(self.dtype)?)?, &taken)?;
+            let array: ArrayRef =
+                Arc::new(Decoded::new(self.dtype.clone(), decoded).with_limits(*self.limits()));
+            (What::Integers(Arc::clone(&array)), array)
+        } else {
+            (What::Buffers(taken), array)
+        };
+        // Another task may have been faster; then the bytes of this array no longer count.
+        let _ = self.raw.kept.set(Arc::new(Kept { what, _counted: counted }));
+        Ok(array)
+    }
+
+    /// Creates the array of all rows from the buffers of the node and its descendants.
+    fn load_taken(&self, taken: &Taken) -> Result<ArrayRef> {
+        let nodes_left = self.context.nodes_left.clone();
+        let context = Context { buffers: Buffers::Taken(taken), nodes_left, ..*self.context };
+        let array = Node { context: &context, ..*self }.load();
+        self.context.nodes_left.set(context.nodes_left.get());
+        array
+    }
+
+    /// Total bytes of the buffers of a node and its descendants; may stop counting at `most`.
+    pub(super) fn byte_len(&self, raw: &RawNode, most: usize) -> usize {
+        let lens = raw.buffers.iter().filter_map(|at| self.context.buffers.len_of(*at));
+        let own = lens.fold(0, usize::saturating_add);
+        raw.children.iter().fold(own, |sum, child| match sum < most {
+            true => sum.saturating_add(self.byte_len(child, most - sum)),
+            false => sum,
+        })
+    }
+
+    /// Takes the buffers of a node and its descendants, each once, even if several of them share it.
+    fn take_buffers(
+        &self,
+        raw: &RawNode,
+        (pieces, start, places): (&Pieces, u64, &[Range<usize>]),
+        are_copied: bool,
+        taken: &mut Taken,
+    ) -> Result<()> {
+        let own = all(raw.buffers.iter().map(|at| {
+            let Some(place) = places.get(usize::from(*at)).filter(|_| !taken.contains_key(at)) else {
+                return Ok(());
+            };
+            self.take_bytes(place.len())?;
+            let range = start + place.start as u64..start + place.end as u64;
+            let bytes = match are_copied {
+                true => pieces.with(range, |bytes| Buffer::from(bytes))?,
+                false => pieces.get(range)?,
+            };
+            taken.insert(*at, bytes);
+            Ok(())
+        }));
+        let children = raw
+            .children
+            .iter()
+            .map(|child| self.take_buffers(child, (pieces, start, places), are_copied, taken));
+        all([own, all(children)].into_iter())
+    }
+}
+
+/// The same integers in buffers of their own, if they share any of those that were taken.
+fn apart(array: ArrowRef, taken: &Taken) -> Result<ArrowRef> {
+    let data = array.to_data();
+    let nulls = data.nulls().map(NullBuffer::buffer);
+    let is_taken =
+        |buffer: &Buffer| taken.values().any(|taken| taken.as_ptr_range().contains(&buffer.as_ptr()));
+    if !data.buffers().iter().chain(nulls).any(is_taken) {
+        return Ok(array);
+    }
+    let mut copy = MutableArrayData::new(vec![&data], false, array.len());
+    copy.try_extend(0, 0, array.len())?;
+    Ok(make_array(copy.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray as _, UInt32Array};
+    use arrow::datatypes::UInt32Type;
+
+    use super::*;
+    use crate::array::build::Tree;
+    use crate::dtype::PType;
+
+    /// Runs whose ends are values of a dictionary, with these codes.
+    fn runs(codes: &[u8]) -> Tree {
+        let ends = Tree::new("vortex.dict").metadata(vec![0x08, 3]);
+        let ends = ends.child(Tree::primitive(codes)).child(Tree::primitive(&[100u32, 200, 300]));
+        // Protobuf: 1 the integer type of the ends, which is u32, 2 the number of runs.
+        Tree::new("vortex.runend")
+            .metadata(vec![0x08, 2, 0x10, 3])
+            .child(ends)
+            .child(Tree::primitive(&[1i32, 2, 3]))
+    }
+
+    #[test]
+    fn no_more_bytes_are_kept_than_may_be() {
+        let kept = KeptBytes::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let taken = [kept.take(KeptBytes::MOST / 2), kept.take(KeptBytes::MOST / 2 + 1)];
+                        assert!(kept.byte_len() <= KeptBytes::MOST && taken.len() == 2);
+                    }
+                });
+            }
+        });
+        assert_eq!(kept.byte_len(), 0);
+        let all = kept.take(KeptBytes::MOST);
+        assert!(all.is_some() && kept.take(1).is_none() && kept.take(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn arrays_that_are_kept_share_no_pieces() {
+        let piece = Buffer::from(vec![0u32, 1, 2, 3]);
+        let array: ArrowRef = Arc::new(UInt32Array::new(piece.slice(4).into(), None));
+        let place = |array: &ArrowRef| array.as_primitive::<UInt32Type>().values().as_ptr();
+        let copied = apart(Arc::clone(&array), &Taken::from([(7, piece)])).unwrap();
+        assert_eq!(&copied, &array);
+        assert_ne!(place(&copied), place(&array));
+        let others = Taken::from([(7, Buffer::from(vec![1u32, 2, 3]))]);
+        assert_eq!(place(&apart(Arc::clone(&array), &others).unwrap()), place(&array));
+    }
+
+    #[test]
+    fn arrays_count_as_long_as_their_tree_is_kept() {
+        // Loading also reads single rows, and checks that no more is kept than was read, but for decoded integers, and
+        // that nothing counts once the tree is dropped. These runs take fewer bytes than their rows.
+        let array = runs(&[0, 1, 2]).load(&DType::Primitive(PType::I32, false), 300).unwrap();
+        assert_eq!(array.len(), 300);
+    }
+
+    #[test]
+    fn arrays_that_cannot_be_decoded_do_not_count() {
+        let array = runs(&[0, 1, 9]).load(&DType::Primitive(PType::I32, false), 300).unwrap();
+        assert!(array.decode(&arrow::datatypes::DataType::Int32).is_err());
+    }
+}

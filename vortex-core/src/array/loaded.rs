@@ -1,0 +1,121 @@
+//! Arrays of some rows, kept while more bytes are fetched for others.
+//!
+//! Rows are read in several attempts, between which missing bytes are fetched. What was loaded completely in
+//! one attempt is not loaded again in the next.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::ArrayRef;
+use crate::Result;
+use crate::dtype::DType;
+use crate::limits::{Limits, Work};
+
+/// A node of a file: the number of its blob, and its own in the tree of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) blob: u32,
+    pub(crate) node: u32,
+}
+
+/// What was loaded so far.
+#[derive(Debug, Default)]
+pub(crate) struct LoadedRows(RefCell<HashMap<Place, Rows>>);
+
+/// Some rows of a node of `len` rows, and the bytes that were decompressed or copied to load them: they count for
+/// every attempt, since all of them hold the array.
+#[derive(Debug)]
+struct Rows {
+    len: usize,
+    rows: Vec<usize>,
+    array: ArrayRef,
+    byte_len: usize,
+}
+
+impl LoadedRows {
+    /// Returns these rows of a node of `dtype` and `len` rows if they were the last ones loaded of it, or else loads
+    /// them. A file may refer to one node as several types.
+    ///
+    /// # Errors
+    /// If loading fails, or the limits are exceeded.
+    pub(crate) fn get_or_load(
+        &self,
+        place: Place,
+        dtype: &DType,
+        len: usize,
+        rows: &[usize],
+        limits: &Limits,
+        load: impl FnOnce() -> Result<ArrayRef>,
+    ) -> Result<ArrayRef> {
+        if let Some(known) = self.0.borrow().get(&place)
+            && known.len == len
+            && known.rows == rows
+            && known.array.dtype() == dtype
+        {
+            limits.decoded_bytes(known.byte_len, 1)?;
+            return Ok(known.array.clone());
+        }
+        let work = Work::begin();
+        let array = load()?;
+        let loaded = Rows { len, rows: rows.to_vec(), array: array.clone(), byte_len: work.byte_len() };
+        self.0.borrow_mut().insert(place, loaded);
+        Ok(array)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use arrow::array::Int32Array;
+
+    use super::*;
+    use crate::Error;
+    use crate::array::Decoded;
+    use crate::dtype::PType;
+
+    #[test]
+    fn only_what_was_loaded_completely_and_is_the_same_is_not_loaded_again() {
+        let (loaded, loads) = (LoadedRows::default(), Cell::new(0));
+        let of = |ptype| DType::Primitive(ptype, false);
+        let load = |node, dtype: &DType, len, rows: &[usize], is_complete| {
+            let result =
+                loaded.get_or_load(Place { blob: 7, node }, dtype, len, rows, &Limits::default(), || {
+                    loads.set(loads.get() + 1);
+                    let array = Arc::new(Int32Array::from_iter_values(0..rows.len() as i32)) as _;
+                    let array = Arc::new(Decoded::new(dtype.clone(), array));
+                    if is_complete { Ok(array as ArrayRef) } else { Err(Error::NotFetched) }
+                });
+            (result.is_ok(), loads.get())
+        };
+        assert_eq!(load(1, &of(PType::I32), 10, &[2, 3], false), (false, 1));
+        assert_eq!(load(1, &of(PType::I32), 10, &[2, 3], true), (true, 2));
+        assert_eq!(load(1, &of(PType::I32), 10, &[2, 3], true), (true, 2));
+        assert_eq!(load(2, &of(PType::I32), 10, &[2, 3], true), (true, 3));
+        assert_eq!(load(1, &of(PType::I32), 10, &[2, 4], true), (true, 4));
+        assert_eq!(load(1, &of(PType::I32), 11, &[2, 4], true), (true, 5));
+        assert_eq!(load(1, &of(PType::U32), 11, &[2, 4], true), (true, 6));
+        assert_eq!(load(1, &of(PType::U32), 11, &[2, 4], true), (true, 6));
+    }
+
+    #[test]
+    fn what_was_loaded_before_counts_again() {
+        let (loaded, limits) = (LoadedRows::default(), Limits::new().with_max_decoded_bytes(100));
+        let dtype = DType::Primitive(PType::I32, false);
+        let load = || {
+            loaded.get_or_load(Place { blob: 0, node: 0 }, &dtype, 1, &[0], &limits, || {
+                limits.decoded_bytes(60, 1)?;
+                Ok(Arc::new(Decoded::new(dtype.clone(), Arc::new(Int32Array::from(vec![1])))) as ArrayRef)
+            })
+        };
+        for _ in 0..3 {
+            let work = Work::begin();
+            load().unwrap();
+            assert_eq!(work.byte_len(), 60);
+        }
+        let _work = Work::begin();
+        load().unwrap();
+        assert!(load().is_err());
+    }
+}
