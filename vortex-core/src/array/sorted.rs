@@ -51,11 +51,9 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         let decoded = sorted.decode(&data_type(sorted.dtype())?)?;
         return match_integer!(sorted.dtype().ptype()?, |T| {
             let all = decoded.as_primitive::<T>().values();
-            let place = |target: &u64| {
-                let at = all.partition_point(|value| widen(*value) < *target);
-                found(at, all.get(at).map(|value| widen(*value)).as_ref(), target)
-            };
-            Ok(targets.iter().map(place).collect())
+            let places = places(targets, all.len(), |at| widen(all[at]));
+            let found = |(at, target)| found(at, all.get(at).map(|value| widen(*value)).as_ref(), target);
+            Ok(places.into_iter().zip(targets).map(found).collect())
         }, else Err(Error::corrupt(format!("cannot search in {}", sorted.dtype()))));
     }
     // The first step decides for all targets; the others around the last integer below each target.
@@ -88,6 +86,22 @@ pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<us
         }
         (span, step) = (step, step / FAN_OUT);
     }
+}
+
+/// Searches `len` ascending integers for all targets at once. The steps of different targets do not depend on each
+/// other, so that a processor waits for several integers from memory at a time.
+fn places(targets: &[u64], len: usize, integer: impl Fn(usize) -> u64) -> Vec<usize> {
+    let mut places = vec![0; targets.len()];
+    // Each target belongs at its place, or at most this many integers after it.
+    let mut span = len;
+    while span > 0 {
+        let half = span.div_ceil(2);
+        for (place, target) in places.iter_mut().zip(targets) {
+            *place += half * usize::from(integer(*place + half - 1) < *target);
+        }
+        span -= half;
+    }
+    places
 }
 
 fn integers(array: &ArrayRef) -> Result<Vec<u64>> {
