@@ -92,32 +92,32 @@ impl Node<'_> {
             Some(What::Buffers(taken)) => return self.load_taken(taken),
             _ => {}
         }
-        let byte_len = self.byte_len(self.raw, usize::MAX);
-        let integer_bytes = match self.dtype {
-            DType::Primitive(ptype, _) => self.len.saturating_mul(ptype.byte_width()),
-            _ => usize::MAX,
+        let stored = self.byte_len(self.raw, usize::MAX);
+        let integers = match self.dtype {
+            DType::Primitive(ptype, _) => Some(self.len.saturating_mul(ptype.byte_width())),
+            _ => None,
         };
-        let are_decoded = integer_bytes <= KeptBytes::LARGEST.min(byte_len.saturating_mul(MAX_EXPANSION));
-        let are_small = byte_len < SMALL;
-        // Rows that are handed out may share buffers, and should not keep whole pieces in memory.
-        let are_copied = self.depth == 0 || integer_bytes == usize::MAX || (are_small && !are_decoded);
+        let most = KeptBytes::LARGEST.min(stored.saturating_mul(MAX_EXPANSION));
+        let decoded = integers.filter(|bytes| *bytes <= most);
+        let to_keep = decoded.or((stored < SMALL).then_some(stored));
+        // Rows that are handed out may share buffers, and should not keep whole pieces in memory; neither should what is
+        // kept. Integers that take as many bytes as are stored are probably not encoded.
+        let are_copied = self.depth == 0 || integers.is_none() || to_keep == Some(stored);
         let mut taken = Taken::new();
         self.take_buffers(self.raw, (pieces, start, places), are_copied, &mut taken)?;
         let array = self.load_taken(&taken)?;
-        let bytes = if are_decoded { integer_bytes } else { byte_len };
-        if !are_decoded && !are_small {
-            return Ok(array);
-        }
-        let Some(counted) = kept.take(bytes.saturating_add(OVERHEAD)) else { return Ok(array) };
-        let (what, array) = if are_decoded {
-            let decoded = apart(array.decode(&data_type(self.dtype)?)?, &taken)?;
-            let array: ArrayRef =
-                Arc::new(Decoded::new(self.dtype.clone(), decoded).with_limits(*self.limits()));
+        let counted = to_keep.and_then(|bytes| kept.take(bytes.saturating_add(OVERHEAD)));
+        let Some(counted) = counted else { return Ok(array) };
+        let (what, array) = if decoded.is_some() {
+            let integers = array.decode(&data_type(self.dtype)?)?;
+            let integers = if to_keep == Some(stored) { integers } else { apart(integers, &taken)? };
+            let integers = Decoded::new(self.dtype.clone(), integers).with_limits(*self.limits());
+            let array: ArrayRef = Arc::new(integers);
             (What::Integers(Arc::clone(&array)), array)
         } else {
             (What::Buffers(taken), array)
         };
-        // Another task may have been faster; then the bytes of this array no longer count.
+        // Another task may have been faster; then these bytes no longer count.
         let _ = self.raw.kept.set(Arc::new(Kept { what, _counted: counted }));
         Ok(array)
     }

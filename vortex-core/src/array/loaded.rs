@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::ArrayRef;
 use crate::Result;
@@ -53,11 +54,11 @@ impl LoadedRows {
             && known.array.dtype() == dtype
         {
             limits.decoded_bytes(known.byte_len, 1)?;
-            return Ok(known.array.clone());
+            return Ok(Arc::clone(&known.array));
         }
         let work = Work::begin();
         let array = load()?;
-        let loaded = Rows { len, rows: rows.to_vec(), array: array.clone(), byte_len: work.byte_len() };
+        let loaded = Rows { len, rows: rows.to_vec(), array: Arc::clone(&array), byte_len: work.byte_len() };
         self.0.borrow_mut().insert(place, loaded);
         Ok(array)
     }
@@ -66,7 +67,6 @@ impl LoadedRows {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::sync::Arc;
 
     use arrow::array::Int32Array;
 

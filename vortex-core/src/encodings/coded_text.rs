@@ -9,7 +9,6 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-use crate::Result;
 use crate::array::{ArrayRef, Decoded};
 use crate::dtype::{DType, PType};
 use crate::expr::{InList, Like, Predicate};
@@ -17,6 +16,7 @@ use crate::kernels::needle::{Against, Automaton, Needle};
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
+use crate::{Error, Result};
 
 /// The parts of coded rows other than the codes, to be written.
 pub(crate) struct TextParts {
@@ -203,8 +203,26 @@ pub(super) fn ends(ranges: &[Range<usize>]) -> Vec<u64> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// Wraps offsets as the child of an array.
-pub(super) fn offsets_child(offsets: Vec<u64>) -> ArrayRef {
-    let array = UInt64Array::from(offsets);
+/// The number of bytes of each row of concatenated codes, as the child of an array. Single rows are loaded without the
+/// stored lengths: what the codes stand for tells them, too, and takes no reads.
+///
+/// # Errors
+/// If `decoded_len` is unable to tell the bytes of a row.
+pub(super) fn lengths_of<T>(
+    codes: &[T],
+    ends: &[u64],
+    decoded_len: impl Fn(&[T]) -> Option<usize>,
+) -> Result<ArrayRef> {
+    let lengths = ends.windows(2).map(|pair| {
+        let codes = codes.get(usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?)?;
+        decoded_len(codes).map(|len| len as u64)
+    });
+    let lengths: Option<Vec<u64>> = lengths.collect();
+    lengths.map(integers_child).ok_or_else(|| Error::corrupt("codes do not decode"))
+}
+
+/// Wraps offsets or lengths as the child of an array.
+pub(super) fn integers_child(integers: Vec<u64>) -> ArrayRef {
+    let array = UInt64Array::from(integers);
     Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array)))
 }

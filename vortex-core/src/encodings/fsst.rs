@@ -97,18 +97,20 @@ impl Encoding for Fsst {
         // All are requested before an error of one of them is returned.
         let ranges =
             node.ranges(1, &integers(metadata.offsets_ptype)?, node.len(), rows, node.buffer_len(2)?);
-        let lengths = picked.child(0, &integers(metadata.lengths_ptype)?, rows.len());
         let validity = picked.validity_child(2);
         let symbols = (node.buffer(0), node.buffer(1));
         let ranges = ranges?;
         let codes = node.gather(2, ranges.iter().cloned())?;
+        let table = SymbolTable::try_new(&symbols.0?, &symbols.1?)?;
+        let offsets = coded_text::ends(&ranges);
+        let lengths = coded_text::lengths_of(&codes, &offsets, |codes| table.decoded_len(codes))?;
         Ok(Arc::new(FsstArray {
             dtype: node.dtype().clone(),
             len: rows.len(),
-            table: Arc::new(SymbolTable::try_new(&symbols.0?, &symbols.1?)?),
+            table: Arc::new(table),
             codes,
-            offsets: coded_text::offsets_child(coded_text::ends(&ranges)),
-            lengths: lengths?,
+            offsets: coded_text::integers_child(offsets),
+            lengths,
             validity: validity?,
             limits: *node.limits(),
         }))
@@ -144,7 +146,7 @@ impl FsstArray {
         Ok(Arc::new(Self {
             len: chosen.len(),
             codes: codes.into(),
-            offsets: coded_text::offsets_child(offsets),
+            offsets: coded_text::integers_child(offsets),
             lengths: chosen.of(&self.lengths)?,
             validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
             ..self.clone()

@@ -93,7 +93,7 @@ impl VarBinArray {
         Arc::new(Self {
             dtype: node.dtype().clone(),
             len: offsets.len() - 1,
-            offsets: coded_text::offsets_child(offsets),
+            offsets: coded_text::integers_child(offsets),
             bytes,
             validity,
             limits: *node.limits(),

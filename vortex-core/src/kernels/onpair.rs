@@ -85,6 +85,11 @@ impl Tokens {
         Some(Joined::new(out, self.is_ascii))
     }
 
+    /// The number of bytes that codes stand for; `None` if some have no token.
+    pub(crate) fn decoded_len<K: Key>(&self, codes: &[K]) -> Option<usize> {
+        codes.iter().map(|code| self.lengths.get(code.index()).map(|len| usize::from(*len))).sum()
+    }
+
     /// Compares the value of some codes with a constant, reading no more codes than needed. A code
     /// without a token ends the value.
     pub(crate) fn against<K: Key>(&self, codes: &[K], needle: &Needle) -> Against {
@@ -144,7 +149,9 @@ mod tests {
             let wanted = naive(&codes);
             assert_eq!(decoded(&tokens, &codes, wanted.len()).as_deref(), Some(&*wanted));
             assert_eq!(decoded(&tokens, &codes, wanted.len() + 1), None);
+            assert_eq!(tokens.decoded_len(&codes), Some(wanted.len()));
         }
+        assert_eq!(tokens.decoded_len(&[0u8, 5]), None, "there are only five tokens");
         assert_eq!(decoded(&tokens, &[1u8; 50], 3), None);
         assert_eq!(decoded(&tokens, &[5u8], 1), None, "there are only five tokens");
     }

@@ -24,6 +24,8 @@ pub(super) struct Ready {
     batches: VecDeque<RecordBatch>,
     /// Joins small batches, if there may be many.
     joining: Option<BatchCoalescer>,
+    /// The first batch to be joined, until there is another: often there is none, as for a look-up.
+    first: Option<RecordBatch>,
     /// Approximate bytes of the rows that wait to be joined.
     waiting_bytes: u64,
     batch_size: usize,
@@ -35,6 +37,7 @@ impl Ready {
         Self {
             batches: VecDeque::new(),
             joining: joins.then(|| BatchCoalescer::new(Arc::clone(&plan.schema), plan.batch_size)),
+            first: None,
             waiting_bytes: 0,
             batch_size: plan.batch_size,
         }
@@ -48,8 +51,9 @@ impl Ready {
     /// Number of rows, including those that wait to be joined.
     pub(super) fn row_count(&self) -> u64 {
         let ready: usize = self.batches.iter().map(RecordBatch::num_rows).sum();
+        let first = self.first.as_ref().map_or(0, RecordBatch::num_rows);
         let waiting = self.joining.as_ref().map_or(0, BatchCoalescer::get_buffered_rows);
-        (ready + waiting) as u64
+        (ready + first + waiting) as u64
     }
 
     pub(super) fn pop(&mut self) -> Option<RecordBatch> {
@@ -59,6 +63,9 @@ impl Ready {
     pub(super) fn push(&mut self, batch: RecordBatch) -> Result<()> {
         if self.joining.is_none() {
             self.batches.push_back(batch);
+            return Ok(());
+        }
+        if batch.num_rows() == 0 {
             return Ok(());
         }
         // A small remainder that waits would cause every following large batch to be copied.
@@ -73,11 +80,20 @@ impl Ready {
         if self.waiting_bytes.saturating_add(bytes) > MAX_WAITING_BYTES {
             self.finish()?;
         }
-        if let Some(joining) = &mut self.joining {
-            joining.push_batch(batch)?;
-        }
         self.waiting_bytes += bytes;
+        self.join_first()?;
+        match &mut self.joining {
+            Some(joining) if joining.get_buffered_rows() > 0 => joining.push_batch(batch)?,
+            _ => self.first = Some(batch),
+        }
         self.take_joined()
+    }
+
+    fn join_first(&mut self) -> Result<()> {
+        if let (Some(joining), Some(first)) = (&mut self.joining, self.first.take()) {
+            joining.push_batch(first)?;
+        }
+        Ok(())
     }
 
     /// Adds a batch that is not joined with others, after the rows that wait.
@@ -89,6 +105,12 @@ impl Ready {
 
     /// Joins the rows that wait, no matter how few.
     pub(super) fn finish(&mut self) -> Result<()> {
+        if let Some(first) = self.first.take_if(|first| !holds_much(first, self.waiting_bytes)) {
+            self.waiting_bytes = 0;
+            self.batches.push_back(first);
+            return Ok(());
+        }
+        self.join_first()?;
         if let Some(joining) = &mut self.joining {
             joining.finish_buffered_batch()?;
         }
@@ -97,6 +119,7 @@ impl Ready {
 
     pub(super) fn clear(&mut self) {
         self.batches.clear();
+        self.first = None;
         self.joining = None;
     }
 
@@ -112,6 +135,12 @@ impl Ready {
         }
         Ok(())
     }
+}
+
+/// Whether a batch whose rows take this many bytes keeps much more in memory: the rows may share buffers with others.
+fn holds_much(batch: &RecordBatch, row_bytes: u64) -> bool {
+    let allowed = row_bytes.saturating_mul(2).saturating_add(512 * batch.num_columns() as u64);
+    batch.get_array_memory_size() as u64 > allowed
 }
 
 /// The same rows, without the room that Arrow has reserved for a batch of the usual size: operators keep batches, and
@@ -146,7 +175,7 @@ mod tests {
     fn joining(column: &ArrowRef) -> Ready {
         let schema = Arc::new(Schema::new(vec![Field::new("c", column.data_type().clone(), true)]));
         let joining = Some(BatchCoalescer::new(schema, 8192));
-        Ready { batches: VecDeque::new(), joining, waiting_bytes: 0, batch_size: 8192 }
+        Ready { batches: VecDeque::new(), joining, first: None, waiting_bytes: 0, batch_size: 8192 }
     }
 
     /// The rows of the batches that come out if batches of this column are pushed ten times.
@@ -205,13 +234,32 @@ mod tests {
     }
 
     #[test]
+    fn a_single_batch_is_copied_only_if_it_keeps_other_rows_in_memory() {
+        let numbers: ArrowRef = Arc::new(Int64Array::from_iter_values(0..1000));
+        let address = |array: &ArrowRef| array.to_data().buffers()[0].as_ptr();
+        for (rows, is_copied) in [(0..1000, false), (0..100, true)] {
+            let column = numbers.slice(rows.start, rows.len());
+            let mut ready = joining(&column);
+            ready.push(RecordBatch::try_from_iter([("c", Arc::clone(&column))]).unwrap()).unwrap();
+            assert_eq!((ready.row_count(), ready.is_empty()), (rows.len() as u64, true));
+            ready.finish().unwrap();
+            let batch = ready.pop().unwrap();
+            assert_eq!(batch.column(0), &column);
+            assert_eq!(address(batch.column(0)) != address(&column), is_copied);
+            ready.finish().unwrap();
+            assert!(ready.is_empty() && ready.row_count() == 0);
+        }
+    }
+
+    #[test]
     fn rows_without_columns_are_counted_when_they_are_joined() {
         let nothing = |rows| {
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options).unwrap()
         };
         let joining = Some(BatchCoalescer::new(Arc::new(Schema::empty()), 8192));
-        let mut ready = Ready { batches: VecDeque::new(), joining, waiting_bytes: 0, batch_size: 8192 };
+        let mut ready =
+            Ready { batches: VecDeque::new(), joining, first: None, waiting_bytes: 0, batch_size: 8192 };
         ready.push(nothing(3)).unwrap();
         ready.push(nothing(4)).unwrap();
         ready.finish().unwrap();

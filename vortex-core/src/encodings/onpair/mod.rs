@@ -94,7 +94,6 @@ impl Encoding for OnPair {
         let picked = node.of_rows(rows);
         // All are requested before an error of one of them is returned.
         let ranges = node.ranges(2, &parts.offsets, node.len(), rows, parts.code_count);
-        let lengths = picked.child(3, &parts.lengths, rows.len());
         let validity = picked.validity_child(4);
         let ranges = ranges?;
         let offsets = coded_text::ends(&ranges);
@@ -103,13 +102,18 @@ impl Encoding for OnPair {
         let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
         let codes = node.child_rows(1, &parts.codes, parts.code_count, &wanted)?;
         let (codes, tokens) = used_values(&codes, parts.token_count)?;
+        let dictionary = parts.some_tokens(node, &tokens)?;
+        let (tokens, numbers) = (dictionary.tokens()?, keys_of(&codes)?);
+        let lengths = with_keys!(&numbers, |codes| {
+            coded_text::lengths_of(codes, &offsets, |codes| tokens.decoded_len(codes))?
+        });
         Ok(Arc::new(OnPairArray {
             dtype: node.dtype().clone(),
             len: rows.len(),
-            dictionary: parts.some_tokens(node, &tokens)?,
+            dictionary,
             codes,
-            offsets: coded_text::offsets_child(offsets),
-            lengths: lengths?,
+            offsets: coded_text::integers_child(offsets),
+            lengths,
             validity: validity?,
             limits: *node.limits(),
         }))
@@ -152,7 +156,7 @@ impl Parts {
     /// A dictionary of some tokens, in ascending order.
     fn some_tokens(&self, node: &Node<'_>, tokens: &[usize]) -> Result<Arc<Dictionary>> {
         let ranges = node.ranges(0, &self.dict_offsets, self.token_count, tokens, node.buffer_len(0)?)?;
-        let offsets = coded_text::offsets_child(coded_text::ends(&ranges));
+        let offsets = coded_text::integers_child(coded_text::ends(&ranges));
         Ok(Arc::new(Dictionary {
             bytes: node.gather(0, ranges.into_iter())?,
             offsets,
@@ -190,6 +194,13 @@ struct OnPairArray {
     limits: Limits,
 }
 
+/// The codes as numbers of tokens.
+fn keys_of(codes: &ArrayRef) -> Result<AnyKeys> {
+    let out_of_range = |code| Error::corrupt(format!("code {code} is out of range"));
+    let (keys, _) = AnyKeys::decode(codes, |code| u32::try_from(code).map_err(|_| out_of_range(code)))?;
+    Ok(keys)
+}
+
 impl OnPairArray {
     /// The codes of all rows of this slice, and their start among all codes.
     fn window(&self) -> Result<(AnyKeys, usize)> {
@@ -200,10 +211,7 @@ impl OnPairArray {
         }
         self.limits.decoded_bytes(end - start, size_of::<u32>())?;
         let codes = self.codes.slice(start..end)?;
-        let (codes, _) = AnyKeys::decode(&codes, |code| {
-            u32::try_from(code).map_err(|_| Error::corrupt(format!("code {code} is out of range")))
-        })?;
-        Ok((codes, start))
+        Ok((keys_of(&codes)?, start))
     }
 
     /// The ends of the codes of each row, relative to the start of the window.
@@ -224,7 +232,7 @@ impl OnPairArray {
         Ok(Arc::new(Self {
             len: chosen.len(),
             codes: Arc::new(Decoded::new(DType::Primitive(ptype, false), codes)),
-            offsets: coded_text::offsets_child(offsets),
+            offsets: coded_text::integers_child(offsets),
             lengths: chosen.of(&self.lengths)?,
             validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
             ..self.clone()

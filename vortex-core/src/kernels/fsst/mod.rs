@@ -95,6 +95,18 @@ impl SymbolTable {
         vectorized(Decode { table: self, codes, len, packs })
     }
 
+    /// The number of bytes that codes stand for; `None` if they end with an escape.
+    pub(crate) fn decoded_len(&self, codes: &[u8]) -> Option<usize> {
+        let (mut len, mut codes) = (0, codes.iter());
+        while let Some(code) = codes.next() {
+            len += match *code {
+                ESCAPE => codes.next().map(|_| 1)?,
+                code => usize::from(self.lengths[usize::from(code)]),
+            };
+        }
+        Some(len)
+    }
+
     /// Compares the value of some codes with a constant, reading no more codes than needed.
     pub(crate) fn against(&self, codes: &[u8], needle: &Needle) -> Against {
         let mut at = 0;
@@ -327,6 +339,16 @@ mod tests {
                 codes
             })
             .collect()
+    }
+
+    #[test]
+    fn the_length_of_codes_is_that_of_what_they_decode_to() {
+        let table = table(&SYMBOLS);
+        for codes in samples() {
+            assert_eq!(table.decoded_len(&codes), Some(naive(&SYMBOLS, &codes).len()));
+            assert_eq!(table.decoded_len(&[&codes[..], &[ESCAPE]].concat()), None);
+        }
+        assert_eq!(table.decoded_len(&[0, 17, 2]), Some(4), "codes without a symbol stand for nothing");
     }
 
     #[test]
