@@ -160,7 +160,7 @@ fn check_rows(
             ids,
             registry,
             limits: &limits,
-            kept: &kept,
+            kept: Some(&kept),
             loaded: Some(&loaded_rows),
             blob: 0,
         };

@@ -68,7 +68,7 @@ impl KeptBytes {
 
     /// Bytes of all that is kept.
     #[cfg(test)]
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -99,14 +99,14 @@ impl Node<'_> {
         };
         let most = KeptBytes::LARGEST.min(stored.saturating_mul(MAX_EXPANSION));
         let decoded = integers.filter(|bytes| *bytes <= most);
-        let to_keep = decoded.or((stored < SMALL).then_some(stored));
+        let to_keep = decoded.or((stored < SMALL).then_some(stored)).filter(|_| kept.is_some());
         // Rows that are handed out may share buffers, and should not keep whole pieces in memory; neither should what is
         // kept. Integers that take as many bytes as are stored are probably not encoded.
         let are_copied = self.depth == 0 || integers.is_none() || to_keep == Some(stored);
         let mut taken = Taken::new();
         self.take_buffers(self.raw, (pieces, start, places), are_copied, &mut taken)?;
         let array = self.load_taken(&taken)?;
-        let counted = to_keep.and_then(|bytes| kept.take(bytes.saturating_add(OVERHEAD)));
+        let counted = to_keep.zip(kept).and_then(|(bytes, kept)| kept.take(bytes.saturating_add(OVERHEAD)));
         let Some(counted) = counted else { return Ok(array) };
         let (what, array) = if decoded.is_some() {
             let integers = array.decode(&data_type(self.dtype)?)?;

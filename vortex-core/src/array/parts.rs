@@ -100,7 +100,7 @@ pub(super) enum Buffers<'a> {
         pieces: &'a Pieces,
         start: u64,
         places: &'a [Range<usize>],
-        kept: &'a KeptBytes,
+        kept: Option<&'a KeptBytes>,
         blob: u32,
         loaded: Option<&'a LoadedRows>,
     },

@@ -51,7 +51,8 @@ pub(crate) struct TreeRows<'a> {
     pub(crate) ids: &'a [Arc<str>],
     pub(crate) registry: &'a Registry,
     pub(crate) limits: &'a Limits,
-    pub(crate) kept: &'a KeptBytes,
+    /// Counts what the tree keeps for other rows. Absent if nothing should be kept, since no other rows may follow.
+    pub(crate) kept: Option<&'a KeptBytes>,
     /// What earlier attempts to read rows of the file have loaded, and the number of this array among them. Absent if
     /// the first attempt cannot fail.
     pub(crate) loaded: Option<&'a LoadedRows>,

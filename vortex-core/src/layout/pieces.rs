@@ -1,6 +1,7 @@
 //! The pieces of segments available while individual rows of layouts are read.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub struct PieceSet<'a> {
     pieces: Pieces,
     segments: SegmentSet<'a>,
     missing_segments: RefCell<Vec<SegmentId>>,
+    /// Segments of which no rows were read before. Only what is needed a second time is kept for a third.
+    first_read: RefCell<HashSet<SegmentId>>,
     /// What lacked nothing is requested again if other parts were incomplete. If nothing can be missing, nothing is.
     loaded: Option<LoadedRows>,
 }
@@ -54,6 +57,7 @@ impl<'a> PieceSet<'a> {
             pieces: Pieces::default(),
             segments: SegmentSet::new(table),
             missing_segments: RefCell::default(),
+            first_read: RefCell::default(),
             loaded: Some(LoadedRows::default()),
         }
     }
@@ -117,7 +121,7 @@ impl<'a> PieceSet<'a> {
                 ids: &self.table.array_ids,
                 registry: &self.table.registry,
                 limits: &self.table.limits,
-                kept: self.trees.kept_bytes(),
+                kept: (!self.first_read.borrow().contains(&id)).then(|| self.trees.kept_bytes()),
                 loaded: self.loaded.as_ref(),
                 blob: id.0,
             };
@@ -151,6 +155,7 @@ impl<'a> PieceSet<'a> {
         };
         debug_assert_eq!(place.end + TREE_LEN, len);
         let tree = Arc::new(ArrayTree::parse_tree(&bytes, place.start, limits)?);
+        self.first_read.borrow_mut().insert(id);
         Ok(self.trees.keep(id, tree, place.len()))
     }
 

@@ -370,6 +370,22 @@ mod tests {
         assert_eq!(metrics.snapshot().iter().find(|(name, _)| *name == "reads").unwrap().1, 0);
     }
 
+    #[tokio::test]
+    async fn what_tells_where_rows_are_is_kept_once_it_is_needed_again() {
+        let runs =
+            Arc::new(Int64Array::from_iter_values((0..40_000).map(|row| (row / 50) * 7919 % 1_000_003)))
+                as ArrowRef;
+        let table = RecordBatch::try_from_iter([("r", runs)]).unwrap();
+        let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
+        let mut kept = Vec::new();
+        for row in [5, 20_000, 30_000] {
+            assert_eq!(rows_of(&file, &[row]).await.unwrap(), table.slice(row as usize, 1));
+            kept.push(file.trees().kept_bytes().byte_len());
+        }
+        assert_eq!(kept[0], 0);
+        assert!(kept[1] > 0 && kept[2] == kept[1], "{kept:?}");
+    }
+
     /// A pool that grants everything.
     #[derive(Debug, Default)]
     struct Grants {
