@@ -39,10 +39,10 @@ use crate::{Error, Result};
 const BYTES_PER_VALUE: u64 = 8 << 10;
 
 /// If fewer than one row in so many is requested by position, the rows are fetched individually even from short segments:
-/// to find them in splits takes time, too. For the 105 columns of the benchmarks, this is twice as fast for one row in
-/// 200, and 7 times for one in 2,000; for a single column, equally fast, and twice. It is also faster if the operating
-/// system has to read from a disk.
-const FEW: u64 = 200;
+/// to find them in splits takes time, too. Of the table of the benchmarks, one row in 130 takes as long in either way for
+/// up to five columns, and half as long for all 105; one in 2,000 takes half and a seventh. It is also faster if the
+/// operating system has to read from a disk.
+const FEW: u64 = 128;
 
 /// Maximum number of rows fetched together.
 const ROWS_AT_ONCE: usize = 1024;
