@@ -6,7 +6,7 @@ use arrow::array::{Array as _, UInt64Array};
 use arrow::buffer::Buffer;
 use prost::Message;
 
-use super::kept::{MAX_EXPANSION, OVERHEAD};
+use super::kept::{BUFFER_OVERHEAD, MAX_EXPANSION, OVERHEAD};
 use super::loaded::LoadedRows;
 use super::pieces::{Piece, Pieces};
 use super::{ArrayParts, ArrayRef, KeptBytes, TreeRows};
@@ -175,7 +175,8 @@ fn check_rows(
             Piece { start: range.start, bytes: bytes.into() }
         }));
     };
-    let most = blob.len() * MAX_EXPANSION + node_count as usize * OVERHEAD;
+    let overhead = node_count as usize * OVERHEAD + buffers.len() * BUFFER_OVERHEAD;
+    let most = blob.len() * (MAX_EXPANSION + 1) + overhead;
     assert!(kept.byte_len() <= most, "more is kept than was read");
     drop(tree);
     assert_eq!(kept.byte_len(), 0, "arrays that were dropped still count");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{MutableArrayData, make_array};
+use arrow::array::{Array as _, MutableArrayData, make_array};
 use arrow::buffer::{Buffer, NullBuffer};
 
 use super::parts::{Buffers, Context, Taken};
@@ -23,8 +23,9 @@ pub(super) const MAX_EXPANSION: usize = 8;
 /// Nodes whose buffers have fewer bytes in total are kept as they are stored.
 const SMALL: usize = 2 << 10;
 
-/// Bytes that anything kept takes besides its own.
-pub(super) const OVERHEAD: usize = 256;
+/// Bytes that anything kept takes besides its own, and each of its buffers.
+pub(super) const OVERHEAD: usize = 512;
+pub(super) const BUFFER_OVERHEAD: usize = 192;
 
 /// Counts the bytes that are kept in trees, which are limited.
 #[derive(Debug, Default)]
@@ -39,7 +40,7 @@ pub(crate) struct Kept {
 
 #[derive(Debug)]
 enum What {
-    /// Positions of rows. Decoded integers can be searched without examining all of them.
+    /// Decoded integers, which mostly tell where rows are. They can be searched without examining all of them.
     Integers(ArrayRef),
     /// The buffers of a node and its descendants. The array may have any number of rows, and cache any number of
     /// bytes, so that it is loaded again.
@@ -106,11 +107,18 @@ impl Node<'_> {
         let mut taken = Taken::new();
         self.take_buffers(self.raw, (pieces, start, places), are_copied, &mut taken)?;
         let array = self.load_taken(&taken)?;
-        let counted = to_keep.zip(kept).and_then(|(bytes, kept)| kept.take(bytes.saturating_add(OVERHEAD)));
+        let bytes = match (to_keep, decoded) {
+            (None, _) => return Ok(array),
+            (_, Some(bytes)) => bytes + self.len / 8,
+            (_, None) => taken.values().map(|bytes| bytes.len() + BUFFER_OVERHEAD).sum(),
+        };
+        let counted = kept.and_then(|kept| kept.take(bytes + OVERHEAD));
         let Some(counted) = counted else { return Ok(array) };
         let (what, array) = if decoded.is_some() {
             let integers = array.decode(&data_type(self.dtype)?)?;
-            let integers = if to_keep == Some(stored) { integers } else { apart(integers, &taken)? };
+            let is_larger = integers.get_array_memory_size() > counted.bytes;
+            let is_shared = to_keep != Some(stored) && shares(&integers, &taken);
+            let integers = if is_larger || is_shared { copied(&integers)? } else { integers };
             let integers = Decoded::new(self.dtype.clone(), integers).with_limits(*self.limits());
             let array: ArrayRef = Arc::new(integers);
             (What::Integers(Arc::clone(&array)), array)
@@ -170,15 +178,18 @@ impl Node<'_> {
     }
 }
 
-/// The same integers in buffers of their own, if they share any of those that were taken.
-fn apart(array: ArrowRef, taken: &Taken) -> Result<ArrowRef> {
+/// Whether an array shares any of the buffers that were taken.
+fn shares(array: &ArrowRef, taken: &Taken) -> bool {
     let data = array.to_data();
     let nulls = data.nulls().map(NullBuffer::buffer);
     let is_taken =
         |buffer: &Buffer| taken.values().any(|taken| taken.as_ptr_range().contains(&buffer.as_ptr()));
-    if !data.buffers().iter().chain(nulls).any(is_taken) {
-        return Ok(array);
-    }
+    data.buffers().iter().chain(nulls).any(is_taken)
+}
+
+/// The same array in buffers of its own, which are as long as it needs.
+fn copied(array: &ArrowRef) -> Result<ArrowRef> {
+    let data = array.to_data();
     let mut copy = MutableArrayData::new(vec![&data], false, array.len());
     copy.try_extend(0, 0, array.len())?;
     Ok(make_array(copy.freeze()))
@@ -186,8 +197,8 @@ fn apart(array: ArrowRef, taken: &Taken) -> Result<ArrowRef> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray as _, UInt32Array};
-    use arrow::datatypes::UInt32Type;
+    use arrow::array::UInt32Array;
+    use arrow::buffer::BooleanBuffer;
 
     use super::*;
     use crate::array::build::Tree;
@@ -226,12 +237,21 @@ mod tests {
     fn arrays_that_are_kept_share_no_pieces() {
         let piece = Buffer::from(vec![0u32, 1, 2, 3]);
         let array: ArrowRef = Arc::new(UInt32Array::new(piece.slice(4).into(), None));
-        let place = |array: &ArrowRef| array.as_primitive::<UInt32Type>().values().as_ptr();
-        let copied = apart(Arc::clone(&array), &Taken::from([(7, piece)])).unwrap();
-        assert_eq!(&copied, &array);
-        assert_ne!(place(&copied), place(&array));
-        let others = Taken::from([(7, Buffer::from(vec![1u32, 2, 3]))]);
-        assert_eq!(place(&apart(Arc::clone(&array), &others).unwrap()), place(&array));
+        let taken = Taken::from([(7, piece)]);
+        let copy = copied(&array).unwrap();
+        assert_eq!(&copy, &array);
+        assert!(shares(&array, &taken) && !shares(&copy, &taken));
+        assert!(!shares(&array, &Taken::from([(7, Buffer::from(vec![1u32, 2, 3]))])));
+    }
+
+    #[test]
+    fn arrays_that_are_kept_hold_no_more_than_is_counted() {
+        let bits = BooleanBuffer::new(Buffer::from(vec![0xff; 1 << 20]), 0, 3);
+        let array: ArrowRef = Arc::new(UInt32Array::new(vec![1, 2, 3].into(), Some(NullBuffer::new(bits))));
+        assert!(array.get_array_memory_size() > 1 << 20);
+        let copy = copied(&array).unwrap();
+        assert_eq!(&copy, &array);
+        assert!(copy.get_array_memory_size() < OVERHEAD);
     }
 
     #[test]

@@ -19,12 +19,15 @@ pub(crate) struct Place {
     pub(crate) node: u32,
 }
 
+/// More rows of a node are loaded again: every node would have a list of them.
+const MOST_ROWS: usize = 16 << 10;
+
 /// What was loaded so far.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedRows(RefCell<HashMap<Place, Rows>>);
 
-/// Some rows of a node of `len` rows, and the bytes that were decompressed or copied to load them: they count for
-/// every attempt, since all of them hold the array.
+/// Some rows of a node of `len` rows, and the bytes that were decompressed or copied to load them, with those of the list
+/// of rows: they count for every attempt, since all of them hold the array.
 #[derive(Debug)]
 struct Rows {
     len: usize,
@@ -58,6 +61,10 @@ impl LoadedRows {
         }
         let work = Work::begin();
         let array = load()?;
+        if rows.len() > MOST_ROWS {
+            return Ok(array);
+        }
+        limits.decoded_bytes(rows.len(), size_of::<usize>())?;
         let loaded = Rows { len, rows: rows.to_vec(), array: Arc::clone(&array), byte_len: work.byte_len() };
         self.0.borrow_mut().insert(place, loaded);
         Ok(array)
@@ -105,7 +112,7 @@ mod tests {
         let dtype = DType::Primitive(PType::I32, false);
         let load = || {
             loaded.get_or_load(Place { blob: 0, node: 0 }, &dtype, 1, &[0], &limits, || {
-                limits.decoded_bytes(60, 1)?;
+                limits.decoded_bytes(52, 1)?;
                 Ok(Arc::new(Decoded::new(dtype.clone(), Arc::new(Int32Array::from(vec![1])))) as ArrayRef)
             })
         };

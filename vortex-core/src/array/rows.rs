@@ -54,7 +54,7 @@ pub(crate) struct TreeRows<'a> {
     /// Counts what the tree keeps for other rows. Absent if nothing should be kept, since no other rows may follow.
     pub(crate) kept: Option<&'a KeptBytes>,
     /// What earlier attempts to read rows of the file have loaded, and the number of this array among them. Absent if
-    /// the first attempt cannot fail.
+    /// the whole file is in memory.
     pub(crate) loaded: Option<&'a LoadedRows>,
     pub(crate) blob: u32,
 }

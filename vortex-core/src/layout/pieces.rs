@@ -43,9 +43,9 @@ pub struct PieceSet<'a> {
     pieces: Pieces,
     segments: SegmentSet<'a>,
     missing_segments: RefCell<Vec<SegmentId>>,
-    /// Segments of which no rows were read before. Only what is needed a second time is kept for a third.
+    /// Segments of which no rows were read before. Nothing is kept of them, since files are often opened for one look-up.
     first_read: RefCell<HashSet<SegmentId>>,
-    /// What lacked nothing is requested again if other parts were incomplete. If nothing can be missing, nothing is.
+    /// What lacked nothing is requested again if other parts were incomplete. Absent if the whole file is in memory.
     loaded: Option<LoadedRows>,
 }
 

@@ -38,10 +38,10 @@ use crate::{Error, Result};
 /// Bytes of whole segments that take as long to read and decode as one individually fetched value.
 const BYTES_PER_VALUE: u64 = 8 << 10;
 
-/// If fewer than one row in so many is requested by position, the rows are fetched individually even from short segments:
-/// to find them in splits takes time, too. Of the table of the benchmarks, one row in 130 takes as long in either way for
-/// up to five columns, and half as long for all 105; one in 2,000 takes half and a seventh. It is also faster if the
-/// operating system has to read from a disk.
+/// If rows are requested by position, and are fewer than one in so many of the splits that hold them, they are fetched
+/// individually even from short segments: to find them in splits takes time, too. Of the table of the benchmarks, one row
+/// in 130 takes as long in either way for up to five columns, and half as long for all 105; one in 2,000 takes half and a
+/// seventh. It is also faster if the operating system has to read from a disk.
 const FEW: u64 = 128;
 
 /// Maximum number of rows fetched together.
@@ -51,9 +51,9 @@ const ROWS_AT_ONCE: usize = 1024;
 const TASKS_PER_CPU: usize = 16;
 
 /// Bytes that a task may hold before it splits its work into halves; and the same while memory is refused,
-/// which is more than a thousand values usually take: halves fetch everything again.
+/// which is more than the values of a thousand rows usually take: halves fetch everything again.
 const MAX_HELD: u64 = 16 << 20;
-const MAX_HELD_ANYWAY: u64 = 2 << 20;
+const MAX_HELD_ANYWAY: u64 = 512 << 10;
 
 /// Maximum number of attempts; a column that needs more is nested deeper than the limits allow.
 const MAX_ROUNDS: usize = 4096;
@@ -75,19 +75,22 @@ pub(super) fn parts(plan: &Plan, limit: u64) -> Result<VecDeque<Arc<[u64]>>> {
     let rows = plan.single_rows().unwrap_or_default();
     let rows = &rows[..rows.len().min(usize::try_from(limit).unwrap_or(usize::MAX))];
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(VecDeque::new()) };
-    if !fetches_singly(plan, rows.len() as u64, &(*first..last + 1))? {
+    if !fetches_singly(plan, rows, &(*first..last + 1))? {
         return Ok(VecDeque::new());
     }
     Ok(rows.chunks(rows_at_once(plan)).map(Arc::from).collect())
 }
 
-/// Whether `count` rows in a range are fetched individually.
-fn fetches_singly(plan: &Plan, count: u64, range: &Range<u64>) -> Result<bool> {
+/// Whether rows in a range are fetched individually.
+fn fetches_singly(plan: &Plan, rows: &[u64], range: &Range<u64>) -> Result<bool> {
+    let count = rows.len() as u64;
     let is_likely = pays(plan, count, plan.file.footer().file_size());
     if plan.row_access != RowAccess::Cheapest || plan.is_remote() || plan.projection.is_empty() {
         return Ok(is_likely);
     }
-    let are_few = count.saturating_mul(FEW) < range.end - range.start;
+    let splits = rows.chunk_by(|a, b| a / plan.split_step == b / plan.split_step).count() as u64;
+    let among = splits.saturating_mul(plan.split_step);
+    let are_few = count.saturating_mul(FEW) < among && !plan.table().has_whole();
     Ok(are_few || (is_likely && exceed_rows(plan, range, count)?))
 }
 
@@ -133,7 +136,7 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
     let per_task = count.div_ceil(cpus * TASKS_PER_CPU).max(1);
     let tasks = (0..count).step_by(per_task).map(|first| {
         let columns = first..(first + per_task).min(count);
-        Owned::spawn(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows), 0))
+        Owned::spawn(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows), 0, u64::MAX))
     });
     let columns: Vec<Vec<ArrowRef>> =
         futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
@@ -146,30 +149,37 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
 }
 
 /// Fetches the rows of some projected columns; in halves, if this takes too much at once. Halves are kept until they
-/// are joined: of the rows before these, `held` bytes are.
+/// are joined: of the rows before these, `held` bytes are. Of the same columns, twice as many rows would have taken
+/// `before` bytes.
 fn fetch_columns(
     plan: Arc<Plan>,
     columns: Range<usize>,
     rows: Arc<[u64]>,
     held: u64,
+    before: u64,
 ) -> BoxFuture<'static, Result<Vec<ArrowRef>>> {
     async move {
-        match fetch_at_once(&plan, &columns, &rows).await? {
-            Some(fetched) if held > 0 => {
+        match fetch_at_once(&plan, &columns, &rows, before).await? {
+            Ok(fetched) if held > 0 => {
                 let bytes = usize::try_from(held.saturating_add(held_bytes(&fetched))).unwrap_or(usize::MAX);
                 plan.table().limits.decoded_bytes(bytes, 1)?;
                 Ok(fetched)
             }
-            Some(fetched) => Ok(fetched),
-            None => fetch_halves(plan, columns, rows, held).await,
+            Ok(fetched) => Ok(fetched),
+            Err(bytes) => fetch_halves(plan, columns, rows, held, bytes).await,
         }
     }
     .boxed()
 }
 
-/// As [`fetch_columns`]; `None` if the rows exceed the limits or take more memory than a task may hold, unless there
-/// is only one row of one column.
-async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64]) -> Result<Option<Vec<ArrowRef>>> {
+/// As [`fetch_columns`]. If the rows exceed the limits, or take more memory than a task may hold, and could take less in
+/// parts: how many bytes they would have taken.
+async fn fetch_at_once(
+    plan: &Plan,
+    columns: &Range<usize>,
+    rows: &[u64],
+    before: u64,
+) -> Result<std::result::Result<Vec<ArrowRef>, u64>> {
     let is_divisible = columns.len() > 1 || rows.len() > 1;
     let mut have = PieceSet::new(plan.table(), plan.file.trees());
     if let Some(contents) = plan.file.source().contents() {
@@ -179,7 +189,9 @@ async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64]) -> Res
     let (mut shares, mut held) = (Vec::new(), 0);
     for _ in 0..MAX_ROUNDS {
         match attempt_all(plan, columns, rows, &have, &mut decoded) {
-            Err(error) if is_divisible && matches!(error.root(), Error::LimitExceeded(_)) => return Ok(None),
+            Err(error) if is_divisible && matches!(error.root(), Error::LimitExceeded(_)) => {
+                return Ok(Err(u64::MAX));
+            }
             attempted => attempted?,
         }
         let (ranges, whole) = have.take_missing();
@@ -191,15 +203,18 @@ async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64]) -> Res
         held += range_bytes + byte_len(plan.table(), &whole)?;
         let granted = plan.memory.take(bytes);
         let most = if granted.is_some() { MAX_HELD } else { MAX_HELD_ANYWAY };
-        if held > most && is_divisible {
-            return Ok(None);
+        // Where parts of rows take about as much, as of segments that are only read as a whole, they would fetch the same
+        // again and again.
+        let shrinks = columns.len() > 1 || !(before / 4 * 3..=before).contains(&held);
+        if held > most && is_divisible && shrinks {
+            return Ok(Err(held));
         }
         let mut memory = granted.unwrap_or_else(|| plan.memory.take_anyway(bytes));
         shares.push(memory.split(range_bytes));
         fetch_round(plan, &ranges, &whole, memory, &mut have).await?;
     }
     let decoded: Option<Vec<ArrowRef>> = decoded.into_iter().collect();
-    decoded.map(Some).ok_or_else(|| Error::corrupt("reading a row does not terminate"))
+    decoded.map(Ok).ok_or_else(|| Error::corrupt("reading a row does not terminate"))
 }
 
 /// Attempts to decode the columns that are not decoded yet. What is missing for that is noted by `have`.
@@ -245,24 +260,25 @@ async fn fetch_round(
     Ok(())
 }
 
-/// As [`fetch_columns`], but in halves, to hold less memory at a time.
+/// As [`fetch_columns`], but in halves, to hold less memory at a time than the `bytes` of all.
 async fn fetch_halves(
     plan: Arc<Plan>,
     columns: Range<usize>,
     rows: Arc<[u64]>,
     held: u64,
+    bytes: u64,
 ) -> Result<Vec<ArrowRef>> {
     if columns.len() > 1 {
         let middle = columns.start + columns.len() / 2;
-        let mut all =
-            fetch_columns(Arc::clone(&plan), columns.start..middle, Arc::clone(&rows), held).await?;
-        all.append(&mut fetch_columns(plan, middle..columns.end, rows, held).await?);
+        let (first, second) = (columns.start..middle, middle..columns.end);
+        let mut all = fetch_columns(Arc::clone(&plan), first, Arc::clone(&rows), held, u64::MAX).await?;
+        all.append(&mut fetch_columns(plan, second, rows, held, u64::MAX).await?);
         return Ok(all);
     }
     let (first, second) = rows.split_at(rows.len() / 2);
-    let before = fetch_columns(Arc::clone(&plan), columns.clone(), first.into(), held).await?;
+    let before = fetch_columns(Arc::clone(&plan), columns.clone(), first.into(), held, bytes).await?;
     let held = held.saturating_add(held_bytes(&before));
-    let after = fetch_columns(Arc::clone(&plan), columns, second.into(), held).await?;
+    let after = fetch_columns(Arc::clone(&plan), columns, second.into(), held, bytes).await?;
     let halves = before.into_iter().zip(after);
     let joined = halves.map(|(before, after)| {
         let to = before.data_type().clone();
@@ -490,6 +506,23 @@ mod tests {
             peaks.push(scheduler.peak_bytes());
         }
         assert!(peaks[0] > 3 << 20 && peaks[1] <= MAX_HELD_ANYWAY, "{peaks:?}");
+    }
+
+    #[tokio::test]
+    async fn segments_that_are_only_read_as_a_whole_are_not_read_for_each_row() {
+        let table = noise();
+        let options = WriteOptions::new().with_segment_compression(SegmentCompression::Lz4);
+        let file = open(&written_table(&table, options).await, OpenOptions::new()).await;
+        let wanted: Vec<u64> = (0..1000).step_by(20).collect();
+        let scheduler = Scheduler::new(1 << 10);
+        let scan = file.scan().with_row_indices(wanted.clone()).with_row_access(RowAccess::Single);
+        let scan = scan.with_scheduler(scheduler);
+        let metrics = Arc::clone(scan.metrics());
+        let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
+        let expected = arrow::compute::take(table.column(0), &UInt64Array::from(wanted), None).unwrap();
+        assert_eq!(concat_batches(&batches[0].schema(), &batches).unwrap().column(0), &expected);
+        let bytes = metrics.bytes_read.load(Ordering::Relaxed);
+        assert!(bytes < 5 * (4 << 20), "{bytes} bytes");
     }
 
     #[tokio::test]

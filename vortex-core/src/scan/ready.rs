@@ -24,7 +24,8 @@ pub(super) struct Ready {
     batches: VecDeque<RecordBatch>,
     /// Joins small batches, if there may be many.
     joining: Option<BatchCoalescer>,
-    /// The first batch to be joined, until there is another: often there is none, as for a look-up.
+    /// The first batch to be joined, until there is another: often there is none, as for a look-up. It holds about as many
+    /// bytes as its rows take.
     first: Option<RecordBatch>,
     /// Approximate bytes of the rows that wait to be joined.
     waiting_bytes: u64,
@@ -83,7 +84,9 @@ impl Ready {
         self.waiting_bytes += bytes;
         self.join_first()?;
         match &mut self.joining {
-            Some(joining) if joining.get_buffered_rows() > 0 => joining.push_batch(batch)?,
+            Some(joining) if joining.get_buffered_rows() > 0 || holds_much(&batch, bytes) => {
+                joining.push_batch(batch)?;
+            }
             _ => self.first = Some(batch),
         }
         self.take_joined()
@@ -105,12 +108,11 @@ impl Ready {
 
     /// Joins the rows that wait, no matter how few.
     pub(super) fn finish(&mut self) -> Result<()> {
-        if let Some(first) = self.first.take_if(|first| !holds_much(first, self.waiting_bytes)) {
+        if let Some(first) = self.first.take() {
             self.waiting_bytes = 0;
             self.batches.push_back(first);
             return Ok(());
         }
-        self.join_first()?;
         if let Some(joining) = &mut self.joining {
             joining.finish_buffered_batch()?;
         }

@@ -97,6 +97,11 @@ impl SegmentTable {
         Ok(self.checksums.is_some() || self.segment(id)?.compression.is_some())
     }
 
+    /// Whether there are arrays that can only be read from all bytes of their segments.
+    pub(crate) fn has_whole(&self) -> bool {
+        self.checksums.is_some() || self.segments.iter().any(|segment| segment.compression.is_some())
+    }
+
     /// The bytes of a segment in the form in which its array is stored: verified against their checksum,
     /// if requested, and decompressed.
     pub(crate) fn unpack(&self, id: SegmentId, bytes: Buffer) -> Result<Buffer> {
