@@ -107,6 +107,27 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_rows_count_and_long_ones_are_not_kept() {
+        let dtype = DType::Primitive(PType::I32, false);
+        for (count, is_kept) in [(MOST_ROWS, true), (MOST_ROWS + 1, false)] {
+            let (loaded, loads) = (LoadedRows::default(), Cell::new(0));
+            let rows: Vec<usize> = (0..count).collect();
+            for _ in 0..2 {
+                let work = Work::begin();
+                let load = || {
+                    loads.set(loads.get() + 1);
+                    let array = Arc::new(Int32Array::from(vec![0; count]));
+                    Ok(Arc::new(Decoded::new(dtype.clone(), array)) as ArrayRef)
+                };
+                let place = Place { blob: 0, node: 0 };
+                loaded.get_or_load(place, &dtype, count, &rows, &Limits::default(), load).unwrap();
+                assert_eq!(work.byte_len(), if is_kept { count * size_of::<usize>() } else { 0 });
+            }
+            assert_eq!(loads.get(), if is_kept { 1 } else { 2 });
+        }
+    }
+
+    #[test]
     fn what_was_loaded_before_counts_again() {
         let (loaded, limits) = (LoadedRows::default(), Limits::new().with_max_decoded_bytes(100));
         let dtype = DType::Primitive(PType::I32, false);

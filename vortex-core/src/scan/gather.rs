@@ -89,7 +89,7 @@ fn fetches_singly(plan: &Plan, rows: &[u64], range: &Range<u64>) -> Result<bool>
         return Ok(is_likely);
     }
     let splits = rows.chunk_by(|a, b| a / plan.split_step == b / plan.split_step).count() as u64;
-    let among = splits.saturating_mul(plan.split_step);
+    let among = splits.saturating_mul(plan.split_step).min(plan.file.row_count());
     let are_few = count.saturating_mul(FEW) < among && !plan.table().has_whole();
     Ok(are_few || (is_likely && exceed_rows(plan, range, count)?))
 }
@@ -160,26 +160,27 @@ fn fetch_columns(
 ) -> BoxFuture<'static, Result<Vec<ArrowRef>>> {
     async move {
         match fetch_at_once(&plan, &columns, &rows, before).await? {
-            Ok(fetched) if held > 0 => {
+            Fetched::All(fetched) if held > 0 => {
                 let bytes = usize::try_from(held.saturating_add(held_bytes(&fetched))).unwrap_or(usize::MAX);
                 plan.table().limits.decoded_bytes(bytes, 1)?;
                 Ok(fetched)
             }
-            Ok(fetched) => Ok(fetched),
-            Err(bytes) => fetch_halves(plan, columns, rows, held, bytes).await,
+            Fetched::All(fetched) => Ok(fetched),
+            Fetched::TooMuch(bytes) => fetch_halves(plan, columns, rows, held, bytes).await,
         }
     }
     .boxed()
 }
 
-/// As [`fetch_columns`]. If the rows exceed the limits, or take more memory than a task may hold, and could take less in
-/// parts: how many bytes they would have taken.
-async fn fetch_at_once(
-    plan: &Plan,
-    columns: &Range<usize>,
-    rows: &[u64],
-    before: u64,
-) -> Result<std::result::Result<Vec<ArrowRef>, u64>> {
+/// The outcome of fetching all rows at once.
+enum Fetched {
+    All(Vec<ArrowRef>),
+    /// The rows exceed the limits, or would take so many bytes, more than a task may hold. Parts of them may take less.
+    TooMuch(u64),
+}
+
+/// As [`fetch_columns`], but not in halves.
+async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64], before: u64) -> Result<Fetched> {
     let is_divisible = columns.len() > 1 || rows.len() > 1;
     let mut have = PieceSet::new(plan.table(), plan.file.trees());
     if let Some(contents) = plan.file.source().contents() {
@@ -190,7 +191,7 @@ async fn fetch_at_once(
     for _ in 0..MAX_ROUNDS {
         match attempt_all(plan, columns, rows, &have, &mut decoded) {
             Err(error) if is_divisible && matches!(error.root(), Error::LimitExceeded(_)) => {
-                return Ok(Err(u64::MAX));
+                return Ok(Fetched::TooMuch(u64::MAX));
             }
             attempted => attempted?,
         }
@@ -207,14 +208,14 @@ async fn fetch_at_once(
         // again and again.
         let shrinks = columns.len() > 1 || !(before / 4 * 3..=before).contains(&held);
         if held > most && is_divisible && shrinks {
-            return Ok(Err(held));
+            return Ok(Fetched::TooMuch(held));
         }
         let mut memory = granted.unwrap_or_else(|| plan.memory.take_anyway(bytes));
         shares.push(memory.split(range_bytes));
         fetch_round(plan, &ranges, &whole, memory, &mut have).await?;
     }
     let decoded: Option<Vec<ArrowRef>> = decoded.into_iter().collect();
-    decoded.map(Ok).ok_or_else(|| Error::corrupt("reading a row does not terminate"))
+    decoded.map(Fetched::All).ok_or_else(|| Error::corrupt("reading a row does not terminate"))
 }
 
 /// Attempts to decode the columns that are not decoded yet. What is missing for that is noted by `have`.
@@ -402,18 +403,22 @@ mod tests {
     #[tokio::test]
     async fn few_rows_are_fetched_individually_even_from_short_segments() {
         let mut next = crate::kernels::random(5);
-        let column = Arc::new(Int64Array::from_iter_values((0..40_000).map(|_| next() as i64))) as ArrowRef;
+        let column = Arc::new(Int64Array::from_iter_values((0..200_000).map(|_| next() as i64))) as ArrowRef;
         let table = RecordBatch::try_from_iter([("n", column)]).unwrap();
         let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
-        for (step, is_single) in [(600, true), (100, false)] {
-            let scan = file.scan().with_row_indices((0..40_000).step_by(step).collect::<Vec<u64>>());
+        let every = |step| (0..200_000).step_by(step).collect::<Vec<u64>>();
+        let neighbours = (0..1100).chain([199_999]).collect();
+        for (rows, is_single) in
+            [(every(600), true), (every(100), false), (neighbours, false), (vec![7], true)]
+        {
+            let scan = file.scan().with_row_indices(rows.clone());
             let metrics = Arc::clone(scan.metrics());
             let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
-            let taken = UInt64Array::from_iter_values((0..40_000).step_by(step));
+            let taken = UInt64Array::from(rows);
             let expected = arrow::compute::take(table.column(0), &taken, None).unwrap();
             assert_eq!(concat_batches(&table.schema(), &batches).unwrap().column(0), &expected);
             let bytes = metrics.bytes_read.load(Ordering::Relaxed);
-            assert_eq!(bytes < 40_000, is_single, "one in {step}: {bytes} bytes");
+            assert_eq!(bytes < 100_000, is_single, "{} rows: {bytes} bytes", taken.len());
         }
     }
 
