@@ -181,6 +181,20 @@ async fn a_dropped_scan_leaves_no_read_in_flight_and_its_budget_empty() {
 }
 
 #[tokio::test]
+async fn a_dropped_aggregation_leaves_no_read_in_flight_and_its_budget_empty() {
+    let (store, file) = stored(contents()).await;
+    store.set_latency(Duration::from_secs(60));
+    let scheduler = Scheduler::new(1 << 30);
+    let aggregation = some_rows(&file).with_scheduler(Arc::clone(&scheduler)).aggregate();
+    assert!(tokio::time::timeout(Duration::from_millis(50), aggregation).await.is_err());
+    let reads = store.reads.get();
+    assert!(reads > 0);
+    settled(&scheduler, &store).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(store.reads.get(), reads, "nothing is asked for afterwards");
+}
+
+#[tokio::test]
 async fn a_scan_takes_few_reads_and_counts_them() {
     let (store, file) = stored(contents()).await;
     let metrics = Arc::new(ScanMetrics::default());
