@@ -24,10 +24,10 @@ const MIN_TAIL: u64 = 64 << 10;
 /// A description, with the zone tables before it, takes about one part in this many of a file.
 const TAIL_SHARE: u64 = 256;
 
-/// Number of bytes to read from the end of a file: all of a small file; of others, the usual size of the
-/// description and the zone tables.
+/// Number of bytes to read from the end of a file: all of a small file, where that costs less than a second read; of
+/// others, the usual size of the description and the zone tables.
 fn tail_size(file_size: u64, most: u64) -> u64 {
-    if file_size <= most { file_size } else { (file_size / TAIL_SHARE).min(most) }
+    if file_size / 2 <= most { file_size } else { (file_size / TAIL_SHARE).min(most) }
 }
 
 /// Options of opening a file.

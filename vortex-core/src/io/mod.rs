@@ -166,7 +166,7 @@ pub struct StorageProfile {
     /// Maximum number of reads in flight; 0 counts as 1.
     pub concurrency: usize,
     /// Maximum number of bytes to read from the end of a file when opening it; fewer if the file is
-    /// small.
+    /// small, and all of it if it has at most twice as many.
     pub tail_read: u64,
     /// Whether the store is remote: a request costs more than many bytes, and may take a long time to
     /// return anything.
@@ -206,12 +206,12 @@ impl StorageProfile {
         remote: false,
         hedge: 0,
     };
-    /// An object store: gaps of up to 1.5 MiB, reads of up to 8 MiB, 64 reads at once, 1 MiB from the end.
+    /// An object store: gaps of up to 1.5 MiB, reads of up to 8 MiB, 64 reads at once, 512 KiB from the end.
     pub const REMOTE: Self = Self {
         coalesce_gap: 3 << 19,
         max_read: 8 << 20,
         concurrency: 64,
-        tail_read: 1 << 20,
+        tail_read: 512 << 10,
         remote: true,
         hedge: 0,
     };

@@ -19,6 +19,7 @@ use vortex_core::write::WriteOptions;
 use vortex_core::{DType, Error, PType, Scalar, VortexFile};
 
 use crate::given::{Stored, collect, files_of, golden, lineitem, open_blocking, opened, written};
+use crate::random::scattered;
 
 fn int(value: i64) -> Scalar {
     Scalar::try_new(DType::Primitive(PType::I64, false), Value::Int(value)).unwrap()
@@ -166,6 +167,19 @@ async fn a_small_file_is_opened_and_scanned_with_one_read() {
 }
 
 #[tokio::test]
+async fn a_file_of_up_to_twice_the_usual_tail_is_opened_and_scanned_with_one_read() {
+    let numbers = (0..100_000).map(|row| scattered(row) as i64);
+    let table = [("n", Arc::new(Int64Array::from_iter_values(numbers)) as ArrayRef)];
+    let bytes = written([&RecordBatch::try_from_iter(table).unwrap()], WriteOptions::new()).await;
+    let tail = StorageProfile::REMOTE.tail_read as usize;
+    assert!((tail + 1..=2 * tail).contains(&bytes.len()), "{} bytes", bytes.len());
+    let source = Arc::new(Stored::new(bytes, StorageProfile::REMOTE));
+    let file = VortexFile::open(Arc::clone(&source) as _).await.unwrap();
+    assert_eq!(collect(file.scan()).await.unwrap().num_rows(), 100_000);
+    assert_eq!(source.reads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn statistics_rule_out_rows_without_reading_them() {
     let opened = VortexFile::open(Arc::new(remote(&lineitem()))).await.unwrap();
     // Without the tail that was read when opening, everything has to be requested.
@@ -203,6 +217,17 @@ async fn a_tiny_budget_slows_a_scan_down_but_does_not_stop_it() {
     let whole = collect(file.scan()).await.unwrap();
     let starved = collect(file.scan().with_scheduler(Scheduler::new(1))).await.unwrap();
     assert_eq!(starved, whole);
+}
+
+#[tokio::test]
+async fn a_tiny_budget_changes_no_aggregate() {
+    let file = VortexFile::open_path(lineitem()).await.unwrap();
+    let scan = file.scan().with_filter(column("l_quantity").gt(20)).with_projection(["l_tax", "l_comment"]);
+    let roomy = scan.clone().aggregate().await.unwrap();
+    let scheduler = Scheduler::new(1);
+    assert_eq!(scan.with_scheduler(Arc::clone(&scheduler)).aggregate().await.unwrap(), roomy);
+    assert!(roomy.row_count > 0);
+    assert_eq!(scheduler.bytes_in_use(), 0);
 }
 
 #[test]
