@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion_datasource::PartitionedFile;
@@ -44,8 +45,8 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
 
 /// A scan that states minima, maxima and distinct counts as estimates, although they may be exact: see
 /// `optimizer/exact_statistics.rs`. Distinct counts are exact only of partition columns, from DataFusion. Of a
-/// column that contains the least integer of its type, the scan states neither minimum nor maximum. If only some rows
-/// of a file are read, all is an estimate.
+/// column with a bound that DataFusion 55 cannot compute with, the scan states neither minimum nor maximum. If only some
+/// rows of a file are read, all is an estimate.
 fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     let mut known = scan.statistics();
     if selects_rows(&scan) {
@@ -54,7 +55,7 @@ fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     for column in &mut known.column_statistics {
         column.distinct_count = column.distinct_count.to_inexact();
         let bounds = [&mut column.min_value, &mut column.max_value];
-        let overflows = bounds.iter().any(|bound| bound.get_value().is_some_and(lacks_negative));
+        let overflows = bounds.iter().any(|bound| bound.get_value().is_some_and(is_extreme));
         for bound in bounds {
             *bound = if overflows { Precision::Absent } else { bound.clone().to_inexact() };
         }
@@ -67,6 +68,24 @@ fn selects_rows(scan: &FileScanConfig) -> bool {
     files.any(|file| file.extension::<RowSelection>().is_some())
 }
 
+/// Whether plans would fail that compute with this bound, although it may be that of no row that they read.
+fn is_extreme(value: &ScalarValue) -> bool {
+    lacks_negative(value) || lacks_nanoseconds(value)
+}
+
+/// Whether this is a time that nanoseconds cannot express, such as 9999-12-31, which often stands for "never". DataFusion
+/// 55 compares times of different units in the finer one, dates with timestamps in nanoseconds, and cannot plan a filter
+/// if a bound overflows.
+fn lacks_nanoseconds(value: &ScalarValue) -> bool {
+    let finest = match value.data_type() {
+        DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Nanosecond, zone),
+        DataType::Duration(_) => DataType::Duration(TimeUnit::Nanosecond),
+        _ => return false,
+    };
+    !value.is_null() && value.cast_to(&finest).map_or(true, |same| same.is_null())
+}
+
 /// Whether this is the least integer of its type, which is its own negative. DataFusion 55 supposes that negatives
 /// are in the opposite order, and cannot plan `-a < 5` if that of a bound of `a` overflows.
 fn lacks_negative(value: &ScalarValue) -> bool {
@@ -75,7 +94,7 @@ fn lacks_negative(value: &ScalarValue) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{DataType, Field, Schema};
+    use arrow::datatypes::{Field, Schema};
     use datafusion_datasource::TableSchema;
     use datafusion_execution::object_store::ObjectStoreUrl;
 
@@ -137,6 +156,45 @@ mod tests {
             assert_eq!(stated(&least, &least), (Precision::Absent, Precision::Absent));
             let next = Precision::Inexact(next);
             assert_eq!(stated(next.get_value().unwrap(), next.get_value().unwrap()), (next.clone(), next));
+        }
+    }
+
+    #[test]
+    fn a_scan_states_no_extremes_of_times_that_nanoseconds_cannot_express() {
+        let never = 2_932_896; // 9999-12-31
+        let zone = Some("+02:00".into());
+        let pairs: [(ScalarValue, ScalarValue, bool); 8] = [
+            (ScalarValue::Date32(Some(0)), ScalarValue::Date32(Some(never)), false),
+            (ScalarValue::Date32(Some(i32::MIN)), ScalarValue::Date32(Some(0)), false),
+            (ScalarValue::Date32(Some(0)), ScalarValue::Date32(Some(20_000)), true),
+            (ScalarValue::Date64(Some(0)), ScalarValue::Date64(Some(i64::from(never) * 86_400_000)), false),
+            (
+                ScalarValue::TimestampSecond(Some(0), zone.clone()),
+                ScalarValue::TimestampSecond(Some(i64::from(never) * 86_400), zone.clone()),
+                false,
+            ),
+            (
+                ScalarValue::TimestampSecond(Some(0), zone.clone()),
+                ScalarValue::TimestampSecond(None, zone),
+                true,
+            ),
+            (
+                ScalarValue::TimestampNanosecond(Some(i64::MIN), None),
+                ScalarValue::TimestampNanosecond(Some(i64::MAX), None),
+                true,
+            ),
+            (ScalarValue::DurationSecond(Some(0)), ScalarValue::DurationSecond(Some(i64::MAX)), false),
+        ];
+        for (min, max, is_stated) in pairs {
+            let (min_value, max_value) = (Precision::Exact(min.clone()), Precision::Exact(max.clone()));
+            let known = ColumnStatistics { min_value, max_value, ..ColumnStatistics::new_unknown() };
+            let column = estimates(min.data_type(), known);
+            let stated = (column.min_value, column.max_value);
+            let expected = match is_stated {
+                true => (Precision::Inexact(min), Precision::Inexact(max)),
+                false => (Precision::Absent, Precision::Absent),
+            };
+            assert_eq!(stated, expected);
         }
     }
 }

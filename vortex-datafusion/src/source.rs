@@ -16,7 +16,7 @@ use datafusion_execution::memory_pool::MemoryPool;
 use datafusion_execution::runtime_env::RuntimeEnv;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::projection::ProjectionExprs;
-use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, conjunction};
 use datafusion_physical_expr_adapter::DefaultPhysicalExprAdapterFactory;
 use datafusion_physical_expr_common::physical_expr::fmt_sql;
 use datafusion_physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
@@ -301,9 +301,8 @@ impl FileSource for VortexSource {
                 if let Some(filter) = self.filter() {
                     write!(f, ", predicate={filter}")?;
                 }
-                for (at, filter) in self.filters.pruning().iter().enumerate() {
-                    let before = if at == 0 { ", pruning_predicate=" } else { " AND " };
-                    write!(f, "{before}{filter}")?;
+                if !self.filters.pruning().is_empty() {
+                    write!(f, ", pruning_predicate={}", conjunction(self.filters.pruning().iter().cloned()))?;
                 }
                 if self.filters.is_dynamic() {
                     f.write_str(", dynamic_pruning=eligible")?;

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The core counts, adds and compares: what statistics of files and zones state is not read, the rest is computed on
-//! encoded columns where possible (`states.rs`). A file that stores another type than the table has, or integers whose sum floats
-//! would round, is aggregated row by row with DataFusion's own functions.
+//! encoded columns where possible (`states.rs`). A file that stores another type than the table has, or integers whose
+//! sum floats would round, is aggregated row by row with DataFusion's own functions.
 
 mod states;
 

@@ -33,15 +33,16 @@ pub(crate) fn chain(expr: &Arc<dyn PhysicalExpr>) -> Option<(Operator, Vec<&Arc<
 pub(crate) fn balanced(filter: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
     let Some((op, operands)) = chain(filter) else { return Arc::clone(filter) };
     let operands: Vec<_> = operands.into_iter().map(balanced).collect();
-    halves(op, &operands)
+    joined(op, &operands)
 }
 
-fn halves(op: Operator, operands: &[Arc<dyn PhysicalExpr>]) -> Arc<dyn PhysicalExpr> {
+/// A chain of these operands, of which there is at least one, as a tree of little depth.
+pub(super) fn joined(op: Operator, operands: &[Arc<dyn PhysicalExpr>]) -> Arc<dyn PhysicalExpr> {
     if let [one] = operands {
         return Arc::clone(one);
     }
     let (left, right) = operands.split_at(operands.len() / 2);
-    Arc::new(BinaryExpr::new(halves(op, left), op, halves(op, right)))
+    Arc::new(BinaryExpr::new(joined(op, left), op, joined(op, right)))
 }
 
 #[cfg(test)]

@@ -82,8 +82,12 @@ fn is_total_operator(binary: &BinaryExpr, schema: &Schema) -> bool {
     match binary.op() {
         And | Or | Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom | BitwiseAnd
         | BitwiseOr | BitwiseXor | StringConcat => true,
-        // Integers wrap; decimals and times do not.
-        Plus | Minus | Multiply => result().is_ok_and(|of| of.is_integer() || of.is_floating()),
+        // Integers wrap, unless the application has asked for errors; decimals and times do not.
+        Plus | Minus | Multiply => {
+            // Only comparing tells whether overflow of this one is an error.
+            let wraps = BinaryExpr::new(Arc::clone(binary.left()), *binary.op(), Arc::clone(binary.right()));
+            result().is_ok_and(|of| of.is_floating() || of.is_integer() && *binary == wraps)
+        }
         Divide | Modulo => result()
             .is_ok_and(|of| of.is_floating() || of.is_unsigned_integer() && is_nonzero(binary.right())),
         _ => false,
@@ -117,6 +121,17 @@ mod tests {
         assert!(!is_fallible(&rest(2), &unsigned) && is_fallible(&rest(0), &unsigned));
         let nested = binary(with(Operator::Divide), Operator::Gt, lit(1i32), &file.schema).unwrap();
         assert!(is_fallible(&nested, &file.schema));
+    }
+
+    #[test]
+    fn a_sum_can_fail_if_overflow_is_an_error() {
+        let file = File::sample();
+        let sum =
+            |fails| BinaryExpr::new(file.column("i"), Operator::Plus, lit(2i32)).with_fail_on_overflow(fails);
+        for fails in [false, true] {
+            let sum: Arc<dyn PhysicalExpr> = Arc::new(sum(fails));
+            assert_eq!(is_fallible(&sum, &file.schema), fails);
+        }
     }
 
     #[test]

@@ -3,16 +3,21 @@
 //! ```text
 //! CAST(a AS Int64) > 5     a > 5           a is Int32: the cast preserves order and values
 //! day = 3                  true            day is constant in this file
-//! CAST(t AS ns) < x        unchanged       t is in milliseconds, and x is between two of them
+//! CAST(t AS ns) < x        t <= y          t is in milliseconds, and x is between y and the next one
+//! CAST(t AS ns) = x        unchanged
 //! ```
 //!
 //! DataFusion's own simplifier removes casts of columns by casting the literal in the opposite direction,
-//! even if that rounds the literal, or if the cast rounds the column. Here, both must be exact.
+//! even if that rounds the literal, or if the cast rounds the column. Here, both must be exact, or the comparison takes
+//! the rounding into account. Values for which the cast would fail, such as 9999-12-31 in nanoseconds, are compared, too.
 
 use std::sync::Arc;
 
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{
+    DataType, Schema, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType,
+};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::Operator;
@@ -68,9 +73,18 @@ fn without_cast(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<
     for (cast, literal, swapped) in sides {
         let Some(literal) = literal.downcast_ref::<Literal>() else { continue };
         let Some(cast) = ExactCast::of(cast, schema)? else { continue };
-        let Some(value) = cast.undo(literal.value()) else { continue };
-        let (left, right) = if swapped { (lit(value), cast.inner) } else { (cast.inner, lit(value)) };
-        return Ok(Some(Arc::new(BinaryExpr::new(left, *binary.op(), right))));
+        if let Some(value) = cast.undo(literal.value()) {
+            let (left, right) = if swapped { (lit(value), cast.inner) } else { (cast.inner, lit(value)) };
+            return Ok(Some(Arc::new(BinaryExpr::new(left, *binary.op(), right))));
+        }
+        let op = if swapped { binary.op().swap() } else { Some(*binary.op()) };
+        let op = match op {
+            Some(Operator::Lt | Operator::LtEq) => Operator::LtEq,
+            Some(Operator::Gt | Operator::GtEq) => Operator::Gt,
+            _ => continue,
+        };
+        let Some(before) = time_before(literal.value(), &cast.from) else { continue };
+        return Ok(Some(Arc::new(BinaryExpr::new(cast.inner, op, lit(before)))));
     }
     Ok(None)
 }
@@ -109,6 +123,46 @@ impl ExactCast {
         let after = cast(&before, &self.to).ok()?;
         let same = after.is_valid(0) && after == one;
         same.then(|| ScalarValue::try_from_array(&before, 0).ok())?
+    }
+}
+
+/// The last value of a type of dates or times before this time, which is no value of that type.
+fn time_before(time: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> {
+    let nanoseconds = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 1_000_000_000i128,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    };
+    let (time, unit) = match time {
+        ScalarValue::TimestampSecond(Some(time), _) => (time, TimeUnit::Second),
+        ScalarValue::TimestampMillisecond(Some(time), _) => (time, TimeUnit::Millisecond),
+        ScalarValue::TimestampMicrosecond(Some(time), _) => (time, TimeUnit::Microsecond),
+        ScalarValue::TimestampNanosecond(Some(time), _) => (time, TimeUnit::Nanosecond),
+        _ => return None,
+    };
+    let time = i128::from(*time) * nanoseconds(&unit);
+    match data_type {
+        DataType::Date32 => {
+            let day = time.div_euclid(24 * 60 * 60 * nanoseconds(&TimeUnit::Second));
+            Some(ScalarValue::Date32(Some(i32::try_from(day).ok()?)))
+        }
+        DataType::Timestamp(unit, zone) => {
+            let (time, zone) = (i64::try_from(time.div_euclid(nanoseconds(unit))).ok()?, zone.clone());
+            Some(match unit {
+                TimeUnit::Second => ScalarValue::new_timestamp::<TimestampSecondType>(Some(time), zone),
+                TimeUnit::Millisecond => {
+                    ScalarValue::new_timestamp::<TimestampMillisecondType>(Some(time), zone)
+                }
+                TimeUnit::Microsecond => {
+                    ScalarValue::new_timestamp::<TimestampMicrosecondType>(Some(time), zone)
+                }
+                TimeUnit::Nanosecond => {
+                    ScalarValue::new_timestamp::<TimestampNanosecondType>(Some(time), zone)
+                }
+            })
+        }
+        _ => None,
     }
 }
 
@@ -155,12 +209,11 @@ mod tests {
     #[test]
     fn casts_go_where_literals_are_values_of_the_column() {
         let milliseconds = DataType::Timestamp(TimeUnit::Millisecond, None);
-        let nanoseconds = |value| ScalarValue::TimestampNanosecond(Some(value), None);
         let decimal = |value, scale| ScalarValue::Decimal128(Some(value), 20, scale);
         for (from, value, expected) in [
             (DataType::Int32, ScalarValue::from(5i64), "c@0 < 5"),
             (DataType::Float32, ScalarValue::from(0.5f64), "c@0 < 0.5"),
-            (milliseconds.clone(), nanoseconds(2_000_000), "c@0 < 2"),
+            (milliseconds, nanoseconds(2_000_000), "c@0 < 2"),
             (DataType::Decimal128(10, 2), decimal(15_000, 4), "c@0 < 1.50"),
         ] {
             assert_eq!(compared(from, value), expected);
@@ -168,13 +221,57 @@ mod tests {
         for (from, value) in [
             (DataType::Int32, ScalarValue::from(1i64 << 40)),
             (DataType::Float32, ScalarValue::from(0.1f64)),
-            (milliseconds, nanoseconds(2_000_500)),
             (DataType::Decimal128(10, 2), decimal(15_001, 4)),
             // The cast itself rounds.
             (DataType::Decimal128(10, 2), decimal(1, 0)),
             (DataType::Float64, ScalarValue::from(1i64)),
         ] {
             assert!(compared(from, value).contains("CAST"), "kept");
+        }
+    }
+
+    fn nanoseconds(value: i64) -> ScalarValue {
+        ScalarValue::TimestampNanosecond(Some(value), None)
+    }
+
+    #[test]
+    fn times_between_two_values_of_the_column_are_rounded_and_none_changes_sides() {
+        const DAY: i64 = 86_400_000_000_000;
+        use Operator::{Eq, Gt, GtEq, Lt, LtEq};
+        let seconds = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Second, zone.map(Into::into));
+        let zoned = ScalarValue::TimestampNanosecond(Some(-500), Some("UTC".into()));
+        for (from, value, before, after) in [
+            (DataType::Date32, nanoseconds(DAY + 5), "1970-01-02", "1970-01-03"),
+            (DataType::Date32, nanoseconds(-5), "1969-12-31", "1970-01-01"),
+            (DataType::Date32, ScalarValue::TimestampSecond(Some(1), None), "1970-01-01", "1970-01-02"),
+            (seconds(None), nanoseconds(2_000_000_500), "1970-01-01T00:00:02", "1970-01-01T00:00:03"),
+            (seconds(None), nanoseconds(-2_000_000_500), "1969-12-31T23:59:57", "1969-12-31T23:59:58"),
+            (seconds(Some("+02:00")), zoned, "1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z"),
+        ] {
+            let schema = Schema::new(vec![Field::new("c", from.clone(), true)]);
+            let column = cast(col("c", &schema).unwrap(), &schema, value.data_type()).unwrap();
+            let simple = |left: &Arc<dyn PhysicalExpr>, op, right: &Arc<dyn PhysicalExpr>| {
+                let expr = binary(Arc::clone(left), op, Arc::clone(right), &schema).unwrap();
+                simplify(expr, &schema).unwrap()
+            };
+            let literal = lit(value);
+            let [kept, next] =
+                [before, after].map(|value| lit(ScalarValue::from(value).cast_to(&from).unwrap()));
+            for (op, swapped, expected) in
+                [(Lt, Gt, LtEq), (LtEq, GtEq, LtEq), (Gt, Lt, Gt), (GtEq, LtEq, Gt)]
+            {
+                let expected = format!("c@0 {expected} {kept}");
+                assert_eq!(simple(&column, op, &literal).to_string(), expected);
+                assert_eq!(simple(&literal, swapped, &column).to_string(), expected);
+            }
+            assert!(simple(&column, Eq, &literal).to_string().contains("CAST"));
+            // As the cast itself would compare them.
+            let is_less = |value: &Arc<dyn PhysicalExpr>| {
+                let cast = cast(Arc::clone(value), &schema, column.data_type(&schema).unwrap()).unwrap();
+                let less = simple(&cast, Lt, &literal);
+                less.downcast_ref::<Literal>().unwrap().value().clone()
+            };
+            assert_eq!((is_less(&kept), is_less(&next)), (true.into(), false.into()));
         }
     }
 

@@ -54,8 +54,8 @@ use vortex_core::scan::{BestRows, RowRanges, ScanBuilder};
 
 use crate::aggregation::Aggregation;
 use crate::convert::{
-    Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, is_dynamic, is_fallible,
-    schema, simplify,
+    Leaves, PhysicalPredicate, TranslatedFilter, Translator, datafusion_error, guarded, is_dynamic,
+    is_fallible, schema, simplify,
 };
 use crate::memory::ScanMemory;
 use crate::metrics::ScanCounters;
@@ -302,7 +302,8 @@ impl<'a> Adapted<'a> {
                 match self.translator().translate(part) {
                     Some(expr) => conjuncts.push(expr, Evaluation::Native),
                     None if is_fallible(part, &self.physical) => {
-                        conjuncts.push(self.evaluated(part)?, Evaluation::Fallible);
+                        let part = guarded(part, &self.physical)?;
+                        conjuncts.push(self.evaluated(&part)?, Evaluation::Fallible);
                     }
                     None => conjuncts.push(self.evaluated(part)?, Evaluation::Decoded),
                 }

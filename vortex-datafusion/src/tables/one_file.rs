@@ -2,9 +2,10 @@
 //!
 //! DataFusion requests the file's metadata when it creates the table, again for the schema, and whenever it
 //! plans a scan. Here, one read of the end of the file returns its metadata and its footer, and scans planned
-//! within a short time rely on them. If the file changes during that time, the store rejects reads because of
-//! the e-tag: the result is an error, not wrong rows. If a store provides no e-tags, scans do not rely on
-//! earlier results.
+//! within a short time rely on them. If the file changes during that time, what was read of it is still answered
+//! from: all of a small file, and what statistics tell. The store rejects reads of the rest because of the e-tag, so
+//! that the result is that of the earlier version or an error, but never a mix. If a store provides no e-tags, scans do
+//! not rely on earlier results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

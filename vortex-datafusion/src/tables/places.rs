@@ -1,8 +1,8 @@
 //! Places: what a path or a URL stands for, and which of them are refused.
 //!
-//! DataFusion resolves globs in local paths, but not in URLs such as `s3://bucket/logs/2026-*.vortex`. Here the part of a URL up to the first segment with a `*`,
-//! `?` or `[` is the folder that is listed, and the rest is the pattern. `%2A` in a URL is not a glob, but
-//! stands for an asterisk in a name.
+//! DataFusion resolves globs in local paths, but not in URLs such as `s3://bucket/logs/2026-*.vortex`. Here the part of
+//! a URL up to the first segment with a `*`, `?` or `[` is the folder that is listed, and the rest is the pattern. `%2A`
+//! in a URL is not a glob, but stands for an asterisk in a name.
 //!
 //! DataFusion's tables match the pattern, whether of a URL or of a path, against:
 //!

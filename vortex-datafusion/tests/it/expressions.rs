@@ -35,6 +35,7 @@ async fn filters_have_a_thousand_operands() {
         (chain("OR", &|at| format!("(id = {} AND odd = 1)", 3 * at)), OPERANDS / 2),
         (chain("AND", &|at| format!("(id < {} OR odd = 1)", 9 * at + 1)), 10_001),
         (chain("AND", &|at| format!("id <> {}", 2 * at)), 20_000 - OPERANDS),
+        (chain("OR", &|at| format!("(id > 999 AND id / (id / 1000) = {})", 1000 + at)), 19_000),
     ] {
         assert_eq!(number(&context, &format!("SELECT count(*) FROM t WHERE {filter}")).await, rows);
     }
@@ -58,6 +59,61 @@ async fn conjuncts_that_may_fail_see_only_rows_that_passed_those_before_them() {
     assert_eq!(number(&context, &format!("SELECT count(*) FROM t WHERE {filter}")).await, expected as i64);
     let message = error(&context, "SELECT a FROM t WHERE b <= 3 AND 100 / b > 30").await;
     assert!(message.contains("Divide by zero"), "{message}");
+}
+
+#[tokio::test]
+async fn operands_that_may_fail_see_only_rows_that_those_before_them_leave_undecided() {
+    let context = session();
+    let rows = "SELECT value AS id, nullif(CASE WHEN value < 100000 THEN value % 5 ELSE value END, 4) AS x
+                FROM generate_series(0, 149999)";
+    let _folder = table(&context, rows).await;
+    // Of 20,000 rows each, x is 0, 1, 2, 3 or null; in the last third, it is large.
+    for (filter, rows) in [
+        ("x = 0 OR 50 / x > 20", 60_000),
+        ("CASE WHEN x = 0 THEN true ELSE 50 / x > 20 END", 60_000),
+        ("CASE WHEN x <> 0 THEN 50 / x > 20 ELSE id > 99990 END", 40_003),
+        ("x IS NULL OR x = 0 OR id >= 100000 OR x = 3 OR 7 / (x - 3) = -7", 130_000),
+        ("id < 10 OR (x > 0 AND 50 / x = 25) OR x IS NULL", 40_006),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {filter}");
+        let plan = plan(&context, &sql).await;
+        assert!(!plan.contains("FilterExec"), "{plan}");
+        assert_eq!(number(&context, &sql).await, rows, "{filter}");
+    }
+    for filter in ["x = 1 OR 50 / x > 20", "50 / x > 20 OR x = 0"] {
+        let message = error(&context, &format!("SELECT count(*) FROM t WHERE {filter}")).await;
+        assert!(message.contains("Divide by zero"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn bounds_that_overflow_in_another_unit_fail_no_plan() {
+    let context = session();
+    let rows = "SELECT value AS id, CASE WHEN value < 900 THEN date '2020-01-01' ELSE date '9999-12-31' END AS day,
+                arrow_cast(CASE WHEN value < 900 THEN value ELSE 9223372036854775807 END, 'Timestamp(Second, None)')
+                    AS second,
+                arrow_cast(value, 'Timestamp(Millisecond, None)') AS milli
+                FROM generate_series(1, 1000)";
+    let _folder = table(&context, rows).await;
+    for (filter, rows) in [
+        ("id = 3 AND day > timestamp '2019-01-01 10:00:00'", 1),
+        ("id < 5 AND day < now()", 4),
+        ("id < 5 AND second > milli", 4),
+        ("id < 5 AND second < now()", 4),
+        // Nothing is cast.
+        ("day > timestamp '2020-01-01'", 101),
+        ("day > timestamp '2020-01-01 10:00:00'", 101),
+        ("timestamp '2019-12-31 10:00:00' >= day", 0),
+        ("day >= now()", 101),
+        ("second <= timestamp '1970-01-01 00:00:10.5'", 10),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {filter}");
+        assert_eq!(number(&context, &sql).await, rows, "{filter}");
+    }
+    // Its extremes are known all the same.
+    let sql = "SELECT max(day) FROM t";
+    assert!(plan(&context, sql).await.contains("PlaceholderRowExec"), "{}", plan(&context, sql).await);
+    assert!(show(&context, sql).await.contains("9999-12-31"));
 }
 
 #[tokio::test]

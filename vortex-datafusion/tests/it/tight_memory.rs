@@ -67,6 +67,24 @@ async fn a_scan_goes_on_while_others_hold_all_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_scan_aggregates_while_others_hold_all_memory() {
+    let (_folder, path) = expanding().await;
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
+    let context = session_within(&pool);
+    create(&context, "t", &path).await;
+    let sql = "SELECT sum(n) + count(text) FROM t WHERE n > 100 AND text LIKE '%7'";
+    let told = plan(&context, sql).await;
+    assert!(!told.contains("mode=Partial"), "the scan returns states: {told}");
+    let free = number(&context, sql).await;
+    // All but what the operator above the scan takes for the states.
+    let others = MemoryConsumer::new("others").register(&pool);
+    others.grow((1 << 20) - (4 << 10));
+    let starved = tokio::time::timeout(Duration::from_secs(60), number(&context, sql)).await;
+    assert_eq!(starved.expect("it ends"), free);
+    assert_eq!(pool.reserved(), (1 << 20) - (4 << 10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_row_of_each_of_many_files_takes_little_of_the_pool() {
     const FILES: i64 = 200;
     let folder = tempfile::tempdir().unwrap();

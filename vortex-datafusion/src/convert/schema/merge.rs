@@ -16,7 +16,8 @@ use crate::convert::digits;
 ///
 /// Integers of different widths become the narrowest integers that hold the values of both, and so do floating-point
 /// numbers; decimals with other decimals or with integers become decimals with all digits of both, 76 at most. Timestamps
-/// of one zone take the finer unit; those that are too far away for it are errors when they are read.
+/// of one zone take the finer unit; those that are too far away for it are errors when they are read. Dictionaries of
+/// several files get keys of 32 bits: operators join them, and their values may be too many for narrower ones.
 ///
 /// # Errors
 /// If two files disagree on the type of a column; the error names both files.
@@ -47,11 +48,24 @@ pub fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
             *column = merged;
         }
     }
-    let fields = columns.into_iter().map(|(field, _, count)| match count < files.len() {
-        true => Arc::new(field.as_ref().clone().with_nullable(true)),
-        false => field,
+    let fields = columns.into_iter().map(|(field, _, count)| {
+        let field = if count > 1 { with_wide_keys(field) } else { field };
+        match count < files.len() {
+            true => Arc::new(field.as_ref().clone().with_nullable(true)),
+            false => field,
+        }
     });
     Ok(Schema::new_with_metadata(fields.collect::<Fields>(), first.metadata().clone()))
+}
+
+/// The column; if it is a dictionary, with keys of at least 32 bits.
+fn with_wide_keys(field: FieldRef) -> FieldRef {
+    let DataType::Dictionary(keys, values) = field.data_type() else { return field };
+    if keys.primitive_width().is_none_or(|bytes| bytes >= size_of::<i32>()) {
+        return field;
+    }
+    let wide = DataType::Dictionary(Box::new(DataType::Int32), values.clone());
+    Arc::new(field.as_ref().clone().with_data_type(wide))
 }
 
 fn merge_fields(left: &FieldRef, right: &FieldRef) -> Option<FieldRef> {
@@ -278,6 +292,22 @@ mod tests {
             assert_eq!(merged(fine.clone(), coarse), Some(fine));
         }
         assert_eq!(merged(DataType::Timestamp(Second, None), DataType::Timestamp(Second, utc())), None);
+    }
+
+    #[test]
+    fn dictionaries_of_several_files_get_wide_keys() {
+        let keyed = |keys: DataType| DataType::Dictionary(Box::new(keys), Box::new(DataType::Utf8));
+        let merged = |keys: DataType, files: &[&str]| {
+            let files: Vec<_> = files
+                .iter()
+                .map(|name| file(name, vec![Field::new("d", keyed(keys.clone()), true)]))
+                .collect();
+            merge(&files).unwrap().field(0).data_type().clone()
+        };
+        assert_eq!(merged(DataType::Int8, &["1"]), keyed(DataType::Int8));
+        assert_eq!(merged(DataType::Int8, &["1", "2"]), keyed(DataType::Int32));
+        assert_eq!(merged(DataType::UInt16, &["1", "2"]), keyed(DataType::Int32));
+        assert_eq!(merged(DataType::UInt32, &["1", "2"]), keyed(DataType::UInt32));
     }
 
     #[test]
