@@ -12,7 +12,7 @@ use super::footer::{DescriptionParts, EOF_LEN, Footer};
 use crate::dtype::DType;
 use crate::encodings::Registry;
 use crate::error::ResultExt as _;
-use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, block_on_thread, read_exact};
+use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, StorageProfile, block_on_thread, read_exact};
 use crate::limits::Limits;
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
 use crate::segments::{Leases, TreeCache};
@@ -24,10 +24,12 @@ const MIN_TAIL: u64 = 64 << 10;
 /// A description, with the zone tables before it, takes about one part in this many of a file.
 const TAIL_SHARE: u64 = 256;
 
-/// Number of bytes to read from the end of a file: all of a small file, where that costs less than a second read; of
-/// others, the usual size of the description and the zone tables.
-fn tail_size(file_size: u64, most: u64) -> u64 {
-    if file_size / 2 <= most { file_size } else { (file_size / TAIL_SHARE).min(most) }
+/// Number of bytes to read from the end of a file: all of a small file, also of a somewhat larger one where that costs
+/// less than a second read; of others, the usual size of the description and the zone tables.
+fn tail_size(file_size: u64, profile: &StorageProfile) -> u64 {
+    let most = profile.tail_read;
+    let whole = if profile.remote { most.saturating_mul(2) } else { most };
+    if file_size <= whole { file_size } else { (file_size / TAIL_SHARE).min(most) }
 }
 
 /// Options of opening a file.
@@ -141,7 +143,7 @@ impl OpenOptions {
         if file_size < EOF_LEN {
             return Err(Error::corrupt(format!("{file_size} bytes are too few for a Vortex file")));
         }
-        let wanted = self.tail_size.unwrap_or_else(|| tail_size(file_size, source.profile().tail_read));
+        let wanted = self.tail_size.unwrap_or_else(|| tail_size(file_size, &source.profile()));
         let wanted = wanted.max(MIN_TAIL);
         let start = file_size.saturating_sub(wanted) / READ_ALIGNMENT * READ_ALIGNMENT;
         let end = Buffer::from(read_exact(source.as_ref(), start..file_size).await?);
