@@ -118,6 +118,8 @@ fn ctrl_c_interrupts_a_statement_or_else_ends_the_shell() {
     };
     let run_for_a_while = || sleep(Duration::from_secs(1));
     enter("", "> ");
+    // After an error, the next line is another statement.
+    enter("SELEC 1;\r", "Expected: an SQL statement");
     enter("SELECT 2 * 21 AS n;\r", " 42 ");
     enter("SELECT count(*) FROM generate_series(1, 1000000000000);\r", "\n");
     run_for_a_while();

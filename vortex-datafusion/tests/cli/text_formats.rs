@@ -129,3 +129,53 @@ fn advice_on_types_follows_values_that_do_not_fit() {
     let line = complaint(&run(&["convert", &file, "x.vortex"]), 1);
     assert!(line.contains("field 'a'") && line.contains("one type"), "{line}");
 }
+
+#[test]
+fn columns_that_are_empty_in_the_first_lines_are_text() {
+    let folder = TempDir::new().unwrap();
+    let (file, copy) = (path(&folder, "a.csv"), path(&folder, "copy.vortex"));
+    fs::write(&file, "id,t\n".to_owned() + &"1,\n".repeat(100_001) + "2,late\n").unwrap();
+    assert_eq!(types(&file), [["id,Int64", "t,Utf8"]; 2]);
+    ok(&["convert", &file, &copy]);
+    for file in [file, copy] {
+        assert_eq!(
+            csv(&format!("SELECT count(t) AS n, max(t) AS t FROM '{file}'")),
+            "n,t\n1,late\n",
+            "{file}"
+        );
+    }
+    // Another file may tell the type.
+    let (empty, full, both) =
+        (path(&folder, "empty.csv"), path(&folder, "full.csv"), path(&folder, "both.vortex"));
+    fs::write(&empty, "id,t\n1,\n").unwrap();
+    fs::write(&full, "id,t\n2,7\n").unwrap();
+    ok(&["convert", &empty, &full, &both]);
+    assert_eq!(csv(&format!("SELECT sum(t) AS t FROM '{both}'")), "t\n7\n");
+}
+
+#[test]
+fn times_that_their_inferred_type_would_cut_off_are_errors() {
+    let folder = TempDir::new().unwrap();
+    let (file, copy) = (path(&folder, "a.csv"), path(&folder, "copy.vortex"));
+    for (first, late) in [
+        ("2020-01-01", "2020-01-02T10:30:00"),
+        ("2020-01-01T10:30:00", "2020-01-02T10:30:00.25"),
+        ("2020-01-01T10:30:00.25", "2020-01-02T10:30:00.0001"),
+        ("2020-01-01", "2020-02-30"),
+    ] {
+        fs::write(
+            &file,
+            "id,t\n".to_owned() + &format!("1,{first}\n").repeat(100_001) + &format!("2,{late}\n"),
+        )
+        .unwrap();
+        let line = complaint(&run(&["convert", &file, &copy]), 1);
+        let told = format!("column `t`: `{late}` does not fit");
+        assert!(line.contains(&told) && line.contains("CREATE EXTERNAL TABLE"), "{line}");
+    }
+    fs::write(&file, "day,at\n2020-01-02,2020-01-02T10:30:00\n,\n2021-02-03,2021-02-03T10:30:00.250\n")
+        .unwrap();
+    assert_eq!(types(&file), [["day,Date32", "at,Timestamp(ms)"]; 2]);
+    ok(&["convert", "--sort-by", "day desc", "--columns", "at, day", &file, &copy]);
+    let expected = "at,day\n,\n2021-02-03T10:30:00.250,2021-02-03\n2020-01-02T10:30:00,2020-01-02\n";
+    assert_eq!(csv(&format!("SELECT * FROM '{copy}'")), expected);
+}

@@ -34,9 +34,10 @@ use vortex_datafusion::{StringType, VortexFormat, VortexOptions, merge_schemas};
 use super::find::{Found, find};
 use super::given_order::in_given_order;
 use super::sort::SortKey;
+use super::times::Times;
 use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
-use crate::formats::{Format, TextFormat};
+use crate::formats::{Format, TextFormat, text_if_empty};
 use crate::stores::Stores;
 
 /// Number of lines of CSV files, and of JSON files that are not on a local disk, from which the types of
@@ -165,8 +166,8 @@ impl Reader {
             let store = LimitStore::new(LocalFileSystem::new(), REQUESTS);
             self.stores.register_store(files[0].url.as_ref(), Arc::new(store));
         }
-        let table = self.table(files, format, wanted).await?;
-        let mut frame = self.context.read_table(Arc::new(table))?;
+        let (table, times) = self.table(files, format, wanted).await?;
+        let mut frame = times.converted(self.context.read_table(Arc::new(table))?)?;
         if !wanted.sort_by.is_empty() {
             let names: Vec<&str> =
                 frame.schema().fields().iter().map(|field| field.name().as_str()).collect();
@@ -216,9 +217,14 @@ impl Reader {
         Ok(Rows { schema: plan.schema(), count, order, batches: batches.boxed() })
     }
 
-    /// A table of files of one format. Values in the names of folders become columns, and columns that some
-    /// files lack are nullable.
-    async fn table(&self, files: &[Found], format: Format, wanted: &Wanted<'_>) -> Outcome<ListingTable> {
+    /// A table of files of one format, and its columns that are to be converted. Values in the names of folders become
+    /// columns, and columns that some files lack are nullable.
+    async fn table(
+        &self,
+        files: &[Found],
+        format: Format,
+        wanted: &Wanted<'_>,
+    ) -> Outcome<(ListingTable, Times)> {
         if format == Format::Arrow {
             for file in files {
                 self.check_names(file).await.map_err(|error| Failure::at(&file.name, error))?;
@@ -251,15 +257,28 @@ impl Reader {
             if let Some(options) = &config.options {
                 check_values(&options.table_partition_cols, &schemas, format)?;
             }
-            return Ok(ListingTable::try_new(config)?);
+            let Some(inferred) = config.file_schema.clone() else {
+                return Ok((ListingTable::try_new(config)?, Times::default()));
+            };
+            let (schema, times) = to_read(&inferred, format);
+            return Ok((ListingTable::try_new(config.with_schema(Arc::new(schema)))?, times));
         }
         let options = options.with_file_extension("");
-        let schema = merge_schemas(&wanted.of_schemas(schemas, format)).map_err(without_table)?;
+        let merged = merge_schemas(&wanted.of_schemas(schemas, format)).map_err(without_table)?;
+        let (schema, times) = to_read(&merged, format);
         let urls = files.iter().map(|file| file.url.clone()).collect();
         let config = ListingTableConfig::new_with_multi_paths(urls)
             .with_listing_options(options)
             .with_schema(Arc::new(schema));
-        Ok(ListingTable::try_new(config)?)
+        Ok((ListingTable::try_new(config)?, times))
+    }
+}
+
+/// The schema to read files with, given the types inferred from their first lines, and the columns to convert.
+fn to_read(inferred: &Schema, format: Format) -> (Schema, Times) {
+    match format {
+        Format::Csv => Times::of(&text_if_empty(inferred)),
+        _ => (inferred.clone(), Times::default()),
     }
 }
 

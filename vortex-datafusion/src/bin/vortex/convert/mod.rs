@@ -22,12 +22,14 @@ mod partial;
 mod schemas;
 mod sort;
 mod stdin;
+mod times;
 mod vortex;
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -64,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: Option<Format>,
     /// Only these columns, in this order; names that contain commas cannot be given, use SQL.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = trimmed)]
     columns: Option<Vec<String>>,
     /// At most this many rows of each output.
     #[arg(long, value_name = "ROWS")]
@@ -95,6 +97,12 @@ struct VortexArguments {
     /// Store checksums, for `vortex verify`.
     #[arg(long)]
     checksums: bool,
+}
+
+/// A name without the spaces around it.
+#[expect(clippy::unnecessary_wraps, reason = "what clap expects of a parser")]
+fn trimmed(name: &str) -> Result<String, Infallible> {
+    Ok(name.trim().to_owned())
 }
 
 impl VortexArguments {
@@ -180,16 +188,24 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         let message = "--level, --min-reader and --checksums apply to Vortex files only";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let (job_count, done) = (jobs.len(), AtomicUsize::new(0));
+    let (job_count, done, has_failed) = (jobs.len(), AtomicUsize::new(0), AtomicBool::new(false));
     let permits = Semaphore::new(AT_ONCE);
     let runs = jobs.iter().map(|job| async {
         let wanted = if job.is_small() { 1 } else { AT_ONCE };
         let _permits = permits.acquire_many(wanted as u32).await;
-        job.run(&arguments, &reader, &options).await?;
-        done.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        // Conversions that have begun are completed, so that the message counts them.
+        if has_failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let outcome = job.run(&arguments, &reader, &options).await;
+        match outcome {
+            Ok(()) => done.fetch_add(1, Ordering::Relaxed),
+            Err(_) => usize::from(has_failed.swap(true, Ordering::Relaxed)),
+        };
+        outcome
     });
-    let outcome: Outcome = stream::iter(runs).buffered(AT_ONCE).try_collect().await;
+    let outcomes: Vec<Outcome> = stream::iter(runs).buffered(AT_ONCE).collect().await;
+    let outcome: Outcome = outcomes.into_iter().collect();
     outcome.map_err(|failure| match failure {
         Failure::Error(message) if job_count > 1 => {
             let done = done.into_inner();

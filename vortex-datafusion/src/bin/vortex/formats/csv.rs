@@ -15,7 +15,8 @@ use datafusion::datasource::file_format::DEFAULT_SCHEMA_INFER_MAX_RECORD;
 
 use super::text::Files;
 
-/// The columns of files, with types that fit their first rows; text if no rows are to be read.
+/// The columns of files, with types that fit their first rows: Null if these have no value; text if no rows are to be
+/// read.
 pub(super) async fn schema(
     options: &CsvOptions,
     session: &dyn Session,
@@ -47,6 +48,16 @@ pub(super) async fn schema(
     }
     let text = |field: &Arc<Field>| field.as_ref().clone().with_data_type(DataType::Utf8);
     Ok(Arc::new(Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>())))
+}
+
+/// The columns without a value in the rows that were read as text: later rows may have one, which would be dropped.
+pub(crate) fn text_if_empty(schema: &Schema) -> Schema {
+    let typed = |field: &Arc<Field>| match field.data_type() {
+        DataType::Null => field.as_ref().clone().with_data_type(DataType::Utf8),
+        _ => field.as_ref().clone(),
+    };
+    let fields: Vec<Field> = schema.fields().iter().map(typed).collect();
+    Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
 fn format(options: &CsvOptions, has_header: bool) -> Format {

@@ -18,6 +18,7 @@ use datafusion::datasource::file_format::json::JsonFormatFactory;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
 use datafusion::prelude::SessionContext;
 
+pub(crate) use csv::text_if_empty;
 pub(crate) use text::TextFormat;
 use text::TextFormats;
 

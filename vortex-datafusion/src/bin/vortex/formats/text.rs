@@ -29,30 +29,35 @@ use super::{csv, json};
 
 /// A format of DataFusion, CSV or JSON.
 #[derive(Debug)]
-pub(crate) struct TextFormat(Arc<dyn FileFormat>);
+pub(crate) struct TextFormat {
+    format: Arc<dyn FileFormat>,
+    /// Whether columns of CSV files without a value in their first lines are of type Null: other files may tell more.
+    /// Otherwise, they are text.
+    keeps_null: bool,
+}
 
 impl TextFormat {
     pub(crate) fn csv(options: CsvOptions) -> Self {
-        Self(Arc::new(CsvFormat::default().with_options(options)))
+        Self { format: Arc::new(CsvFormat::default().with_options(options)), keeps_null: true }
     }
 
     pub(crate) fn json(options: JsonOptions) -> Self {
-        Self(Arc::new(JsonFormat::default().with_options(options)))
+        Self { format: Arc::new(JsonFormat::default().with_options(options)), keeps_null: true }
     }
 }
 
 #[async_trait]
 impl FileFormat for TextFormat {
     fn get_ext(&self) -> String {
-        self.0.get_ext()
+        self.format.get_ext()
     }
 
     fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        self.0.get_ext_with_compression(compression)
+        self.format.get_ext_with_compression(compression)
     }
 
     fn compression_type(&self) -> Option<FileCompressionType> {
-        self.0.compression_type()
+        self.format.compression_type()
     }
 
     async fn infer_schema(
@@ -62,15 +67,16 @@ impl FileFormat for TextFormat {
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
         let files = Files { store, objects, compression: self.compression_type() };
-        let (csv, json) = (self.0.downcast_ref::<CsvFormat>(), self.0.downcast_ref::<JsonFormat>());
+        let (csv, json) = (self.format.downcast_ref::<CsvFormat>(), self.format.downcast_ref::<JsonFormat>());
         if let Some(options) = csv.map(CsvFormat::options)
             && options.null_regex.is_none()
         {
-            return csv::schema(options, session, &files).await;
+            let schema = csv::schema(options, session, &files).await?;
+            return Ok(if self.keeps_null { schema } else { Arc::new(csv::text_if_empty(&schema)) });
         }
         match json {
             Some(format) if format.is_newline_delimited() => json::schema(format.options(), &files).await,
-            _ => self.0.infer_schema(session, store, objects).await,
+            _ => self.format.infer_schema(session, store, objects).await,
         }
     }
 
@@ -81,7 +87,7 @@ impl FileFormat for TextFormat {
         schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Statistics> {
-        self.0.infer_stats(session, store, schema, object).await
+        self.format.infer_stats(session, store, schema, object).await
     }
 
     async fn create_physical_plan(
@@ -89,7 +95,7 @@ impl FileFormat for TextFormat {
         session: &dyn Session,
         config: FileScanConfig,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.0.create_physical_plan(session, config).await
+        self.format.create_physical_plan(session, config).await
     }
 
     async fn create_writer_physical_plan(
@@ -99,11 +105,11 @@ impl FileFormat for TextFormat {
         config: FileSinkConfig,
         order: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.0.create_writer_physical_plan(input, session, config, order).await
+        self.format.create_writer_physical_plan(input, session, config, order).await
     }
 
     fn file_source(&self, schema: TableSchema) -> Arc<dyn FileSource> {
-        self.0.file_source(schema)
+        self.format.file_source(schema)
     }
 }
 
@@ -123,11 +129,11 @@ impl FileFormatFactory for TextFormats {
         session: &dyn Session,
         options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(TextFormat(self.0.create(session, options)?)))
+        Ok(Arc::new(TextFormat { format: self.0.create(session, options)?, keeps_null: false }))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(TextFormat(self.0.default()))
+        Arc::new(TextFormat { format: self.0.default(), keeps_null: false })
     }
 }
 

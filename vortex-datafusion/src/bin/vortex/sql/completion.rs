@@ -3,12 +3,16 @@
 use std::borrow::Cow;
 
 use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion_cli::helper::CliHelper;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper, Result};
+
+use super::shell::command_of;
+use super::statement::is_complete;
 
 /// Words that statements often contain.
 const KEYWORDS: &str = "\
@@ -23,11 +27,20 @@ pub(super) struct LineHelper {
     shell: CliHelper,
     paths: FilenameCompleter,
     names: Vec<String>,
+    /// The dialect of SQL, if it is known.
+    dialect: Option<Box<dyn Dialect>>,
 }
 
 impl LineHelper {
-    pub(super) fn new(shell: CliHelper, names: Vec<String>) -> Self {
-        Self { shell, paths: FilenameCompleter::new(), names }
+    pub(super) fn new(shell: CliHelper, names: Vec<String>, dialect: Option<Box<dyn Dialect>>) -> Self {
+        Self { shell, paths: FilenameCompleter::new(), names, dialect }
+    }
+
+    /// Whether the input is a command, or ends with a statement. A statement with an error does, too: told what is
+    /// wrong, the user starts anew.
+    fn ends(&self, input: &str) -> bool {
+        command_of(input).is_some()
+            || self.dialect.as_deref().is_none_or(|dialect| is_complete(input, dialect))
     }
 }
 
@@ -121,7 +134,8 @@ impl Hinter for LineHelper {
 
 impl Validator for LineHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> Result<ValidationResult> {
-        self.shell.validate(context)
+        let ends = self.ends(context.input());
+        Ok(if ends { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }
 
@@ -130,6 +144,18 @@ impl Helper for LineHelper {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn input_ends_with_its_statement_whether_that_is_valid_or_not() {
+        let dialect = datafusion::sql::sqlparser::dialect::GenericDialect {};
+        let helper = LineHelper::new(CliHelper::default(), Vec::new(), Some(Box::new(dialect)));
+        for input in ["select 1;", "selec 1;", "select 1; -- one", "\\d", "quit", " Exit; ", "help;", ""] {
+            assert!(helper.ends(input), "{input}");
+        }
+        for input in ["select 1", "selec", "select ';", "select 1 -- ;", "quit now", "/* ;"] {
+            assert!(!helper.ends(input), "{input}");
+        }
+    }
 
     #[test]
     fn paths_are_completed_within_quotes_only() {

@@ -84,16 +84,27 @@ pub(super) async fn run(session: &mut Session, interrupts: &mut Interrupts) -> O
 
 async fn helper(session: &Session) -> LineHelper {
     let dialect = session.context.state().config().options().sql_parser.dialect;
-    LineHelper::new(CliHelper::new(&dialect, session.print.color), names(&session.context).await)
+    let names = names(&session.context).await;
+    LineHelper::new(CliHelper::new(&dialect, session.print.color), names, session.dialect().ok())
 }
 
 /// Runs statements, or a command that starts with `\`.
 pub(super) async fn run_input(session: &mut Session, input: &str) -> Outcome<Next> {
-    if let Some(command) = input.trim().strip_prefix('\\') {
+    if let Some(command) = command_of(input) {
         return run_command(session, command).await;
     }
     session.run(input).await?;
     Ok(Next::Continue)
+}
+
+/// The command that an input is, without its `\`: some are words in other shells.
+pub(super) fn command_of(input: &str) -> Option<&str> {
+    let input = input.trim();
+    match input.trim_end_matches(';').trim_end().to_ascii_lowercase().as_str() {
+        "quit" | "exit" => Some("q"),
+        "help" => Some("?"),
+        _ => input.strip_prefix('\\'),
+    }
 }
 
 /// Runs a command, given without its `\`.

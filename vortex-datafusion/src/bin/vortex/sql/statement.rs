@@ -42,7 +42,7 @@ use crate::text::{counted, visible};
 
 impl Session {
     /// The dialect of SQL that the session is set to.
-    fn dialect(&self) -> Outcome<Box<dyn Dialect>> {
+    pub(super) fn dialect(&self) -> Outcome<Box<dyn Dialect>> {
         let state = self.context.state();
         let dialect = &state.config().options().sql_parser.dialect;
         dialect_from_str(dialect).ok_or_else(|| Failure::error(format!("unknown SQL dialect `{dialect}`")))
@@ -50,10 +50,7 @@ impl Session {
 
     /// Whether the last `;` of a text ends a statement, and is not in a comment or within quotes.
     pub(super) fn is_complete(&self, sql: &str) -> bool {
-        let Ok(dialect) = self.dialect() else { return true };
-        let Ok(tokens) = Tokenizer::new(dialect.as_ref(), sql).tokenize() else { return false };
-        let last = tokens.iter().rev().find(|token| !matches!(token, Token::Whitespace(_)));
-        last.is_none_or(|token| *token == Token::SemiColon)
+        self.dialect().map_or(true, |dialect| is_complete(sql, dialect.as_ref()))
     }
 
     /// Runs the statements in a text, in order, up to the first one that fails.
@@ -265,6 +262,14 @@ fn file_url(path: &Path, is_folder: bool) -> Outcome<String> {
     let url = if is_folder { Url::from_directory_path(path) } else { Url::from_file_path(path) };
     let no_url = |()| Failure::error(format!("{}: no URL names this file", path.display()));
     Ok(url.map_err(no_url)?.into())
+}
+
+/// Whether the last `;` of a text ends a statement, and is not in a comment or within quotes; a text without tokens is
+/// complete, too.
+pub(super) fn is_complete(sql: &str, dialect: &dyn Dialect) -> bool {
+    let Ok(tokens) = Tokenizer::new(dialect, sql).tokenize() else { return false };
+    let last = tokens.iter().rev().find(|token| !matches!(token, Token::Whitespace(_)));
+    last.is_none_or(|token| *token == Token::SemiColon)
 }
 
 /// The release that a statement sets as the oldest one to read what is written, if it is valid.
