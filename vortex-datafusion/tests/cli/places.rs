@@ -300,3 +300,27 @@ fn output_to_a_store_is_a_matter_of_sql() {
     let line = complaint(&run(&["convert", "a.csv", "s3://bucket/a.vortex"]), 2);
     assert!(line.contains("\"COPY (SELECT * FROM 'a.csv') TO 's3://bucket/a.vortex'\""), "{line}");
 }
+
+#[test]
+fn hidden_files_are_read_only_if_they_are_named() {
+    let folder = TempDir::new().unwrap();
+    let source = golden("0.91.0/tpch_orders.vortex");
+    for sub in ["", "sub/", ".sub/"] {
+        fs::create_dir_all(folder.path().join(sub)).unwrap();
+        fs::copy(&source, folder.path().join(sub).join("a.vortex")).unwrap();
+        fs::write(folder.path().join(sub).join("._a.vortex"), "junk").unwrap();
+    }
+    let (all, sub, out) = (path(&folder, ""), path(&folder, ".sub/"), path(&folder, "out.csv"));
+    let count = |place: &str| csv(&format!("SELECT count(*) AS n FROM '{place}'"));
+    let rows = count(&source);
+    assert_eq!([count(&format!("{all}*.vortex")), count(&sub)], [rows.as_str(); 2]);
+    let files = ok(&["verify", &all]);
+    assert!(files.contains("/sub/") && !files.contains("/._") && !files.contains("/.sub"), "{files}");
+    assert!(ok(&["verify", &sub]).contains(".sub/a.vortex"));
+    fs::remove_dir_all(folder.path().join("sub")).unwrap();
+    assert_eq!(count(&all), rows);
+    ok(&["convert", &all, &out]);
+    assert_eq!(count(&out), rows);
+    let line = complaint(&run(&["sql", "-c", &format!("SELECT * FROM '{all}._a.vortex'")]), 1);
+    assert!(line.contains("._a.vortex"), "{line}");
+}

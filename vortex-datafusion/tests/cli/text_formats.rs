@@ -159,8 +159,7 @@ fn times_that_their_inferred_type_would_cut_off_are_errors() {
     let (file, copy) = (path(&folder, "a.csv"), path(&folder, "copy.vortex"));
     for (first, late) in [
         ("2020-01-01", "2020-01-02T10:30:00"),
-        ("2020-01-01T10:30:00", "2020-01-02T10:30:00.25"),
-        ("2020-01-01T10:30:00.25", "2020-01-02T10:30:00.0001"),
+        ("2020-01-01T10:30:00", "2020-01-02T10:30:00.0000001"),
         ("2020-01-01", "2020-02-30"),
     ] {
         fs::write(
@@ -172,10 +171,18 @@ fn times_that_their_inferred_type_would_cut_off_are_errors() {
         let told = format!("column `t`: `{late}` does not fit");
         assert!(line.contains(&told) && line.contains("CREATE EXTERNAL TABLE"), "{line}");
     }
-    fs::write(&file, "day,at\n2020-01-02,2020-01-02T10:30:00\n,\n2021-02-03,2021-02-03T10:30:00.250\n")
+    fs::write(&file, "day,at\n2020-01-02,2020-01-02T10:30:00\n,\n2021-02-03,2021-02-03T10:30:00.25\n")
         .unwrap();
-    assert_eq!(types(&file), [["day,Date32", "at,Timestamp(ms)"]; 2]);
+    assert_eq!(types(&file), [["day,Date32", "at,Timestamp(µs)"]; 2]);
     ok(&["convert", "--sort-by", "day desc", "--columns", "at, day", &file, &copy]);
     let expected = "at,day\n,\n2021-02-03T10:30:00.250,2021-02-03\n2020-01-02T10:30:00,2020-01-02\n";
     assert_eq!(csv(&format!("SELECT * FROM '{copy}'")), expected);
+    // A later fraction is kept.
+    let times = "2020-01-01T10:30:00\n".repeat(100_001) + "2020-01-02T10:30:00.25\n";
+    fs::write(&file, "at\n".to_owned() + &times).unwrap();
+    ok(&["convert", &file, &copy]);
+    for file in [file, copy] {
+        let last = csv(&format!("SELECT max(at) AS at FROM '{file}'"));
+        assert_eq!(last, "at\n2020-01-02T10:30:00.250\n", "{file}");
+    }
 }

@@ -21,6 +21,7 @@ mod sql;
 mod stores;
 mod text;
 mod verify;
+mod visible;
 
 use std::io::Write as _;
 use std::process::ExitCode;

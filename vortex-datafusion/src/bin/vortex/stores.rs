@@ -3,9 +3,10 @@
 //! DataFusion asks its registry for the store of a URL. [`Stores`] keeps stores and builds missing ones on
 //! demand, from the environment and from `OPTIONS ('aws.region' '…')`. The DataFusion shell builds S3 stores
 //! itself, since finding credentials of profiles and single sign-on requires the AWS SDK; [`Stores::prepare`]
-//! does the same.
+//! does the same. No store lists hidden files ([`VisibleFiles`]).
 
 use std::fmt;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,13 +20,16 @@ use datafusion_cli::object_storage::{
 use futures::TryStreamExt as _;
 use glob::{MatchOptions, Pattern, glob_with};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::local::LocalFileSystem;
 use object_store::path::Path as StorePath;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, parse_url_opts};
+use parking_lot::Mutex;
 use url::Url;
 use vortex_core::io::{LocalFile, ObjectFile, ReadAt};
 use vortex_datafusion::listing_url;
 
 use crate::failure::{Failure, Outcome};
+use crate::visible::{VisibleFiles, is_hidden};
 
 /// Environment variables that configure stores.
 const PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
@@ -36,12 +40,15 @@ const EXTENSION: &str = "vortex";
 /// The object stores of this process, which count requests for `\object_store_profiling`.
 pub(crate) struct Stores {
     known: Arc<InstrumentedObjectStoreRegistry>,
+    /// The store of local files, whose requests are not counted.
+    local: Mutex<Arc<dyn ObjectStore>>,
 }
 
 impl Stores {
-    /// Creates stores on top of a registry that contains the local store and counts requests to others.
+    /// Creates stores on top of a registry that counts requests to those that are not local.
     pub(crate) fn new(known: Arc<InstrumentedObjectStoreRegistry>) -> Arc<Self> {
-        Arc::new(Self { known })
+        let local = VisibleFiles::of(Arc::new(LocalFileSystem::new()));
+        Arc::new(Self { known, local: Mutex::new(local) })
     }
 
     /// Makes sure that there is a store for a URL; if options are given, a new one is created.
@@ -59,7 +66,7 @@ impl Stores {
             "cos" => Arc::new(get_cos_object_store_builder(url, &aws_options(&options)?)?.build()?),
             _ => build(url, &options)?,
         };
-        self.known.register_store(url, store);
+        self.register_store(url, store);
         Ok(())
     }
 
@@ -136,9 +143,9 @@ pub(crate) fn is_match(place: &ListingTableUrl, object: &ObjectMeta) -> bool {
     glob.matches_with(&below.collect::<Vec<_>>().join("/"), by_name())
 }
 
-/// `*` matches within one folder.
+/// `*` matches within one folder, and no hidden files.
 fn by_name() -> MatchOptions {
-    MatchOptions { require_literal_separator: true, ..MatchOptions::new() }
+    MatchOptions { require_literal_separator: true, require_literal_leading_dot: true, ..MatchOptions::new() }
 }
 
 /// The files whose paths match a pattern.
@@ -189,12 +196,15 @@ fn some_of(place: &str, mut found: Vec<PathBuf>, files: &mut Vec<PathBuf>) -> Ou
     Ok(())
 }
 
-/// Finds the files in a folder and its subfolders; links to folders are not followed, since they may form
+/// Finds the files in a folder and its subfolders that are not hidden; links to folders are not followed, since they may form
 /// cycles.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>, failures: &mut Vec<Failure>) {
     let mut read = || {
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
+            if is_hidden(&entry.file_name().to_string_lossy()) {
+                continue;
+            }
             if entry.file_type()?.is_dir() {
                 walk(&entry.path(), files, failures);
             } else {
@@ -276,7 +286,11 @@ fn build(url: &Url, options: &[(String, String)]) -> Result<Arc<dyn ObjectStore>
 
 impl ObjectStoreRegistry for Stores {
     fn register_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        self.known.register_store(url, store)
+        let store = VisibleFiles::of(store);
+        match url.scheme() {
+            "file" => Some(mem::replace(&mut *self.local.lock(), store)),
+            _ => self.known.register_store(url, store),
+        }
     }
 
     fn deregister_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
@@ -284,6 +298,9 @@ impl ObjectStoreRegistry for Stores {
     }
 
     fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        if url.scheme() == "file" {
+            return Ok(Arc::clone(&self.local.lock()));
+        }
         if let Ok(store) = self.known.get_store(url) {
             return Ok(store);
         }
@@ -291,7 +308,7 @@ impl ObjectStoreRegistry for Stores {
             // Building it requires waiting for credentials, which `prepare` does.
             return Err(DataFusionError::Execution(format!("the store of `{url}` is not open yet")));
         }
-        self.known.register_store(url, build(url, &[])?);
+        self.register_store(url, build(url, &[])?);
         self.known.get_store(url)
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::csv::reader::Format;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::config::CsvOptions;
@@ -16,7 +16,8 @@ use datafusion::datasource::file_format::DEFAULT_SCHEMA_INFER_MAX_RECORD;
 use super::text::Files;
 
 /// The columns of files, with types that fit their first rows: Null if these have no value; text if no rows are to be
-/// read.
+/// read. Times are in microseconds, also if all first ones are whole seconds, since the parser would cut later ones off;
+/// in nanoseconds if the first ones are.
 pub(super) async fn schema(
     options: &CsvOptions,
     session: &dyn Session,
@@ -43,19 +44,28 @@ pub(super) async fn schema(
         }
     }
     let schema = Schema::try_merge(schemas)?;
-    if rows > 0 {
-        return Ok(Arc::new(schema));
-    }
-    let text = |field: &Arc<Field>| field.as_ref().clone().with_data_type(DataType::Utf8);
-    Ok(Arc::new(Schema::new(schema.fields().iter().map(text).collect::<Vec<_>>())))
+    let schema = match rows {
+        0 => with_types(&schema, |_| DataType::Utf8),
+        _ => with_types(&schema, |inferred| match inferred {
+            DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
+                DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+            }
+            other => other.clone(),
+        }),
+    };
+    Ok(Arc::new(schema))
 }
 
 /// The columns without a value in the rows that were read as text: later rows may have one, which would be dropped.
 pub(crate) fn text_if_empty(schema: &Schema) -> Schema {
-    let typed = |field: &Arc<Field>| match field.data_type() {
-        DataType::Null => field.as_ref().clone().with_data_type(DataType::Utf8),
-        _ => field.as_ref().clone(),
-    };
+    with_types(schema, |inferred| match inferred {
+        DataType::Null => DataType::Utf8,
+        other => other.clone(),
+    })
+}
+
+fn with_types(schema: &Schema, of: impl Fn(&DataType) -> DataType) -> Schema {
+    let typed = |field: &Arc<Field>| field.as_ref().clone().with_data_type(of(field.data_type()));
     let fields: Vec<Field> = schema.fields().iter().map(typed).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())
 }
