@@ -92,7 +92,7 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
         return Ok(Some(Arc::new(table)));
     }
     check_place(&url, state, is_vortex).await?;
-    let looks_like_path = place.contains('/') || Path::new(place).exists();
+    let looks_like_path = place.contains(['/', '*', '?', '[']) || Path::new(place).exists();
     let options = match options_at(state, &url, place).await {
         Ok(Some(options)) => options,
         Ok(None) if looks_like_path => return plan_err!("no file at {place}"),

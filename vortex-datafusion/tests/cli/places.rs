@@ -324,3 +324,20 @@ fn hidden_files_are_read_only_if_they_are_named() {
     let line = complaint(&run(&["sql", "-c", &format!("SELECT * FROM '{all}._a.vortex'")]), 1);
     assert!(line.contains("._a.vortex"), "{line}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_name_that_is_not_unicode_is_told_by_queries_of_its_folder() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let folder = TempDir::new().unwrap();
+    fs::copy(golden("0.91.0/tpch_orders.vortex"), folder.path().join("a.vortex")).unwrap();
+    fs::write(folder.path().join(OsStr::from_bytes(b"x\xff.txt")), "x").unwrap();
+    for place in ["*.vortex", "./"] {
+        let output =
+            vortex(&["sql", "-c", &format!("SELECT * FROM '{place}'")]).current_dir(&folder).output();
+        let line = complaint(&output.unwrap(), 1);
+        assert!(line.contains("x%FF.txt") && line.contains("non-unicode"), "{line}");
+    }
+}
