@@ -30,14 +30,17 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
     }
 
     fn estimate(&self, numbers: &Numbers<W>, _: &Context) -> Option<usize> {
-        let [first, second, ..] = numbers.values[..] else { return None };
+        let ([first, second, ..], [.., last]) = (&numbers.values[..], &numbers.values[..]) else {
+            return None;
+        };
+        let (first, second, last) = (*first, *second, *last);
         let step = second.minus(first);
         let is_even = numbers.nulls.is_none()
             && numbers.runs == numbers.len()
             && numbers.values.windows(2).all(|pair| pair[1].minus(pair[0]) == step);
-        // The endpoints tell whether the sum of the steps wraps, which readers do not support.
+        // Readers do not support sequences that wrap around.
         let distance = i128::from(step_of(numbers, step)) * (numbers.len() as i128 - 1);
-        (is_even && distance.unsigned_abs() == u128::from(numbers.span())).then_some(0)
+        (is_even && number(numbers, first) + distance == number(numbers, last)).then_some(0)
     }
 
     fn encode(&self, numbers: &Numbers<W>, _: &Context) -> Result<Option<WriteNode>> {
@@ -48,11 +51,16 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
 
 /// A step interpreted in its type: sequences of unsigned types only ascend.
 fn step_of<W: Word>(numbers: &Numbers<W>, step: W) -> i64 {
+    i64::try_from(number(numbers, step)).unwrap_or(0)
+}
+
+/// The integer that a word is.
+fn number<W: Word>(numbers: &Numbers<W>, word: W) -> i128 {
     if numbers.ptype.is_signed() {
         let unused = u64::BITS as usize - W::BITS;
-        ((step.as_u64() << unused) as i64) >> unused
+        (((word.as_u64() << unused) as i64) >> unused).into()
     } else {
-        i64::try_from(step.as_u64()).unwrap_or(0)
+        word.as_u64().into()
     }
 }
 

@@ -120,6 +120,36 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
+#[test]
+fn counters_that_wrap_around_come_back() {
+    let all = |start: u64, step: u64, len: u64| -> Vec<u64> {
+        (0..len).map(|row| start.wrapping_add(row.wrapping_mul(step))).collect()
+    };
+    let restored = |make: ToArray, words: &[u64]| {
+        let array = make(words, None);
+        let found = round_trip(&array, Level::Default, Release::NEWEST).decode(array.data_type()).unwrap();
+        assert_eq!(&found, &array, "{:?}", &words[..2]);
+    };
+    // Steps that lead back to the start, once or several times.
+    for step in [1u64, 2, 4, 8, 64].into_iter().flat_map(|step| [step, step.wrapping_neg()]) {
+        for (start, turns) in (0..256).flat_map(|start| [(start, 1), (start, 2)]) {
+            let period = 256 / step.min(step.wrapping_neg());
+            let words = all(start, step, period * turns);
+            restored(numbers::<UInt8Type>, &words);
+            restored(numbers::<Int8Type>, &words);
+        }
+    }
+    for start in [0, 5, 40_000, 1 << 15] {
+        restored(numbers::<UInt16Type>, &all(start, 1, 1 << 16));
+        restored(numbers::<Int16Type>, &all(start, 1, 1 << 16));
+    }
+    for start in [0, 1 << 31, 3 << 29] {
+        restored(numbers::<Int32Type>, &all(start, 1 << 29, 8));
+        restored(numbers::<UInt64Type>, &all(start << 32, 1 << 61, 8));
+    }
+    restored(numbers::<Int64Type>, &all(0, 1 << 62, 4));
+}
+
 proptest! {
     #![proptest_config(config(150))]
 
