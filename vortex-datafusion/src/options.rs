@@ -141,7 +141,7 @@ options! {
         /// becomes that one. `None`, the default, leaves the choice to the writer: see
         /// [`WriteOptions::with_min_reader`].
         pub min_reader: Option<Release> = None,
-        /// Write checksums of all parts of a file.
+        /// Write checksums of all parts of a file but the postscript.
         ///
         /// Off by default.
         pub checksums: bool = false,

@@ -5,7 +5,7 @@
 //!
 //! - minimum and maximum ignore nulls and NaN and follow the total order of floats;
 //! - long strings have bounds instead of values, and the upper one is rounded up;
-//! - sums exist only for integers, and are dropped if they exceed 128 bits;
+//! - sums exist only for integers, booleans and decimals, and are dropped if they exceed 128 bits;
 //! - the order is known only if no row is null or NaN, and that of strings only if the ends are not very long.
 
 use std::cmp::Ordering;

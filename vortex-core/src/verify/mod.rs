@@ -15,8 +15,8 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use self::bytes::check_bytes;
 use self::column::{Column, check_column, columns_of};
-use crate::file::{OpenOptions, VortexFile, examine, read_checksums};
-use crate::io::ReadAt;
+use crate::file::{MAGIC, OpenOptions, VortexFile, examine, read_checksums};
+use crate::io::{ReadAt, read_exact};
 use crate::{Error, Result};
 
 /// Columns of a remote file that are read at the same time.
@@ -81,6 +81,10 @@ pub async fn verify(source: Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ve
 async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Verification> {
     let mut found = Verification::default();
     let Some(file) = open(source, options, &mut found).await? else { return Ok(found) };
+    // Readers do not need it.
+    if read_exact(source.as_ref(), 0..MAGIC.len() as u64).await?.as_ref() != MAGIC {
+        found.problem("magic", "the file does not begin with \"VTXF\"");
+    }
     found.row_count = file.row_count();
     found.column_count = file.footer().dtype().as_columns().map_or(1, |columns| columns.len());
     match read_checksums(source.as_ref(), file.footer()).await {
@@ -164,6 +168,16 @@ mod tests {
 
     async fn verified(bytes: Vec<u8>) -> Verification {
         verify(Arc::new(MemoryFile::new(bytes)), &OpenOptions::new()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_file_begins_with_its_magic() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files/0.91.0/tpch_orders.vortex");
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[..4].copy_from_slice(b"JUNK");
+        let found = verified(bytes).await;
+        let [problem] = found.problems.as_slice() else { panic!("{found:?}") };
+        assert_eq!(problem.place, "magic");
     }
 
     #[tokio::test]

@@ -124,7 +124,13 @@ impl<'a> Findings<'a> {
 
     /// Checks bounds against the values. NaN bounds provide no information and are ignored.
     fn check_bounds(&mut self, min: Option<&Scalar>, max: Option<&Scalar>) {
-        let Some((least, greatest)) = &self.extremes else { return };
+        let Some((least, greatest)) = &self.extremes else {
+            let has_no_value = self.summary.rows > 0 && self.summary.null_count == self.summary.rows;
+            if let Some(bound) = min.or(max).filter(|_| has_no_value) {
+                self.found.problem(&self.place, format!("{bound} is stated as a bound of nulls only"));
+            }
+            return;
+        };
         let stated = |bound: Option<&Scalar>, low: bool| {
             bound.map(|bound| widen_zero(bound, low)).filter(|bound| !bound.value().is_nan())
         };
@@ -158,6 +164,31 @@ impl<'a> Findings<'a> {
             if !stated.value().is_nan() && same.is_some_and(Ordering::is_ne) {
                 self.found.problem(&self.place, format!("the {what} is {value}, not {stated}"));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Int32Array;
+
+    use super::*;
+    use crate::dtype::PType;
+    use crate::scalar::Value;
+    use crate::stats::Precision;
+
+    #[test]
+    fn nulls_have_no_bounds() {
+        let dtype = DType::Primitive(PType::I32, true);
+        let five = Scalar::try_new(dtype.clone(), Value::Int(5)).unwrap();
+        let stated = FieldStats { max: Precision::Exact(five), ..FieldStats::default() };
+        for (rows, problems) in [(vec![None, None], 1), (vec![None, Some(5)], 0), (vec![], 0)] {
+            let rows: ArrowRef = Arc::new(Int32Array::from(rows));
+            let (actual, mut found) = (Actual::of(&rows, &dtype).unwrap(), Verification::default());
+            Findings::new("column `a`".into(), &dtype, &actual, &mut found).check_statistics(&stated);
+            assert_eq!(found.problems.len(), problems, "{:?}", found.problems);
         }
     }
 }

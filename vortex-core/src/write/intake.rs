@@ -27,8 +27,9 @@ const MAX_BYTES: u64 = 8 << 20;
 const FEW_BYTES: usize = 2 << 20;
 /// Maximum length of a text or byte string.
 const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
-/// Maximum number of bytes that a row may expand to: the capacity of a segment.
-const MAX_ROW_BYTES: u64 = u32::MAX as u64;
+/// Maximum number of bytes that a row may expand to: what readers with default limits decode at a time, but for a
+/// mebibyte of what belongs to its values.
+const MAX_ROW_BYTES: u64 = (2 << 30) - (1 << 20);
 
 /// Cuts a batch into groups of rows that are taken in together.
 #[derive(Debug)]
@@ -134,6 +135,7 @@ fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
         DataType::Utf8View => bytes_of_text_views(array.as_string_view()),
         DataType::BinaryView => bytes_of_text_views(array.as_binary_view()),
         DataType::FixedSizeBinary(width) => rows.saturating_mul(u64::from(width.unsigned_abs())),
+        DataType::Null => 0,
         other => rows * other.primitive_width().unwrap_or(1) as u64,
     }
 }
@@ -256,12 +258,13 @@ pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
     }
 }
 
-/// Rejects rows that expand to more bytes than a file can hold.
+/// Rejects rows that expand to more bytes than are read by default.
 ///
 /// # Errors
-/// If a row takes 4 GiB or more once its bytes are no longer shared.
+/// If a row takes about 2 GiB or more once its bytes are no longer shared.
 pub(super) fn check_rows(array: &dyn Array) -> Result<()> {
-    if !may_share(array.data_type()) || own_bytes(array, Judge::ByAverage) <= MAX_ROW_BYTES {
+    let may_be_long = array.data_type().is_nested() || may_share(array.data_type());
+    if !may_be_long || own_bytes(array, Judge::ByAverage) <= MAX_ROW_BYTES {
         return Ok(());
     }
     for row in 0..array.len() {
@@ -396,6 +399,19 @@ mod tests {
             let outcome = check_rows(&one_row(items));
             assert_eq!(outcome.is_err(), is_refused, "{data_type}: {outcome:?}");
         }
+    }
+
+    #[test]
+    fn a_row_that_default_limits_do_not_decode_is_refused_whatever_it_holds() {
+        let list = |items: usize| {
+            let item = Arc::new(Field::new("item", DataType::Int64, false));
+            let offsets = OffsetBuffer::new(vec![0, 1, i32::try_from(items).unwrap()].into());
+            // Zeros that nobody reads take no memory.
+            ListArray::new(item, offsets, Arc::new(Int64Array::from(vec![0; items])), None)
+        };
+        assert!(check_rows(&list(1 << 20)).is_ok());
+        let error = check_rows(&list(1 << 28)).unwrap_err().to_string();
+        assert!(error.contains("row 1 has 2147483640 bytes"), "{error}");
     }
 
     #[test]

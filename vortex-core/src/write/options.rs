@@ -81,8 +81,8 @@ impl WriteOptions {
         self
     }
 
-    /// Sets whether the file contains checksums of all its parts, 8 bytes per segment. Readers verify
-    /// what they read against them [if requested](crate::file::OpenOptions::with_checksums); the
+    /// Sets whether the file contains checksums of all its parts except the postscript, which tells where they are, 8
+    /// bytes per segment. Readers verify what they read against them [if requested](crate::file::OpenOptions::with_checksums); the
     /// reference implementation ignores them. Off by default.
     #[must_use]
     pub fn with_checksums(mut self, checksums: bool) -> Self {

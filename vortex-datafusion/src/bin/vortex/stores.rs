@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
@@ -143,18 +143,30 @@ pub(crate) fn is_match(place: &ListingTableUrl, object: &ObjectMeta) -> bool {
     glob.matches_with(&below.collect::<Vec<_>>().join("/"), by_name())
 }
 
-/// `*` matches within one folder, and no hidden files.
+/// `*` matches within one folder.
 fn by_name() -> MatchOptions {
-    MatchOptions { require_literal_separator: true, require_literal_leading_dot: true, ..MatchOptions::new() }
+    MatchOptions { require_literal_separator: true, ..MatchOptions::new() }
 }
 
-/// The files whose paths match a pattern.
+/// Whether a path that matches a pattern has a hidden name where the pattern has none that begins with a dot.
+fn is_hidden_match(path: &Path, pattern: &str) -> bool {
+    let first = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+    let (folder, names) = pattern.split_at(pattern[..first].rfind('/').map_or(0, |at| at + 1));
+    if names.split('/').any(is_hidden) {
+        return false;
+    }
+    let mut below = path.strip_prefix(folder).unwrap_or(path).components();
+    below.any(|name| matches!(name, Component::Normal(name) if is_hidden(&name.to_string_lossy())))
+}
+
+/// The files whose paths match a pattern. (The library panics if it is told to leave out hidden files, and there is a
+/// name that is not Unicode.)
 fn matching(pattern: &str) -> Outcome<Vec<PathBuf>> {
     let at_pattern = |error: &dyn fmt::Display| Failure::at(pattern, Failure::error(error));
     let mut files = Vec::new();
     for path in glob_with(pattern, by_name()).map_err(|error| at_pattern(&error))? {
         let path = path.map_err(|error| at_pattern(&error))?;
-        if !path.is_dir() {
+        if !path.is_dir() && !is_hidden_match(&path, pattern) {
             files.push(path);
         }
     }
@@ -332,6 +344,23 @@ mod tests {
         assert!(as_url("data/a.vortex").is_none());
         assert!(as_url("/data/a:b.vortex").is_none());
         assert!(as_url("s3://bucket/a.vortex").is_some());
+    }
+
+    #[test]
+    fn hidden_names_match_patterns_that_begin_with_a_dot() {
+        for (path, pattern, expected) in [
+            ("a.vortex", "*", false),
+            ("._a.vortex", "*.vortex", true),
+            ("._a.vortex", "._*", false),
+            ("/home/.x/a.vortex", "/home/.x/*.vortex", false),
+            ("/home/.x/._a.vortex", "/home/.x/*.vortex", true),
+            ("d/.x/a.vortex", "d/*/a.vortex", true),
+            ("d/.x/a.vortex", "d/**/*.vortex", true),
+            ("../a.vortex", "../*.vortex", false),
+            ("./a.vortex", "./*.vortex", false),
+        ] {
+            assert_eq!(is_hidden_match(Path::new(path), pattern), expected, "{path} {pattern}");
+        }
     }
 
     #[test]
