@@ -188,7 +188,8 @@ impl FileWriter {
     ///
     /// # Errors
     /// If the batch does not match the schema, or has nulls in a column that is not nullable: the writer is
-    /// unchanged and can be used further. If encoding or storage fails: the file is lost, and later calls fail.
+    /// unchanged and can be used further. If encoding or storage fails, or a decimal has more digits than its type: the
+    /// file is lost, and later calls fail.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check_sound()?;
         check_batch(batch, &self.schema)?;
