@@ -38,8 +38,8 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
         let is_even = numbers.nulls.is_none()
             && numbers.runs == numbers.len()
             && numbers.values.windows(2).all(|pair| pair[1].minus(pair[0]) == step);
-        // Readers do not support sequences that wrap around.
-        let distance = i128::from(step_of(numbers, step)) * (numbers.len() as i128 - 1);
+        // Readers do not support sequences that wrap around. Those of unsigned types only ascend.
+        let distance = number(numbers, step) * (numbers.len() as i128 - 1);
         (is_even && number(numbers, first) + distance == number(numbers, last)).then_some(0)
     }
 
@@ -47,11 +47,6 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
         let (first, second) = (numbers.values[0], numbers.values[1]);
         sequence::encode(&numbers.value(first), &numbers.value(second.minus(first))).map(Some)
     }
-}
-
-/// A step interpreted in its type: sequences of unsigned types only ascend.
-fn step_of<W: Word>(numbers: &Numbers<W>, step: W) -> i64 {
-    i64::try_from(number(numbers, step)).unwrap_or(0)
 }
 
 /// The integer that a word is.

@@ -148,6 +148,10 @@ fn counters_that_wrap_around_come_back() {
         restored(numbers::<UInt64Type>, &all(start << 32, 1 << 61, 8));
     }
     restored(numbers::<Int64Type>, &all(0, 1 << 62, 4));
+    for len in [3, 4, 5, 65] {
+        restored(numbers::<UInt64Type>, &all(5, 1 << 63, len));
+        restored(numbers::<Int64Type>, &all(5, 1 << 63, len));
+    }
 }
 
 proptest! {

@@ -264,20 +264,25 @@ pub(super) fn check_lengths(array: &dyn Array) -> Result<()> {
 /// If a row takes about 2 GiB or more once its bytes are no longer shared.
 pub(super) fn check_rows(array: &dyn Array) -> Result<()> {
     let may_be_long = array.data_type().is_nested() || may_share(array.data_type());
-    if !may_be_long || own_bytes(array, Judge::ByAverage) <= MAX_ROW_BYTES {
+    if may_be_long { check_rows_from(array, 0) } else { Ok(()) }
+}
+
+/// Checks rows of which the first has this number: in halves, as long as they have more bytes than a row may.
+fn check_rows_from(array: &dyn Array, row: usize) -> Result<()> {
+    if own_bytes(array, Judge::ByAverage) <= MAX_ROW_BYTES {
         return Ok(());
     }
-    for row in 0..array.len() {
-        let row_bytes = |judge| own_bytes(&array.slice(row, 1), judge);
-        if row_bytes(Judge::ByAverage) <= MAX_ROW_BYTES {
-            continue;
-        }
-        let bytes = row_bytes(Judge::ByValue);
-        if bytes > MAX_ROW_BYTES {
-            return Err(Error::limit(format!("row {row} has {bytes} bytes, {MAX_ROW_BYTES} allowed")));
-        }
+    if array.len() > 1 {
+        let half = array.len() / 2;
+        check_rows_from(&array.slice(0, half), row)?;
+        return check_rows_from(&array.slice(half, array.len() - half), row + half);
     }
-    Ok(())
+    match own_bytes(array, Judge::ByValue) {
+        bytes if bytes > MAX_ROW_BYTES => {
+            Err(Error::limit(format!("row {row} has {bytes} bytes, {MAX_ROW_BYTES} allowed")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_offsets(offsets: &[i64]) -> Result<()> {
