@@ -83,6 +83,9 @@ fn without_cast(node: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<
             Some(Operator::Gt | Operator::GtEq) => Operator::Gt,
             _ => continue,
         };
+        if literal.value().data_type() != cast.to {
+            continue;
+        }
         let Some(before) = time_before(literal.value(), &cast.from) else { continue };
         return Ok(Some(Arc::new(BinaryExpr::new(cast.inner, op, lit(before)))));
     }
@@ -126,7 +129,7 @@ impl ExactCast {
     }
 }
 
-/// The last value of a type of dates or times before this time, which is no value of that type.
+/// The last value of a type of dates or times before this time; `None` if this is a value of that type itself.
 fn time_before(time: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> {
     let nanoseconds = |unit: &TimeUnit| match unit {
         TimeUnit::Second => 1_000_000_000i128,
@@ -142,13 +145,14 @@ fn time_before(time: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> 
         _ => return None,
     };
     let time = i128::from(*time) * nanoseconds(&unit);
+    let before = |step: i128| (time.rem_euclid(step) != 0).then(|| time.div_euclid(step));
     match data_type {
         DataType::Date32 => {
-            let day = time.div_euclid(24 * 60 * 60 * nanoseconds(&TimeUnit::Second));
+            let day = before(24 * 60 * 60 * nanoseconds(&TimeUnit::Second))?;
             Some(ScalarValue::Date32(Some(i32::try_from(day).ok()?)))
         }
         DataType::Timestamp(unit, zone) => {
-            let (time, zone) = (i64::try_from(time.div_euclid(nanoseconds(unit))).ok()?, zone.clone());
+            let (time, zone) = (i64::try_from(before(nanoseconds(unit))?).ok()?, zone.clone());
             Some(match unit {
                 TimeUnit::Second => ScalarValue::new_timestamp::<TimestampSecondType>(Some(time), zone),
                 TimeUnit::Millisecond => {
@@ -272,6 +276,19 @@ mod tests {
                 less.downcast_ref::<Literal>().unwrap().value().clone()
             };
             assert_eq!((is_less(&kept), is_less(&next)), (true.into(), false.into()));
+        }
+    }
+
+    #[test]
+    fn times_of_other_types_than_the_cast_are_not_rounded() {
+        assert_eq!(time_before(&nanoseconds(86_400_000_000_000), &DataType::Date32), None);
+        let schema = Schema::new(vec![Field::new("c", DataType::Date32, true)]);
+        let seconds = DataType::Timestamp(TimeUnit::Second, None);
+        let column = cast(col("c", &schema).unwrap(), &schema, seconds).unwrap();
+        for literal in [nanoseconds(0), nanoseconds(5)] {
+            let expr: Arc<dyn PhysicalExpr> =
+                Arc::new(BinaryExpr::new(Arc::clone(&column), Operator::Lt, lit(literal)));
+            assert!(simplify(expr, &schema).unwrap().to_string().contains("CAST"));
         }
     }
 

@@ -199,9 +199,9 @@ pub(crate) async fn run(arguments: Arguments) -> Outcome {
         }
         let outcome = job.run(&arguments, &reader, &options).await;
         match outcome {
-            Ok(()) => done.fetch_add(1, Ordering::Relaxed),
-            Err(_) => usize::from(has_failed.swap(true, Ordering::Relaxed)),
-        };
+            Ok(()) => _ = done.fetch_add(1, Ordering::Relaxed),
+            Err(_) => has_failed.store(true, Ordering::Relaxed),
+        }
         outcome
     });
     let outcomes: Vec<Outcome> = stream::iter(runs).buffered(AT_ONCE).collect().await;
