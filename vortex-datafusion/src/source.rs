@@ -243,10 +243,12 @@ impl FileSource for VortexSource {
             Some(aggregation) => aggregation.arguments(),
             None => self.projection.clone(),
         };
+        let functions = self.aggregation.as_ref().map_or(&[][..], Aggregation::functions);
         let state = Arc::new(OpenerState {
             table: self.table.clone(),
             output: Arc::new(projection.project_schema(self.table.table_schema())?),
             projection,
+            extremes: functions.iter().map(|_| Arc::default()).collect(),
             aggregation: self.aggregation.clone(),
             filters,
             options: self.options.clone(),

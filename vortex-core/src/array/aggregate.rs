@@ -43,26 +43,35 @@ pub struct Aggregate {
     pub sum: Option<i256>,
 }
 
-/// Which aggregates of a column are wanted, in addition to the numbers of rows, nulls and NaN values.
+/// Which aggregates of a column are wanted; by default, none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Measures {
-    /// The minimum and the maximum.
-    pub extremes: bool,
-    /// The sum.
+    /// The numbers of rows, nulls and NaN values. If only extremes are wanted, rows that cannot change them are not
+    /// necessarily counted.
+    pub counts: bool,
+    /// The minimum.
+    pub min: bool,
+    /// The maximum.
+    pub max: bool,
+    /// The sum, and how many values it is of.
     pub sum: bool,
 }
 
 impl Measures {
     /// Everything.
-    pub const ALL: Self = Self { extremes: true, sum: true };
+    pub const ALL: Self = Self { counts: true, min: true, max: true, sum: true };
     /// Only the numbers of rows, nulls and NaN values.
-    pub const COUNTS: Self = Self { extremes: false, sum: false };
+    pub const COUNTS: Self = Self { counts: true, min: false, max: false, sum: false };
+    /// Only the minimum.
+    pub const MIN: Self = Self { counts: false, min: true, max: false, sum: false };
+    /// Only the maximum.
+    pub const MAX: Self = Self { counts: false, min: false, max: true, sum: false };
 
     /// These, and the minimum and the maximum.
     #[must_use]
     pub fn with_extremes(self) -> Self {
-        Self { extremes: true, ..self }
+        Self { min: true, max: true, ..self }
     }
 
     /// These, and the sum.
@@ -74,7 +83,22 @@ impl Measures {
     /// These and others.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
-        Self { extremes: self.extremes || others.extremes, sum: self.sum || others.sum }
+        Self {
+            counts: self.counts || others.counts,
+            min: self.min || others.min,
+            max: self.max || others.max,
+            sum: self.sum || others.sum,
+        }
+    }
+
+    /// Whether the minimum or the maximum is wanted.
+    pub(crate) fn has_extremes(self) -> bool {
+        self.min || self.max
+    }
+
+    /// Whether rows matter only if they change an extreme.
+    pub(crate) fn is_of_extremes(self) -> bool {
+        !self.counts && !self.sum
     }
 }
 
@@ -180,8 +204,8 @@ impl Aggregate {
     /// The same without what was not asked for.
     pub(crate) fn only(self, measures: Measures) -> Self {
         Self {
-            min: self.min.filter(|_| measures.extremes),
-            max: self.max.filter(|_| measures.extremes),
+            min: self.min.filter(|_| measures.min),
+            max: self.max.filter(|_| measures.max),
             sum: self.sum.filter(|_| measures.sum),
             ..self
         }

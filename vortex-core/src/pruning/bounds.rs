@@ -59,6 +59,11 @@ pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) ->
     Ok(Verdict { may: BooleanBuffer::from(may), all: BooleanBuffer::from(all) })
 }
 
+/// Whether a zone may hold a value that matches a predicate which fits the column.
+pub(crate) fn may_hold(predicate: &Predicate, map: &ZoneMap, zone: usize) -> bool {
+    zone >= map.zone_count || outcome(predicate, &read(map, zone)).may
+}
+
 fn read(map: &ZoneMap, zone: usize) -> Zone {
     let bound = |bounds: &Option<ArrowRef>, is_min: bool| {
         let bounds = bounds.as_ref().filter(|bounds| zone < bounds.len() && bounds.is_valid(zone))?;

@@ -10,12 +10,15 @@ mod share;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
+pub(crate) use bounds::may_hold;
 pub(crate) use share::expected_share;
 
 use crate::Result;
 use crate::expr::{Expr, FieldPath, Predicate};
 use crate::layout::ZoneMap;
+use crate::mask::Mask;
 use crate::row_ranges::RowRanges;
 
 /// Consecutive blocks of rows, all of the same length except the last.
@@ -55,6 +58,17 @@ impl Blocks {
         let blocks = self.overlapping(rows);
         let found = (blocks.start..blocks.end.min(bits.len())).find(|block| bits.value(*block));
         found.map_or(rows.end, |block| self.rows(block).start.max(rows.start)).max(rows.start)
+    }
+
+    /// Those of some rows that lie in chosen blocks.
+    pub(crate) fn mask(&self, rows: &Range<u64>, is_chosen: impl Fn(usize) -> bool) -> Mask {
+        let mut mask = BooleanBufferBuilder::new((rows.end - rows.start) as usize);
+        for block in self.overlapping(rows) {
+            let part = self.rows(block);
+            let (start, end) = (part.start.max(rows.start), part.end.min(rows.end));
+            mask.append_n(end.saturating_sub(start) as usize, is_chosen(block));
+        }
+        Mask::from_bits(mask.finish())
     }
 
     /// The rows of a block.

@@ -10,7 +10,6 @@ use super::column::Column;
 use super::cursor::{Cursor, Next};
 use super::fetch::{lease, missing_bytes, take_memory};
 use super::filter::Payoffs;
-use super::known::Known;
 use super::plan::Plan;
 use super::recent::Recent;
 use super::task::{Admitted, Filtered, first_wanted};
@@ -69,29 +68,39 @@ impl Admission {
     /// All splits of a scan.
     pub(super) fn new(plan: &Arc<Plan>, zone_maps: ZoneMaps) -> Self {
         let most = most_admitted(plan);
+        let cursor = Cursor::new(plan, &zone_maps);
+        let allowed = match cursor.leading_count() {
+            _ if plan.stops_early() => 1,
+            0 => most,
+            leading => leading.min(most),
+        };
         Self {
             plan: Arc::clone(plan),
             payoffs: Arc::new(Payoffs::new(plan)),
-            cursor: Cursor::new(plan, &zone_maps),
+            cursor,
             eagerness: Eagerness::new(plan, &zone_maps),
             zone_maps,
             admitted: 0,
             answered: 0,
             is_paused: false,
             rows_left: plan.limit.unwrap_or(u64::MAX),
-            allowed: if plan.stops_early() { 1 } else { most },
+            allowed,
             most,
         }
     }
 
     /// Whether splits are admitted in the order of the file.
     pub(super) fn is_in_order(&self) -> bool {
-        matches!(self.cursor, Cursor::InOrder(_))
+        matches!(self.cursor, Cursor::InOrder { .. })
     }
 
     /// Lets twice as many splits be in progress.
     pub(super) fn allow_more(&mut self) {
         self.allowed = (self.allowed * 2).min(self.most);
+        // Once the leading splits have shown what the extremes are about, no more is to be learnt.
+        if self.plan.totals.is_some() {
+            self.allow_most();
+        }
     }
 
     /// Lets as many splits be in progress as ever may be.
@@ -169,13 +178,9 @@ impl Admission {
             return Ok(false);
         };
         let checks = self.payoffs.checks(&self.plan, &self.zone_maps, &split);
-        if checks.is_empty() && split.live.is_all() {
-            split.known = Known::of(&self.plan, &self.zone_maps, &split.rows);
-        }
-        if let Some(totals) = self.plan.totals.as_ref().filter(|_| split.known.is_complete()) {
-            let rows = split.rows.end - split.rows.start;
-            ScanMetrics::add(&self.plan.metrics.rows_answered, rows);
-            totals.add_rows(rows, &split.known);
+        if let Some(totals) = &self.plan.totals
+            && totals.answer(&self.plan, &self.zone_maps, &mut split, checks.is_empty())
+        {
             self.answered += 1;
             return Ok(true);
         }

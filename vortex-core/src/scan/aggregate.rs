@@ -8,21 +8,24 @@ use futures::TryStreamExt as _;
 use parking_lot::Mutex;
 
 use super::column::Column;
+use super::extremes::Extremes;
 use super::known::Known;
-use super::plan::Plan;
+use super::plan::{Plan, Split};
+use super::zone_maps::ZoneMaps;
 use super::{BatchStream, ScanBuilder, ScanMetrics};
 use crate::array::{Aggregate, ArrayRef, Measures};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::Expr;
 use crate::limits::Work;
+use crate::mask::Mask;
 use crate::{Error, Result};
 
 /// Aggregates of the rows of a scan.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Aggregates {
-    /// Number of rows.
+    /// Number of rows, if these are counted.
     pub row_count: u64,
     /// One per projected column.
     pub columns: Vec<Aggregate>,
@@ -31,22 +34,58 @@ pub struct Aggregates {
 /// Aggregates that splits add to, in any order.
 #[derive(Debug)]
 pub(super) struct Totals {
+    /// Whether rows are counted, also those that change nothing else.
+    counts_rows: bool,
     /// What is wanted of each projected column.
     measures: Vec<Measures>,
+    extremes: Vec<Arc<Extremes>>,
     found: Mutex<Aggregates>,
     metrics: Arc<ScanMetrics>,
 }
 
 impl Totals {
-    fn new(plan: &Plan, measures: Vec<Measures>) -> Self {
+    fn new(plan: &Plan, counts_rows: bool, measures: Vec<Measures>, extremes: Vec<Arc<Extremes>>) -> Self {
         let columns = plan.projection.iter().map(|column| Aggregate::empty(&column.dtype)).collect();
         let found = Mutex::new(Aggregates { row_count: 0, columns });
-        Self { measures, found, metrics: Arc::clone(&plan.metrics) }
+        Self { counts_rows, measures, extremes, found, metrics: Arc::clone(&plan.metrics) }
     }
 
-    /// What is wanted of each projected column.
-    pub(super) fn measures(&self) -> &[Measures] {
-        &self.measures
+    /// The projected columns, what is wanted of each, and which extremes have been found so far.
+    pub(super) fn wanted<'a>(
+        &'a self,
+        plan: &'a Plan,
+    ) -> impl Iterator<Item = (&'a Column, Measures, &'a Extremes)> {
+        let measures = plan.projection.iter().zip(&self.measures).zip(&self.extremes);
+        measures.map(|((column, measures), extremes)| (column, *measures, extremes.as_ref()))
+    }
+
+    /// Adds what statistics state of a split, and leaves out rows that change nothing. Returns whether no row is left to
+    /// be read. If the filter is `decided`, all live rows pass it.
+    pub(super) fn answer(&self, plan: &Plan, zone_maps: &ZoneMaps, split: &mut Split, decided: bool) -> bool {
+        if !plan.prune || self.measures.is_empty() {
+            return false;
+        }
+        let all_pass = decided && split.live.is_all();
+        // The zones of a file with a single split are not read: its footer states as much.
+        let is_file = split.rows == (0..plan.file.row_count());
+        let (known, mut live) = match is_file {
+            true => (Known::of_file(plan, self, all_pass), split.live.clone()),
+            false => Known::of_rows(plan, self, zone_maps, &split.rows, all_pass),
+        };
+        let is_complete = known.is_complete();
+        split.known = known;
+        if is_complete && all_pass {
+            self.add_rows(split.live.len() as u64, &split.known);
+            live = Mask::none(split.live.len());
+        } else if self.counts_rows {
+            return false;
+        } else if is_complete {
+            live = Mask::none(split.live.len());
+        }
+        let left_out = split.live.without(&live).true_count();
+        ScanMetrics::add(&plan.metrics.rows_answered, left_out as u64);
+        split.live = split.live.and(&live);
+        split.live.is_none()
     }
 
     /// Adds rows of all columns but those whose aggregates are known. They are obtained from `column`, whose errors
@@ -93,6 +132,7 @@ impl Totals {
         let mut totals = self.found.lock();
         totals.row_count += rows;
         for (at, found) in found {
+            self.extremes[at].add(&found);
             totals.columns[at] = totals.columns[at].clone().merge(found);
         }
     }
@@ -134,21 +174,30 @@ impl ScanBuilder {
     /// [dynamic filter](Expr::Dynamic), since the totals would depend on which rows these leave, or if reading
     /// fails.
     pub async fn aggregate(self) -> Result<Aggregates> {
-        self.aggregate_each(|_| Measures::ALL).await
+        self.aggregate_each(true, |_| Measures::ALL).await
     }
 
     /// As [`aggregate`](Self::aggregate), but computes only what is wanted of the projected columns, given their
-    /// positions: the less, the more can be answered by statistics. What is not wanted is `None`.
+    /// positions, and the number of rows only if `count_rows`: the less, the more can be answered by statistics. What is
+    /// not wanted is `None`, or a lower number.
+    ///
+    /// If only extremes are wanted, the zones that may hold them are read first, and those that cannot change them are
+    /// not read.
     ///
     /// # Errors
     /// As [`aggregate`](Self::aggregate).
-    pub async fn aggregate_each(self, wanted: impl Fn(usize) -> Measures) -> Result<Aggregates> {
+    pub async fn aggregate_each(
+        self,
+        count_rows: bool,
+        wanted: impl Fn(usize) -> Measures,
+    ) -> Result<Aggregates> {
         if self.limit.is_some() {
             return Err(Error::invalid("aggregate() does not support a row limit"));
         }
         if self.filter.as_ref().is_some_and(Expr::has_dynamic_filter) {
             return Err(Error::invalid("aggregate() does not support dynamic filters"));
         }
+        let extremes = self.extremes.clone();
         let mut plan =
             Plan::new(&Self { schema: None, best_first: None, row_numbers: None, ordered: false, ..self })?;
         let fields = plan.projection.iter().map(|column| {
@@ -156,14 +205,23 @@ impl ScanBuilder {
         });
         plan.schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
         let measures = (0..plan.projection.len()).map(wanted).collect();
-        let totals = Arc::new(Totals::new(&plan, measures));
+        let extremes = extremes.unwrap_or_else(|| plan.projection.iter().map(|_| Arc::default()).collect());
+        if extremes.len() != plan.projection.len() {
+            let (given, columns) = (extremes.len(), plan.projection.len());
+            return Err(Error::invalid(format!(
+                "there are extremes of {given} columns, but {columns} are projected"
+            )));
+        }
+        let totals = Arc::new(Totals::new(&plan, count_rows, measures, extremes));
         plan.totals = Some(Arc::clone(&totals));
-        if plan.prune && plan.is_whole() {
-            let known = Known::of_file(&plan);
-            if known.is_complete() {
-                let rows = plan.file.row_count();
-                ScanMetrics::add(&plan.metrics.rows_answered, rows);
-                totals.add_rows(rows, &known);
+        if plan.prune {
+            let is_whole = plan.is_whole();
+            let known = Known::of_file(&plan, &totals, is_whole);
+            if known.is_complete() && (is_whole || !count_rows) {
+                ScanMetrics::add(&plan.metrics.rows_answered, plan.rows.row_count());
+                if is_whole {
+                    totals.add_rows(plan.file.row_count(), &known);
+                }
                 return Ok(totals.result());
             }
         }

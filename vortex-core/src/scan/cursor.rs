@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use super::ScanMetrics;
 use super::best_first::{Place, Unread};
+use super::extremes::leading_splits;
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 
@@ -27,8 +28,8 @@ pub(super) struct Next {
 /// The splits that are yet to be admitted.
 #[derive(Debug)]
 pub(super) enum Cursor {
-    /// All splits from this row on.
-    InOrder(u64),
+    /// First the splits that start at certain rows, the next one last; then all others from `row` on.
+    InOrder { row: u64, first: Vec<u64>, done: Vec<u64> },
     /// These splits, the best one last.
     BestFirst(Vec<Unread>),
 }
@@ -37,30 +38,45 @@ impl Cursor {
     /// All splits of a scan.
     pub(super) fn new(plan: &Plan, zone_maps: &ZoneMaps) -> Self {
         let order = plan.best_first.as_ref();
-        match order.and_then(|order| order.splits(plan, zone_maps.best_first()?)) {
-            Some(splits) => Cursor::BestFirst(splits),
-            None => Cursor::InOrder(plan.rows.bounds().start),
+        if let Some(splits) = order.and_then(|order| order.splits(plan, zone_maps.best_first()?)) {
+            return Cursor::BestFirst(splits);
+        }
+        let mut first = leading_splits(plan, zone_maps);
+        first.reverse();
+        Cursor::InOrder { row: plan.rows.bounds().start, first, done: Vec::new() }
+    }
+
+    /// Number of splits that are to come before those in the order of the rows.
+    pub(super) fn leading_count(&self) -> usize {
+        match self {
+            Cursor::InOrder { first, .. } => first.len(),
+            Cursor::BestFirst(_) => 0,
         }
     }
 
     /// No splits.
     pub(super) fn at_end(plan: &Plan) -> Self {
-        Cursor::InOrder(plan.rows.bounds().end)
+        Cursor::InOrder { row: plan.rows.bounds().end, first: Vec::new(), done: Vec::new() }
     }
 
     /// The next split with rows that may match.
     pub(super) fn next(&mut self, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Next> {
         loop {
             let (mut split, unread) = match self {
-                Cursor::InOrder(row) => {
-                    // Rows that are ruled out are skipped in one step, no matter how many there are.
-                    let rest = *row..plan.rows.bounds().end.max(*row);
-                    let ruled_out = *row..plan.split_start(zone_maps.first_possible(&rest)).max(*row);
-                    count_splits(plan, zone_maps, &ruled_out);
-                    ScanMetrics::add(&plan.metrics.rows_pruned, plan.count_rows(&ruled_out));
-                    let split = plan.split_from(ruled_out.end);
-                    *row = split.as_ref().map_or(plan.rows.bounds().end, |split| split.rows.end);
-                    let split = split?;
+                Cursor::InOrder { row, first, done } => {
+                    let split = match first.pop() {
+                        Some(start) => {
+                            done.push(start);
+                            plan.split_from(start)?
+                        }
+                        None => {
+                            let split = next_in_order(row, plan, zone_maps)?;
+                            if done.contains(&split.rows.start) {
+                                continue;
+                            }
+                            split
+                        }
+                    };
                     let unread = Unread { start: split.rows.start, bound: None };
                     (split, unread)
                 }
@@ -84,7 +100,11 @@ impl Cursor {
     /// Puts a split back, so that it comes first again.
     pub(super) fn put_back(&mut self, split: Unread) {
         match self {
-            Cursor::InOrder(row) => *row = split.start,
+            Cursor::InOrder { row, first, done } => match done.iter().position(|start| *start == split.start)
+            {
+                Some(at) => first.push(done.remove(at)),
+                None => *row = split.start,
+            },
             Cursor::BestFirst(splits) => splits.push(split),
         }
     }
@@ -92,18 +112,30 @@ impl Cursor {
     /// The first row that may yet be admitted.
     pub(super) fn first_row(&self) -> u64 {
         match self {
-            Cursor::InOrder(row) => *row,
-            Cursor::BestFirst(_) => 0,
+            Cursor::InOrder { row, first, .. } if first.is_empty() => *row,
+            Cursor::InOrder { .. } | Cursor::BestFirst(_) => 0,
         }
     }
 
     /// Whether any of the remaining splits may hold a row that comes before `place`.
     pub(super) fn may_hold_better(&self, plan: &Plan, place: &Place) -> bool {
         match self {
-            Cursor::InOrder(row) => *row < plan.rows.bounds().end,
+            Cursor::InOrder { row, .. } => *row < plan.rows.bounds().end,
             Cursor::BestFirst(splits) => splits.last().is_some_and(|split| split.bound < *place),
         }
     }
+}
+
+/// The first split at or after `row`, which moves to its end. Rows that are ruled out are skipped in one step, no matter
+/// how many there are.
+fn next_in_order(row: &mut u64, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Split> {
+    let rest = *row..plan.rows.bounds().end.max(*row);
+    let ruled_out = *row..plan.split_start(zone_maps.first_possible(&rest)).max(*row);
+    count_splits(plan, zone_maps, &ruled_out);
+    ScanMetrics::add(&plan.metrics.rows_pruned, plan.count_rows(&ruled_out));
+    let split = plan.split_from(ruled_out.end);
+    *row = split.as_ref().map_or(plan.rows.bounds().end, |split| split.rows.end);
+    split
 }
 
 /// Counts the splits that are skipped.
@@ -139,7 +171,7 @@ mod tests {
         let mut cursor = Cursor::new(&plan, &zone_maps);
         let bound = match &cursor {
             Cursor::BestFirst(splits) => splits.last().unwrap().bound.clone(),
-            Cursor::InOrder(_) => panic!("the best splits come last"),
+            Cursor::InOrder { .. } => panic!("the best splits come last"),
         };
         assert!(bound.is_some() && !cursor.may_hold_better(&plan, &bound));
         let first = cursor.next(&plan, &zone_maps).unwrap();

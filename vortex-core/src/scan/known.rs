@@ -1,44 +1,65 @@
-//! What statistics know of the rows of a split that all are live: aggregates for which they need not be read.
+//! What statistics know of the rows of a split: aggregates for which they need not be read.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::aggregate::Totals;
 use super::plan::Plan;
 use super::zone_maps::ZoneMaps;
 use crate::array::{Aggregate, Measures};
 use crate::layout::ZoneMap;
+use crate::mask::Mask;
+use crate::pruning::Blocks;
 
-/// For each projected column, the aggregates of the rows of a split, if statistics contain them. Other columns are read.
+/// For each projected column, the aggregates of the rows of a split, if statistics contain them, or none if its rows
+/// cannot change what is wanted. Other columns are read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known(Option<Arc<[Option<Aggregate>]>>);
 
 impl Known {
-    /// What is known of these rows.
-    pub(super) fn of(plan: &Plan, zone_maps: &ZoneMaps, rows: &Range<u64>) -> Self {
-        let Some(totals) = plan.totals.as_ref().filter(|_| plan.prune && !plan.projection.is_empty()) else {
-            return Self::default();
-        };
-        // The zones of a file with a single split are not read: its footer states as much.
-        if *rows == (0..plan.file.row_count()) {
-            return Self::of_file(plan);
-        }
-        let columns = plan.projection.iter().zip(totals.measures());
-        let known =
-            columns.map(|(column, measures)| of_rows(zone_maps.of_field(plan, column)?, rows, *measures));
+    /// What is known of a whole file from the statistics of its footer. If `all_pass`, all rows pass the filter.
+    pub(super) fn of_file(plan: &Plan, totals: &Totals, all_pass: bool) -> Self {
+        let footer = plan.file.footer();
+        let Some(stats) = footer.statistics() else { return Self::default() };
+        let known = totals.wanted(plan).map(|(column, measures, extremes)| {
+            let stats = stats.get(column.position_in_file(footer)?)?;
+            let map = ZoneMap::of_file(stats, &column.dtype, footer.row_count()).ok()?;
+            let stated = if all_pass { of_rows(&map, &(0..footer.row_count()), measures) } else { None };
+            stated.or_else(|| {
+                let changes = extremes.changes(&column.dtype, measures);
+                (!changes.may_be_in(&map, 0)).then(|| Aggregate::empty(&column.dtype))
+            })
+        });
         Self::new(known.collect())
     }
 
-    /// What is known of a whole file from the statistics of its footer.
-    pub(super) fn of_file(plan: &Plan) -> Self {
-        let footer = plan.file.footer();
-        let (Some(totals), Some(stats)) = (&plan.totals, footer.statistics()) else { return Self::default() };
-        let columns = plan.projection.iter().zip(totals.measures());
-        let known = columns.map(|(column, measures)| {
-            let stats = stats.get(column.position_in_file(footer)?)?;
-            let map = ZoneMap::of_file(stats, &column.dtype, footer.row_count()).ok()?;
-            of_rows(&map, &(0..footer.row_count()), *measures)
+    /// What is known of rows, and those of them that may change what is not known. If `all_pass`, all rows pass the
+    /// filter.
+    pub(super) fn of_rows(
+        plan: &Plan,
+        totals: &Totals,
+        zone_maps: &ZoneMaps,
+        rows: &Range<u64>,
+        all_pass: bool,
+    ) -> (Self, Mask) {
+        let len = (rows.end - rows.start) as usize;
+        let mut idle = Mask::all(len);
+        let known = totals.wanted(plan).map(|(column, measures, extremes)| {
+            let Some(map) = zone_maps.of_field(plan, column) else {
+                idle = Mask::none(len);
+                return None;
+            };
+            if all_pass && let Some(stated) = of_rows(map, rows, measures) {
+                return Some(stated);
+            }
+            let changes = extremes.changes(&column.dtype, measures);
+            let blocks = Blocks { row_count: map.row_count, block_len: map.zone_len };
+            let of_column = blocks.mask(rows, |zone| !changes.may_be_in(map, zone));
+            idle = idle.and(&of_column);
+            of_column.is_all().then(|| Aggregate::empty(&column.dtype))
         });
-        Self::new(known.collect())
+        let known = Self::new(known.collect());
+        (known, Mask::all(len).without(&idle))
     }
 
     fn new(columns: Vec<Option<Aggregate>>) -> Self {

@@ -15,6 +15,7 @@ mod column;
 mod conjunct;
 mod cursor;
 mod decode;
+mod extremes;
 mod fetch;
 mod filter;
 mod gather;
@@ -38,6 +39,7 @@ use arrow::datatypes::SchemaRef;
 pub use crate::array::Measures;
 pub use aggregate::Aggregates;
 pub use best_rows::BestRows;
+pub use extremes::Extremes;
 pub use reader::BatchReader;
 pub use stream::BatchStream;
 
@@ -102,6 +104,7 @@ pub struct ScanBuilder {
     ordered: bool,
     best_first: Option<(FieldPath, SortOptions)>,
     best_rows: Option<Arc<BestRows>>,
+    extremes: Option<Vec<Arc<Extremes>>>,
     prune: bool,
     scheduler: Option<Arc<Scheduler>>,
     memory_pool: Option<Arc<dyn MemoryPool>>,
@@ -132,6 +135,7 @@ impl ScanBuilder {
             ordered: true,
             best_first: None,
             best_rows: None,
+            extremes: None,
             prune: true,
             scheduler: None,
             memory_pool: None,
@@ -259,6 +263,14 @@ impl ScanBuilder {
         self
     }
 
+    /// Shares the extremes that [`aggregate_each`](Self::aggregate_each) finds of each projected column with the scans of
+    /// other files: those that follow need not find extremes that lie between these, so their results must be merged.
+    #[must_use]
+    pub fn with_extremes(mut self, extremes: Vec<Arc<Extremes>>) -> Self {
+        self.extremes = Some(extremes);
+        self
+    }
+
     /// Sets whether rows are skipped because of statistics (the default).
     #[must_use]
     pub fn with_pruning(mut self, prune: bool) -> Self {
@@ -315,7 +327,8 @@ impl ScanBuilder {
     /// NOT.
     ///
     /// # Panics
-    /// The stream panics if it is polled outside of a tokio runtime; use [`into_reader`](Self::into_reader) there.
+    /// The stream panics if it is polled outside of a tokio runtime; use [`into_reader`](Self::into_reader) there. It
+    /// has to be polled on a single runtime, on which its reads run.
     pub fn into_stream(self) -> Result<BatchStream> {
         BatchStream::start(plan::Plan::new(&self)?)
     }

@@ -13,6 +13,7 @@ use super::column::Column;
 use super::conjunct::{self, Conjunct};
 use super::known::Known;
 use super::{RowAccess, ScanBuilder, ScanMetrics};
+use crate::array::Measures;
 use crate::dtype::ROOT_COLUMN;
 use crate::dtype::arrow::field;
 use crate::dtype::stored::carrier;
@@ -105,6 +106,18 @@ impl Plan {
             && self.indices.is_none()
             && self.excluded.is_none()
             && self.rows == all.into()
+    }
+
+    /// Whether statistics of zones may save reading some of several splits.
+    pub(super) fn has_many_splits(&self) -> bool {
+        self.file.row_count() > self.split_step && !self.picks_rows()
+    }
+
+    /// The columns of the file that are aggregated, and what is wanted of each.
+    pub(super) fn wanted_columns(&self) -> impl Iterator<Item = (&Column, Measures)> {
+        let wanted = self.totals.iter().flat_map(|totals| totals.wanted(self));
+        let is_of_file = |column: &Column| column.position_in_file(self.file.footer()).is_some();
+        wanted.filter_map(move |(column, measures, _)| is_of_file(column).then_some((column, measures)))
     }
 
     /// Whether batches may be much smaller than splits.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::BooleanBufferBuilder;
-use arrow::buffer::BooleanBuffer;
 
 use super::ScanMetrics;
 use super::column::Column;
@@ -50,15 +49,11 @@ impl ZoneMaps {
             let verdict = if plan.prune { zone_maps.judge(&conjunct.expr, plan, rows)? } else { None };
             zone_maps.verdicts.push(verdict);
         }
-        if let Some(totals) = &plan.totals
-            && plan.prune
-            && zone_maps.may_answer(plan)
-        {
-            let columns = plan.projection.iter().zip(totals.measures()).filter(|(column, measures)| {
-                let is_stated = column.zones().is_some_and(|zones| zones.may_state(**measures));
-                is_stated && column.position_in_file(plan.file.footer()).is_some()
-            });
-            zone_maps.load_columns(plan, columns.map(|(column, _)| column)).await?;
+        if plan.prune {
+            let wanted = zone_maps.may_answer(plan).then(|| plan.wanted_columns()).into_iter().flatten();
+            let stated = wanted
+                .filter(|(column, measures)| column.zones().is_some_and(|zones| zones.may_state(*measures)));
+            zone_maps.load_columns(plan, stated.map(|(column, _)| column)).await?;
         }
         let (pruned, matched) = zone_maps.count(plan);
         ScanMetrics::add(&plan.metrics.zones_pruned, pruned);
@@ -68,7 +63,11 @@ impl ZoneMaps {
 
     async fn load(&mut self, plan: &Plan) -> Result<()> {
         let best_first = plan.best_first.as_ref().map(|order| &order.column);
-        self.load_columns(plan, plan.filter_columns.values().chain(best_first)).await?;
+        let bounded = plan.wanted_columns().filter(|(column, measures)| {
+            measures.is_of_extremes() && column.zones().is_some_and(|zones| zones.has_bounds())
+        });
+        let bounded = bounded.map(|(column, _)| column).filter(|_| plan.has_many_splits());
+        self.load_columns(plan, plan.filter_columns.values().chain(best_first).chain(bounded)).await?;
         self.best_first = best_first.and_then(|column| self.maps.get(&column.path).cloned());
         Ok(())
     }
@@ -130,7 +129,7 @@ impl ZoneMaps {
         let some_match = |verdict: &Option<(Blocks, pruning::Verdict)>| {
             verdict.as_ref().is_some_and(|(_, verdict)| verdict.all.count_set_bits() > 0)
         };
-        plan.file.row_count() > plan.split_step && !plan.picks_rows() && self.verdicts.iter().all(some_match)
+        plan.has_many_splits() && self.verdicts.iter().all(some_match)
     }
 
     /// The zone map of a column of the file.
@@ -238,7 +237,7 @@ impl ZoneMaps {
     }
 
     /// The rows at or after `from` in blocks that are not ruled out.
-    fn possible(&self, plan: &Plan, from: u64) -> RowRanges {
+    pub(super) fn possible(&self, plan: &Plan, from: u64) -> RowRanges {
         let rest = plan.rows.intersection(&(from..plan.rows.bounds().end).into());
         self.verdicts.iter().flatten().fold(rest, |rows, (blocks, verdict)| {
             let runs = verdict.may.set_slices();
@@ -280,11 +279,10 @@ impl ZoneMaps {
             if live.is_none() {
                 break;
             }
-            let within = blocks.overlapping(&split.rows);
-            if within.clone().all(|block| verdict.may.value(block)) {
+            if blocks.overlapping(&split.rows).all(|block| verdict.may.value(block)) {
                 continue;
             }
-            live = live.and(&rows_of(blocks, &verdict.may, within, &split.rows));
+            live = live.and(&blocks.mask(&split.rows, |block| verdict.may.value(block)));
         }
         live
     }
@@ -311,17 +309,6 @@ fn first_possible(verdicts: &[Option<(Blocks, pruning::Verdict)>], rows: &Range<
             return row;
         }
     }
-}
-
-/// One bit per row of `rows`, copied from the bit of its block.
-fn rows_of(blocks: &Blocks, bits: &BooleanBuffer, within: Range<usize>, rows: &Range<u64>) -> Mask {
-    let mut mask = BooleanBufferBuilder::new((rows.end - rows.start) as usize);
-    for block in within {
-        let part = blocks.rows(block);
-        let (start, end) = (part.start.max(rows.start), part.end.min(rows.end));
-        mask.append_n(end.saturating_sub(start) as usize, bits.value(block));
-    }
-    Mask::from_bits(mask.finish())
 }
 
 #[cfg(test)]

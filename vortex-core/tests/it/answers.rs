@@ -41,7 +41,7 @@ fn table() -> RecordBatch {
 /// What a scan finds, and how many rows it did not read.
 async fn answered(scan: ScanBuilder, measures: Measures) -> (Vec<Aggregate>, u64) {
     let metrics = Arc::new(ScanMetrics::default());
-    let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_each(|_| measures).await.unwrap();
+    let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_each(true, |_| measures).await.unwrap();
     (found.columns, metrics.rows_answered.load(Ordering::Relaxed))
 }
 

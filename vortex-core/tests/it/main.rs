@@ -8,6 +8,7 @@ mod checksums;
 mod compare;
 mod custom;
 mod dynamic;
+mod extremes;
 mod faults;
 mod files;
 mod given;

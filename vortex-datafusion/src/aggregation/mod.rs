@@ -76,7 +76,8 @@ impl Kind {
         match self {
             Self::Count => Measures::COUNTS,
             Self::Sum => Measures::COUNTS.with_sum(),
-            Self::Min | Self::Max => Measures::COUNTS.with_extremes(),
+            Self::Min => Measures::MIN,
+            Self::Max => Measures::MAX,
             // The extremes tell whether the sum is the same in any order of additions.
             Self::Average => Measures::ALL,
         }
@@ -166,10 +167,6 @@ impl Function {
         self.column().is_none()
     }
 
-    fn is_extreme(&self) -> bool {
-        matches!(self.kind, Kind::Min | Kind::Max)
-    }
-
     /// The column that it reads, if it reads one.
     pub(crate) fn column(&self) -> Option<Column> {
         self.expr.expressions().first().and_then(column_of)
@@ -199,9 +196,9 @@ impl Aggregation {
     }
 
     /// Whether a scan that computes it may read less than one that returns rows. If only rows are counted, that reads
-    /// none of them either; and if only extremes are wanted, DataFusion rules out rows with those that it has found.
+    /// none of them either.
     pub(crate) fn pays(&self) -> bool {
-        !self.0.iter().all(Function::counts_rows) && !self.0.iter().all(Function::is_extreme)
+        !self.0.iter().all(Function::counts_rows)
     }
 
     /// The columns that the scan returns.

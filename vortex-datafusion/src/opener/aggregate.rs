@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{Column, Literal};
 use futures::{StreamExt as _, TryStreamExt as _};
 use vortex_core::array::Aggregate;
+use vortex_core::dtype::DType;
 use vortex_core::dtype::arrow::presents;
 use vortex_core::expr::FieldPath;
-use vortex_core::scan::ScanBuilder;
+use vortex_core::scan::{Extremes, Measures, ScanBuilder};
 
 use super::{Adapted, Batches};
 use crate::aggregation::{Aggregation, ByRows, Function};
@@ -35,6 +35,7 @@ enum Input {
     /// The column at this position among those of the scan.
     Column {
         at: usize,
+        /// Whether the table allows nulls, or the file has none.
         may_be_null: bool,
     },
 }
@@ -49,12 +50,13 @@ impl Aggregated {
         let mut paths = Vec::new();
         let functions = aggregation.functions().iter();
         let inputs = functions.map(|function| adapted.input(function, &mut paths));
-        Ok(Self {
-            aggregation: aggregation.clone(),
-            inputs: inputs.collect::<Result<_>>()?,
-            scan: scan.clone().with_projection(paths),
-            file: adapted.file.source().name().to_owned(),
-        })
+        let inputs: Option<Vec<Input>> = inputs.collect::<Result<_>>()?;
+        let mut scan = scan.clone().with_projection(paths);
+        if let Some(inputs) = &inputs {
+            scan = scan.with_extremes(extremes(inputs, &adapted.scan.extremes));
+        }
+        let file = adapted.file.source().name().to_owned();
+        Ok(Self { aggregation: aggregation.clone(), inputs, scan, file })
     }
 
     /// A batch with one row. Unless the scan can aggregate, `rows` returns the arguments of the functions.
@@ -77,10 +79,15 @@ impl Aggregated {
         let wanted = |column: usize| {
             let of_column =
                 functions().filter(|(_, input)| matches!(input, Input::Column { at, .. } if *at == column));
-            let measures = of_column.map(|(function, _)| function.measures());
+            let measures = of_column.map(|(function, input)| match input {
+                // Those that are not expected are looked for.
+                Input::Column { may_be_null: false, .. } => function.measures().or(Measures::COUNTS),
+                _ => function.measures(),
+            });
             measures.reduce(|all, more| all.or(more)).unwrap_or_default()
         };
-        let found = self.scan.clone().aggregate_each(wanted).await.map_err(datafusion_error)?;
+        let counts_rows = inputs.iter().any(|input| !matches!(input, Input::Column { .. }));
+        let found = self.scan.clone().aggregate_each(counts_rows, wanted).await.map_err(datafusion_error)?;
         let mut states = Vec::new();
         for (function, input) in functions() {
             let of_function = match input {
@@ -114,6 +121,18 @@ impl Aggregated {
     }
 }
 
+/// Where to note the extremes of each column of a scan, given one place for each function.
+fn extremes(inputs: &[Input], of_functions: &[Arc<Extremes>]) -> Vec<Arc<Extremes>> {
+    let mut of_columns = Vec::new();
+    for (input, extremes) in inputs.iter().zip(of_functions) {
+        // The first function of a column has added it.
+        if matches!(input, Input::Column { at, .. } if *at == of_columns.len()) {
+            of_columns.push(Arc::clone(extremes));
+        }
+    }
+    of_columns
+}
+
 async fn by_rows(aggregation: &Aggregation, mut rows: Batches) -> Result<Vec<ScalarValue>> {
     let mut functions = ByRows::new(aggregation)?;
     while let Some(batch) = rows.try_next().await? {
@@ -134,28 +153,27 @@ impl Adapted<'_> {
             let is_allowed = field.is_nullable() || !constant.value().is_null();
             return Ok((is_allowed && !function.adds()).then(|| Input::Constant(constant.value().clone())));
         }
-        if !self.is_aggregated(&adapted, field.data_type(), function) {
+        let Some((at, dtype)) = self.stored(&adapted) else { return Ok(None) };
+        let statistics = self.file.footer().column_statistics(at);
+        let bounds = statistics.map(|known| [known.min.value(), known.max.value()]).unwrap_or_default();
+        // Whether the core aggregates the column as the function does.
+        let is_aggregated = presents(dtype, field.data_type())
+            && (!function.adds() || Aggregate::empty(dtype).sum.is_some())
+            && function.adds_exactly(self.file.row_count(), bounds);
+        let Some((path, _)) = self.translator().field(&adapted)?.filter(|_| is_aggregated) else {
             return Ok(None);
-        }
-        let Some((path, _)) = self.translator().field(&adapted)? else { return Ok(None) };
+        };
         let at = paths.iter().position(|known| *known == path).unwrap_or(paths.len());
         if at == paths.len() {
             paths.push(path);
         }
-        Ok(Some(Input::Column { at, may_be_null: field.is_nullable() }))
+        Ok(Some(Input::Column { at, may_be_null: field.is_nullable() || !dtype.is_nullable() }))
     }
 
-    /// Whether the expression is a column of the file, stored as `data_type`, that the core aggregates as the function
-    /// does.
-    fn is_aggregated(&self, expr: &Arc<dyn PhysicalExpr>, data_type: &DataType, function: &Function) -> bool {
-        let footer = self.file.footer();
-        let Some(column) = expr.downcast_ref::<Column>() else { return false };
-        let found = footer.columns().enumerate().find(|(_, (name, _))| *name == column.name());
-        let Some((at, (_, dtype))) = found else { return false };
-        let known = footer.column_statistics(at);
-        let bounds = known.map(|known| [known.min.value(), known.max.value()]).unwrap_or_default();
-        presents(dtype, data_type)
-            && (!function.adds() || Aggregate::empty(dtype).sum.is_some())
-            && function.adds_exactly(footer.row_count(), bounds)
+    /// The position and the type of a column in the file, if the expression is one.
+    fn stored(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, &DType)> {
+        let column = expr.downcast_ref::<Column>()?;
+        let mut columns = self.file.footer().columns().enumerate();
+        columns.find(|(_, (name, _))| *name == column.name()).map(|(at, (_, dtype))| (at, dtype))
     }
 }

@@ -50,7 +50,7 @@ use stream::{FileBatches, Projector};
 use vortex_core::expr::{Expr, FieldPath};
 use vortex_core::file::VortexFile;
 use vortex_core::io::object_name;
-use vortex_core::scan::{BestRows, RowRanges, ScanBuilder};
+use vortex_core::scan::{BestRows, Extremes, RowRanges, ScanBuilder};
 
 use crate::aggregation::Aggregation;
 use crate::convert::{
@@ -83,6 +83,8 @@ pub(crate) struct OpenerState {
     pub(crate) output: SchemaRef,
     /// The aggregation that the plan expects instead of rows.
     pub(crate) aggregation: Option<Aggregation>,
+    /// For each of its functions, the extremes found in the files of the partition.
+    pub(crate) extremes: Vec<Arc<Extremes>>,
     pub(crate) filters: Filters,
     pub(crate) options: VortexOptions,
     pub(crate) adapters: Arc<dyn PhysicalExprAdapterFactory>,

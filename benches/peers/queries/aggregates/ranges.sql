@@ -17,3 +17,9 @@ SELECT count(*), sum(bytes_sent), avg(load_ms), max(visible_ms), count(order_id)
 
 -- r06: totals of nullable columns below a filter on text [ordered]
 SELECT sum(order_id), count(signed_in_at), max(left_at), sum(account_id) FROM events WHERE country = 'DE';
+
+-- r07: the first and the last address, which are too long for exact statistics [ordered]
+SELECT min(page_url), max(page_url) FROM events;
+
+-- r08: the last address of hits that a filter selects [ordered]
+SELECT max(page_url) FROM events WHERE country = 'DE';

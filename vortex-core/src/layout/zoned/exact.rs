@@ -27,12 +27,12 @@ impl ZoneMap {
         let has_values = row_count.checked_sub(null_count)?.checked_sub(nan_count)? > 0;
         let mut found = Aggregate::empty(&self.dtype).only(measures);
         (found.row_count, found.null_count, found.nan_count) = (row_count, null_count, nan_count);
-        if measures.extremes && has_bounds(&self.dtype) && has_values {
+        if measures.has_extremes() && has_bounds(&self.dtype) && has_values {
             let (min, max) = (self.extreme(self.min.as_ref(), zone)?, self.extreme(self.max.as_ref(), zone)?);
             if min.compare(&max) == Some(Ordering::Greater) {
                 return None;
             }
-            (found.min, found.max) = (Some(min), Some(max));
+            (found.min, found.max) = (measures.min.then_some(min), measures.max.then_some(max));
         }
         if measures.sum && has_sum(&self.dtype) && has_values {
             found.sum = Some(self.sum_of(zone)?);

@@ -61,12 +61,17 @@ impl Zones {
         !may_differ && bounds.all(|column| matches!(column, ZoneColumn::Min | ZoneColumn::Max))
     }
 
+    /// Whether the table has bounds of the values, be they exact or not.
+    pub(crate) fn has_bounds(&self) -> bool {
+        self.columns.iter().any(|column| column.is_bound())
+    }
+
     /// Whether the table may have what is wanted of the column. Of a column of nulls, writers state only their number.
     pub(crate) fn may_state(&self, measures: Measures) -> bool {
         let has = |column: ZoneColumn| self.columns.contains(&column);
-        let has_bounds = self.columns.iter().any(|column| column.is_bound());
+        let has_bounds = self.has_bounds();
         (has(ZoneColumn::NullCount) || !self.dtype.is_nullable())
-            && (!measures.extremes || !has_bounds || self.has_exact_bounds())
+            && (!measures.has_extremes() || !has_bounds || self.has_exact_bounds())
             && (!measures.sum || !has_bounds || !has_sum(&self.dtype) || has(ZoneColumn::Sum))
     }
 
