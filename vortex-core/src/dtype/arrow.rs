@@ -15,6 +15,7 @@ use arrow::datatypes::{
 use super::{
     DType, DecimalType, Extension, MapType, Meaning, PType, ROOT_COLUMN, StructType, TimeUnit, UnionType,
 };
+use crate::error::ResultExt as _;
 use crate::{Error, Result};
 
 /// Arrow's metadata key that names an extension type.
@@ -244,13 +245,10 @@ pub fn from_field(field: &Field) -> Result<DType> {
         DataType::Struct(fields) => DType::Struct(Arc::new(from_fields(fields)?), nullable),
         DataType::Map(entries, keys_sorted) => {
             let DataType::Struct(fields) = entries.data_type() else {
-                return Err(Error::invalid(format!("column `{}`: map without entries", field.name())));
+                return Err(Error::invalid("map without entries"));
             };
             let [key, value] = fields.as_ref() else {
-                return Err(Error::invalid(format!(
-                    "column `{}`: map entries need key and value",
-                    field.name()
-                )));
+                return Err(Error::invalid("map entries need key and value"));
             };
             let key = from_field(key)?.with_nullable(false);
             DType::Map(Arc::new(MapType::try_new(key, from_field(value)?, *keys_sorted)?), nullable)
@@ -272,10 +270,7 @@ pub fn from_field(field: &Field) -> Result<DType> {
         other => match ptype_of(other) {
             Some(ptype) => DType::Primitive(ptype, nullable),
             None => {
-                return Err(Error::invalid(format!(
-                    "column `{}`: Vortex cannot store Arrow type {other}",
-                    field.name()
-                )));
+                return Err(Error::invalid(format!("Vortex cannot store Arrow type {other}")));
             }
         },
     })
@@ -317,11 +312,11 @@ fn struct_fields(fields: &StructType) -> Result<Fields> {
 }
 
 fn from_fields(fields: &Fields) -> Result<StructType> {
-    let fields = fields
-        .iter()
-        .map(|field| Ok((Arc::from(field.name().as_str()), from_field(field)?)))
-        .collect::<Result<Vec<_>>>()?;
-    Ok(StructType::new(fields))
+    let fields = fields.iter().map(|field| {
+        let dtype = from_field(field).at(|| format!("column `{}`", field.name()))?;
+        Ok((Arc::from(field.name().as_str()), dtype))
+    });
+    Ok(StructType::new(fields.collect::<Result<Vec<_>>>()?))
 }
 
 fn item(element: &DType) -> Result<FieldRef> {
@@ -453,7 +448,7 @@ mod tests {
     #[test]
     fn an_unstorable_type_names_its_column() {
         let interval = Field::new("wait", DataType::Interval(IntervalUnit::DayTime), true);
-        let message = from_field(&interval).unwrap_err().to_string();
+        let message = from_schema(&Schema::new(vec![interval])).unwrap_err().to_string();
         assert!(message.contains("`wait`") && message.contains("Interval"), "{message}");
     }
 }

@@ -198,12 +198,14 @@ impl EncodedArray for VarBinViewArray {
     }
 }
 
-/// A node of strings or byte strings, with only the bytes that views refer to.
+/// A node of strings or byte strings, with only the bytes that views refer to, unless views share so many of them that
+/// a copy for each would be longer.
 pub(crate) fn encode<T: ByteViewType>(
     array: &GenericByteViewArray<T>,
     validity: Option<WriteNode>,
 ) -> WriteNode {
-    let compact = array.gc();
+    let held = array.data_buffers().iter().fold(0usize, |sum, bytes| sum.saturating_add(bytes.len()));
+    let compact = if array.total_buffer_bytes_used() <= held { array.gc() } else { array.clone() };
     let data = compact.data_buffers().iter();
     let node = data.fold(WriteNode::new(ID), |node, bytes| node.buffer(bytes.clone(), 1));
     node.buffer(compact.views().inner().clone(), VIEW_BYTES).children(validity)

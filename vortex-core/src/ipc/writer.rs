@@ -3,15 +3,20 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{Array as _, ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use crate::compress::{Compressor, canonical};
-use crate::dtype::DType;
+use crate::dtype::StructType;
 use crate::dtype::arrow::from_schema;
 use crate::encodings::struct_;
+use crate::error::ResultExt as _;
 use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
+use crate::write::{Intake, carriers, carry, check_batch, check_depth, raw_bytes};
 use crate::{Error, Level, Release, Result};
+
+/// Maximum number of bytes of rows that are compressed together.
+const MAX_COMPRESSED: usize = 64 << 20;
 
 /// Writes record batches of one schema as an IPC stream, in canonical encodings unless compression is
 /// requested.
@@ -34,11 +39,19 @@ use crate::{Error, Level, Release, Result};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Values come back as the Arrow types that readers of files prefer: views of text, 128-bit decimals, lists instead of
+/// list views. A stream has no place to tell other types, so that those which files only keep because they state the
+/// Arrow schema (durations, intervals, byte strings of fixed length) are refused.
 #[derive(Debug)]
 pub struct IpcWriter<W> {
     sink: W,
     schema: SchemaRef,
-    dtype: DType,
+    fields: Arc<StructType>,
+    /// The Arrow types in which columns are taken in.
+    carriers: Vec<DataType>,
+    /// Whether a message may have been written in part.
+    is_broken: bool,
     /// Without a compressor, encodings are canonical.
     compressor: Option<Compressor>,
 }
@@ -47,11 +60,16 @@ impl<W: Write> IpcWriter<W> {
     /// Starts a stream: writes the type of all batches that follow.
     ///
     /// # Errors
-    /// If a column has a type that Vortex lacks, or writing fails.
+    /// If a column has a type that Vortex lacks, types nest deeper than readers accept, or writing fails.
     pub fn try_new(sink: W, schema: &Schema) -> Result<Self> {
         let dtype = from_schema(schema)?;
-        let mut writer = Self { sink, schema: Arc::new(schema.clone()), dtype, compressor: None };
-        writer.message(MessageKind::DType, &dtype_to_bytes(&writer.dtype))?;
+        check_depth(&dtype)?;
+        let fields =
+            dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema must be a struct"))?;
+        let carriers = carriers(schema, &fields)?;
+        let schema = Arc::new(schema.clone());
+        let mut writer = Self { sink, schema, fields, carriers, is_broken: false, compressor: None };
+        writer.message(MessageKind::DType, &dtype_to_bytes(&dtype))?;
         Ok(writer)
     }
 
@@ -83,34 +101,65 @@ impl<W: Write> IpcWriter<W> {
         self
     }
 
-    /// Writes a batch.
+    /// Writes a batch, in several messages if it has more than 65,536 rows, or if rows share so many bytes that they
+    /// would take much more memory in the stream.
     ///
     /// # Errors
-    /// If its columns do not match the schema, it is too large for one message, or writing fails.
+    /// If its columns do not match the schema, or a value or row is too long for readers; then nothing of it is written.
+    /// If writing fails; then the stream is incomplete, and further calls fail, too.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        if batch.schema().fields() != self.schema.fields() {
-            return Err(Error::invalid("the batch does not have the schema of the stream"));
+        if self.is_broken {
+            return Err(Error::invalid("the stream is incomplete, because writing failed before"));
         }
-        let row_count = u32::try_from(batch.num_rows())
-            .map_err(|_| Error::limit(format!("{} rows in one message", batch.num_rows())))?;
-        let fields = self.dtype.as_columns().map(|fields| fields.dtypes()).unwrap_or_default();
-        let columns = batch.columns().iter().zip(fields).map(|(column, dtype)| match &self.compressor {
-            Some(compressor) => compressor.compress(column, dtype),
-            None => canonical(column, dtype),
+        check_batch(batch, &self.schema)?;
+        let nothing = (batch.num_rows() == 0).then(|| batch.clone());
+        for rows in Intake::new(batch).chain(nothing) {
+            let columns = rows.columns().iter().zip(&self.carriers).enumerate();
+            let columns = columns.map(|(at, (column, to))| carry(column, to).at(|| self.place(at)));
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            self.write_rows(&columns, rows.num_rows())?;
+        }
+        Ok(())
+    }
+
+    /// Writes rows as one message, or in halves if compressing them would take too much memory.
+    fn write_rows(&mut self, columns: &[ArrayRef], rows: usize) -> Result<()> {
+        let raw_bytes = || columns.iter().fold(0usize, |sum, column| sum.saturating_add(raw_bytes(column)));
+        if self.compressor.is_some() && rows > 1 && raw_bytes() > MAX_COMPRESSED {
+            let half = |start: usize, len: usize| -> Vec<ArrayRef> {
+                columns.iter().map(|column| column.slice(start, len)).collect()
+            };
+            self.write_rows(&half(0, rows / 2), rows / 2)?;
+            return self.write_rows(&half(rows / 2, rows - rows / 2), rows - rows / 2);
+        }
+        let encoded = columns.iter().zip(self.fields.dtypes()).enumerate().map(|(at, (column, dtype))| {
+            let encoded = match &self.compressor {
+                Some(compressor) => compressor.compress(column, dtype),
+                None => canonical(column, dtype),
+            };
+            encoded.at(|| self.place(at))
         });
-        let root = struct_::encode(columns.collect::<Result<_>>()?, None);
+        let root = struct_::encode(encoded.collect::<Result<_>>()?, None);
         let mut ids = EncodingIds::default();
         let blob = root.to_blob(&mut ids)?;
+        let row_count = u32::try_from(rows).map_err(Error::limit)?;
         self.message(MessageKind::Array { row_count, ids: ids.into_table() }, &blob)
+    }
+
+    fn place(&self, column: usize) -> String {
+        format!("column `{}`", self.schema.field(column).name())
     }
 
     fn message(&mut self, kind: MessageKind, body: &[u8]) -> Result<()> {
         let header = Message { kind, body_len: body.len() as u64 }.to_bytes();
         let len = u32::try_from(header.len()).map_err(Error::limit)?;
         let failed = |error: std::io::Error| Error::write("stream", error);
+        self.is_broken = true;
         self.sink.write_all(&len.to_le_bytes()).map_err(failed)?;
         self.sink.write_all(&header).map_err(failed)?;
-        self.sink.write_all(body).map_err(failed)
+        self.sink.write_all(body).map_err(failed)?;
+        self.is_broken = false;
+        Ok(())
     }
 
     /// Returns the sink. There is nothing to finish: the stream ends where its bytes end.

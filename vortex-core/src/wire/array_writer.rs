@@ -21,6 +21,9 @@ const NODE_RECORD: usize = 32;
 /// Number of bytes that describe a buffer in the flatbuffer.
 const BUFFER_RECORD: usize = 8;
 
+/// Number of bytes that Arrow allocates to share a buffer, approximately.
+const BUFFER_HEADER: usize = 64;
+
 /// The flatbuffer is aligned to a multiple of this.
 const TREE_ALIGNMENT: usize = 8;
 
@@ -117,6 +120,14 @@ impl WriteNode {
     pub(crate) fn buffer_bytes(&self) -> usize {
         let own: usize = self.buffers.iter().map(|(bytes, _)| bytes.len()).sum();
         own + self.children.iter().map(WriteNode::buffer_bytes).sum::<usize>()
+    }
+
+    /// Bytes that the tree takes in memory, approximately: its buffers are allocated one by one.
+    pub(crate) fn memory_size(&self) -> usize {
+        let of_buffers = self.buffers.len() * (size_of::<(Buffer, u8)>() + BUFFER_HEADER);
+        let below: usize = self.children.iter().map(WriteNode::memory_size).sum();
+        let own: usize = self.buffers.iter().map(|(bytes, _)| bytes.len()).sum();
+        size_of::<Self>() + self.metadata.len() + of_buffers + own + below
     }
 
     /// The exponent of the alignment required for a blob of the tree.

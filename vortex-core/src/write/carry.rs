@@ -25,7 +25,7 @@ use crate::{Error, Result};
 
 /// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
 /// its type. Its decimals fit the width in which they are stored.
-pub(super) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
     fit_decimals(&carried(array, to)?, None)
 }
 

@@ -90,8 +90,17 @@ pub(super) enum Part {
 
 impl Part {
     pub(super) fn buffer_bytes(&self) -> usize {
+        self.node().buffer_bytes()
+    }
+
+    /// Bytes in memory. Of a constant, these are more than those of its buffers.
+    fn memory_size(&self) -> usize {
+        self.node().memory_size()
+    }
+
+    fn node(&self) -> &WriteNode {
         match self {
-            Self::Chunk(node, _) | Self::Codes(node, _) | Self::Values { node, .. } => node.buffer_bytes(),
+            Self::Chunk(node, _) | Self::Codes(node, _) | Self::Values { node, .. } => node,
         }
     }
 }
@@ -152,7 +161,8 @@ impl Job {
             raw_bytes: self.raw_bytes,
             joined_bytes: self.joined_bytes,
             waited_bytes: self.bytes,
-            encoded_bytes: parts.iter().map(Part::buffer_bytes).sum(),
+            encoded_bytes: parts.iter().map(Part::memory_size).sum::<usize>()
+                + zones.len() * size_of::<Summary>(),
             parts,
             held_bytes,
             zones,

@@ -33,7 +33,7 @@ const MAX_ROW_BYTES: u64 = (2 << 30) - (1 << 20);
 
 /// Cuts a batch into groups of rows that are taken in together.
 #[derive(Debug)]
-pub(super) struct Intake<'a> {
+pub(crate) struct Intake<'a> {
     batch: &'a RecordBatch,
     /// Columns whose rows may share bytes.
     sharing: Vec<&'a ArrowRef>,
@@ -42,7 +42,7 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    pub(super) fn new(batch: &'a RecordBatch) -> Self {
+    pub(crate) fn new(batch: &'a RecordBatch) -> Self {
         let sharing = batch.columns().iter().filter(|column| may_share(column.data_type())).collect();
         Self { batch, sharing, start: 0, step: MAX_ROWS }
     }

@@ -67,8 +67,12 @@ use arrow::datatypes::SchemaRef;
 use futures::{Stream, StreamExt as _};
 use tokio::runtime::Builder;
 
+pub(crate) use carry::carry;
+pub(crate) use intake::Intake;
 pub use options::WriteOptions;
+pub(crate) use pieces::raw_bytes;
 pub use storable::can_write;
+pub(crate) use storable::{carriers, check_batch, check_depth};
 pub use summary::{ColumnSummary, WriteSummary};
 pub use writer::FileWriter;
 

@@ -155,14 +155,14 @@ impl Waiting {
         if array.is_empty() {
             return Ok(());
         }
-        let piece = Piece::new(array);
+        let piece = Piece::new(array).owned()?;
         if !piece.is_short() {
             if let Some(before) = self.take_short()? {
                 self.push_piece(before)?;
             }
             return self.push_piece(piece);
         }
-        self.push_short(piece.owned()?);
+        self.push_short(piece);
         if self.short.len() >= MAX_SHORT { self.join_short() } else { Ok(()) }
     }
 

@@ -61,8 +61,8 @@ impl Piece {
         let raw_bytes = value_bytes(&array, Shown::EachTime);
         let is_short = raw_bytes <= array.len() * LONG_TEXT;
         let joined_bytes = if is_short { raw_bytes } else { value_bytes(&array, Shown::Once) };
-        // Views may keep more bytes alive than they show.
-        let bytes = joined_bytes.max(array.get_buffer_memory_size()).min(raw_bytes);
+        // Buffers may be longer than what the rows use of them.
+        let bytes = joined_bytes.max(array.get_buffer_memory_size());
         Self { array, raw_bytes, joined_bytes, bytes }
     }
 
@@ -77,7 +77,8 @@ impl Piece {
         Ok(Some(Self::new(copied(pieces)?)))
     }
 
-    /// The rows, with bytes of their own if the array keeps much more in memory.
+    /// The rows, with bytes of their own if the array keeps much more in memory: a slice of a longer array, or a column
+    /// whose buffers are parts of an allocation for the whole batch, as Arrow's IPC readers return them.
     ///
     /// # Errors
     /// If rows cannot be copied.
@@ -185,6 +186,11 @@ pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<Arro
             Ok(arrow::compute::concat(&parts)?)
         }
     }
+}
+
+/// Bytes of the values in the rows of an array, each text counted as often as it is shown.
+pub(crate) fn raw_bytes(array: &ArrowRef) -> usize {
+    value_bytes(array, Shown::EachTime)
 }
 
 /// Copies views that keep many more bytes alive than they refer to.

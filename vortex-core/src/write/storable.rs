@@ -12,6 +12,7 @@ use crate::dtype::stored::{carrier, plain_carrier, stored_schema};
 use crate::dtype::{DType, StructType};
 use crate::error::ResultExt as _;
 use crate::limits::Limits;
+use crate::wire::{dtype_from_bytes, dtype_to_bytes};
 use crate::{Error, Release, Result};
 
 /// Whether a column can be written for `min_reader` and all later releases.
@@ -21,12 +22,21 @@ use crate::{Error, Release, Result};
 pub fn can_write(field: &Field, min_reader: Release) -> Result<()> {
     let schema = Schema::new(vec![field.clone()]);
     let dtype = stored_schema(&schema, min_reader)?;
-    dtype.as_columns().map_or(Ok(()), |fields| carriers(&schema, fields).map(drop))
+    dtype.as_columns().map_or(Ok(()), |fields| {
+        check_names(fields, "")?;
+        carriers(&schema, fields).map(drop)
+    })
+}
+
+/// Checks that types do not nest deeper than readers accept.
+pub(crate) fn check_depth(dtype: &DType) -> Result<()> {
+    dtype_from_bytes(&dtype_to_bytes(dtype), &Limits::default())
+        .map_err(|error| Error::invalid(format!("readers do not accept this schema: {error}")))?;
+    Ok(())
 }
 
 /// The types in which columns are taken in, provided that all can be stored and read back.
-pub(super) fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
-    check_names(fields, "")?;
+pub(crate) fn carriers(schema: &Schema, fields: &StructType) -> Result<Vec<DataType>> {
     let columns = schema.fields().iter().zip(fields.dtypes());
     let carriers = columns.map(|(field, dtype)| {
         check_readable(field.data_type(), dtype).at(|| format!("column `{}`", field.name()))
@@ -45,7 +55,7 @@ fn check_readable(data_type: &DataType, dtype: &DType) -> Result<DataType> {
 }
 
 /// Structs are stored field by field, and fields are looked up by name, so names must be unique.
-fn check_names(fields: &StructType, within: &str) -> Result<()> {
+pub(super) fn check_names(fields: &StructType, within: &str) -> Result<()> {
     let mut names = HashSet::new();
     for (name, dtype) in fields.fields() {
         if !names.insert(name) {
@@ -59,10 +69,10 @@ fn check_names(fields: &StructType, within: &str) -> Result<()> {
 }
 
 /// Checks that rows have the schema of the file, and values that can be stored.
-pub(super) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
+pub(crate) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
     if batch.num_columns() != schema.fields().len() {
         return Err(Error::invalid(format!(
-            "batch has {} columns, the file has {}",
+            "batch has {} columns, expected {}",
             batch.num_columns(),
             schema.fields().len()
         )));

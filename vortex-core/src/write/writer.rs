@@ -14,7 +14,7 @@ use super::encoder::Encoder;
 use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
 use super::pending::{Cut, Pending};
-use super::storable::{carriers, check_batch};
+use super::storable::{carriers, check_batch, check_depth, check_names};
 use super::written::{Written, chunked, flat};
 use super::zone_table::{ZoneTable, shows_bounds};
 use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary};
@@ -24,9 +24,8 @@ use crate::dtype::stored::{first_reader, stored_schema};
 use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::Sink;
-use crate::limits::Limits;
 use crate::stats::FieldStats;
-use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes, dtype_from_bytes, dtype_to_bytes};
+use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
 
 /// Minimum number of bytes of a column that are encoded together, regardless of the budget.
@@ -36,7 +35,8 @@ const DICTIONARY_BYTES: (usize, usize) = (64 << 10, 1 << 20);
 
 /// Writes one file, batch by batch.
 ///
-/// Encoding runs in tasks of the current tokio runtime. A writer that is dropped before
+/// Encoding runs in tasks of the current tokio runtime: `write`, `flush` and `finish` panic outside of a runtime, and
+/// wait for tasks of the runtime on which rows were written, which must keep running until then. A writer that is dropped before
 /// [`finish`](Self::finish) leaves no file behind; a writer that failed refuses further calls.
 #[derive(Debug)]
 pub struct FileWriter {
@@ -86,9 +86,8 @@ impl FileWriter {
         };
         let fields =
             dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema must be a struct"))?;
-        // Readers bound how deep types may nest.
-        dtype_from_bytes(&dtype_to_bytes(&dtype), &Limits::default())
-            .map_err(|error| Error::invalid(format!("readers do not accept this schema: {error}")))?;
+        check_depth(&dtype)?;
+        check_names(&fields, "")?;
         let columns = Columns::new(&fields);
         let carriers = carriers(&schema, &fields)?;
         let compressor = Compressor::new(options.level, min_reader);

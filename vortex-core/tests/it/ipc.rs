@@ -1,9 +1,18 @@
 //! IPC streams: written by a real release, written by this crate, and damaged.
 
-use arrow::array::{Array as _, AsArray as _, RecordBatch, RecordBatchReader as _};
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray as _, DictionaryArray, FixedSizeListArray, Int32Array, Int64Array,
+    ListViewArray, RecordBatch, RecordBatchReader as _, StringArray, StringViewBuilder, StructArray,
+};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
+use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, IntervalUnit, Schema};
 use vortex_core::ipc::{IpcReader, IpcWriter};
+use vortex_core::{Level, Release};
+
+use crate::allocations;
 
 use crate::given::{collect_blocking, files_of, golden, open_blocking};
 
@@ -67,6 +76,134 @@ fn what_is_written_is_read_back() {
     }
     println!("{same} come back; not written: {unsupported:?}");
     assert!(same > 30, "{unsupported:?}");
+}
+
+/// A batch of one column.
+fn of(column: impl Array + 'static) -> RecordBatch {
+    RecordBatch::try_from_iter([("c", Arc::new(column) as ArrayRef)]).unwrap()
+}
+
+#[test]
+fn items_that_take_no_bytes_come_back() {
+    let nothing = FixedSizeListArray::try_new_with_length(
+        Arc::new(Field::new("item", DataType::Int32, true)),
+        0,
+        Arc::new(Int32Array::from(Vec::<i32>::new())),
+        None,
+        3,
+    );
+    let nothing: ArrayRef = Arc::new(nothing.unwrap());
+    let structs = StructArray::from(vec![
+        (
+            Arc::new(Field::new("a", DataType::Int32, false)),
+            Arc::new(Int32Array::from(vec![1, 2, 3])) as ArrayRef,
+        ),
+        (Arc::new(Field::new("f", nothing.data_type().clone(), false)), Arc::clone(&nothing)),
+    ]);
+    let item = |of: &dyn Array| Arc::new(Field::new("item", of.data_type().clone(), false));
+    let views =
+        |items: ArrayRef| ListViewArray::new(item(&items), vec![1, 0].into(), vec![2, 1].into(), items, None);
+    for items in [nothing, Arc::new(structs) as ArrayRef] {
+        for compression in [None, Some(Level::Default)] {
+            let batch = of(views(Arc::clone(&items)));
+            let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+            if let Some(level) = compression {
+                writer = writer.with_compression(level, Release::NEWEST);
+            }
+            writer.write(&batch).unwrap();
+            let found = read(&writer.into_inner()).unwrap();
+            let lists = found[0]["c"].as_list::<i32>();
+            assert_eq!((&lists.value(0), &lists.value(1)), (&items.slice(1, 2), &items.slice(0, 1)));
+        }
+    }
+}
+
+#[test]
+fn bytes_that_rows_share_are_not_written_for_each() {
+    let text = "a long text; ".repeat(1 << 14);
+    let mut views = StringViewBuilder::new().with_deduplicate_strings();
+    (0..20_000).for_each(|_| views.append_value(&text));
+    let keys = Int32Array::from(vec![0; 20_000]);
+    let dictionary = DictionaryArray::new(keys, Arc::new(StringArray::from(vec![text.as_str()])));
+    let numbers = Arc::new(Int64Array::from_iter_values(0..1 << 17));
+    let lists = ListViewArray::new(
+        Arc::new(Field::new("item", DataType::Int64, false)),
+        vec![0; 300].into(),
+        vec![1 << 17; 300].into(),
+        numbers,
+        None,
+    );
+    let watch = allocations::watch(0);
+    for batch in [of(views.finish()), of(dictionary), of(lists)] {
+        for compression in [None, Some(Level::Fast)] {
+            let mut writer = IpcWriter::try_new(Counting::default(), &batch.schema()).unwrap();
+            if let Some(level) = compression {
+                writer = writer.with_compression(level, Release::NEWEST);
+            }
+            writer.write(&batch).unwrap();
+        }
+    }
+    assert!(watch.largest() < 300 << 20, "{}", watch.largest());
+}
+
+/// Counts bytes instead of keeping them.
+#[derive(Default)]
+struct Counting(usize);
+
+impl Write for Counting {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Fails once, after some bytes.
+struct Fails(i64);
+
+impl Write for Fails {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let before = self.0;
+        self.0 -= bytes.len() as i64;
+        if before > 0 && self.0 <= 0 { Err(std::io::Error::other("a hiccup")) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stream_does_not_go_on_after_a_failure() {
+    let batch = of(Int64Array::from_iter_values(0..1000));
+    let mut writer = IpcWriter::try_new(Fails(10_000), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    assert_eq!(writer.write(&batch).unwrap_err().to_string(), "writing stream: a hiccup");
+    let message = "invalid argument: the stream is incomplete, because writing failed before";
+    assert_eq!(writer.write(&batch).unwrap_err().to_string(), message);
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_with_its_name() {
+    let refused =
+        |field: Field| IpcWriter::try_new(Vec::new(), &Schema::new(vec![field])).unwrap_err().to_string();
+    let deep = (0..40).fold(DataType::Int32, |of, _| DataType::new_list(of, true));
+    let error = refused(Field::new("deep", deep, true));
+    assert!(
+        error.contains("readers do not accept this schema: limit exceeded: dtype is nested too deeply"),
+        "{error}"
+    );
+    let error = refused(Field::new("span", DataType::Interval(IntervalUnit::DayTime), true));
+    assert!(error.contains("span"), "{error}");
+    let inner = DataType::new_list(DataType::Interval(IntervalUnit::DayTime), true);
+    let error = refused(Field::new("spans", inner, true));
+    assert!(error.contains("spans"), "{error}");
+    let mut writer = IpcWriter::try_new(Vec::new(), &of(Int64Array::from(vec![1])).schema()).unwrap();
+    let error = writer.write(&of(Int32Array::from(vec![1]))).unwrap_err().to_string();
+    assert!(error.contains("column `c`") && error.contains("Int32"), "{error}");
 }
 
 #[test]
