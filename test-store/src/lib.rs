@@ -5,7 +5,7 @@ mod uploads;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -65,6 +65,7 @@ pub struct TestStore {
     piece_len: AtomicUsize,
     plan: Mutex<Option<Plan>>,
     time: Mutex<Option<SystemTime>>,
+    without_e_tags: AtomicBool,
 }
 
 /// A counter.
@@ -146,12 +147,19 @@ impl TestStore {
         *self.time.lock() = Some(time);
     }
 
-    /// Changes descriptions of objects to the time that is to be stated.
+    /// States no e-tags from now on, as many web servers do.
+    pub fn hide_e_tags(&self) {
+        self.without_e_tags.store(true, Ordering::SeqCst);
+    }
+
+    /// Changes descriptions of objects to what is to be stated.
     fn dated(&self) -> impl Fn(ObjectMeta) -> ObjectMeta + Send + use<> {
         let time = *self.time.lock();
-        move |meta| match time {
-            Some(time) => ObjectMeta { last_modified: time.into(), ..meta },
-            None => meta,
+        let without_e_tags = self.without_e_tags.load(Ordering::SeqCst);
+        move |meta| ObjectMeta {
+            last_modified: time.map_or(meta.last_modified, Into::into),
+            e_tag: meta.e_tag.filter(|_| !without_e_tags),
+            ..meta
         }
     }
 

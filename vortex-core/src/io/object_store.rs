@@ -18,7 +18,8 @@ use super::{BlockCache, CachedFile, ReadAt, StorageProfile, read_each};
 use crate::{Error, Result};
 
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, so that an
-/// object overwritten in the meantime results in an error rather than in mixed contents.
+/// object overwritten in the meantime results in an error rather than in mixed contents. Of a store without
+/// e-tags, sizes and times are compared; times have seconds.
 ///
 /// A store that serves local files returns an open descriptor with its first answer; later reads use that
 /// descriptor, without an open and a stat for each.
@@ -27,6 +28,8 @@ pub struct ObjectFile {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
     descriptor: OnceLock<Arc<File>>,
+    /// When the object was modified, in seconds, according to the first answer.
+    modified: OnceLock<i64>,
     /// The last bytes of the object, until a read takes them.
     end: Mutex<Option<Bytes>>,
     /// What identifies the store: its name, which others may have, too, and its address.
@@ -84,7 +87,8 @@ impl ObjectFile {
         let (store_name, profile) = (store.to_string(), StorageProfile::of(store.as_ref()));
         let name = named(&store_name, &meta.location).into();
         let store_id = format!("{store_name} {:p}", Arc::as_ptr(&store)).into();
-        Self { store, meta, descriptor: OnceLock::new(), end: Mutex::default(), store_id, name, profile }
+        let (descriptor, modified) = (OnceLock::new(), OnceLock::new());
+        Self { store, meta, descriptor, modified, end: Mutex::default(), store_id, name, profile }
     }
 
     /// Finds the object at `location` by reading up to `bytes` of its end: one request instead of a head
@@ -105,6 +109,7 @@ impl ObjectFile {
             return Err(Error::read(location, range, message));
         }
         let object = Self::new(store, meta);
+        object.modified.get_or_init(|| object.meta.last_modified.timestamp());
         *object.end.lock() = Some(end);
         Ok(object)
     }
@@ -166,11 +171,29 @@ impl ObjectFile {
             let message = format!("the store returned bytes {}..{}", result.range.start, result.range.end);
             return Err(Error::read(self.name(), range.clone(), message));
         }
+        self.check_unchanged(&result.meta).map_err(|error| Error::read(self.name(), range.clone(), error))?;
         if let GetResultPayload::File(file, _) = result.payload {
             // A concurrent reader may have set its descriptor first; either one will do.
             return Ok(Answer::Local(Arc::clone(self.descriptor.get_or_init(|| Arc::new(file)))));
         }
         Ok(Answer::Remote(result))
+    }
+
+    /// Stores check e-tags and versions by themselves. Where there are none, the size tells whether the object was
+    /// replaced, or the time in an answer: not the one that was listed, which table formats may take from a log.
+    fn check_unchanged(&self, found: &ObjectMeta) -> std::result::Result<(), String> {
+        let known = &self.meta;
+        if known.e_tag.is_some() || known.version.is_some() {
+            return Ok(());
+        }
+        if found.size != known.size {
+            return Err(format!("the object was replaced: it has {} bytes, not {}", found.size, known.size));
+        }
+        let modified = self.modified.get_or_init(|| found.last_modified.timestamp());
+        if *modified != found.last_modified.timestamp() {
+            return Err(format!("the object was replaced while it was read, at {}", found.last_modified));
+        }
+        Ok(())
     }
 
     fn failed(&self, range: &Range<u64>, error: object_store::Error) -> Error {

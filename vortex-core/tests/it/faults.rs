@@ -49,6 +49,31 @@ fn some_rows(file: &VortexFile) -> ScanBuilder {
 }
 
 #[tokio::test]
+async fn an_object_without_e_tag_that_is_replaced_is_an_error() {
+    let (store, path) = (TestStore::new(), Path::from(OBJECT));
+    let time = |seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+    let put = async |bytes: Vec<u8>| store.put(&path, bytes.into()).await.map(drop).unwrap();
+    store.hide_e_tags();
+    put(vec![1; 1000]).await;
+    store.set_time(time(1_000_000));
+    // Table formats take times from their logs.
+    let listed = ObjectMeta { last_modified: time(7).into(), ..store.head(&path).await.unwrap() };
+    let of = |meta: &ObjectMeta| ObjectFile::new(Arc::clone(&store) as _, meta.clone());
+    let (planned, found) = (of(&listed), ObjectFile::find(Arc::clone(&store) as _, &path, 10).await.unwrap());
+    assert_eq!(planned.read(0..10).await.unwrap(), vec![1; 10]);
+    store.set_time(time(1_000_001));
+    put(vec![2; 1000]).await;
+    for file in [&planned, &found] {
+        let error = file.read(10..20).await.unwrap_err().to_string();
+        assert!(error.contains("replaced while it was read") && error.contains("10..20"), "{error}");
+    }
+    assert_eq!(of(&listed).read(10..20).await.unwrap(), vec![2; 10]);
+    put(vec![3; 999]).await;
+    let error = of(&listed).read(10..20).await.unwrap_err().to_string();
+    assert!(error.contains("it has 999 bytes, not 1000"), "{error}");
+}
+
+#[tokio::test]
 async fn a_reader_that_nobody_drains_holds_up_no_other() {
     let rows = 500_000;
     let column: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..rows).map(scattered)));
