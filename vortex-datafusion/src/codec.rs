@@ -29,8 +29,13 @@
 //! A message contains DataFusion's own description of the file scan, the filters and the order that the scan
 //! has been offered, and the options. Caches and object stores are those of the session that runs the plan. The
 //! files must be those that were planned, not copies: they are read by their e-tags and versions. Plans of
-//! tables over open files ([`VortexTable`](crate::VortexTable)), of selected rows, and of tables with an
-//! expression adapter of their own cannot be serialized.
+//! tables over open files ([`VortexTable`](crate::VortexTable)), of selected rows, with filters that compare with the
+//! result of a subquery, and of tables with an expression adapter of their own cannot be serialized.
+//!
+//! Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they have
+//! ruled out. If partitions of a plan run in different processes, set
+//! `datafusion.execution.enable_file_stream_work_stealing = false`: otherwise, as of DataFusion 55.2, each partition may
+//! read the files of all.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,6 +43,7 @@ use std::sync::Arc;
 use arrow::compute::SortOptions;
 use arrow::datatypes::Schema;
 use datafusion_common::config::ExtensionOptions as _;
+use datafusion_common::tree_node::TreeNode as _;
 use datafusion_common::{Result, exec_err, internal_datafusion_err, not_impl_err};
 use datafusion_datasource::TableSchema;
 use datafusion_datasource::file_groups::FileGroup;
@@ -48,6 +54,7 @@ use datafusion_datasource::source::DataSourceExec;
 use datafusion_execution::TaskContext;
 use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_expr::{LexRequirement, PhysicalExpr, PhysicalSortRequirement};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::from_proto::{
@@ -221,6 +228,11 @@ impl VortexCodec {
             versions.push(Version { e_tag, version });
         }
         let encode = |exprs: &[Arc<dyn PhysicalExpr>]| {
+            if exprs.iter().any(reads_subquery) {
+                return not_impl_err!(
+                    "scans whose filters compare with the result of a subquery cannot be serialized"
+                );
+            }
             exprs.iter().map(|expr| converter.physical_expr_to_proto(expr, self)).collect::<Result<Vec<_>>>()
         };
         let (mut base, mut functions) = (config.clone(), Vec::new());
@@ -384,6 +396,11 @@ impl Decoding<'_> {
         let context = PhysicalPlanDecodeContext::new(self.task, self.codec);
         self.converter.proto_to_physical_expr(node, schema, &context)
     }
+}
+
+/// Whether a filter contains a result that DataFusion cannot hand over to the scan that is decoded.
+fn reads_subquery(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    filter.exists(|node| Ok(node.downcast_ref::<ScalarSubqueryExpr>().is_some())).unwrap_or(true)
 }
 
 fn to_map(options: &VortexOptions) -> HashMap<String, String> {

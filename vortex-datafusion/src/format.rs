@@ -11,6 +11,7 @@ use datafusion_datasource::TableSchema;
 use datafusion_datasource::file::FileSource;
 use datafusion_datasource::file_compression_type::FileCompressionType;
 use datafusion_datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
+use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::file_sink_config::FileSinkConfig;
 use datafusion_datasource::sink::DataSinkExec;
@@ -223,7 +224,11 @@ impl FileFormat for VortexFormat {
             None => VortexSource::new(config.file_source().table_schema().clone()),
         };
         let source = source.with_options(self.options(state)?).with_session(state).with_own_statistics();
-        let config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
+        let mut config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
+        // A plan needs a partition, even of no files.
+        if config.file_groups.is_empty() {
+            config.file_groups.push(FileGroup::default());
+        }
         let config = ordering::as_kept(as_stated(config), has_rules(state));
         Ok(DataSourceExec::from_data_source(config))
     }

@@ -126,3 +126,13 @@ async fn what_is_only_in_this_process_has_no_bytes() {
     let error = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec).unwrap_err().to_string();
     assert!(error.contains("adapter"), "{error}");
 }
+
+#[tokio::test]
+async fn a_filter_that_compares_with_a_subquery_is_refused() {
+    let context = session();
+    create(&context, "t", file("tpch_lineitem").display()).await;
+    let sql = "SELECT count(*) FROM t WHERE l_orderkey > (SELECT avg(l_orderkey) FROM t)";
+    let plan = physical(&context, sql).await;
+    let refused = physical_plan_to_bytes_with_extension_codec(plan, &VortexCodec).unwrap_err().to_string();
+    assert!(refused.contains("compare with the result of a subquery cannot be serialized"), "{refused}");
+}

@@ -5,19 +5,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray as _, RecordBatch, StringArray};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::array_value_to_string;
 use datafusion::common::Result;
 use datafusion::datasource::TableProvider as _;
+use datafusion::datasource::file_format::FileFormat as _;
+use datafusion::datasource::physical_plan::FileScanConfigBuilder;
+use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryPool, MemoryReservation, UnboundedMemoryPool,
 };
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use url::Url;
 use vortex_core::io::{MemoryFile, ReadAt};
-use vortex_datafusion::{StringType, VortexOptions, VortexTable};
+use vortex_datafusion::{StringType, VortexFormat, VortexOptions, VortexSource, VortexTable};
 
 use crate::files::{copy, file, folder_of, plan, run, session, session_with, show, written};
 
@@ -47,6 +51,22 @@ async fn files_in_memory_answer_like_files_on_disk() {
             run(&context, sql).await,
             run(&context, &sql.replace("FROM t", &format!("FROM {disk}"))).await
         );
+    }
+}
+
+#[tokio::test]
+async fn a_scan_of_no_files_has_no_rows() {
+    let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+    let context = session();
+    let source = Arc::new(VortexSource::new(TableSchema::from(&schema)));
+    let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source).build();
+    assert!(config.file_groups.is_empty());
+    let scan = VortexFormat::new().create_physical_plan(&context.state(), config).await.unwrap();
+    assert_eq!(scan.properties().output_partitioning().partition_count(), 1);
+    register_table(&context, VortexTable::try_new([]).unwrap());
+    assert!(show(&context, "SELECT count(*) FROM t").await.contains("| 0        |"));
+    for sql in ["SELECT row_number() OVER () FROM t", "SELECT * FROM t AS a, t AS b LIMIT 3"] {
+        assert_eq!(run(&context, sql).await.num_rows(), 0, "{sql}");
     }
 }
 
