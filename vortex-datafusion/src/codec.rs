@@ -29,8 +29,8 @@
 //! A message contains DataFusion's own description of the file scan, the filters and the order that the scan
 //! has been offered, and the options. Caches and object stores are those of the session that runs the plan. The
 //! files must be those that were planned, not copies: they are read by their e-tags and versions. Plans of
-//! tables over open files ([`VortexTable`](crate::VortexTable)), of selected rows, with filters that compare with the
-//! result of a subquery, and of tables with an expression adapter of their own cannot be serialized.
+//! tables over open files ([`VortexTable`](crate::VortexTable)), of selected rows, whose scans compute with the result
+//! of a subquery, and of tables with an expression adapter of their own cannot be serialized.
 //!
 //! Serialize plans before they run: afterwards, operators such as `SortExec` state in their message which rows they have
 //! ruled out. If partitions of a plan run in different processes, set
@@ -46,6 +46,7 @@ use datafusion_common::config::ExtensionOptions as _;
 use datafusion_common::tree_node::TreeNode as _;
 use datafusion_common::{Result, exec_err, internal_datafusion_err, not_impl_err};
 use datafusion_datasource::TableSchema;
+use datafusion_datasource::file::FileSource as _;
 use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::file_sink_config::{FileSink as _, FileSinkConfig};
@@ -54,6 +55,7 @@ use datafusion_datasource::source::DataSourceExec;
 use datafusion_execution::TaskContext;
 use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::projection::ProjectionExprs;
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_expr::{LexRequirement, PhysicalExpr, PhysicalSortRequirement};
 use datafusion_physical_plan::ExecutionPlan;
@@ -230,11 +232,15 @@ impl VortexCodec {
         let encode = |exprs: &[Arc<dyn PhysicalExpr>]| {
             if exprs.iter().any(reads_subquery) {
                 return not_impl_err!(
-                    "scans whose filters compare with the result of a subquery cannot be serialized"
+                    "scans that compute with the result of a subquery cannot be serialized"
                 );
             }
             exprs.iter().map(|expr| converter.physical_expr_to_proto(expr, self)).collect::<Result<Vec<_>>>()
         };
+        let outputs = source.projection().into_iter().flat_map(ProjectionExprs::iter);
+        if outputs.into_iter().any(|output| reads_subquery(&output.expr)) {
+            return not_impl_err!("scans that compute with the result of a subquery cannot be serialized");
+        }
         let (mut base, mut functions) = (config.clone(), Vec::new());
         if let Some((aggregation, of_rows)) = source.without_aggregation() {
             base = FileScanConfigBuilder::from(base).with_source(Arc::new(of_rows)).build();
@@ -398,9 +404,9 @@ impl Decoding<'_> {
     }
 }
 
-/// Whether a filter contains a result that DataFusion cannot hand over to the scan that is decoded.
-fn reads_subquery(filter: &Arc<dyn PhysicalExpr>) -> bool {
-    filter.exists(|node| Ok(node.downcast_ref::<ScalarSubqueryExpr>().is_some())).unwrap_or(true)
+/// Whether an expression contains a result that DataFusion cannot hand over to the scan that is decoded.
+fn reads_subquery(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.exists(|node| Ok(node.downcast_ref::<ScalarSubqueryExpr>().is_some())).unwrap_or(true)
 }
 
 fn to_map(options: &VortexOptions) -> HashMap<String, String> {

@@ -243,12 +243,15 @@ impl FileSource for VortexSource {
             Some(aggregation) => aggregation.arguments(),
             None => self.projection.clone(),
         };
-        let functions = self.aggregation.as_ref().map_or(&[][..], Aggregation::functions);
+        // What was found in files that are read ahead may go to another execution of the plan.
+        let functions = self.aggregation.as_ref().filter(|_| ahead.is_none());
+        let functions = functions.map_or(&[][..], Aggregation::functions);
+        let extremes = functions.iter().map(|_| Arc::default()).collect();
         let state = Arc::new(OpenerState {
             table: self.table.clone(),
             output: Arc::new(projection.project_schema(self.table.table_schema())?),
             projection,
-            extremes: functions.iter().map(|_| Arc::default()).collect(),
+            extremes,
             aggregation: self.aggregation.clone(),
             filters,
             options: self.options.clone(),

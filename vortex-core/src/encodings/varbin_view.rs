@@ -10,9 +10,11 @@
 //! other, so that reading all values takes far longer than the file is large: if values have more bytes than
 //! there are, all of these count as decoded.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::array::builder::GenericByteViewBuilder;
 use arrow::array::{Array as _, GenericByteViewArray, UInt64Array};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ByteViewType, DataType};
@@ -198,14 +200,23 @@ impl EncodedArray for VarBinViewArray {
     }
 }
 
-/// A node of strings or byte strings, with only the bytes that views refer to, unless views share so many of them that
-/// a copy for each would be longer.
+/// A node of strings or byte strings, with only the bytes that views refer to: those that several views share are there
+/// once if that is shorter.
 pub(crate) fn encode<T: ByteViewType>(
     array: &GenericByteViewArray<T>,
     validity: Option<WriteNode>,
 ) -> WriteNode {
-    let held = array.data_buffers().iter().fold(0usize, |sum, bytes| sum.saturating_add(bytes.len()));
-    let compact = if array.total_buffer_bytes_used() <= held { array.gc() } else { array.clone() };
+    let buffers: HashSet<_> =
+        array.data_buffers().iter().map(|bytes| (bytes.as_ptr(), bytes.len())).collect();
+    let held = buffers.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len));
+    let compact = match array.total_buffer_bytes_used() <= held {
+        true => array.gc(),
+        false => {
+            let mut distinct = GenericByteViewBuilder::<T>::new().with_deduplicate_strings();
+            array.iter().for_each(|value| distinct.append_option(value));
+            distinct.finish()
+        }
+    };
     let data = compact.data_buffers().iter();
     let node = data.fold(WriteNode::new(ID), |node, bytes| node.buffer(bytes.clone(), 1));
     node.buffer(compact.views().inner().clone(), VIEW_BYTES).children(validity)

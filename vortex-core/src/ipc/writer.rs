@@ -12,11 +12,11 @@ use crate::dtype::arrow::from_schema;
 use crate::encodings::struct_;
 use crate::error::ResultExt as _;
 use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
-use crate::write::{Intake, carriers, carry, check_batch, check_depth, raw_bytes};
+use crate::write::{Intake, MAX_ROW_BYTES, carriers, carry, check_batch, check_depth, raw_bytes};
 use crate::{Error, Level, Release, Result};
 
-/// Maximum number of bytes of rows that are compressed together.
-const MAX_COMPRESSED: usize = 64 << 20;
+/// Maximum number of bytes of the values of a message that has several rows: readers decode many at a time.
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
 /// Writes record batches of one schema as an IPC stream, in canonical encodings unless compression is
 /// requested.
@@ -101,36 +101,54 @@ impl<W: Write> IpcWriter<W> {
         self
     }
 
-    /// Writes a batch, in several messages if it has more than 65,536 rows, or if rows share so many bytes that they
-    /// would take much more memory in the stream.
+    /// Writes a batch. It takes several messages if it has more than 65,536 rows, or if its values take more than some
+    /// 64 MiB, counting bytes that rows share for each of them.
     ///
     /// # Errors
-    /// If its columns do not match the schema, or a value or row is too long for readers; then nothing of it is written.
-    /// If writing fails; then the stream is incomplete, and further calls fail, too.
+    /// If its columns do not match the schema, or it has values that cannot be written or are too long for readers. If
+    /// some of its rows have been written by then, or if writing fails, further calls fail, too.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.is_broken {
             return Err(Error::invalid("the stream is incomplete, because writing failed before"));
         }
         check_batch(batch, &self.schema)?;
+        for (field, expected) in batch.schema_ref().fields().iter().zip(self.schema.fields()) {
+            if field.name() != expected.name() {
+                let (field, expected) = (field.name(), expected.name());
+                return Err(Error::invalid(format!("column `{field}` is where the stream has `{expected}`")));
+            }
+        }
         let nothing = (batch.num_rows() == 0).then(|| batch.clone());
-        for rows in Intake::new(batch).chain(nothing) {
-            let columns = rows.columns().iter().zip(&self.carriers).enumerate();
-            let columns = columns.map(|(at, (column, to))| carry(column, to).at(|| self.place(at)));
-            let columns = columns.collect::<Result<Vec<_>>>()?;
-            self.write_rows(&columns, rows.num_rows())?;
+        for (part, rows) in Intake::new(batch).chain(nothing).enumerate() {
+            let written = self.write_part(&rows);
+            self.is_broken |= written.is_err() && part > 0;
+            written?;
         }
         Ok(())
     }
 
-    /// Writes rows as one message, or in halves if compressing them would take too much memory.
+    fn write_part(&mut self, rows: &RecordBatch) -> Result<()> {
+        let columns = rows.columns().iter().zip(&self.carriers).enumerate();
+        let columns = columns.map(|(at, (column, to))| carry(column, to).at(|| self.place(at)));
+        self.write_rows(&columns.collect::<Result<Vec<_>>>()?, rows.num_rows())
+    }
+
+    /// Writes rows as one message, or in halves if their values take too many bytes.
     fn write_rows(&mut self, columns: &[ArrayRef], rows: usize) -> Result<()> {
-        let raw_bytes = || columns.iter().fold(0usize, |sum, column| sum.saturating_add(raw_bytes(column)));
-        if self.compressor.is_some() && rows > 1 && raw_bytes() > MAX_COMPRESSED {
+        let raw_bytes = columns.iter().map(raw_bytes);
+        if rows > 1 && raw_bytes.clone().fold(0, usize::saturating_add) > MAX_MESSAGE_BYTES {
             let half = |start: usize, len: usize| -> Vec<ArrayRef> {
                 columns.iter().map(|column| column.slice(start, len)).collect()
             };
             self.write_rows(&half(0, rows / 2), rows / 2)?;
-            return self.write_rows(&half(rows / 2, rows - rows / 2), rows - rows / 2);
+            let rest = self.write_rows(&half(rows / 2, rows - rows / 2), rows - rows / 2);
+            self.is_broken |= rest.is_err();
+            return rest;
+        }
+        if let Some(at) = raw_bytes.into_iter().position(|bytes| bytes as u64 > MAX_ROW_BYTES) {
+            return Err(
+                Error::limit("a row of more than 2 GiB, which readers do not accept").at(self.place(at))
+            );
         }
         let encoded = columns.iter().zip(self.fields.dtypes()).enumerate().map(|(at, (column, dtype))| {
             let encoded = match &self.compressor {

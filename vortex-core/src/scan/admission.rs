@@ -48,6 +48,8 @@ pub(super) struct Admission {
     plan: Arc<Plan>,
     payoffs: Arc<Payoffs>,
     cursor: Cursor,
+    /// Whether other splits wait for the extremes that the leading ones hold.
+    awaits_leading: bool,
     zone_maps: ZoneMaps,
     eagerness: Eagerness,
     /// Number of splits admitted so far.
@@ -77,6 +79,7 @@ impl Admission {
         Self {
             plan: Arc::clone(plan),
             payoffs: Arc::new(Payoffs::new(plan)),
+            awaits_leading: cursor.leading_count() > 0,
             cursor,
             eagerness: Eagerness::new(plan, &zone_maps),
             zone_maps,
@@ -97,10 +100,6 @@ impl Admission {
     /// Lets twice as many splits be in progress.
     pub(super) fn allow_more(&mut self) {
         self.allowed = (self.allowed * 2).min(self.most);
-        // Once the leading splits have shown what the extremes are about, no more is to be learnt.
-        if self.plan.totals.is_some() {
-            self.allow_most();
-        }
     }
 
     /// Lets as many splits be in progress as ever may be.
@@ -135,6 +134,13 @@ impl Admission {
     ) -> Result<Vec<Admitted>> {
         let mut batch = Batch::default();
         self.is_paused = false;
+        if self.awaits_leading && self.cursor.leading_count() == 0 {
+            if at_work > 0 {
+                return Ok(Vec::new());
+            }
+            self.awaits_leading = false;
+            self.allow_most();
+        }
         if self.has_room(at_work, recent) {
             let eager = self.eagerness.filter_rarely_empties();
             let answered = self.answered;
@@ -178,9 +184,12 @@ impl Admission {
             return Ok(false);
         };
         let checks = self.payoffs.checks(&self.plan, &self.zone_maps, &split);
-        if let Some(totals) = &self.plan.totals
-            && totals.answer(&self.plan, &self.zone_maps, &mut split, checks.is_empty())
-        {
+        let answered = match &self.plan.totals {
+            Some(totals) => totals.answer(&self.plan, &self.zone_maps, &mut split, checks.is_empty()),
+            None => 0,
+        };
+        if answered > 0 && split.live.is_none() {
+            ScanMetrics::add(&self.plan.metrics.rows_answered, answered);
             self.answered += 1;
             return Ok(true);
         }
@@ -200,6 +209,7 @@ impl Admission {
             return Ok(false);
         }
         ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
+        ScanMetrics::add(&self.plan.metrics.rows_answered, answered);
         if unfiltered {
             self.rows_left -= split.live.true_count() as u64;
             if self.rows_left == 0 {

@@ -59,11 +59,11 @@ impl Totals {
         measures.map(|((column, measures), extremes)| (column, *measures, extremes.as_ref()))
     }
 
-    /// Adds what statistics state of a split, and leaves out rows that change nothing. Returns whether no row is left to
-    /// be read. If the filter is `decided`, all live rows pass it.
-    pub(super) fn answer(&self, plan: &Plan, zone_maps: &ZoneMaps, split: &mut Split, decided: bool) -> bool {
+    /// Leaves out the rows of a split that change nothing. If statistics state all that is wanted of it, that is added,
+    /// and no row is left. Returns the number of rows left out. If the filter is `decided`, all live rows pass it.
+    pub(super) fn answer(&self, plan: &Plan, zone_maps: &ZoneMaps, split: &mut Split, decided: bool) -> u64 {
         if !plan.prune || self.measures.is_empty() {
-            return false;
+            return 0;
         }
         let all_pass = decided && split.live.is_all();
         // The zones of a file with a single split are not read: its footer states as much.
@@ -78,14 +78,13 @@ impl Totals {
             self.add_rows(split.live.len() as u64, &split.known);
             live = Mask::none(split.live.len());
         } else if self.counts_rows {
-            return false;
+            return 0;
         } else if is_complete {
             live = Mask::none(split.live.len());
         }
-        let left_out = split.live.without(&live).true_count();
-        ScanMetrics::add(&plan.metrics.rows_answered, left_out as u64);
+        let before = split.live.true_count();
         split.live = split.live.and(&live);
-        split.live.is_none()
+        (before - split.live.true_count()) as u64
     }
 
     /// Adds rows of all columns but those whose aggregates are known. They are obtained from `column`, whose errors

@@ -29,7 +29,7 @@ const FEW_BYTES: usize = 2 << 20;
 const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
 /// Maximum number of bytes that a row may expand to: what readers with default limits decode at a time, but for a
 /// mebibyte of what belongs to its values.
-const MAX_ROW_BYTES: u64 = (2 << 30) - (1 << 20);
+pub(crate) const MAX_ROW_BYTES: u64 = (2 << 30) - (1 << 20);
 
 /// Cuts a batch into groups of rows that are taken in together.
 #[derive(Debug)]

@@ -68,7 +68,7 @@ use futures::{Stream, StreamExt as _};
 use tokio::runtime::Builder;
 
 pub(crate) use carry::carry;
-pub(crate) use intake::Intake;
+pub(crate) use intake::{Intake, MAX_ROW_BYTES};
 pub use options::WriteOptions;
 pub(crate) use pieces::raw_bytes;
 pub use storable::can_write;

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray as _, DictionaryArray, FixedSizeListArray, Int32Array, Int64Array,
-    ListViewArray, RecordBatch, RecordBatchReader as _, StringArray, StringViewBuilder, StructArray,
+    Array, ArrayRef, AsArray as _, Decimal128Array, DictionaryArray, FixedSizeListArray, Int32Array,
+    Int64Array, ListBuilder, ListViewArray, RecordBatch, RecordBatchReader as _, StringArray,
+    StringViewBuilder, StructArray,
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, IntervalUnit, Schema};
@@ -133,32 +134,72 @@ fn bytes_that_rows_share_are_not_written_for_each() {
         numbers,
         None,
     );
+    // Several arrays of the same buffers.
+    let views = views.finish();
+    let parts: Vec<_> = (0..40).map(|row| views.slice(row, 1)).collect();
+    let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
+    let joined = arrow::compute::concat(&parts).unwrap();
     let watch = allocations::watch(0);
-    for batch in [of(views.finish()), of(dictionary), of(lists)] {
+    let cases: [(RecordBatch, usize); 4] = [
+        (of(views), 20 << 20),
+        (of(dictionary), 20 << 20),
+        (RecordBatch::try_from_iter([("c", joined)]).unwrap(), 10 << 20),
+        (of(lists), 310 << 20),
+    ];
+    for (batch, expected) in cases {
         for compression in [None, Some(Level::Fast)] {
-            let mut writer = IpcWriter::try_new(Counting::default(), &batch.schema()).unwrap();
+            let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
             if let Some(level) = compression {
                 writer = writer.with_compression(level, Release::NEWEST);
             }
             writer.write(&batch).unwrap();
+            let stream = writer.into_inner();
+            assert!(stream.len() < expected, "{}, {compression:?}: {} bytes", batch.schema(), stream.len());
+            let rows = IpcReader::try_new(stream.as_slice()).unwrap().map(|batch| batch.unwrap().num_rows());
+            assert_eq!(rows.sum::<usize>(), batch.num_rows(), "{}, {compression:?}", batch.schema());
         }
     }
-    assert!(watch.largest() < 300 << 20, "{}", watch.largest());
+    assert!(watch.largest() < 700 << 20, "{}", watch.largest());
 }
 
-/// Counts bytes instead of keeping them.
-#[derive(Default)]
-struct Counting(usize);
+#[test]
+fn a_row_that_no_reader_accepts_is_refused() {
+    let text = "a long text; ".repeat(1 << 14);
+    let mut lists = ListBuilder::new(StringViewBuilder::new().with_deduplicate_strings());
+    (0..20_000).for_each(|_| lists.values().append_value(&text));
+    lists.append(true);
+    let batch = of(lists.finish());
+    let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    let error = writer.write(&batch).unwrap_err().to_string();
+    assert!(error.contains("column `c`") && error.contains("2 GiB"), "{error}");
+}
 
-impl Write for Counting {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
+#[test]
+fn a_batch_that_is_written_in_part_ends_the_stream() {
+    let numbers = |wrong: i128| {
+        let numbers = (0..100_000).map(|row| if row == 80_000 { wrong } else { 7 });
+        of(Decimal128Array::from_iter_values(numbers).with_precision_and_scale(5, 2).unwrap())
+    };
+    let mut writer = IpcWriter::try_new(Vec::new(), &numbers(7).schema()).unwrap();
+    writer.write(&numbers(7)).unwrap();
+    let error = writer.write(&numbers(1_000_000_000)).unwrap_err().to_string();
+    assert!(error.contains("column `c`"), "{error}");
+    assert!(writer.write(&numbers(7)).unwrap_err().to_string().contains("writing failed before"));
+    // What fails in the first message leaves the stream as it is.
+    let mut writer = IpcWriter::try_new(Vec::new(), &numbers(7).schema()).unwrap();
+    assert!(writer.write(&numbers(1_000_000_000).slice(80_000, 3)).is_err());
+    writer.write(&numbers(7)).unwrap();
+    assert_eq!(read(&writer.into_inner()).unwrap().iter().map(RecordBatch::num_rows).sum::<usize>(), 100_000);
+}
 
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+#[test]
+fn columns_in_another_order_are_refused() {
+    let one = Arc::new(Int32Array::from(vec![1])) as ArrayRef;
+    let batch =
+        |names: [&str; 2]| RecordBatch::try_from_iter(names.map(|name| (name, Arc::clone(&one)))).unwrap();
+    let mut writer = IpcWriter::try_new(Vec::new(), &batch(["a", "b"]).schema()).unwrap();
+    let error = writer.write(&batch(["b", "a"])).unwrap_err().to_string();
+    assert!(error.contains("column `b` is where the stream has `a`"), "{error}");
 }
 
 /// Fails once, after some bytes.

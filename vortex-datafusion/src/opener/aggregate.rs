@@ -52,7 +52,7 @@ impl Aggregated {
         let inputs = functions.map(|function| adapted.input(function, &mut paths));
         let inputs: Option<Vec<Input>> = inputs.collect::<Result<_>>()?;
         let mut scan = scan.clone().with_projection(paths);
-        if let Some(inputs) = &inputs {
+        if let Some(inputs) = inputs.as_ref().filter(|_| !adapted.scan.extremes.is_empty()) {
             scan = scan.with_extremes(extremes(inputs, &adapted.scan.extremes));
         }
         let file = adapted.file.source().name().to_owned();

@@ -83,7 +83,7 @@ pub(crate) struct OpenerState {
     pub(crate) output: SchemaRef,
     /// The aggregation that the plan expects instead of rows.
     pub(crate) aggregation: Option<Aggregation>,
-    /// For each of its functions, the extremes found in the files of the partition.
+    /// For each of its functions, the extremes found in the files of the partition; none if these are read ahead.
     pub(crate) extremes: Vec<Arc<Extremes>>,
     pub(crate) filters: Filters,
     pub(crate) options: VortexOptions,

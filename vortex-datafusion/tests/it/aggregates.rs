@@ -81,6 +81,46 @@ async fn nulls_of_a_column_that_is_declared_without_are_an_error() {
 }
 
 #[tokio::test]
+async fn extremes_of_several_files_are_those_of_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    // Long text, of which statistics have bounds only; nulls; a file without a column, and one with another type.
+    for (file, first) in [("day=1/a", 70_000), ("day=1/b", 0), ("day=2/c", 210_000), ("day=2/d", 140_000)] {
+        let rows = format!(
+            "SELECT value AS a, nullif(lpad(CAST(value AS VARCHAR), 12, '0') || repeat('x', 80), '') AS text, \
+             nullif(value % 7, 3) AS few FROM generate_series({first}, {})",
+            first + 69_999
+        );
+        copy(&context, &rows, format!("{}/{file}.vortex", folder.path().display())).await;
+    }
+    let place = format!("{}/day=3/e.vortex", folder.path().display());
+    copy(&context, "SELECT CAST(value AS INT) AS a FROM generate_series(5, 10)", &place).await;
+    let create = format!(
+        "CREATE EXTERNAL TABLE t (a BIGINT, text VARCHAR, few BIGINT, day INT) STORED AS VORTEX \
+         PARTITIONED BY (day) LOCATION '{}/'",
+        folder.path().display()
+    );
+    run(&context, &create).await;
+    for partitions in [1, 3] {
+        run(&context, &format!("SET datafusion.execution.target_partitions = {partitions}")).await;
+        for aggregates in [
+            "min(text)",
+            "max(text)",
+            "max(day), min(text), max(text), min(day)",
+            "max(few), max(text), min(few), min(a), max(a)",
+            "count(*), max(text)",
+            "count(text), min(text), sum(few)",
+        ] {
+            for filter in
+                ["few > 4", "a % 1000 = 17", "day = 2 AND few IS NULL", "a BETWEEN 60000 AND 150000"]
+            {
+                answer(&context, &format!("SELECT {aggregates} FROM t WHERE {filter}")).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn averages_whose_sums_are_rounded_are_those_of_the_rows() {
     let folder = tempfile::tempdir().unwrap();
     let context = session();

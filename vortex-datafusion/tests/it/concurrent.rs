@@ -299,6 +299,25 @@ async fn a_plan_runs_several_times_at_once_and_one_after_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn extremes_are_not_lost_to_another_run_of_the_plan() {
+    let sql = "SELECT min(key) AS a, max(key) AS b, min(text) AS c, max(text) AS d FROM t WHERE grp < 50";
+    let (store, expected) = (filled().await, expected(&[sql]).await);
+    for latency in [0, 2] {
+        store.set_latency(Duration::from_millis(latency));
+        for partitions in [1, 4] {
+            let context = over(&store, &unbounded(), partitions).await;
+            let plan = physical(&context, sql).await;
+            let execute = || collect(reset_plan_states(Arc::clone(&plan)).unwrap(), context.task_ctx());
+            let at_once = within("a plan", join_all((0..4).map(|_| execute()))).await;
+            let after = within("a plan", execute()).await;
+            for batches in at_once.into_iter().chain([after]) {
+                assert_eq!(pretty_format_batches(&batches.unwrap()).unwrap().to_string(), expected[0]);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn partitions_end_although_another_is_not_polled() {
     let store = filled().await;
     // Files are given to whichever partition wants the next one, or they belong to partitions.
