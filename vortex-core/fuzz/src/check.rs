@@ -10,12 +10,12 @@ use arrow::array::{
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType};
 use futures::TryStreamExt as _;
-use vortex_core::array::{ArrayRef, ArrowRef, encoded_bytes};
+use vortex_core::array::{Aggregate, ArrayRef, ArrowRef, encoded_bytes};
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
 use vortex_core::io::MemoryFile;
-use vortex_core::scan::{RowAccess, ScanBuilder};
+use vortex_core::scan::{Measures, RowAccess, ScanBuilder};
 use vortex_core::{DType, Error, Mask, Result, Scalar, VortexFile};
 
 use crate::Choices;
@@ -123,6 +123,12 @@ pub fn array(array: &ArrayRef, choices: &mut Choices<'_>) -> Result<()> {
     };
     same(array.decode(&other_type).and_then(back), &ArrowRef::clone, "another type");
 
+    if let (Ok(found), Ok(whole), false) = (array.aggregate(), &whole, lenient)
+        && let Ok(expected) = Aggregate::of(whole, array.dtype())
+    {
+        assert_eq!(found, expected, "aggregates of {array:?}");
+    }
+
     let mut predicates = vec![Predicate::IsNull, Predicate::IsNotNull];
     if let Ok(whole) = &whole
         && let Ok(constant) = Scalar::from_arrow(whole.as_ref(), one, array.dtype())
@@ -194,7 +200,7 @@ impl RowPredicate for Always {
     }
 }
 
-/// Compares a filtered scan, and one of single rows, with the scan of everything.
+/// Compares a filtered scan, one of single rows, and aggregates with the scan of everything.
 pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     let whole = self::file(file)?;
     let rows = 0..whole.num_rows() as u64;
@@ -229,6 +235,15 @@ pub fn pushdown(file: &VortexFile, choices: &mut Choices<'_>) -> Result<()> {
     for access in [RowAccess::Segments, RowAccess::Single] {
         let picked = file.scan().with_row_indices([row as u64]).with_row_access(access);
         assert_eq!(block_on(rows_of(picked))?, whole.slice(row, 1), "{access:?}");
+    }
+    let measures = [Measures::ALL, Measures::COUNTS, Measures::MIN, Measures::MAX][choices.below(4)];
+    let _of_statistics = block_on(scan().aggregate_each(choices.flag(), |_| measures));
+    if let Ok(found) = block_on(scan().with_pruning(false).aggregate()) {
+        for (at, dtype) in columns.dtypes().iter().enumerate() {
+            if let Ok(expected) = Aggregate::of(whole.column(at), dtype) {
+                assert_eq!(found.columns[at], expected, "aggregates of column {at}");
+            }
+        }
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod files;
 mod given;
 mod ipc;
 mod limits;
+mod mutant_reads;
 mod mutants;
 mod mutations;
 mod order;
