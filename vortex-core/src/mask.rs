@@ -1,13 +1,18 @@
 //! Masks of live rows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use arrow::array::{Array as _, BooleanArray};
+use arrow::array::{Array as _, BooleanArray, BooleanBufferBuilder, UInt64Array};
 use arrow::buffer::BooleanBuffer;
 
 use crate::kernels::simd::{Vectorized, vectorized};
 
-/// A mask that marks the live rows of a row range. Masks with all rows or no row live take no memory.
+/// A mask with at most one live row in so many consists of positions, which then take no more memory than bits.
+const FEW: usize = 64;
+
+/// A mask that marks the live rows of a row range. Masks with all rows or no row live take no memory, and those with few
+/// live rows only memory for these, however many rows there are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mask {
     rows: Rows,
@@ -15,15 +20,26 @@ pub struct Mask {
     true_count: usize,
 }
 
+/// The number of live rows determines the form.
 #[derive(Debug, Clone, PartialEq)]
 enum Rows {
     Uniform,
+    /// The positions of the live rows, in ascending order.
+    Few(Arc<[usize]>),
     Bits(BooleanBuffer),
+}
+
+/// For counting the live rows before a row, repeatedly.
+#[derive(Debug)]
+pub(crate) enum Ranks {
+    /// Their positions.
+    Few(Arc<[usize]>),
+    Bits(WordRanks),
 }
 
 /// The number of live rows before each word of 64 rows.
 #[derive(Debug)]
-pub(crate) struct Ranks {
+pub(crate) struct WordRanks {
     words: Vec<u64>,
     before: Vec<usize>,
     total: usize,
@@ -32,12 +48,17 @@ pub(crate) struct Ranks {
 impl Ranks {
     /// Number of live rows below each of `rows`.
     pub(crate) fn below_all(&self, rows: impl Iterator<Item = usize>) -> Vec<usize> {
-        vectorized(BelowAll { ranks: self, rows })
+        match self {
+            Ranks::Few(few) => rows.map(|row| few.partition_point(|at| *at < row)).collect(),
+            Ranks::Bits(ranks) => vectorized(BelowAll { ranks, rows }),
+        }
     }
+}
 
+impl WordRanks {
     /// Number of live rows below `row`.
     #[inline(always)]
-    pub(crate) fn below(&self, row: usize) -> usize {
+    fn below(&self, row: usize) -> usize {
         match (self.words.get(row / 64), self.before.get(row / 64)) {
             (Some(word), Some(before)) => before + (word & !(u64::MAX << (row % 64))).count_ones() as usize,
             _ => self.total,
@@ -46,7 +67,7 @@ impl Ranks {
 }
 
 struct BelowAll<'a, R> {
-    ranks: &'a Ranks,
+    ranks: &'a WordRanks,
     rows: R,
 }
 
@@ -76,7 +97,18 @@ impl Mask {
         match bits.count_set_bits() {
             0 => Self::none(len),
             count if count == len => Self::all(len),
+            count if count <= len / FEW => Self::of_few(len, bits.set_indices().collect()),
             true_count => Self { rows: Rows::Bits(bits), len, true_count },
+        }
+    }
+
+    /// The rows at these positions, in ascending order; at most one in [`FEW`].
+    fn of_few(len: usize, indices: Vec<usize>) -> Self {
+        let true_count = indices.len();
+        debug_assert!(true_count <= len / FEW, "{true_count} of {len} rows are not few");
+        match true_count {
+            0 => Self::none(len),
+            _ => Self { rows: Rows::Few(indices.into()), len, true_count },
         }
     }
 
@@ -93,13 +125,47 @@ impl Mask {
     /// # Panics
     /// If one is not below `len`.
     pub fn from_indices(len: usize, indices: impl IntoIterator<Item = usize>) -> Self {
-        let mut bits = arrow::array::BooleanBufferBuilder::new(len);
+        let check = |index: usize| assert!(index < len, "row {index} of a mask of {len}");
+        let mut indices = indices.into_iter();
+        let mut few: Vec<usize> = indices.by_ref().take(len / FEW).inspect(|index| check(*index)).collect();
+        let Some(next) = indices.next() else {
+            if !few.is_sorted_by(|a, b| a < b) {
+                few.sort_unstable();
+                few.dedup();
+            }
+            return Self::of_few(len, few);
+        };
+        let mut bits = BooleanBufferBuilder::new(len);
         bits.append_n(len, false);
-        for index in indices {
-            assert!(index < len, "row {index} of a mask of {len}");
+        for index in few.into_iter().chain([next]).chain(indices) {
+            check(index);
             bits.set_bit(index, true);
         }
         Self::from_bits(bits.finish())
+    }
+
+    /// The rows of these runs, which are ascending and disjoint.
+    ///
+    /// # Panics
+    /// If one reaches past the end.
+    pub(crate) fn from_runs(len: usize, runs: impl Iterator<Item = Range<usize>> + Clone) -> Self {
+        let count: usize = runs.clone().map(|run| run.len()).sum();
+        if count <= len / FEW {
+            return Self::from_indices(len, runs.flatten());
+        }
+        let mut bits = BooleanBufferBuilder::new(len);
+        for run in runs {
+            assert!(run.end <= len, "rows {run:?} of a mask of {len}");
+            bits.append_n(run.start - bits.len(), false);
+            bits.append_n(run.len(), true);
+        }
+        bits.append_n(len - bits.len(), false);
+        Self::from_bits(bits.finish())
+    }
+
+    /// Maximum number of bytes of a mask with so many live rows.
+    pub(crate) fn max_bytes(len: usize, true_count: usize) -> usize {
+        len.div_ceil(8).min(true_count.saturating_mul(size_of::<usize>()))
     }
 
     /// Number of rows, live or not.
@@ -132,7 +198,28 @@ impl Mask {
         let rows = rows.start.min(self.len)..rows.end.min(self.len);
         match &self.rows {
             Rows::Uniform => !self.is_none() && !rows.is_empty(),
+            Rows::Few(few) => !within(few, &rows).is_empty(),
             Rows::Bits(bits) => bits.slice(rows.start, rows.len()).count_set_bits() > 0,
+        }
+    }
+
+    /// Whether a row is live.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    fn is_live(&self, row: usize) -> bool {
+        match &self.rows {
+            Rows::Uniform => self.is_all(),
+            Rows::Few(few) => few.binary_search(&row).is_ok(),
+            Rows::Bits(bits) => bits.value(row),
+        }
+    }
+
+    /// The positions of the live rows, if these are few.
+    pub(crate) fn few(&self) -> Option<UInt64Array> {
+        match &self.rows {
+            Rows::Few(few) => Some(UInt64Array::from_iter_values(few.iter().map(|at| *at as u64))),
+            _ => None,
         }
     }
 
@@ -145,6 +232,12 @@ impl Mask {
     pub fn to_bits(&self) -> BooleanBuffer {
         match &self.rows {
             Rows::Bits(bits) => bits.clone(),
+            Rows::Few(few) => {
+                let mut bits = BooleanBufferBuilder::new(self.len);
+                bits.append_n(self.len, false);
+                few.iter().for_each(|at| bits.set_bit(*at, true));
+                bits.finish()
+            }
             Rows::Uniform if self.is_none() => BooleanBuffer::new_unset(self.len),
             Rows::Uniform => BooleanBuffer::new_set(self.len),
         }
@@ -159,6 +252,7 @@ impl Mask {
     pub fn indices(&self) -> Vec<usize> {
         match &self.rows {
             Rows::Bits(bits) => bits.set_indices().collect(),
+            Rows::Few(few) => few.to_vec(),
             Rows::Uniform => (0..self.true_count).collect(),
         }
     }
@@ -167,6 +261,9 @@ impl Mask {
     pub fn runs(&self) -> Vec<Range<usize>> {
         match &self.rows {
             Rows::Bits(bits) => bits.set_slices().map(|(start, end)| start..end).collect(),
+            Rows::Few(few) => {
+                few.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len()).collect()
+            }
             Rows::Uniform if self.is_none() => Vec::new(),
             Rows::Uniform => std::iter::once(0..self.len).collect(),
         }
@@ -174,6 +271,9 @@ impl Mask {
 
     /// Cumulative counts of live rows, for repeatedly determining how many come before a row.
     pub(crate) fn ranks(&self) -> Ranks {
+        if let Rows::Few(few) = &self.rows {
+            return Ranks::Few(Arc::clone(few));
+        }
         let bits = self.to_bits();
         let words: Vec<u64> = bits.bit_chunks().iter_padded().collect();
         let before = words.iter().scan(0, |total, word| {
@@ -181,7 +281,7 @@ impl Mask {
             *total += word.count_ones() as usize;
             Some(before)
         });
-        Ranks { before: before.collect(), words, total: self.true_count }
+        Ranks::Bits(WordRanks { before: before.collect(), words, total: self.true_count })
     }
 
     /// The range from the first to the last live row; empty if there is none.
@@ -189,6 +289,7 @@ impl Mask {
         match &self.rows {
             Rows::Uniform if self.is_none() => 0..0,
             Rows::Uniform => 0..self.len,
+            Rows::Few(few) => few.first().zip(few.last()).map_or(0..0, |(first, last)| *first..last + 1),
             Rows::Bits(bits) => match bits.set_indices().next() {
                 Some(first) => first..end_of_set(bits, first),
                 None => 0..0,
@@ -205,6 +306,9 @@ impl Mask {
         assert!(rows.start <= rows.end && rows.end <= self.len, "mask slice out of bounds");
         match &self.rows {
             Rows::Bits(bits) => Self::from_bits(bits.slice(rows.start, rows.len())),
+            Rows::Few(few) => {
+                Self::from_indices(rows.len(), within(few, &rows).iter().map(|at| at - rows.start))
+            }
             Rows::Uniform if self.is_none() => Self::none(rows.len()),
             Rows::Uniform => Self::all(rows.len()),
         }
@@ -222,6 +326,8 @@ impl Mask {
             _ if self.is_all() => other.clone(),
             _ if other.is_all() => self.clone(),
             (Rows::Bits(left), Rows::Bits(right)) => Self::from_bits(left & right),
+            (Rows::Few(few), _) => Self::of_few(self.len, filtered(few, |at| other.is_live(at))),
+            (_, Rows::Few(few)) => Self::of_few(self.len, filtered(few, |at| self.is_live(at))),
             (Rows::Uniform, _) | (_, Rows::Uniform) => unreachable!("uniform masks are all or none"),
         }
     }
@@ -238,6 +344,9 @@ impl Mask {
         }
         if other.is_all() {
             return Self::none(self.len);
+        }
+        if let Rows::Few(few) = &self.rows {
+            return Self::of_few(self.len, filtered(few, |at| !other.is_live(at)));
         }
         Self::from_bits(&self.to_bits() & &!&other.to_bits())
     }
@@ -267,6 +376,16 @@ impl Mask {
         }
         Self::from_indices(self.len, self.indices().into_iter().take(count))
     }
+}
+
+/// Those of some ascending positions that are in a range.
+fn within<'a>(positions: &'a [usize], range: &Range<usize>) -> &'a [usize] {
+    let rest = &positions[positions.partition_point(|at| *at < range.start)..];
+    &rest[..rest.partition_point(|at| *at < range.end)]
+}
+
+fn filtered(positions: &[usize], keep: impl Fn(usize) -> bool) -> Vec<usize> {
+    positions.iter().copied().filter(|at| keep(*at)).collect()
 }
 
 /// The position after the last set bit; the bit at `low` is set.
@@ -304,6 +423,57 @@ mod tests {
         Mask::from_indices(6, [2, 6]);
     }
 
+    /// Masks of all forms: with no, few, many and all rows live.
+    fn masks(len: usize) -> Vec<Mask> {
+        let mut next = crate::kernels::random(9);
+        let mut some =
+            |one_in: u64| -> Vec<usize> { (0..len).filter(|_| next().is_multiple_of(one_in)).collect() };
+        let chosen = [some(500), some(100), some(66), some(60), some(2)];
+        let chosen = chosen.into_iter().map(|rows| Mask::from_indices(len, rows));
+        chosen.chain([Mask::all(len), Mask::none(len)]).collect()
+    }
+
+    fn bools(mask: &Mask) -> Vec<bool> {
+        mask.to_bits().iter().collect()
+    }
+
+    #[test]
+    fn few_rows_are_like_many() {
+        let masks = masks(1000);
+        assert!(masks[0].few().is_some() && masks[4].few().is_none());
+        for one in &masks {
+            let rows = bools(one);
+            let indices: Vec<usize> = (0..1000).filter(|row| rows[*row]).collect();
+            assert_eq!((one.indices(), one.true_count()), (indices.clone(), indices.len()));
+            assert_eq!(&Mask::from_bits(one.to_bits()), one, "the form depends on the rows alone");
+            assert_eq!(&Mask::from_indices(1000, indices.iter().rev().chain(&indices).copied()), one);
+            assert_eq!(&Mask::from_runs(1000, one.runs().into_iter()), one);
+            assert_eq!(one.few().map_or(indices.len(), |few| few.len()), indices.len());
+            let span = indices.first().zip(indices.last()).map_or(0..0, |(first, last)| *first..last + 1);
+            assert_eq!(one.span(), span);
+            assert!(Mask::max_bytes(1000, indices.len()) <= 125);
+            for part in [0..1000, 3..3, 7..70, 500..1000] {
+                assert_eq!(bools(&one.slice(part.clone())), rows[part.clone()]);
+                assert_eq!(one.any_within(&part), rows[part].contains(&true));
+            }
+            let ranks = one.ranks();
+            for row in [0, 1, 64, 555, 1000] {
+                let below = indices.partition_point(|index| *index < row);
+                assert_eq!(ranks.below_all([row].into_iter()), [below]);
+            }
+            assert_eq!(one.limit(3).indices(), indices[..indices.len().min(3)]);
+            for other in &masks {
+                let both = rows.iter().zip(bools(other));
+                let and: Vec<bool> = both.clone().map(|(one, other)| *one && other).collect();
+                let without: Vec<bool> = both.map(|(one, other)| *one && !other).collect();
+                assert_eq!(one.and(other), Mask::from_bits(and.into()));
+                assert_eq!(one.without(other), Mask::from_bits(without.into()));
+            }
+            let inner = Mask::from_indices(indices.len(), (0..indices.len()).step_by(70));
+            assert_eq!(one.refine(&inner).indices(), indices.iter().step_by(70).copied().collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn refine_counts_rows_among_the_live_ones() {
         let outer = Mask::from_indices(6, [1, 3, 5]);
@@ -319,9 +489,8 @@ mod tests {
         for mask in [sparse, Mask::all(64), Mask::none(65), Mask::all(0)] {
             let ranks = mask.ranks();
             let indices = mask.indices();
-            for row in 0..=mask.len() {
-                assert_eq!(ranks.below(row), indices.iter().filter(|index| **index < row).count());
-            }
+            let below = (0..=mask.len()).map(|row| indices.iter().filter(|index| **index < row).count());
+            assert_eq!(ranks.below_all(0..=mask.len()), below.collect::<Vec<_>>());
         }
     }
 

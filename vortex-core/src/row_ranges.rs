@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::BooleanBufferBuilder;
-
 use crate::mask::Mask;
 
 /// Ranges of rows, counted from the start of the file: in ascending order, and apart from each other.
@@ -104,13 +102,9 @@ impl RowRanges {
         if self.within(rows).next().is_some_and(|part| part == *rows) {
             return Mask::all(len);
         }
-        let mut bits = BooleanBufferBuilder::new(len);
-        for part in self.within(rows) {
-            bits.append_n((part.start - rows.start) as usize - bits.len(), false);
-            bits.append_n((part.end - part.start) as usize, true);
-        }
-        bits.append_n(len - bits.len(), false);
-        Mask::from_bits(bits.finish())
+        let parts: Vec<_> = self.within(rows).collect();
+        let place = |row: u64| (row - rows.start) as usize;
+        Mask::from_runs(len, parts.iter().map(|part| place(part.start)..place(part.end)))
     }
 }
 

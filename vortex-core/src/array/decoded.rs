@@ -83,6 +83,9 @@ impl EncodedArray for Decoded {
         if mask.is_all() {
             return Ok(self.with(Arc::clone(&self.array)));
         }
+        if let Some(few) = mask.few() {
+            return self.take(&few);
+        }
         // Arrow reserves this memory whether it will be used or not.
         let reserved = reserved_bytes(self.array.data_type(), mask.true_count() as u64);
         self.limits.decoded_bytes(usize::try_from(reserved).unwrap_or(usize::MAX), 1)?;

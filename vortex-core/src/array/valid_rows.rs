@@ -13,7 +13,6 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 
 use super::{ArrayRef, EncodedArray, Validity, validity};
 use crate::Result;
-use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
 
@@ -80,10 +79,8 @@ impl ValidRows {
         Ok(len - self.all()?.null_count(len))
     }
 
-    /// The values that belong to some of the rows, as one bit for each value. The memory for one bit per
-    /// row is checked against the limits.
-    pub(crate) fn live(&self, rows: &[usize], limits: &Limits) -> Result<Mask> {
-        limits.decoded_bytes(self.len().div_ceil(8), 1)?;
+    /// The values that belong to some of the rows.
+    pub(crate) fn live(&self, rows: &[usize]) -> Result<Mask> {
         let mask = Mask::from_indices(self.len(), rows.iter().copied());
         Ok(self.select(&mask)?.0)
     }
@@ -103,7 +100,7 @@ impl ValidRows {
     }
 }
 
-/// The values that belong to live rows, as one bit for each valid row.
+/// The values that belong to live rows, among those of all valid rows.
 fn values_of(live: &Mask, valid: &BooleanBuffer) -> Mask {
     if live.density() >= SPARSE {
         let live = live.to_bits();
@@ -147,13 +144,8 @@ pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffe
 /// Implements `take` through `filter`, for arrays that decode only the parts that contain live rows.
 ///
 /// # Errors
-/// If a bit per row of the array exceeds the limits, or as the array's `filter`.
-pub(crate) fn take_by_filter(
-    array: &dyn EncodedArray,
-    indices: &UInt64Array,
-    limits: &Limits,
-) -> Result<ArrayRef> {
-    limits.decoded_bytes(array.len().div_ceil(8), 1)?;
+/// As the array's `filter`.
+pub(crate) fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<ArrayRef> {
     // Indices are in range of an array in memory, so they fit `usize`.
     let wanted = Mask::from_indices(array.len(), indices.values().iter().map(|at| *at as usize));
     if wanted.is_all() {
@@ -172,11 +164,13 @@ mod tests {
     use crate::dtype::DType;
 
     #[test]
-    fn a_bit_per_row_counts_against_the_limit() {
+    fn few_of_many_rows_take_no_memory_for_the_others() {
         let many = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
         let many = many.load(&DType::Primitive(crate::dtype::PType::I32, false), 1 << 60).unwrap();
-        let indices = UInt64Array::from(vec![5, 1 << 50]);
-        assert!(take_by_filter(many.as_ref(), &indices, &Limits::default()).is_err());
+        let indices = UInt64Array::from(vec![1 << 50, 5, 1 << 50]);
+        assert_eq!(take_by_filter(many.as_ref(), &indices).unwrap().len(), 3);
+        let rows = ValidRows::new(None, 1 << 60).live(&[5, 1 << 50]).unwrap();
+        assert_eq!(rows.indices(), [5, 1 << 50]);
     }
 
     fn rows(valid: &[bool]) -> ValidRows {

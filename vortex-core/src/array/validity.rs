@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use arrow::array::{Array as _, AsArray as _, BooleanArray};
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use super::ArrayRef;
@@ -56,11 +56,20 @@ impl Validity {
     /// The outcome of a null test on `len` rows; `None` for other predicates.
     pub fn null_test(&self, predicate: &Predicate, len: usize) -> Option<BooleanArray> {
         let valid = match predicate {
-            Predicate::IsNull => !&self.to_mask(len).to_bits(),
-            Predicate::IsNotNull => self.to_mask(len).to_bits(),
+            Predicate::IsNull => !&self.to_bits(len),
+            Predicate::IsNotNull => self.to_bits(len),
             _ => return None,
         };
         Some(BooleanArray::new(valid, None))
+    }
+
+    /// One bit per row: whether it is valid.
+    fn to_bits(&self, len: usize) -> BooleanBuffer {
+        match self {
+            Validity::AllValid => BooleanBuffer::new_set(len),
+            Validity::AllNull => BooleanBuffer::new_unset(len),
+            Validity::Bits(nulls) => nulls.inner().clone(),
+        }
     }
 
     /// Number of nulls among `len` rows.

@@ -10,9 +10,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::BooleanArray;
+use arrow::array::{AsArray as _, BooleanArray};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
@@ -119,11 +119,16 @@ impl EncodedArray for BoolArray {
     }
 
     fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        let bits = BooleanArray::new(self.bits.clone(), None);
-        let bits = arrow::compute::filter(&bits, &mask.to_filter())?;
+        let bits = match mask.few() {
+            Some(few) => few.values().iter().map(|row| self.bits.value(row.as_usize())).collect(),
+            None => {
+                let bits = BooleanArray::new(self.bits.clone(), None);
+                arrow::compute::filter(&bits, &mask.to_filter())?.as_boolean().values().clone()
+            }
+        };
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
-            bits: arrow::array::AsArray::as_boolean(&bits).values().clone(),
+            bits,
             validity: validity::filter_child(self.validity.as_ref(), mask)?,
             limits: self.limits,
         }))

@@ -139,6 +139,9 @@ impl EncodedArray for DecimalArray {
     }
 
     fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+        if let Some(few) = mask.few() {
+            return self.take(&few);
+        }
         let validity = validity::filter_child(self.validity.as_ref(), mask)?;
         Ok(self.with(arrow::compute::filter(&self.values, &mask.to_filter())?, validity))
     }

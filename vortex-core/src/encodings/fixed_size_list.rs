@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{BooleanBufferBuilder, FixedSizeListArray as ArrowList, UInt64Array};
+use arrow::array::{FixedSizeListArray as ArrowList, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
@@ -144,14 +144,11 @@ impl EncodedArray for FixedSizeListArray {
     }
 
     fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
-        self.limits.decoded_bytes(self.elements.len().div_ceil(8), 1)?;
-        let mut bits = BooleanBufferBuilder::new(self.elements.len());
-        for run in mask.runs() {
-            bits.append_n(run.start * self.size - bits.len(), false);
-            bits.append_n(run.len() * self.size, true);
-        }
-        bits.append_n(self.elements.len() - bits.len(), false);
-        let elements = self.elements.filter(&Mask::from_bits(bits.finish()))?;
+        let count = mask.true_count().saturating_mul(self.size);
+        self.limits.decoded_bytes(Mask::max_bytes(self.elements.len(), count), 1)?;
+        let runs = mask.runs();
+        let runs = runs.iter().map(|run| run.start * self.size..run.end * self.size);
+        let elements = self.elements.filter(&Mask::from_runs(self.elements.len(), runs))?;
         Ok(self.with(mask.true_count(), elements, validity::filter_child(self.validity.as_ref(), mask)?))
     }
 

@@ -15,9 +15,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, AsArray as _, BooleanBufferBuilder, GenericListViewArray, OffsetSizeTrait, UInt64Array,
-};
+use arrow::array::{Array as _, AsArray as _, GenericListViewArray, OffsetSizeTrait, UInt64Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, Field, FieldRef};
 
@@ -225,14 +223,10 @@ impl ListViewArray {
             views.compact(std::slice::from_ref(&window));
             return elements.decode(item.data_type());
         }
-        self.limits.decoded_bytes(window.len().div_ceil(8), 1)?;
-        let mut bits = BooleanBufferBuilder::new(window.len());
-        for run in &runs {
-            bits.append_n(run.start - window.start - bits.len(), false);
-            bits.append_n(run.len(), true);
-        }
+        self.limits.decoded_bytes(Mask::max_bytes(window.len(), used), 1)?;
         views.compact(&runs);
-        let used = elements.filter(&Mask::from_bits(bits.finish()))?;
+        let runs = runs.iter().map(|run| run.start - window.start..run.end - window.start);
+        let used = elements.filter(&Mask::from_runs(window.len(), runs))?;
         used.decode(item.data_type())
     }
 

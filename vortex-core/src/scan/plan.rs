@@ -233,7 +233,7 @@ impl Plan {
         };
         let live = match within(&self.excluded, &rows) {
             None | Some([]) => live,
-            Some(excluded) => live.and(&Mask::from_bits(!&mask(excluded).to_bits())),
+            Some(excluded) => live.without(&mask(excluded)),
         };
         Some(Split { rows, live, known: Known::default() })
     }

@@ -390,6 +390,9 @@ impl EncodedArray for BitPackedArray {
         if mask.is_all() {
             return Ok(Arc::new(self.clone()));
         }
+        if let Some(few) = mask.few() {
+            return self.take(&few);
+        }
         let patches = match &self.patches {
             Some(patches) => patches.filter(mask)?,
             None => None,

@@ -200,6 +200,9 @@ impl Patches {
         if mask.is_all() {
             return Ok(Some(self.clone()));
         }
+        if let Some(few) = mask.few() {
+            return self.take(&few);
+        }
         let located = self.locate()?;
         let bits = mask.to_bits();
         let (mut positions, mut kept) = (Vec::new(), Vec::new());

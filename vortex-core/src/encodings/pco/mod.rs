@@ -123,7 +123,7 @@ impl PcoArray {
         let page_count: usize = metadata.chunks.iter().map(|chunk| chunk.pages.len()).sum();
         node.expect_buffers(chunk_count + page_count)?;
         let rows = ValidRows::new(node.validity_child(0)?, node.len());
-        let live = asked_for.map(|asked_for| rows.live(asked_for, node.limits())).transpose()?;
+        let live = asked_for.map(|asked_for| rows.live(asked_for)).transpose()?;
         let mut start = 0usize;
         let mut values_of = |page: &PageMetadata| {
             // Counts have 32 bits and there are at most 2^16 buffers, so this does not overflow.
@@ -306,7 +306,7 @@ impl EncodedArray for PcoArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        take_by_filter(self, indices, &self.limits)
+        take_by_filter(self, indices)
     }
 }
 

@@ -204,7 +204,7 @@ impl ZstdArray {
         let first = usize::from(metadata.dictionary_size > 0);
         node.expect_buffers(first + metadata.frames.len())?;
         let rows = ValidRows::new(node.validity_child(0)?, node.len());
-        let live = asked_for.map(|asked_for| rows.live(asked_for, node.limits())).transpose()?;
+        let live = asked_for.map(|asked_for| rows.live(asked_for)).transpose()?;
         let mut places = Vec::with_capacity(metadata.frames.len());
         let mut start = 0usize;
         for frame in &metadata.frames {
@@ -439,7 +439,7 @@ impl EncodedArray for ZstdArray {
     }
 
     fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
-        take_by_filter(self, indices, &self.limits)
+        take_by_filter(self, indices)
     }
 }
 
