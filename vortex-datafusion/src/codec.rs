@@ -318,8 +318,11 @@ impl Decoding<'_> {
         let filters = |nodes: &[protobuf::PhysicalExprNode]| {
             nodes.iter().map(|node| self.expr(node, table.table_schema())).collect::<Result<Vec<_>>>()
         };
+        let options: VortexOptions = from_map(&scan.options)?;
+        // The source has accepted the projection already.
+        let accepting = VortexOptions { projection_pushdown: true, ..options.clone() };
         let mut source = VortexSource::new(table.clone())
-            .with_options(from_map(&scan.options)?)
+            .with_options(accepting)
             .with_runtime(&self.task.runtime_env(), self.task.session_config());
         source.filters = Filters::new(filters(&scan.accepted)?, filters(&scan.pruning)?);
         source.best_first = self.best_first(scan, &table)?;
@@ -337,10 +340,13 @@ impl Decoding<'_> {
             .with_limit(limit)
             .with_preserve_order(scan.preserve_order)
             .build();
-        let source = config.file_source().downcast_ref::<VortexSource>();
-        if let Some((aggregation, source)) = self.aggregation(scan, &table)?.zip(source) {
-            let source = Arc::new(source.aggregated(aggregation));
-            config = FileScanConfigBuilder::from(config).with_source(source).build();
+        if let Some(source) = config.file_source().downcast_ref::<VortexSource>() {
+            let source = source.clone().with_options(options);
+            let source = match self.aggregation(scan, &table)? {
+                Some(aggregation) => source.aggregated(aggregation),
+                None => source,
+            };
+            config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
         }
         Ok(DataSourceExec::from_data_source(config))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion_common::parsers::CompressionTypeVariant;
-use datafusion_common::{GetExt, Result, Statistics, not_impl_err};
+use datafusion_common::{GetExt, Result, Statistics, internal_err, not_impl_err, plan_err};
 use datafusion_datasource::TableSchema;
 use datafusion_datasource::file::FileSource;
 use datafusion_datasource::file_compression_type::FileCompressionType;
@@ -21,6 +21,7 @@ use datafusion_physical_expr::{LexOrdering, LexRequirement};
 use datafusion_physical_plan::ExecutionPlan;
 use datafusion_session::Session;
 use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{Footer, VortexFile};
 use vortex_core::io::object_name;
@@ -39,6 +40,9 @@ use crate::statistics::statistics;
 
 /// File extension, and name of the format in `STORED AS`.
 pub(crate) const EXTENSION: &str = "vortex";
+
+/// Like the names that DataFusion gives to the files that it writes to a table.
+const EXAMPLE_NAME: &str = "q7Xm2VtRb9KcL4Zd_0.vortex";
 
 /// Vortex files in DataFusion.
 ///
@@ -221,7 +225,7 @@ impl FileFormat for VortexFormat {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let source = match config.file_source().downcast_ref::<VortexSource>() {
             Some(source) => source.clone(),
-            None => VortexSource::new(config.file_source().table_schema().clone()),
+            None => return internal_err!("a scan of Vortex files needs a VortexSource"),
         };
         let source = source.with_options(self.options(state)?).with_session(state).with_own_statistics();
         let mut config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
@@ -243,6 +247,7 @@ impl FileFormat for VortexFormat {
         if config.insert_op != InsertOp::Append {
             return not_impl_err!("Vortex files can be added to a table, but not overwritten by INSERT");
         }
+        check_visible(&config, state)?;
         let sink = VortexSink::new(config, self.options(state)?, order.as_ref());
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), order)))
     }
@@ -253,6 +258,19 @@ impl FileFormat for VortexFormat {
         let options = self.table.over(base).unwrap_or_default();
         Arc::new(VortexSource::new(table_schema).with_options(options))
     }
+}
+
+/// Refuses rows for a table over a pattern that the names of their files would not match.
+fn check_visible(config: &FileSinkConfig, state: &dyn Session) -> Result<()> {
+    let Some(url) = config.table_paths.first() else { return Ok(()) };
+    let ignores_folders = state.config_options().execution.listing_table_ignore_subdirectory;
+    let Ok(file) = Path::parse(format!("{}/{EXAMPLE_NAME}", url.prefix())) else { return Ok(()) };
+    if url.get_glob().is_some() && !url.contains(&file, ignores_folders) {
+        return plan_err!(
+            "{url}: rows are written to files named like {EXAMPLE_NAME}, which this pattern leaves out"
+        );
+    }
+    Ok(())
 }
 
 /// Makes a [`VortexFormat`] for each table: `STORED AS VORTEX OPTIONS (...)`.

@@ -29,8 +29,9 @@
 //! | change settings | [`VortexOptions`]; `SET vortex.<name>` and `OPTIONS (...)` in SQL |
 //! | query files that are already open, from any source | [`VortexTable`] |
 //! | build a listing table | [`VortexFormat`], [`listing_url`] |
+//! | plan a `COPY` to a local path of any name | [`output_url`] |
 //! | read or skip single rows, such as deleted ones | [`RowSelection`] |
-//! | record the order of rows when writing without DataFusion | [`record_order`], [`recorded_order`] |
+//! | record the order of rows when writing without DataFusion | [`RowOrder`], [`recorded_order`] |
 //! | write a table provider that plans its own scans and writes | [`VortexSource`], with `create_physical_plan` of [`VortexFormat`]; [`VortexSink`], [`statistics()`], [`merge_schemas`] |
 //! | run plans in another process | `VortexCodec`, with the feature `proto` |
 //!
@@ -93,6 +94,7 @@ mod pushdown;
 mod reading;
 #[cfg(feature = "session")]
 mod register;
+mod row_order;
 mod scan_statistics;
 mod selection;
 mod sink;
@@ -109,16 +111,19 @@ pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
 pub use open_table::VortexTable;
 pub use options::{StringType, VortexOptions};
-pub use ordering::{record_order, recorded_order};
+pub use ordering::recorded_order;
 #[cfg(feature = "session")]
 pub use register::{VortexSessionExt, register};
+pub use row_order::RowOrder;
 pub use selection::RowSelection;
 pub use sink::{VortexSink, WrittenFile};
 pub use size::parse_size;
 pub use source::VortexSource;
 pub use statistics::statistics;
 #[cfg(feature = "session")]
-pub use tables::{VortexContextExt, VortexDataFrameExt, VortexReadOptions, enable_url_tables, listing_url};
+pub use tables::{
+    VortexContextExt, VortexDataFrameExt, VortexReadOptions, enable_url_tables, listing_url, output_url,
+};
 
 #[cfg(not(feature = "session"))]
 mod optimizer {

@@ -19,10 +19,9 @@ use datafusion_common::{ColumnStatistics, ScalarValue};
 use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_physical_expr::expressions::Column;
-use datafusion_physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr};
+use datafusion_physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr, PhysicalSortRequirement};
 use vortex_core::DType;
 use vortex_core::file::Footer;
-use vortex_core::write::WriteOptions;
 
 use crate::convert::cast_is_strictly_monotonic;
 
@@ -36,25 +35,8 @@ pub(crate) struct SortedColumn {
     pub(crate) options: SortOptions,
 }
 
-/// Options that record the order in which rows are written, for readers to rely on: rows in another order would
-/// make queries return wrong results. Nothing is recorded if the first column of the order is not in `schema`.
-///
-/// The order is that in which DataFusion sorts. It distinguishes the two zeros of floats, which are equal in SQL.
-///
-/// # Errors
-/// If the options have no room for another entry of metadata.
-pub fn record_order(
-    options: WriteOptions,
-    order: &LexOrdering,
-    schema: &Schema,
-) -> vortex_core::Result<WriteOptions> {
-    match entry(&sorted_columns(&order.clone().into(), schema)) {
-        Some(entry) => options.with_metadata(KEY, entry),
-        None => Ok(options),
-    }
-}
-
-/// The order of the rows of the file with this footer, over the columns of `schema`, if it was recorded.
+/// The order of the rows of the file with this footer, over the columns of `schema`, if it was recorded, as by
+/// [`RowOrder`](crate::RowOrder).
 ///
 /// DataFusion may rely on it only where values that are equal in SQL are the same. [`VortexFormat`](crate::VortexFormat)
 /// ensures that for scans that are planned by its `create_physical_plan`.
@@ -62,9 +44,17 @@ pub fn recorded_order(footer: &Footer, schema: &Schema) -> Option<LexOrdering> {
     of_file(footer, schema, false)
 }
 
-/// The columns by which rows that satisfy `requirement` are sorted, up to the first that is not in `schema`.
-pub(crate) fn sorted_columns(requirement: &LexRequirement, schema: &Schema) -> Vec<SortedColumn> {
-    let columns = requirement.iter().map_while(|key| {
+/// The columns by which rows that satisfy `requirement` are sorted, up to the first that is not in `schema`. Those
+/// called `constant` are left out: they have the same value in all rows.
+pub(crate) fn sorted_columns(
+    requirement: &LexRequirement,
+    schema: &Schema,
+    constant: &[&str],
+) -> Vec<SortedColumn> {
+    let is_constant = |key: &PhysicalSortRequirement| {
+        key.expr.downcast_ref::<Column>().is_some_and(|column| constant.contains(&column.name()))
+    };
+    let columns = requirement.iter().filter(|key| !is_constant(key)).map_while(|key| {
         let column = key.expr.downcast_ref::<Column>()?;
         schema.field_with_name(column.name()).ok()?;
         Some(SortedColumn { name: column.name().to_owned(), options: key.options? })
@@ -284,7 +274,7 @@ mod tests {
     fn any_name_survives_being_recorded() {
         let names = ["a", "b c", "1:2", "", "asc,nulls_first,1:x", "日"];
         let columns: Vec<_> = names.iter().map(|name| (*name, name.len() % 2 == 0, true)).collect();
-        let read = parse(&entry(&sorted_columns(&requirement(&columns), &schema(&names))).unwrap());
+        let read = parse(&entry(&sorted_columns(&requirement(&columns), &schema(&names), &[])).unwrap());
         assert_eq!(read.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), names);
         assert_eq!(read[0].options, SortOptions { descending: false, nulls_first: true });
         assert_eq!(read[3].options, SortOptions { descending: true, nulls_first: true });
@@ -293,7 +283,7 @@ mod tests {
     #[test]
     fn an_order_is_recorded_up_to_the_first_column_that_is_not_written() {
         let both = requirement(&[("a", false, false), ("gone", false, false), ("b", false, false)]);
-        let entry = |names: &[&str]| entry(&sorted_columns(&both, &schema(names)));
+        let entry = |names: &[&str]| entry(&sorted_columns(&both, &schema(names), &[]));
         assert_eq!(entry(&["a", "b"]).unwrap(), "asc,nulls_last,1:a");
         assert_eq!(entry(&["b"]), None);
     }

@@ -53,7 +53,7 @@ fn register_state(state: &mut SessionState) -> Result<()> {
         state.config_mut().options_mut().catalog.create_default_catalog_and_schema = creates_catalog;
     }
     state.register_file_format(Arc::new(VortexFormatFactory::new()), true)?;
-    state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
+    state.table_factories_mut().insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory));
     state.register_table_options_extension(VortexOptions::default());
     add_options(state.config_mut());
     Ok(())
@@ -123,7 +123,7 @@ impl VortexSessionExt for SessionStateBuilder {
         formats.retain(|format| !format.get_ext().eq_ignore_ascii_case(EXTENSION));
         formats.push(Arc::new(VortexFormatFactory::new()));
         let tables = self.table_factories().get_or_insert_default();
-        tables.insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory::default()));
+        tables.insert(EXTENSION.to_uppercase(), Arc::new(VortexTableFactory));
         self.table_options().get_or_insert_default().extensions.insert(VortexOptions::default());
         add_options(self.config().get_or_insert_default());
         with_rules(self)

@@ -19,8 +19,8 @@ use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 use crate::convert::datafusion_error;
 use crate::file_statistics::FileStatistics;
 use crate::format::EXTENSION;
-use crate::ordering::{self, SortedColumn};
-use crate::sink::row_order::RowOrder;
+use crate::ordering::SortedColumn;
+use crate::row_order::RowOrder;
 
 /// The state shared by the files of one statement.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl FileRows {
         let writer = destination.start(&path)?;
         let reservation = MemoryConsumer::new(format!("VortexSink[{path}]")).register(&destination.pool);
         let written = Written::new(Arc::clone(&destination));
-        let order = RowOrder::new(destination.order.clone());
+        let order = RowOrder::by(destination.order.clone());
         Ok(Self { destination, path, writer, order, reservation, written })
     }
 
@@ -125,7 +125,7 @@ impl FileRows {
         let path = numbered(&self.path, self.written.files.len() + 1);
         let writer = self.destination.start(&path)?;
         let full = std::mem::replace(&mut self.writer, writer);
-        let order = std::mem::replace(&mut self.order, RowOrder::new(self.destination.order.clone()));
+        let order = std::mem::replace(&mut self.order, RowOrder::by(self.destination.order.clone()));
         let done_path = std::mem::replace(&mut self.path, path);
         self.written.add(complete(full, &order, done_path, &self.destination).await?);
         Ok(())
@@ -202,9 +202,7 @@ async fn complete(
     destination: &Arc<Destination>,
 ) -> Result<Written> {
     let finished = async {
-        if let Some(entry) = ordering::entry(order.columns()) {
-            writer.set_metadata(ordering::KEY, entry)?;
-        }
+        order.record(&mut writer)?;
         let _timer = destination.write_time.timer();
         writer.finish().await
     };

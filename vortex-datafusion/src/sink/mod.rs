@@ -20,7 +20,6 @@
 //! removed, since it could be the result of a second attempt.
 
 mod file;
-mod row_order;
 
 use std::fmt;
 use std::sync::Arc;
@@ -74,7 +73,13 @@ impl VortexSink {
     /// Creates a sink for rows that satisfy `order`, which files record as far as their rows do.
     pub fn new(config: FileSinkConfig, options: VortexOptions, order: Option<&LexRequirement>) -> Self {
         let schema = get_writer_schema(&config);
-        let order = order.map(|order| ordering::sorted_columns(order, &schema)).unwrap_or_default();
+        // All rows of a file have the same values in these.
+        let partitions: Vec<&str> = match config.keep_partition_by_columns {
+            true => Vec::new(),
+            false => config.table_partition_cols.iter().map(|(name, _)| name.as_str()).collect(),
+        };
+        let order =
+            order.map(|order| ordering::sorted_columns(order, &schema, &partitions)).unwrap_or_default();
         Self {
             config,
             options,

@@ -1,17 +1,20 @@
 //! `CREATE EXTERNAL TABLE … STORED AS VORTEX`.
 //!
 //! ```text
-//! several files, a folder   created by DataFusion
-//! one file                  one read of its end
-//! a glob in a URL           a folder whose file names are matched against it
+//! a file       one read of its end
+//! a folder     the files in it that end in .vortex
+//! a pattern    a folder whose file names are matched against it, in a URL, too
+//! several      each of them, in one store
 //! ```
+//!
+//! DataFusion's own factory takes the names of some folders for patterns, reads everything in a folder if columns are
+//! declared, and asks for the metadata of a file three times.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
-use datafusion::datasource::provider::DefaultTableFactory;
 use datafusion::execution::session_state::SessionState;
 use datafusion_catalog::TableProviderFactory;
 use datafusion_common::{Result, plan_datafusion_err, plan_err};
@@ -19,14 +22,13 @@ use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
 
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, listing_url, split_glob};
+use super::places::{check_place, listing_url};
+use crate::convert::schema::merge;
 use crate::format::EXTENSION;
 
-/// Creates tables of files: those of DataFusion, but also over globs in URLs, and with few requests.
+/// Creates tables of files.
 #[derive(Debug, Default)]
-pub(crate) struct VortexTableFactory {
-    others: DefaultTableFactory,
-}
+pub(crate) struct VortexTableFactory;
 
 #[async_trait]
 impl TableProviderFactory for VortexTableFactory {
@@ -35,80 +37,86 @@ impl TableProviderFactory for VortexTableFactory {
         session: &dyn Session,
         table: &CreateExternalTable,
     ) -> Result<Arc<dyn TableProvider>> {
-        let has_globs = table.locations.iter().any(|location| split_glob(location).is_some());
-        if has_globs && table.locations.len() > 1 {
-            return plan_err!("a table with several locations cannot have globs in URLs");
+        if table.unbounded {
+            return plan_err!(
+                "{}: Vortex files have an end, so a table of them cannot be unbounded",
+                table.name
+            );
         }
-        let urls: Vec<ListingTableUrl> =
-            table.locations.iter().map(|location| listing_url(location)).collect::<Result<_>>()?;
-        match urls.as_slice() {
-            // DataFusion requests the metadata of a file three times: to find partitions, which it cannot have, to
-            // read its schema, and to read its statistics, which the scan reads as well.
-            [url] if has_globs || !url.is_collection() => listed_table(session, table, url.clone()).await,
-            _ => {
-                for url in &urls {
-                    check_place(url, session, true).await?;
-                }
-                self.create_other(session, table).await
-            }
-        }
+        let urls = table.locations.iter().map(|location| files_at(location));
+        listed_table(session, table, urls.collect::<Result<_>>()?).await
     }
 }
 
-impl VortexTableFactory {
-    /// A table as DataFusion creates it, but without its cache for statistics: see `file_statistics.rs`.
-    async fn create_other(
-        &self,
-        session: &dyn Session,
-        table: &CreateExternalTable,
-    ) -> Result<Arc<dyn TableProvider>> {
-        let created = self.others.create(session, table).await?;
-        let Some(listed) = created.downcast_ref::<ListingTable>() else { return Ok(created) };
-        // Creating the table has filled it.
-        if let Some(cache) = session.runtime_env().cache_manager.get_file_statistic_cache() {
-            cache.drop_table_entries(&table.name)?;
-        }
-        Ok(Arc::new(listed.clone().with_cache(None)))
+/// The Vortex files at a place.
+fn files_at(place: &str) -> Result<ListingTableUrl> {
+    let url = listing_url(place)?;
+    if url.is_folder() && url.get_glob().is_none() {
+        url.with_glob(&format!("*.{EXTENSION}"))
+    } else {
+        Ok(url)
     }
 }
 
-/// A table of one file, or of those that a glob matches.
+/// Refuses places that a table cannot have together: it reads all of them from one store, each once.
+fn check_together(urls: &[ListingTableUrl]) -> Result<()> {
+    let Some((first, others)) = urls.split_first() else { return plan_err!("a table needs a location") };
+    for (at, url) in others.iter().enumerate() {
+        if url.object_store() != first.object_store() {
+            return plan_err!(
+                "{first} and {url} are in different stores; create a table for each, and a view of both"
+            );
+        }
+        if urls[..=at].contains(url) {
+            return plan_err!("{url} is named twice");
+        }
+    }
+    Ok(())
+}
+
 async fn listed_table(
     session: &dyn Session,
     table: &CreateExternalTable,
-    url: ListingTableUrl,
+    urls: Vec<ListingTableUrl>,
 ) -> Result<Arc<dyn TableProvider>> {
-    let url = url.with_table_ref(table.name.clone());
+    check_together(&urls)?;
+    let urls: Vec<_> = urls.into_iter().map(|url| url.with_table_ref(table.name.clone())).collect();
     let format = session
         .as_any()
         .downcast_ref::<SessionState>()
         .and_then(|state| state.get_file_format_factory(EXTENSION))
         .ok_or_else(|| plan_datafusion_err!("the session does not know Vortex files"))?
         .create(session, &table.options)?;
-    let found = match declares_columns(table) {
-        true => None,
-        false => Found::at(session, format.as_ref(), &url).await?,
+    let found = match urls.as_slice() {
+        [url] if !declares_columns(table) => Found::at(session, format.as_ref(), url).await?,
+        _ => None,
     };
     if found.is_none() {
-        check_place(&url, session, true).await?;
+        for url in &urls {
+            check_place(url, session, true).await?;
+        }
     }
     let options =
         ListingOptions::new(format).with_file_extension("").with_file_sort_order(table.order_exprs.clone());
-    let partitions = partitions_of(session, table, &url, &options).await?;
+    let partitions = partitions_of(session, table, &urls[0], &options).await?;
     let options = options.with_table_partition_cols(partitions);
-    options.validate_partitions(session, &url).await?;
+    for url in &urls {
+        options.validate_partitions(session, url).await?;
+    }
     let schema = match &found {
-        Some(found) => found.schema(session, options.format.as_ref(), &url).await?,
-        None => stored_schema(session, table, &url, &options).await?,
+        Some(found) => found.schema(session, options.format.as_ref(), &urls[0]).await?,
+        None => stored_schema(session, table, &urls, &options).await?,
+    };
+    let is_column = |name: &str| {
+        schema.index_of(name).is_ok() || options.table_partition_cols.iter().any(|(column, _)| column == name)
     };
     for order in table.order_exprs.iter().flatten() {
-        if let Some(column) =
-            order.expr.column_refs().into_iter().find(|at| schema.index_of(at.name()).is_err())
-        {
+        if let Some(column) = order.expr.column_refs().into_iter().find(|at| !is_column(at.name())) {
             return plan_err!("Column {column} is not in schema");
         }
     }
-    let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(schema);
+    let config =
+        ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options).with_schema(schema);
     let listed = ListingTable::try_new(config)?
         .with_definition(table.definition.clone())
         .with_constraints(table.constraints.clone())
@@ -147,11 +155,18 @@ async fn partitions_of(
 async fn stored_schema(
     session: &dyn Session,
     table: &CreateExternalTable,
-    url: &ListingTableUrl,
+    urls: &[ListingTableUrl],
     options: &ListingOptions,
 ) -> Result<SchemaRef> {
     if !declares_columns(table) {
-        return options.infer_schema(session, url).await;
+        let mut schemas = Vec::with_capacity(urls.len());
+        for url in urls {
+            schemas.push((url.to_string(), options.infer_schema(session, url).await?));
+        }
+        return match schemas.as_slice() {
+            [(_, only)] => Ok(Arc::clone(only)),
+            _ => merge(&schemas).map(Arc::new),
+        };
     }
     let declared = table.schema.inner();
     let is_partition = |name: &str| options.table_partition_cols.iter().any(|(column, _)| column == name);

@@ -1,6 +1,6 @@
 //! Vortex files without SQL: the counterparts of `read_parquet`, `register_parquet` and `write_parquet`.
 
-use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{AsArray as _, RecordBatch};
@@ -15,7 +15,7 @@ use datafusion_expr::LogicalPlanBuilder;
 use datafusion_session::TableProvider;
 
 use super::factory::VortexTableFactory;
-use super::places::{listing_url, store_name};
+use super::places::{listing_url, output_url, store_name};
 use super::read_options::VortexReadOptions;
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::options::VortexOptions;
@@ -126,7 +126,7 @@ async fn table(
     options: VortexReadOptions,
 ) -> Result<Arc<dyn TableProvider>> {
     let statement = options.statement(name, places)?;
-    VortexTableFactory::default().create(&context.state(), &statement).await
+    VortexTableFactory.create(&context.state(), &statement).await
 }
 
 /// Writing rows into Vortex files.
@@ -192,7 +192,7 @@ impl VortexDataFrameExt for DataFrame {
         for column in columns {
             self.schema().field_with_unqualified_name(column)?;
         }
-        let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+        let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
         let formats = VortexFormatFactory::new();
         let formats = match options {
             Some(options) => formats.with_options(options),
@@ -200,7 +200,12 @@ impl VortexDataFrameExt for DataFrame {
         };
         let format = format_as_file_type(Arc::new(formats));
         let (state, rows) = self.into_parts();
-        let copy = LogicalPlanBuilder::copy_to(rows, path.to_owned(), format, HashMap::new(), columns)?;
+        // Without this, DataFusion takes a name without an extension for that of a folder.
+        let is_file =
+            columns.is_empty() && !path.ends_with(std::path::is_separator) && !Path::new(path).is_dir();
+        let options = is_file.then(|| ("single_file_output".to_owned(), "true".to_owned()));
+        let options = options.into_iter().collect();
+        let copy = LogicalPlanBuilder::copy_to(rows, output_url(path)?, format, options, columns)?;
         let counts = DataFrame::new(state, copy.build()?).collect().await?;
         let count = |batch: &RecordBatch| -> u64 {
             batch.column(0).as_primitive::<UInt64Type>().values().iter().sum()

@@ -69,6 +69,20 @@ fn existing(place: &str) -> Option<Url> {
     Url::parse(url.ok()?.as_str()).ok()
 }
 
+/// The URL at which DataFusion writes to a local path that it would take for a glob or a URL; other places as they are.
+///
+/// # Errors
+/// If no URL names the path.
+pub fn output_url(place: &str) -> Result<String> {
+    if !place.contains(['*', '?', '[', ':']) || place.contains("://") {
+        return Ok(place.to_owned());
+    }
+    let path = std::path::absolute(place)?;
+    let is_folder = place.ends_with(std::path::is_separator);
+    let url = if is_folder { Url::from_directory_path(path) } else { Url::from_file_path(path) };
+    url.map(String::from).map_err(|()| plan_datafusion_err!("{place}: no URL names this file"))
+}
+
 /// The store of a URL, in place of the name of a table. DataFusion keeps listings and statistics by the name of
 /// a table and the path, whatever the store: without a name, a folder of one store would be taken for one of
 /// another.

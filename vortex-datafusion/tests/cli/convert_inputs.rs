@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::Int64Array;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::ipc::writer;
 
@@ -323,4 +323,42 @@ fn advice_fits_the_command() {
     assert!(line.contains("--columns: `a` is named twice"), "{line}");
     let line = complaint(&run(&["convert", "--sort-by", "a descending", &one, "x.csv"]), 1);
     assert!(line.contains("`a descending`") && line.contains("asc, desc, nulls first, nulls last"), "{line}");
+}
+
+/// Row groups that are sorted, each by itself, which they state.
+fn sorted_groups(path: &str) {
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::SortingColumn;
+    use parquet::file::properties::WriterProperties;
+
+    let by = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
+    let properties = WriterProperties::builder().set_sorting_columns(Some(vec![by])).build();
+    let column = |from: i64| Arc::new(Int64Array::from_iter_values(from..from + 100)) as ArrayRef;
+    let groups = [1000, 0, 500].map(|from| RecordBatch::try_from_iter([("a", column(from))]).unwrap());
+    let mut writer =
+        ArrowWriter::try_new(File::create(path).unwrap(), groups[0].schema(), Some(properties)).unwrap();
+    for group in &groups {
+        writer.write(group).unwrap();
+        writer.flush().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+#[test]
+fn an_order_that_rows_do_not_have_is_not_recorded() {
+    let folder = TempDir::new().unwrap();
+    let [groups, kept, sorted] =
+        ["x.parquet", "kept.vortex", "sorted.vortex"].map(|name| path(&folder, name));
+    sorted_groups(&groups);
+    ok(&["convert", &groups, &kept]);
+    ok(&["convert", "--sort-by", "a", &groups, &sorted]);
+    for file in [&kept, &sorted] {
+        assert!(ok(&["verify", file]).contains(": fine; "));
+        assert_eq!(csv(&format!("SELECT a FROM '{file}' ORDER BY a LIMIT 2 OFFSET 99")), "a\n99\n500\n");
+    }
+    assert_eq!(csv(&format!("SELECT a FROM '{kept}' LIMIT 1")), "a\n1000\n");
+    assert_eq!(csv(&format!("SELECT a FROM '{sorted}' LIMIT 1")), "a\n0\n");
+    let explain =
+        |file: &str| ok(&["sql", "-c", &format!("EXPLAIN FORMAT INDENT SELECT a FROM '{file}' ORDER BY a")]);
+    assert!(explain(&kept).contains("SortExec") && !explain(&sorted).contains("SortExec"));
 }

@@ -136,8 +136,6 @@ fn rows_that_contradict_the_recorded_order_are_found() {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int64Array};
-    use datafusion::physical_expr::expressions::Column;
-    use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
     use vortex_core::io::LocalSink;
     use vortex_core::write::{FileWriter, WriteOptions};
 
@@ -146,9 +144,8 @@ fn rows_that_contradict_the_recorded_order_are_found() {
         let path = folder.path().join(name);
         let column = Arc::new(Int64Array::from(values)) as ArrayRef;
         let rows = RecordBatch::try_from_iter([("a", column)]).unwrap();
-        let order = LexOrdering::new([PhysicalSortExpr::new_default(Arc::new(Column::new("a", 0)))]).unwrap();
-        let options =
-            vortex_datafusion::record_order(WriteOptions::new(), &order, rows.schema_ref()).unwrap();
+        let order = ("vortex-datafusion.order", "asc,nulls_last,1:a");
+        let options = WriteOptions::new().with_metadata(order.0, order.1).unwrap();
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let sink = LocalSink::create(&path).unwrap();
             let mut writer = FileWriter::try_new(sink, rows.schema(), options).unwrap();

@@ -141,3 +141,16 @@ async fn scans_that_compute_with_the_result_of_a_subquery_are_refused() {
         assert!(refused.contains("the result of a subquery cannot be serialized"), "{sql}: {refused}");
     }
 }
+
+#[tokio::test]
+async fn projections_come_back_even_if_none_are_pushed_down() {
+    let path = file("tpch_orders");
+    let context = session();
+    run(&context, "SET vortex.projection_pushdown = false").await;
+    create(&context, "t", path.display()).await;
+    let sql = "SELECT o_orderkey + 1 AS next, file_row_index() AS at FROM t ORDER BY 1 LIMIT 3";
+    let plan = physical(&context, sql).await;
+    let back = there_and_back(&plan);
+    assert_eq!((drawn(&back), back.schema()), (drawn(&plan), plan.schema()));
+    assert_eq!(answer(back).await, answer(plan).await);
+}

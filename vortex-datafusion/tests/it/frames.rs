@@ -155,3 +155,40 @@ async fn a_table_of_several_places_has_options_and_an_order_of_its_own() {
     let none = context.read_vortex_with(&[], VortexReadOptions::new()).await.unwrap_err().to_string();
     assert!(none.contains("place"), "{none}");
 }
+
+#[tokio::test]
+async fn a_file_has_the_name_that_it_is_given_whatever_that_looks_like() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    for name in ["noext", "sales [2024].vortex", "what?.vortex", "a*b.vortex", "a:b.vortex"] {
+        let path = folder.path().join(name);
+        assert_eq!(write(&context, 7, path.to_str().unwrap(), None).await, 7);
+        assert!(path.is_file(), "{name}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+    let folder_of_name = folder.path().join("a[1]/");
+    assert_eq!(write(&context, 7, folder_of_name.to_str().unwrap(), None).await, 7);
+    assert!(folder_of_name.is_dir());
+}
+
+#[tokio::test]
+async fn places_with_different_columns_have_a_table_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let place = |name: &str| format!("{}/{name}", folder.path().display());
+    for (name, sql) in [("a.vortex", "SELECT 1 AS n"), ("b/c.vortex", "SELECT 2.5 AS m, 3 AS n")] {
+        context.sql(sql).await.unwrap().write_vortex(&place(name), None).await.unwrap();
+    }
+    let (one, all) = (place("a.vortex"), [place("b/"), place("a.v*")]);
+    context.register_vortex_with("t", &[&all[0], &all[1]], VortexReadOptions::new()).await.unwrap();
+    let rows = show(&context, "SELECT m, n FROM t ORDER BY n").await;
+    assert!(rows.contains("|     | 1 |") && rows.contains("| 2.5 | 3 |"), "{rows}");
+    for (places, complaint) in
+        [([&one, &one], "named twice"), ([&one, &"memory://x/y".to_owned()], "different stores")]
+    {
+        let places = places.map(String::as_str);
+        let error =
+            context.read_vortex_with(&places, VortexReadOptions::new()).await.unwrap_err().to_string();
+        assert!(error.contains(complaint), "{error}");
+    }
+}

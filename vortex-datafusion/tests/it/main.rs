@@ -18,6 +18,7 @@ mod one_file;
 mod open_files;
 mod ordered;
 mod partitions;
+mod places;
 mod plans;
 mod providers;
 mod pushdown;

@@ -109,7 +109,9 @@ impl Reader {
         let mut config = SessionConfig::new();
         let options = config.options_mut();
         options.execution.listing_table_ignore_subdirectory = false;
-        options.execution.collect_statistics = true;
+        // Statistics of Parquet files state an order, which may be that of row groups only: rows that are to be sorted
+        // would not be.
+        options.execution.collect_statistics = !sorts;
         // Types as they are in the file, with their metadata.
         options.execution.parquet.schema_force_view_types = false;
         options.execution.parquet.skip_metadata = false;

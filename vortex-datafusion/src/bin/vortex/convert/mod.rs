@@ -35,7 +35,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Semaphore;
 use vortex_core::write::WriteOptions;
-use vortex_datafusion::{VortexOptions, record_order};
+use vortex_datafusion::{RowOrder, VortexOptions};
 
 use crate::failure::{Failure, Outcome};
 use crate::formats::Format;
@@ -280,13 +280,11 @@ impl Job {
         };
         let rows = reader.rows(&self.files, &wanted).await?;
         self.make_folder()?;
-        let options = match &rows.order {
-            Some(order) => record_order(options.clone(), order, &rows.schema)?,
-            None => options.clone(),
-        };
-        let mut outputs = Outputs::create(self.target.clone(), self.format, &rows.schema, &options)?;
+        let order = rows.order.as_ref().map(|order| RowOrder::new(order, &rows.schema));
+        let sorted = order.clone().filter(|_| !arguments.sort_by.is_empty());
+        let mut outputs = Outputs::create(self.target.clone(), self.format, &rows.schema, options, order)?;
         let progress = if self.is_small() { ProgressBar::hidden() } else { progress(rows.count) };
-        copy(rows, &mut outputs, progress).await?;
+        copy(rows, sorted, &mut outputs, progress).await?;
         outputs.finish().await
     }
 
@@ -297,8 +295,19 @@ impl Job {
     }
 }
 
-async fn copy(mut rows: Rows, outputs: &mut Outputs, progress: ProgressBar) -> Outcome {
+/// Copies rows, which fails if they should be `sorted` and are not.
+async fn copy(
+    mut rows: Rows,
+    mut sorted: Option<RowOrder>,
+    outputs: &mut Outputs,
+    progress: ProgressBar,
+) -> Outcome {
     while let Some(batch) = rows.batches.try_next().await? {
+        if sorted.as_mut().is_some_and(|order| order.see(&batch)) {
+            return Err(Failure::error(
+                "--sort-by: a file records an order in which its rows are not; find it with vortex verify",
+            ));
+        }
         outputs.write(&batch).await?;
         progress.inc(batch.num_rows() as u64);
     }

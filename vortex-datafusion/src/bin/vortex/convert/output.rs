@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use vortex_core::io::{LocalSink, Sink};
 use vortex_core::write::{FileWriter, WriteOptions};
+use vortex_datafusion::RowOrder;
 
 use super::encoder::Encoder;
 use super::partial::Partial;
@@ -25,7 +26,7 @@ use crate::formats::Format;
 
 /// One output.
 pub(super) enum Output {
-    Vortex(Box<FileWriter>),
+    Vortex(Box<FileWriter>, Option<RowOrder>),
     File { encoder: Encoder<Counting>, partial: Partial, written: Arc<AtomicU64> },
     Stdout(Encoder<BufWriter<Stdout>>),
 }
@@ -37,23 +38,21 @@ impl Output {
         format: Format,
         schema: &SchemaRef,
         options: &WriteOptions,
+        order: Option<RowOrder>,
     ) -> Outcome<Self> {
         let to_stdout = path == Path::new("-");
         let create = || {
             Ok::<_, Failure>(match (format, to_stdout) {
                 (Format::Vortex, false) => {
                     let sink = LocalSink::create(path)?;
-                    Self::Vortex(Box::new(FileWriter::try_new(
-                        sink,
-                        SchemaRef::clone(schema),
-                        options.clone(),
-                    )?))
+                    let writer = FileWriter::try_new(sink, SchemaRef::clone(schema), options.clone())?;
+                    Self::Vortex(Box::new(writer), order)
                 }
-                (Format::Vortex, true) => Self::Vortex(Box::new(FileWriter::try_new(
-                    StandardOutput,
-                    SchemaRef::clone(schema),
-                    options.clone(),
-                )?)),
+                (Format::Vortex, true) => {
+                    let schema = SchemaRef::clone(schema);
+                    let writer = FileWriter::try_new(StandardOutput, schema, options.clone())?;
+                    Self::Vortex(Box::new(writer), order)
+                }
                 (_, false) => {
                     let partial = Partial::create(path)?;
                     let written = Arc::<AtomicU64>::default();
@@ -73,7 +72,12 @@ impl Output {
     /// Writes a batch.
     pub(super) async fn write(&mut self, batch: &RecordBatch) -> Outcome {
         match self {
-            Self::Vortex(writer) => Ok(writer.write(batch).await?),
+            Self::Vortex(writer, order) => {
+                if let Some(order) = order {
+                    order.see(batch);
+                }
+                Ok(writer.write(batch).await?)
+            }
             Self::File { encoder, .. } => encoder.write(batch),
             Self::Stdout(encoder) => encoder.write(batch),
         }
@@ -83,7 +87,7 @@ impl Output {
     /// does not count.
     pub(super) async fn reaches(&mut self, bytes: u64) -> Outcome<bool> {
         Ok(match self {
-            Self::Vortex(writer) => writer.reaches(bytes).await?,
+            Self::Vortex(writer, _) => writer.reaches(bytes).await?,
             Self::File { written, .. } => written.load(Ordering::Relaxed) >= bytes,
             Self::Stdout(_) => false,
         })
@@ -92,7 +96,10 @@ impl Output {
     /// Writes the end of the format; a file gets its final name.
     pub(super) async fn finish(self) -> Outcome {
         match self {
-            Self::Vortex(writer) => {
+            Self::Vortex(mut writer, order) => {
+                if let Some(order) = order {
+                    order.record(&mut writer)?;
+                }
                 writer.finish().await?;
                 Ok(())
             }
@@ -158,6 +165,8 @@ pub(super) struct Outputs {
     format: Format,
     schema: SchemaRef,
     options: WriteOptions,
+    /// The order in which the rows of each file are supposed to be.
+    order: Option<RowOrder>,
     open: Option<(PathBuf, Output)>,
     /// Complete parts.
     done: Vec<PathBuf>,
@@ -177,12 +186,14 @@ impl Outputs {
         format: Format,
         schema: &SchemaRef,
         options: &WriteOptions,
+        order: Option<RowOrder>,
     ) -> Outcome<Self> {
         let mut outputs = Self {
             target,
             format,
             schema: SchemaRef::clone(schema),
             options: options.clone(),
+            order,
             open: None,
             done: Vec::new(),
         };
@@ -201,7 +212,7 @@ impl Outputs {
                 path
             }
         };
-        let output = Output::create(&path, self.format, &self.schema, &self.options)?;
+        let output = Output::create(&path, self.format, &self.schema, &self.options, self.order.clone())?;
         self.open = Some((path, output));
         Ok(())
     }

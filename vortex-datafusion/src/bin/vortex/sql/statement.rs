@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{BufWriter, Write as _, stdout};
 use std::mem;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch};
@@ -29,7 +29,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use futures::{FutureExt as _, StreamExt as _};
 use url::Url;
 use vortex_core::io::local_target;
-use vortex_datafusion::listing_url;
+use vortex_datafusion::{listing_url, output_url};
 
 use super::from_first::select_all;
 use super::long_cells;
@@ -238,7 +238,8 @@ fn resolve_output(copy: &mut CopyTo) -> Outcome {
     let Some(path) = local_output(copy)?.filter(|path| !path.is_dir()) else { return Ok(()) };
     let target = local_target(&path).map_err(|error| Failure::at(&copy.output_url, error))?;
     if path.is_symlink() {
-        copy.output_url = file_url(&target, false)?;
+        let no_url = |()| Failure::error(format!("{}: no URL names this file", target.display()));
+        copy.output_url = Url::from_file_path(&target).map_err(no_url)?.into();
         // Even if the name of the target has no extension.
         copy.options.insert("single_file_output".to_owned(), "true".to_owned());
     }
@@ -248,20 +249,8 @@ fn resolve_output(copy: &mut CopyTo) -> Outcome {
 /// The local path of the output, unless it is in another store. A name that DataFusion would take for a glob is
 /// replaced by a URL, which it takes literally.
 fn local_output(copy: &mut CopyTo) -> Outcome<Option<PathBuf>> {
-    let output = &copy.output_url;
-    if !output.contains(['*', '?', '[']) || output.contains("://") {
-        return Ok(listing_url(output)?.get_url().to_file_path().ok());
-    }
-    let path = std::path::absolute(output)?;
-    let is_folder = output.ends_with('/');
-    copy.output_url = file_url(&path, is_folder)?;
-    Ok(Some(path))
-}
-
-fn file_url(path: &Path, is_folder: bool) -> Outcome<String> {
-    let url = if is_folder { Url::from_directory_path(path) } else { Url::from_file_path(path) };
-    let no_url = |()| Failure::error(format!("{}: no URL names this file", path.display()));
-    Ok(url.map_err(no_url)?.into())
+    copy.output_url = output_url(&copy.output_url)?;
+    Ok(listing_url(&copy.output_url)?.get_url().to_file_path().ok())
 }
 
 /// Whether the last `;` of a text ends a statement, and is not in a comment or within quotes; a text without tokens is

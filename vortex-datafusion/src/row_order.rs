@@ -1,31 +1,61 @@
 //! The order of the rows of a file, checked while they are written.
 //!
 //! A plan may be wrong about the order of its rows: a table `WITH ORDER` is in another one, or a node declares what it
-//! does not keep. Queries rely on the order that a file records for as long as the file exists. Therefore, files record
-//! only the order in which their rows really are.
+//! does not keep; a Parquet file states the order of each of its row groups, but not of all rows. Queries rely on the
+//! order that a file records for as long as the file exists. Therefore, files record only the order in which their rows
+//! really are.
 
 use std::cmp::Ordering;
 
 use arrow::array::{Array as _, ArrayRef, RecordBatch, make_comparator};
+use arrow::datatypes::Schema;
+use datafusion_physical_expr::LexOrdering;
+use vortex_core::write::FileWriter;
 
-use crate::ordering::SortedColumn;
+use crate::ordering::{self, SortedColumn, sorted_columns};
 
-/// The columns by which the rows seen so far are sorted.
-#[derive(Debug)]
-pub(super) struct RowOrder {
+/// The columns by which the rows of a file are sorted, checked while they are written, so that the file can record them
+/// and queries need not sort it.
+///
+/// ```
+/// # use arrow::array::RecordBatch;
+/// # use datafusion::physical_expr::LexOrdering;
+/// # use vortex_core::write::FileWriter;
+/// # use vortex_datafusion::RowOrder;
+/// # async fn write(mut writer: FileWriter, batches: Vec<RecordBatch>, expected: &LexOrdering) -> vortex_core::Result<()> {
+/// # let schema = batches[0].schema();
+/// let mut order = RowOrder::new(expected, &schema);
+/// for batch in &batches {
+///     order.see(batch);
+///     writer.write(batch).await?;
+/// }
+/// order.record(&mut writer)?;
+/// writer.finish().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct RowOrder {
     columns: Vec<SortedColumn>,
     /// The values of the last row in these columns; none before the first row.
     last: Vec<ArrayRef>,
 }
 
 impl RowOrder {
-    /// The order in which rows are supposed to come.
-    pub(super) fn new(columns: Vec<SortedColumn>) -> Self {
+    /// The order in which rows are supposed to come, up to the first key that is not a column of `schema`.
+    ///
+    /// The order is that in which DataFusion sorts. It distinguishes the two zeros of floats, which are equal in SQL.
+    pub fn new(order: &LexOrdering, schema: &Schema) -> Self {
+        Self::by(sorted_columns(&order.clone().into(), schema, &[]))
+    }
+
+    /// The same, by columns.
+    pub(crate) fn by(columns: Vec<SortedColumn>) -> Self {
         Self { columns, last: Vec::new() }
     }
 
-    /// Checks the next rows. Returns whether they end the order earlier.
-    pub(super) fn see(&mut self, batch: &RecordBatch) -> bool {
+    /// Checks the next rows. Returns whether they are sorted by fewer columns than those before.
+    pub fn see(&mut self, batch: &RecordBatch) -> bool {
         let rows = batch.num_rows();
         if self.columns.is_empty() || rows == 0 {
             return false;
@@ -42,9 +72,15 @@ impl RowOrder {
         is_shorter
     }
 
-    /// The columns by which all rows are sorted.
-    pub(super) fn columns(&self) -> &[SortedColumn] {
-        &self.columns
+    /// Records the columns by which all rows seen are sorted, if there are any, in the file that holds these rows.
+    ///
+    /// # Errors
+    /// If the file has no room for another entry of metadata.
+    pub fn record(&self, writer: &mut FileWriter) -> vortex_core::Result<()> {
+        match ordering::entry(&self.columns) {
+            Some(entry) => writer.set_metadata(ordering::KEY, entry),
+            None => Ok(()),
+        }
     }
 
     /// Number of leading columns by which, in each pair, the row of `left` does not come after that of `right`.
@@ -91,12 +127,12 @@ mod tests {
 
     /// The columns by which the rows of the batches are sorted, of the order a, b descending.
     fn sorted_by(batches: &[RecordBatch]) -> Vec<String> {
-        let mut order = RowOrder::new(vec![column("a", false, false), column("b", true, true)]);
+        let mut order = RowOrder::by(vec![column("a", false, false), column("b", true, true)]);
         for batch in batches {
-            let before = order.columns().len();
-            assert_eq!(order.see(batch), order.columns().len() < before);
+            let before = order.columns.len();
+            assert_eq!(order.see(batch), order.columns.len() < before);
         }
-        order.columns().iter().map(|column| column.name.clone()).collect()
+        order.columns.iter().map(|column| column.name.clone()).collect()
     }
 
     #[test]
@@ -124,7 +160,7 @@ mod tests {
     fn zeros_and_nan_are_ordered_as_they_are_sorted() {
         let sorted = |values: &[f64]| {
             let values: ArrayRef = Arc::new(Float64Array::from(values.to_vec()));
-            let mut order = RowOrder::new(vec![column("f", false, false)]);
+            let mut order = RowOrder::by(vec![column("f", false, false)]);
             !order.see(&RecordBatch::try_from_iter([("f", values)]).unwrap())
         };
         assert!(sorted(&[-1.0, -0.0, 0.0, f64::INFINITY, f64::NAN]));
