@@ -43,17 +43,22 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
         .build()
 }
 
-/// A scan that states minima, maxima and distinct counts as estimates, although they may be exact: see
+/// A scan that states null counts, minima, maxima and distinct counts as estimates, although they may be exact: see
 /// `optimizer/exact_statistics.rs`. Distinct counts are exact only of partition columns, from DataFusion. Of a
 /// column with a bound that DataFusion 55 cannot compute with, the scan states neither minimum nor maximum. If only some
-/// rows of a file are read, all is an estimate.
+/// rows of a file are read, all is an estimate. So is it that there are no rows: of these, DataFusion 55 computes that
+/// the sum of a constant is 0, not null.
 fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     let mut known = scan.statistics();
     if selects_rows(&scan) {
         known = known.to_inexact();
     }
+    if known.num_rows == Precision::Exact(0) {
+        known.num_rows = Precision::Inexact(0);
+    }
     for column in &mut known.column_statistics {
         column.distinct_count = column.distinct_count.to_inexact();
+        column.null_count = column.null_count.to_inexact();
         let bounds = [&mut column.min_value, &mut column.max_value];
         let overflows = bounds.iter().any(|bound| bound.get_value().is_some_and(is_extreme));
         for bound in bounds {
@@ -117,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_estimates_extremes_that_are_exact_in_its_files() {
+    fn a_scan_estimates_what_is_exact_in_its_files() {
         let known = ColumnStatistics {
             null_count: Precision::Exact(2),
             min_value: Precision::Exact(ScalarValue::Int32(Some(1))),
@@ -125,7 +130,7 @@ mod tests {
             ..ColumnStatistics::new_unknown()
         };
         let column = estimates(DataType::Int32, known);
-        assert_eq!(column.null_count, Precision::Exact(2));
+        assert_eq!(column.null_count, Precision::Inexact(2));
         assert_eq!(column.min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
         assert_eq!(column.max_value, Precision::Inexact(ScalarValue::Int32(Some(9))));
     }

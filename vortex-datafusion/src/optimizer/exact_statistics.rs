@@ -1,4 +1,4 @@
-//! Sums, minima and maxima that statistics answer.
+//! Counts, sums, minima and maxima that statistics answer.
 //!
 //! DataFusion 55 replaces aggregates by exact statistics of their input, but what it derives from exact statistics
 //! of scans may be wrong:
@@ -6,6 +6,7 @@
 //!   join is the one below.
 //! - It casts minima and maxima together with their column, whatever the cast does to the order of values: of
 //!   5, ..., 12 as text, the maximum is 9, not 12.
+//! - It keeps null counts through casts, although a cast may fail: there are as many values as before, or an error.
 //!
 //! Scans therefore state these statistics as estimates only. Where nothing but an aggregation without groups
 //! reads a scan, they are stated exactly, except for extremes of columns that the scan casts in a way that
@@ -18,8 +19,8 @@
 //!       DataSourceExec
 //! ```
 //!
-//! Minima and maxima are taken from the statistics of files, which remain exact; they also exclude files. Sums are
-//! those of scans that this crate plans: others may state estimates.
+//! Null counts, minima and maxima are taken from the statistics of files, which remain exact; they also exclude files.
+//! Sums are those of scans that this crate plans: others may state estimates.
 
 use std::sync::Arc;
 
@@ -82,7 +83,10 @@ fn with_exact_statistics(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn
     let inputs = node.children().into_iter().map(with_exact_statistics).collect::<Result<Option<_>>>()?;
     let Some(inputs) = inputs else { return Ok(None) };
     let exact = replace_children_if_necessary(Arc::clone(node), inputs)?;
-    Ok(if projection.is_some() { without_failure(exact)? } else { Some(exact) })
+    let Some(projection) = projection else { return Ok(Some(exact)) };
+    let input = projection.input().schema();
+    let may_fail: Vec<bool> = projection.expr().iter().map(|output| may_fail(&output.expr, &input)).collect();
+    without_failure(exact, &may_fail)
 }
 
 /// The scan with exact statistics. Filters that are only hints do not matter: the aggregation itself produces one
@@ -107,6 +111,11 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(column) = known.column_statistics.get_mut(at) else { continue };
         let of_files =
             || files.iter().map(|file| file.column_statistics.get(at).cloned().unwrap_or_default());
+        // Files that are read in parts occur several times, so that the counts of files cannot be added here.
+        let counts_nulls = of_files().all(|file| matches!(file.null_count, Precision::Exact(_)));
+        if counts_nulls && let Precision::Inexact(nulls) = column.null_count {
+            column.null_count = Precision::Exact(nulls);
+        }
         let minima = of_files().map(|file| file.min_value);
         let maxima = of_files().map(|file| file.max_value);
         column.min_value = minima.reduce(|least, next| least.min(&next)).unwrap_or_default();
@@ -125,8 +134,12 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let column = &mut known.column_statistics[at];
         (column.min_value, column.max_value) = (Precision::Absent, Precision::Absent);
     }
+    // Those that change the order do not fail, according to what is known of their columns.
+    let may_fail =
+        projection.iter().map(|output| keeps_order(&output.expr, table) && may_fail(&output.expr, table));
+    let may_fail: Vec<bool> = may_fail.collect();
     let config = FileScanConfigBuilder::from(config.clone()).with_statistics(known).build();
-    without_failure(DataSourceExec::from_data_source(config))
+    without_failure(DataSourceExec::from_data_source(config), &may_fail)
 }
 
 /// Whether the expression does not cast its column in a way that changes the order of its values. Of expressions
@@ -160,12 +173,27 @@ fn fails_in_extremes(from: &DataType, to: &DataType) -> bool {
     is_ordered && (is_simple || to.is_string())
 }
 
-/// The node, unless only one of minimum and maximum is known: if the other cannot be cast, neither can rows,
-/// which must not remain unnoticed.
-fn without_failure(node: Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// Whether the expression casts a column, and the cast may fail.
+fn may_fail(expr: &Arc<dyn PhysicalExpr>, input: &Schema) -> bool {
+    let Some(cast) = expr.downcast_ref::<CastExpr>() else { return false };
+    let widens = cast.expr().data_type(input).is_ok_and(|from| cast.is_bigger_cast(&from));
+    !widens || may_fail(cast.expr(), input)
+}
+
+/// The node, unless a bound that is not known could be one that cannot be cast: then neither can rows, which must not
+/// remain unnoticed. Of columns that `may_fail`, both bounds have to be known, as they are after the cast, unless no row
+/// has a value; of others, both or none.
+fn without_failure(
+    node: Arc<dyn ExecutionPlan>,
+    may_fail: &[bool],
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let known = StatisticsContext::new().compute(node.as_ref(), &StatisticsArgs::new())?;
     let is_known = |bound: &Precision<ScalarValue>| bound.get_value().is_some();
-    let mut columns = known.column_statistics.iter();
-    let agree = columns.all(|column| is_known(&column.min_value) == is_known(&column.max_value));
-    Ok(agree.then_some(node))
+    let are_known = known.column_statistics.iter().zip(may_fail).all(|(column, may_fail)| {
+        let (min, max) = (is_known(&column.min_value), is_known(&column.max_value));
+        let is_null =
+            matches!(column.null_count, Precision::Exact(nulls) if known.num_rows == Precision::Exact(nulls));
+        if *may_fail { (min && max) || is_null } else { min == max }
+    });
+    Ok(are_known.then_some(node))
 }
