@@ -6,7 +6,7 @@ use super::numbers::{Numbers, bits, compress_positions, compress_words};
 use super::sample::{self, Sample};
 use super::scheme::{Context, Kind, NODE_OVERHEAD, Scheme};
 use crate::dtype::PType;
-use crate::encodings::{bit_packed::patches::EncodedPatches, sparse};
+use crate::encodings::{patches::EncodedPatches, sparse};
 use crate::kernels::Word;
 use crate::scalar::Value;
 use crate::wire::WriteNode;

@@ -32,6 +32,7 @@ pub(crate) mod masked;
 pub(crate) mod null;
 pub(crate) mod onpair;
 mod patched;
+pub(crate) mod patches;
 pub(crate) mod pco;
 pub(crate) mod primitive;
 #[cfg(test)]

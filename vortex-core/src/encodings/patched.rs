@@ -20,7 +20,7 @@ use arrow::array::{Array as _, BooleanArray, BooleanBufferBuilder, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::bit_packed::patches::Patches;
+use super::patches::Patches;
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_offsets, decode_raw,
     into_vec, present,

@@ -18,8 +18,8 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
 use super::Encoding;
-use super::bit_packed::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use super::constant::ConstantArray;
+use super::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use crate::array::{
     Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, concat, fixed_width, match_width,
     take_within, values_of,

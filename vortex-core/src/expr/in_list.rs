@@ -69,6 +69,11 @@ impl InList {
         &self.values
     }
 
+    /// Constants of all types that there are: a single one, as a rule.
+    pub(crate) fn of_each_type(&self) -> impl Iterator<Item = &Scalar> {
+        self.values.iter().take(if self.is_sorted { 1 } else { usize::MAX })
+    }
+
     /// Whether a null is in the list.
     pub fn has_null(&self) -> bool {
         self.has_null

@@ -189,7 +189,7 @@ impl Predicate {
         Ok(match self {
             Predicate::Compare(op, constant) => Predicate::Compare(op, coerce(constant)?),
             Predicate::Between(low, high) => Predicate::Between(coerce(low)?, coerce(high)?),
-            Predicate::In(list) if !list.values().iter().all(fits) => {
+            Predicate::In(list) if !list.of_each_type().all(fits) => {
                 Predicate::In(Arc::new(list.try_map(|constant| constant.coerce(dtype))?))
             }
             other => other,
@@ -211,7 +211,7 @@ impl Predicate {
         match self {
             Predicate::Compare(_, constant) => same(constant),
             Predicate::Between(low, high) => same(low).and_then(|()| same(high)),
-            Predicate::In(list) => list.values().iter().try_for_each(same),
+            Predicate::In(list) => list.of_each_type().try_for_each(same),
             Predicate::Like(_) => match dtype.storage() {
                 DType::Utf8(_) => Ok(()),
                 other => Err(Error::invalid(format!("LIKE on a column of type {other}"))),

@@ -165,8 +165,8 @@ pub struct StorageProfile {
     pub max_read: u64,
     /// Maximum number of reads in flight; 0 counts as 1.
     pub concurrency: usize,
-    /// Maximum number of bytes to read from the end of a file when opening it; fewer if the file is
-    /// small, and all of it if it has at most twice as many.
+    /// Maximum number of bytes to read from the end of a file when opening it; of a remote file, all if it has at most
+    /// twice as many.
     pub tail_read: u64,
     /// Whether the store is remote: a request costs more than many bytes, and may take a long time to
     /// return anything.

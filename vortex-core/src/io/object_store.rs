@@ -18,8 +18,8 @@ use super::{BlockCache, CachedFile, ReadAt, StorageProfile, read_each};
 use crate::{Error, Result};
 
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, so that an
-/// object overwritten in the meantime results in an error rather than in mixed contents. Of a store without
-/// e-tags, sizes and times are compared; times have seconds.
+/// object overwritten in the meantime results in an error rather than in mixed contents. Some servers ignore that, so
+/// the size of the object and the e-tags of answers are compared as well; if there are none, times, which have seconds.
 ///
 /// A store that serves local files returns an open descriptor with its first answer; later reads use that
 /// descriptor, without an open and a stat for each.
@@ -28,14 +28,30 @@ pub struct ObjectFile {
     store: Arc<dyn ObjectStore>,
     meta: ObjectMeta,
     descriptor: OnceLock<Arc<File>>,
-    /// When the object was modified, in seconds, according to the first answer.
-    modified: OnceLock<i64>,
+    /// What the first answer told about the version of the object.
+    first: OnceLock<Version>,
     /// The last bytes of the object, until a read takes them.
     end: Mutex<Option<Bytes>>,
     /// What identifies the store: its name, which others may have, too, and its address.
     store_id: Box<str>,
     name: Box<str>,
     profile: StorageProfile,
+}
+
+/// What an answer tells about the version of an object: its e-tag or, if it has none, when it was modified, in seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Version {
+    Tag(String),
+    Modified(i64),
+}
+
+impl Version {
+    fn of(answer: &ObjectMeta) -> Self {
+        match &answer.e_tag {
+            Some(tag) => Self::Tag(tag.clone()),
+            None => Self::Modified(answer.last_modified.timestamp()),
+        }
+    }
 }
 
 /// A readable name of an object; for local files, the absolute path.
@@ -87,8 +103,8 @@ impl ObjectFile {
         let (store_name, profile) = (store.to_string(), StorageProfile::of(store.as_ref()));
         let name = named(&store_name, &meta.location).into();
         let store_id = format!("{store_name} {:p}", Arc::as_ptr(&store)).into();
-        let (descriptor, modified) = (OnceLock::new(), OnceLock::new());
-        Self { store, meta, descriptor, modified, end: Mutex::default(), store_id, name, profile }
+        let (descriptor, first) = (OnceLock::new(), OnceLock::new());
+        Self { store, meta, descriptor, first, end: Mutex::default(), store_id, name, profile }
     }
 
     /// Finds the object at `location` by reading up to `bytes` of its end: one request instead of a head
@@ -109,7 +125,7 @@ impl ObjectFile {
             return Err(Error::read(location, range, message));
         }
         let object = Self::new(store, meta);
-        object.modified.get_or_init(|| object.meta.last_modified.timestamp());
+        object.first.get_or_init(|| Version::of(&object.meta));
         *object.end.lock() = Some(end);
         Ok(object)
     }
@@ -179,18 +195,15 @@ impl ObjectFile {
         Ok(Answer::Remote(result))
     }
 
-    /// Stores check e-tags and versions by themselves. Where there are none, the size tells whether the object was
-    /// replaced, or the time in an answer: not the one that was listed, which table formats may take from a log.
+    /// Compares an answer with the size that was listed, and with the first answer: e-tags are not always written alike
+    /// in lists, and table formats may take times from a log.
     fn check_unchanged(&self, found: &ObjectMeta) -> std::result::Result<(), String> {
-        let known = &self.meta;
-        if known.e_tag.is_some() || known.version.is_some() {
-            return Ok(());
+        if found.size != self.meta.size {
+            let (now, before) = (found.size, self.meta.size);
+            return Err(format!("the object was replaced: it has {now} bytes, not {before}"));
         }
-        if found.size != known.size {
-            return Err(format!("the object was replaced: it has {} bytes, not {}", found.size, known.size));
-        }
-        let modified = self.modified.get_or_init(|| found.last_modified.timestamp());
-        if *modified != found.last_modified.timestamp() {
+        let version = Version::of(found);
+        if *self.first.get_or_init(|| version.clone()) != version {
             return Err(format!("the object was replaced while it was read, at {}", found.last_modified));
         }
         Ok(())

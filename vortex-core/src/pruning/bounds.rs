@@ -7,6 +7,7 @@ use arrow::buffer::BooleanBuffer;
 
 use super::{Blocks, Verdict};
 use crate::Result;
+use crate::dtype::DType;
 use crate::expr::{CompareOp, InList, Like, Predicate};
 use crate::layout::ZoneMap;
 use crate::row_ranges::RowRanges;
@@ -51,8 +52,9 @@ pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) ->
     }
     let blocks = Blocks { row_count: map.row_count, block_len: map.zone_len };
     let mut outcomes = vec![VACUOUS; map.zone_count];
+    let dtype = map.dtype.with_nullable(true);
     for zone in blocks.holding(rows).take_while(|zone| *zone < map.zone_count) {
-        outcomes[zone] = outcome(predicate, &read(map, zone));
+        outcomes[zone] = outcome(predicate, &read(map, &dtype, zone));
     }
     let (may, all): (Vec<bool>, Vec<bool>) =
         outcomes.iter().map(|outcome| (outcome.may, outcome.all)).unzip();
@@ -61,13 +63,14 @@ pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) ->
 
 /// Whether a zone may hold a value that matches a predicate which fits the column.
 pub(crate) fn may_hold(predicate: &Predicate, map: &ZoneMap, zone: usize) -> bool {
-    zone >= map.zone_count || outcome(predicate, &read(map, zone)).may
+    zone >= map.zone_count || outcome(predicate, &read(map, &map.dtype.with_nullable(true), zone)).may
 }
 
-fn read(map: &ZoneMap, zone: usize) -> Zone {
+/// What a zone map states of a zone; bounds are of type `dtype`, which is nullable.
+fn read(map: &ZoneMap, dtype: &DType, zone: usize) -> Zone {
     let bound = |bounds: &Option<ArrowRef>, is_min: bool| {
         let bounds = bounds.as_ref().filter(|bounds| zone < bounds.len() && bounds.is_valid(zone))?;
-        let value = Scalar::from_arrow(bounds.as_ref(), zone, &map.dtype.with_nullable(true)).ok()?;
+        let value = Scalar::from_arrow(bounds.as_ref(), zone, dtype).ok()?;
         // A NaN bound provides no information.
         (!value.value().is_nan()).then(|| widen_zero(&value, is_min))
     };

@@ -211,7 +211,9 @@ impl ZoneMaps {
         let mut generation = None;
         for conjunct in &plan.conjuncts {
             if let Expr::Dynamic(filter) = &conjunct.expr {
-                generation = Some(generation.unwrap_or(0u64).wrapping_add(filter.generation()));
+                // Mixed, so that changes of several filters do not cancel each other out.
+                let before = generation.unwrap_or(0u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                generation = Some(before.wrapping_add(filter.generation()));
             }
         }
         if !plan.prune || generation.is_none() || generation == self.generation {

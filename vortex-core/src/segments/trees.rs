@@ -21,13 +21,29 @@ pub(crate) struct TreeCache {
 
 #[derive(Debug, Default)]
 struct Trees {
-    by_segment: HashMap<SegmentId, Arc<ArrayTree>>,
+    /// With the numbers of their serialized bytes.
+    by_segment: HashMap<SegmentId, (Arc<ArrayTree>, usize)>,
     byte_len: usize,
+}
+
+impl Trees {
+    /// Makes room by forgetting every other tree: if all were forgotten, look-ups among slightly more trees than
+    /// are kept would read each of them again.
+    fn forget_half(&mut self) {
+        let mut keeps = true;
+        let mut byte_len = 0;
+        self.by_segment.retain(|_, (_, len)| {
+            keeps = !keeps;
+            byte_len += if keeps { *len } else { 0 };
+            keeps
+        });
+        self.byte_len = byte_len;
+    }
 }
 
 impl TreeCache {
     pub(crate) fn get(&self, id: SegmentId) -> Option<Arc<ArrayTree>> {
-        self.kept.lock().by_segment.get(&id).cloned()
+        self.kept.lock().by_segment.get(&id).map(|(tree, _)| Arc::clone(tree))
     }
 
     /// Counts the bytes of arrays that the trees keep.
@@ -39,17 +55,17 @@ impl TreeCache {
     /// task may have kept one in the meantime, whose arrays it is loading.
     pub(crate) fn keep(&self, id: SegmentId, tree: Arc<ArrayTree>, byte_len: usize) -> Arc<ArrayTree> {
         let mut kept = self.kept.lock();
-        if let Some(first) = kept.by_segment.get(&id) {
+        if let Some((first, _)) = kept.by_segment.get(&id) {
             return Arc::clone(first);
         }
         if byte_len > MAX_TREE_BYTES {
             return tree;
         }
-        if kept.byte_len + byte_len > MAX_TREE_BYTES {
-            *kept = Trees::default();
+        while kept.byte_len + byte_len > MAX_TREE_BYTES {
+            kept.forget_half();
         }
         kept.byte_len += byte_len;
-        kept.by_segment.insert(id, Arc::clone(&tree));
+        kept.by_segment.insert(id, (Arc::clone(&tree), byte_len));
         tree
     }
 }
@@ -80,5 +96,17 @@ mod tests {
         assert!(cache.get(SegmentId(0)).is_some() && cache.get(SegmentId(1)).is_none());
         cache.keep(SegmentId(2), tree(), MAX_TREE_BYTES);
         assert!(cache.get(SegmentId(0)).is_none() && cache.get(SegmentId(2)).is_some());
+    }
+
+    #[test]
+    fn about_half_of_the_trees_stay_when_there_are_too_many() {
+        let cache = TreeCache::default();
+        let of_all = |count: u32| (0..count).filter(|at| cache.get(SegmentId(*at)).is_some()).count();
+        (0..10).for_each(|at| drop(cache.keep(SegmentId(at), tree(), MAX_TREE_BYTES / 10)));
+        assert_eq!(of_all(10), 10);
+        cache.keep(SegmentId(10), tree(), MAX_TREE_BYTES / 10);
+        assert_eq!(of_all(11), 6);
+        (11..15).for_each(|at| drop(cache.keep(SegmentId(at), tree(), MAX_TREE_BYTES / 10)));
+        assert_eq!(of_all(15), 10);
     }
 }

@@ -74,6 +74,23 @@ async fn an_object_without_e_tag_that_is_replaced_is_an_error() {
 }
 
 #[tokio::test]
+async fn an_object_that_is_replaced_is_an_error_even_if_the_store_ignores_e_tags_in_requests() {
+    let (store, path) = (TestStore::new(), Path::from(OBJECT));
+    let put = async |bytes: Vec<u8>| store.put(&path, bytes.into()).await.map(drop).unwrap();
+    store.ignore_conditions();
+    put(vec![1; 1000]).await;
+    let listed = store.head(&path).await.unwrap();
+    let file = ObjectFile::new(Arc::clone(&store) as _, listed.clone());
+    assert_eq!(file.read(0..10).await.unwrap(), vec![1; 10]);
+    put(vec![2; 1000]).await;
+    let error = file.read(10..20).await.unwrap_err().to_string();
+    assert!(error.contains("replaced while it was read") && error.contains("10..20"), "{error}");
+    put(vec![3; 1001]).await;
+    let error = ObjectFile::new(Arc::clone(&store) as _, listed).read(10..20).await.unwrap_err().to_string();
+    assert!(error.contains("it has 1001 bytes, not 1000"), "{error}");
+}
+
+#[tokio::test]
 async fn a_reader_that_nobody_drains_holds_up_no_other() {
     let rows = 500_000;
     let column: ArrayRef = Arc::new(UInt64Array::from_iter_values((0..rows).map(scattered)));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Float as _, ID, Metadata};
-use crate::encodings::bit_packed::patches::EncodedPatches;
+use crate::encodings::patches::EncodedPatches;
 use crate::kernels::Word;
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::wire::WriteNode;

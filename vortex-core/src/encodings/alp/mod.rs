@@ -25,8 +25,8 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
-use super::bit_packed::patches::{Patches, PatchesMessage};
 use super::integer_test::IntegerTest;
+use super::patches::{Patches, PatchesMessage};
 use crate::array::{
     Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, into_vec, present,
 };

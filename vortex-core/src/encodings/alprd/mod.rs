@@ -21,7 +21,7 @@ use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
-use super::bit_packed::patches::{Patches, PatchesMessage};
+use super::patches::{Patches, PatchesMessage};
 use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, into_vec, present};
 use crate::dtype::{DType, PType};
 use crate::kernels::gather::in_range;

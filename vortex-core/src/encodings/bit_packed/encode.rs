@@ -2,8 +2,8 @@
 
 use arrow::buffer::{Buffer, NullBuffer};
 
-use super::patches::EncodedPatches;
 use super::{ID, Metadata};
+use crate::encodings::patches::EncodedPatches;
 use crate::encodings::primitive;
 use crate::kernels::Word;
 use crate::kernels::pack::pack;

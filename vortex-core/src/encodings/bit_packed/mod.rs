@@ -19,7 +19,6 @@
 
 mod blocks;
 mod encode;
-pub(crate) mod patches;
 mod v2;
 
 use std::ops::Range;
@@ -30,8 +29,9 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use self::blocks::{BYTES_PER_BIT, Blocks};
-use self::patches::{Patches, PatchesMessage};
+
 use super::Encoding;
+use super::patches::{Patches, PatchesMessage};
 use crate::array::intervals::tests_of;
 use crate::array::{
     ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, all, array_of_raw, decode_raw, present,

@@ -17,7 +17,7 @@ use super::{BitPackedArray, Frame};
 use crate::array::{ArrayRef, Node};
 use crate::dtype::{DType, PType};
 use crate::encodings::Encoding;
-use crate::encodings::bit_packed::patches::PatchesMessage;
+use crate::encodings::patches::PatchesMessage;
 use crate::{Error, Result};
 
 /// The `fastlanes.bitpacked.v2` encoding.

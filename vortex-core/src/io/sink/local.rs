@@ -1,10 +1,11 @@
 //! Files written to a local disk.
 //!
 //! ```text
-//! dir/.name.tmp-<process>-<number>   written, synced, then renamed to
+//! dir/.name.tmp-<process>-<number>   written, synced, then renamed to (a long name is left out)
 //! dir/name                           and the folder synced
 //! ```
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,9 @@ use crate::{Error, Result};
 
 /// Small writes are joined up to this many bytes.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// Names of more bytes are not repeated in temporary ones: file systems allow 255 bytes.
+const LONG_NAME: usize = 200;
 
 /// Distinguishes the temporary files of one process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -85,8 +89,9 @@ impl LocalSink {
         let path = local_target(path.as_ref()).map_err(|error| Error::write(&name, error))?;
         let file_name = path.file_name().ok_or_else(|| Error::write(&name, "not a file name"))?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(file_name);
+        let mut hidden = OsString::from(".");
+        // A longer name might be too long with what is added.
+        hidden.push(if file_name.len() <= LONG_NAME { file_name } else { OsStr::new("long-name") });
         hidden.push(format!(".tmp-{}-{number}", std::process::id()));
         let temporary = path.with_file_name(hidden);
         let file = OpenOptions::new()
@@ -240,6 +245,17 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), vec![7; BUFFER_BYTES / 2 * 3]);
         drop(sink);
         assert_eq!(names(folder.path()), ["x.vortex"]);
+    }
+
+    #[tokio::test]
+    async fn a_name_may_be_as_long_as_the_file_system_allows() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a".repeat(200), "b".repeat(255), "ä".repeat(120)] {
+            let mut sink = LocalSink::create(folder.path().join(&name)).unwrap();
+            sink.finish().await.unwrap();
+            assert!(names(folder.path()).contains(&name));
+        }
+        assert_eq!(names(folder.path()).len(), 3);
     }
 
     #[tokio::test]
