@@ -42,10 +42,23 @@ const COPY_BELOW: usize = 16;
 /// Number of steps in which the time is measured for which a read delivers nothing.
 const STALL_STEPS: u32 = 10;
 
-/// Answers the requests of a read whose bytes are already available.
-pub(super) fn hand_over(read: Read, bytes: &Bytes) {
-    count(&read);
-    answer(read, bytes);
+/// Answers the requests of a read whose bytes are at hand: each with bytes of its own, which are freed with it, unless
+/// they share some. Returns what is left of the read, from the first request on whose bytes are not at hand.
+pub(super) fn hand_over_at_hand(mut read: Read) -> Option<Read> {
+    if read.is_shared() {
+        let Some(bytes) = read.source.at_hand(&read.range) else { return Some(read) };
+        count(&read);
+        answer(read, &bytes);
+        return None;
+    }
+    let at_hand = read.serves.iter().map_while(|request| read.source.at_hand(&request.range));
+    let at_hand: Vec<Bytes> = at_hand.collect();
+    let Some(first) = read.serves.first().filter(|_| !at_hand.is_empty()) else { return Some(read) };
+    ScanMetrics::add(&first.metrics.reads, 1);
+    ScanMetrics::add(&first.metrics.bytes_read, at_hand.iter().map(|bytes| bytes.len() as u64).sum());
+    let answered = read.serves.drain(..at_hand.len());
+    answered.zip(at_hand).for_each(|(request, bytes)| request.answer(bytes.into()));
+    Read::of(read.source, read.serves)
 }
 
 /// Answers the requests of a read that has been made by another scan in the meantime.
@@ -79,9 +92,7 @@ pub(super) async fn deliver(read: Read, mut slot: Slot) {
         return hand_over_cached(read, &bytes);
     }
     // Not so the first read that was not at hand when it was requested, but those after it were not tried.
-    if let Some(bytes) = read.source.at_hand(&read.range) {
-        return hand_over(read, &bytes);
-    }
+    let Some(read) = hand_over_at_hand(read) else { return };
     count(&read);
     let mut delivery = Delivery::new(read);
     for attempt in 1.. {

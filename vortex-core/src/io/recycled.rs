@@ -65,10 +65,10 @@ impl Drop for Recycled {
 }
 
 impl Kept {
-    /// A buffer of at least `len` bytes, and at most about twice as many.
+    /// A buffer of at least `len` bytes, and hardly more: whoever reads counts those that it asked for.
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         let sizes = self.buffers.iter().map(Vec::len).enumerate();
-        let fitting = sizes.filter(|(_, size)| *size >= len && size / 2 <= len);
+        let fitting = sizes.filter(|(_, size)| *size >= len && size - size / 4 <= len);
         let (at, size) = fitting.min_by_key(|(_, size)| *size)?;
         self.bytes -= size;
         Some(self.buffers.swap_remove(at))

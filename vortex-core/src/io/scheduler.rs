@@ -25,7 +25,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::budget::Budget;
-use super::delivery::{deliver, hand_over};
+use super::delivery::{deliver, hand_over_at_hand};
 use super::pace::{Pace, Patience};
 use super::waiting::{Read, Request, Waiting, overlap};
 use super::{ReadAt, StorageProfile, Urgency, cause};
@@ -46,6 +46,9 @@ const MIN_HEDGE: Duration = Duration::from_millis(5);
 
 /// From this many queues on, all that are idle are forgotten, and what they measured.
 const MANY_QUEUES: usize = 64;
+
+/// The same for those of other runtimes: if a runtime has ended, its queue holds a few descriptors.
+const MANY_OF_OTHERS: usize = 8;
 
 /// At most one in this many reads is requested a second time.
 const READS_PER_HEDGE: u64 = 20;
@@ -148,9 +151,14 @@ impl Scheduler {
         {
             return Arc::clone(queue);
         }
-        // Other runtimes may have ended, and stores may be gone; recreating a queue is cheap.
-        let many = queues.len() >= MANY_QUEUES;
-        queues.retain(|queue| (queue.runtime.id() == runtime.id() && !many) || !queue.is_idle());
+        // Other runtimes may have ended, and stores may be gone. A queue that somebody holds is about to be used.
+        let is_own = |queue: &Queue| queue.runtime.id() == runtime.id();
+        let has_many = queues.len() >= MANY_QUEUES;
+        let has_many_others = queues.iter().filter(|queue| !is_own(queue)).count() >= MANY_OF_OTHERS;
+        queues.retain(|queue| {
+            let may_go = if is_own(queue) { has_many } else { has_many_others };
+            !may_go || Arc::strong_count(queue) > 1 || !queue.is_idle()
+        });
         let queue = Arc::new(Queue {
             store: store.into(),
             runtime,
@@ -194,8 +202,7 @@ fn take_cached(source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request>
     let take = |request: Request| match source.cached(&request.range) {
         Some(bytes) => {
             ScanMetrics::add(&request.metrics.cache_hits, 1);
-            // It may have been withdrawn.
-            let _ = request.answer.send(Ok(bytes.into()));
+            request.answer(bytes.into());
             None
         }
         None => Some(request),
@@ -266,13 +273,13 @@ impl Queue {
             }
             let mut reads = reads.into_iter();
             while let Some(read) = reads.next() {
-                let bytes = if taken < MAX_AT_HAND { source.at_hand(&read.range) } else { None };
-                let Some(bytes) = bytes else {
-                    let rest = reads.flat_map(|read| read.serves);
-                    return read.serves.into_iter().chain(rest).chain(waiting.into_requests()).collect();
-                };
-                taken += bytes.len() as u64;
-                hand_over(read, &bytes);
+                let bytes = read.range.end - read.range.start;
+                let missing = if taken < MAX_AT_HAND { hand_over_at_hand(read) } else { Some(read) };
+                if let Some(missing) = missing {
+                    let rest = std::iter::once(missing).chain(reads).flat_map(|read| read.serves);
+                    return rest.chain(waiting.into_requests()).collect();
+                }
+                taken += bytes;
             }
         }
     }

@@ -35,6 +35,17 @@ pub(super) struct Request {
     pub(super) is_ripe: bool,
 }
 
+impl Request {
+    pub(super) fn answer(self, bytes: Buffer) {
+        // It may have been withdrawn.
+        let _ = self.answer.send(Ok(bytes));
+    }
+
+    fn len(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+}
+
 /// A read to make, and the requests it serves.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -45,6 +56,14 @@ pub(super) struct Read {
 }
 
 impl Read {
+    /// A single read for all of these requests, if there are any.
+    pub(super) fn of(source: Arc<dyn ReadAt>, serves: Vec<Request>) -> Option<Self> {
+        let start = serves.iter().map(|request| request.range.start).min()?;
+        let end = serves.iter().map(|request| request.range.end).max()?;
+        let wanted = serves.iter().fold(0, |wanted: u64, request| wanted.saturating_add(request.len()));
+        Some(Self { source, range: start..end, wasted: (end - start).saturating_sub(wanted), serves })
+    }
+
     /// Whether the requests that it serves share their bytes.
     pub(super) fn is_shared(&self) -> bool {
         overlap(&self.serves, &self.range)
@@ -55,9 +74,8 @@ impl Read {
 /// those of a malicious one may all be the whole file: if each of them got a copy of its bytes, memory would be
 /// unlimited.
 pub(super) fn overlap(requests: &[Request], within: &Range<u64>) -> bool {
-    let len = |range: &Range<u64>| range.end.saturating_sub(range.start);
-    let wanted = requests.iter().fold(0, |wanted: u64, request| wanted.saturating_add(len(&request.range)));
-    wanted > len(within)
+    let wanted = requests.iter().fold(0, |wanted: u64, request| wanted.saturating_add(request.len()));
+    wanted > within.end.saturating_sub(within.start)
 }
 
 /// Requests, by file.

@@ -1,10 +1,11 @@
 //! Tests of the scheduler: what it joins, and what happens if sources or runtimes fail.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -170,6 +171,64 @@ async fn bytes_at_hand_are_copied_by_those_who_request_them() {
     assert_eq!(early.wait().now_or_never().expect("it is there").unwrap().len(), 8);
 }
 
+/// A local file, each read of which has a buffer of its own, whose bytes are counted until it is freed.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+struct CountedBytes(Vec<u8>, Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl ReadAt for Counted {
+    fn name(&self) -> &str {
+        "counted"
+    }
+
+    async fn len(&self) -> Result<u64> {
+        Ok(16 << 20)
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        Ok(self.at_hand(&range).expect("it always is"))
+    }
+
+    fn at_hand(&self, range: &Range<u64>) -> Option<Bytes> {
+        let len = (range.end - range.start) as usize;
+        self.0.fetch_add(len, Ordering::Relaxed);
+        Some(Bytes::from_owner(CountedBytes(vec![7; len], Arc::clone(&self.0))))
+    }
+
+    fn profile(&self) -> StorageProfile {
+        StorageProfile::LOCAL
+    }
+}
+
+#[tokio::test]
+async fn bytes_at_hand_are_freed_with_their_request_although_neighbours_are_held() {
+    let in_use = Arc::<AtomicUsize>::default();
+    let source: Arc<dyn ReadAt> = Arc::new(Counted(Arc::clone(&in_use)));
+    let metrics = Arc::new(ScanMetrics::default());
+    let wanted = wishes([0..70 << 10, 70 << 10..4 << 20]);
+    let pending = Scheduler::new(8 << 20).read(&source, wanted, &metrics);
+    let mut bytes: Vec<Buffer> =
+        pending.into_iter().map(|one| one.wait().now_or_never().unwrap().unwrap()).collect();
+    let counted = [&metrics.reads, &metrics.bytes_read].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!((counted, in_use.load(Ordering::Relaxed)), ([1, 4 << 20], 4 << 20));
+    bytes.truncate(1);
+    assert_eq!(in_use.load(Ordering::Relaxed), 70 << 10);
+}
+
 #[tokio::test]
 async fn no_gaps_are_copied_between_bytes_at_hand() {
     let source = SlowStart(MemoryFile::new(vec![7u8; 8 << 20]), Barrier::new(2));
@@ -247,17 +306,40 @@ async fn a_profile_without_any_slot_has_one() {
 }
 
 #[test]
+fn a_queue_outlives_those_of_other_runtimes_and_while_requests_are_on_their_way() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let scheduler = Scheduler::new(1 << 20);
+    let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::REMOTE));
+    let (one, other) = (runtime(), runtime());
+    let (pending, unsent) =
+        one.block_on(async { scheduler.request(&source, wishes([0..8, 8..16]), &Arc::default()) });
+    for name in 0..100 {
+        other.block_on(async { scheduler.queue(&name.to_string()) });
+        runtime().block_on(async { scheduler.queue(&name.to_string()) });
+    }
+    one.block_on(async {
+        let queue = scheduler.queue(source.store());
+        unsent.send();
+        for pending in pending {
+            assert_eq!(pending.wait().await.unwrap().len(), 8);
+        }
+        assert!(Arc::ptr_eq(&queue, &scheduler.queue(source.store())));
+        assert!(queue.expected(8).is_some(), "it was this one that read");
+    });
+}
+
+#[test]
 fn queues_of_ended_runtimes_are_forgotten() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let scheduler = Scheduler::new(1 << 20);
     let source: Arc<dyn ReadAt> = Arc::new(Slow(StorageProfile::REMOTE));
-    for _ in 0..5 {
+    for _ in 0..50 {
         runtime().block_on(async {
             // Withdrawn before it is due.
             drop(scheduler.read(&source, wishes([0..8, 8..16]), &Arc::default()));
         });
     }
-    assert!(scheduler.queues.lock().len() <= 2);
+    assert!(scheduler.queues.lock().len() <= 9);
 }
 
 /// A remote file that arrives in pieces.
