@@ -89,6 +89,10 @@ def check(path):
     columns = expected.column_names
     file = vortex.open(str(path))
     problems = differences(read(file, columns), expected)
+    if not OLD:
+        # Batches of rows from two chunks.
+        batches = differences(read(file, columns, batch_size=777), expected)
+        problems += [f"in batches: {problem}" for problem in batches]
     checked = 0
     for name, operator, value, dtype in filters(expected):
         expr = OPERATORS[operator](ve.column(name), ve.literal(dtype, value))

@@ -32,6 +32,8 @@ enum Rows {
 /// For counting the live rows before a row, repeatedly.
 #[derive(Debug)]
 pub(crate) enum Ranks {
+    /// The rows below this one are live, and no others.
+    Below(usize),
     /// Their positions.
     Few(Arc<[usize]>),
     Bits(WordRanks),
@@ -49,6 +51,7 @@ impl Ranks {
     /// Number of live rows below each of `rows`.
     pub(crate) fn below_all(&self, rows: impl Iterator<Item = usize>) -> Vec<usize> {
         match self {
+            Ranks::Below(end) => rows.map(|row| row.min(*end)).collect(),
             Ranks::Few(few) => rows.map(|row| few.partition_point(|at| *at < row)).collect(),
             Ranks::Bits(ranks) => vectorized(BelowAll { ranks, rows }),
         }
@@ -271,10 +274,11 @@ impl Mask {
 
     /// Cumulative counts of live rows, for repeatedly determining how many come before a row.
     pub(crate) fn ranks(&self) -> Ranks {
-        if let Rows::Few(few) = &self.rows {
-            return Ranks::Few(Arc::clone(few));
-        }
-        let bits = self.to_bits();
+        let bits = match &self.rows {
+            Rows::Uniform => return Ranks::Below(self.true_count),
+            Rows::Few(few) => return Ranks::Few(Arc::clone(few)),
+            Rows::Bits(bits) => bits,
+        };
         let words: Vec<u64> = bits.bit_chunks().iter_padded().collect();
         let before = words.iter().scan(0, |total, word| {
             let before = *total;

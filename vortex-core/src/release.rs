@@ -37,8 +37,8 @@ impl Release {
 pub(crate) mod since {
     use super::Release;
 
-    /// Arithmetic sequences.
-    pub(crate) const SEQUENCES: Release = Release::new(0, 40);
+    /// Arithmetic sequences; releases 0.40 and 0.41 abort on those of nullable types.
+    pub(crate) const SEQUENCES: Release = Release::new(0, 42);
     /// Half-precision scalars in the current format: bounds, constants and fill values.
     pub(crate) const HALF_SCALARS: Release = Release::new(0, 44);
     /// Nulls among the codes of decimals: release 0.36 takes these rows for values. Not tested with releases between.
@@ -53,9 +53,19 @@ pub(crate) mod since {
     /// Nulls in columns of structs, whose fields have layouts: until then, such layouts have no validity.
     pub(crate) const NULLABLE_STRUCT_COLUMNS: Release = Release::new(0, 55);
     pub(crate) const ZSTD: Release = Release::new(0, 54);
+    /// Batches of rows from two chunks of numbers in Zstandard frames: releases 0.84 to 0.86 fail.
+    pub(crate) const JOINED_ZSTD_NUMBERS: Release = Release::new(0, 87);
     /// Decimals as integers that are narrower than the precision requires. Not tested with releases before,
     /// except for 0.36, which does not read them.
     pub(crate) const NARROW_DECIMALS: Release = Release::new(0, 56);
+    /// Floats in parts with patches, below nullable codes: until then, readers fail or abort.
+    pub(crate) const PATCHES_BELOW_NULLABLE_CODES: Release = Release::new(0, 59);
+    /// As many values of a dictionary as the type of its codes distinguishes: releases 0.41 to 0.67 take the last one of
+    /// 256 or 65,536 numbers for zero.
+    pub(crate) const FULL_DICTIONARIES: Release = Release::new(0, 68);
+    /// Sequences from a value to one that is farther away than the greatest integer of their type, which is signed:
+    /// releases 0.40 to 0.85 fail or abort. 0.86.1 reads them; 0.86.0, which has the same number here, was not tested.
+    pub(crate) const FAR_SEQUENCES: Release = Release::new(0, 87);
     /// FSST codes in a buffer of their own.
     pub(crate) const FSST_CODES: Release = Release::new(0, 59);
     /// Earlier releases know another version of the pco format.

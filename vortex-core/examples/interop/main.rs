@@ -47,6 +47,7 @@ async fn main() -> Outcome<()> {
             ("numbers", tables::numbers()),
             ("nested", tables::nested()),
             ("odd", tables::odd()),
+            ("edges", tables::edges()),
         ] {
             // Batches of odd lengths, so that chunks and zones do not follow them.
             let starts = (0..table.num_rows()).step_by(7001);

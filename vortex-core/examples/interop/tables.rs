@@ -200,6 +200,53 @@ pub(crate) fn numbers() -> RecordBatch {
     table(columns)
 }
 
+/// What old readers get wrong in the form in which newer ones read it: dictionaries with as many values as codes, ramps
+/// that are longer than the greatest number, and floats in parts below nullable codes.
+pub(crate) fn edges() -> RecordBatch {
+    const ROWS: usize = 20_000;
+    let noise = noise(13, ROWS);
+    let code =
+        |row: usize, codes: usize| if row % 8192 < codes { row % 8192 } else { noise[row] as usize % codes };
+    let some = |row: usize| !noise[row].is_multiple_of(7);
+    let digits = |code: usize| (1.0 + (noise[code] % 1_000_003) as f64 / 1_000_003.0).sqrt();
+    let parts = |row: usize| match code(row, 6_000) {
+        rare if rare % 50 == 0 => (noise[rare] as f64).exp(),
+        code => digits(code),
+    };
+    let full = |row: usize| (code(row, 256) as i64).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed());
+    table(vec![
+        ("full".into(), Arc::new(Int64Array::from_iter_values((0..ROWS).map(full)))),
+        (
+            "full_null".into(),
+            Arc::new(Int64Array::from_iter((0..ROWS).map(|row| some(row).then(|| full(row))))),
+        ),
+        (
+            "full_float".into(),
+            Arc::new(Float64Array::from_iter_values((0..ROWS).map(|row| digits(code(row, 256))))),
+        ),
+        (
+            "parts".into(),
+            Arc::new(Float64Array::from_iter((0..ROWS).map(|row| some(row).then(|| parts(row))))),
+        ),
+        (
+            "ramp_i16".into(),
+            Arc::new(Int16Array::from_iter_values((0..ROWS).map(|row| (row as i32 * 3 - 30_000) as i16))),
+        ),
+        (
+            "ramp_i32".into(),
+            Arc::new(Int32Array::from_iter_values(
+                (0..ROWS).map(|row| (2_000_000_000 - row as i64 * 200_000) as i32),
+            )),
+        ),
+        (
+            "ramp_i64".into(),
+            Arc::new(Int64Array::from_iter_values(
+                (0..ROWS as i64).map(|row| (row - 10_000) * 600_000_000_000_000),
+            )),
+        ),
+    ])
+}
+
 /// Lists and structs of each other, with nulls at every level that old readers know them at.
 pub(crate) fn nested() -> RecordBatch {
     const ROWS: usize = 12_000;

@@ -9,7 +9,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, Decimal128Type, Decimal256Type, i256};
 
 use super::dictionary;
-use super::numbers::{Numbers, compress_as, compress_positions, without_garbage};
+use super::numbers::{Numbers, compress_as, compress_codes, without_garbage};
 use super::scheme::{Context, Kind, NODE_OVERHEAD, Plain, Scheme, choose};
 use super::text_dictionary::Folded;
 use super::{boolean, canonical, nested};
@@ -214,9 +214,9 @@ impl<N: Unscaled> Scheme<Wide<'_, N>> for Dictionary {
     fn encode(&self, column: &Wide<'_, N>, cx: &Context) -> Result<Option<WriteNode>> {
         let most = dictionary::most_values(column.values.len());
         let Some((values, codes)) = column.distinct(most) else { return Ok(None) };
-        let (ptype, codes) = compress_positions(&cx.below(Kind::Dictionary, &[]), codes, column.nulls)?;
         // At most as many as two-byte codes can distinguish.
         let count = values.len() as u32;
+        let (ptype, codes) = compress_codes(&cx.below(Kind::Dictionary, &[]), codes, count, column.nulls)?;
         Ok(Some(dict::encode(codes, ptype, column.nulls.is_some(), node(values.into()), count)))
     }
 }

@@ -1,11 +1,12 @@
 //! Dictionaries of numbers: each distinct number once, and a code per row.
 
-use super::numbers::{Numbers, bits, compress_positions, compress_words};
+use super::numbers::{Numbers, bits, compress_codes, compress_words};
 use super::scheme::{Context, Kind, NODE_OVERHEAD, Scheme};
 use super::zstd;
 use crate::Result;
 use crate::encodings::dict;
 use crate::kernels::Word;
+use crate::release::since;
 use crate::wire::WriteNode;
 
 /// Maximum number of values of a dictionary, whose codes have two bytes.
@@ -49,10 +50,13 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
         let found = if numbers.span() < MAX_TABLE { by_table(numbers, most) } else { by_hash(numbers, most) };
         let Some((values, codes)) = found else { return Ok(None) };
         let codes_cx = cx.below(Kind::Dictionary, &BARRED_CODES);
-        let (ptype, codes) = compress_positions(&codes_cx, codes, numbers.nulls.as_ref())?;
-        let values_cx = cx.below(Kind::Dictionary, &[Kind::Runs, Kind::Sparse]);
         // At most as many as two-byte codes can distinguish.
         let count = values.len() as u32;
+        let (ptype, codes) = compress_codes(&codes_cx, codes, count, numbers.nulls.as_ref())?;
+        let mut values_cx = cx.below(Kind::Dictionary, &[Kind::Runs, Kind::Sparse]);
+        if numbers.nulls.is_some() && cx.reader() < since::PATCHES_BELOW_NULLABLE_CODES {
+            values_cx = values_cx.without(&[Kind::AlpRd]);
+        }
         let encoded = compress_words(&values_cx, numbers.ptype, values.into(), None)?;
         Ok(Some(dict::encode(codes, ptype, numbers.nulls.is_some(), encoded, count)))
     }
@@ -65,7 +69,7 @@ pub(super) fn most_values(rows: usize) -> usize {
 
 /// Whether Zstandard may compress the codes of words: it works best on codes of one byte.
 fn may_be_bytes<W: Word>(distinct: usize, cx: &Context) -> bool {
-    W::BITS > 8 && distinct <= zstd::MAX_BYTE_CODES && cx.allows(Kind::ZstdNumbers)
+    W::BITS > 8 && zstd::compresses_codes(distinct, cx)
 }
 
 /// Approximate bytes of codes for so many distinct values, with what it costs to look them up.

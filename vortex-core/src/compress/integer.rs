@@ -11,6 +11,7 @@ use super::zstd::Zstd;
 use crate::Result;
 use crate::encodings::{bit_packed, frame_of_reference, sequence};
 use crate::kernels::{BLOCK, Word};
+use crate::release::since;
 use crate::wire::WriteNode;
 
 /// Bytes for the row of an exception, in addition to its value.
@@ -29,7 +30,7 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
         Kind::Sequence
     }
 
-    fn estimate(&self, numbers: &Numbers<W>, _: &Context) -> Option<usize> {
+    fn estimate(&self, numbers: &Numbers<W>, cx: &Context) -> Option<usize> {
         let ([first, second, ..], [.., last]) = (&numbers.values[..], &numbers.values[..]) else {
             return None;
         };
@@ -40,7 +41,9 @@ impl<W: Word> Scheme<Numbers<W>> for Sequence {
             && numbers.values.windows(2).all(|pair| pair[1].minus(pair[0]) == step);
         // Readers do not support sequences that wrap around. Those of unsigned types only ascend.
         let distance = number(numbers, step) * (numbers.len() as i128 - 1);
-        (is_even && number(numbers, first) + distance == number(numbers, last)).then_some(0)
+        let wraps = number(numbers, first) + distance != number(numbers, last);
+        let is_far = numbers.ptype.is_signed() && distance.unsigned_abs() >= 1 << (W::BITS - 1);
+        (is_even && !wraps && (!is_far || cx.reader() >= since::FAR_SEQUENCES)).then_some(0)
     }
 
     fn encode(&self, numbers: &Numbers<W>, _: &Context) -> Result<Option<WriteNode>> {

@@ -13,6 +13,7 @@ use crate::dtype::PType;
 use crate::encodings::{constant, masked, primitive};
 use crate::kernels::simd::{Vectorized, vectorized};
 use crate::kernels::{Word, match_word};
+use crate::release::since;
 use crate::scalar::Value;
 use crate::wire::WriteNode;
 use crate::{Level, Result};
@@ -250,6 +251,31 @@ pub(super) fn compress_positions(
     nulls: Option<&NullBuffer>,
 ) -> Result<(PType, WriteNode)> {
     let largest = values.iter().copied().max().unwrap_or_default();
+    compress_up_to(cx, values, largest, nulls)
+}
+
+/// Compresses the codes of a dictionary of `count` values, as [`compress_positions`] does.
+///
+/// # Errors
+/// If a child cannot be encoded.
+pub(super) fn compress_codes(
+    cx: &Context,
+    codes: Vec<u32>,
+    count: u32,
+    nulls: Option<&NullBuffer>,
+) -> Result<(PType, WriteNode)> {
+    // Older readers convert the number of values to the type of the codes.
+    let has_count = cx.reader() < since::FULL_DICTIONARIES;
+    compress_up_to(cx, codes, if has_count { count } else { count.saturating_sub(1) }, nulls)
+}
+
+/// Compresses integers of the smallest type that can hold `largest`.
+fn compress_up_to(
+    cx: &Context,
+    values: Vec<u32>,
+    largest: u32,
+    nulls: Option<&NullBuffer>,
+) -> Result<(PType, WriteNode)> {
     let ptype = PType::for_unsigned(largest.into());
     let compress = |ptype| compress_as(cx, ptype, values.iter().map(|value| (*value).into()), nulls);
     let narrow = compress(ptype)?;

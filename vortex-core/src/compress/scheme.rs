@@ -173,9 +173,14 @@ impl Context {
         self.depth < MAX_DEPTH && self.barred & kind.bit() == 0 && self.reads(kind) && kind.is_of(self.level)
     }
 
-    /// Whether the oldest reader supports arrays of this kind.
+    /// Whether the oldest reader supports arrays of this kind here.
     pub(super) fn reads(&self, kind: Kind) -> bool {
-        self.reader >= kind.first_reader()
+        let first = match kind {
+            // Not the parts of another array.
+            Kind::ZstdNumbers if self.depth == 0 => since::JOINED_ZSTD_NUMBERS,
+            _ => kind.first_reader(),
+        };
+        self.reader >= first
     }
 
     /// Checks that the oldest reader supports a type.

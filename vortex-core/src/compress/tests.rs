@@ -1,6 +1,7 @@
 //! Compressed data is restored bit for bit, and gives the same answers as decoded values.
 
 mod chosen;
+mod readers;
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use arrow::array::BinaryViewArray;
 
-use super::numbers::{bits, compress_positions};
+use super::numbers::{bits, compress_codes};
 use super::scheme::{Context, Kind, NODE_OVERHEAD, Scheme};
 use super::string::{self, LONG_VALUE, Strings};
 use super::zstd;
@@ -36,8 +36,7 @@ impl Scheme<Strings<'_>> for TextDictionary {
         let code = bits(distinct.saturating_sub(1) as u64);
         let value = strings.byte_len() / strings.len() * BITS_PER_BYTE / 8 + 2;
         let mut codes = code * strings.len() / 8;
-        if distinct <= zstd::MAX_BYTE_CODES
-            && cx.allows(Kind::ZstdNumbers)
+        if zstd::compresses_codes(distinct, cx)
             && let Some(cost) = zstd::code_cost(strings.rows().len(), |row| hash(strings.rows()[row]), cx)
         {
             codes = codes.min(cost as usize);
@@ -56,10 +55,10 @@ impl Scheme<Strings<'_>> for TextDictionary {
 /// If a child cannot be encoded.
 pub(super) fn encode(strings: &Strings<'_>, cx: &Context, most: usize) -> Result<Option<WriteNode>> {
     let Some((values, codes)) = distinct(strings, most) else { return Ok(None) };
-    let (ptype, codes) =
-        compress_positions(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, strings.nulls)?;
     // At most as many as two-byte codes can distinguish.
     let count = values.len() as u32;
+    let (ptype, codes) =
+        compress_codes(&cx.below(Kind::Dictionary, &[Kind::Sequence]), codes, count, strings.nulls)?;
     let values = BinaryViewArray::from_iter_values(values);
     let dtype = if strings.is_text { DType::Utf8(false) } else { DType::Binary(false) };
     let values = string::compress(&cx.below(Kind::Dictionary, &[]), &values, &dtype)?;

@@ -62,6 +62,11 @@ impl<W: Word> Scheme<Numbers<W>> for Zstd {
     }
 }
 
+/// Whether Zstandard may compress the codes of a dictionary here, which have one byte each.
+pub(super) fn compresses_codes(distinct: usize, cx: &Context) -> bool {
+    distinct <= MAX_BYTE_CODES && cx.below(Kind::Dictionary, &[]).allows(Kind::ZstdNumbers)
+}
+
 /// What `rows` one-byte codes will cost: the bytes that they take, and the cost of decoding them, estimated from
 /// some adjacent rows; `of` returns a number that mostly identifies the value of a row.
 pub(super) fn code_cost(rows: usize, of: impl Fn(usize) -> u64, cx: &Context) -> Option<f64> {
