@@ -248,6 +248,16 @@ impl FileFormat for VortexFormat {
             return not_impl_err!("Vortex files can be added to a table, but not overwritten by INSERT");
         }
         check_visible(&config, state)?;
+        let partitions = config.table_partition_cols.len();
+        if partitions > 0
+            && partitions == config.output_schema.fields().len()
+            && !config.keep_partition_by_columns
+        {
+            return plan_err!(
+                "PARTITIONED BY names all columns, which leaves none for the files: select another one, or SET \
+                 datafusion.execution.keep_partition_by_columns = true"
+            );
+        }
         let sink = VortexSink::new(config, self.options(state)?, order.as_ref());
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), order)))
     }

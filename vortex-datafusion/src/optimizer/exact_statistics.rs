@@ -57,9 +57,22 @@ pub(super) fn answer(
         return Ok(None);
     }
     let Some(input) = with_exact_statistics(aggregation.input())? else { return Ok(None) };
+    // DataFusion 55 computes that the sum of a constant over no rows is 0, not null.
+    if has_no_rows(&input)? {
+        return Ok(None);
+    }
     let node = replace_children_if_necessary(Arc::clone(node), vec![input])?;
     let answer = AggregateStatistics::new().optimize(node, config)?;
     Ok((!answer.is::<AggregateExec>()).then_some(answer))
+}
+
+/// Whether there is nothing to aggregate, in parts or as a whole.
+fn has_no_rows(input: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    if input.is::<AggregateExec>() || input.is::<CoalescePartitionsExec>() {
+        return input.children().into_iter().map(has_no_rows).try_fold(true, |all, none| Ok(all && none?));
+    }
+    let known = StatisticsContext::new().compute(input.as_ref(), &StatisticsArgs::new())?;
+    Ok(known.num_rows == Precision::Exact(0))
 }
 
 /// The plan over scans that state their statistics exactly; `None` if another operator changes the rows, or
@@ -98,6 +111,10 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         && source.filters.accepted().is_empty()
         && files().all(|file| file.extension::<RowSelection>().is_none());
     let mut known = config.statistics();
+    if files().all(|file| file.statistics.as_ref().is_some_and(|known| known.num_rows == Precision::Exact(0)))
+    {
+        known.num_rows = Precision::Exact(0);
+    }
     // Whatever makes statistics uncertain does so for all of them.
     if !is_whole || !matches!(known.num_rows, Precision::Exact(_)) {
         return Ok(None);

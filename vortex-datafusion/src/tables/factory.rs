@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a file       one read of its end
-//! a folder     the files in it that end in .vortex
+//! a folder     the files in it that end in .vortex, and those in folders below it named key=value
 //! a pattern    a folder whose file names are matched against it, in a URL, too
 //! several      each of them, in one store
 //! ```
@@ -145,10 +145,13 @@ async fn partitions_of(
     }
     let declared = table.schema.inner();
     let column_type = |name: String| match declared.field_with_name(&name) {
-        Ok(field) => (name, field.data_type().clone()),
-        Err(_) => (name, dictionary_of_names()),
+        Ok(field) => Ok((name, field.data_type().clone())),
+        Err(_) if declares_columns(table) => {
+            plan_err!("PARTITIONED BY names {name}, which is not among the columns")
+        }
+        Err(_) => Ok((name, dictionary_of_names())),
     };
-    Ok(names.into_iter().map(column_type).collect())
+    names.into_iter().map(column_type).collect()
 }
 
 /// The columns that files contain: those that are declared, without partition columns, or else those of the files.

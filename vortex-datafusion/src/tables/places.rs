@@ -15,7 +15,7 @@
 //! On the command line, commands other than SQL match the pattern against the whole path below the folder,
 //! name by name: `*` does not match `/`.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion_common::config::ConfigOptions;
@@ -55,14 +55,18 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
     Ok(url.with_table_ref(store))
 }
 
-/// The URL of a file or a folder, if there is one at a path. DataFusion would take some names for globs, and
-/// others for URLs.
+/// The URL of a file or a folder, if there is one at a path, or of a folder at a local URL. DataFusion would take some
+/// names for globs, and others for URLs.
 fn existing(place: &str) -> Option<Url> {
-    let path = Path::new(place);
-    if place.contains("://") || !path.exists() {
+    let path = match place.contains("://") {
+        // Without a slash at its end, DataFusion takes the URL of a folder for that of a file.
+        true => Url::parse(place).ok()?.to_file_path().ok().filter(|path| path.is_dir())?,
+        false => PathBuf::from(place),
+    };
+    if !path.exists() {
         return None;
     }
-    let absolute = std::path::absolute(path).ok()?;
+    let absolute = std::path::absolute(&path).ok()?;
     let is_folder = place.ends_with(std::path::is_separator) || path.is_dir();
     let url = if is_folder { Url::from_directory_path(absolute) } else { Url::from_file_path(absolute) };
     // Parsing resolves `..`.

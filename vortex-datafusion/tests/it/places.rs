@@ -44,12 +44,36 @@ async fn a_folder_is_its_vortex_files_even_if_columns_are_declared() {
 }
 
 #[tokio::test]
+async fn a_folder_is_one_however_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let path = folder.path().join("k");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("notes.txt"), "text").unwrap();
+    run(&context, &format!("COPY (SELECT 1 AS a, 2 AS yr) TO '{}/x.vortex'", path.display())).await;
+    let url = url::Url::from_file_path(&path).unwrap();
+    for place in
+        [path.display().to_string(), format!("{}/", path.display()), url.to_string(), format!("{url}/")]
+    {
+        let create = format!("CREATE EXTERNAL TABLE t (a BIGINT) STORED AS VORTEX LOCATION '{place}'");
+        run(&context, &create).await;
+        assert_eq!(number(&context, "SELECT count(*) FROM t").await, 1, "{place}");
+        run(&context, "DROP TABLE t").await;
+    }
+    let partitioned = "CREATE EXTERNAL TABLE t (a BIGINT, yr INT) STORED AS VORTEX PARTITIONED BY (year)";
+    let message = error(&context, &format!("{partitioned} LOCATION '{}/'", path.display())).await;
+    assert!(message.contains("names year, which is not among the columns"), "{message}");
+}
+
+#[tokio::test]
 async fn files_of_partitions_record_the_order_of_the_other_columns() {
     let folder = tempfile::tempdir().unwrap();
     let (context, place) = (session(), format!("{}/", folder.path().display()));
     let rows = "SELECT value % 3 AS p, 1000 - value AS a FROM generate_series(1, 900) ORDER BY p, a";
     run(&context, &format!("COPY ({rows}) TO '{place}' STORED AS VORTEX PARTITIONED BY (p)")).await;
     let file = fs::read_dir(folder.path().join("p=1")).unwrap().next().unwrap().unwrap().path();
+    let message = error(&context, "COPY (SELECT 1 AS p) TO 'p/' STORED AS VORTEX PARTITIONED BY (p)").await;
+    assert!(message.contains("leaves none for the files"), "{message}");
     let sorted = format!("EXPLAIN FORMAT INDENT SELECT a FROM '{}' ORDER BY a", file.display());
     enable_url_tables(&context);
     assert!(!show(&context, &sorted).await.contains("SortExec"));

@@ -76,6 +76,21 @@ async fn counts_and_bounds_need_no_data() {
 }
 
 #[tokio::test]
+async fn a_file_without_rows_leaves_the_counts_of_others_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let place = |name: &str| format!("{}/{name}.vortex", folder.path().display());
+    copy(&context, "SELECT 1 AS a WHERE false", place("none")).await;
+    copy(&context, "SELECT value AS a FROM generate_series(1, 10)", place("some")).await;
+    create(&context, "none", place("none")).await;
+    create(&context, "some", place("some")).await;
+    let counts = "SELECT count(*), count(a), max(a) FROM (SELECT a FROM none UNION ALL SELECT a FROM some)";
+    let plan = plan(&context, counts).await;
+    assert!(!plan.contains("DataSourceExec"), "{plan}");
+    assert!(show(&context, counts).await.contains("| 10 "));
+}
+
+#[tokio::test]
 async fn a_cast_that_reorders_one_column_leaves_the_bounds_of_others_known() {
     let path = file("tpch_orders");
     let context = session();
