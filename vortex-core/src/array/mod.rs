@@ -72,7 +72,8 @@ pub type ArrayRef = Arc<dyn EncodedArray>;
 /// return are valid Arrow.
 ///
 /// `slice`, `filter`, `take`, `matches` and `aggregate` must return exactly what the same operation
-/// on the decoded array returns; their defaults do just that.
+/// on the decoded array returns; their defaults do just that. Of bytes that contradict the format, such as
+/// codes without a value, one may notice what another does not look at, so that only one of them fails.
 pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// The id of the encoding, as stored in the file.
     fn encoding(&self) -> &str;
