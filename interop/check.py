@@ -105,7 +105,7 @@ def check(path):
 
 def main():
     folder = Path(sys.argv[1])
-    files = sorted(folder.glob("*.vortex"))
+    files = sorted(folder.glob(sys.argv[2] if len(sys.argv) > 2 else "*.vortex"))
     checked = failed = 0
     for path in files:
         try:
