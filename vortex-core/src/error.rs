@@ -7,6 +7,10 @@ use std::ops::Range;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The reason why an operation failed.
+///
+/// As text, it includes its causes, so that one line says everything. They are also its
+/// [sources](std::error::Error::source), among which the error of a storage can be found by its type, so that a chain of
+/// sources need not be printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -39,7 +39,7 @@
 //! | use other storage | [`ReadAt`](io::ReadAt), [`Sink`](io::Sink), [`ObjectFile`](io::ObjectFile) |
 //! | limit what a file may cost | [`Limits`], [`OpenOptions`](file::OpenOptions) |
 //! | inspect a file | [`Footer`](file::Footer), [`examine`](file::examine), [`verify`](verify()) |
-//! | add an encoding | [`Encoding`](encodings::Encoding), [`Registry`](encodings::Registry) |
+//! | add an encoding | [`Encoding`](encodings::Encoding), [`Registry`] |
 //! | exchange arrays between processes | [`ipc`] |
 //!
 //! Scans and writers run on the tokio runtime that polls them. Without a runtime, use
@@ -68,6 +68,7 @@ mod mask;
 mod metrics;
 mod once;
 mod pruning;
+mod registry;
 mod release;
 mod row_ranges;
 pub mod scalar;
@@ -85,6 +86,7 @@ pub use error::{Error, Result};
 pub use file::VortexFile;
 pub use limits::Limits;
 pub use mask::Mask;
+pub use registry::Registry;
 pub use release::Release;
 pub use scalar::Scalar;
 pub use verify::verify;

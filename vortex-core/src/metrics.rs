@@ -9,13 +9,13 @@ macro_rules! metrics {
         #[derive(Debug, Default)]
         #[non_exhaustive]
         pub struct ScanMetrics {
-            $($(#[$doc])* pub $name: AtomicU64,)*
+            $($(#[$doc])* pub $name: Counter,)*
         }
 
         impl ScanMetrics {
             /// The names and values of all counters.
             pub fn snapshot(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
+                vec![$((stringify!($name), self.$name.get()),)*]
             }
         }
     };
@@ -26,7 +26,7 @@ metrics! {
     reads,
     /// Segments requested.
     requests,
-    /// Bytes read from storage.
+    /// Bytes read from storage; those of a read count once it starts.
     bytes_read,
     /// Bytes read that were not requested.
     bytes_wasted,
@@ -70,17 +70,32 @@ metrics! {
     decode_nanos,
 }
 
-impl ScanMetrics {
-    pub(crate) fn add(counter: &AtomicU64, value: u64) {
-        counter.fetch_add(value, Ordering::Relaxed);
+/// A number that only its scan changes.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// The number now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn raise(counter: &AtomicU64, value: u64) {
-        counter.fetch_max(value, Ordering::Relaxed);
+    /// Adds to the number, for tests of what shows it.
+    #[doc(hidden)]
+    pub fn add(&self, value: u64) {
+        self.0.fetch_add(value, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_since(counter: &AtomicU64, start: Instant) {
-        let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        counter.fetch_add(nanos, Ordering::Relaxed);
+    pub(crate) fn raise(&self, value: u64) {
+        self.0.fetch_max(value, Ordering::Relaxed);
     }
+
+    pub(crate) fn add_since(&self, start: Instant) {
+        self.add(nanos_since(start));
+    }
+}
+
+/// The nanoseconds since `start`.
+pub(crate) fn nanos_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -24,18 +24,17 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{Footer, VortexFile};
-use vortex_core::io::object_name;
+use vortex_core::io::{is_versioned, object_name};
 
 use crate::convert::{datafusion_error, schema};
-use crate::file_statistics::{FileStatistics, LastColumns};
-use crate::footers::is_versioned;
 use crate::optimizer::has_rules;
 use crate::options::{TableOptions, VortexOptions};
-use crate::ordering;
+use crate::orders;
 use crate::reading::Reading;
-use crate::scan_statistics::as_stated;
 use crate::sink::VortexSink;
 use crate::source::VortexSource;
+use crate::statistics::kept::{FileStatistics, LastColumns};
+use crate::statistics::scan::as_stated;
 use crate::statistics::statistics;
 
 /// File extension, and name of the format in `STORED AS`.
@@ -121,7 +120,7 @@ impl<'a> Footers<'a> {
     }
 
     fn order(&self, footer: &Footer, table: &Schema) -> Option<LexOrdering> {
-        ordering::of_file(footer, table, self.options.order_from_statistics)
+        orders::of_file(footer, table, self.options.order_from_statistics)
     }
 }
 
@@ -227,13 +226,13 @@ impl FileFormat for VortexFormat {
             Some(source) => source.clone(),
             None => return internal_err!("a scan of Vortex files needs a VortexSource"),
         };
-        let source = source.with_options(self.options(state)?).with_session(state).with_own_statistics();
+        let source = source.with_options(self.options(state)?).with_session(state);
         let mut config = FileScanConfigBuilder::from(config).with_source(Arc::new(source)).build();
         // A plan needs a partition, even of no files.
         if config.file_groups.is_empty() {
             config.file_groups.push(FileGroup::default());
         }
-        let config = ordering::as_kept(as_stated(config), has_rules(state));
+        let config = orders::as_kept(as_stated(config), has_rules(state));
         Ok(DataSourceExec::from_data_source(config))
     }
 
@@ -248,6 +247,12 @@ impl FileFormat for VortexFormat {
             return not_impl_err!("Vortex files can be added to a table, but not overwritten by INSERT");
         }
         check_visible(&config, state)?;
+        let named = config.table_partition_cols.iter().map(|(name, _)| name);
+        if let Some((_, name)) =
+            named.clone().enumerate().find(|(at, name)| named.clone().take(*at).any(|other| other == *name))
+        {
+            return plan_err!("PARTITIONED BY names `{name}` twice");
+        }
         let partitions = config.table_partition_cols.len();
         if partitions > 0
             && partitions == config.output_schema.fields().len()

@@ -56,7 +56,7 @@
 //!     match error.find_root() {
 //!         DataFusionError::ObjectStore(_) => "retry if its variant says so",
 //!         DataFusionError::External(error) => match error.downcast_ref::<Error>().map(Error::root) {
-//!             Some(Error::Read { .. } | Error::Write { .. }) => "retry",
+//!             Some(Error::Read { .. } | Error::Write { .. }) => "retry if its source says so",
 //!             Some(Error::Corrupt(_)) => "replace the file",
 //!             Some(Error::Unsupported { .. }) => "update the reader, or select other columns",
 //!             Some(Error::LimitExceeded(_)) => "do not trust the file, or raise the limits",
@@ -77,8 +77,6 @@ mod aggregation;
 #[cfg(feature = "proto")]
 pub mod codec;
 mod convert;
-mod file_statistics;
-mod footers;
 mod format;
 #[cfg(feature = "session")]
 mod functions;
@@ -89,19 +87,16 @@ mod opener;
 #[cfg(feature = "session")]
 mod optimizer;
 mod options;
-mod ordering;
+mod orders;
 mod pushdown;
 mod reading;
 #[cfg(feature = "session")]
 mod register;
-mod row_order;
-mod scan_statistics;
 mod selection;
 mod sink;
 mod size;
 mod source;
 mod statistics;
-mod stores;
 #[cfg(feature = "session")]
 mod tables;
 
@@ -111,10 +106,9 @@ pub use convert::schema::merge as merge_schemas;
 pub use format::{VortexFormat, VortexFormatFactory};
 pub use open_table::VortexTable;
 pub use options::{StringType, VortexOptions};
-pub use ordering::recorded_order;
+pub use orders::{RowOrder, recorded_order};
 #[cfg(feature = "session")]
 pub use register::{VortexSessionExt, register};
-pub use row_order::RowOrder;
 pub use selection::RowSelection;
 pub use sink::{VortexSink, WrittenFile};
 pub use size::parse_size;

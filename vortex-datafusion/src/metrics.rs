@@ -134,8 +134,6 @@ impl Drop for FileMetrics {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     #[test]
@@ -153,7 +151,7 @@ mod tests {
         let counters = ScanCounters::new(&set, 0);
         for bytes in [10, 32] {
             let file = counters.file();
-            file.scan().bytes_read.fetch_add(bytes, Ordering::Relaxed);
+            file.scan().bytes_read.add(bytes);
         }
         let total = set.clone_inner().sum_by_name("bytes_scanned").unwrap();
         assert_eq!(total.as_usize(), 42);

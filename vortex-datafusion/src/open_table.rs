@@ -29,7 +29,7 @@ use vortex_core::io::ReadAt;
 use crate::convert::{datafusion_error, schema};
 use crate::format::VortexFormat;
 use crate::options::{StringType, VortexOptions};
-use crate::ordering;
+use crate::orders;
 use crate::source::VortexSource;
 use crate::statistics::statistics;
 
@@ -168,11 +168,11 @@ impl TableProvider for VortexTable {
         };
         let (files, statistics) = self.described()?;
         let with_order = |(file, open): (&PartitionedFile, &VortexFile)| {
-            let order = ordering::of_file(open.footer(), &self.schema, options.order_from_statistics);
+            let order = orders::of_file(open.footer(), &self.schema, options.order_from_statistics);
             file.clone().with_ordering(order)
         };
         let files: Vec<PartitionedFile> = files.iter().zip(&self.files).map(with_order).collect();
-        let ordering = ordering::of_table(&files);
+        let ordering = orders::of_table(&files);
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
         let source = Arc::new(VortexSource::new(TableSchema::from(&self.schema)));
         let config = FileScanConfigBuilder::new(any_store(state.runtime_env())?, source)

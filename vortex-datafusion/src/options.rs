@@ -98,8 +98,8 @@ options! {
         pub string_type: StringType = StringType::View,
         /// Bytes of remote files kept in memory, for all tables of the session; 0, the default, adds none.
         ///
-        /// There is one cache per session: the value used last applies to all tables, also if it is among the options
-        /// of a single one. A lower value evicts data already kept, but 0 does not.
+        /// There is one cache per session, so that among the options of a table in SQL only 0 is accepted: its bytes
+        /// are not kept then. A lower value evicts data already kept, but 0 does not.
         ///
         /// This memory is not charged to the session's memory pool, just as DataFusion's own caches are not.
         /// Requires a session where Vortex is registered, or one with a
@@ -345,6 +345,12 @@ impl TableOptions {
                 None => key,
             };
             checked.set_by_name(name, value)?;
+            if checked.segment_cache > 0 {
+                return config_err!(
+                    "tables share the segment cache of their session: SET vortex.{name} = '{value}' instead; a table \
+                     may only do without it, by '0'"
+                );
+            }
             own.push((name.to_owned(), value.clone()));
         }
         own.sort();
@@ -373,6 +379,15 @@ mod tests {
         assert!(error.contains("`predicate_pushdwn`") && error.contains("predicate_pushdown"), "{error}");
         let error = VortexOptions::default().set("prune", "perhaps").unwrap_err().to_string();
         assert!(error.contains("perhaps") && error.contains("`prune`"), "{error}");
+    }
+
+    #[test]
+    fn a_table_may_do_without_the_segment_cache_but_not_resize_it() {
+        let error = table(&[("segment_cache", "1 MiB")]).unwrap_err().to_string();
+        assert!(error.contains("SET vortex.segment_cache = '1 MiB'"), "{error}");
+        let session = VortexOptions { segment_cache: 1 << 20, ..VortexOptions::default() };
+        let without = table(&[("segment_cache", "0")]).unwrap();
+        assert_eq!(without.over(session).unwrap().segment_cache, 0);
     }
 
     #[test]

@@ -61,9 +61,8 @@ impl Default for BestWanted {
 ///
 /// A table provider that plans its own scans builds a `FileScanConfig` on a plain source, and passes it to
 /// `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That sets the
-/// options and the session, states minima and maxima as estimates, since DataFusion 55 derives wrong answers from exact
-/// ones above joins and casts, and restricts declared orders to what holds. Sums must be exact then, like those of
-/// [`statistics()`](crate::statistics()), or absent. If the scan has an adapter of expressions, which may compute
+/// options and the session, states sums, minima and maxima as estimates, since DataFusion 55 derives wrong answers from
+/// exact ones above joins and casts, and restricts declared orders to what holds. If the scan has an adapter of expressions, which may compute
 /// columns from others, its orders, and all statistics except row counts, are taken for those of files and not used.
 ///
 /// Files need a time of modification, an e-tag or a version, such as `PartitionedFile::new_from_meta` takes from a
@@ -79,9 +78,10 @@ pub struct VortexSource {
     /// Whether an optimizer rule makes scans ignore wrong dynamic filters, see `optimizer/tell_scans.rs`.
     trusts_dynamic: bool,
     pub(crate) best_first: Option<BestFirst>,
-    /// Whether the statistics of the scan are those of its files, see `optimizer/exact_statistics.rs`.
+    /// The columns whose sums the scan states as estimates although they are exact, see
+    /// `optimizer/exact_statistics.rs`.
     #[cfg_attr(not(feature = "session"), allow(dead_code, reason = "an optimizer rule reads it"))]
-    pub(crate) own_statistics: bool,
+    pub(crate) exact_sums: Arc<[usize]>,
     options: VortexOptions,
     reading: Reading,
     /// The pool that is charged for the memory of scans.
@@ -106,7 +106,7 @@ impl VortexSource {
             filters: Filters::default(),
             trusts_dynamic: false,
             best_first: None,
-            own_statistics: false,
+            exact_sums: Arc::default(),
             options: VortexOptions::default(),
             reading: Reading::default(),
             memory: None,
@@ -177,10 +177,9 @@ impl VortexSource {
         Some((aggregation, Self { projection, aggregation: None, ..self.changed() }))
     }
 
-    /// For scans whose statistics are derived from the footers of their files.
-    pub(crate) fn with_own_statistics(mut self) -> Self {
-        self.own_statistics = true;
-        self
+    /// For a scan that states these sums as estimates.
+    pub(crate) fn with_exact_sums(&self, columns: Vec<usize>) -> Self {
+        Self { exact_sums: columns.into(), ..self.clone() }
     }
 
     /// A copy that may read other rows or columns, so that it shares no streams of opened files.

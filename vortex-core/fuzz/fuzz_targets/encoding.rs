@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use vortex_core::encodings::Registry;
+use vortex_core::Registry;
 use vortex_core_fuzz::build::{self, ArrayBlob, LayoutTree};
 use vortex_core_fuzz::{Choices, check, golden};
 
 /// The encoding that is fuzzed, by its place in the registry, and arrays of golden files that use it.
 static TARGET: LazyLock<(usize, Vec<ArrayBlob>)> = LazyLock::new(|| {
-    let ids = Registry::built_in().ids();
+    let ids = Registry::built_in().encoding_ids();
     let id = std::env::var("ENCODING").unwrap_or_default();
     let at = ids.iter().position(|known| *known == id);
     (

@@ -1,12 +1,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vortex_core::encodings::Registry;
+use vortex_core::Registry;
 use vortex_core_fuzz::build::{self, LayoutTree, Tree};
 use vortex_core_fuzz::{Choices, check};
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut ids = Registry::built_in().ids();
+    let mut ids = Registry::built_in().encoding_ids();
     let mut choices = Choices::new(bytes);
     // Not much can be said of scans of files that have these.
     ids.retain(|id| !check::may_contradict(id) || choices.flag());

@@ -2,7 +2,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use vortex_core::array::ArrayParts;
-use vortex_core::encodings::Registry;
+use vortex_core::Registry;
 use vortex_core_fuzz::build::Tree;
 use vortex_core_fuzz::{Choices, check, limits};
 

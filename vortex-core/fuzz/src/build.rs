@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use flatbuffers::{FlatBufferBuilder, ForwardsUOffset, Push, PushAlignment, Table, Vector, WIPOffset};
 
-use vortex_core::array::{ArrayParts, ArrayRef};
-use vortex_core::encodings::Registry;
+use vortex_core::array::{ArrayParts, EncodedRef};
+use vortex_core::Registry;
 use vortex_core::{DType, Result};
 
 use crate::{Choices, limits};
@@ -59,7 +59,7 @@ fn position(ids: &[&str], id: &str) -> u16 {
 impl ArrayBlob {
     /// An array of any type whose root has encoding `root` of those built in.
     pub fn choose(choices: &mut Choices<'_>, root: usize) -> Self {
-        let ids = Registry::built_in().ids();
+        let ids = Registry::built_in().encoding_ids();
         let dtype = choices.dtype(2);
         let len = choices.integer(40);
         let mut tree = Tree::choose(choices, &ids, len, 3);
@@ -68,7 +68,7 @@ impl ArrayBlob {
     }
 
     /// Checks the tree against type and length.
-    pub fn load(&self) -> Result<ArrayRef> {
+    pub fn load(&self) -> Result<EncodedRef> {
         let parts = ArrayParts::parse(self.blob.clone().into(), Arc::clone(&self.ids), &limits())?;
         parts.load(&self.dtype, usize::try_from(self.len).unwrap_or(0), &Registry::built_in(), &limits())
     }

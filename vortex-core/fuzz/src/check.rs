@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType};
 use futures::TryStreamExt as _;
-use vortex_core::array::{Aggregate, ArrayRef, ArrowRef, encoded_bytes};
+use vortex_core::array::{Aggregate, ArrayRef, EncodedRef, encoded_bytes};
 use vortex_core::dtype::arrow::data_type;
 use vortex_core::expr::{CompareOp, Expr, FieldPath, InList, Predicate, RowPredicate};
 use vortex_core::file::OpenOptions;
@@ -24,14 +24,14 @@ use crate::presentations::presentation;
 /// Rows read of files that claim more.
 const MAX_ROWS: u64 = 1 << 14;
 
-pub fn valid(array: &ArrowRef) {
+pub fn valid(array: &ArrayRef) {
     array.to_data().validate_full().expect("what is decoded is valid Arrow");
     has_the_digits_of_its_type(array);
 }
 
 /// Arrow's validation does not count the digits of decimals.
-fn has_the_digits_of_its_type(array: &ArrowRef) {
-    fn check<T: DecimalType>(array: &ArrowRef, digits: u8) {
+fn has_the_digits_of_its_type(array: &ArrayRef) {
+    fn check<T: DecimalType>(array: &ArrayRef, digits: u8) {
         let mut values = array.as_primitive::<T>().iter().flatten();
         assert!(values.all(|value| T::is_valid_decimal_precision(value, digits)), "{array:?}");
     }
@@ -54,7 +54,7 @@ pub fn may_contradict(id: &str) -> bool {
     matches!(id, "vortex.fsst" | "vortex.onpair")
 }
 
-fn may_contradict_itself(array: &ArrayRef) -> bool {
+fn may_contradict_itself(array: &EncodedRef) -> bool {
     may_contradict(array.encoding()) || array.children().iter().any(|(_, child)| may_contradict_itself(child))
 }
 
@@ -72,7 +72,7 @@ fn reserves_much(data_type: &DataType) -> bool {
 }
 
 /// Decodes an array, and compares every operation with the same one on the decoded values.
-pub fn array(array: &ArrayRef, choices: &mut Choices<'_>) -> Result<()> {
+pub fn array(array: &EncodedRef, choices: &mut Choices<'_>) -> Result<()> {
     let to = data_type(array.dtype())?;
     encoded_bytes(array.as_ref());
     let whole = array.decode(&to).inspect(valid);
@@ -81,7 +81,7 @@ pub fn array(array: &ArrayRef, choices: &mut Choices<'_>) -> Result<()> {
         return whole.map(drop);
     }
     let lenient = may_contradict_itself(array);
-    let same = |found: Result<ArrowRef>, expected: &dyn Fn(&ArrowRef) -> ArrowRef, what: &str| {
+    let same = |found: Result<ArrayRef>, expected: &dyn Fn(&ArrayRef) -> ArrayRef, what: &str| {
         if let Ok(found) = &found {
             valid(found);
         }
@@ -102,11 +102,11 @@ pub fn array(array: &ArrayRef, choices: &mut Choices<'_>) -> Result<()> {
     }
     let bits: Vec<bool> = (0..len).map(|at| at == one || at % 5 == other % 5).collect();
     let mask = Mask::from_bits(bits.into());
-    let kept = |whole: &ArrowRef| arrow::compute::filter(whole, &mask.to_filter()).expect("filters");
+    let kept = |whole: &ArrayRef| arrow::compute::filter(whole, &mask.to_filter()).expect("filters");
     same(array.filter(&mask).and_then(|part| part.decode(&to)), &kept, "filter");
     let indices = UInt64Array::from(vec![one as u64, other as u64, 0, one as u64]);
     // Arrow's own kernels lose the rows of lists of size zero.
-    let taken = |whole: &ArrowRef| {
+    let taken = |whole: &ArrayRef| {
         let data = whole.to_data();
         let mut taken = MutableArrayData::new(vec![&data], false, 4);
         for row in [one, other, 0, one] {
@@ -117,11 +117,11 @@ pub fn array(array: &ArrayRef, choices: &mut Choices<'_>) -> Result<()> {
     same(array.take(&indices).and_then(|part| part.decode(&to)), &taken, "take");
 
     let other_type = presentation(&to, &mut |end| choices.below(end));
-    let back = |found: ArrowRef| {
+    let back = |found: ArrayRef| {
         valid(&found);
         Ok(cast(&found, &to)?)
     };
-    same(array.decode(&other_type).and_then(back), &ArrowRef::clone, "another type");
+    same(array.decode(&other_type).and_then(back), &ArrayRef::clone, "another type");
 
     if let (Ok(found), Ok(whole), false) = (array.aggregate(), &whole, lenient)
         && let Ok(expected) = Aggregate::of(whole, array.dtype())

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray};
 use arrow::datatypes::{ArrowNativeType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, i256};
 
 use super::{present, values_of};
@@ -113,8 +113,8 @@ impl Aggregate {
     ///
     /// # Errors
     /// If it does not.
-    pub fn of(array: &ArrowRef, dtype: &DType) -> Result<Self> {
-        let array = present(ArrowRef::clone(array), &data_type(dtype)?)?;
+    pub fn of(array: &ArrayRef, dtype: &DType) -> Result<Self> {
+        let array = present(ArrayRef::clone(array), &data_type(dtype)?)?;
         let row_count = array.len() as u64;
         let (min, max, nan_count, sum) = match dtype.storage() {
             _ if !has_bounds(dtype) => (None, None, 0, None),
@@ -168,8 +168,8 @@ impl Aggregate {
     ///
     /// # Errors
     /// If the values do not present `dtype`.
-    pub(crate) fn weighted(values: &ArrowRef, dtype: &DType, rows: &[u64]) -> Result<Self> {
-        let values = present(ArrowRef::clone(values), &data_type(dtype)?)?;
+    pub(crate) fn weighted(values: &ArrayRef, dtype: &DType, rows: &[u64]) -> Result<Self> {
+        let values = present(ArrayRef::clone(values), &data_type(dtype)?)?;
         let used = BooleanArray::from_iter(rows.iter().map(|rows| Some(*rows > 0)));
         let found = Self::of(&arrow::compute::filter(&values, &used)?, dtype)?;
         let nulls = values.logical_nulls();
@@ -249,7 +249,7 @@ pub(crate) fn integer(value: &Value) -> Option<i256> {
 }
 
 /// The sum of decimals of 128 bits, which may exceed 128 bits; `None` for other types.
-fn wide_sum(array: &ArrowRef) -> Option<i256> {
+fn wide_sum(array: &ArrayRef) -> Option<i256> {
     let values = array.as_primitive_opt::<Decimal128Type>()?.iter().flatten();
     Some(values.fold(i256::ZERO, |sum, value| sum.wrapping_add(i256::from_i128(value))))
 }
@@ -260,9 +260,9 @@ fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> (Option<T>, O
     (Some(min), Some(max))
 }
 
-fn nan_rows(values: &ArrowRef, rows: &[u64], is_valid: impl Fn(usize) -> bool) -> u64 {
+fn nan_rows(values: &ArrayRef, rows: &[u64], is_valid: impl Fn(usize) -> bool) -> u64 {
     fn count<T: ArrowNativeType>(
-        values: &ArrowRef,
+        values: &ArrayRef,
         rows: &[u64],
         is_valid: impl Fn(usize) -> bool,
         is_nan: impl Fn(T) -> bool,
@@ -280,13 +280,13 @@ fn nan_rows(values: &ArrowRef, rows: &[u64], is_valid: impl Fn(usize) -> bool) -
 }
 
 fn weighted_sum(
-    values: &ArrowRef,
+    values: &ArrayRef,
     dtype: &DType,
     rows: &[u64],
     is_valid: impl Fn(usize) -> bool,
 ) -> Option<i256> {
     fn add<T: ArrowNativeType + Into<i128>>(
-        values: &ArrowRef,
+        values: &ArrayRef,
         rows: &[u64],
         is_valid: impl Fn(usize) -> bool,
     ) -> Option<i256> {
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn nan_is_counted_and_no_extreme() {
         let values = vec![Some(0.0), Some(f64::NAN), None, Some(-0.0), Some(-f64::NAN)];
-        let array: ArrowRef = Arc::new(Float64Array::from(values));
+        let array: ArrayRef = Arc::new(Float64Array::from(values));
         let found = Aggregate::of(&array, &number(PType::F64)).unwrap();
         assert_eq!((found.row_count, found.null_count, found.nan_count, found.sum), (5, 1, 2, None));
         let bits = |value: Option<Scalar>| match value.as_ref().map(Scalar::value) {
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn sums_are_exact_beyond_128_bits() {
-        let array: ArrowRef = Arc::new(UInt64Array::from(vec![u64::MAX; 3]));
+        let array: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX; 3]));
         let found = Aggregate::of(&array, &number(PType::U64)).unwrap();
         assert_eq!(found.sum, Some(i256::from_i128(3 * i128::from(u64::MAX))));
         let weighted = Aggregate::weighted(&array, &number(PType::U64), &[1, 0, 1 << 40]).unwrap();
@@ -363,14 +363,14 @@ mod tests {
         let weighted = Aggregate::weighted(&array, &number(PType::U64), &[u64::MAX, 0, 0]).unwrap();
         let most = i256::from_i128(u64::MAX.into());
         assert_eq!(weighted.sum, most.checked_mul(most));
-        let array: ArrowRef = Arc::new(Int8Array::from(vec![Some(-128), None, Some(3)]));
+        let array: ArrayRef = Arc::new(Int8Array::from(vec![Some(-128), None, Some(3)]));
         assert_eq!(Aggregate::of(&array, &number(PType::I8)).unwrap().sum, Some(i256::from_i128(-125)));
     }
 
     #[test]
     fn rows_add_up_however_they_are_cut() {
         let dtype = number(PType::I64);
-        let array: ArrowRef = Arc::new(Int64Array::from(vec![Some(5), None, Some(-7), Some(i64::MAX), None]));
+        let array: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), None, Some(-7), Some(i64::MAX), None]));
         let whole = Aggregate::of(&array, &dtype).unwrap();
         for cut in 0..=array.len() {
             let (left, right) = (array.slice(0, cut), array.slice(cut, array.len() - cut));
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn sums_do_not_depend_on_the_order_of_values() {
         let dtype = DType::Decimal(DecimalType::try_new(38, 0).unwrap(), false);
-        let of = |values: &[i128]| -> ArrowRef {
+        let of = |values: &[i128]| -> ArrayRef {
             let values = Decimal128Array::from(values.to_vec());
             Arc::new(values.with_precision_and_scale(38, 0).unwrap())
         };
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn text_gives_its_extremes_at_full_length() {
         let long = "z".repeat(1000);
-        let array: ArrowRef = Arc::new(StringArray::from(vec![Some("b"), None, Some(&long), Some("a")]));
+        let array: ArrayRef = Arc::new(StringArray::from(vec![Some("b"), None, Some(&long), Some("a")]));
         let found = Aggregate::of(&array, &DType::Utf8(true)).unwrap();
         let (min, max) = (found.min.unwrap(), found.max.unwrap());
         assert_eq!((min.as_str(), max.as_str()), (Some("a"), Some(&*long)));

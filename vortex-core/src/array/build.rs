@@ -9,11 +9,11 @@ use prost::Message;
 use super::kept::{BUFFER_OVERHEAD, MAX_EXPANSION, OVERHEAD};
 use super::loaded::LoadedRows;
 use super::pieces::{Piece, Pieces};
-use super::{ArrayParts, ArrayRef, KeptBytes, TreeRows};
+use super::{ArrayParts, EncodedRef, KeptBytes, TreeRows};
+use crate::Registry;
 use crate::Result;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::encodings::Registry;
 use crate::limits::Limits;
 use crate::wire::{ArrayTree, RawNode};
 
@@ -66,12 +66,12 @@ impl Tree {
     }
 
     /// Loads the tree as `len` rows of `dtype`.
-    pub(crate) fn load(&self, dtype: &DType, len: usize) -> Result<ArrayRef> {
+    pub(crate) fn load(&self, dtype: &DType, len: usize) -> Result<EncodedRef> {
         self.load_with(dtype, len, &Registry::built_in())
     }
 
     /// Loads the tree with encodings other than the built-in ones.
-    pub(crate) fn load_with(&self, dtype: &DType, len: usize, registry: &Registry) -> Result<ArrayRef> {
+    pub(crate) fn load_with(&self, dtype: &DType, len: usize, registry: &Registry) -> Result<EncodedRef> {
         let mut ids = Vec::new();
         let mut buffers = Vec::new();
         let root = self.raw(&mut ids, &mut buffers);
@@ -89,7 +89,7 @@ impl Tree {
     }
 
     /// Loads the tree within other limits than the default ones.
-    pub(crate) fn load_within(&self, dtype: &DType, len: usize, limits: &Limits) -> Result<ArrayRef> {
+    pub(crate) fn load_within(&self, dtype: &DType, len: usize, limits: &Limits) -> Result<EncodedRef> {
         let (mut ids, mut buffers) = (Vec::new(), Vec::new());
         let root = self.raw(&mut ids, &mut buffers);
         ArrayParts::new(root, buffers, ids.into()).load(dtype, len, &Registry::built_in(), limits)
@@ -138,7 +138,7 @@ fn check_rows(
     buffers: &[Buffer],
     ids: &[Arc<str>],
     registry: &Registry,
-    array: &ArrayRef,
+    array: &EncodedRef,
     rows: &[usize],
 ) {
     let (mut blob, mut places) = (Vec::new(), Vec::new());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, GenericByteArray, GenericByteViewArray};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, GenericByteArray, GenericByteViewArray};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowNativeType as _, ByteArrayType, ByteViewType, DataType, GenericBinaryType, GenericStringType,
@@ -11,7 +11,7 @@ use arrow::datatypes::{
 use super::{Lengths, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
-use crate::kernels::joined::Joined;
+use crate::kernels::joined::{Follow, Joined};
 use crate::kernels::views::{MAX_INLINE, binary_views, string_views, view_len, view_of};
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -59,7 +59,7 @@ pub(crate) fn from_offsets(
     offsets: &[usize],
     nulls: Option<NullBuffer>,
     limits: &Limits,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let (first, last) = match offsets {
         [first, .., last] => (*first, *last),
         _ => (0, 0),
@@ -103,24 +103,30 @@ pub(crate) fn from_offsets(
     from_views(dtype, to, views.into(), buffers.into(), nulls, limits)
 }
 
-/// Concatenated values, as Arrow type `to`. Values under nulls need not be text.
+/// Concatenated values, as Arrow type `to`. Values under nulls need not be text. `decode` returns `None` if codes do not
+/// represent as many bytes as the lengths add up to.
 ///
 /// # Errors
-/// As [`from_offsets`], and if the lengths do not add up to the number of bytes.
-pub(crate) fn from_joined(
+/// As [`from_offsets`], and if `decode` fails.
+pub(crate) fn from_codes(
     dtype: &DType,
     to: &DataType,
-    mut joined: Joined,
     lengths: &Lengths,
     nulls: Option<NullBuffer>,
     limits: &Limits,
-) -> Result<ArrowRef> {
-    if *to == data_type(dtype)? {
-        match lengths.views(joined, nulls.as_ref(), is_text(dtype)?) {
-            Ok(views) => return present(views, to),
-            Err(given_back) => joined = given_back,
+    decode: impl FnOnce(&mut dyn Follow) -> Option<Joined>,
+) -> Result<ArrayRef> {
+    let joined = if *to == data_type(dtype)? {
+        match lengths.views(nulls.as_ref(), is_text(dtype)?, decode) {
+            Some(Ok(views)) => return present(views, to),
+            Some(Err(given_back)) => Some(given_back),
+            None => None,
         }
-    }
+    } else {
+        decode(&mut ())
+    };
+    let joined =
+        joined.ok_or_else(|| Error::corrupt(format!("codes do not decode to {} bytes", lengths.total())))?;
     let (bytes, ends) = (Buffer::from_vec(joined.into_bytes()), lengths.ends());
     if ends.last() != Some(&bytes.len()) {
         return Err(Error::corrupt(format!("{} bytes of values in {}", lengths.total(), bytes.len())));
@@ -139,8 +145,8 @@ pub(crate) fn from_views(
     buffers: Arc<[Buffer]>,
     nulls: Option<NullBuffer>,
     limits: &Limits,
-) -> Result<ArrowRef> {
-    let array: ArrowRef = match is_text(dtype)? {
+) -> Result<ArrayRef> {
+    let array: ArrayRef = match is_text(dtype)? {
         true => Arc::new(string_views(views, buffers, nulls)?),
         false => Arc::new(binary_views(views, buffers, nulls)?),
     };
@@ -152,7 +158,7 @@ pub(crate) fn from_views(
 ///
 /// # Errors
 /// If the copy would be too large.
-pub(crate) fn present_views(array: ArrowRef, to: &DataType, limits: &Limits) -> Result<ArrowRef> {
+pub(crate) fn present_views(array: ArrayRef, to: &DataType, limits: &Limits) -> Result<ArrayRef> {
     let views = match array.data_type() {
         DataType::Utf8View => array.as_string_view().views(),
         DataType::BinaryView => array.as_binary_view().views(),
@@ -170,20 +176,20 @@ pub(crate) fn present_views(array: ArrowRef, to: &DataType, limits: &Limits) -> 
 
 /// The same values without buffers that are much larger than what views use of them: otherwise, a few
 /// rows would keep the bytes of all rows alive.
-pub(crate) fn let_go(array: ArrowRef) -> ArrowRef {
+pub(crate) fn let_go(array: ArrayRef) -> ArrayRef {
     let_go_if(array, |used, held| held / MAX_HELD > used)
 }
 
 /// As [`let_go`], if `wastes` holds for the bytes that views use and the bytes that their buffers hold.
-pub(crate) fn let_go_if(array: ArrowRef, wastes: impl Fn(usize, usize) -> bool) -> ArrowRef {
+pub(crate) fn let_go_if(array: ArrayRef, wastes: impl Fn(usize, usize) -> bool) -> ArrayRef {
     fn gc<V: ByteViewType>(
         array: &GenericByteViewArray<V>,
         wastes: impl Fn(usize, usize) -> bool,
-    ) -> Option<ArrowRef> {
+    ) -> Option<ArrayRef> {
         let held = array.data_buffers().iter().fold(0usize, |sum, buffer| sum.saturating_add(buffer.len()));
         let long = array.views().iter().map(|view| view_len(*view)).filter(|len| *len > MAX_INLINE);
         let used = long.fold(0, usize::saturating_add);
-        wastes(used, held).then(|| Arc::new(array.gc()) as ArrowRef)
+        wastes(used, held).then(|| Arc::new(array.gc()) as ArrayRef)
     }
     let smaller = match array.data_type() {
         DataType::Utf8View => gc(array.as_string_view(), wastes),
@@ -198,7 +204,7 @@ fn with_offsets<T: ByteArrayType>(
     bytes: &Buffer,
     offsets: &[usize],
     nulls: Option<&NullBuffer>,
-) -> Option<ArrowRef> {
+) -> Option<ArrayRef> {
     let first = *offsets.first()?;
     T::Offset::from_usize(bytes.len())?;
     // No offset exceeds the last one, which fits.
@@ -213,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    fn build(to: &DataType, bytes: &[u8], offsets: &[usize], nulls: Option<Vec<bool>>) -> Result<ArrowRef> {
+    fn build(to: &DataType, bytes: &[u8], offsets: &[usize], nulls: Option<Vec<bool>>) -> Result<ArrayRef> {
         let nulls = nulls.map(NullBuffer::from);
         let dtype = if matches!(to, DataType::Binary) { DType::Binary(true) } else { DType::Utf8(true) };
         from_offsets(&dtype, to, &Buffer::from(bytes), offsets, nulls, &Limits::default())
@@ -223,7 +229,7 @@ mod tests {
     fn every_target_holds_the_same_values() {
         let (bytes, offsets) = ("..abc, a longer value and ü|".as_bytes(), [2, 5, 5, 28]);
         let words = vec!["abc", "", ", a longer value and ü"];
-        let equal = |to: DataType, wanted: ArrowRef| {
+        let equal = |to: DataType, wanted: ArrayRef| {
             let built = build(&to, bytes, &offsets, None).unwrap();
             built.to_data().validate_full().unwrap();
             assert_eq!(&built, &wanted);
@@ -251,14 +257,14 @@ mod tests {
     #[test]
     fn few_views_let_go_of_many_bytes() {
         let long = "a string of more than twelve bytes";
-        let all: ArrowRef = Arc::new(StringViewArray::from(vec![long; 100]));
+        let all: ArrayRef = Arc::new(StringViewArray::from(vec![long; 100]));
         let held =
-            |array: &ArrowRef| array.as_string_view().data_buffers().iter().map(Buffer::len).sum::<usize>();
+            |array: &ArrayRef| array.as_string_view().data_buffers().iter().map(Buffer::len).sum::<usize>();
         let few = let_go(all.slice(7, 2));
         assert_eq!((held(&few), &few), (2 * long.len(), &all.slice(0, 2)));
         let most = let_go(all.slice(0, 90));
         assert_eq!(held(&most), 100 * long.len());
-        let inline: ArrowRef = Arc::new(StringViewArray::from(vec!["short", long]));
+        let inline: ArrayRef = Arc::new(StringViewArray::from(vec!["short", long]));
         assert_eq!(held(&let_go(inline.slice(0, 1))), 0);
     }
 

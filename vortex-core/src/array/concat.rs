@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef as ArrowRef, AsArray as _, new_empty_array};
+use arrow::array::{Array, ArrayRef, AsArray as _, new_empty_array};
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, FieldRef, StringViewType};
 
 use super::restore::restore;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// If they exceed a limit, or are more than arrays of the type have room for.
-pub(crate) fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Result<ArrowRef> {
+pub(crate) fn concat(parts: &[ArrayRef], to: &DataType, limits: &Limits) -> Result<ArrayRef> {
     match parts {
         [] => return Ok(new_empty_array(to)),
         [part] => return Ok(Arc::clone(part)),
@@ -45,7 +45,7 @@ pub(crate) fn concat(parts: &[ArrowRef], to: &DataType, limits: &Limits) -> Resu
     }
 }
 
-fn views<V: ByteViewType>(parts: &[ArrowRef]) -> Result<ArrowRef> {
+fn views<V: ByteViewType>(parts: &[ArrayRef]) -> Result<ArrayRef> {
     let parts: Option<Vec<_>> = parts.iter().map(|part| part.as_byte_view_opt::<V>()).collect();
     let parts = parts.ok_or_else(|| Error::invalid("cannot join views and other arrays"))?;
     let joined = concat_views(&parts);
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     /// Words that are numbers, every seventh of them null.
-    fn words(numbers: std::ops::Range<usize>) -> ArrowRef {
+    fn words(numbers: std::ops::Range<usize>) -> ArrayRef {
         Arc::new(StringArray::from_iter(numbers.map(|at| (at % 7 > 0).then(|| at.to_string()))))
     }
 
@@ -98,15 +98,15 @@ mod tests {
         DataType::Dictionary(Box::new(DataType::Int8), Box::new(values))
     }
 
-    fn items(item: &ArrowRef) -> FieldRef {
+    fn items(item: &ArrayRef) -> FieldRef {
         Arc::new(Field::new("item", item.data_type().clone(), true))
     }
 
-    fn structure(field: ArrowRef) -> ArrowRef {
+    fn structure(field: ArrayRef) -> ArrayRef {
         Arc::new(StructArray::from(vec![(items(&field), field)]))
     }
 
-    fn nested() -> Vec<fn(ArrowRef) -> ArrowRef> {
+    fn nested() -> Vec<fn(ArrayRef) -> ArrayRef> {
         vec![
             |words| words,
             structure,
@@ -146,24 +146,24 @@ mod tests {
         }
     }
 
-    fn shown(rows: &ArrowRef) -> Vec<String> {
+    fn shown(rows: &ArrayRef) -> Vec<String> {
         use arrow::util::display::array_value_to_string;
         (0..rows.len()).map(|row| array_value_to_string(rows, row).unwrap()).collect()
     }
 
     #[test]
     fn more_elements_than_offsets_can_tell_are_not_joined() {
-        let items = Arc::new(NullArray::new(3 << 29)) as ArrowRef;
+        let items = Arc::new(NullArray::new(3 << 29)) as ArrayRef;
         let field = Arc::new(Field::new("item", DataType::Null, true));
         let lists = ListArray::new(field, OffsetBuffer::from_lengths([3 << 29]), items, None);
-        let lists = Arc::new(lists) as ArrowRef;
+        let lists = Arc::new(lists) as ArrayRef;
         let joined = concat(&[Arc::clone(&lists), Arc::clone(&lists)], lists.data_type(), &Limits::default());
         assert!(matches!(joined, Err(Error::LimitExceeded(_))));
     }
 
     #[test]
     fn long_texts_of_dictionaries_are_not_copied_without_limit() {
-        let text: ArrowRef = Arc::new(StringArray::from(vec!["x".repeat(1 << 20)]));
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(1 << 20)]));
         let rows = arrow::compute::take(&text, &Int32Array::from(vec![0]), None).unwrap();
         let rows = cast(&rows, &packed(DataType::Utf8)).unwrap();
         let often = arrow::compute::take(&rows, &Int32Array::from(vec![0; 4096]), None).unwrap();

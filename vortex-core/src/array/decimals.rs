@@ -10,7 +10,7 @@ use arrow::datatypes::{
     Int8Type, Int16Type, Int32Type, Int64Type, i256,
 };
 
-use super::{ArrowRef, present};
+use super::{ArrayRef, present};
 use crate::dtype::DecimalType;
 use crate::kernels::resize::{Resize, are_within, is_within, resized};
 use crate::{Error, Result};
@@ -52,7 +52,7 @@ macro_rules! match_storage {
 ///
 /// # Errors
 /// If a value that is not null has more digits than `to`.
-pub(crate) fn from_unscaled(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrowRef> {
+pub(crate) fn from_unscaled(values: &ArrayRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrayRef> {
     match to {
         DataType::Dictionary(_, decoded) => present(from_unscaled(values, nulls, decoded)?, to),
         DataType::Decimal32(digits, _) => {
@@ -83,7 +83,7 @@ fn beyond<N: ArrowNativeTypeOp>(digits: u8) -> Option<N> {
     (digits < DecimalType::MAX_PRECISION).then(power).flatten()
 }
 
-fn resize<S, T>(values: &ArrowRef, nulls: Option<NullBuffer>, to: &DataType, digits: u8) -> Result<ArrowRef>
+fn resize<S, T>(values: &ArrayRef, nulls: Option<NullBuffer>, to: &DataType, digits: u8) -> Result<ArrayRef>
 where
     S: ArrowPrimitiveType<Native: Resize<T::Native>>,
     T: ArrowDecimal,

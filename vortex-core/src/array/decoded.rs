@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use super::bytes::present_views;
 use super::decimals::from_unscaled;
 use super::row_bytes::reserved_bytes;
-use super::{ArrayRef, ArrowRef, EncodedArray, Validity, intervals};
+use super::{ArrayRef, EncodedArray, EncodedRef, Validity, intervals};
 use crate::Result;
 use crate::dtype::DType;
 use crate::expr::Predicate;
@@ -20,13 +20,13 @@ use crate::mask::Mask;
 #[derive(Debug, Clone)]
 pub struct Decoded {
     dtype: DType,
-    array: ArrowRef,
+    array: ArrayRef,
     limits: Limits,
 }
 
 impl Decoded {
     /// Wraps an array that presents `dtype`.
-    pub fn new(dtype: DType, array: ArrowRef) -> Self {
+    pub fn new(dtype: DType, array: ArrayRef) -> Self {
         Self { dtype, array, limits: Limits::default() }
     }
 
@@ -37,11 +37,11 @@ impl Decoded {
     }
 
     /// The Arrow array.
-    pub fn arrow(&self) -> &ArrowRef {
+    pub fn arrow(&self) -> &ArrayRef {
         &self.array
     }
 
-    fn with(&self, array: ArrowRef) -> ArrayRef {
+    fn with(&self, array: ArrayRef) -> EncodedRef {
         Arc::new(Self { dtype: self.dtype.clone(), array, limits: self.limits })
     }
 }
@@ -67,7 +67,7 @@ impl EncodedArray for Decoded {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         present_views(Arc::clone(&self.array), to, &self.limits)
     }
 
@@ -75,11 +75,11 @@ impl EncodedArray for Decoded {
         Ok(Validity::from_nulls(self.array.logical_nulls()))
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(self.with(self.array.slice(rows.start, rows.len())))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
             return Ok(self.with(Arc::clone(&self.array)));
         }
@@ -92,7 +92,7 @@ impl EncodedArray for Decoded {
         Ok(self.with(arrow::compute::filter(&self.array, &mask.to_filter())?))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         Ok(self.with(super::take_within(&self.array, indices, &self.limits)?))
     }
 
@@ -105,7 +105,7 @@ impl EncodedArray for Decoded {
 ///
 /// # Errors
 /// If Arrow cannot cast between them.
-pub fn present(array: ArrowRef, to: &DataType) -> Result<ArrowRef> {
+pub fn present(array: ArrayRef, to: &DataType) -> Result<ArrayRef> {
     if array.data_type() == to {
         return Ok(array);
     }
@@ -165,7 +165,7 @@ mod tests {
         let wide = |nulls| {
             let values = vec![i256::from_i128(7), i256::MAX];
             let decimals = Decimal256Array::new(values.into(), nulls);
-            Arc::new(decimals.with_data_type(DataType::Decimal256(3, 2))) as ArrowRef
+            Arc::new(decimals.with_data_type(DataType::Decimal256(3, 2))) as ArrayRef
         };
         let narrow = present(wide(nulls.clone()), &DataType::Decimal128(3, 2)).unwrap();
         assert_eq!(narrow.as_primitive::<Decimal128Type>().iter().collect::<Vec<_>>(), [Some(7), None]);
@@ -173,7 +173,7 @@ mod tests {
 
         let values = |nulls| {
             let decimals = Decimal128Array::new(vec![7, i128::MAX].into(), nulls);
-            Arc::new(decimals.with_data_type(DataType::Decimal128(3, 2))) as ArrowRef
+            Arc::new(decimals.with_data_type(DataType::Decimal128(3, 2))) as ArrayRef
         };
         let packed = |of| DataType::Dictionary(Box::new(DataType::Int8), Box::new(of));
         for to in [DataType::Decimal32(3, 2), packed(DataType::Decimal64(3, 2))] {

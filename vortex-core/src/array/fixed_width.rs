@@ -1,6 +1,6 @@
 //! Arrow arrays of values that all have the same width, whatever they mean.
 
-use arrow::array::{Array, ArrayData, ArrayRef as ArrowRef, make_array};
+use arrow::array::{Array, ArrayData, ArrayRef, make_array};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
@@ -50,7 +50,7 @@ pub(crate) fn fixed_width(
     len: usize,
     values: Buffer,
     nulls: Option<NullBuffer>,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     Ok(make_array(ArrayData::builder(data_type).len(len).add_buffer(values).nulls(nulls).build()?))
 }
 

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, PrimitiveArray};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, PrimitiveArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 
-use super::ArrayRef;
+use super::EncodedRef;
 use crate::dtype::arrow::data_type;
 use crate::dtype::{PType, match_integer, match_ptype};
-use crate::kernels::joined::{Joined, total_len};
+use crate::kernels::joined::{Follow, Joined, Views, total_len};
 use crate::kernels::rising::positions;
 use crate::{Error, Result};
 
 /// Decodes a primitive child into its raw values and its nulls. `N` is any type of the same width as the
 /// child's: an unsigned integer type can represent the bits of a signed integer or a float.
 pub(crate) fn decode_raw<N: ArrowNativeType>(
-    child: &ArrayRef,
+    child: &EncodedRef,
 ) -> Result<(ScalarBuffer<N>, Option<NullBuffer>)> {
     let ptype = child.dtype().ptype()?;
     if ptype.byte_width() != size_of::<N>() {
@@ -39,20 +39,20 @@ pub(crate) fn array_of_raw<N: ArrowNativeType>(
     ptype: PType,
     values: ScalarBuffer<N>,
     nulls: Option<NullBuffer>,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     debug_assert_eq!(ptype.byte_width(), size_of::<N>());
     numbers(ptype, &values.into_inner(), nulls)
 }
 
 /// Numbers of `ptype` as an Arrow array; their bytes must be suitably aligned. Unlike building an array
 /// from `ArrayData`, this does not count the nulls again.
-pub(crate) fn numbers(ptype: PType, bytes: &Buffer, nulls: Option<NullBuffer>) -> Result<ArrowRef> {
+pub(crate) fn numbers(ptype: PType, bytes: &Buffer, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     match_ptype!(ptype, |T| Ok(Arc::new(PrimitiveArray::<T>::try_new(bytes.clone().into(), nulls)?)))
 }
 
 /// Decodes integers of any width and converts each of them. Null rows are converted from 0.
 pub(crate) fn decode_integers<R>(
-    child: &ArrayRef,
+    child: &EncodedRef,
     what: &str,
     convert: impl Fn(i128) -> Result<R>,
 ) -> Result<Vec<R>> {
@@ -74,7 +74,7 @@ pub(crate) fn decode_integers<R>(
 }
 
 /// Decodes offsets, which must not decrease or exceed `end`. There is one more of them than rows.
-pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result<Vec<usize>> {
+pub(crate) fn decode_offsets(child: &EncodedRef, what: &str, end: usize) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
     let decoded = child.decode(&data_type(child.dtype())?)?;
@@ -93,7 +93,7 @@ pub(crate) fn decode_offsets(child: &ArrayRef, what: &str, end: usize) -> Result
 
 /// Lengths of consecutive values.
 pub(crate) struct Lengths {
-    decoded: ArrowRef,
+    decoded: ArrayRef,
     ptype: PType,
     total: usize,
 }
@@ -103,7 +103,7 @@ impl Lengths {
     ///
     /// # Errors
     /// If they are not integers, have nulls, or some are negative.
-    pub(crate) fn decode(child: &ArrayRef, what: &str) -> Result<Self> {
+    pub(crate) fn decode(child: &EncodedRef, what: &str) -> Result<Self> {
         let ptype = child.dtype().ptype()?;
         let decoded = child.decode(&data_type(child.dtype())?)?;
         if decoded.null_count() > 0 {
@@ -135,21 +135,23 @@ impl Lengths {
         ends
     }
 
-    /// Views of joined values, as [`Joined::into_views`].
+    /// Views of the values that `decode` joins, as [`Joined::into_views`]; `None` if it fails.
     pub(crate) fn views(
         &self,
-        joined: Joined,
         nulls: Option<&NullBuffer>,
         is_text: bool,
-    ) -> Result<ArrowRef, Joined> {
+        decode: impl FnOnce(&mut dyn Follow) -> Option<Joined>,
+    ) -> Option<Result<ArrayRef, Joined>> {
         match_integer!(self.ptype, |T| {
-            joined.into_views(self.decoded.as_primitive::<T>().values(), nulls, is_text)
-        }, else Err(joined))
+            let mut views = Views::new(self.decoded.as_primitive::<T>().values());
+            let joined = decode(&mut views)?;
+            Some(joined.into_views(views, nulls, is_text))
+        }, else Some(Err(decode(&mut ())?)))
     }
 }
 
 /// The single integer in row `at` of a child, decoding only that row.
-pub(crate) fn integer_at(child: &ArrayRef, at: usize, what: &str) -> Result<usize> {
+pub(crate) fn integer_at(child: &EncodedRef, at: usize, what: &str) -> Result<usize> {
     let row = child.slice(at..at + 1)?;
     let value = decode_integers(&row, what, |value| {
         usize::try_from(value).map_err(|_| Error::corrupt(format!("{what} {value} is out of range")))

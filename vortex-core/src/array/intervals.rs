@@ -2,7 +2,7 @@
 
 use arrow::array::{Array as _, BooleanArray};
 
-use super::ArrowRef;
+use super::ArrayRef;
 use super::fixed_width::values_of;
 use crate::Result;
 use crate::dtype::DType;
@@ -20,7 +20,7 @@ pub(crate) fn tests_of<W: Word>(intervals: &Intervals) -> Vec<Within<W>> {
 ///
 /// # Errors
 /// If the predicate does not fit the type of the values.
-pub(super) fn matches(values: &ArrowRef, predicate: &Predicate) -> Result<BooleanArray> {
+pub(super) fn matches(values: &ArrayRef, predicate: &Predicate) -> Result<BooleanArray> {
     if let Some(ptype) = ptype_of(values.data_type())
         && let Some(intervals) = Intervals::of(predicate, ptype)
         && predicate.check(&DType::Primitive(ptype, true)).is_ok()
@@ -46,7 +46,7 @@ mod tests {
     use crate::scalar::{Scalar, Value};
 
     /// Values around zero and both ends of the type, some of them null; not from the start of a buffer.
-    fn values<T: ArrowPrimitiveType>() -> ArrowRef {
+    fn values<T: ArrowPrimitiveType>() -> ArrayRef {
         let mut next = random(8);
         let mut value = |row: usize| {
             let near = next() % 5;
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn constants_of_another_type_are_treated_alike() {
-        let values: ArrowRef = Arc::new(arrow::array::Int8Array::from(vec![44, 5]));
+        let values: ArrayRef = Arc::new(arrow::array::Int8Array::from(vec![44, 5]));
         let constant = |ptype, value| Scalar::try_new(DType::Primitive(ptype, false), value).unwrap();
         for constant in [constant(PType::U8, Value::UInt(5)), constant(PType::I64, Value::Int(300))] {
             let predicate = Predicate::Compare(CompareOp::Eq, constant);

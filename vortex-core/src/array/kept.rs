@@ -11,7 +11,7 @@ use arrow::buffer::{Buffer, NullBuffer};
 use super::parts::{Buffers, Context, Taken};
 use super::pieces::Pieces;
 use super::rows::all;
-use super::{ArrayRef, ArrowRef, Decoded, Node};
+use super::{ArrayRef, Decoded, EncodedRef, Node};
 use crate::Result;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
@@ -41,7 +41,7 @@ pub(crate) struct Kept {
 #[derive(Debug)]
 enum What {
     /// Decoded integers, which mostly tell where rows are. They can be searched without examining all of them.
-    Integers(ArrayRef),
+    Integers(EncodedRef),
     /// The buffers of a node and its descendants. The array may have any number of rows, and cache any number of
     /// bytes, so that it is loaded again.
     Buffers(Taken),
@@ -82,7 +82,7 @@ impl Drop for CountedBytes {
 
 impl Node<'_> {
     /// Creates the array of all rows from pieces, unless it is kept, and keeps it if it is small.
-    pub(super) fn load_from_pieces(&self) -> Result<ArrayRef> {
+    pub(super) fn load_from_pieces(&self) -> Result<EncodedRef> {
         let Buffers::Pieces { pieces, start, places, kept, .. } = self.context.buffers else {
             return self.load();
         };
@@ -120,7 +120,7 @@ impl Node<'_> {
             let is_shared = to_keep != Some(stored) && shares(&integers, &taken);
             let integers = if is_larger || is_shared { copied(&integers)? } else { integers };
             let integers = Decoded::new(self.dtype.clone(), integers).with_limits(*self.limits());
-            let array: ArrayRef = Arc::new(integers);
+            let array: EncodedRef = Arc::new(integers);
             (What::Integers(Arc::clone(&array)), array)
         } else {
             (What::Buffers(taken), array)
@@ -131,7 +131,7 @@ impl Node<'_> {
     }
 
     /// Creates the array of all rows from the buffers of the node and its descendants.
-    fn load_taken(&self, taken: &Taken) -> Result<ArrayRef> {
+    fn load_taken(&self, taken: &Taken) -> Result<EncodedRef> {
         let nodes_left = self.context.nodes_left.clone();
         let context = Context { buffers: Buffers::Taken(taken), nodes_left, ..*self.context };
         let array = Node { context: &context, ..*self }.load();
@@ -179,7 +179,7 @@ impl Node<'_> {
 }
 
 /// Whether an array shares any of the buffers that were taken.
-fn shares(array: &ArrowRef, taken: &Taken) -> bool {
+fn shares(array: &ArrayRef, taken: &Taken) -> bool {
     let data = array.to_data();
     let nulls = data.nulls().map(NullBuffer::buffer);
     let is_taken =
@@ -188,7 +188,7 @@ fn shares(array: &ArrowRef, taken: &Taken) -> bool {
 }
 
 /// The same array in buffers of its own, which are as long as it needs.
-fn copied(array: &ArrowRef) -> Result<ArrowRef> {
+fn copied(array: &ArrayRef) -> Result<ArrayRef> {
     let data = array.to_data();
     let mut copy = MutableArrayData::new(vec![&data], false, array.len());
     copy.try_extend(0, 0, array.len())?;
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn arrays_that_are_kept_share_no_pieces() {
         let piece = Buffer::from(vec![0u32, 1, 2, 3]);
-        let array: ArrowRef = Arc::new(UInt32Array::new(piece.slice(4).into(), None));
+        let array: ArrayRef = Arc::new(UInt32Array::new(piece.slice(4).into(), None));
         let taken = Taken::from([(7, piece)]);
         let copy = copied(&array).unwrap();
         assert_eq!(&copy, &array);
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn arrays_that_are_kept_hold_no_more_than_is_counted() {
         let bits = BooleanBuffer::new(Buffer::from(vec![0xff; 1 << 20]), 0, 3);
-        let array: ArrowRef = Arc::new(UInt32Array::new(vec![1, 2, 3].into(), Some(NullBuffer::new(bits))));
+        let array: ArrayRef = Arc::new(UInt32Array::new(vec![1, 2, 3].into(), Some(NullBuffer::new(bits))));
         assert!(array.get_array_memory_size() > 1 << 20);
         let copy = copied(&array).unwrap();
         assert_eq!(&copy, &array);

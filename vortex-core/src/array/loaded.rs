@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::ArrayRef;
+use super::EncodedRef;
 use crate::Result;
 use crate::dtype::DType;
 use crate::limits::{Limits, Work};
@@ -32,7 +32,7 @@ pub(crate) struct LoadedRows(RefCell<HashMap<Place, Rows>>);
 struct Rows {
     len: usize,
     rows: Vec<usize>,
-    array: ArrayRef,
+    array: EncodedRef,
     byte_len: usize,
 }
 
@@ -49,8 +49,8 @@ impl LoadedRows {
         len: usize,
         rows: &[usize],
         limits: &Limits,
-        load: impl FnOnce() -> Result<ArrayRef>,
-    ) -> Result<ArrayRef> {
+        load: impl FnOnce() -> Result<EncodedRef>,
+    ) -> Result<EncodedRef> {
         if let Some(known) = self.0.borrow().get(&place)
             && known.len == len
             && known.rows == rows
@@ -92,7 +92,7 @@ mod tests {
                     loads.set(loads.get() + 1);
                     let array = Arc::new(Int32Array::from_iter_values(0..rows.len() as i32)) as _;
                     let array = Arc::new(Decoded::new(dtype.clone(), array));
-                    if is_complete { Ok(array as ArrayRef) } else { Err(Error::NotFetched) }
+                    if is_complete { Ok(array as EncodedRef) } else { Err(Error::NotFetched) }
                 });
             (result.is_ok(), loads.get())
         };
@@ -117,7 +117,7 @@ mod tests {
                 let load = || {
                     loads.set(loads.get() + 1);
                     let array = Arc::new(Int32Array::from(vec![0; count]));
-                    Ok(Arc::new(Decoded::new(dtype.clone(), array)) as ArrayRef)
+                    Ok(Arc::new(Decoded::new(dtype.clone(), array)) as EncodedRef)
                 };
                 let place = Place { blob: 0, node: 0 };
                 loaded.get_or_load(place, &dtype, count, &rows, &Limits::default(), load).unwrap();
@@ -134,7 +134,7 @@ mod tests {
         let load = || {
             loaded.get_or_load(Place { blob: 0, node: 0 }, &dtype, 1, &[0], &limits, || {
                 limits.decoded_bytes(52, 1)?;
-                Ok(Arc::new(Decoded::new(dtype.clone(), Arc::new(Int32Array::from(vec![1])))) as ArrayRef)
+                Ok(Arc::new(Decoded::new(dtype.clone(), Arc::new(Int32Array::from(vec![1])))) as EncodedRef)
             })
         };
         for _ in 0..3 {

@@ -15,12 +15,12 @@ use arrow::array::{Array as _, AsArray as _, BooleanArray, StructArray, UnionArr
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, UnionMode};
 
-use super::ArrowRef;
+use super::ArrayRef;
 use crate::dtype::DType;
 use crate::{Error, Result};
 
 /// The same values, also null where `valid` is unset.
-pub(crate) fn mask(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
+pub(crate) fn mask(array: &ArrayRef, valid: &NullBuffer) -> Result<ArrayRef> {
     if valid.null_count() == 0 {
         return Ok(Arc::clone(array));
     }
@@ -45,7 +45,7 @@ pub(crate) fn mask(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
 
 /// A column of a struct, masked as far as its field permits: also null where `valid` is unset if the
 /// field is nullable, otherwise only its nullable descendants are.
-pub(crate) fn mask_field(column: ArrowRef, field: &Field, valid: &NullBuffer) -> Result<ArrowRef> {
+pub(crate) fn mask_field(column: ArrayRef, field: &Field, valid: &NullBuffer) -> Result<ArrayRef> {
     match column.data_type() {
         _ if field.is_nullable() => mask(&column, valid),
         DataType::Struct(_) => mask_columns(column.as_struct(), valid, column.nulls().cloned()),
@@ -53,7 +53,7 @@ pub(crate) fn mask_field(column: ArrowRef, field: &Field, valid: &NullBuffer) ->
     }
 }
 
-fn mask_columns(array: &StructArray, valid: &NullBuffer, nulls: Option<NullBuffer>) -> Result<ArrowRef> {
+fn mask_columns(array: &StructArray, valid: &NullBuffer, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     let columns = array.columns().iter().zip(array.fields());
     let columns = columns
         .map(|(column, field)| mask_field(Arc::clone(column), field, valid))
@@ -63,14 +63,14 @@ fn mask_columns(array: &StructArray, valid: &NullBuffer, nulls: Option<NullBuffe
 }
 
 /// Arrow's unions have no validity of their own: a row is null if the variant that it selects is null.
-fn mask_union(array: &ArrowRef, valid: &NullBuffer) -> Result<ArrowRef> {
+fn mask_union(array: &ArrayRef, valid: &NullBuffer) -> Result<ArrayRef> {
     let (DataType::Union(fields, UnionMode::Sparse), Some(union)) =
         (array.data_type(), array.as_any().downcast_ref::<UnionArray>())
     else {
         return Err(Error::invalid(format!("cannot make rows of {} null", array.data_type())));
     };
     let children =
-        fields.iter().map(|(id, _)| mask(union.child(id), valid)).collect::<Result<Vec<ArrowRef>>>()?;
+        fields.iter().map(|(id, _)| mask(union.child(id), valid)).collect::<Result<Vec<ArrayRef>>>()?;
     let ids: ScalarBuffer<i8> = union.type_ids().clone();
     Ok(Arc::new(UnionArray::try_new(fields.clone(), ids, None, children)?))
 }
@@ -83,7 +83,7 @@ pub(crate) fn field_dtype(dtype: &DType, at: usize) -> Result<DType> {
 }
 
 /// Field `at` of a decoded struct, also null where the struct is.
-pub(crate) fn decoded_field(array: &ArrowRef, at: usize) -> Result<ArrowRef> {
+pub(crate) fn decoded_field(array: &ArrayRef, at: usize) -> Result<ArrayRef> {
     let parent = array.as_struct_opt();
     let column = parent.and_then(|parent| parent.columns().get(at));
     let column = column.ok_or_else(|| Error::invalid(format!("{} has no field {at}", array.data_type())))?;
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn slices_of_booleans_are_valid_arrow_data_once_they_are_masked() {
-        let bits: ArrowRef = Arc::new(BooleanArray::from(vec![true; 100]));
+        let bits: ArrayRef = Arc::new(BooleanArray::from(vec![true; 100]));
         let masked = mask(&bits.slice(90, 10), &NullBuffer::from(vec![false; 10])).unwrap();
         masked.to_data().validate_full().unwrap();
         assert_eq!(masked.null_count(), 10);
@@ -134,10 +134,10 @@ mod tests {
             Field::new("fixed", DataType::Int32, false),
             Field::new("inner", DataType::Struct(leaf.clone()), false),
         ]);
-        let numbers: ArrowRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
-        let inner: ArrowRef = Arc::new(StructArray::new(leaf, vec![Arc::clone(&numbers)], None));
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+        let inner: ArrayRef = Arc::new(StructArray::new(leaf, vec![Arc::clone(&numbers)], None));
         let columns = vec![Arc::clone(&numbers), Arc::clone(&numbers), inner];
-        let array: ArrowRef = Arc::new(StructArray::new(fields, columns, None));
+        let array: ArrayRef = Arc::new(StructArray::new(fields, columns, None));
         let masked = mask(&array, &NullBuffer::from(vec![true, false, true])).unwrap();
         masked.to_data().validate_full().unwrap();
         let masked = masked.as_struct();

@@ -38,7 +38,7 @@ use arrow::datatypes::DataType;
 
 pub use aggregate::{Aggregate, Measures};
 pub(crate) use aggregate::{has_sum, integer};
-pub use arrow::array::ArrayRef as ArrowRef;
+pub use arrow::array::ArrayRef;
 pub(crate) use concat::{concat, without_dictionaries};
 pub(crate) use decimals::{from_unscaled, has_digits_of};
 pub use decoded::{Decoded, present};
@@ -62,7 +62,7 @@ use crate::limits::Limits;
 use crate::mask::Mask;
 
 /// A shared [`EncodedArray`].
-pub type ArrayRef = Arc<dyn EncodedArray>;
+pub type EncodedRef = Arc<dyn EncodedArray>;
 
 /// One column chunk, encoded or not.
 ///
@@ -90,7 +90,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     }
 
     /// The encoded parts, with names, for display and for measuring.
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         Vec::new()
     }
 
@@ -109,7 +109,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If the bytes contradict the format, or a limit is exceeded.
-    fn decode(&self, to: &DataType) -> Result<ArrowRef>;
+    fn decode(&self, to: &DataType) -> Result<ArrayRef>;
 
     /// Which rows are null, determined without decoding values if the encoding allows it.
     ///
@@ -128,7 +128,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As `pick`.
-    fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         let _ = (len, pick);
         Ok(None)
     }
@@ -137,7 +137,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If the bytes contradict the format.
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         match self.pick_rows(rows.len(), &|child| child.slice(rows.clone()))? {
             Some(picked) => Ok(picked),
             None => self.decode_natural()?.slice(rows),
@@ -148,7 +148,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If the bytes contradict the format.
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         match self.pick_rows(mask.true_count(), &|child| child.filter(mask))? {
             Some(picked) => Ok(picked),
             None => self.decode_natural()?.filter(mask),
@@ -159,7 +159,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If the bytes contradict the format.
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         match self.pick_rows(indices.len(), &|child| child.take(indices))? {
             Some(picked) => Ok(picked),
             None => self.decode_natural()?.take(indices),
@@ -235,7 +235,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If this is not a struct with such a field, or as [`decode`](Self::decode).
-    fn field(&self, at: usize) -> Result<ArrayRef> {
+    fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = masking::field_dtype(self.dtype(), at)?;
         let field = masking::decoded_field(self.decode_natural()?.arrow(), at)?;
         Ok(Arc::new(Decoded::new(dtype, field).with_limits(self.limits())))
@@ -246,7 +246,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As `map`, or if the runs contradict the format.
-    fn map_runs(&self, map: &dyn Fn(ArrayRef) -> Result<ArrayRef>) -> Result<Option<ArrayRef>> {
+    fn map_runs(&self, map: &dyn Fn(EncodedRef) -> Result<EncodedRef>) -> Result<Option<EncodedRef>> {
         let _ = map;
         Ok(None)
     }
@@ -258,7 +258,7 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
 }
 
 /// Picks the same rows of each array that it is given.
-pub type RowPicker<'a> = &'a dyn Fn(&ArrayRef) -> Result<ArrayRef>;
+pub type RowPicker<'a> = &'a dyn Fn(&EncodedRef) -> Result<EncodedRef>;
 
 /// Number of bytes of an array tree: those of its buffers, including the buffers of all children.
 pub fn encoded_bytes(array: &dyn EncodedArray) -> usize {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use arrow::buffer::Buffer;
 use prost::Message;
 
-use super::ArrayRef;
+use super::EncodedRef;
 use super::bytes::{aligned, is_aligned};
 use super::parts::{Buffers, Context};
 use super::rows::Picked;
+use crate::Registry;
 use crate::dtype::DType;
-use crate::encodings::{Encoding, Registry};
+use crate::encodings::Encoding;
 use crate::error::ResultExt as _;
 use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
@@ -38,7 +39,7 @@ impl<'a> Node<'a> {
     }
 
     /// Creates the array of all rows.
-    pub(super) fn load(&self) -> Result<ArrayRef> {
+    pub(super) fn load(&self) -> Result<EncodedRef> {
         match (self.own_buffers, self.context.buffers) {
             (None, Buffers::Pieces { .. }) => self.load_from_pieces(),
             _ => self.load_as(self.encoding_id()?),
@@ -64,7 +65,7 @@ impl<'a> Node<'a> {
         self.limits().decoded_bytes(byte_len, 1).map(drop)
     }
 
-    fn load_as(&self, id: &str) -> Result<ArrayRef> {
+    fn load_as(&self, id: &str) -> Result<EncodedRef> {
         self.enter()?;
         let array = self.encoding(id)?.load(self).at(|| id)?;
         self.check(id, array)
@@ -75,7 +76,7 @@ impl<'a> Node<'a> {
     }
 
     /// Checks that an array is what the node represents.
-    pub(super) fn check(&self, id: &str, array: ArrayRef) -> Result<ArrayRef> {
+    pub(super) fn check(&self, id: &str, array: EncodedRef) -> Result<EncodedRef> {
         if array.len() != self.len || array.dtype() != self.dtype {
             return Err(Error::corrupt(format!(
                 "{id} gives {} rows of {}, expected {} of {}",
@@ -158,7 +159,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// If there is no such child, or it is not of that type and length.
-    pub fn child(&self, at: usize, dtype: &DType, len: usize) -> Result<ArrayRef> {
+    pub fn child(&self, at: usize, dtype: &DType, len: usize) -> Result<EncodedRef> {
         match self.picked {
             None => self.child_node(at, dtype, len)?.load(),
             Some(picked) if len == self.len => self.child_rows(at, dtype, picked.of, picked.rows),
@@ -213,7 +214,7 @@ impl<'a> Node<'a> {
         metadata: &[u8],
         buffers: &[Buffer],
         children: usize,
-    ) -> Result<ArrayRef> {
+    ) -> Result<EncodedRef> {
         let children =
             self.raw.children.get(..children).ok_or_else(|| {
                 Error::corrupt(format!("{} children, expected {children}", self.child_count()))
@@ -244,7 +245,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// If the number of children is neither `at` nor `at + 1`, or a non-nullable array has a validity.
-    pub fn validity_child(&self, at: usize) -> Result<Option<ArrayRef>> {
+    pub fn validity_child(&self, at: usize) -> Result<Option<EncodedRef>> {
         match self.child_count().checked_sub(at) {
             Some(0) => Ok(None),
             Some(1) if self.dtype.is_nullable() => self.child(at, &DType::Bool(false), self.len).map(Some),
@@ -417,7 +418,7 @@ mod tests {
     }
 
     /// Loading many nodes that refer to the same bytes takes as many copies.
-    fn chunked(chunk: Tree, dtype: &DType, rows: u64) -> crate::Result<crate::array::ArrayRef> {
+    fn chunked(chunk: Tree, dtype: &DType, rows: u64) -> crate::Result<crate::array::EncodedRef> {
         let offsets: Vec<u64> = (0..=20).map(|at| at * rows).collect();
         let tree = Tree::new("vortex.chunked").child(Tree::primitive(&offsets));
         let tree = (0..20).fold(tree, |tree, _| tree.child(chunk.clone()));

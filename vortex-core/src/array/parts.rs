@@ -10,10 +10,10 @@ use arrow::buffer::Buffer;
 use super::kept::KeptBytes;
 use super::loaded::LoadedRows;
 use super::pieces::Pieces;
-use super::{ArrayRef, Node};
+use super::{EncodedRef, Node};
+use crate::Registry;
 use crate::Result;
 use crate::dtype::DType;
-use crate::encodings::Registry;
 use crate::limits::{Limits, Work};
 use crate::wire::{ArrayTree, RawNode};
 
@@ -47,7 +47,13 @@ impl ArrayParts {
     ///
     /// # Errors
     /// If they contradict each other, or an encoding is unknown.
-    pub fn load(&self, dtype: &DType, len: usize, registry: &Registry, limits: &Limits) -> Result<ArrayRef> {
+    pub fn load(
+        &self,
+        dtype: &DType,
+        len: usize,
+        registry: &Registry,
+        limits: &Limits,
+    ) -> Result<EncodedRef> {
         let _work = Work::begin();
         let context = Context {
             buffers: Buffers::Whole(&self.buffers),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayData, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
+    Array as _, ArrayData, ArrayRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
     GenericListArray, GenericListViewArray, IntervalDayTimeArray, IntervalMonthDayNanoArray,
     LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, UInt64Array,
     make_array,
@@ -36,7 +36,7 @@ pub fn can_decode_as(dtype: &DType, to: &DataType) -> bool {
 ///
 /// # Errors
 /// If `to` cannot represent the values of the array's type, or as [`EncodedArray::decode`].
-pub fn decode_as(array: &dyn EncodedArray, to: &DataType) -> Result<ArrowRef> {
+pub fn decode_as(array: &dyn EncodedArray, to: &DataType) -> Result<ArrayRef> {
     let carrier = carrier(array.dtype(), to)
         .ok_or_else(|| Error::invalid(format!("{} cannot be read as {to}", array.dtype())))?;
     restore(&array.decode(&carrier)?, to, &array.limits())
@@ -44,7 +44,7 @@ pub fn decode_as(array: &dyn EncodedArray, to: &DataType) -> Result<ArrowRef> {
 
 /// Converts the carrier array to the requested type, which a file may choose, too: values of a fixed size
 /// take bytes even if they are null.
-pub(crate) fn restore(array: &ArrowRef, to: &DataType, limits: &Limits) -> Result<ArrowRef> {
+pub(crate) fn restore(array: &ArrayRef, to: &DataType, limits: &Limits) -> Result<ArrayRef> {
     if array.data_type() == to {
         return Ok(Arc::clone(array));
     }
@@ -119,7 +119,7 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType, limits: &Limits) -> Resul
         }
         (DataType::Map(..), DataType::Map(entries, sorted)) => {
             let (_, offsets, values, nulls, _) = array.as_map().clone().into_parts();
-            let values = restore(&(Arc::new(values) as ArrowRef), entries.data_type(), limits)?;
+            let values = restore(&(Arc::new(values) as ArrayRef), entries.data_type(), limits)?;
             let values = map_entries(&values)?;
             Arc::new(MapArray::try_new(Arc::clone(entries), offsets, values, nulls, *sorted)?)
         }
@@ -139,11 +139,11 @@ pub(crate) fn restore(array: &ArrowRef, to: &DataType, limits: &Limits) -> Resul
 /// # Errors
 /// If the ends of runs cannot count the rows: scans then decode fewer at once.
 fn runs<R: RunEndIndexType>(
-    rows: &ArrowRef,
+    rows: &ArrayRef,
     to: &DataType,
     values: &FieldRef,
     limits: &Limits,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let len = rows.len();
     if R::Native::from_usize(len).is_none() {
         return Err(Error::limit(format!("{len} rows in runs whose ends are {}", R::DATA_TYPE)));
@@ -157,7 +157,7 @@ fn runs<R: RunEndIndexType>(
 }
 
 /// The entries of a map, whose type the caller may have chosen.
-pub(crate) fn map_entries(values: &ArrowRef) -> Result<StructArray> {
+pub(crate) fn map_entries(values: &ArrayRef) -> Result<StructArray> {
     let no_struct = || Error::invalid(format!("a map with entries of type {}", values.data_type()));
     values.as_struct_opt().cloned().ok_or_else(no_struct)
 }
@@ -167,14 +167,14 @@ fn list_views<O: OffsetSizeTrait>(
     array: &GenericListViewArray<O>,
     item: &FieldRef,
     limits: &Limits,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let (_, offsets, sizes, values, nulls) = array.clone().into_parts();
     let values = restore(&values, item.data_type(), limits)?;
     Ok(Arc::new(GenericListViewArray::try_new(Arc::clone(item), offsets, sizes, values, nulls)?))
 }
 
 /// The same values, none of them null.
-pub(crate) fn without_nulls(array: ArrowRef) -> Result<ArrowRef> {
+pub(crate) fn without_nulls(array: ArrayRef) -> Result<ArrayRef> {
     if array.nulls().is_none() {
         return Ok(array);
     }
@@ -182,18 +182,18 @@ pub(crate) fn without_nulls(array: ArrowRef) -> Result<ArrowRef> {
 }
 
 /// The same bytes with another type of the same width.
-pub(crate) fn renamed(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+pub(crate) fn renamed(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     Ok(make_array(array.to_data().into_builder().data_type(to.clone()).build()?))
 }
 
-fn structure(array: &StructArray, fields: &Fields, limits: &Limits) -> Result<ArrowRef> {
+fn structure(array: &StructArray, fields: &Fields, limits: &Limits) -> Result<ArrayRef> {
     let columns =
         array.columns().iter().zip(fields).map(|(column, to)| restore(column, to.data_type(), limits));
     let (columns, nulls) = (columns.collect::<Result<Vec<_>>>()?, array.nulls().cloned());
     Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())?))
 }
 
-fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType, limits: &Limits) -> Result<ArrowRef> {
+fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType, limits: &Limits) -> Result<ArrayRef> {
     let (DataType::List(item) | DataType::LargeList(item)) = to else {
         return Err(Error::invalid(format!("a list cannot be read as {to}")));
     };
@@ -203,7 +203,7 @@ fn list<O: OffsetSizeTrait>(array: &GenericListArray<O>, to: &DataType, limits: 
 }
 
 /// Lists of a fixed size, which every valid row must have. Null rows get arbitrary elements.
-fn fixed_size_list(array: &LargeListArray, to: &DataType, limits: &Limits) -> Result<ArrowRef> {
+fn fixed_size_list(array: &LargeListArray, to: &DataType, limits: &Limits) -> Result<ArrayRef> {
     let DataType::FixedSizeList(item, size) = to else {
         return Err(Error::invalid(format!("a list cannot be read as {to}")));
     };
@@ -247,7 +247,7 @@ fn fixed_size_list(array: &LargeListArray, to: &DataType, limits: &Limits) -> Re
     )?))
 }
 
-fn fixed_size_binary(array: &LargeBinaryArray, width: i32, limits: &Limits) -> Result<ArrowRef> {
+fn fixed_size_binary(array: &LargeBinaryArray, width: i32, limits: &Limits) -> Result<ArrayRef> {
     let bytes_of_row = usize::try_from(width).unwrap_or(0);
     let mut bytes = Vec::with_capacity(limits.decoded_bytes(array.len(), bytes_of_row)?);
     for row in 0..array.len() {
@@ -263,7 +263,7 @@ fn fixed_size_binary(array: &LargeBinaryArray, width: i32, limits: &Limits) -> R
     Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(width, values, nulls, array.len())?))
 }
 
-fn interval(parts: &StructArray, unit: IntervalUnit) -> Result<ArrowRef> {
+fn interval(parts: &StructArray, unit: IntervalUnit) -> Result<ArrayRef> {
     let missing = || Error::invalid("an interval without its parts");
     let ints = |at: usize| parts.column(at).as_primitive_opt::<Int32Type>().ok_or_else(missing);
     let nulls: Option<NullBuffer> = parts.nulls().cloned();
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn runs_have_as_many_rows_as_their_ends_can_count() {
-        let rows = |len: i64| Arc::new(Int64Array::from_iter_values((0..len).map(|n| n / 100))) as ArrowRef;
+        let rows = |len: i64| Arc::new(Int64Array::from_iter_values((0..len).map(|n| n / 100))) as ArrayRef;
         let short = runs_of(DataType::Int16, DataType::Int64);
         let restored = restore(&rows(32_767), &short, &Limits::default()).unwrap();
         assert_eq!(restored.data_type(), &short);
@@ -349,7 +349,7 @@ mod tests {
             let dtype = crate::dtype::arrow::from_field(&Field::new("x", values.clone(), true));
             let dtype = dtype.unwrap_or(DType::Binary(true));
             let nulls = NullBuffer::from(vec![true, true, false, true]);
-            let rows: ArrowRef = match values {
+            let rows: ArrayRef = match values {
                 DataType::FixedSizeList(item, _) => {
                     let nothing = new_empty_array(&DataType::Int64);
                     let lists = FixedSizeListArray::try_new_with_length(item, 0, nothing, Some(nulls), 4);
@@ -371,6 +371,6 @@ mod tests {
         let item = Arc::new(Field::new("entries", DataType::Int32, false));
         let lists = ListArray::new_null(Arc::clone(&item), 2);
         let map = DataType::Map(item, false);
-        assert!(restore(&(Arc::new(lists) as ArrowRef), &map, &Limits::default()).is_err());
+        assert!(restore(&(Arc::new(lists) as ArrayRef), &map, &Limits::default()).is_err());
     }
 }

@@ -22,9 +22,9 @@ use super::kept::KeptBytes;
 use super::loaded::{LoadedRows, Place};
 use super::parts::{Buffers, Context};
 use super::pieces::Pieces;
-use super::{ArrayRef, Node, decode_offsets};
+use super::{EncodedRef, Node, decode_offsets};
+use crate::Registry;
 use crate::dtype::DType;
-use crate::encodings::Registry;
 use crate::encodings::chunked::chunked;
 use crate::error::ResultExt as _;
 use crate::limits::{Limits, Work};
@@ -64,7 +64,7 @@ impl TreeRows<'_> {
     ///
     /// # Errors
     /// If pieces are missing, in which case they have been requested, or the array is broken.
-    pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+    pub(crate) fn load(&self, dtype: &DType, len: usize, rows: &[usize]) -> Result<EncodedRef> {
         let (pieces, start, places) = (self.pieces, self.start, &self.tree.buffers);
         let (kept, loaded, blob) = (self.kept, self.loaded, self.blob);
         let buffers = Buffers::Pieces { pieces, start, places, kept, blob, loaded };
@@ -78,7 +78,7 @@ impl TreeRows<'_> {
 
 impl<'a> Node<'a> {
     /// Creates an array of some rows, which must be ascending, unless an earlier attempt has.
-    fn load_rows_once(&self, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows_once(&self, rows: &[usize]) -> Result<EncodedRef> {
         match self.context.buffers {
             Buffers::Pieces { loaded: Some(loaded), blob, .. } => {
                 let place = Place { blob, node: self.raw.number };
@@ -89,7 +89,7 @@ impl<'a> Node<'a> {
     }
 
     /// Creates an array of some rows, which must be ascending.
-    fn load_rows(&self, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, rows: &[usize]) -> Result<EncodedRef> {
         debug_assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "rows rise");
         if rows.is_empty() {
             return Ok(chunked(self.dtype, Vec::new(), self.limits()));
@@ -126,7 +126,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// If the array is broken.
-    pub fn take(&self, rows: &[usize]) -> Result<ArrayRef> {
+    pub fn take(&self, rows: &[usize]) -> Result<EncodedRef> {
         self.load()?.take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
     }
 
@@ -134,7 +134,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// If there is no such child, it is not of that type, or it has fewer rows.
-    pub fn child_rows(&self, at: usize, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+    pub fn child_rows(&self, at: usize, dtype: &DType, len: usize, rows: &[usize]) -> Result<EncodedRef> {
         self.child_node(at, dtype, len)?.load_rows_once(rows)
     }
 

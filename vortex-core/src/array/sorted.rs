@@ -3,7 +3,7 @@
 use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
 
-use super::ArrayRef;
+use super::EncodedRef;
 use crate::dtype::arrow::data_type;
 use crate::dtype::match_integer;
 use crate::{Error, Result};
@@ -27,7 +27,7 @@ const DECODED: [&str; 2] = ["vortex.primitive", "arrow"];
 /// Single integers of these encodings cannot be decoded without many others.
 const SEQUENTIAL: [&str; 3] = ["fastlanes.delta", "vortex.pco", "vortex.zstd"];
 
-fn is_sequential(array: &ArrayRef) -> bool {
+fn is_sequential(array: &EncodedRef) -> bool {
     SEQUENTIAL.contains(&array.encoding()) || array.children().iter().any(|(_, child)| is_sequential(child))
 }
 
@@ -37,7 +37,7 @@ fn is_sequential(array: &ArrayRef) -> bool {
 ///
 /// # Errors
 /// If the integers cannot be decoded.
-pub(crate) fn search(sorted: &ArrayRef, targets: &[u64]) -> Result<Vec<Result<usize, usize>>> {
+pub(crate) fn search(sorted: &EncodedRef, targets: &[u64]) -> Result<Vec<Result<usize, usize>>> {
     let found = |at: usize, value: Option<&u64>, target: &u64| match value == Some(target) {
         true => Ok(at),
         false => Err(at),
@@ -104,7 +104,7 @@ fn places(targets: &[u64], len: usize, integer: impl Fn(usize) -> u64) -> Vec<us
     places
 }
 
-fn integers(array: &ArrayRef) -> Result<Vec<u64>> {
+fn integers(array: &EncodedRef) -> Result<Vec<u64>> {
     let decoded = array.decode(&data_type(array.dtype())?)?;
     match_integer!(array.dtype().ptype()?, |T| {
         Ok(decoded.as_primitive::<T>().values().iter().map(|value| widen(*value)).collect())
@@ -120,7 +120,7 @@ mod tests {
 
     /// The same integers, of at most 17 bits: not encoded, which are searched as a whole, and bit-packed, which are
     /// sampled if there are few targets.
-    fn arrays(integers: &[u32]) -> [ArrayRef; 2] {
+    fn arrays(integers: &[u32]) -> [EncodedRef; 2] {
         let mut padded = integers.to_vec();
         padded.resize(padded.len().next_multiple_of(BLOCK), 0);
         let blocks = padded.as_chunks::<BLOCK>().0.iter();

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrowPrimitiveType, AsArray as _, MutableArrayData, Pr
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowNativeType as _, DataType, UInt64Type};
 
-use super::ArrowRef;
+use super::ArrayRef;
 use super::row_bytes::{RowBytes, has_narrow_offsets, reserved_bytes};
 use crate::limits::Limits;
 use crate::{Error, Result};
@@ -20,7 +20,7 @@ pub(crate) fn take_within<T: ArrowPrimitiveType>(
     values: &dyn Array,
     indices: &PrimitiveArray<T>,
     limits: &Limits,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let bytes = RowBytes::of(values).sum_at(indices.values().iter().map(|index| index.as_usize()));
     let reserved = reserved_bytes(values.data_type(), indices.len() as u64);
     limits.decoded_bytes(usize::try_from(bytes.max(reserved)).unwrap_or(usize::MAX), 1)?;
@@ -37,7 +37,7 @@ pub(crate) fn take_within<T: ArrowPrimitiveType>(
 ///
 /// # Errors
 /// If an index is out of range, or the result exceeds the range of its type's offsets.
-pub(crate) fn take(values: &dyn Array, indices: &dyn Array) -> Result<ArrowRef> {
+pub(crate) fn take(values: &dyn Array, indices: &dyn Array) -> Result<ArrayRef> {
     if !has_empty_values(values.data_type()) {
         return Ok(arrow::compute::take(values, indices, None)?);
     }
@@ -98,9 +98,9 @@ mod tests {
                 nulls,
                 3,
             );
-            let lists: ArrowRef = Arc::new(lists.unwrap());
+            let lists: ArrayRef = Arc::new(lists.unwrap());
             let field = Arc::new(Field::new("lists", lists.data_type().clone(), true));
-            let around: ArrowRef = Arc::new(StructArray::from(vec![(field, Arc::clone(&lists))]));
+            let around: ArrayRef = Arc::new(StructArray::from(vec![(field, Arc::clone(&lists))]));
             for values in [lists, around] {
                 let rows = take(&values, &UInt32Array::from(vec![2, 0, 0, 2, 0])).unwrap();
                 assert_eq!((rows.len(), rows.null_count()), (5, 0));
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn other_rows_are_those_at_the_indices() {
-        let values: ArrowRef = Arc::new(UInt32Array::from(vec![10, 20, 30]));
+        let values: ArrayRef = Arc::new(UInt32Array::from(vec![10, 20, 30]));
         let rows = take(&values, &UInt32Array::from(vec![Some(2), None, Some(0)])).unwrap();
         assert_eq!(rows.as_primitive(), &UInt32Array::from(vec![Some(30), None, Some(10)]));
     }
@@ -123,9 +123,9 @@ mod tests {
     fn only_copies_count_against_the_limit() {
         let long = "a string of more than twelve bytes, which views do not copy";
         let tight = Limits::new().with_max_decoded_bytes(1000);
-        let views: ArrowRef = Arc::new(StringViewArray::from(vec![Some(long), None]));
+        let views: ArrayRef = Arc::new(StringViewArray::from(vec![Some(long), None]));
         assert_eq!(take_within(&views, &UInt32Array::from(vec![0; 40]), &tight).unwrap().len(), 40);
-        let strings: ArrowRef = Arc::new(StringArray::from(vec![Some(long), None]));
+        let strings: ArrayRef = Arc::new(StringArray::from(vec![Some(long), None]));
         assert!(take_within(&strings, &UInt32Array::from(vec![0; 40]), &tight).is_err());
         assert_eq!(take_within(&strings, &UInt32Array::from(vec![1; 40]), &tight).unwrap().null_count(), 40);
     }
@@ -134,10 +134,10 @@ mod tests {
     fn elements_of_lists_count() {
         let rows = [Some((0..100).map(Some).collect::<Vec<_>>()), None];
         let tight = Limits::new().with_max_decoded_bytes(10_000);
-        let lists: ArrowRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows.clone()));
+        let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows.clone()));
         assert!(take_within(&lists, &UInt32Array::from(vec![0; 20]), &tight).is_err());
         assert_eq!(take_within(&lists, &UInt32Array::from(vec![0, 1, 0]), &tight).unwrap().len(), 3);
-        let lists: ArrowRef = Arc::new(LargeListArray::from_iter_primitive::<Int64Type, _, _>(rows));
+        let lists: ArrayRef = Arc::new(LargeListArray::from_iter_primitive::<Int64Type, _, _>(rows));
         assert!(take_within(&lists, &UInt32Array::from(vec![0; 20]), &tight).is_err());
     }
 }

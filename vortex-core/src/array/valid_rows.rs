@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-use super::{ArrayRef, EncodedArray, Validity, validity};
+use super::{EncodedArray, EncodedRef, Validity, validity};
 use crate::Result;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
@@ -22,14 +22,14 @@ const SPARSE: f64 = 0.1;
 /// Some rows of an array, and the values that belong to them. Slices share the decoded validity.
 #[derive(Debug, Clone)]
 pub(crate) struct ValidRows {
-    child: Option<ArrayRef>,
+    child: Option<EncodedRef>,
     all: Arc<OnceLock<Validity>>,
     rows: Range<usize>,
 }
 
 impl ValidRows {
     /// All `len` rows of an array with this validity child.
-    pub(crate) fn new(child: Option<ArrayRef>, len: usize) -> Self {
+    pub(crate) fn new(child: Option<EncodedRef>, len: usize) -> Self {
         Self { child, all: Arc::new(OnceLock::new()), rows: 0..len }
     }
 
@@ -43,7 +43,7 @@ impl ValidRows {
         self.rows.len()
     }
 
-    pub(crate) fn child(&self) -> Option<&ArrayRef> {
+    pub(crate) fn child(&self) -> Option<&EncodedRef> {
         self.child.as_ref()
     }
 
@@ -145,7 +145,7 @@ pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffe
 ///
 /// # Errors
 /// As the array's `filter`.
-pub(crate) fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<ArrayRef> {
+pub(crate) fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<EncodedRef> {
     // Indices are in range of an array in memory, so they fit `usize`.
     let wanted = Mask::from_indices(array.len(), indices.values().iter().map(|at| *at as usize));
     if wanted.is_all() {

@@ -6,7 +6,7 @@ use arrow::array::{Array as _, AsArray as _, BooleanArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
-use super::ArrayRef;
+use super::EncodedRef;
 use crate::expr::Predicate;
 use crate::kernels::nulls::null_buffer;
 use crate::mask::Mask;
@@ -85,7 +85,7 @@ impl Validity {
 /// The validity stored in an optional child of type `bool`, in which true means valid.
 ///
 /// Encodings that store their nulls have such a child; if it is absent, all rows are valid.
-pub(crate) fn decode_child(child: Option<&ArrayRef>) -> Result<Validity> {
+pub(crate) fn decode_child(child: Option<&EncodedRef>) -> Result<Validity> {
     let Some(child) = child else { return Ok(Validity::AllValid) };
     let bits = child.decode(&DataType::Boolean)?;
     let bits = bits.as_boolean_opt().ok_or_else(|| Error::corrupt("validity is not boolean"))?;
@@ -96,11 +96,11 @@ pub(crate) fn decode_child(child: Option<&ArrayRef>) -> Result<Validity> {
 }
 
 /// Slices an optional validity child.
-pub(crate) fn slice_child(child: Option<&ArrayRef>, rows: &Range<usize>) -> Result<Option<ArrayRef>> {
+pub(crate) fn slice_child(child: Option<&EncodedRef>, rows: &Range<usize>) -> Result<Option<EncodedRef>> {
     child.map(|child| child.slice(rows.clone())).transpose()
 }
 
 /// Filters an optional validity child.
-pub(crate) fn filter_child(child: Option<&ArrayRef>, mask: &Mask) -> Result<Option<ArrayRef>> {
+pub(crate) fn filter_child(child: Option<&EncodedRef>, mask: &Mask) -> Result<Option<EncodedRef>> {
     child.map(|child| child.filter(mask)).transpose()
 }

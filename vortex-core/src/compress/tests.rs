@@ -18,9 +18,10 @@ use arrow::datatypes::{
 use proptest::prelude::*;
 
 use super::*;
+use crate::Registry;
 use crate::array::ArrayParts;
 use crate::dtype::arrow::from_field;
-use crate::encodings::{Registry, conformance};
+use crate::encodings::conformance;
 use crate::kernels::random;
 use crate::limits::Limits;
 use crate::wire::EncodingIds;
@@ -64,7 +65,7 @@ fn nulls(next: &mut dyn FnMut() -> u64, len: usize, kind: usize) -> Option<NullB
 }
 
 /// A column after a round trip.
-fn round_trip(array: &ArrayRef, level: Level, reader: Release) -> crate::array::ArrayRef {
+fn round_trip(array: &ArrayRef, level: Level, reader: Release) -> crate::array::EncodedRef {
     let field = Field::new("a", array.data_type().clone(), array.logical_null_count() > 0);
     let dtype = from_field(&field).unwrap();
     let node = Compressor::new(level, reader).compress(array, &dtype).unwrap();

@@ -349,7 +349,7 @@ mod tests {
 
     use super::*;
     use crate::Scalar;
-    use crate::array::ArrowRef;
+    use crate::array::ArrayRef;
     use crate::array::build::Tree;
     use crate::scalar::Value;
 
@@ -404,7 +404,7 @@ mod tests {
     fn rows_of_a_renumbered_union_select_the_same_variants() {
         let dtype = union(&[5, 200]);
         let to = data_type(&dtype).unwrap();
-        let rows = |array: ArrowRef| {
+        let rows = |array: ArrayRef| {
             let array = array.as_any().downcast_ref::<UnionArray>().unwrap();
             let value = |row: usize| array.value(row).as_primitive::<Int32Type>().value(0);
             (0..array.len()).map(|row| (array.type_id(row), value(row))).collect::<Vec<_>>()

@@ -5,7 +5,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{UInt8Type, UInt16Type, UInt32Type};
 
 use crate::Result;
-use crate::array::{ArrayRef, ArrowRef, decode_integers, numbers};
+use crate::array::{ArrayRef, EncodedRef, decode_integers, numbers};
 use crate::dtype::PType;
 use crate::dtype::arrow::data_type;
 
@@ -36,7 +36,7 @@ impl AnyKeys {
     /// # Errors
     /// If the bytes contradict the format, or as `narrow`.
     pub(super) fn decode(
-        codes: &ArrayRef,
+        codes: &EncodedRef,
         narrow: impl Fn(i128) -> Result<u32>,
     ) -> Result<(Self, Option<NullBuffer>)> {
         let decoded = codes.decode(&data_type(codes.dtype())?)?;
@@ -63,7 +63,7 @@ impl AnyKeys {
     ///
     /// # Errors
     /// If the number of nulls differs from that of the keys.
-    pub(super) fn into_array(self, nulls: Option<NullBuffer>) -> Result<ArrowRef> {
+    pub(super) fn into_array(self, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
         numbers(self.ptype(), &with_keys!(self, |keys| keys.into_inner()), nulls)
     }
 }

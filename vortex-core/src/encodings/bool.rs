@@ -15,7 +15,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, present, validity};
 use crate::dtype::DType;
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -39,7 +39,7 @@ impl Encoding for Bool {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Bool(_) = node.dtype() else {
             return Err(Error::corrupt(format!("holds booleans, not {}", node.dtype())));
         };
@@ -57,7 +57,7 @@ impl Encoding for Bool {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -66,7 +66,7 @@ impl Encoding for Bool {
 struct BoolArray {
     dtype: DType,
     bits: BooleanBuffer,
-    validity: Option<ArrayRef>,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -83,7 +83,7 @@ impl EncodedArray for BoolArray {
         self.bits.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
     }
 
@@ -95,7 +95,7 @@ impl EncodedArray for BoolArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len());
         // Arrow counts both bitmaps from the first bit of the values, so that must be bit 0.
         let bits = match &nulls {
@@ -109,7 +109,7 @@ impl EncodedArray for BoolArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             bits: self.bits.slice(rows.start, rows.len()),
@@ -118,7 +118,7 @@ impl EncodedArray for BoolArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let bits = match mask.few() {
             Some(few) => few.values().iter().map(|row| self.bits.value(row.as_usize())).collect(),
             None => {
@@ -151,18 +151,18 @@ mod tests {
         let bits: Vec<bool> = (0..100).map(|at| at % 3 == 0).collect();
         let valid: Vec<bool> = (0..100).map(|at| at % 5 != 0).collect();
         let array = Tree::bools(&bits).load(&DType::Bool(false), 100).unwrap();
-        conformance::check(&array, &(Arc::new(BooleanArray::from(bits.clone())) as ArrowRef));
+        conformance::check(&array, &(Arc::new(BooleanArray::from(bits.clone())) as ArrayRef));
 
         let nullable = Tree::bools(&bits).child(Tree::bools(&valid)).load(&DType::Bool(true), 100).unwrap();
         let expected = BooleanArray::new(bits.into(), Some(valid.into()));
-        conformance::check(&nullable, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&nullable, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]
     fn the_first_bit_may_lie_inside_a_byte() {
         let tree = Tree::new(ID).message(&Metadata { offset: 3 }).buffer(vec![0b0010_1000u8]);
         let array = tree.load(&DType::Bool(false), 4).unwrap();
-        let expected: ArrowRef = Arc::new(BooleanArray::from(vec![true, false, true, false]));
+        let expected: ArrayRef = Arc::new(BooleanArray::from(vec![true, false, true, false]));
         conformance::check(&array, &expected);
         assert!(tree.load(&DType::Bool(false), 6).is_err(), "six bits from the fourth need nine");
         let late = Tree::new(ID).message(&Metadata { offset: 8 }).buffer(vec![0u8; 8]);

@@ -10,7 +10,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, present, validity};
 use crate::dtype::DType;
 use crate::kernels::within::not_zero;
 use crate::limits::Limits;
@@ -27,7 +27,7 @@ impl Encoding for ByteBool {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Bool(_) = node.dtype() else {
             return Err(Error::corrupt(format!("holds booleans, not {}", node.dtype())));
         };
@@ -50,7 +50,7 @@ impl Encoding for ByteBool {
 struct ByteBoolArray {
     dtype: DType,
     bytes: Buffer,
-    validity: Option<ArrayRef>,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -67,7 +67,7 @@ impl EncodedArray for ByteBoolArray {
         self.bytes.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
     }
 
@@ -79,7 +79,7 @@ impl EncodedArray for ByteBoolArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let bits = not_zero(self.bytes.as_slice());
         let nulls = self.validity()?.to_nulls(self.len());
         present(Arc::new(BooleanArray::new(bits, nulls)), to)
@@ -89,7 +89,7 @@ impl EncodedArray for ByteBoolArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             bytes: self.bytes.slice_with_length(rows.start, rows.len()),
@@ -111,11 +111,11 @@ mod tests {
         let valid: Vec<bool> = (0..100).map(|at| at % 5 != 0).collect();
         let tree = || Tree::new(ID).buffer(bits.iter().map(|bit| u8::from(*bit) * 7).collect::<Vec<u8>>());
         let array = tree().load(&DType::Bool(false), 100).unwrap();
-        conformance::check(&array, &(Arc::new(BooleanArray::from(bits.clone())) as ArrowRef));
+        conformance::check(&array, &(Arc::new(BooleanArray::from(bits.clone())) as ArrayRef));
 
         let nullable = tree().child(Tree::bools(&valid)).load(&DType::Bool(true), 100).unwrap();
         let expected = BooleanArray::new(bits.clone().into(), Some(valid.into()));
-        conformance::check(&nullable, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&nullable, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]

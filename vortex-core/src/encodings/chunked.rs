@@ -17,7 +17,8 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, concat, decode_offsets, fixed_width, present,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, concat, decode_offsets, fixed_width,
+    present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::Predicate;
@@ -36,7 +37,7 @@ impl Encoding for Chunked {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         node.no_metadata()?;
         node.expect_buffers(0)?;
         let offset_count = node.child_count();
@@ -59,14 +60,14 @@ impl Encoding for Chunked {
 struct ChunkedArray {
     dtype: DType,
     /// None of them is empty.
-    chunks: Vec<ArrayRef>,
+    chunks: Vec<EncodedRef>,
     /// The end of each chunk, as a row.
     ends: Vec<usize>,
     limits: Limits,
 }
 
 /// The concatenation of `chunks`, which are all of `dtype`. A single chunk is returned as it is.
-pub(crate) fn chunked(dtype: &DType, mut chunks: Vec<ArrayRef>, limits: &Limits) -> ArrayRef {
+pub(crate) fn chunked(dtype: &DType, mut chunks: Vec<EncodedRef>, limits: &Limits) -> EncodedRef {
     chunks.retain(|chunk| !chunk.is_empty());
     if let [chunk] = chunks.as_slice() {
         return Arc::clone(chunk);
@@ -80,12 +81,12 @@ pub(crate) fn chunked(dtype: &DType, mut chunks: Vec<ArrayRef>, limits: &Limits)
 }
 
 impl ChunkedArray {
-    fn with(&self, chunks: Vec<ArrayRef>) -> ArrayRef {
+    fn with(&self, chunks: Vec<EncodedRef>) -> EncodedRef {
         chunked(&self.dtype, chunks, &self.limits)
     }
 
     /// The chunks that overlap `rows`, each with the part that does.
-    fn within(&self, rows: Range<usize>) -> impl Iterator<Item = (&ArrayRef, Range<usize>)> {
+    fn within(&self, rows: Range<usize>) -> impl Iterator<Item = (&EncodedRef, Range<usize>)> {
         let first = self.ends.partition_point(|end| *end <= rows.start);
         let ends = self.chunks[first..].iter().zip(&self.ends[first..]);
         ends.map(|(chunk, end)| (chunk, end - chunk.len()))
@@ -97,7 +98,7 @@ impl ChunkedArray {
 
     /// Decodes each chunk and copies it before decoding the next, so that only one decoded chunk is held
     /// at a time.
-    fn decode_primitive(&self, to: &DataType, width: usize) -> Result<ArrowRef> {
+    fn decode_primitive(&self, to: &DataType, width: usize) -> Result<ArrayRef> {
         let rows = self.len();
         self.limits.decoded_bytes(rows, width)?;
         let mut values = MutableBuffer::with_capacity(rows * width);
@@ -128,7 +129,7 @@ impl EncodedArray for ChunkedArray {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.chunks.iter().map(|chunk| ("chunk", Arc::clone(chunk))).collect()
     }
 
@@ -136,7 +137,7 @@ impl EncodedArray for ChunkedArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         // Merging dictionaries costs more than building one at the end.
         if let DataType::Dictionary(_, values) = to {
             return present(self.decode(values)?, to);
@@ -157,14 +158,14 @@ impl EncodedArray for ChunkedArray {
         Ok(Validity::from_nulls(Some(valid.values().clone().into())))
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let chunks = self.within(rows).map(|(chunk, rows)| {
             if rows == (0..chunk.len()) { Ok(Arc::clone(chunk)) } else { chunk.slice(rows) }
         });
         Ok(self.with(chunks.collect::<Result<_>>()?))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let chunks = self.chunks.iter().zip(&self.ends).filter_map(|(chunk, end)| {
             let mask = mask.slice(end - chunk.len()..*end);
             match () {
@@ -176,7 +177,7 @@ impl EncodedArray for ChunkedArray {
         Ok(self.with(chunks.collect::<Result<_>>()?))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         // With the rows sorted by chunk, each chunk is accessed once; then rows are reordered as requested.
         let indices = indices.values();
         let in_order = indices.is_sorted();
@@ -215,12 +216,12 @@ impl EncodedArray for ChunkedArray {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let outcomes = self.chunks.iter().map(|chunk| Ok(Arc::new(chunk.matches(predicate)?) as ArrowRef));
+        let outcomes = self.chunks.iter().map(|chunk| Ok(Arc::new(chunk.matches(predicate)?) as ArrayRef));
         let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
         Ok(concat(&outcomes, &DataType::Boolean, &self.limits)?.as_boolean().clone())
     }
 
-    fn field(&self, at: usize) -> Result<ArrayRef> {
+    fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = crate::array::masking::field_dtype(&self.dtype, at)?;
         let chunks = self.chunks.iter().map(|chunk| chunk.field(at)).collect::<Result<_>>()?;
         Ok(chunked(&dtype, chunks, &self.limits))
@@ -258,7 +259,7 @@ mod tests {
             .chain([Some(7); 20])
             .chain((0..30).map(|at| (at % 4 != 0).then_some(at)))
             .collect();
-        conformance::check(&tree.load(&I32, 80).unwrap(), &(Arc::new(expected) as ArrowRef));
+        conformance::check(&tree.load(&I32, 80).unwrap(), &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]
@@ -290,7 +291,7 @@ mod tests {
     #[test]
     fn no_chunks_make_no_rows() {
         let array = tree(&[0]).load(&I32, 0).unwrap();
-        conformance::check(&array, &(Arc::new(Int32Array::new_null(0)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(Int32Array::new_null(0)) as ArrayRef));
     }
 
     #[test]
@@ -319,7 +320,7 @@ mod tests {
         let nullable = Tree::new("vortex.struct").child(Tree::bools(&[false, true]));
         let nullable = nullable.child(Tree::primitive(&[3i32, 4]));
         let array = tree(&[0, 2, 4]).child(plain).child(nullable).load(&dtype, 4).unwrap();
-        let expected: ArrowRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None, Some(4)]));
+        let expected: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None, Some(4)]));
         conformance::check(&array.field(0).unwrap(), &expected);
     }
 }

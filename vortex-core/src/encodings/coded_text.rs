@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-use crate::array::{ArrayRef, Decoded};
+use crate::array::{Decoded, EncodedRef};
 use crate::dtype::{DType, PType};
 use crate::expr::{InList, Like, Predicate};
 use crate::kernels::needle::{Against, Automaton, Needle};
@@ -174,7 +174,7 @@ impl Chosen<'_> {
     }
 
     /// Selects the same rows of another array of the same length.
-    pub(super) fn of(self, array: &ArrayRef) -> Result<ArrayRef> {
+    pub(super) fn of(self, array: &EncodedRef) -> Result<EncodedRef> {
         match self {
             Chosen::Mask(mask) => array.filter(mask),
             Chosen::Indices(indices) => array.take(indices),
@@ -212,7 +212,7 @@ pub(super) fn lengths_of<T>(
     codes: &[T],
     ends: &[u64],
     decoded_len: impl Fn(&[T]) -> Option<usize>,
-) -> Result<ArrayRef> {
+) -> Result<EncodedRef> {
     let lengths = ends.windows(2).map(|pair| {
         let codes = codes.get(usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?)?;
         decoded_len(codes).map(|len| len as u64)
@@ -222,7 +222,7 @@ pub(super) fn lengths_of<T>(
 }
 
 /// Wraps offsets or lengths as the child of an array.
-pub(super) fn integers_child(integers: Vec<u64>) -> ArrayRef {
+pub(super) fn integers_child(integers: Vec<u64>) -> EncodedRef {
     let array = UInt64Array::from(integers);
     Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array)))
 }

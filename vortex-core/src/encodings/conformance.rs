@@ -6,7 +6,7 @@ use arrow::array::{Array as _, BooleanArray, UInt64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Fields};
 
-use crate::array::{ArrayRef, ArrowRef, Decoded};
+use crate::array::{ArrayRef, Decoded, EncodedRef};
 use crate::dtype::DType;
 use crate::dtype::arrow::{data_type, presents};
 use crate::expr::{CompareOp, InList, Like, Predicate};
@@ -15,7 +15,7 @@ use crate::scalar::Scalar;
 
 /// Checks that decoding results in `expected`, in every Arrow type that presents the dtype, and compares each
 /// operation on the array, on slices of it, and on its null rows alone with the same on its decoded form.
-pub(crate) fn check(array: &ArrayRef, expected: &ArrowRef) {
+pub(crate) fn check(array: &EncodedRef, expected: &ArrayRef) {
     let to = data_type(array.dtype()).unwrap();
     let decoded = array.decode(&to).unwrap();
     decoded.to_data().validate_full().unwrap();
@@ -50,7 +50,7 @@ pub(crate) fn check(array: &ArrayRef, expected: &ArrowRef) {
 }
 
 /// Decodes to every type that may be requested, and converts the result back.
-fn check_types(array: &ArrayRef, expected: &ArrowRef) {
+fn check_types(array: &EncodedRef, expected: &ArrayRef) {
     for to in presentations(array.dtype(), &KEYS) {
         assert!(presents(array.dtype(), &to), "{to} of {}", array.dtype());
         let decoded = match (array.decode(&to), &to) {
@@ -139,14 +139,14 @@ fn presentations(dtype: &DType, keys: &[DataType]) -> Vec<DataType> {
     [plain, packed].concat()
 }
 
-fn check_operations(array: &ArrayRef, expected: &ArrowRef) {
+fn check_operations(array: &EncodedRef, expected: &ArrayRef) {
     let to = data_type(array.dtype()).unwrap();
-    let same = |actual: &ArrayRef, expected: &ArrayRef, what: &str| {
+    let same = |actual: &EncodedRef, expected: &EncodedRef, what: &str| {
         let (actual, expected) = (actual.decode(&to).unwrap(), expected.decode(&to).unwrap());
         actual.to_data().validate_full().unwrap();
         assert_eq!(&actual, &expected, "{what} of {}", array.encoding());
     };
-    let plain: ArrayRef = Arc::new(Decoded::new(array.dtype().clone(), Arc::clone(expected)));
+    let plain: EncodedRef = Arc::new(Decoded::new(array.dtype().clone(), Arc::clone(expected)));
     same(array, &plain, "decode");
     let nulls = array.validity().unwrap().to_nulls(array.len());
     assert_eq!(
@@ -182,12 +182,12 @@ fn check_operations(array: &ArrayRef, expected: &ArrowRef) {
     }
     if let Some(same_runs) = array.map_runs(&Ok).unwrap() {
         same(&same_runs, &plain, "runs");
-        let are_null = |values: ArrayRef| -> crate::Result<ArrayRef> {
+        let are_null = |values: EncodedRef| -> crate::Result<EncodedRef> {
             let nulls: BooleanArray = values.matches(&Predicate::IsNull)?;
             Ok(Arc::new(Decoded::new(DType::Bool(true), Arc::new(nulls))))
         };
         let nulls = array.map_runs(&are_null).unwrap().unwrap().decode(&DataType::Boolean).unwrap();
-        let wanted: ArrowRef = Arc::new(plain.matches(&Predicate::IsNull).unwrap());
+        let wanted: ArrayRef = Arc::new(plain.matches(&Predicate::IsNull).unwrap());
         assert_eq!(&nulls, &wanted, "mapped runs of {}", array.encoding());
     }
     if let Some(value) = array.as_constant() {
@@ -201,7 +201,7 @@ fn check_operations(array: &ArrayRef, expected: &ArrowRef) {
 }
 
 /// Predicates with constants taken from the data, so that some rows match.
-fn predicates(dtype: &DType, values: &ArrowRef) -> Vec<Predicate> {
+fn predicates(dtype: &DType, values: &ArrayRef) -> Vec<Predicate> {
     let mut predicates = vec![Predicate::IsNull, Predicate::IsNotNull];
     match dtype.storage() {
         DType::Bool(_) | DType::Primitive(..) | DType::Decimal(..) | DType::Utf8(_) | DType::Binary(_) => {}

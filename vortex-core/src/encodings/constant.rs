@@ -11,7 +11,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::row_bytes::has_narrow_offsets;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, masking};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, masking};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::limits::Limits;
@@ -31,7 +31,7 @@ impl Encoding for Constant {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         node.expect_children(0)?;
         node.expect_buffers(1)?;
         let value = node.scalar(&node.buffer(0)?, node.dtype())?;
@@ -53,7 +53,7 @@ impl ConstantArray {
         Self { value, len, limits }
     }
 
-    fn with_len(&self, len: usize) -> ArrayRef {
+    fn with_len(&self, len: usize) -> EncodedRef {
         Arc::new(Self { value: self.value.clone(), len, limits: self.limits })
     }
 }
@@ -109,7 +109,7 @@ impl EncodedArray for ConstantArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let bytes = self.limits.decoded_bytes(self.len, row_bytes(self.value.value(), to))?;
         if has_narrow_offsets(to) && i32::try_from(bytes).is_err() {
             return Err(Error::limit(format!("{bytes} bytes of one value behind 32-bit offsets")));
@@ -121,15 +121,15 @@ impl EncodedArray for ConstantArray {
         Ok(if self.value.is_null() { Validity::AllNull } else { Validity::AllValid })
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(self.with_len(rows.len()))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         Ok(self.with_len(mask.true_count()))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         Ok(self.with_len(indices.len()))
     }
 
@@ -145,7 +145,7 @@ impl EncodedArray for ConstantArray {
         Ok(Aggregate::of_value(&self.value, self.len as u64))
     }
 
-    fn field(&self, at: usize) -> Result<ArrayRef> {
+    fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = masking::field_dtype(self.dtype(), at)?;
         let value = match self.value.value() {
             Value::List(values) => values.get(at).cloned().unwrap_or(Value::Null),
@@ -179,7 +179,7 @@ mod tests {
     use crate::dtype::{DecimalType, Extension, MapType, PType, StructType, UnionType};
     use crate::encodings::conformance;
 
-    fn of(dtype: DType, value: Value, len: usize) -> ArrayRef {
+    fn of(dtype: DType, value: Value, len: usize) -> EncodedRef {
         let value = Scalar::try_new(dtype, value).unwrap();
         Arc::new(ConstantArray::new(value, len, Limits::default()))
     }

@@ -20,8 +20,10 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use super::integer_test::IntegerTest;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, fixed_width, from_unscaled, validity};
+use super::integer_predicate::IntegerTest;
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Node, Validity, fixed_width, from_unscaled, validity,
+};
 use crate::dtype::arrow::ptype_of;
 use crate::dtype::{DType, DecimalType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
@@ -51,7 +53,7 @@ impl Encoding for Decimal {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Decimal(..) = node.dtype() else {
             return Err(Error::corrupt(format!("holds decimals, not {}", node.dtype())));
         };
@@ -67,7 +69,7 @@ impl Encoding for Decimal {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -89,13 +91,13 @@ fn storage(number: i32) -> Result<(DataType, usize)> {
 struct DecimalArray {
     dtype: DType,
     /// Integers of the stored width, without nulls; with scale 0 where Arrow represents them as decimals.
-    values: ArrowRef,
-    validity: Option<ArrayRef>,
+    values: ArrayRef,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
 impl DecimalArray {
-    fn with(&self, values: ArrowRef, validity: Option<ArrayRef>) -> ArrayRef {
+    fn with(&self, values: ArrayRef, validity: Option<EncodedRef>) -> EncodedRef {
         Arc::new(Self { dtype: self.dtype.clone(), values, validity, limits: self.limits })
     }
 }
@@ -113,7 +115,7 @@ impl EncodedArray for DecimalArray {
         self.values.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
     }
 
@@ -125,7 +127,7 @@ impl EncodedArray for DecimalArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         from_unscaled(&self.values, self.validity()?.to_nulls(self.len()), to)
     }
 
@@ -133,12 +135,12 @@ impl EncodedArray for DecimalArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let validity = validity::slice_child(self.validity.as_ref(), &rows)?;
         Ok(self.with(self.values.slice(rows.start, rows.len()), validity))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if let Some(few) = mask.few() {
             return self.take(&few);
         }
@@ -146,14 +148,14 @@ impl EncodedArray for DecimalArray {
         Ok(self.with(arrow::compute::filter(&self.values, &mask.to_filter())?, validity))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
         Ok(self.with(crate::array::take(&self.values, indices)?, validity))
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
         let ptype = ptype_of(self.values.data_type());
-        let Some(test) = ptype.and_then(|ptype| integer_test(predicate, &self.dtype, ptype)) else {
+        let Some(test) = ptype.and_then(|ptype| integer_predicate(predicate, &self.dtype, ptype)) else {
             return self.matches_decoded(predicate);
         };
         test.answer(self, |predicate| {
@@ -166,7 +168,11 @@ impl EncodedArray for DecimalArray {
 
 /// Converts a predicate on `decimals` to one on their unscaled values of type `ptype`; `None` if there is no
 /// equivalent.
-pub(super) fn integer_test(predicate: &Predicate, decimals: &DType, ptype: PType) -> Option<IntegerTest> {
+pub(super) fn integer_predicate(
+    predicate: &Predicate,
+    decimals: &DType,
+    ptype: PType,
+) -> Option<IntegerTest> {
     let DType::Decimal(decimal, _) = decimals else { return None };
     if !ptype.is_signed() {
         return None;
@@ -295,7 +301,7 @@ mod tests {
     #[test]
     fn conforms_at_every_width() {
         let values: Vec<i64> = (0..300).map(|row| (row * 37) % 251 - 125).collect();
-        let expected: ArrowRef = Arc::new(
+        let expected: ArrayRef = Arc::new(
             Decimal128Array::from_iter_values(values.iter().map(|v| i128::from(*v)))
                 .with_data_type(DataType::Decimal128(5, 2)),
         );
@@ -325,7 +331,7 @@ mod tests {
         let expected = Decimal256Array::new(wide.collect::<Vec<_>>().into(), Some(valid.clone().into()))
             .with_data_type(DataType::Decimal256(50, -3));
         let array = tree(2, &values).child(Tree::bools(&valid)).load(&decimal(50, -3, true), 200).unwrap();
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]

@@ -11,15 +11,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray, Decimal128Array, Decimal256Array,
-};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, Decimal128Array, Decimal256Array};
 use arrow::datatypes::{DataType, Int64Type, UInt64Type, i256};
 
 use super::Encoding;
-use super::decimal::integer_test;
+use super::decimal::integer_predicate;
 use crate::array::{
-    Aggregate, ArrayRef, EncodedArray, Node, RowPicker, Validity, from_unscaled, has_digits_of, present,
+    Aggregate, EncodedArray, EncodedRef, Node, RowPicker, Validity, from_unscaled, has_digits_of, present,
 };
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
@@ -63,7 +61,7 @@ impl Encoding for DecimalByteParts {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let metadata: Metadata = node.message()?;
         if metadata.lower_part_count != 0 {
             return Err(Error::unsupported("count of lower decimal parts", metadata.lower_part_count));
@@ -71,7 +69,7 @@ impl Encoding for DecimalByteParts {
         load(ID, node, metadata.first_ptype, &[])
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -81,17 +79,17 @@ impl Encoding for DecimalBytePartsV2 {
         ID_V2
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let metadata: MetadataV2 = node.message()?;
         load(ID_V2, node, metadata.first_ptype, &metadata.lower_ptypes)
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
 
-fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<ArrayRef> {
+fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<EncodedRef> {
     let DType::Decimal(_, nullable) = node.dtype() else {
         return Err(Error::corrupt(format!("holds decimals, not {}", node.dtype())));
     };
@@ -125,13 +123,13 @@ struct DecimalBytePartsArray {
     id: &'static str,
     dtype: DType,
     first_ptype: PType,
-    first: ArrayRef,
-    lower: Vec<ArrayRef>,
+    first: EncodedRef,
+    lower: Vec<EncodedRef>,
 }
 
 impl DecimalBytePartsArray {
     /// The integers composed of the parts, including nulls.
-    fn unscaled(&self) -> Result<ArrowRef> {
+    fn unscaled(&self) -> Result<ArrayRef> {
         let first = self.first.decode(&data_type(self.first.dtype())?)?;
         if self.lower.is_empty() {
             return Ok(first);
@@ -196,12 +194,12 @@ impl EncodedArray for DecimalBytePartsArray {
         self.first.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let first = std::iter::once(("first", Arc::clone(&self.first)));
         first.chain(self.lower.iter().map(|part| ("lower", Arc::clone(part)))).collect()
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let unscaled = self.unscaled()?;
         let nulls = unscaled.logical_nulls();
         from_unscaled(&unscaled, nulls, to)
@@ -211,7 +209,7 @@ impl EncodedArray for DecimalBytePartsArray {
         self.first.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
             id: self.id,
             dtype: self.dtype.clone(),
@@ -225,7 +223,7 @@ impl EncodedArray for DecimalBytePartsArray {
         if predicate.is_null_test() {
             return self.first.matches(predicate);
         }
-        match integer_test(predicate, &self.dtype, self.first_ptype) {
+        match integer_predicate(predicate, &self.dtype, self.first_ptype) {
             Some(test) if self.lower.is_empty() => {
                 test.answer(self, |predicate| self.first.matches(predicate))
             }
@@ -290,13 +288,13 @@ mod tests {
         let array = v1(PType::I32).child(Tree::primitive(&values)).load(&decimal(9, 2, false), 500).unwrap();
         let to = DataType::Decimal128(9, 2);
         let expected = Decimal128Array::from(wide.clone()).with_data_type(to.clone());
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
 
         let valid: Vec<bool> = (0..500).map(|row| row % 4 != 0).collect();
         let tree = v1(PType::I32).child(Tree::primitive(&values).child(Tree::bools(&valid)));
         let array = tree.load(&decimal(9, 2, true), 500).unwrap();
         let expected = Decimal128Array::new(wide.into(), Some(valid.into())).with_data_type(to);
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]
@@ -311,7 +309,7 @@ mod tests {
         let expected = Decimal128Array::from(values.collect::<Vec<_>>());
         let expected = expected.with_data_type(DataType::Decimal128(38, 4));
         let array = two.load(&decimal(38, 4, false), 90).unwrap();
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
 
         let shift = |value: i256, low: i128| {
             value.wrapping_mul(i256::from_i128(1 << 64)).wrapping_add(i256::from_i128(low))
@@ -325,7 +323,7 @@ mod tests {
             (0..90).map(|row| shift(shift(start(row), lower[row].into()), byte[row].into())).collect();
         let expected = Decimal256Array::from(values).with_data_type(DataType::Decimal256(60, 0));
         let array = three.load(&decimal(60, 0, false), 90).unwrap();
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
 
         let four = v2(PType::I16, &[PType::U8, PType::U64, PType::U64])
             .child(first_tree)
@@ -340,7 +338,7 @@ mod tests {
             .collect();
         let expected = Decimal256Array::from(values).with_data_type(DataType::Decimal256(76, 0));
         let array = four.load(&decimal(76, 0, false), 90).unwrap();
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, ArrowRef, EncodedArray, Node, Validity, array_of_raw, decode_raw, present, validity,
+    ArrayRef, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_raw, present, validity,
 };
 use crate::dtype::{DType, PType};
 use crate::kernels::delta::{transposed_positions, undelta};
@@ -54,7 +54,7 @@ impl Encoding for Delta {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let ptype = node.dtype().ptype()?;
         if !ptype.is_integer() {
             return Err(Error::corrupt(format!("holds integers, not {ptype}")));
@@ -101,15 +101,15 @@ struct DeltaArray {
     offset: usize,
     /// Number of bases per block.
     lanes: usize,
-    bases: ArrayRef,
-    deltas: ArrayRef,
+    bases: EncodedRef,
+    deltas: EncodedRef,
     validity: Nulls,
     limits: Limits,
 }
 
 #[derive(Debug, Clone)]
 enum Nulls {
-    Child(Option<ArrayRef>),
+    Child(Option<EncodedRef>),
     /// The validity of `deltas`, transposed.
     InDeltas,
 }
@@ -122,7 +122,7 @@ impl DeltaArray {
         let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
         // The last block may be shorter, in which case it has a single base.
         let clip = |blocks: usize, per_block: usize, len: usize| (blocks * per_block).min(len);
-        let slice = |child: &ArrayRef, per_block: usize| {
+        let slice = |child: &EncodedRef, per_block: usize| {
             child.slice(clip(first, per_block, child.len())..clip(last, per_block, child.len()))
         };
         Ok(Self {
@@ -188,7 +188,7 @@ impl EncodedArray for DeltaArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let mut children = vec![("bases", Arc::clone(&self.bases)), ("deltas", Arc::clone(&self.deltas))];
         if let Nulls::Child(Some(validity)) = &self.validity {
             children.push(("validity", Arc::clone(validity)));
@@ -200,7 +200,7 @@ impl EncodedArray for DeltaArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let array = match_word!(self.ptype, |W| {
             // The limits are checked for the values: deltas that are all null take no bytes.
             let values = self.values::<W>()?;
@@ -216,7 +216,7 @@ impl EncodedArray for DeltaArray {
         }
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let validity = match &self.validity {
             Nulls::Child(child) => Nulls::Child(validity::slice_child(child.as_ref(), &rows)?),
             Nulls::InDeltas => Nulls::InDeltas,

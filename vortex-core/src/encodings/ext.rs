@@ -10,7 +10,7 @@ use arrow::array::{Array as _, AsArray as _, BooleanArray, FixedSizeBinaryArray,
 use arrow::datatypes::{DataType, UInt8Type};
 
 use super::Encoding;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, present};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, Extension, Meaning};
 use crate::expr::Predicate;
@@ -29,7 +29,7 @@ impl Encoding for Ext {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Extension(extension) = node.dtype() else {
             return Err(Error::corrupt(format!("holds extension types, not {}", node.dtype())));
         };
@@ -40,7 +40,7 @@ impl Encoding for Ext {
         Ok(Arc::new(ExtArray { dtype: node.dtype().clone(), extension: Arc::clone(extension), storage }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -49,7 +49,7 @@ impl Encoding for Ext {
 struct ExtArray {
     dtype: DType,
     extension: Arc<Extension>,
-    storage: ArrayRef,
+    storage: EncodedRef,
 }
 
 impl EncodedArray for ExtArray {
@@ -65,18 +65,18 @@ impl EncodedArray for ExtArray {
         self.storage.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("storage", Arc::clone(&self.storage))]
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let natural = match self.extension.meaning() {
             Meaning::Json | Meaning::Unknown => return self.storage.decode(to),
             Meaning::Uuid => {
                 let bytes = self.storage.decode(&data_type(self.extension.storage())?)?;
                 let bytes = bytes.as_fixed_size_list();
                 let values = bytes.values().as_primitive::<UInt8Type>().values().inner().clone();
-                Arc::new(FixedSizeBinaryArray::try_new(16, values, bytes.nulls().cloned())?) as ArrowRef
+                Arc::new(FixedSizeBinaryArray::try_new(16, values, bytes.nulls().cloned())?) as ArrayRef
             }
             Meaning::Date(_) | Meaning::Time(_) | Meaning::Timestamp(..) => {
                 let integers = self.storage.decode(&data_type(self.extension.storage())?)?;
@@ -91,7 +91,7 @@ impl EncodedArray for ExtArray {
         self.storage.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         let storage = pick(&self.storage)?;
         let extension = Arc::clone(&self.extension);
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), extension, storage })))
@@ -143,7 +143,7 @@ mod tests {
         DType::Extension(Arc::new(Extension::try_new(id, storage, metadata).unwrap()))
     }
 
-    fn of<T: arrow::datatypes::ArrowNativeType>(values: &[T], dtype: &DType) -> ArrayRef {
+    fn of<T: arrow::datatypes::ArrowNativeType>(values: &[T], dtype: &DType) -> EncodedRef {
         Tree::new(ID).child(Tree::primitive(values)).load(dtype, values.len()).unwrap()
     }
 
@@ -151,11 +151,11 @@ mod tests {
     fn conforms() {
         let days: Vec<i32> = (0..ROWS as i32).map(|at| at * 37 - 900).collect();
         let date = extension("vortex.date", DType::Primitive(PType::I32, false), &[4]);
-        conformance::check(&of(&days, &date), &(Arc::new(Date32Array::from(days.clone())) as ArrowRef));
+        conformance::check(&of(&days, &date), &(Arc::new(Date32Array::from(days.clone())) as ArrayRef));
 
         let time = extension("vortex.time", DType::Primitive(PType::I32, false), &[2]);
         let expected = Time32MillisecondArray::from(days.clone());
-        conformance::check(&of(&days, &time), &(Arc::new(expected) as ArrowRef));
+        conformance::check(&of(&days, &time), &(Arc::new(expected) as ArrayRef));
 
         let ticks: Vec<i64> = (0..ROWS as i64).map(|at| at * 1_000_003 - 7).collect();
         let valid: Vec<bool> = (0..ROWS).map(|at| at % 4 != 0).collect();
@@ -163,7 +163,7 @@ mod tests {
         let timestamp = extension("vortex.timestamp", stored, b"\x01\x03\x00UTC");
         let tree = Tree::new(ID).child(Tree::primitive(&ticks).child(Tree::bools(&valid)));
         let expected = TimestampMicrosecondArray::new(ticks.into(), Some(valid.into())).with_timezone("UTC");
-        conformance::check(&tree.load(&timestamp, ROWS).unwrap(), &(Arc::new(expected) as ArrowRef));
+        conformance::check(&tree.load(&timestamp, ROWS).unwrap(), &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let list = Tree::new("vortex.fixed_size_list").child(Tree::primitive(&bytes));
         let array = Tree::new(ID).child(list.child(Tree::bools(&valid))).load(&dtype, ROWS).unwrap();
         let expected = FixedSizeBinaryArray::new(16, bytes.into(), Some(valid.into()));
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]
@@ -183,12 +183,12 @@ mod tests {
         let text = Tree::new("vortex.constant").buffer(b"\x3a\x02{}".to_vec());
         let json = extension("vortex.json", DType::Utf8(false), &[]);
         let array = Tree::new(ID).child(text).load(&json, 3).unwrap();
-        conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["{}"; 3])) as ArrowRef));
+        conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["{}"; 3])) as ArrayRef));
         assert_eq!(array.decode(&DataType::Utf8).unwrap().data_type(), &DataType::Utf8);
         assert_eq!(array.as_constant().unwrap().dtype(), &json);
 
         let unknown = extension("acme.units", DType::Primitive(PType::I64, false), &[1, 2]);
-        conformance::check(&of(&[1i64, 2], &unknown), &(Arc::new(Int64Array::from(vec![1, 2])) as ArrowRef));
+        conformance::check(&of(&[1i64, 2], &unknown), &(Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef));
     }
 
     #[test]

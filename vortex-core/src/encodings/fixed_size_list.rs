@@ -16,7 +16,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::list::window_of;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, present, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::{Limits, Work};
@@ -35,7 +35,7 @@ impl Encoding for FixedSizeList {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let (element, size, count) = parts(node)?;
         let validity = node.validity_child(1)?;
         Ok(Arc::new(FixedSizeListArray {
@@ -48,7 +48,7 @@ impl Encoding for FixedSizeList {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let (element, size, count) = parts(node)?;
         node.limits().decoded_bytes(rows.len().saturating_mul(size), size_of::<usize>())?;
         let wanted: Vec<usize> = rows.iter().flat_map(|row| row * size..(row + 1) * size).collect();
@@ -83,13 +83,13 @@ struct FixedSizeListArray {
     dtype: DType,
     len: usize,
     size: usize,
-    elements: ArrayRef,
-    validity: Option<ArrayRef>,
+    elements: EncodedRef,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
 impl FixedSizeListArray {
-    fn with(&self, len: usize, elements: ArrayRef, validity: Option<ArrayRef>) -> ArrayRef {
+    fn with(&self, len: usize, elements: EncodedRef, validity: Option<EncodedRef>) -> EncodedRef {
         let (dtype, size, limits) = (self.dtype.clone(), self.size, self.limits);
         Arc::new(Self { dtype, len, size, elements, validity, limits })
     }
@@ -108,7 +108,7 @@ impl EncodedArray for FixedSizeListArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
         std::iter::once(("elements", Arc::clone(&self.elements))).chain(validity).collect()
     }
@@ -117,7 +117,7 @@ impl EncodedArray for FixedSizeListArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::FixedSizeList(item, size) = to else {
             return present(self.decode(&data_type(&self.dtype)?)?, to);
         };
@@ -138,12 +138,12 @@ impl EncodedArray for FixedSizeListArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let elements = window_of(&self.elements, rows.start * self.size..rows.end * self.size)?;
         Ok(self.with(rows.len(), elements, validity::slice_child(self.validity.as_ref(), &rows)?))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let count = mask.true_count().saturating_mul(self.size);
         self.limits.decoded_bytes(Mask::max_bytes(self.elements.len(), count), 1)?;
         let runs = mask.runs();
@@ -152,7 +152,7 @@ impl EncodedArray for FixedSizeListArray {
         Ok(self.with(mask.true_count(), elements, validity::filter_child(self.validity.as_ref(), mask)?))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         let count = self.limits.decoded_bytes(indices.len(), self.size.saturating_mul(size_of::<u64>()))?;
         let size = self.size as u64;
         let mut elements = Vec::with_capacity(count / size_of::<u64>());
@@ -190,13 +190,13 @@ mod tests {
         let valid: Vec<bool> = (0..100).map(|at| at % 5 != 0).collect();
         let tree = || Tree::new(ID).child(Tree::primitive(&numbers));
         let field = Arc::new(Field::new("item", DataType::Int32, false));
-        let elements: ArrowRef = Arc::new(Int32Array::from(numbers.clone()));
+        let elements: ArrayRef = Arc::new(Int32Array::from(numbers.clone()));
         let wanted = ArrowList::new(Arc::clone(&field), 3, Arc::clone(&elements), None);
-        conformance::check(&tree().load(&lists(3, false), 100).unwrap(), &(Arc::new(wanted) as ArrowRef));
+        conformance::check(&tree().load(&lists(3, false), 100).unwrap(), &(Arc::new(wanted) as ArrayRef));
 
         let wanted = ArrowList::new(field, 3, elements, Some(valid.clone().into()));
         let array = tree().child(Tree::bools(&valid)).load(&lists(3, true), 100).unwrap();
-        conformance::check(&array, &(Arc::new(wanted) as ArrowRef));
+        conformance::check(&array, &(Arc::new(wanted) as ArrayRef));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::Encoding;
 use super::bit_packed::BitPackedArray;
 use crate::array::intervals::tests_of;
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_raw, present,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_raw, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate};
@@ -57,7 +57,7 @@ impl Encoding for FrameOfReference {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let ptype = integer(node)?;
         node.expect_buffers(0)?;
         node.expect_children(1)?;
@@ -81,7 +81,7 @@ impl Encoding for FrameOfReference {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -91,7 +91,7 @@ impl Encoding for FrameOfReferenceV2 {
         ID_V2
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let ptype = integer(node)?;
         node.expect_buffers(0)?;
         node.expect_children(2)?;
@@ -125,7 +125,7 @@ fn integer(node: &Node<'_>) -> Result<PType> {
 struct ForArray {
     dtype: DType,
     ptype: PType,
-    encoded: ArrayRef,
+    encoded: EncodedRef,
     references: References,
 }
 
@@ -134,7 +134,7 @@ enum References {
     /// The same for all rows, as bits.
     One(u64),
     /// One for each 1024 rows, of which the first has `offset` rows before row 0.
-    PerBlock { child: ArrayRef, offset: usize },
+    PerBlock { child: EncodedRef, offset: usize },
 }
 
 /// Decoded [`References`].
@@ -177,11 +177,11 @@ impl ForArray {
         encoded.downcast_ref()
     }
 
-    fn with(&self, encoded: ArrayRef, references: References) -> ArrayRef {
+    fn with(&self, encoded: EncodedRef, references: References) -> EncodedRef {
         Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded, references })
     }
 
-    fn values<W: Word>(&self) -> Result<ArrowRef> {
+    fn values<W: Word>(&self) -> Result<ArrayRef> {
         let added = self.references.decode::<W>()?;
         if let Some(packed) = self.packed()
             && let Some(reference) = added.of_blocks(packed)
@@ -201,9 +201,9 @@ impl ForArray {
     /// Encoded values of rows selected from many blocks, with their references added.
     fn add_selected<W: Word>(
         &self,
-        encoded: ArrayRef,
+        encoded: EncodedRef,
         rows: impl Iterator<Item = usize>,
-    ) -> Result<ArrayRef> {
+    ) -> Result<EncodedRef> {
         let added = self.references.decode::<W>()?;
         let (encoded, nulls) = decode_raw::<W>(&encoded)?;
         let values = encoded.iter().zip(rows).map(|(value, row)| value.plus(added.of_row(row)));
@@ -278,7 +278,7 @@ impl EncodedArray for ForArray {
         self.encoded.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let mut children = vec![("encoded", Arc::clone(&self.encoded))];
         if let References::PerBlock { child, .. } = &self.references {
             children.push(("references", Arc::clone(child)));
@@ -286,7 +286,7 @@ impl EncodedArray for ForArray {
         children
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         present(match_word!(self.ptype, |W| self.values::<W>()?), to)
     }
 
@@ -294,7 +294,7 @@ impl EncodedArray for ForArray {
         self.encoded.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let references = match &self.references {
             References::One(reference) => References::One(*reference),
             References::PerBlock { child, offset } => {
@@ -306,7 +306,7 @@ impl EncodedArray for ForArray {
         Ok(self.with(self.encoded.slice(rows)?, references))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
             return self.slice(0..self.len());
         }
@@ -319,7 +319,7 @@ impl EncodedArray for ForArray {
         }
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         let encoded = self.encoded.take(indices)?;
         match self.references {
             References::One(reference) => Ok(self.with(encoded, References::One(reference))),

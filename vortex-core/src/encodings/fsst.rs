@@ -26,11 +26,12 @@ use super::Encoding;
 use super::coded_text::{self, Chosen, CodedRows, TextParts, integers};
 use super::varbin::{self, VarBinArray, one_more};
 use crate::array::{
-    ArrayRef, ArrowRef, EncodedArray, Lengths, Node, Validity, bytes, decode_offsets, integer_at, validity,
+    ArrayRef, EncodedArray, EncodedRef, Lengths, Node, Validity, bytes, decode_offsets, integer_at, validity,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::fsst::SymbolTable;
+use crate::kernels::joined::Follow;
 use crate::kernels::needle::{Against, Automaton, Needle};
 use crate::limits::Limits;
 use crate::mask::Mask;
@@ -56,7 +57,7 @@ impl Encoding for Fsst {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         bytes::is_text(node.dtype())?;
         let metadata = node.message::<Metadata>()?;
         let lengths_dtype = integers(metadata.lengths_ptype)?;
@@ -86,7 +87,7 @@ impl Encoding for Fsst {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         if node.buffer_count() == 2 {
             return node.take(rows);
         }
@@ -123,9 +124,9 @@ struct FsstArray {
     len: usize,
     table: Arc<SymbolTable>,
     codes: Buffer,
-    offsets: ArrayRef,
-    lengths: ArrayRef,
-    validity: Option<ArrayRef>,
+    offsets: EncodedRef,
+    lengths: EncodedRef,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -139,7 +140,7 @@ impl FsstArray {
             .ok_or_else(|| Error::corrupt(format!("codes at {start}..{end} of {} bytes", self.codes.len())))
     }
 
-    fn choose(&self, chosen: Chosen<'_>) -> Result<ArrayRef> {
+    fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
         let offsets = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
         let runs = chosen.runs().into_iter();
         let (codes, offsets) = coded_text::gather_rows(self.codes.as_slice(), &offsets, runs, &self.limits)?;
@@ -167,7 +168,7 @@ impl EncodedArray for FsstArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let own = [("lengths", &self.lengths), ("codes_offsets", &self.offsets)].into_iter();
         let all = own.chain(self.validity.iter().map(|child| ("validity", child)));
         all.map(|(name, child)| (name, Arc::clone(child))).collect()
@@ -181,7 +182,7 @@ impl EncodedArray for FsstArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
         let total = lengths.total();
@@ -191,18 +192,15 @@ impl EncodedArray for FsstArray {
             return Err(Error::corrupt(format!("{} codes for {total} bytes", codes.len())));
         }
         self.limits.decoded_bytes(total, 1)?;
-        let decoded = self
-            .table
-            .decode(codes, total)
-            .ok_or_else(|| Error::corrupt(format!("codes do not decode to {total} bytes")))?;
-        bytes::from_joined(&self.dtype, to, decoded, &lengths, nulls, &self.limits)
+        let decode = |follow: &mut dyn Follow| self.table.decode(codes, total, follow);
+        bytes::from_codes(&self.dtype, to, &lengths, nulls, &self.limits, decode)
     }
 
     fn validity(&self) -> Result<Validity> {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             len: rows.len(),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
@@ -212,14 +210,14 @@ impl EncodedArray for FsstArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
             return Ok(Arc::new(self.clone()));
         }
         self.choose(Chosen::Mask(mask))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         self.choose(Chosen::Indices(indices))
     }
 
@@ -389,7 +387,7 @@ mod tests {
     fn conforms() {
         let plain = rows(false);
         let array = Encoded::new(&plain).tree().load(&DType::Utf8(false), plain.len()).unwrap();
-        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(plain)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(plain)) as ArrayRef));
     }
 
     #[test]
@@ -397,8 +395,8 @@ mod tests {
         let sparse = rows(true);
         let valid: Vec<bool> = sparse.iter().map(Option::is_some).collect();
         let encoded = Encoded::new(&sparse);
-        let text: ArrowRef = Arc::new(StringViewArray::from_iter(&sparse));
-        let bytes: ArrowRef = Arc::new(BinaryViewArray::from_iter(
+        let text: ArrayRef = Arc::new(StringViewArray::from_iter(&sparse));
+        let bytes: ArrayRef = Arc::new(BinaryViewArray::from_iter(
             sparse.iter().map(|row| row.as_ref().map(|row| row.as_bytes())),
         ));
         let newer = encoded.tree().child(Tree::bools(&valid));

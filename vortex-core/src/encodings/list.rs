@@ -23,7 +23,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowNativeTypeOp, DataType, Field, Fiel
 use super::Encoding;
 use super::coded_text;
 use super::list_view::{ListViewArray, Views};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, present, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
@@ -53,7 +53,7 @@ impl Encoding for List {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let (element, elements_len, offsets) = parts(node)?;
         let validity = node.validity_child(2)?;
         let offset_count = node.len().checked_add(1);
@@ -68,7 +68,7 @@ impl Encoding for List {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let (element, elements_len, offsets) = parts(node)?;
         // Both are requested before an error of one of them is returned.
         let validity = node.of_rows(rows).validity_child(2);
@@ -116,15 +116,15 @@ pub(super) fn integer_type(number: i32) -> Result<DType> {
 struct ListArray {
     dtype: DType,
     len: usize,
-    elements: ArrayRef,
-    offsets: ArrayRef,
-    validity: Option<ArrayRef>,
+    elements: EncodedRef,
+    offsets: EncodedRef,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
 impl ListArray {
     /// Offsets starting at zero, and the elements they refer to, decoded as `item`.
-    fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrowRef)> {
+    fn parts<O: OffsetSizeTrait>(&self, item: &Field) -> Result<(OffsetBuffer<O>, ArrayRef)> {
         let ptype = self.offsets.dtype().ptype()?;
         self.limits.decoded_bytes(self.offsets.len(), size_of::<O>())?;
         let offsets = self.offsets.decode(&data_type(self.offsets.dtype())?)?;
@@ -153,7 +153,7 @@ impl ListArray {
         Ok(views.collect())
     }
 
-    fn pick(&self, rows: &UInt64Array, validity: Option<ArrayRef>) -> Result<ArrayRef> {
+    fn pick(&self, rows: &UInt64Array, validity: Option<EncodedRef>) -> Result<EncodedRef> {
         let views = self.views_at(rows)?;
         let elements = Arc::clone(&self.elements);
         Ok(Arc::new(ListViewArray::new(self.dtype.clone(), elements, views, validity, self.limits)))
@@ -161,7 +161,7 @@ impl ListArray {
 }
 
 /// The elements in `window`.
-pub(super) fn window_of(elements: &ArrayRef, window: Range<usize>) -> Result<ArrayRef> {
+pub(super) fn window_of(elements: &EncodedRef, window: Range<usize>) -> Result<EncodedRef> {
     if window == (0..elements.len()) { Ok(Arc::clone(elements)) } else { elements.slice(window) }
 }
 
@@ -198,9 +198,9 @@ fn rebase<T: ArrowPrimitiveType, O: OffsetSizeTrait>(
 /// An Arrow list array.
 pub(super) fn arrow_list<O: OffsetSizeTrait>(
     field: &FieldRef,
-    (offsets, elements): (OffsetBuffer<O>, ArrowRef),
+    (offsets, elements): (OffsetBuffer<O>, ArrayRef),
     validity: &Validity,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let nulls = validity.to_nulls(offsets.len() - 1);
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(field), offsets, elements, nulls)?))
 }
@@ -208,9 +208,9 @@ pub(super) fn arrow_list<O: OffsetSizeTrait>(
 /// An Arrow list-view array of consecutive lists.
 fn arrow_view<O: OffsetSizeTrait>(
     field: &FieldRef,
-    (offsets, elements): (OffsetBuffer<O>, ArrowRef),
+    (offsets, elements): (OffsetBuffer<O>, ArrayRef),
     validity: &Validity,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let sizes: ScalarBuffer<O> = offsets.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let offsets = offsets.into_inner().slice(0, sizes.len());
     let nulls = validity.to_nulls(sizes.len());
@@ -230,7 +230,7 @@ impl EncodedArray for ListArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
         let children = [("elements", &self.elements), ("offsets", &self.offsets)];
         children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
@@ -240,7 +240,7 @@ impl EncodedArray for ListArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let _work = Work::begin();
         let validity = self.validity()?;
         match to {
@@ -256,7 +256,7 @@ impl EncodedArray for ListArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             len: rows.len(),
@@ -267,12 +267,12 @@ impl EncodedArray for ListArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let rows: Vec<u64> = mask.indices().into_iter().map(|row| row as u64).collect();
         self.pick(&rows.into(), validity::filter_child(self.validity.as_ref(), mask)?)
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         self.pick(indices, self.validity.as_ref().map(|child| child.take(indices)).transpose()?)
     }
 }
@@ -306,7 +306,7 @@ mod tests {
         tree.child(Tree::primitive(elements)).child(Tree::primitive(offsets))
     }
 
-    fn expected(offsets: Vec<i32>, elements: Vec<i32>, nulls: Option<Vec<bool>>) -> ArrowRef {
+    fn expected(offsets: Vec<i32>, elements: Vec<i32>, nulls: Option<Vec<bool>>) -> ArrayRef {
         let field = Arc::new(Field::new("item", DataType::Int32, false));
         let elements = Arc::new(Int32Array::from(elements));
         let offsets = OffsetBuffer::new(offsets.into());
@@ -394,6 +394,6 @@ mod tests {
         let field = Arc::new(Field::new("item", DataType::Int32, true));
         let elements = Arc::new(Int32Array::from(vec![Some(1), None, Some(3)]));
         let wanted = ArrowList::new(field, OffsetBuffer::from_lengths([2, 1]), elements, None);
-        conformance::check(&tree.load(&dtype, 2).unwrap(), &(Arc::new(wanted) as ArrowRef));
+        conformance::check(&tree.load(&dtype, 2).unwrap(), &(Arc::new(wanted) as ArrayRef));
     }
 }

@@ -22,7 +22,9 @@ use arrow::datatypes::{ArrowNativeType as _, DataType, Field, FieldRef};
 use super::Encoding;
 use super::list::{arrow_list, elements_len, integer_type, window_of};
 use crate::array::row_bytes::RowBytes;
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, RowPicker, Validity, present, validity};
+use crate::array::{
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, RowPicker, Validity, present, validity,
+};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::limits::{Limits, Work};
@@ -51,7 +53,7 @@ impl Encoding for ListView {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::List(element, _) = node.dtype() else {
             return Err(Error::corrupt(format!("holds lists, not {}", node.dtype())));
         };
@@ -85,7 +87,7 @@ impl FromIterator<(usize, usize)> for Views {
 
 impl Views {
     /// Creates views from the start and the end of each list.
-    pub(super) fn between(starts: &ArrayRef, ends: &ArrayRef) -> Result<Self> {
+    pub(super) fn between(starts: &EncodedRef, ends: &EncodedRef) -> Result<Self> {
         let (offsets, ends) = (decode_counts(starts)?, decode_counts(ends)?);
         let sizes = offsets.iter().zip(&ends).map(|(start, end)| end.checked_sub(*start));
         let sizes = sizes.collect::<Option<_>>().ok_or_else(|| Error::corrupt("list offsets decrease"))?;
@@ -156,7 +158,7 @@ impl Views {
 }
 
 /// Decodes non-null integers. Negative ones become huge, so that they reach beyond any elements.
-fn decode_counts(child: &ArrayRef) -> Result<Vec<usize>> {
+fn decode_counts(child: &EncodedRef) -> Result<Vec<usize>> {
     let ptype = child.dtype().ptype()?;
     child.limits().decoded_bytes(child.len(), size_of::<usize>())?;
     let decoded = child.decode(&data_type(child.dtype())?)?;
@@ -169,10 +171,10 @@ fn decode_counts(child: &ArrayRef) -> Result<Vec<usize>> {
 #[derive(Debug)]
 pub(super) struct ListViewArray {
     dtype: DType,
-    elements: ArrayRef,
-    offsets: ArrayRef,
-    sizes: ArrayRef,
-    validity: Option<ArrayRef>,
+    elements: EncodedRef,
+    offsets: EncodedRef,
+    sizes: EncodedRef,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -180,12 +182,12 @@ impl ListViewArray {
     /// Creates an array of `views`, one per row.
     pub(super) fn new(
         dtype: DType,
-        elements: ArrayRef,
+        elements: EncodedRef,
         views: Views,
-        validity: Option<ArrayRef>,
+        validity: Option<EncodedRef>,
         limits: Limits,
     ) -> Self {
-        let child = |values: Vec<usize>| -> ArrayRef {
+        let child = |values: Vec<usize>| -> EncodedRef {
             let values: UInt64Array = values.into_iter().map(|value| value as u64).collect::<Vec<_>>().into();
             Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(values)))
         };
@@ -211,7 +213,7 @@ impl ListViewArray {
 
     /// Decodes the elements in use and rebases the views to their new positions; keeps small gaps between
     /// them if `gaps` allows it.
-    fn gather(&self, views: &mut Views, item: &Field, gaps: bool) -> Result<ArrowRef> {
+    fn gather(&self, views: &mut Views, item: &Field, gaps: bool) -> Result<ArrayRef> {
         let runs = views.runs();
         let window = match (runs.first(), runs.last()) {
             (Some(first), Some(last)) => first.start..last.end,
@@ -235,7 +237,7 @@ impl ListViewArray {
         &self,
         item: &Field,
         validity: &Validity,
-    ) -> Result<(OffsetBuffer<O>, ArrowRef)> {
+    ) -> Result<(OffsetBuffer<O>, ArrayRef)> {
         let mut views = self.views(validity.to_nulls(self.len()).as_ref())?;
         let total = views.total()?;
         if O::from_usize(total).is_none() {
@@ -256,7 +258,7 @@ impl ListViewArray {
     }
 
     /// The concatenated elements of all views, `total` elements.
-    fn copy(&self, elements: &ArrowRef, views: &Views, total: usize) -> Result<ArrowRef> {
+    fn copy(&self, elements: &ArrayRef, views: &Views, total: usize) -> Result<ArrayRef> {
         self.limits.decoded_bytes(total, size_of::<u64>())?;
         let bytes = RowBytes::of(elements);
         let copied = views.ranges().fold(0u64, |sum, range| {
@@ -270,7 +272,7 @@ impl ListViewArray {
         crate::array::take(elements, &indices)
     }
 
-    fn arrow_view<O: OffsetSizeTrait>(&self, field: &FieldRef, validity: &Validity) -> Result<ArrowRef> {
+    fn arrow_view<O: OffsetSizeTrait>(&self, field: &FieldRef, validity: &Validity) -> Result<ArrayRef> {
         let nulls = validity.to_nulls(self.len());
         let mut views = self.views(nulls.as_ref())?;
         let elements = self.gather(&mut views, field, true)?;
@@ -300,7 +302,7 @@ impl EncodedArray for ListViewArray {
         self.offsets.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
         let children = [("elements", &self.elements), ("offsets", &self.offsets), ("sizes", &self.sizes)];
         children.map(|(name, child)| (name, Arc::clone(child))).into_iter().chain(validity).collect()
@@ -310,7 +312,7 @@ impl EncodedArray for ListViewArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let _work = Work::begin();
         let validity = self.validity()?;
         match to {
@@ -328,7 +330,7 @@ impl EncodedArray for ListViewArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             elements: Arc::clone(&self.elements),
@@ -380,7 +382,7 @@ mod tests {
         tree(Tree::primitive(&elements), 200, offsets, sizes)
     }
 
-    fn expected(offsets: &[u32], sizes: &[i8], nulls: Option<Vec<bool>>) -> ArrowRef {
+    fn expected(offsets: &[u32], sizes: &[i8], nulls: Option<Vec<bool>>) -> ArrayRef {
         let elements = offsets.iter().zip(sizes).flat_map(|(offset, size)| {
             (*offset..*offset + u32::try_from(*size).unwrap()).map(|at| i32::try_from(at).unwrap())
         });
@@ -457,8 +459,8 @@ mod tests {
     #[test]
     fn a_long_string_shared_by_many_lists_hits_the_limit() {
         let dtype = DType::List(Arc::new(DType::Utf8(false)), false);
-        let text: ArrowRef = Arc::new(StringViewArray::from(vec!["x".repeat(1 << 16); 2]));
-        let elements: ArrayRef = Arc::new(Decoded::new(DType::Utf8(false), text));
+        let text: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(1 << 16); 2]));
+        let elements: EncodedRef = Arc::new(Decoded::new(DType::Utf8(false), text));
         let views: Views = std::iter::repeat_n((0, 2), 1 << 15).collect();
         let array = ListViewArray::new(dtype, elements, views, None, Limits::default());
         let item = |data_type| DataType::List(Arc::new(Field::new("item", data_type, false)));

@@ -9,7 +9,7 @@ use arrow::array::{AsArray as _, MapArray as ArrowMap};
 use arrow::datatypes::DataType;
 
 use super::{Encoding, list_view};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::wire::WriteNode;
@@ -26,7 +26,7 @@ impl Encoding for Map {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Map(map, nullable) = node.dtype() else {
             return Err(Error::corrupt(format!("holds maps, not {}", node.dtype())));
         };
@@ -44,7 +44,7 @@ impl Encoding for Map {
 #[derive(Debug)]
 struct MapArray {
     dtype: DType,
-    entries: ArrayRef,
+    entries: EncodedRef,
 }
 
 impl EncodedArray for MapArray {
@@ -60,11 +60,11 @@ impl EncodedArray for MapArray {
         self.entries.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("entries", Arc::clone(&self.entries))]
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::Map(entry, keys_sorted) = to else {
             return present(self.decode(&data_type(&self.dtype)?)?, to);
         };
@@ -78,7 +78,7 @@ impl EncodedArray for MapArray {
         self.entries.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), entries: pick(&self.entries)? })))
     }
 }
@@ -117,11 +117,11 @@ mod tests {
             .child(Tree::primitive(&[2u8, 0, 1]))
     }
 
-    fn expected(nulls: Option<Vec<bool>>) -> ArrowRef {
+    fn expected(nulls: Option<Vec<bool>>) -> ArrayRef {
         let DataType::Map(entry, _) = data_type(&maps(true)).unwrap() else { unreachable!() };
         let DataType::Struct(fields) = entry.data_type() else { unreachable!() };
-        let keys: ArrowRef = Arc::new(UInt8Array::from(vec![1, 2, 3]));
-        let values: ArrowRef = Arc::new(Int32Array::from(vec![Some(10), None, Some(30)]));
+        let keys: ArrayRef = Arc::new(UInt8Array::from(vec![1, 2, 3]));
+        let values: ArrayRef = Arc::new(Int32Array::from(vec![Some(10), None, Some(30)]));
         let pairs = StructArray::new(fields.clone(), vec![keys, values], None);
         let offsets = OffsetBuffer::from_lengths([2, 0, 1]);
         Arc::new(ArrowMap::new(entry, offsets, pairs, nulls.map(Into::into), false))
@@ -148,11 +148,11 @@ mod tests {
 
         let DataType::Map(entry, _) = data_type(&dtype).unwrap() else { unreachable!() };
         let DataType::Struct(fields) = entry.data_type() else { unreachable!() };
-        let keys: ArrowRef = Arc::new(StringArray::from(vec!["a", "bc"]));
-        let values: ArrowRef = Arc::new(StringViewArray::from(vec!["a", "bc"]));
+        let keys: ArrayRef = Arc::new(StringArray::from(vec!["a", "bc"]));
+        let values: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "bc"]));
         let pairs = StructArray::new(fields.clone(), vec![keys, values], None);
         let expected = ArrowMap::new(entry, OffsetBuffer::from_lengths([1, 1]), pairs, None, false);
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
     }
 
     /// The view of a short text.

@@ -17,7 +17,7 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, validity};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::scalar::Scalar;
@@ -35,7 +35,7 @@ impl Encoding for Masked {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         if !node.dtype().is_nullable() {
             return Err(Error::corrupt(format!("masks rows of the non-nullable type {}", node.dtype())));
         }
@@ -46,14 +46,14 @@ impl Encoding for Masked {
         Ok(Arc::new(MaskedArray { dtype: node.dtype().clone(), values: values?, validity }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
 
 /// The rows of `values`, also null where the bool array `validity` is false, as an array of `dtype`,
 /// which may differ from that of the values only in nullability.
-pub(crate) fn masked(values: ArrayRef, validity: Option<&ArrayRef>, dtype: DType) -> ArrayRef {
+pub(crate) fn masked(values: EncodedRef, validity: Option<&EncodedRef>, dtype: DType) -> EncodedRef {
     if validity.is_none() && values.dtype() == &dtype {
         return values;
     }
@@ -63,8 +63,8 @@ pub(crate) fn masked(values: ArrayRef, validity: Option<&ArrayRef>, dtype: DType
 #[derive(Debug)]
 struct MaskedArray {
     dtype: DType,
-    values: ArrayRef,
-    validity: Option<ArrayRef>,
+    values: EncodedRef,
+    validity: Option<EncodedRef>,
 }
 
 impl MaskedArray {
@@ -87,12 +87,12 @@ impl EncodedArray for MaskedArray {
         self.values.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
         std::iter::once(("values", Arc::clone(&self.values))).chain(validity).collect()
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let values = self.values.decode(to)?;
         match self.valid()? {
             Some(valid) => masking::mask(&values, &valid),
@@ -112,7 +112,7 @@ impl EncodedArray for MaskedArray {
         })
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         let validity = self.validity.as_ref().map(pick).transpose()?;
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), values: pick(&self.values)?, validity })))
     }
@@ -127,7 +127,7 @@ impl EncodedArray for MaskedArray {
         Ok(masking::mask_outcome(&outcome, &valid, null_outcome))
     }
 
-    fn field(&self, at: usize) -> Result<ArrayRef> {
+    fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = masking::field_dtype(&self.dtype, at)?;
         Ok(masked(self.values.field(at)?, self.validity.as_ref(), dtype))
     }
@@ -163,18 +163,18 @@ mod tests {
         let numbers: Vec<i32> = (0..100).map(|at| at % 9).collect();
         let tree = Tree::new(ID).child(Tree::primitive(&numbers)).child(Tree::bools(&valid));
         let expected = Int32Array::new(numbers.into(), Some(valid.clone().into()));
-        conformance::check(&tree.load(&I32, 100).unwrap(), &(Arc::new(expected) as ArrowRef));
+        conformance::check(&tree.load(&I32, 100).unwrap(), &(Arc::new(expected) as ArrayRef));
 
         let text = Tree::new("vortex.constant").buffer(b"\x3a\x05apple".to_vec());
         let tree = Tree::new(ID).child(text).child(Tree::bools(&valid));
         let expected: StringViewArray = valid.iter().map(|valid| valid.then_some("apple")).collect();
-        conformance::check(&tree.load(&DType::Utf8(true), 100).unwrap(), &(Arc::new(expected) as ArrowRef));
+        conformance::check(&tree.load(&DType::Utf8(true), 100).unwrap(), &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]
     fn without_validity_all_rows_are_valid() {
         let array = Tree::new(ID).child(Tree::primitive(&[1i32, 2])).load(&I32, 2).unwrap();
-        conformance::check(&array, &(Arc::new(Int32Array::from(vec![1, 2])) as ArrowRef));
+        conformance::check(&array, &(Arc::new(Int32Array::from(vec![1, 2])) as ArrayRef));
         let seven = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
         let array = Tree::new(ID).child(seven).load(&I32, 2).unwrap();
         assert_eq!(array.as_constant().map(|value| value.as_i128()), Some(Some(7)));
@@ -185,7 +185,7 @@ mod tests {
         let nothing = Tree::new("vortex.constant").buffer(vec![0x10u8, 0]);
         let array = Tree::new(ID).child(Tree::primitive(&[1i32, 2])).child(nothing).load(&I32, 2).unwrap();
         assert_eq!(array.decode(&DataType::Int32).unwrap().null_count(), 2);
-        conformance::check(&array, &(Arc::new(Int32Array::new_null(2)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(Int32Array::new_null(2)) as ArrayRef));
     }
 
     #[test]

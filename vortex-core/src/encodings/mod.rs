@@ -24,7 +24,7 @@ pub(crate) mod ext;
 pub(crate) mod fixed_size_list;
 pub(crate) mod frame_of_reference;
 pub(crate) mod fsst;
-mod integer_test;
+mod integer_predicate;
 pub(crate) mod list;
 pub(crate) mod list_view;
 pub(crate) mod map;
@@ -50,13 +50,10 @@ mod zigzag;
 pub(crate) mod zstd;
 mod zstd_buffers;
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::Result;
-use crate::array::{ArrayRef, Node};
-use crate::layout::{self, LayoutKind};
+use crate::array::{EncodedRef, Node};
 
 /// Creates arrays of one encoding from serialized nodes.
 ///
@@ -70,7 +67,7 @@ pub trait Encoding: Send + Sync + 'static {
     ///
     /// # Errors
     /// If metadata, buffers and children do not conform to the encoding.
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef>;
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef>;
 
     /// Creates an array of some rows of a node, in ascending order, requesting no more bytes than they
     /// need. If all children of an encoding have one row for each row of the array, it can load the node
@@ -78,78 +75,13 @@ pub trait Encoding: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         node.take(rows)
     }
 }
 
-/// The encodings and layouts known to a reader, by id.
-#[derive(Clone)]
-pub struct Registry {
-    encodings: Arc<HashMap<&'static str, Arc<dyn Encoding>>>,
-    layouts: Arc<HashMap<&'static str, Arc<dyn LayoutKind>>>,
-}
-
-impl Registry {
-    /// The built-in encodings and layouts.
-    pub fn built_in() -> Registry {
-        static BUILT_IN: OnceLock<Registry> = OnceLock::new();
-        BUILT_IN
-            .get_or_init(|| {
-                let encodings = built_in().into_iter().map(|encoding| (encoding.id(), encoding)).collect();
-                let layouts = layout::built_in().into_iter().map(|kind| (kind.id(), kind)).collect();
-                Registry { encodings: Arc::new(encodings), layouts: Arc::new(layouts) }
-            })
-            .clone()
-    }
-
-    /// This registry with an additional encoding, which replaces one of the same id.
-    #[must_use]
-    pub fn with(&self, encoding: Arc<dyn Encoding>) -> Registry {
-        let mut encodings = self.encodings.as_ref().clone();
-        encodings.insert(encoding.id(), encoding);
-        Registry { encodings: Arc::new(encodings), layouts: Arc::clone(&self.layouts) }
-    }
-
-    /// This registry with an additional layout, which replaces one of the same id.
-    #[must_use]
-    pub fn with_layout(&self, kind: Arc<dyn LayoutKind>) -> Registry {
-        let mut layouts = self.layouts.as_ref().clone();
-        layouts.insert(kind.id(), kind);
-        Registry { encodings: Arc::clone(&self.encodings), layouts: Arc::new(layouts) }
-    }
-
-    /// The layout with this id.
-    pub fn layout(&self, id: &str) -> Option<&Arc<dyn LayoutKind>> {
-        self.layouts.get(id)
-    }
-
-    /// The encoding with this id.
-    pub fn encoding(&self, id: &str) -> Option<&Arc<dyn Encoding>> {
-        self.encodings.get(id)
-    }
-
-    /// The ids of all encodings, sorted.
-    pub fn ids(&self) -> Vec<&'static str> {
-        let mut ids: Vec<_> = self.encodings.keys().copied().collect();
-        ids.sort_unstable();
-        ids
-    }
-}
-
-impl Default for Registry {
-    fn default() -> Self {
-        Self::built_in()
-    }
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.ids()).finish()
-    }
-}
-
-fn built_in() -> Vec<Arc<dyn Encoding>> {
+/// All encodings of this crate.
+pub(crate) fn built_in() -> Vec<Arc<dyn Encoding>> {
     vec![
         Arc::new(alp::Alp),
         Arc::new(alprd::AlpRd),

@@ -7,7 +7,7 @@ use arrow::array::{BooleanArray, NullArray, UInt64Array};
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, present};
+use crate::array::{Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, present};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::limits::Limits;
@@ -27,7 +27,7 @@ impl Encoding for Null {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         if node.dtype() != &DType::Null {
             return Err(Error::corrupt(format!("holds nothing but nulls, not {}", node.dtype())));
         }
@@ -45,7 +45,7 @@ struct NullRows {
 }
 
 impl NullRows {
-    fn with_len(&self, len: usize) -> ArrayRef {
+    fn with_len(&self, len: usize) -> EncodedRef {
         Arc::new(Self { len, limits: self.limits })
     }
 }
@@ -67,7 +67,7 @@ impl EncodedArray for NullRows {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         if to != &DataType::Null {
             self.limits.decoded_bytes(self.len, to.primitive_width().unwrap_or(16))?;
         }
@@ -78,15 +78,15 @@ impl EncodedArray for NullRows {
         Ok(Validity::AllNull)
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(self.with_len(rows.len()))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         Ok(self.with_len(mask.true_count()))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         Ok(self.with_len(arrow::array::Array::len(indices)))
     }
 
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn conforms() {
         let array = Tree::new(ID).load(&DType::Null, 100).unwrap();
-        conformance::check(&array, &(Arc::new(NullArray::new(100)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(NullArray::new(100)) as ArrayRef));
     }
 
     #[test]

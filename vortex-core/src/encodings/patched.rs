@@ -22,7 +22,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use super::patches::Patches;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_offsets, decode_raw,
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_offsets, decode_raw,
     into_vec, present,
 };
 use crate::dtype::{DType, PType};
@@ -53,7 +53,7 @@ impl Encoding for Patched {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let ptype = node.dtype().ptype()?;
         node.expect_buffers(0)?;
         node.expect_children(4)?;
@@ -87,12 +87,12 @@ impl Encoding for Patched {
 #[derive(Debug)]
 struct PatchedArray {
     ptype: PType,
-    inner: ArrayRef,
+    inner: EncodedRef,
     /// Offsets of the chunks that contain the rows.
-    lane_offsets: ArrayRef,
+    lane_offsets: EncodedRef,
     /// Indices of all patches, including those of other chunks.
-    indices: ArrayRef,
-    values: ArrayRef,
+    indices: EncodedRef,
+    values: EncodedRef,
     lanes: usize,
     /// Number of rows in the first chunk before row 0.
     offset: usize,
@@ -101,7 +101,7 @@ struct PatchedArray {
 
 impl PatchedArray {
     /// The row of each patch of the chunks, and its value; rows may lie outside the array.
-    fn patches(&self) -> Result<(Vec<Option<usize>>, ArrayRef)> {
+    fn patches(&self) -> Result<(Vec<Option<usize>>, EncodedRef)> {
         let bounds = decode_offsets(&self.lane_offsets, "lane offsets", self.indices.len())?;
         let (Some(first), Some(last)) = (bounds.first().copied(), bounds.last().copied()) else {
             return Err(Error::corrupt("no lane offsets"));
@@ -139,7 +139,7 @@ impl PatchedArray {
         Ok(Patches::new(rows, values.take(&UInt64Array::from(numbers))?, self.len()))
     }
 
-    fn patched<W: Word>(&self) -> Result<ArrowRef> {
+    fn patched<W: Word>(&self) -> Result<ArrayRef> {
         let (rows, values) = self.patches()?;
         let (inner, nulls) = decode_raw::<W>(&self.inner)?;
         if rows.is_empty() {
@@ -156,7 +156,7 @@ impl PatchedArray {
     }
 
     /// Selected rows of the inner array with their patches applied.
-    fn with_patches(&self, inner: ArrayRef, patches: Option<Patches>) -> Result<ArrayRef> {
+    fn with_patches(&self, inner: EncodedRef, patches: Option<Patches>) -> Result<EncodedRef> {
         let Some(patches) = patches else { return Ok(inner) };
         let array = match_word!(self.ptype, |W| {
             let (inner, nulls) = decode_raw::<W>(&inner)?;
@@ -181,7 +181,7 @@ impl EncodedArray for PatchedArray {
         self.inner.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![
             ("inner", Arc::clone(&self.inner)),
             ("lane_offsets", Arc::clone(&self.lane_offsets)),
@@ -190,7 +190,7 @@ impl EncodedArray for PatchedArray {
         ]
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         present(match_word!(self.ptype, |W| self.patched::<W>()?), to)
     }
 
@@ -198,7 +198,7 @@ impl EncodedArray for PatchedArray {
         self.inner.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let start = self.offset + rows.start;
         let first = start / BLOCK;
         let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
@@ -214,14 +214,14 @@ impl EncodedArray for PatchedArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
             return self.slice(0..self.len());
         }
         self.with_patches(self.inner.filter(mask)?, self.by_row()?.filter(mask)?)
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         self.with_patches(self.inner.take(indices)?, self.by_row()?.take(indices)?)
     }
 

@@ -19,7 +19,7 @@ use arrow::array::{AsArray as _, UInt64Array};
 use arrow::datatypes::ArrowNativeType;
 
 use crate::array::sorted::search;
-use crate::array::{ArrayRef, Node, decode_raw};
+use crate::array::{EncodedRef, Node, decode_raw};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, match_integer};
 use crate::encodings::primitive;
@@ -58,7 +58,7 @@ impl PatchesMessage {
 #[derive(Debug, Clone)]
 pub(crate) struct Patches {
     indices: Arc<Indices>,
-    values: ArrayRef,
+    values: EncodedRef,
     /// The index that corresponds to the owner's row 0.
     offset: usize,
     rows: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Patches {
 #[derive(Debug)]
 struct Indices {
     /// Absent for computed patches, whose indices are known.
-    child: Option<ArrayRef>,
+    child: Option<EncodedRef>,
     /// The range in which all indices must lie.
     window: Range<usize>,
     known: OnceLock<Box<[usize]>>,
@@ -125,7 +125,7 @@ impl Patches {
     }
 
     /// Creates patches at ascending positions among `rows` rows.
-    pub(crate) fn new(positions: Vec<usize>, values: ArrayRef, rows: usize) -> Self {
+    pub(crate) fn new(positions: Vec<usize>, values: EncodedRef, rows: usize) -> Self {
         debug_assert_eq!(positions.len(), values.len());
         debug_assert!(positions.windows(2).all(|pair| pair[0] < pair[1]));
         debug_assert!(positions.last().is_none_or(|last| *last < rows));
@@ -134,7 +134,7 @@ impl Patches {
     }
 
     /// The encoded parts, with names.
-    pub(crate) fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    pub(crate) fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let indices = self.indices.child.iter().map(|child| ("patch_indices", Arc::clone(child)));
         indices.chain([("patch_values", Arc::clone(&self.values))]).collect()
     }
@@ -265,7 +265,7 @@ impl Indices {
 }
 
 /// Which of some rows, in ascending order, are patched, and the numbers of their patches.
-fn among(indices: &ArrayRef, offset: usize, rows: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
+fn among(indices: &EncodedRef, offset: usize, rows: &[usize]) -> Result<(Vec<usize>, Vec<usize>)> {
     let wanted: Vec<u64> = rows.iter().map(|row| (row + offset) as u64).collect();
     let (mut positions, mut numbers) = (Vec::new(), Vec::new());
     for (position, found) in search(indices, &wanted)?.into_iter().enumerate() {
@@ -286,7 +286,7 @@ pub(crate) struct Located<'a> {
     indices: &'a [usize],
     offset: usize,
     /// One value per patch.
-    pub(crate) values: ArrayRef,
+    pub(crate) values: EncodedRef,
 }
 
 impl Located<'_> {
@@ -347,7 +347,7 @@ impl EncodedPatches {
 mod tests {
     use super::*;
     use crate::array::build::Tree;
-    use crate::array::{ArrowRef, EncodedArray};
+    use crate::array::{ArrayRef, EncodedArray};
     use crate::encodings::Encoding;
     use arrow::array::{Array as _, Int32Array};
     use arrow::datatypes::DataType;
@@ -369,13 +369,13 @@ mod tests {
             self.1.rows
         }
 
-        fn decode(&self, _: &DataType) -> Result<ArrowRef> {
+        fn decode(&self, _: &DataType) -> Result<ArrayRef> {
             let mut out = vec![0i32; self.len()];
             self.1.apply(&mut out, |_, value| value)?;
             Ok(Arc::new(Int32Array::from(out)))
         }
 
-        fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
             Ok(Arc::new(Self(self.0.clone(), self.1.slice(rows))))
         }
     }
@@ -387,7 +387,7 @@ mod tests {
             "zeros"
         }
 
-        fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+        fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
             let message = node.message::<PatchesMessage>()?;
             node.expect_children(message.child_count())?;
             Ok(Arc::new(Zeros(
@@ -407,7 +407,7 @@ mod tests {
             .message(message)
             .child(Tree::primitive(indices))
             .child(Tree::primitive(&values));
-        let registry = crate::encodings::Registry::built_in().with(Arc::new(ZerosEncoding));
+        let registry = crate::Registry::built_in().with_encoding(Arc::new(ZerosEncoding));
         let dtype = DType::Primitive(PType::I32, false);
         let array = tree.load_with(&dtype, rows, &registry)?;
         let any: Arc<dyn std::any::Any + Send + Sync> = array;

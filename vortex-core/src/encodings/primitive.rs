@@ -11,7 +11,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::Result;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, numbers, present, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, numbers, present, validity};
 use crate::dtype::{DType, PType};
 use crate::kernels::Word;
 use crate::limits::Limits;
@@ -28,7 +28,7 @@ impl Encoding for Primitive {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let ptype = node.dtype().ptype()?;
         node.no_metadata()?;
         node.expect_buffers(1)?;
@@ -43,7 +43,7 @@ impl Encoding for Primitive {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -54,7 +54,7 @@ struct PrimitiveArray {
     ptype: PType,
     len: usize,
     values: Buffer,
-    validity: Option<ArrayRef>,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -71,7 +71,7 @@ impl EncodedArray for PrimitiveArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
     }
 
@@ -83,7 +83,7 @@ impl EncodedArray for PrimitiveArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         present(numbers(self.ptype, &self.values, self.validity()?.to_nulls(self.len))?, to)
     }
 
@@ -91,7 +91,7 @@ impl EncodedArray for PrimitiveArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let width = self.ptype.byte_width();
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef as ArrowRef, AsArray as _, Decimal128Array, Float32Array, Float64Array, Int64Array,
+    ArrayRef, AsArray as _, Decimal128Array, Float32Array, Float64Array, Int64Array,
     TimestampMillisecondArray,
 };
 use arrow::buffer::NullBuffer;
@@ -180,7 +180,7 @@ fn sparse(random: &mut Random, ptype: PType, rows: &Rows, depth: usize) -> Tree 
 }
 
 /// A tree, its type, and the values it represents.
-type Case = (Tree, DType, ArrowRef);
+type Case = (Tree, DType, ArrayRef);
 
 type MakeCase = fn(&mut Random) -> Case;
 
@@ -191,7 +191,7 @@ fn integer_case(random: &mut Random) -> Case {
     let len = len(random);
     let rows = rows(random, len, nullable, low, high);
     let tree = integers(random, ptype, &rows, 3);
-    let wide: ArrowRef = match ptype {
+    let wide: ArrayRef = match ptype {
         PType::U64 => Arc::new(
             rows.iter().map(|v| v.map(|v| u64::try_from(v).unwrap())).collect::<arrow::array::UInt64Array>(),
         ),
@@ -215,7 +215,7 @@ fn decimal_case(random: &mut Random) -> Case {
     (with_validity(tree, &rows), dtype, decimals(&rows, precision))
 }
 
-fn decimals(rows: &Rows, precision: u8) -> ArrowRef {
+fn decimals(rows: &Rows, precision: u8) -> ArrayRef {
     let decimals: Decimal128Array = rows.iter().copied().collect();
     Arc::new(decimals.with_data_type(DataType::Decimal128(precision, 3)))
 }
@@ -299,7 +299,7 @@ fn alp_case(random: &mut Random) -> Case {
     )
 }
 
-fn floats(values: &[f64], rows: &Rows, is_double: bool) -> ArrowRef {
+fn floats(values: &[f64], rows: &Rows, is_double: bool) -> ArrayRef {
     let nulls = NullBuffer::from_iter(rows.iter().map(Option::is_some));
     let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
     if is_double {
@@ -374,7 +374,7 @@ fn random_damage_does_not_panic() {
 }
 
 /// Runs all operations; errors and different values are acceptable.
-fn exercise(tree: &Tree, dtype: &DType, len: usize, values: &ArrowRef) {
+fn exercise(tree: &Tree, dtype: &DType, len: usize, values: &ArrayRef) {
     let Ok(array) = tree.load(dtype, len) else { return };
     let to = data_type(dtype).unwrap();
     for array in [

@@ -24,7 +24,7 @@ use arrow::datatypes::{ArrowNativeType as _, DataType};
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, decode_offsets, decode_raw,
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_offsets, decode_raw,
     present,
 };
 use crate::dtype::{DType, PType};
@@ -66,7 +66,7 @@ impl Encoding for Rle {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let ptype = node.dtype().ptype()?;
         node.expect_buffers(0)?;
         node.expect_children(3)?;
@@ -115,9 +115,9 @@ struct RleArray {
     ptype: PType,
     indices_ptype: PType,
     /// The values of all blocks, including those before `first`.
-    values: ArrayRef,
+    values: EncodedRef,
     /// One per row.
-    indices: ArrayRef,
+    indices: EncodedRef,
     starts: Arc<Starts>,
     /// The block that contains row 0.
     first: usize,
@@ -129,7 +129,7 @@ struct RleArray {
 /// The start of the values of each block, decoded at most once for all slices.
 #[derive(Debug)]
 struct Starts {
-    child: ArrayRef,
+    child: EncodedRef,
     values_len: usize,
     /// One more than there are blocks, relative to the first.
     known: OnceLock<Box<[usize]>>,
@@ -155,7 +155,7 @@ impl Starts {
 
 impl RleArray {
     /// The values of the blocks that contain the rows, and the start of each block's values in them.
-    fn window(&self) -> Result<(ArrayRef, Vec<usize>)> {
+    fn window(&self) -> Result<(EncodedRef, Vec<usize>)> {
         let count = (self.offset + self.len()).div_ceil(BLOCK);
         let starts = &self.starts.get()?[self.first..][..count + 1];
         let base = starts[0];
@@ -247,7 +247,7 @@ impl EncodedArray for RleArray {
         self.indices.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![
             ("values", Arc::clone(&self.values)),
             ("indices", Arc::clone(&self.indices)),
@@ -259,7 +259,7 @@ impl EncodedArray for RleArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let (values, starts) = self.window()?;
         let array = match_word!(self.ptype, |W| {
             let (values, _) = decode_raw::<W>(&values)?;
@@ -273,7 +273,7 @@ impl EncodedArray for RleArray {
         self.indices.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let start = self.offset + rows.start;
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
@@ -286,14 +286,14 @@ impl EncodedArray for RleArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.true_count() > self.len() / TAKE_MANY {
             return self.decode_natural()?.filter(mask);
         }
         self.take(&mask.indices().into_iter().map(|row| row as u64).collect::<Vec<_>>().into())
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         if indices.len() > self.len() / TAKE_MANY {
             return self.decode_natural()?.take(indices);
         }

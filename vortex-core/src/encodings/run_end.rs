@@ -21,7 +21,7 @@ use arrow::datatypes::DataType;
 use super::Encoding;
 use crate::array::sorted::search;
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, fixed_width, match_width,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, fixed_width, match_width,
     take_within, values_of,
 };
 use crate::dtype::arrow::data_type;
@@ -62,7 +62,7 @@ impl Encoding for RunEnd {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let parts = Parts::of(node)?;
         let values = node.child(1, node.dtype(), parts.run_count)?;
         let runs = Runs { ends: parts.ends(node)?, values, covers: parts.covers, checked: OnceLock::new() };
@@ -70,7 +70,7 @@ impl Encoding for RunEnd {
         Ok(Arc::new(RunEndArray { runs: Arc::new(runs), offset, len, limits: *node.limits() }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let parts = Parts::of(node)?;
         let ends = parts.ends(node)?;
         // Searching for the row after finds the first run that ends after a row.
@@ -118,7 +118,7 @@ impl Parts {
         Ok(Self { ends: DType::Primitive(ptype, false), run_count, offset, covers })
     }
 
-    fn ends(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn ends(&self, node: &Node<'_>) -> Result<EncodedRef> {
         node.child(0, &self.ends, self.run_count)
     }
 }
@@ -126,8 +126,8 @@ impl Parts {
 /// The runs, shared by all slices.
 #[derive(Debug)]
 struct Runs {
-    ends: ArrayRef,
-    values: ArrayRef,
+    ends: EncodedRef,
+    values: EncodedRef,
     /// Number of rows that the ends must cover.
     covers: u64,
     checked: OnceLock<ScalarBuffer<u64>>,
@@ -135,7 +135,7 @@ struct Runs {
 
 impl Runs {
     /// Runs whose ends are known to be ascending.
-    fn of(ends: Vec<u64>, values: ArrayRef) -> Self {
+    fn of(ends: Vec<u64>, values: EncodedRef) -> Self {
         let ends = ScalarBuffer::from(ends);
         let array = Arc::new(UInt64Array::new(ends.clone(), None));
         Self {
@@ -153,7 +153,7 @@ impl Runs {
 }
 
 /// Checks that the ends of runs do not decrease and cover `covers` rows.
-fn checked(ends: &ArrayRef, covers: u64, limits: &Limits) -> Result<ScalarBuffer<u64>> {
+fn checked(ends: &EncodedRef, covers: u64, limits: &Limits) -> Result<ScalarBuffer<u64>> {
     limits.decoded_bytes(ends.len(), size_of::<u64>())?;
     let decoded = ends.decode(&data_type(ends.dtype())?)?;
     let ends: ScalarBuffer<u64> = match_integer!(ends.dtype().ptype()?, |T| {
@@ -208,12 +208,12 @@ impl RunEndArray {
         Ok(Window { ends: &ends[runs.clone()], runs, offset, len })
     }
 
-    fn values(&self, window: &Window<'_>) -> Result<ArrayRef> {
+    fn values(&self, window: &Window<'_>) -> Result<EncodedRef> {
         self.runs.values.slice(window.runs.clone())
     }
 
     /// Looks up the run of each row.
-    fn pick(&self, rows: impl Iterator<Item = u64>) -> Result<ArrayRef> {
+    fn pick(&self, rows: impl Iterator<Item = u64>) -> Result<EncodedRef> {
         let window = self.window()?;
         let runs = rows.map(|row| window.ends.partition_point(|end| *end <= row + self.offset) as u64);
         let runs = UInt64Array::from_iter_values(runs);
@@ -234,7 +234,7 @@ impl EncodedArray for RunEndArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("ends", Arc::clone(&self.runs.ends)), ("values", Arc::clone(&self.runs.values))]
     }
 
@@ -242,7 +242,7 @@ impl EncodedArray for RunEndArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let window = self.window()?;
         let values = self.values(&window)?.decode(to)?;
         repeat(&values, window.ends(), self.len, &self.limits)
@@ -260,7 +260,7 @@ impl EncodedArray for RunEndArray {
         })
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             runs: Arc::clone(&self.runs),
             offset: self.offset + rows.start as u64,
@@ -269,7 +269,7 @@ impl EncodedArray for RunEndArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
             return self.slice(0..self.len);
         }
@@ -287,7 +287,7 @@ impl EncodedArray for RunEndArray {
         }))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         self.pick(indices.values().iter().copied())
     }
 
@@ -309,7 +309,7 @@ impl EncodedArray for RunEndArray {
         Ok(BooleanArray::new(repeat_bits(outcome.values(), window.ends(), self.len), nulls))
     }
 
-    fn map_runs(&self, map: &dyn Fn(ArrayRef) -> Result<ArrayRef>) -> Result<Option<ArrayRef>> {
+    fn map_runs(&self, map: &dyn Fn(EncodedRef) -> Result<EncodedRef>) -> Result<Option<EncodedRef>> {
         // Checked before the runs are shared, so that slices of one array do it only once.
         self.runs.ends(&self.limits)?;
         let runs = Runs {
@@ -350,11 +350,11 @@ fn shorten(ends: impl Iterator<Item = usize>, mask: &Mask) -> (Vec<u64>, Mask) {
 
 /// Repeats each value for the length of its run.
 fn repeat(
-    values: &ArrowRef,
+    values: &ArrayRef,
     ends: impl Iterator<Item = usize> + Clone,
     rows: usize,
     limits: &Limits,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
     let nulls = |ends| nulls.map(|nulls| null_buffer(repeat_bits(nulls.inner(), ends, rows)));
     if let Some(values) = values.as_boolean_opt() {
@@ -379,11 +379,11 @@ fn repeat(
 
 /// Repeats values of any type, gathered by run number.
 fn repeat_by_index(
-    values: &ArrowRef,
+    values: &ArrayRef,
     ends: impl Iterator<Item = usize>,
     rows: usize,
     limits: &Limits,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     limits.decoded_bytes(rows, size_of::<u32>())?;
     let runs = u32::try_from(values.len()).map_err(|_| Error::limit(format!("{} runs", values.len())))?;
     let runs: Vec<u32> = (0..runs).collect();
@@ -415,7 +415,7 @@ pub(crate) mod tests {
             .child(values)
     }
 
-    fn decode(tree: &Tree, dtype: &DType, len: usize) -> Result<ArrowRef> {
+    fn decode(tree: &Tree, dtype: &DType, len: usize) -> Result<ArrayRef> {
         let array = tree.load(dtype, len)?;
         array.decode(&data_type(dtype)?)
     }
@@ -445,13 +445,13 @@ pub(crate) mod tests {
         let values: Vec<i32> = (0..30).map(|run| run % 4).collect();
         let rows = expand(&ends, &values);
         let array = runs(&ends, 0, Tree::primitive(&values)).load(&I32, rows.len()).unwrap();
-        conformance::check(&array, &(Arc::new(Int32Array::from(rows.clone())) as ArrowRef));
+        conformance::check(&array, &(Arc::new(Int32Array::from(rows.clone())) as ArrayRef));
 
         let valid: Vec<bool> = (0..30).map(|run| run % 5 != 2).collect();
         let tree = runs(&ends, 0, Tree::primitive(&values).child(Tree::bools(&valid)));
         let array = tree.load(&I32.with_nullable(true), rows.len()).unwrap();
         let expected = Int32Array::new(rows.into(), Some(expand(&ends, &valid).into()));
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]
@@ -461,12 +461,12 @@ pub(crate) mod tests {
         let rows = expand(&ends, &values);
         let array = runs(&ends, 0, Tree::primitive(&values));
         let array = array.load(&DType::Primitive(PType::F64, false), rows.len()).unwrap();
-        conformance::check(&array, &(Arc::new(Float64Array::from(rows)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(Float64Array::from(rows)) as ArrayRef));
 
         let values: Vec<bool> = (0..12).map(|run| run % 3 == 0).collect();
         let rows = expand(&ends, &values);
         let array = runs(&ends, 0, Tree::bools(&values)).load(&DType::Bool(false), rows.len()).unwrap();
-        conformance::check(&array, &(Arc::new(BooleanArray::from(rows)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(BooleanArray::from(rows)) as ArrayRef));
     }
 
     #[test]
@@ -476,19 +476,19 @@ pub(crate) mod tests {
         let values = [Some("a"), None, Some(long)];
         let expected: Vec<_> = (0..40).map(|row| values[[0, 0, 1].get(row).copied().unwrap_or(2)]).collect();
         let limits = Limits::default();
-        let views: ArrowRef = Arc::new(StringViewArray::from(values.to_vec()));
+        let views: ArrayRef = Arc::new(StringViewArray::from(values.to_vec()));
         let repeated = repeat(&views, ends.clone(), 40, &limits).unwrap();
-        assert_eq!(&repeated, &(Arc::new(StringViewArray::from(expected.clone())) as ArrowRef));
-        let strings: ArrowRef = Arc::new(StringArray::from(values.to_vec()));
+        assert_eq!(&repeated, &(Arc::new(StringViewArray::from(expected.clone())) as ArrayRef));
+        let strings: ArrayRef = Arc::new(StringArray::from(values.to_vec()));
         let repeated = repeat(&strings, ends, 40, &limits).unwrap();
-        assert_eq!(&repeated, &(Arc::new(StringArray::from(expected)) as ArrowRef));
+        assert_eq!(&repeated, &(Arc::new(StringArray::from(expected)) as ArrayRef));
     }
 
     #[test]
     fn rows_before_the_offset_and_past_the_length_are_cut() {
         let tree = runs(&[3, 5, 9], 4, Tree::primitive(&[1i32, 2, 3]));
         let array = tree.load(&I32, 4).unwrap();
-        conformance::check(&array, &(Arc::new(Int32Array::from(vec![2, 3, 3, 3])) as ArrowRef));
+        conformance::check(&array, &(Arc::new(Int32Array::from(vec![2, 3, 3, 3])) as ArrayRef));
         assert!(decode(&tree, &I32, 6).is_err(), "runs end at row 9");
         assert_eq!(decode(&tree, &I32, 0).unwrap().len(), 0);
     }
@@ -497,7 +497,7 @@ pub(crate) mod tests {
     fn ends_are_checked_once_for_all_that_share_them() {
         let array = runs(&[3, 5, 9], 0, Tree::primitive(&[1i32, 2, 3])).load(&I32, 9).unwrap();
         let mapped = array.slice(2..8).unwrap().map_runs(&Ok).unwrap().unwrap();
-        conformance::check(&mapped, &(Arc::new(Int32Array::from(vec![1, 2, 2, 3, 3, 3])) as ArrowRef));
+        conformance::check(&mapped, &(Arc::new(Int32Array::from(vec![1, 2, 2, 3, 3, 3])) as ArrayRef));
         let runs = &(array.as_ref() as &dyn std::any::Any).downcast_ref::<RunEndArray>().unwrap().runs;
         assert!(runs.checked.get().is_some());
         let falling =
@@ -509,7 +509,7 @@ pub(crate) mod tests {
     fn an_empty_run_has_no_rows() {
         let tree = runs(&[0, 2, 2, 4], 0, Tree::primitive(&[9i32, 1, 2, 3]));
         let array = tree.load(&I32, 4).unwrap();
-        conformance::check(&array, &(Arc::new(Int32Array::from(vec![1, 1, 3, 3])) as ArrowRef));
+        conformance::check(&array, &(Arc::new(Int32Array::from(vec![1, 1, 3, 3])) as ArrayRef));
     }
 
     #[test]

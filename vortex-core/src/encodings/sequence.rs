@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, i256};
 
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, array_of_raw, present,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Predicate};
@@ -46,7 +46,7 @@ impl Encoding for Sequence {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let ptype = node.dtype().ptype()?;
         let Some((min, max)) = ptype.integer_range() else {
             return Err(Error::corrupt(format!("holds integers, not {ptype}")));
@@ -84,7 +84,7 @@ struct SequenceArray {
 
 impl SequenceArray {
     /// The values of some rows.
-    fn values(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<ArrowRef> {
+    fn values(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<ArrayRef> {
         self.limits.decoded_bytes(rows.len(), self.ptype.byte_width())?;
         match_word!(self.ptype, |W| {
             // Truncation in two's complement preserves the value modulo the width.
@@ -94,7 +94,7 @@ impl SequenceArray {
         })
     }
 
-    fn decoded(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<ArrayRef> {
+    fn decoded(&self, rows: impl ExactSizeIterator<Item = usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Decoded::new(self.dtype.clone(), self.values(rows)?).with_limits(self.limits)))
     }
 
@@ -139,7 +139,7 @@ impl EncodedArray for SequenceArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         self.limits.decoded_bytes(self.len, self.ptype.byte_width())?;
         let values = match_word!(self.ptype, |W| {
             // Truncation in two's complement preserves the value modulo the width.
@@ -153,7 +153,7 @@ impl EncodedArray for SequenceArray {
         Ok(Validity::AllValid)
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             base: self.base + self.step * rows.start as i128,
@@ -162,14 +162,14 @@ impl EncodedArray for SequenceArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
             return self.slice(0..self.len);
         }
         self.decoded(mask.indices().into_iter())
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         self.decoded(indices.values().iter().map(|row| *row as usize))
     }
 
@@ -221,7 +221,7 @@ mod tests {
         })
     }
 
-    fn load(ptype: PType, base: i64, step: i64, len: usize) -> Result<ArrayRef> {
+    fn load(ptype: PType, base: i64, step: i64, len: usize) -> Result<EncodedRef> {
         tree(Kind::Int64Value(base), Kind::Int64Value(step)).load(&DType::Primitive(ptype, true), len)
     }
 

@@ -21,7 +21,7 @@ use super::Encoding;
 use super::constant::ConstantArray;
 use super::patches::{EncodedPatches, Located, Patches, PatchesMessage};
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, concat, fixed_width, match_width,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, concat, fixed_width, match_width,
     take_within, values_of,
 };
 use crate::dtype::DType;
@@ -50,7 +50,7 @@ impl Encoding for Sparse {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let message = node.message::<Metadata>()?.patches;
         let message = message.ok_or_else(|| Error::corrupt("sparse values without patches"))?;
         node.expect_buffers(1)?;
@@ -63,7 +63,7 @@ impl Encoding for Sparse {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -78,7 +78,7 @@ struct SparseArray {
 
 impl SparseArray {
     /// Rows with the same fill value, except those in `patches`.
-    fn with(&self, patches: Option<Patches>, len: usize) -> ArrayRef {
+    fn with(&self, patches: Option<Patches>, len: usize) -> EncodedRef {
         let (fill, limits) = (self.fill.clone(), self.limits);
         match patches {
             Some(patches) => Arc::new(Self { fill, patches, len, limits }),
@@ -89,9 +89,9 @@ impl SparseArray {
     fn decode_native<N: ArrowNativeType>(
         &self,
         located: &Located<'_>,
-        values: &ArrowRef,
-        fill: &ArrowRef,
-    ) -> Result<ArrowRef> {
+        values: &ArrayRef,
+        fill: &ArrayRef,
+    ) -> Result<ArrayRef> {
         self.limits.decoded_bytes(self.len, size_of::<N>())?;
         let nulls = spread_nulls(located, self.len, values.nulls(), fill.is_null(0));
         let mut out = repeat_runs(&values_of::<N>(fill)[..1], std::iter::once(self.len), self.len);
@@ -101,7 +101,7 @@ impl SparseArray {
         fixed_width(values.data_type().clone(), self.len, Buffer::from_vec(out), nulls)
     }
 
-    fn decode_gathered(&self, located: &Located<'_>, values: &ArrowRef, fill: &ArrowRef) -> Result<ArrowRef> {
+    fn decode_gathered(&self, located: &Located<'_>, values: &ArrayRef, fill: &ArrayRef) -> Result<ArrayRef> {
         self.limits.decoded_bytes(self.len, size_of::<u32>())?;
         let count =
             u32::try_from(located.len()).map_err(|_| Error::limit(format!("{} patches", located.len())))?;
@@ -153,7 +153,7 @@ impl EncodedArray for SparseArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.patches.children()
     }
 
@@ -161,7 +161,7 @@ impl EncodedArray for SparseArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let located = self.patches.locate()?;
         if located.is_empty() {
             return self.with(None, self.len).decode(to);
@@ -196,15 +196,15 @@ impl EncodedArray for SparseArray {
         })
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(self.with(Some(self.patches.slice(rows.clone())), rows.len()))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         Ok(self.with(self.patches.filter(mask)?, mask.true_count()))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         Ok(self.with(self.patches.take(indices)?, indices.len()))
     }
 
@@ -261,7 +261,7 @@ mod tests {
 
     fn check(tree: &Tree, dtype: &DType, expected: impl arrow::array::Array + 'static) {
         let array = tree.load(dtype, expected.len()).unwrap();
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]

@@ -17,7 +17,9 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::masked::masked;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present, validity};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, present, validity,
+};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::{Limits, Work};
@@ -35,7 +37,7 @@ impl Encoding for Struct {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let Some(types) = node.dtype().as_struct() else {
             return Err(Error::corrupt(format!("holds structs, not {}", node.dtype())));
         };
@@ -71,7 +73,7 @@ impl Encoding for Struct {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -79,11 +81,11 @@ impl Encoding for Struct {
 /// A struct of these fields, null where the bool array `validity` is false.
 pub(crate) fn struct_of(
     dtype: DType,
-    fields: Vec<ArrayRef>,
-    validity: Option<ArrayRef>,
+    fields: Vec<EncodedRef>,
+    validity: Option<EncodedRef>,
     len: usize,
     limits: Limits,
-) -> ArrayRef {
+) -> EncodedRef {
     Arc::new(Fields { dtype, len, fields, validity, limits })
 }
 
@@ -91,8 +93,8 @@ pub(crate) fn struct_of(
 struct Fields {
     dtype: DType,
     len: usize,
-    fields: Vec<ArrayRef>,
-    validity: Option<ArrayRef>,
+    fields: Vec<EncodedRef>,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -109,7 +111,7 @@ impl EncodedArray for Fields {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let validity = self.validity.iter().map(|child| ("validity", Arc::clone(child)));
         validity.chain(self.fields.iter().map(|field| ("field", Arc::clone(field)))).collect()
     }
@@ -118,7 +120,7 @@ impl EncodedArray for Fields {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::Struct(wanted) = to else {
             return present(self.decode(&data_type(&self.dtype)?)?, to);
         };
@@ -142,7 +144,7 @@ impl EncodedArray for Fields {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             len,
@@ -152,7 +154,7 @@ impl EncodedArray for Fields {
         })))
     }
 
-    fn field(&self, at: usize) -> Result<ArrayRef> {
+    fn field(&self, at: usize) -> Result<EncodedRef> {
         let dtype = masking::field_dtype(&self.dtype, at)?;
         let field = self.fields.get(at).ok_or_else(|| Error::invalid(format!("no field {at}")))?;
         Ok(masked(Arc::clone(field), self.validity.as_ref(), dtype))
@@ -205,9 +207,9 @@ mod tests {
             (Some(valid().into()), tree().load(&pair(true, true), ROWS).unwrap()),
         ] {
             let DataType::Struct(fields) = data_type(array.dtype()).unwrap() else { unreachable!() };
-            let a: ArrowRef = Arc::new(Int32Array::new(numbers().into(), nulls.clone()));
-            let b: ArrowRef = Arc::new(arrow::array::UInt8Array::from(vec![9; ROWS]));
-            let expected: ArrowRef = Arc::new(StructArray::new(fields, vec![a, b], nulls));
+            let a: ArrayRef = Arc::new(Int32Array::new(numbers().into(), nulls.clone()));
+            let b: ArrayRef = Arc::new(arrow::array::UInt8Array::from(vec![9; ROWS]));
+            let expected: ArrayRef = Arc::new(StructArray::new(fields, vec![a, b], nulls));
             conformance::check(&array, &expected);
         }
     }
@@ -227,7 +229,7 @@ mod tests {
         let array = tree().load(&pair(false, true), ROWS).unwrap();
         let field = array.field(0).unwrap();
         assert_eq!(field.dtype(), &DType::Primitive(PType::I32, true));
-        let expected: ArrowRef = Arc::new(Int32Array::new(numbers().into(), Some(valid().into())));
+        let expected: ArrayRef = Arc::new(Int32Array::new(numbers().into(), Some(valid().into())));
         conformance::check(&field, &expected);
         let zero = Scalar::try_new(DType::Primitive(PType::I32, false), Value::Int(0)).unwrap();
         let outcome = field.matches(&Predicate::Compare(CompareOp::Eq, zero)).unwrap();

@@ -16,7 +16,7 @@ use arrow::array::{Array as _, AsArray as _, UnionArray as ArrowUnion};
 use arrow::datatypes::{DataType, UInt8Type, UnionMode};
 
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, present};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType, UnionType};
 use crate::limits::Work;
@@ -33,7 +33,7 @@ impl Encoding for Union {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Union(union, nullable) = node.dtype() else {
             return Err(Error::corrupt(format!("holds unions, not {}", node.dtype())));
         };
@@ -56,8 +56,8 @@ impl Encoding for Union {
 struct UnionArray {
     dtype: DType,
     union: Arc<UnionType>,
-    type_ids: ArrayRef,
-    variants: Vec<ArrayRef>,
+    type_ids: EncodedRef,
+    variants: Vec<EncodedRef>,
 }
 
 impl UnionArray {
@@ -80,12 +80,12 @@ impl EncodedArray for UnionArray {
         self.type_ids.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let variants = self.variants.iter().map(|child| ("variant", Arc::clone(child)));
         std::iter::once(("type_ids", Arc::clone(&self.type_ids))).chain(variants).collect()
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let DataType::Union(fields, UnionMode::Sparse) = to else {
             return present(self.decode(&data_type(&self.dtype)?)?, to);
         };
@@ -127,7 +127,7 @@ impl EncodedArray for UnionArray {
         Ok(Validity::from_nulls(decoded.logical_nulls()))
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             union: Arc::clone(&self.union),
@@ -162,14 +162,14 @@ mod tests {
         (0..40).map(|at| if at % 3 == 0 { 2 } else { 5 }).collect()
     }
 
-    fn expected(dtype: &DType, valid: Option<Vec<bool>>) -> ArrowRef {
+    fn expected(dtype: &DType, valid: Option<Vec<bool>>) -> ArrayRef {
         let DataType::Union(fields, _) = data_type(dtype).unwrap() else { unreachable!() };
         let ids = ids().into_iter().enumerate().map(|(row, id)| match &valid {
             Some(valid) if !valid[row] => 2,
             _ => id.cast_signed(),
         });
-        let numbers: ArrowRef = Arc::new((0..40).collect::<Int32Array>());
-        let bytes: ArrowRef = Arc::new(UInt8Array::new(vec![7; 40].into(), valid.clone().map(Into::into)));
+        let numbers: ArrayRef = Arc::new((0..40).collect::<Int32Array>());
+        let bytes: ArrayRef = Arc::new(UInt8Array::new(vec![7; 40].into(), valid.clone().map(Into::into)));
         let ids = ids.collect::<Vec<i8>>().into();
         Arc::new(ArrowUnion::try_new(fields, ids, None, vec![numbers, bytes]).unwrap())
     }

@@ -17,7 +17,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::coded_text;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, bytes, decode_offsets, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, bytes, decode_offsets, validity};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
 use crate::wire::WriteNode;
@@ -40,11 +40,11 @@ impl Encoding for VarBin {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         Ok(Arc::new(VarBinArray::load(node)?))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         bytes::is_text(node.dtype())?;
         let ptype = PType::try_from_number(node.message::<Metadata>()?.offsets_ptype.into())?;
         node.expect_buffers(1)?;
@@ -62,9 +62,9 @@ impl Encoding for VarBin {
 pub(super) struct VarBinArray {
     dtype: DType,
     len: usize,
-    pub(super) offsets: ArrayRef,
+    pub(super) offsets: EncodedRef,
     pub(super) bytes: Buffer,
-    pub(super) validity: Option<ArrayRef>,
+    pub(super) validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -88,8 +88,8 @@ impl VarBinArray {
         node: &Node<'_>,
         bytes: Buffer,
         offsets: Vec<u64>,
-        validity: Option<ArrayRef>,
-    ) -> ArrayRef {
+        validity: Option<EncodedRef>,
+    ) -> EncodedRef {
         Arc::new(Self {
             dtype: node.dtype().clone(),
             len: offsets.len() - 1,
@@ -119,7 +119,7 @@ impl EncodedArray for VarBinArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let offsets = std::iter::once(("offsets", Arc::clone(&self.offsets)));
         offsets.chain(self.validity.iter().map(|child| ("validity", Arc::clone(child)))).collect()
     }
@@ -132,7 +132,7 @@ impl EncodedArray for VarBinArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let offsets = decode_offsets(&self.offsets, "offsets", self.bytes.len())?;
         bytes::from_offsets(&self.dtype, to, &self.bytes, &offsets, nulls, &self.limits)
@@ -142,7 +142,7 @@ impl EncodedArray for VarBinArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             len: rows.len(),
@@ -189,27 +189,27 @@ mod tests {
             bytes.extend(word.as_bytes());
             offsets.push(u16::try_from(bytes.len()).unwrap());
         }
-        let expected: ArrowRef = Arc::new(StringViewArray::from_iter_values(&words));
+        let expected: ArrayRef = Arc::new(StringViewArray::from_iter_values(&words));
         conformance::check(&tree(&offsets, &bytes).load(&DType::Utf8(false), 60).unwrap(), &expected);
 
         let valid: Vec<bool> = (0..60).map(|at| at % 7 != 3).collect();
         let nullable = tree(&offsets, &bytes).child(Tree::bools(&valid));
         let rows = words.iter().zip(&valid).map(|(word, valid)| valid.then_some(word.as_bytes()));
-        let expected: ArrowRef = Arc::new(rows.collect::<BinaryViewArray>());
+        let expected: ArrayRef = Arc::new(rows.collect::<BinaryViewArray>());
         conformance::check(&nullable.load(&DType::Binary(true), 60).unwrap(), &expected);
     }
 
     #[test]
     fn head_and_tail_of_the_bytes_may_be_unused() {
         let array = tree(&[2, 4, 4, 5], b"\xFF\xFFabc\xFF").load(&DType::Utf8(false), 3).unwrap();
-        let expected: ArrowRef = Arc::new(StringViewArray::from(vec!["ab", "", "c"]));
+        let expected: ArrayRef = Arc::new(StringViewArray::from(vec!["ab", "", "c"]));
         conformance::check(&array, &expected);
     }
 
     #[test]
     fn bytes_under_nulls_need_not_be_text() {
         let tree = tree(&[0, 1, 3, 4], b"a\xFF\xFEb").child(Tree::bools(&[true, false, true]));
-        let expected: ArrowRef = Arc::new(StringViewArray::from(vec![Some("a"), None, Some("b")]));
+        let expected: ArrayRef = Arc::new(StringViewArray::from(vec![Some("a"), None, Some("b")]));
         conformance::check(&tree.load(&DType::Utf8(true), 3).unwrap(), &expected);
     }
 

@@ -21,7 +21,7 @@ use arrow::datatypes::{ByteViewType, DataType};
 
 use super::Encoding;
 use super::varbin::VarBinArray;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, all, bytes, validity};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, all, bytes, validity};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, view_len};
@@ -41,7 +41,7 @@ impl Encoding for VarBinView {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         bytes::is_text(node.dtype())?;
         node.no_metadata()?;
         let data = node.buffer_count().checked_sub(1).ok_or_else(|| Error::corrupt("views are missing"))?;
@@ -60,7 +60,7 @@ impl Encoding for VarBinView {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         bytes::is_text(node.dtype())?;
         node.no_metadata()?;
         let data = node.buffer_count().checked_sub(1).ok_or_else(|| Error::corrupt("views are missing"))?;
@@ -104,7 +104,7 @@ struct VarBinViewArray {
     data: Arc<[Buffer]>,
     /// Bytes of the data, each counted once.
     held: usize,
-    validity: Option<ArrayRef>,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -117,7 +117,7 @@ fn distinct_bytes(buffers: &[Buffer]) -> usize {
 }
 
 impl VarBinViewArray {
-    fn with(&self, views: ScalarBuffer<u128>, validity: Option<ArrayRef>) -> ArrayRef {
+    fn with(&self, views: ScalarBuffer<u128>, validity: Option<EncodedRef>) -> EncodedRef {
         Arc::new(Self {
             dtype: self.dtype.clone(),
             views,
@@ -154,7 +154,7 @@ impl EncodedArray for VarBinViewArray {
         self.views.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.validity.iter().map(|child| ("validity", Arc::clone(child))).collect()
     }
 
@@ -166,7 +166,7 @@ impl EncodedArray for VarBinViewArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len());
         // Other types copy the values, which counts them anyway.
         if *to == data_type(&self.dtype)? {
@@ -180,18 +180,18 @@ impl EncodedArray for VarBinViewArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let validity = validity::slice_child(self.validity.as_ref(), &rows)?;
         Ok(self.with(self.views.slice(rows.start, rows.len()), validity))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let mut views = Vec::with_capacity(mask.true_count());
         mask.runs().into_iter().for_each(|run| views.extend_from_slice(&self.views[run]));
         Ok(self.with(views.into(), validity::filter_child(self.validity.as_ref(), mask)?))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         // Indices are in range of an array in memory, so they fit `usize`.
         let views: Vec<u128> = indices.values().iter().map(|at| self.views[*at as usize]).collect();
         let validity = self.validity.as_ref().map(|child| child.take(indices)).transpose()?;
@@ -247,13 +247,13 @@ mod tests {
     fn conforms() {
         let array = StringViewArray::from_iter_values(words());
         let loaded = tree(&array).load(&DType::Utf8(false), 70).unwrap();
-        conformance::check(&loaded, &(Arc::new(array) as ArrowRef));
+        conformance::check(&loaded, &(Arc::new(array) as ArrayRef));
 
         let valid: Vec<bool> = (0..70).map(|at| at % 5 != 2).collect();
         let rows = words().into_iter().zip(&valid).map(|(word, valid)| valid.then_some(word));
         let array: StringViewArray = rows.collect();
         let loaded = tree(&array).child(Tree::bools(&valid)).load(&DType::Utf8(true), 70).unwrap();
-        conformance::check(&loaded, &(Arc::new(array) as ArrowRef));
+        conformance::check(&loaded, &(Arc::new(array) as ArrayRef));
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
     fn views_of_null_rows_and_padding_are_arbitrary() {
         let views = [u128::MAX, 2 | u128::from(u16::from_le_bytes(*b"ok")) << 32 | 0xAB << 100];
         let tree = Tree::new(ID).buffer(Buffer::from_slice_ref(views)).child(Tree::bools(&[false, true]));
-        let expected: ArrowRef = Arc::new(StringViewArray::from(vec![None, Some("ok")]));
+        let expected: ArrayRef = Arc::new(StringViewArray::from(vec![None, Some("ok")]));
         conformance::check(&tree.load(&DType::Utf8(true), 2).unwrap(), &expected);
     }
 
@@ -306,7 +306,7 @@ mod tests {
         bytes.extend(array.views().inner().as_slice());
         let tree = Tree::new(ID).buffer(array.data_buffers()[0].clone()).buffer(Buffer::from(bytes).slice(1));
         let loaded = tree.load(&DType::Utf8(false), 70).unwrap();
-        assert_eq!(&loaded.decode(&DataType::Utf8View).unwrap(), &(Arc::new(array) as ArrowRef));
+        assert_eq!(&loaded.decode(&DataType::Utf8View).unwrap(), &(Arc::new(array) as ArrayRef));
     }
 
     #[test]

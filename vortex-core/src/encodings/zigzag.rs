@@ -14,7 +14,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, array_of_raw, decode_raw, present,
+    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, array_of_raw, decode_raw, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
@@ -33,7 +33,7 @@ impl Encoding for ZigZag {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let ptype = node.dtype().ptype()?;
         if !ptype.is_signed() {
             return Err(Error::corrupt(format!("holds signed integers, not {ptype}")));
@@ -49,7 +49,7 @@ impl Encoding for ZigZag {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -58,7 +58,7 @@ impl Encoding for ZigZag {
 struct ZigZagArray {
     dtype: DType,
     ptype: PType,
-    encoded: ArrayRef,
+    encoded: EncodedRef,
 }
 
 /// `0, 1, 2, 3, ...` becomes `0, -1, 1, -2, ...`, in two's complement.
@@ -113,11 +113,11 @@ impl EncodedArray for ZigZagArray {
         self.encoded.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("encoded", Arc::clone(&self.encoded))]
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let array = match_word!(self.ptype, |W| {
             let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
             array_of_raw(self.ptype, map_words(encoded, |_, value| unzigzag(value)), nulls)?
@@ -129,7 +129,7 @@ impl EncodedArray for ZigZagArray {
         self.encoded.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         let encoded = pick(&self.encoded)?;
         Ok(Some(Arc::new(Self { dtype: self.dtype.clone(), ptype: self.ptype, encoded })))
     }

@@ -8,7 +8,7 @@ use arrow::buffer::Buffer;
 
 use super::Encoding;
 use super::zstd::decompress;
-use crate::array::{ArrayRef, Node, bytes};
+use crate::array::{EncodedRef, Node, bytes};
 use crate::{Error, Result};
 
 /// The `vortex.zstd_buffers` encoding.
@@ -42,7 +42,7 @@ impl Encoding for ZstdBuffers {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let metadata = node.message::<Metadata>()?;
         node.expect_buffers(metadata.uncompressed_sizes.len())?;
         if metadata.alignments.len() != metadata.uncompressed_sizes.len()
@@ -78,7 +78,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use crate::array::ArrowRef;
+    use crate::array::ArrayRef;
     use crate::array::build::Tree;
     use crate::dtype::{DType, PType};
     use crate::encodings::conformance;
@@ -106,7 +106,7 @@ mod tests {
         let (_, tree) = wrap("vortex.primitive", &[], &[&bytes]);
         let array = tree.child(Tree::bools(&valid)).load(&DType::Primitive(PType::I64, true), 90).unwrap();
         let expected = Int64Array::new(values.into(), Some(valid.into()));
-        conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+        conformance::check(&array, &(Arc::new(expected) as ArrayRef));
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let tree =
             tree.message(&metadata).child(Tree::primitive(&[0u8, 2, 3])).child(Tree::bools(&[true, true]));
         let array = tree.load(&DType::Utf8(false), 2).unwrap();
-        conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["ab", "c"])) as ArrowRef));
+        conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["ab", "c"])) as ArrayRef));
         metadata.inner_child_count = Some(9);
         assert!(tree.message(&metadata).load(&DType::Utf8(false), 2).is_err());
     }

@@ -6,7 +6,7 @@ use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use super::{Expr, FieldPath, RowPredicate};
-use crate::array::{ArrayRef, ArrowRef, decode_as};
+use crate::array::{ArrayRef, EncodedRef, decode_as};
 use crate::dtype::arrow::field;
 use crate::limits::Work;
 use crate::mask::Mask;
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 pub fn evaluate(
     expr: &Expr,
     rows: usize,
-    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
+    column: &mut dyn FnMut(&FieldPath) -> Result<EncodedRef>,
 ) -> Result<BooleanArray> {
     match expr {
         Expr::Literal(Some(true)) => Ok(BooleanArray::from(vec![true; rows])),
@@ -46,7 +46,7 @@ fn fold(
     parts: &[Expr],
     rows: usize,
     and: bool,
-    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
+    column: &mut dyn FnMut(&FieldPath) -> Result<EncodedRef>,
 ) -> Result<BooleanArray> {
     let mut outcome: Option<BooleanArray> = None;
     for part in parts {
@@ -69,7 +69,7 @@ fn fold(
 fn in_turn(
     parts: &[Expr],
     rows: usize,
-    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
+    column: &mut dyn FnMut(&FieldPath) -> Result<EncodedRef>,
 ) -> Result<BooleanArray> {
     let mut live = Mask::all(rows);
     for part in parts {
@@ -89,7 +89,7 @@ fn in_turn(
 fn evaluate_rows(
     predicate: &dyn RowPredicate,
     rows: usize,
-    column: &mut dyn FnMut(&FieldPath) -> Result<ArrayRef>,
+    column: &mut dyn FnMut(&FieldPath) -> Result<EncodedRef>,
 ) -> Result<BooleanArray> {
     let wanted = predicate.schema();
     let too_few = || Error::invalid(format!("the schema of `{predicate}` has too few fields"));
@@ -112,7 +112,7 @@ fn evaluate_rows(
 fn outcomes(
     predicate: &dyn RowPredicate,
     schema: &SchemaRef,
-    columns: Vec<ArrowRef>,
+    columns: Vec<ArrayRef>,
     rows: usize,
 ) -> Result<BooleanArray> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));

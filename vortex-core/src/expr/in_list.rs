@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, BooleanArray};
+use arrow::array::{Array as _, ArrayRef, BooleanArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::DataType;
 
@@ -122,7 +122,7 @@ impl InList {
         Ok(Self { has_null: self.has_null, ..Self::new(values, self.negated) })
     }
 
-    pub(super) fn evaluate(&self, array: &ArrowRef) -> Result<BooleanArray> {
+    pub(super) fn evaluate(&self, array: &ArrayRef) -> Result<BooleanArray> {
         Ok(self.outcome(self.found(array)?, array.logical_nulls()))
     }
 
@@ -140,7 +140,7 @@ impl InList {
     }
 
     /// Which rows equal one of the constants; null rows are arbitrary.
-    fn found(&self, array: &ArrowRef) -> Result<BooleanBuffer> {
+    fn found(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
         if self.values.len() <= FEW {
             return self.compare_each(array);
         }
@@ -156,12 +156,12 @@ impl InList {
     }
 
     /// The constants as an Arrow array.
-    fn to_arrow(&self, data_type: &DataType) -> Result<ArrowRef> {
+    fn to_arrow(&self, data_type: &DataType) -> Result<ArrayRef> {
         let dtype = self.values.first().map_or(&DType::Null, Scalar::dtype);
         array_of(self.values.iter().map(Scalar::value), dtype, data_type)
     }
 
-    fn compare_each(&self, array: &ArrowRef) -> Result<BooleanBuffer> {
+    fn compare_each(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
         let mut found = BooleanBuffer::new_unset(array.len());
         for value in &self.values {
             let equal = Predicate::Compare(CompareOp::Eq, value.clone()).evaluate(array)?;
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_null_in_the_list_makes_misses_unknown() {
-        let array: ArrowRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None]));
+        let array: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None]));
         let found = list(&[Some(1), None], false).evaluate(&array).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [Some(true), None, None]);
         let missed = list(&[Some(1), None], true).evaluate(&array).unwrap();
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn long_lists_hash_and_agree_with_short_ones() {
-        let array: ArrowRef = Arc::new(Int32Array::from_iter((0..100).map(|v| (v % 7 != 0).then_some(v))));
+        let array: ArrayRef = Arc::new(Int32Array::from_iter((0..100).map(|v| (v % 7 != 0).then_some(v))));
         let long: Vec<_> = (0..50).map(|v| Some(v * 3)).collect();
         let hashed = list(&long, false).evaluate(&array).unwrap();
         for (at, outcome) in hashed.iter().enumerate() {
@@ -247,7 +247,7 @@ mod tests {
         let words = ["a", "b", "c", "d", "e"]
             .map(|word| Scalar::try_new(DType::Utf8(false), Value::Utf8(word.into())).unwrap());
         let list = InList::new(words, false);
-        let arrays: [ArrowRef; 2] = [
+        let arrays: [ArrayRef; 2] = [
             Arc::new(StringViewArray::from(vec!["x", "b"])),
             Arc::new(arrow::array::StringArray::from(vec!["x", "b"])),
         ];
@@ -271,13 +271,13 @@ mod tests {
     fn strings_and_floats_hash_by_bytes() {
         let text = |v: &str| Scalar::try_new(DType::Utf8(false), Value::Utf8(v.into())).unwrap();
         let words = ["a", "bb", "a string of more than twelve bytes", "dd", "ee", "ff"];
-        let array: ArrowRef =
+        let array: ArrayRef =
             Arc::new(StringViewArray::from(vec!["bb", "x", "a string of more than twelve bytes"]));
         let found = InList::new(words.map(text), false).evaluate(&array).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [Some(true), Some(false), Some(true)]);
 
         let float = |v: f64| Scalar::try_new(DType::Primitive(PType::F64, false), Value::F64(v)).unwrap();
-        let array: ArrowRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]));
+        let array: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]));
         let found = InList::new([0.0, 1.0, 2.0, 3.0, f64::NAN].map(float), false).evaluate(&array).unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), [Some(true), Some(false), Some(true)]);
     }

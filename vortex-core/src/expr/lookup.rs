@@ -1,8 +1,7 @@
 //! Sets of constants in which the values of Arrow arrays are looked up.
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, ArrowPrimitiveType, AsArray as _, PrimitiveArray,
-    downcast_primitive_array,
+    Array as _, ArrayRef, ArrowPrimitiveType, AsArray as _, PrimitiveArray, downcast_primitive_array,
 };
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{
@@ -36,7 +35,7 @@ enum Set {
 impl Lookup {
     /// The set of the values of `constants`, which are not null; `None` if their type is none that can be
     /// looked up.
-    pub(super) fn of(constants: &ArrowRef) -> Option<Self> {
+    pub(super) fn of(constants: &ArrayRef) -> Option<Self> {
         let data_type = constants.data_type().clone();
         let set = downcast_primitive_array! {
             constants => Set::of_primitive(constants),
@@ -57,7 +56,7 @@ impl Lookup {
     }
 
     /// Which values of an array of the set's type are in the set; null rows are arbitrary.
-    pub(super) fn found(&self, array: &ArrowRef) -> BooleanBuffer {
+    pub(super) fn found(&self, array: &ArrayRef) -> BooleanBuffer {
         debug_assert_eq!(array.data_type(), &self.data_type);
         let len = array.len();
         macro_rules! bytes {
@@ -142,37 +141,37 @@ mod tests {
 
     use super::*;
 
-    fn found(constants: ArrowRef, array: ArrowRef) -> Vec<bool> {
+    fn found(constants: ArrayRef, array: ArrayRef) -> Vec<bool> {
         Lookup::of(&constants).unwrap().found(&array).iter().collect()
     }
 
     #[test]
     fn close_and_distant_numbers_are_found() {
-        let near: ArrowRef = Arc::new(Int16Array::from(vec![5, 70, 300]));
+        let near: ArrayRef = Arc::new(Int16Array::from(vec![5, 70, 300]));
         assert!(matches!(Lookup::of(&near).unwrap().set, Set::Bitmap { .. }));
-        let array: ArrowRef = Arc::new(Int16Array::from(vec![4, 5, 70, 71, 300, 301, i16::MIN, -1]));
+        let array: ArrayRef = Arc::new(Int16Array::from(vec![4, 5, 70, 71, 300, 301, i16::MIN, -1]));
         assert_eq!(found(near, array), [false, true, true, false, true, false, false, false]);
 
-        let far: ArrowRef = Arc::new(Int64Array::from(vec![i64::MIN, -1, 0, i64::MAX]));
+        let far: ArrayRef = Arc::new(Int64Array::from(vec![i64::MIN, -1, 0, i64::MAX]));
         assert!(matches!(Lookup::of(&far).unwrap().set, Set::Words(_)));
-        let array: ArrowRef = Arc::new(Int64Array::from(vec![i64::MIN, -2, -1, 0, 1, i64::MAX]));
+        let array: ArrayRef = Arc::new(Int64Array::from(vec![i64::MIN, -2, -1, 0, 1, i64::MAX]));
         assert_eq!(found(far, array), [true, false, true, true, false, true]);
     }
 
     #[test]
     fn numbers_around_zero_are_found() {
-        let around: ArrowRef = Arc::new(Int16Array::from(vec![-2, 0, 2]));
-        let array: ArrowRef = Arc::new(Int16Array::from_iter_values(-3..=3));
+        let around: ArrayRef = Arc::new(Int16Array::from(vec![-2, 0, 2]));
+        let array: ArrayRef = Arc::new(Int16Array::from_iter_values(-3..=3));
         assert_eq!(found(around, array), [false, true, false, true, false, true, false]);
     }
 
     #[test]
     fn floats_and_wide_values_are_found_by_their_bits() {
-        let floats: ArrowRef = Arc::new(Float64Array::from(vec![0.0, f64::NAN]));
-        let array: ArrowRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, 1.0]));
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, f64::NAN]));
+        let array: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, 1.0]));
         assert_eq!(found(floats, array), [true, false, true, false]);
-        let wide: ArrowRef = Arc::new(Decimal128Array::from(vec![1, -1, i128::MAX]));
-        let array: ArrowRef = Arc::new(Decimal128Array::from(vec![0, -1, i128::MAX, 1]));
+        let wide: ArrayRef = Arc::new(Decimal128Array::from(vec![1, -1, i128::MAX]));
+        let array: ArrayRef = Arc::new(Decimal128Array::from(vec![0, -1, i128::MAX, 1]));
         assert_eq!(found(wide, array), [false, true, true, true]);
     }
 }

@@ -3,9 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, BooleanArray, Datum, Scalar as ArrowScalar, StringArray,
-};
+use arrow::array::{Array as _, ArrayRef, BooleanArray, Datum, Scalar as ArrowScalar, StringArray};
 use arrow::compute::kernels::cmp;
 use arrow::datatypes::DataType;
 
@@ -113,7 +111,7 @@ impl Predicate {
     ///
     /// # Errors
     /// If the predicate does not fit the type of the values.
-    pub fn evaluate(&self, values: &ArrowRef) -> Result<BooleanArray> {
+    pub fn evaluate(&self, values: &ArrayRef) -> Result<BooleanArray> {
         match self {
             Predicate::IsNull => Ok(arrow::compute::is_null(values)?),
             Predicate::IsNotNull => Ok(arrow::compute::is_not_null(values)?),
@@ -222,7 +220,7 @@ impl Predicate {
 }
 
 /// The constant in the form that Arrow requires for comparing it with `values`.
-fn datum(constant: &Scalar, values: &ArrowRef) -> Result<ArrowScalar<ArrowRef>> {
+fn datum(constant: &Scalar, values: &ArrayRef) -> Result<ArrowScalar<ArrayRef>> {
     let to = match values.data_type() {
         DataType::Dictionary(_, inner) => inner.as_ref(),
         other => other,
@@ -248,10 +246,10 @@ impl Like {
         Self { case_insensitive, ..self }
     }
 
-    fn evaluate(&self, values: &ArrowRef) -> Result<BooleanArray> {
+    fn evaluate(&self, values: &ArrayRef) -> Result<BooleanArray> {
         use arrow::compute::kernels::comparison as text;
         let pattern = StringArray::new_scalar(&*self.pattern);
-        let pattern: ArrowRef = arrow::compute::cast(
+        let pattern: ArrayRef = arrow::compute::cast(
             &pattern.into_inner(),
             match values.data_type() {
                 DataType::Dictionary(_, inner) => inner.as_ref(),
@@ -277,7 +275,7 @@ mod tests {
     #[test]
     fn no_null_is_in_an_empty_list() {
         let null = Scalar::null(&DType::Null);
-        let columns: [ArrowRef; 2] = [Arc::new(NullArray::new(2)), Arc::new(Int32Array::new_null(2))];
+        let columns: [ArrayRef; 2] = [Arc::new(NullArray::new(2)), Arc::new(Int32Array::new_null(2))];
         for column in columns {
             let outcome = |list: InList| {
                 let outcome = Predicate::In(Arc::new(list)).evaluate(&column).unwrap();

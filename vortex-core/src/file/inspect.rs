@@ -18,7 +18,7 @@ use super::footer::{DescriptionParts, EOF_LEN};
 use super::{MAGIC, SegmentId, VortexFile};
 use crate::Result;
 use crate::error::ResultExt as _;
-use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish, read_exact};
+use crate::io::{MemoryFile, ReadAt, Scheduler, Urgency, Wish, read_exact, runtime};
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::limits::Limits;
 use crate::metrics::ScanMetrics;
@@ -76,6 +76,7 @@ impl VortexFile {
     /// If the table cannot be read.
     pub async fn zone_map(&self, zones: &Zones) -> Result<ZoneMap> {
         let metrics = Arc::new(ScanMetrics::default());
+        runtime()?;
         let scheduler = Scheduler::shared();
         let table = &self.footer().table;
         let mut have = SegmentSet::new(table);

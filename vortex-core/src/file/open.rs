@@ -9,10 +9,10 @@ use tokio::runtime::Builder;
 
 use super::description::DescriptionBytes;
 use super::footer::{DescriptionParts, EOF_LEN, Footer};
+use crate::Registry;
 use crate::dtype::DType;
-use crate::encodings::Registry;
 use crate::error::ResultExt as _;
-use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, StorageProfile, block_on_thread, read_exact};
+use crate::io::{LocalFile, READ_ALIGNMENT, ReadAt, StorageProfile, block_on_thread, read_exact, runtime};
 use crate::limits::Limits;
 use crate::segments::checksums::{CHECKSUMS_KEY, Checksums, checksum_of};
 use crate::segments::{Leases, TreeCache};
@@ -223,7 +223,9 @@ impl VortexFile {
     /// # Errors
     /// As [`open`](Self::open).
     pub async fn open_path(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open(Arc::new(LocalFile::open(path)?)).await
+        let path = path.as_ref().to_path_buf();
+        let file = runtime()?.spawn_blocking(|| LocalFile::open(path)).await;
+        Self::open(Arc::new(file.map_err(|error| Error::External(error.into()))??)).await
     }
 
     /// As [`open`](Self::open), for callers outside of asynchronous code; blocks the thread. The

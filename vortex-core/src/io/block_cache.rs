@@ -11,15 +11,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::ptr::addr_eq;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
-use object_store::ObjectStore;
 use parking_lot::Mutex;
 
 use super::{ReadAt, StorageProfile, read_exact};
@@ -39,15 +37,6 @@ const ENTRY_BYTES: u64 = 256;
 #[derive(Debug, Default)]
 pub struct BlockCache {
     kept: Mutex<Kept>,
-    stores: Mutex<Stores>,
-}
-
-/// Stores that bytes were read from, by number. As long as an entry exists, no other store can have its
-/// address.
-#[derive(Debug, Default)]
-struct Stores {
-    last: u64,
-    known: Vec<(u64, Weak<dyn ObjectStore>)>,
 }
 
 #[derive(Debug, Default)]
@@ -93,20 +82,6 @@ impl BlockCache {
     /// Whether the cache is large enough for reads to be widened to blocks of this length.
     fn takes(&self, block_len: u64) -> bool {
         block_len <= self.kept.lock().limit / MIN_BLOCKS
-    }
-
-    /// A number that is unique to this store: different stores often have the same name.
-    pub(super) fn number_of(&self, store: &Arc<dyn ObjectStore>) -> u64 {
-        let mut stores = self.stores.lock();
-        let is_it = |known: &Weak<dyn ObjectStore>| addr_eq(known.as_ptr(), Arc::as_ptr(store));
-        if let Some((number, _)) = stores.known.iter().find(|(_, known)| is_it(known)) {
-            return *number;
-        }
-        stores.known.retain(|(_, known)| known.strong_count() > 0);
-        stores.last += 1;
-        let number = stores.last;
-        stores.known.push((number, Arc::downgrade(store)));
-        number
     }
 
     fn get(&self, key: &Key) -> Option<Bytes> {
@@ -159,12 +134,12 @@ impl Kept {
 #[derive(Debug)]
 pub struct CachedFile {
     source: Arc<dyn ReadAt>,
-    blocks: Blocks,
+    blocks: FileBlocks,
 }
 
 /// The blocks of one file.
 #[derive(Debug, Clone)]
-struct Blocks {
+struct FileBlocks {
     cache: Arc<BlockCache>,
     version: Arc<str>,
     file_len: u64,
@@ -188,11 +163,11 @@ impl CachedFile {
         let most = most / MIN_BLOCK * MIN_BLOCK;
         let block_len = block_len.clamp(MIN_BLOCK, most).next_multiple_of(MIN_BLOCK);
         let version = format!("{version} {file_len} {block_len}").into();
-        Self { source, blocks: Blocks { cache, version, file_len, block_len } }
+        Self { source, blocks: FileBlocks { cache, version, file_len, block_len } }
     }
 }
 
-impl Blocks {
+impl FileBlocks {
     /// The block that contains a position.
     fn at(&self, position: u64) -> Range<u64> {
         let start = position / self.block_len * self.block_len;
@@ -230,7 +205,7 @@ impl Blocks {
 
 /// Collects incoming bytes of a range into blocks.
 struct Filling {
-    blocks: Blocks,
+    blocks: FileBlocks,
     at: u64,
     end: u64,
     /// The block being received, from its start.
@@ -238,7 +213,7 @@ struct Filling {
 }
 
 impl Filling {
-    fn new(blocks: &Blocks, range: &Range<u64>) -> Self {
+    fn new(blocks: &FileBlocks, range: &Range<u64>) -> Self {
         let end = range.end.min(blocks.file_len);
         Self { blocks: blocks.clone(), at: range.start, end, block: Vec::new() }
     }
@@ -440,16 +415,5 @@ mod tests {
         assert_eq!(file.widened(5..10), 5..10, "less is said later");
         assert_eq!(file.read(5..10).await.unwrap(), contents()[5..10]);
         assert_eq!(cache.bytes_in_use(), 0);
-    }
-
-    #[test]
-    fn stores_have_numbers_of_their_own() {
-        let cache = room_for(8);
-        let store = || Arc::new(object_store::memory::InMemory::new()) as Arc<dyn ObjectStore>;
-        let (first, second) = (store(), store());
-        let numbers = [&first, &second, &first].map(|store| cache.number_of(store));
-        assert_eq!(numbers, [1, 2, 1]);
-        drop(first);
-        assert_eq!([cache.number_of(&store()), cache.number_of(&second)], [3, 2]);
     }
 }

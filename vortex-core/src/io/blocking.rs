@@ -1,8 +1,8 @@
-//! Waiting for asynchronous work outside of asynchronous code.
+//! Waiting for asynchronous work outside of asynchronous code, and the runtime that is needed inside.
 
 use std::thread;
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 
 use crate::{Error, Result};
 
@@ -24,6 +24,16 @@ pub(crate) fn block_on_thread<T: Send, F: Future<Output = Result<T>>>(
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),
         }
+    })
+}
+
+/// The tokio runtime that polls the caller.
+///
+/// # Errors
+/// If another executor does.
+pub(crate) fn runtime() -> Result<Handle> {
+    Handle::try_current().map_err(|_| {
+        Error::invalid("this needs a tokio runtime: await it on one, or use the blocking functions instead")
     })
 }
 

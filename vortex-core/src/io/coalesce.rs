@@ -12,7 +12,7 @@ const FREE_WASTE: u64 = 2;
 
 /// One read that serves several wanted ranges.
 #[derive(Debug, PartialEq)]
-pub(super) struct Read {
+pub(super) struct PlannedRead {
     /// The bytes to read.
     pub(super) range: Range<u64>,
     /// Indices, in the list of wanted ranges, of the ranges it serves.
@@ -24,7 +24,7 @@ pub(super) struct Read {
 /// Joins wanted ranges that lie close together. Only ranges wanted now are considered: neighbouring bytes
 /// that were not requested are read only as gaps. If this would result in more than `slots` reads, larger
 /// gaps are read, as long as each takes less time than another read.
-pub(super) fn coalesce(wanted: &[Range<u64>], profile: &StorageProfile, slots: usize) -> Vec<Read> {
+pub(super) fn coalesce(wanted: &[Range<u64>], profile: &StorageProfile, slots: usize) -> Vec<PlannedRead> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| (wanted[*at].start, wanted[*at].end));
     let mut reads = Vec::new();
@@ -38,8 +38,8 @@ pub(super) fn coalesce(wanted: &[Range<u64>], profile: &StorageProfile, slots: u
 }
 
 /// Joins ranges, whose positions are ascending in `order`, with a waste of at most about `percent`.
-fn join(wanted: &[Range<u64>], order: &[usize], profile: &StorageProfile, percent: u64) -> Vec<Read> {
-    let mut reads: Vec<Read> = Vec::new();
+fn join(wanted: &[Range<u64>], order: &[usize], profile: &StorageProfile, percent: u64) -> Vec<PlannedRead> {
+    let mut reads: Vec<PlannedRead> = Vec::new();
     for at in order {
         let (at, range) = (*at, &wanted[*at]);
         if let Some(read) = reads.last_mut() {
@@ -51,14 +51,17 @@ fn join(wanted: &[Range<u64>], order: &[usize], profile: &StorageProfile, percen
             let thrifty =
                 gap == 0 || wasted * 100 <= len * percent || wasted <= profile.coalesce_gap / FREE_WASTE;
             if range.start < read.range.end || (close && thrifty) {
-                *read =
-                    Read { range: read.range.start..end, serves: std::mem::take(&mut read.serves), wasted };
+                *read = PlannedRead {
+                    range: read.range.start..end,
+                    serves: std::mem::take(&mut read.serves),
+                    wasted,
+                };
                 read.serves.push(at);
                 continue;
             }
         }
         let start = range.start / READ_ALIGNMENT * READ_ALIGNMENT;
-        reads.push(Read { range: start..range.end, serves: vec![at], wasted: range.start - start });
+        reads.push(PlannedRead { range: start..range.end, serves: vec![at], wasted: range.start - start });
     }
     reads
 }

@@ -54,8 +54,8 @@ pub(super) fn hand_over_at_hand(mut read: Read) -> Option<Read> {
     let at_hand = read.serves.iter().map_while(|request| read.source.at_hand(&request.range));
     let at_hand: Vec<Bytes> = at_hand.collect();
     let Some(first) = read.serves.first().filter(|_| !at_hand.is_empty()) else { return Some(read) };
-    ScanMetrics::add(&first.metrics.reads, 1);
-    ScanMetrics::add(&first.metrics.bytes_read, at_hand.iter().map(|bytes| bytes.len() as u64).sum());
+    first.metrics.reads.add(1);
+    first.metrics.bytes_read.add(at_hand.iter().map(|bytes| bytes.len() as u64).sum());
     let answered = read.serves.drain(..at_hand.len());
     answered.zip(at_hand).for_each(|(request, bytes)| request.answer(bytes.into()));
     Read::of(read.source, read.serves)
@@ -64,7 +64,7 @@ pub(super) fn hand_over_at_hand(mut read: Read) -> Option<Read> {
 /// Answers the requests of a read that has been made by another scan in the meantime.
 fn hand_over_cached(read: Read, bytes: &Bytes) {
     for request in &read.serves {
-        ScanMetrics::add(&request.metrics.cache_hits, 1);
+        request.metrics.cache_hits.add(1);
     }
     answer(read, bytes);
 }
@@ -79,9 +79,9 @@ fn answer(read: Read, bytes: &Bytes) {
 
 fn count(read: &Read) {
     if let Some(first) = read.serves.first() {
-        ScanMetrics::add(&first.metrics.reads, 1);
-        ScanMetrics::add(&first.metrics.bytes_read, read.range.end - read.range.start);
-        ScanMetrics::add(&first.metrics.bytes_wasted, read.wasted);
+        first.metrics.reads.add(1);
+        first.metrics.bytes_read.add(read.range.end - read.range.start);
+        first.metrics.bytes_wasted.add(read.wasted);
     }
 }
 
@@ -188,8 +188,8 @@ impl Delivery {
             let again = || {
                 hedge = if slot.may_hedge() { Hedge::Asked } else { Hedge::Refused };
                 (hedge == Hedge::Asked).then(|| {
-                    ScanMetrics::add(&self.metrics.reads, 1);
-                    ScanMetrics::add(&self.metrics.reads_hedged, 1);
+                    self.metrics.reads.add(1);
+                    self.metrics.reads_hedged.add(1);
                     next_piece(&self.source, rest.clone(), None)
                 })
             };

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::recycled::Recycled;
-use super::{READ_ALIGNMENT, ReadAt, StorageProfile};
+use super::{READ_ALIGNMENT, ReadAt, StorageProfile, runtime};
 use crate::{Error, Result};
 
 /// Small reads per blocking task: enough to pay for waking a thread, and few enough for a disk to get
@@ -171,7 +171,7 @@ fn fill_at_hand(_file: &File, _bytes: &mut [u8], _position: u64) -> bool {
 pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>) -> Result<Bytes> {
     let task = {
         let range = range.clone();
-        tokio::task::spawn_blocking(move || read_exact_at(&file, &range))
+        runtime()?.spawn_blocking(move || read_exact_at(&file, &range))
     };
     match task.await {
         Ok(Ok(bytes)) => Ok(bytes),
@@ -185,10 +185,10 @@ pub(super) async fn read_blocking(file: Arc<File>, name: &str, range: Range<u64>
 pub(super) async fn read_many(file: &Arc<File>, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Buffer>> {
     let first = &ranges[..ranges.len().min(READS_AT_HAND)];
     let mut pieces = read_pieces(name, first, |bytes, position| Ok(fill_at_hand(file, bytes, position)))?;
-    let rest = &ranges[pieces.len()..];
+    let (rest, runtime) = (&ranges[pieces.len()..], runtime()?);
     let parts = rest.chunks(READS_PER_TASK).map(|ranges| {
         let (file, name, ranges) = (Arc::clone(file), name.to_owned(), ranges.to_vec());
-        tokio::task::spawn_blocking(move || {
+        runtime.spawn_blocking(move || {
             read_pieces(&name, &ranges, |bytes, position| fill_at(&file, bytes, position).map(|()| true))
         })
     });

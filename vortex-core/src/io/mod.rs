@@ -20,6 +20,7 @@ mod recycled;
 mod scattered;
 mod scheduler;
 mod sink;
+mod store_id;
 #[cfg(test)]
 mod tests;
 mod urgency;
@@ -31,7 +32,7 @@ use std::ops::Range;
 use arrow::buffer::Buffer;
 use async_trait::async_trait;
 pub use block_cache::{BlockCache, CachedFile};
-pub(crate) use blocking::block_on_thread;
+pub(crate) use blocking::{block_on_thread, runtime};
 pub use budget::MemoryPool;
 pub(crate) use budget::{Budget, Share};
 use bytes::Bytes;
@@ -40,12 +41,13 @@ use futures::stream::BoxStream;
 pub use local::LocalFile;
 pub use memory::MemoryFile;
 use object_store::LocalStore;
-pub use object_store::{ObjectFile, object_name};
+pub use object_store::{ObjectFile, is_versioned, object_name};
 use scattered::read_each;
 pub(crate) use scattered::read_scattered;
 pub use scheduler::Scheduler;
-pub(crate) use scheduler::{Pending, Unsent, Wish};
+pub(crate) use scheduler::{PendingBytes, Unsent, Wish};
 pub use sink::{LocalSink, MemorySink, ObjectSink, Sink, local_target};
+pub use store_id::StoreId;
 pub(crate) use urgency::Urgency;
 
 use crate::{Error, Result};
@@ -102,9 +104,9 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     }
 
     /// What identifies the underlying store. Sources of the same store share the measured latency and bandwidth, and a
-    /// limit of reads in flight.
+    /// limit of reads in flight. By default, each remote source is a store of its own, and all others are one.
     fn store(&self) -> &str {
-        "local"
+        if self.profile().remote { self.name() } else { "local" }
     }
 
     /// Reads many ranges, each within the length. By default, each is a read of its own, with as many of them

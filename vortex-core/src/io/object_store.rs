@@ -14,7 +14,7 @@ use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectMeta
 use parking_lot::Mutex;
 
 use super::local::{read_at_hand, read_blocking, read_many};
-use super::{BlockCache, CachedFile, ReadAt, StorageProfile, read_each};
+use super::{BlockCache, CachedFile, ReadAt, StorageProfile, StoreId, read_each};
 use crate::{Error, Result};
 
 /// One version of an object in an object store. Reads ask for the e-tag that was listed, so that an
@@ -85,9 +85,15 @@ impl LocalStore {
 }
 
 /// Identifies an object of a store and its version, regardless of the table it belongs to.
-fn version_of(store: u64, meta: &ObjectMeta) -> String {
+fn version_of(store: StoreId, meta: &ObjectMeta) -> String {
     let ObjectMeta { location, last_modified, e_tag, version, .. } = meta;
     format!("{store} {location} {last_modified} {e_tag:?} {version:?}")
+}
+
+/// Whether a store distinguishes versions of an object by e-tag, version or time. Not all web servers do.
+pub fn is_versioned(meta: &ObjectMeta) -> bool {
+    let ObjectMeta { last_modified, e_tag, version, .. } = meta;
+    e_tag.is_some() || version.is_some() || last_modified.timestamp() != 0
 }
 
 /// The answer of a store to a request.
@@ -102,7 +108,7 @@ impl ObjectFile {
     pub fn new(store: Arc<dyn ObjectStore>, meta: ObjectMeta) -> Self {
         let (store_name, profile) = (store.to_string(), StorageProfile::of(store.as_ref()));
         let name = named(&store_name, &meta.location).into();
-        let store_id = format!("{store_name} {:p}", Arc::as_ptr(&store)).into();
+        let store_id = format!("{store_name} ({})", StoreId::of(&store)).into();
         let (descriptor, first) = (OnceLock::new(), OnceLock::new());
         Self { store, meta, descriptor, first, end: Mutex::default(), store_id, name, profile }
     }
@@ -153,17 +159,15 @@ impl ObjectFile {
         self
     }
 
-    /// Whether the store distinguishes versions of the object by e-tag, version or time. Not all web
-    /// servers do.
+    /// Whether the store [distinguishes versions](is_versioned) of the object.
     pub fn is_versioned(&self) -> bool {
-        let ObjectMeta { last_modified, e_tag, version, .. } = &self.meta;
-        e_tag.is_some() || version.is_some() || last_modified.timestamp() != 0
+        is_versioned(&self.meta)
     }
 
     /// The same object with its bytes cached in blocks of approximately `block_len` bytes, unless changes
     /// of the object could go unnoticed.
     pub fn cached(self, cache: Arc<BlockCache>, block_len: u64) -> CachedFile {
-        let (version, size) = (version_of(cache.number_of(&self.store), &self.meta), self.meta.size);
+        let (version, size) = (version_of(StoreId::of(&self.store), &self.meta), self.meta.size);
         let cache = if self.is_versioned() { cache } else { BlockCache::new(0) };
         CachedFile::new(Arc::new(self), &version, size, cache, block_len)
     }

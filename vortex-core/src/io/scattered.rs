@@ -31,10 +31,10 @@ pub(crate) async fn read_scattered(
     let is_missing = |at: &usize| pieces[*at].is_none();
     let missing: Vec<usize> = (0..ranges.len()).filter(is_missing).collect();
     let wanted: Vec<Range<u64>> = missing.iter().map(|&at| ranges[at].clone()).collect();
-    ScanMetrics::add(&metrics.requests, ranges.len() as u64);
-    ScanMetrics::add(&metrics.cache_hits, (ranges.len() - missing.len()) as u64);
-    ScanMetrics::add(&metrics.reads, missing.len() as u64);
-    ScanMetrics::add(&metrics.bytes_read, wanted.iter().map(|range| range.end - range.start).sum());
+    metrics.requests.add(ranges.len() as u64);
+    metrics.cache_hits.add((ranges.len() - missing.len()) as u64);
+    metrics.reads.add(missing.len() as u64);
+    metrics.bytes_read.add(wanted.iter().map(|range| range.end - range.start).sum());
     if !wanted.is_empty() {
         let read = source.read_many(&wanted).await?;
         if read.len() != wanted.len() {
@@ -55,7 +55,6 @@ pub(crate) async fn read_scattered(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use object_store::path::Path;
@@ -82,7 +81,7 @@ mod tests {
             assert_eq!(piece.as_slice(), &contents[range.start as usize..range.end as usize]);
         }
         let counted = [&metrics.requests, &metrics.cache_hits, &metrics.reads, &metrics.bytes_read];
-        assert_eq!(counted.map(|count| count.load(Ordering::Relaxed)), [3, 2, 1, 10]);
+        assert_eq!(counted.map(|count| count.get()), [3, 2, 1, 10]);
     }
 
     #[tokio::test]

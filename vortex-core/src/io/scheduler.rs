@@ -8,7 +8,7 @@
 //!
 //! Requests wait in one queue per store. Whenever a read may start, the most urgent request is taken,
 //! together with all requests waiting by then that lie close to it. A request is withdrawn by dropping
-//! its [`Pending`]: it leaves the queue, and a read that no request waits for any longer is aborted.
+//! its [`PendingBytes`]: it leaves the queue, and a read that no request waits for any longer is aborted.
 //!
 //! Bytes that are at hand, such as those of local files that the operating system has in memory, are not
 //! queued: whoever requests them takes them at once, up to a limit, or to the first read whose bytes are not; that one
@@ -68,7 +68,7 @@ pub(crate) struct Wish {
 pub struct Scheduler {
     budget: Arc<Budget>,
     stall: Duration,
-    pub(super) queues: Mutex<Vec<Arc<Queue>>>,
+    pub(super) queues: Mutex<Vec<Arc<StoreQueue>>>,
 }
 
 impl Scheduler {
@@ -112,7 +112,7 @@ impl Scheduler {
         source: &Arc<dyn ReadAt>,
         wanted: Vec<Wish>,
         metrics: &Arc<ScanMetrics>,
-    ) -> Vec<Pending> {
+    ) -> Vec<PendingBytes> {
         let (pending, unsent) = self.request(source, wanted, metrics);
         unsent.send();
         pending
@@ -128,13 +128,13 @@ impl Scheduler {
         source: &Arc<dyn ReadAt>,
         wanted: Vec<Wish>,
         metrics: &Arc<ScanMetrics>,
-    ) -> (Vec<Pending>, Unsent) {
-        ScanMetrics::add(&metrics.requests, wanted.len() as u64);
+    ) -> (Vec<PendingBytes>, Unsent) {
+        metrics.requests.add(wanted.len() as u64);
         let mut requests = Vec::with_capacity(wanted.len());
         let mut pending = Vec::with_capacity(wanted.len());
         for Wish { range, urgency } in wanted {
             let (answer, receiver) = oneshot::channel();
-            pending.push(Pending::of(receiver, source, range.clone()));
+            pending.push(PendingBytes::of(receiver, source, range.clone()));
             let metrics = Arc::clone(metrics);
             requests.push(Request { range, urgency, answer, metrics, is_ripe: true });
         }
@@ -143,7 +143,7 @@ impl Scheduler {
 
     /// The queue of a store. Each runtime has its own, so that a runtime which is not being polled does
     /// not hold up others.
-    pub(super) fn queue(&self, store: &str) -> Arc<Queue> {
+    pub(super) fn queue(&self, store: &str) -> Arc<StoreQueue> {
         let runtime = Handle::current();
         let mut queues = self.queues.lock();
         if let Some(queue) =
@@ -152,14 +152,14 @@ impl Scheduler {
             return Arc::clone(queue);
         }
         // Other runtimes may have ended, and stores may be gone. A queue that somebody holds is about to be used.
-        let is_own = |queue: &Queue| queue.runtime.id() == runtime.id();
+        let is_own = |queue: &StoreQueue| queue.runtime.id() == runtime.id();
         let has_many = queues.len() >= MANY_QUEUES;
         let has_many_others = queues.iter().filter(|queue| !is_own(queue)).count() >= MANY_OF_OTHERS;
         queues.retain(|queue| {
             let may_go = if is_own(queue) { has_many } else { has_many_others };
             !may_go || Arc::strong_count(queue) > 1 || !queue.is_idle()
         });
-        let queue = Arc::new(Queue {
+        let queue = Arc::new(StoreQueue {
             store: store.into(),
             runtime,
             stall: self.stall,
@@ -174,7 +174,7 @@ impl Scheduler {
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Unsent {
-    queue: Arc<Queue>,
+    queue: Arc<StoreQueue>,
     source: Arc<dyn ReadAt>,
     requests: Vec<Request>,
 }
@@ -201,7 +201,7 @@ fn take_cached(source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request>
     }
     let take = |request: Request| match source.cached(&request.range) {
         Some(bytes) => {
-            ScanMetrics::add(&request.metrics.cache_hits, 1);
+            request.metrics.cache_hits.add(1);
             request.answer(bytes.into());
             None
         }
@@ -212,7 +212,7 @@ fn take_cached(source: &Arc<dyn ReadAt>, requests: Vec<Request>) -> Vec<Request>
 
 /// The queue of requests to one store.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct StoreQueue {
     store: Box<str>,
     runtime: Handle,
     pub(super) stall: Duration,
@@ -247,7 +247,7 @@ impl State {
     }
 }
 
-impl Queue {
+impl StoreQueue {
     pub(super) fn is_idle(&self) -> bool {
         let mut state = self.state.lock();
         state.waiting.forget_withdrawn();
@@ -337,7 +337,7 @@ impl Queue {
 
 /// The announcement that the waiting requests will be dispatched, which happens when it is dropped: also if its
 /// task ends early, because the runtime does, or has no timers. Others rely on it, and nobody repeats it.
-struct Announced(Arc<Queue>);
+struct Announced(Arc<StoreQueue>);
 
 impl Announced {
     /// Dispatches once no more requests arrive, or after a time limit.
@@ -367,7 +367,7 @@ impl Drop for Announced {
 }
 
 /// Goes on dispatching after a source has panicked.
-struct ResumeOnPanic<'a>(&'a Arc<Queue>);
+struct ResumeOnPanic<'a>(&'a Arc<StoreQueue>);
 
 impl Drop for ResumeOnPanic<'_> {
     fn drop(&mut self) {
@@ -382,7 +382,7 @@ impl Drop for ResumeOnPanic<'_> {
 /// Permission for one read in flight.
 #[derive(Debug)]
 pub(super) struct Slot {
-    queue: Arc<Queue>,
+    queue: Arc<StoreQueue>,
     /// How often reads had been slowed down when the read was started or resumed.
     slow_downs: u64,
     /// Whether the read waits to be resumed.
@@ -460,11 +460,11 @@ impl Drop for Slot {
 
 /// Bytes being fetched. Clones share the outcome; dropping all of them withdraws the request.
 #[derive(Debug, Clone)]
-pub(crate) struct Pending {
+pub(crate) struct PendingBytes {
     future: Shared<BoxFuture<'static, Result<Buffer, Arc<Error>>>>,
 }
 
-impl Pending {
+impl PendingBytes {
     /// Bytes that are already available.
     pub(crate) fn ready(bytes: Buffer) -> Self {
         Self { future: futures::future::ready(Ok(bytes)).boxed().shared() }

@@ -8,10 +8,10 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 
-use crate::array::{ArrayParts, ArrayRef};
+use crate::Registry;
+use crate::array::{ArrayParts, EncodedRef};
 use crate::dtype::DType;
 use crate::dtype::arrow::{data_type, schema};
-use crate::encodings::Registry;
 use crate::error::ResultExt as _;
 use crate::limits::{Limits, Work};
 use crate::wire::{Message, MessageKind, dtype_from_bytes};
@@ -145,7 +145,7 @@ pub struct IpcReader<R> {
     dtype: DType,
     schema: SchemaRef,
     /// The array of the current message, and its rows that have not been returned yet.
-    array: Option<(ArrayRef, Range<usize>)>,
+    array: Option<(EncodedRef, Range<usize>)>,
     /// Whether the stream has ended or failed, after which nothing can be interpreted.
     done: bool,
 }
@@ -189,7 +189,7 @@ impl<R: Read> IpcReader<R> {
         }
     }
 
-    fn batch(&self, array: &ArrayRef) -> Result<RecordBatch> {
+    fn batch(&self, array: &EncodedRef) -> Result<RecordBatch> {
         let _work = Work::begin();
         let decoded = array.decode(&data_type(&self.dtype)?)?;
         let columns = match self.dtype.as_columns() {

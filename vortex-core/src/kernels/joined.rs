@@ -1,5 +1,8 @@
 //! Concatenated strings, as produced by decoders, converted to views in a single pass.
 //!
+//! Views are made of a few kilobytes at a time, right after they were decoded: later they would have to be fetched into
+//! the cache again.
+//!
 //! Text is validated as a whole, and not at all if the decoder knows that it is ASCII.
 #![expect(unsafe_code, reason = "Arrow's own check goes string by string")]
 
@@ -69,6 +72,17 @@ impl Vectorized for AnyBit<'_> {
     }
 }
 
+/// What is done with bytes while they are being decoded.
+pub(crate) trait Follow {
+    /// Takes note of all bytes that have been decoded so far; they do not change any more.
+    fn decoded(&mut self, bytes: &[u8]);
+}
+
+/// Does nothing.
+impl Follow for () {
+    fn decoded(&mut self, _bytes: &[u8]) {}
+}
+
 /// Decoded bytes, and what the decoder knows about them.
 #[derive(Debug)]
 pub(crate) struct Joined {
@@ -88,15 +102,16 @@ impl Joined {
         self.bytes
     }
 
-    /// Views of values with the given lengths. Returns the bytes if the lengths do not add up, if values
-    /// that must be text are not, or if views cannot address them: a slower path may still succeed, or
-    /// report what is wrong.
+    /// An array of `views`, which have followed the decoding of these bytes, or of none. Returns the bytes if the lengths
+    /// do not add up, if values that must be text are not, or if views cannot address them: a slower path may still
+    /// succeed, or report what is wrong.
     pub(crate) fn into_views<L: ArrowNativeType>(
         self,
-        lengths: &[L],
+        views: Views<'_, L>,
         nulls: Option<&NullBuffer>,
         is_text: bool,
     ) -> Result<ArrayRef, Self> {
+        let lengths = views.lengths;
         if i32::try_from(self.bytes.len()).is_err() || nulls.is_some_and(|nulls| nulls.len() != lengths.len())
         {
             return Err(self);
@@ -104,7 +119,7 @@ impl Joined {
         if is_text && !self.is_ascii && !self.is_text(lengths) {
             return Err(self);
         }
-        let Some(views) = views(&self.bytes, lengths) else { return Err(self) };
+        let Some(views) = views.finish(&self.bytes) else { return Err(self) };
         let (views, buffers) = (views.into(), [Buffer::from_vec(self.bytes)]);
         // SAFETY: all `views` are within the only buffer, with correct prefixes and zeroed padding; there
         // are as many of them as null bits.
@@ -131,28 +146,55 @@ impl Joined {
     }
 }
 
-/// Views of consecutive values in one buffer; `None` unless they fill the buffer.
-fn views<L: ArrowNativeType>(bytes: &[u8], lengths: &[L]) -> Option<Vec<u128>> {
-    let (mut at, mut fits) = (0, true);
-    let views = lengths.iter().map(|len| {
-        let rest = &bytes[at..];
-        let mut len = len.to_usize().unwrap_or(usize::MAX);
-        if len > rest.len() {
-            (len, fits) = (0, false);
-        }
-        let view = match (LOW_BYTES.get(len), rest.first_chunk::<4>()) {
-            // Built in halves: assembling a 16-byte word directly is slow.
-            (None, Some(prefix)) => {
-                let low = len as u64 | u64::from(u32::from_le_bytes(*prefix)) << 32;
-                u128::from(low) | u128::from((at as u64) << 32) << 64
+/// Views of consecutive values in one buffer, made while these are being decoded.
+pub(crate) struct Views<'a, L> {
+    lengths: &'a [L],
+    made: Vec<u128>,
+    /// Where the next value starts.
+    at: usize,
+}
+
+impl<'a, L: ArrowNativeType> Views<'a, L> {
+    /// Views of values with these lengths.
+    pub(crate) fn new(lengths: &'a [L]) -> Self {
+        Self { lengths, made: Vec::with_capacity(lengths.len()), at: 0 }
+    }
+
+    /// Views of all values; `None` unless they fill the buffer.
+    fn finish(mut self, bytes: &[u8]) -> Option<Vec<u128>> {
+        self.extend(bytes, 0);
+        (self.made.len() == self.lengths.len() && self.at == bytes.len()).then_some(self.made)
+    }
+
+    /// Makes views of the values up to the end of `bytes`, of which at least `ahead` follow the start of each.
+    #[inline(always)]
+    fn extend(&mut self, bytes: &[u8], ahead: usize) {
+        let mut at = self.at;
+        for len in &self.lengths[self.made.len()..] {
+            let rest = &bytes[at..];
+            let len = len.to_usize().unwrap_or(usize::MAX);
+            if len > rest.len() || ahead > rest.len() {
+                break;
             }
-            (mask, _) => len as u128 | (first_bytes(rest) & mask.copied().unwrap_or_default()) << 32,
-        };
-        at += len;
-        view
-    });
-    let views: Vec<u128> = views.collect();
-    (fits && at == bytes.len()).then_some(views)
+            self.made.push(match (LOW_BYTES.get(len), rest.first_chunk::<4>()) {
+                // Built in halves: assembling a 16-byte word directly is slow.
+                (None, Some(prefix)) => {
+                    let low = len as u64 | u64::from(u32::from_le_bytes(*prefix)) << 32;
+                    u128::from(low) | u128::from((at as u64) << 32) << 64
+                }
+                (mask, _) => len as u128 | (first_bytes(rest) & mask.copied().unwrap_or_default()) << 32,
+            });
+            at += len;
+        }
+        self.at = at;
+    }
+}
+
+impl<L: ArrowNativeType> Follow for Views<'_, L> {
+    fn decoded(&mut self, bytes: &[u8]) {
+        // All sixteen bytes of a short value's word are there, which takes no branch.
+        self.extend(bytes, 16);
+    }
 }
 
 /// The first 16 bytes, padded with zeros.
@@ -176,7 +218,7 @@ mod tests {
 
     fn strings(values: &[&str], is_ascii: bool) -> Result<ArrayRef, Joined> {
         let lengths: Vec<i32> = values.iter().map(|value| i32::try_from(value.len()).unwrap()).collect();
-        Joined::new(values.concat().into_bytes(), is_ascii).into_views(&lengths, None, true)
+        Joined::new(values.concat().into_bytes(), is_ascii).into_views(Views::new(&lengths), None, true)
     }
 
     #[test]
@@ -193,19 +235,36 @@ mod tests {
     }
 
     #[test]
+    fn views_made_while_decoding_are_those_of_all_bytes() {
+        let values: Vec<String> =
+            (0..300).map(|at| "abcdefghijklmnopqrstuvwxyz".repeat(3)[..at * 7 % 70].into()).collect();
+        let lengths: Vec<u8> = values.iter().map(|value| value.len() as u8).collect();
+        let bytes = values.concat().into_bytes();
+        for step in [1, 5, 16, 100, 4000, bytes.len()] {
+            let mut views = Views::new(&lengths);
+            for end in (0..bytes.len()).step_by(step) {
+                views.decoded(&bytes[..end]);
+            }
+            let array = Joined::new(bytes.clone(), true).into_views(views, None, true).unwrap();
+            array.to_data().validate_full().unwrap();
+            assert!(array.as_string_view().iter().flatten().eq(values.iter().map(String::as_str)), "{step}");
+        }
+    }
+
+    #[test]
     fn lengths_must_fill_the_bytes() {
         for lengths in [&[2i8, 2][..], &[2, 4], &[-1, 6], &[5, -1], &[]] {
             let joined = Joined::new(b"abcde".to_vec(), true);
-            assert!(joined.into_views(lengths, None, true).is_err(), "{lengths:?}");
+            assert!(joined.into_views(Views::new(lengths), None, true).is_err(), "{lengths:?}");
         }
     }
 
     #[test]
     fn values_that_split_a_character_are_not_text() {
         let split = || Joined::new("aäa".as_bytes().to_vec(), false);
-        assert!(split().into_views(&[2u8, 2], None, true).is_err());
-        assert!(split().into_views(&[1u8, 3], None, true).is_ok());
-        assert!(split().into_views(&[2u8, 2], None, false).is_ok());
-        assert!(Joined::new(vec![0xFF], false).into_views(&[1u8], None, true).is_err());
+        assert!(split().into_views(Views::new(&[2u8, 2]), None, true).is_err());
+        assert!(split().into_views(Views::new(&[1u8, 3]), None, true).is_ok());
+        assert!(split().into_views(Views::new(&[2u8, 2]), None, false).is_ok());
+        assert!(Joined::new(vec![0xFF], false).into_views(Views::new(&[1u8]), None, true).is_err());
     }
 }

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "copies whole tokens into capacity that is checked per chunk")]
 
 use super::gather::{Key, in_range};
-use super::joined::Joined;
+use super::joined::{Follow, Joined};
 use super::needle::{Against, Needle};
 use crate::{Error, Result};
 
@@ -14,6 +14,9 @@ const MAX_TOKEN: usize = 16;
 
 /// Number of codes decoded between two checks of the capacity.
 const CHUNK: usize = 16;
+
+/// Number of chunks after which views are made of what they decode to.
+const FOLLOWED: usize = 64;
 
 /// Capacity required after the decoded bytes: the maximum that a chunk can write.
 const SLACK: usize = CHUNK * MAX_TOKEN;
@@ -55,16 +58,20 @@ impl Tokens {
     }
 
     /// Decodes codes that represent exactly `len` bytes; `None` if they do not.
-    pub(crate) fn decode<K: Key>(&self, codes: &[K], len: usize) -> Option<Joined> {
+    pub(crate) fn decode<K: Key>(&self, codes: &[K], len: usize, follow: &mut dyn Follow) -> Option<Joined> {
         if !in_range(codes, self.lengths.len()) {
             return None;
         }
         let mut out: Vec<u8> = Vec::with_capacity(len.checked_add(SLACK)?);
         let start = out.as_mut_ptr();
         let mut at = 0;
-        for codes in codes.chunks(CHUNK) {
+        for (chunk, codes) in codes.chunks(CHUNK).enumerate() {
             if at > len {
                 return None;
+            }
+            if chunk % FOLLOWED == FOLLOWED - 1 {
+                // SAFETY: the bytes up to `at` were written without gaps, and `at <= len` is within the capacity.
+                follow.decoded(unsafe { std::slice::from_raw_parts(start, at) });
             }
             for code in codes {
                 // SAFETY: codes were checked against the number of tokens, which is also that of lengths;
@@ -135,7 +142,7 @@ mod tests {
     }
 
     fn decoded<K: Key>(tokens: &Tokens, codes: &[K], len: usize) -> Option<Vec<u8>> {
-        tokens.decode(codes, len).map(Joined::into_bytes)
+        tokens.decode(codes, len, &mut ()).map(Joined::into_bytes)
     }
 
     fn naive(codes: &[u16]) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, any_takes_rounds};
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
 use crate::segments::SegmentId;
@@ -119,12 +119,12 @@ impl Layout for ChunkedLayout {
         self.overlapping(rows).try_for_each(|(chunk, part)| chunk.request(&part, have, want))
     }
 
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         let chunks = self.overlapping(rows).map(|(chunk, part)| chunk.read(&part, have));
         Ok(chunked(&self.dtype, chunks.collect::<Result<_>>()?, have.limits()))
     }
 
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         let mut left = rows;
         let mut arrays = Vec::new();
         while let Some(next) = left.first() {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of};
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
 use crate::encodings::dict::{DictArray, SharedValues, used_values};
@@ -103,7 +103,7 @@ impl Layout for DictLayout {
         self.values.request(&(0..self.values.row_count()), have, want)
     }
 
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         if rows.is_empty() {
             return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
         }
@@ -120,7 +120,7 @@ impl Layout for DictLayout {
         Ok(Arc::new(DictArray::try_new(codes, values, *have.limits())?))
     }
 
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         let codes = self.codes.read_rows(rows, have)?;
         let (codes, used) = used_values(&codes, len_of(self.values.row_count())?)?;
         let used: Vec<u64> = used.into_iter().map(|at| at as u64).collect();
@@ -132,7 +132,7 @@ impl Layout for DictLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encodings::Registry;
+    use crate::Registry;
     use crate::limits::Limits;
     use crate::wire::RawLayout;
 

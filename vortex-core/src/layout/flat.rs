@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, len_of};
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
 use crate::segments::SegmentId;
@@ -67,7 +67,7 @@ impl Layout for FlatLayout {
         Ok(())
     }
 
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         if rows.is_empty() {
             return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
         }
@@ -78,7 +78,7 @@ impl Layout for FlatLayout {
         array.slice(len_of(rows.start)?..len_of(rows.end)?)
     }
 
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         let rows = rows.iter().map(|row| len_of(*row)).collect::<Result<Vec<_>>>()?;
         have.rows(self.segment, &self.dtype, len_of(self.row_count)?, &rows)
     }

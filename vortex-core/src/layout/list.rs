@@ -12,7 +12,7 @@ use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::Field;
 
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet};
-use crate::array::{ArrayRef, Decoded, decode_offsets, validity};
+use crate::array::{Decoded, EncodedRef, decode_offsets, validity};
 use crate::dtype::arrow::data_type;
 use crate::dtype::{DType, PType};
 use crate::encodings::chunked::chunked;
@@ -77,11 +77,16 @@ impl ListLayout {
     }
 
     /// Lists of all these elements, which are consecutive.
-    fn lists(&self, elements: &ArrayRef, offsets: &[usize], validity: Option<&ArrayRef>) -> Result<ArrayRef> {
+    fn lists(
+        &self,
+        elements: &EncodedRef,
+        offsets: &[usize],
+        validity: Option<&EncodedRef>,
+    ) -> Result<EncodedRef> {
         let values = elements.decode(&data_type(elements.dtype())?)?;
         let nulls = validity::decode_child(validity)?.to_nulls(offsets.len() - 1);
         let field = Arc::new(Field::new("item", values.data_type().clone(), elements.dtype().is_nullable()));
-        let list: crate::array::ArrowRef = if i32::try_from(values.len()).is_ok() {
+        let list: crate::array::ArrayRef = if i32::try_from(values.len()).is_ok() {
             Arc::new(GenericListArray::<i32>::try_new(field, rebased(offsets)?, values, nulls)?)
         } else {
             Arc::new(GenericListArray::<i64>::try_new(field, rebased(offsets)?, values, nulls)?)
@@ -133,7 +138,7 @@ impl Layout for ListLayout {
         self.elements.request(&(first..last), have, want)
     }
 
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         if rows.is_empty() {
             return Ok(chunked(&self.dtype, Vec::new(), have.limits()));
         }
@@ -145,7 +150,7 @@ impl Layout for ListLayout {
         self.lists(&elements, &offsets, validity.as_ref())
     }
 
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         let _work = Work::begin();
         // Both are asked for what they need before an error of one of them is returned.
         let validity = self.validity.as_ref().map(|validity| validity.read_rows(rows, have)).transpose();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Layout, LayoutRef, PieceSet, SegmentSet};
 use crate::Result;
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::encodings::masked::masked;
 use crate::segments::SegmentId;
@@ -58,12 +58,12 @@ impl Layout for MaskedLayout {
         self.field.request(rows, have, want)
     }
 
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         let validity = self.validity.read(rows, have)?;
         Ok(masked(self.field.read(rows, have)?, Some(&validity), self.dtype.clone()))
     }
 
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         // Both are asked for what they need before an error of one of them is returned.
         let (validity, field) = (self.validity.read_rows(rows, have), self.field.read_rows(rows, have));
         Ok(masked(field?, Some(&validity?), self.dtype.clone()))

@@ -31,7 +31,7 @@ pub(crate) use zoned::metadata as zone_metadata;
 pub use zoned::{ZoneMap, Zones};
 
 use crate::Result;
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::encodings::chunked::chunked;
 use crate::segments::SegmentId;
@@ -91,14 +91,14 @@ pub trait Layout: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// If segments are missing or corrupt.
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef>;
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef>;
 
     /// Reads individual rows, in ascending order, as an array, from only the bytes that they need if the
     /// layout can locate these. By default, all segments between the first and the last row are read.
     ///
     /// # Errors
     /// If bytes are missing, in which case they have been requested, or are corrupt.
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(chunked(self.dtype(), Vec::new(), have.limits()));
         };

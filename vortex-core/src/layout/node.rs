@@ -5,8 +5,8 @@ use std::sync::Arc;
 use prost::Message;
 
 use super::{LayoutRef, unknown};
+use crate::Registry;
 use crate::dtype::DType;
-use crate::encodings::Registry;
 use crate::limits::Limits;
 use crate::segments::SegmentId;
 use crate::wire::RawLayout;

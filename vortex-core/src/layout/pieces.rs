@@ -11,7 +11,7 @@ use arrow::buffer::Buffer;
 use super::SegmentSet;
 use crate::array::loaded::LoadedRows;
 use crate::array::pieces::{Piece, Pieces};
-use crate::array::{ArrayRef, TreeRows};
+use crate::array::{EncodedRef, TreeRows};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
 use crate::limits::Limits;
@@ -100,7 +100,7 @@ impl<'a> PieceSet<'a> {
     ///
     /// # Errors
     /// If bytes are missing, in which case they have been requested, or there is no such array.
-    pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<ArrayRef> {
+    pub fn rows(&self, id: SegmentId, dtype: &DType, len: usize, rows: &[usize]) -> Result<EncodedRef> {
         if self.table.is_whole(id)? {
             self.want_segments(|have, want| {
                 have.want(id, want);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::io::Share;
 use crate::limits::Limits;
@@ -51,7 +51,7 @@ impl<'a> SegmentSet<'a> {
     ///
     /// # Errors
     /// If the segment is not available, or is not an array of that type and length.
-    pub fn array(&self, id: SegmentId, dtype: &DType, len: usize) -> Result<ArrayRef> {
+    pub fn array(&self, id: SegmentId, dtype: &DType, len: usize) -> Result<EncodedRef> {
         let lease = self
             .leases
             .get(&id)

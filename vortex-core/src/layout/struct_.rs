@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::{
     Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, any_takes_rounds, len_of, masked,
 };
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::{DType, StructType};
 use crate::encodings::struct_::struct_of;
 use crate::error::ResultExt as _;
@@ -107,14 +107,14 @@ impl Layout for StructLayout {
         (0..self.fields.len()).try_for_each(|at| self.stored_field(at)?.request(rows, have, want))
     }
 
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         let len = len_of(rows.end - rows.start)?;
         let fields = (0..self.fields.len()).map(|at| self.stored_field(at)?.read(rows, have));
         let validity = self.validity.as_ref().map(|validity| validity.read(rows, have)).transpose()?;
         Ok(struct_of(self.dtype().clone(), fields.collect::<Result<_>>()?, validity, len, *have.limits()))
     }
 
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         // All fields are asked for what they need before an error of one of them is returned.
         let fields: Vec<_> =
             (0..self.fields.len()).map(|at| self.stored_field(at)?.read_rows(rows, have)).collect();

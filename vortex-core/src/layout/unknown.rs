@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Layout, LayoutRef, SegmentSet};
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::segments::SegmentId;
 use crate::{Error, Result};
@@ -38,7 +38,7 @@ impl Layout for Unknown {
         Err(Error::unsupported("layout", &self.id))
     }
 
-    fn read(&self, _: &Range<u64>, _: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, _: &Range<u64>, _: &SegmentSet<'_>) -> Result<EncodedRef> {
         Err(Error::unsupported("layout", &self.id))
     }
 }

@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef};
+use arrow::array::{Array as _, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 
-use super::{Blocks, Verdict};
+use super::{RowBlocks, Verdict};
 use crate::Result;
 use crate::dtype::DType;
 use crate::expr::{CompareOp, InList, Like, Predicate};
@@ -50,7 +50,7 @@ pub(super) fn verdict(predicate: &Predicate, map: &ZoneMap, rows: &RowRanges) ->
     if predicate.check(&map.dtype).is_err() {
         return Ok(Verdict::unknown(map.zone_count));
     }
-    let blocks = Blocks { row_count: map.row_count, block_len: map.zone_len };
+    let blocks = RowBlocks { row_count: map.row_count, block_len: map.zone_len };
     let mut outcomes = vec![VACUOUS; map.zone_count];
     let dtype = map.dtype.with_nullable(true);
     for zone in blocks.holding(rows).take_while(|zone| *zone < map.zone_count) {
@@ -68,7 +68,7 @@ pub(crate) fn may_hold(predicate: &Predicate, map: &ZoneMap, zone: usize) -> boo
 
 /// What a zone map states of a zone; bounds are of type `dtype`, which is nullable.
 fn read(map: &ZoneMap, dtype: &DType, zone: usize) -> Zone {
-    let bound = |bounds: &Option<ArrowRef>, is_min: bool| {
+    let bound = |bounds: &Option<ArrayRef>, is_min: bool| {
         let bounds = bounds.as_ref().filter(|bounds| zone < bounds.len() && bounds.is_valid(zone))?;
         let value = Scalar::from_arrow(bounds.as_ref(), zone, dtype).ok()?;
         // A NaN bound provides no information.

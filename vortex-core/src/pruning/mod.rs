@@ -23,12 +23,12 @@ use crate::row_ranges::RowRanges;
 
 /// Consecutive blocks of rows, all of the same length except the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Blocks {
+pub(crate) struct RowBlocks {
     pub(crate) row_count: u64,
     pub(crate) block_len: u64,
 }
 
-impl Blocks {
+impl RowBlocks {
     /// Number of blocks.
     pub(crate) fn count(&self) -> usize {
         usize::try_from(self.row_count.div_ceil(self.block_len)).unwrap_or(usize::MAX)
@@ -107,14 +107,14 @@ impl Verdict {
 }
 
 /// The source of zone maps.
-pub(crate) type ZoneMaps<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
+pub(crate) type ZoneMapLookup<'a> = dyn Fn(&FieldPath) -> Option<Arc<ZoneMap>> + 'a;
 
 /// Evaluates a filter on statistics, one outcome per block. Blocks with none of `rows` may have any.
 pub(crate) fn evaluate(
     expr: &Expr,
-    blocks: Blocks,
+    blocks: RowBlocks,
     rows: &RowRanges,
-    zones: &ZoneMaps<'_>,
+    zones: &ZoneMapLookup<'_>,
 ) -> Result<Verdict> {
     let len = blocks.count();
     Ok(match expr {
@@ -182,12 +182,12 @@ fn negate(expr: &Expr) -> Option<Expr> {
 }
 
 /// Converts a verdict per zone to one per block.
-fn spread(zone: &Verdict, map: &ZoneMap, blocks: Blocks) -> Verdict {
+fn spread(zone: &Verdict, map: &ZoneMap, blocks: RowBlocks) -> Verdict {
     let len = blocks.count();
     if map.zone_len == blocks.block_len && map.zone_count == len {
         return zone.clone();
     }
-    let grid = Blocks { row_count: blocks.row_count, block_len: map.zone_len };
+    let grid = RowBlocks { row_count: blocks.row_count, block_len: map.zone_len };
     let zones_of = |block: usize| {
         let zones = grid.overlapping(&blocks.rows(block));
         zones.start.min(map.zone_count)..zones.end.min(map.zone_count)
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_ruled_out_are_passed_in_one_leap() {
-        let blocks = Blocks { row_count: 1 << 48, block_len: 1 << 44 };
+        let blocks = RowBlocks { row_count: 1 << 48, block_len: 1 << 44 };
         let bits = (0..16).map(|block| block == 3 || block == 9).collect();
         let end = 1 << 48;
         assert_eq!(blocks.first_set(&bits, &(0..end)), 3 << 44);

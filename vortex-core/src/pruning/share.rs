@@ -6,14 +6,14 @@
 
 use arrow::array::ArrayRef;
 
-use super::ZoneMaps;
+use super::ZoneMapLookup;
 use crate::dtype::DType;
 use crate::expr::{CompareOp, Expr, Predicate};
 use crate::layout::ZoneMap;
 use crate::scalar::{Scalar, Value};
 
 /// The estimated share of rows that pass, between 0 and 1; `None` if there is no estimate.
-pub(crate) fn expected_share(expr: &Expr, zones: &ZoneMaps<'_>) -> Option<f64> {
+pub(crate) fn expected_share(expr: &Expr, zones: &ZoneMapLookup<'_>) -> Option<f64> {
     match expr {
         Expr::Literal(outcome) => Some(if *outcome == Some(true) { 1.0 } else { 0.0 }),
         Expr::Field(_, Predicate::IsNotNull) => Some(1.0),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef as ArrowRef, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray,
-    PrimitiveArray, StringArray, StringViewArray,
+    ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, LargeBinaryArray, LargeStringArray, PrimitiveArray,
+    StringArray, StringViewArray,
 };
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
@@ -29,7 +29,7 @@ pub(crate) fn array_of<'a>(
     values: impl IntoIterator<Item = &'a Value>,
     dtype: &DType,
     to: &DataType,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let values: Vec<&Value> = values.into_iter().collect();
     if let Some(array) = flat_array(&values, to)? {
         return Ok(array);
@@ -39,7 +39,7 @@ pub(crate) fn array_of<'a>(
 }
 
 /// As [`array_of`], for booleans, numbers and strings; `None` if `to` is not a type of these.
-pub(super) fn flat_array(values: &[&Value], to: &DataType) -> Result<Option<ArrowRef>> {
+pub(super) fn flat_array(values: &[&Value], to: &DataType) -> Result<Option<ArrayRef>> {
     macro_rules! rows {
         ($pattern:pat => $row:expr) => {{
             let rows = values.iter().map(|value| match value {
@@ -58,7 +58,7 @@ pub(super) fn flat_array(values: &[&Value], to: &DataType) -> Result<Option<Arro
     }
     let text = || Ok::<_, Error>(rows!(Value::Utf8(text) => &**text));
     let bytes = || Ok::<_, Error>(rows!(Value::Binary(bytes) => &**bytes));
-    let array: ArrowRef = match to {
+    let array: ArrayRef = match to {
         DataType::Boolean => Arc::new(BooleanArray::from(rows!(Value::Bool(v) => *v))),
         DataType::Int8 => native!(Int8Type, Value::Int(v) => *v as i8),
         DataType::Int16 => native!(Int16Type, Value::Int(v) => *v as i16),

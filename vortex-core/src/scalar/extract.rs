@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    self, Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryArray, BinaryViewArray, Decimal32Array,
-    Decimal64Array, Decimal128Array, Decimal256Array, Float16Array, Float32Array, Float64Array,
-    LargeBinaryArray, LargeStringArray, OffsetSizeTrait, StringArray, StringViewArray,
+    self, Array as _, ArrayRef, AsArray as _, BinaryArray, BinaryViewArray, Decimal32Array, Decimal64Array,
+    Decimal128Array, Decimal256Array, Float16Array, Float32Array, Float64Array, LargeBinaryArray,
+    LargeStringArray, OffsetSizeTrait, StringArray, StringViewArray,
 };
 use arrow::datatypes::{
     ArrowNativeType as _, DataType, Date32Type, Date64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// Bytes that the values of some rows take as scalars, which may be far more than in the array: a byte of a list becomes
 /// a [`Value`].
 pub(super) fn scalar_bytes(array: &dyn array::Array, rows: Range<usize>) -> usize {
-    fn items<O: OffsetSizeTrait>(offsets: &[O], items: &ArrowRef, rows: &Range<usize>) -> usize {
+    fn items<O: OffsetSizeTrait>(offsets: &[O], items: &ArrayRef, rows: &Range<usize>) -> usize {
         scalar_bytes(items.as_ref(), offsets[rows.start].as_usize()..offsets[rows.end].as_usize())
     }
     let contents = match array.data_type() {
@@ -44,7 +44,7 @@ pub(super) fn scalar_bytes(array: &dyn array::Array, rows: Range<usize>) -> usiz
             items(lists.value_offsets(), lists.values(), &rows)
         }
         DataType::Map(..) => {
-            let entries: ArrowRef = Arc::new(array.as_map().entries().clone());
+            let entries: ArrayRef = Arc::new(array.as_map().entries().clone());
             items(array.as_map().value_offsets(), &entries, &rows)
         }
         DataType::FixedSizeList(_, size) => {
@@ -131,7 +131,7 @@ fn extract_other(array: &dyn array::Array, at: usize, dtype: &DType) -> Result<V
             )
         };
     }
-    let list = |items: ArrowRef, element: &DType| -> Result<Value> {
+    let list = |items: ArrayRef, element: &DType| -> Result<Value> {
         let values =
             (0..items.len()).map(|at| extract(items.as_ref(), at, element)).collect::<Result<Vec<_>>>()?;
         Ok(Value::List(values.into()))
@@ -198,7 +198,7 @@ mod tests {
         let texts = StringViewArray::from_iter_values(["", "a text that views do not hold", "b"]);
         assert_eq!(scalar_bytes(&texts, 1..3), 2 * value + 30);
         let both = StructArray::from(vec![
-            (Arc::new(Field::new("lists", lists.data_type().clone(), false)), Arc::new(lists) as ArrowRef),
+            (Arc::new(Field::new("lists", lists.data_type().clone(), false)), Arc::new(lists) as ArrayRef),
             (Arc::new(Field::new("texts", DataType::Utf8View, false)), Arc::new(texts) as _),
         ]);
         assert_eq!(scalar_bytes(&both, 0..1), 4 * value);

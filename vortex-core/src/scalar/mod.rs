@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{self, ArrayRef as ArrowRef};
+use arrow::array::{self, ArrayRef};
 use arrow::datatypes::{DataType, i256};
 use half::f16;
 
@@ -143,7 +143,7 @@ impl Scalar {
     ///
     /// # Errors
     /// If `to` cannot represent the value, or nulls exceed the default [`Limits`].
-    pub fn to_arrow(&self, to: &DataType, len: usize) -> Result<ArrowRef> {
+    pub fn to_arrow(&self, to: &DataType, len: usize) -> Result<ArrayRef> {
         rows::expand(&self.value, &self.dtype, to, len)
     }
 

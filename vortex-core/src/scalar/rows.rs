@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    self, Array as _, ArrayRef as ArrowRef, ArrowPrimitiveType, AsArray as _, BooleanArray, NullArray,
-    PrimitiveArray, StructArray, UInt32Array, UnionArray, downcast_primitive_array, new_null_array,
+    self, Array as _, ArrayRef, ArrowPrimitiveType, AsArray as _, BooleanArray, NullArray, PrimitiveArray,
+    StructArray, UInt32Array, UnionArray, downcast_primitive_array, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, FieldRef, Fields, UnionFields, UnionMode};
@@ -41,7 +41,7 @@ fn null_bytes(to: &DataType) -> u64 {
 ///
 /// # Errors
 /// If it takes more bytes than the limits allow.
-pub(crate) fn null_rows(to: &DataType, len: usize, limits: &Limits) -> Result<ArrowRef> {
+pub(crate) fn null_rows(to: &DataType, len: usize, limits: &Limits) -> Result<ArrayRef> {
     if to == &DataType::Null {
         return Ok(Arc::new(NullArray::new(len)));
     }
@@ -50,7 +50,7 @@ pub(crate) fn null_rows(to: &DataType, len: usize, limits: &Limits) -> Result<Ar
 }
 
 /// An array of `len` rows with the same value.
-pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<ArrowRef> {
+pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<ArrayRef> {
     if let DataType::Dictionary(_, values) = to {
         let one = expand(value, dtype, values, len.min(1))?;
         return repeat(&arrow::compute::cast(&one, to)?, len);
@@ -87,14 +87,14 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
     }
 }
 
-fn structs(values: &[Value], dtypes: &StructType, fields: &Fields, len: usize) -> Result<ArrowRef> {
+fn structs(values: &[Value], dtypes: &StructType, fields: &Fields, len: usize) -> Result<ArrayRef> {
     let columns = values.iter().zip(dtypes.dtypes()).zip(fields);
     let columns = columns.map(|((value, dtype), field)| expand(value, dtype, field.data_type(), len));
     let columns = columns.collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?))
 }
 
-fn variants(value: &Scalar, fields: &Fields, len: usize) -> Result<ArrowRef> {
+fn variants(value: &Scalar, fields: &Fields, len: usize) -> Result<ArrayRef> {
     let (metadata, bytes) = crate::variant::encode(value)?;
     let columns = [metadata, bytes].into_iter().zip(fields).map(|(bytes, field)| {
         let value = Value::Binary(bytes.into());
@@ -111,7 +111,7 @@ fn unions(
     union: &UnionType,
     fields: &UnionFields,
     len: usize,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let variants = union.variants().dtypes().iter().zip(fields.iter()).enumerate();
     let columns = variants.map(|(at, (dtype, (_, field)))| {
         let value = if at == selected { value } else { &Value::Null };
@@ -126,7 +126,7 @@ fn unions(
 }
 
 /// An array of one row with a list of `values`.
-fn one_list(values: &[Value], element: &DType, to: &DataType) -> Result<ArrowRef> {
+fn one_list(values: &[Value], element: &DType, to: &DataType) -> Result<ArrayRef> {
     let items = |field: &FieldRef| array_of(values, element, field.data_type());
     Ok(match to {
         DataType::List(field) => Arc::new(array::ListArray::try_new(
@@ -184,13 +184,13 @@ fn one_list(values: &[Value], element: &DType, to: &DataType) -> Result<ArrowRef
 }
 
 /// Repeats the row of `one` in all of `len` rows.
-fn repeat(one: &ArrowRef, len: usize) -> Result<ArrowRef> {
+fn repeat(one: &ArrayRef, len: usize) -> Result<ArrayRef> {
     match len {
         0 => return Ok(one.slice(0, 0)),
         1 => return Ok(Arc::clone(one)),
         _ => {}
     }
-    let repeated: Option<ArrowRef> = downcast_primitive_array! {
+    let repeated: Option<ArrayRef> = downcast_primitive_array! {
         one => Some(Arc::new(repeat_native(one, len))),
         DataType::Boolean => Some(Arc::new(repeat_bit(one.as_boolean(), len))),
         DataType::Utf8View => repeat_view(one.as_string_view(), len).map(|views| Arc::new(views) as _),

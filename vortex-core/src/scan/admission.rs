@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ScanMetrics;
 use super::best_first::Place;
 use super::column::Column;
 use super::cursor::{Cursor, Next};
@@ -189,7 +188,7 @@ impl Admission {
             None => 0,
         };
         if answered > 0 && split.live.is_none() {
-            ScanMetrics::add(&self.plan.metrics.rows_answered, answered);
+            self.plan.metrics.rows_answered.add(answered);
             self.answered += 1;
             return Ok(true);
         }
@@ -208,8 +207,8 @@ impl Admission {
             self.cursor.put_back(unread);
             return Ok(false);
         }
-        ScanMetrics::add(&self.plan.metrics.rows_pruned, pruned);
-        ScanMetrics::add(&self.plan.metrics.rows_answered, answered);
+        self.plan.metrics.rows_pruned.add(pruned);
+        self.plan.metrics.rows_answered.add(answered);
         if unfiltered {
             self.rows_left -= split.live.true_count() as u64;
             if self.rows_left == 0 {
@@ -332,7 +331,7 @@ impl Batch {
         let Some(memory) = self.memory else { return Ok(Vec::new()) };
         let ids: Vec<SegmentId> = self.urgencies.keys().copied().collect();
         let leases = lease(plan, &ids, |id| self.urgencies[&id], memory)?;
-        ScanMetrics::add(&plan.metrics.splits_scanned, self.splits.len() as u64);
+        plan.metrics.splits_scanned.add(self.splits.len() as u64);
         let admitted = self.splits.into_iter().map(|(mut split, want)| {
             let held = |id| ids.binary_search(id).ok().and_then(|at| leases.get(at).cloned());
             split.leases = want.iter().filter_map(held).collect();
@@ -455,7 +454,7 @@ mod tests {
         let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 400);
         let counted = [&metrics.splits_scanned, &metrics.rows_pruned, &metrics.rows_filtered];
-        let counted = counted.map(|count| count.load(Ordering::Relaxed));
+        let counted = counted.map(|count| count.get());
         assert_eq!(counted, [4, 4 * 7 * 8192, 4 * (8192 - 100)]);
     }
 

@@ -13,7 +13,7 @@ use super::known::Known;
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 use super::{BatchStream, ScanBuilder, ScanMetrics};
-use crate::array::{Aggregate, ArrayRef, Measures};
+use crate::array::{Aggregate, EncodedRef, Measures};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::Expr;
@@ -94,7 +94,7 @@ impl Totals {
         plan: &Plan,
         known: &Known,
         rows: usize,
-        column: impl Fn(&Column) -> Result<ArrayRef>,
+        column: impl Fn(&Column) -> Result<EncodedRef>,
     ) -> Result<()> {
         let columns = plan.projection.iter().enumerate().filter(|(at, _)| !known.has(*at));
         let found = columns.map(|(at, of)| {
@@ -127,7 +127,7 @@ impl Totals {
 
     /// Adds rows, and what was found of columns, each with its position.
     fn merge(&self, rows: u64, found: Vec<(usize, Aggregate)>) {
-        ScanMetrics::add(&self.metrics.rows_produced, rows);
+        self.metrics.rows_produced.add(rows);
         let mut totals = self.found.lock();
         totals.row_count += rows;
         for (at, found) in found {
@@ -150,7 +150,8 @@ impl ScanBuilder {
     /// file or of its zones where these contain all that is wanted of a column and all rows that they describe pass
     /// the filter, otherwise from the rows, on encoded data where possible. Without
     /// [pruning](Self::with_pruning), all rows are read. The order of rows does not matter, so
-    /// [`with_ordered`](Self::with_ordered) and [`with_best_first`](Self::with_best_first) are ignored.
+    /// [`with_ordered`](Self::with_ordered) and [`with_best_first`](Self::with_best_first) are ignored; so are
+    /// [`with_schema`](Self::with_schema) and [`with_row_numbers`](Self::with_row_numbers): values have the types of the file.
     ///
     /// ```
     /// # use vortex_core::VortexFile;
@@ -217,7 +218,7 @@ impl ScanBuilder {
             let is_whole = plan.is_whole();
             let known = Known::of_file(&plan, &totals, is_whole);
             if known.is_complete() && (is_whole || !count_rows) {
-                ScanMetrics::add(&plan.metrics.rows_answered, plan.rows.row_count());
+                plan.metrics.rows_answered.add(plan.rows.row_count());
                 if is_whole {
                     totals.add_rows(plan.file.row_count(), &known);
                 }

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef};
+use arrow::array::{Array as _, ArrayRef};
 use arrow::compute::{SortOptions, sort_to_indices};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 
@@ -123,7 +123,7 @@ impl BestFirst {
         self.found.last(&self.order)
     }
 
-    fn places_of(&self, rows: &ArrowRef) -> Result<Vec<OwnedRow>> {
+    fn places_of(&self, rows: &ArrayRef) -> Result<Vec<OwnedRow>> {
         let rows = self.places.convert_columns(std::slice::from_ref(rows))?;
         Ok(rows.iter().map(|row| row.owned()).collect())
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::error::ResultExt as _;
 use crate::expr::FieldPath;
@@ -127,7 +127,7 @@ impl Column {
 
     /// Reads single rows in ascending order; returns an error if bytes are missing, which are then recorded
     /// in `have`. Errors name the column.
-    pub(super) fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    pub(super) fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         let read = || {
             let mut array = self.layout.read_rows(rows, have)?;
             for at in &self.within {
@@ -139,7 +139,7 @@ impl Column {
     }
 
     /// Reads a range of rows. Errors name the column.
-    pub(super) fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    pub(super) fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         let read = || {
             let mut array = self.layout.read(rows, have)?;
             for at in &self.within {

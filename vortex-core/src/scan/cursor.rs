@@ -8,7 +8,6 @@
 
 use std::ops::Range;
 
-use super::ScanMetrics;
 use super::best_first::{Place, Unread};
 use super::extremes::leading_splits;
 use super::plan::{Plan, Split};
@@ -88,7 +87,7 @@ impl Cursor {
             let live = zone_maps.prune(&split);
             let pruned = (split.live.true_count() - live.true_count()) as u64;
             if live.is_none() {
-                ScanMetrics::add(&plan.metrics.rows_pruned, pruned);
+                plan.metrics.rows_pruned.add(pruned);
                 count_splits(plan, zone_maps, &split.rows);
                 continue;
             }
@@ -132,7 +131,7 @@ fn next_in_order(row: &mut u64, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Spl
     let rest = *row..plan.rows.bounds().end.max(*row);
     let ruled_out = *row..plan.split_start(zone_maps.first_possible(&rest)).max(*row);
     count_splits(plan, zone_maps, &ruled_out);
-    ScanMetrics::add(&plan.metrics.rows_pruned, plan.count_rows(&ruled_out));
+    plan.metrics.rows_pruned.add(plan.count_rows(&ruled_out));
     let split = plan.split_from(ruled_out.end);
     *row = split.as_ref().map_or(plan.rows.bounds().end, |split| split.rows.end);
     split
@@ -141,8 +140,8 @@ fn next_in_order(row: &mut u64, plan: &Plan, zone_maps: &ZoneMaps) -> Option<Spl
 /// Counts the splits that are skipped.
 fn count_splits(plan: &Plan, zone_maps: &ZoneMaps, rows: &Range<u64>) {
     let (from_start, tightened) = zone_maps.count_ruled_out(plan, rows);
-    ScanMetrics::add(&plan.metrics.splits_pruned, from_start);
-    ScanMetrics::add(&plan.metrics.splits_pruned_dynamic, tightened);
+    plan.metrics.splits_pruned.add(from_start);
+    plan.metrics.splits_pruned_dynamic.add(tightened);
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, Scalar as ArrowScalar, UInt64Array};
+use arrow::array::{Array as _, ArrayRef, Scalar as ArrowScalar, UInt64Array};
 use arrow::compute::kernels::cmp::{gt, lt};
 use arrow::compute::{SortOptions, sort_to_indices};
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ use crate::array::{Aggregate, Measures};
 use crate::dtype::DType;
 use crate::expr::{CompareOp, Predicate};
 use crate::layout::ZoneMap;
-use crate::pruning::{Blocks, may_hold};
+use crate::pruning::{RowBlocks, may_hold};
 use crate::scalar::Scalar;
 
 /// The extremes of a column found by scans that [aggregate](super::ScanBuilder::aggregate_each). Scans of several files,
@@ -100,7 +100,7 @@ pub(super) fn leading_splits(plan: &Plan, zone_maps: &ZoneMaps) -> Vec<u64> {
         let Some(map) = zone_maps.of_field(plan, column).filter(|_| measures.is_of_extremes()) else {
             continue;
         };
-        let blocks = Blocks { row_count: map.row_count, block_len: map.zone_len };
+        let blocks = RowBlocks { row_count: map.row_count, block_len: map.zone_len };
         let zones: Vec<u64> = blocks.holding(&rows).map(|zone| zone as u64).collect();
         for (is_wanted, descending) in [(measures.min, false), (measures.max, true)] {
             // Where bounds are values, they are the answer already.
@@ -127,7 +127,7 @@ fn leading_zone(map: &ZoneMap, zones: &[u64], descending: bool, is_filtered: boo
     let first = sort_to_indices(&bounds, Some(options), Some(1)).ok()?;
     let first = first.values().first().copied()? as usize;
     // Of rows that pass a filter, the zone may hold none but the worst.
-    let expected = if is_filtered { take_zones(worst.as_ref()?, &zones)? } else { ArrowRef::clone(&bounds) };
+    let expected = if is_filtered { take_zones(worst.as_ref()?, &zones)? } else { ArrayRef::clone(&bounds) };
     if bounds.is_null(first) || expected.is_null(first) {
         return None;
     }
@@ -137,6 +137,6 @@ fn leading_zone(map: &ZoneMap, zones: &[u64], descending: bool, is_filtered: boo
     pays.then(|| zones.value(first) as usize)
 }
 
-fn take_zones(bounds: &ArrowRef, zones: &UInt64Array) -> Option<ArrowRef> {
+fn take_zones(bounds: &ArrayRef, zones: &UInt64Array) -> Option<ArrayRef> {
     arrow::compute::take(bounds, zones, None).ok()
 }

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::ScanMetrics;
 use super::plan::Plan;
 use super::recent::Recent;
 use crate::Result;
@@ -81,7 +80,7 @@ pub(super) fn lease(
         plan.scheduler.request(file.source(), missing.iter().map(wish).collect(), &plan.metrics)
     };
     let leases = file.leases().lease(ids, plan.table(), memory, &plan.metrics, ask)?;
-    ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
+    plan.metrics.peak_bytes.raise(plan.memory.peak());
     Ok(leases)
 }
 
@@ -94,7 +93,7 @@ pub(super) async fn wait(plan: &Plan, leases: &[Lease]) -> Result<()> {
     for lease in leases {
         lease.wait().await?;
     }
-    ScanMetrics::add_since(&plan.metrics.io_wait_nanos, start);
+    plan.metrics.io_wait_nanos.add_since(start);
     Ok(())
 }
 

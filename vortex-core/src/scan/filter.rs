@@ -12,18 +12,18 @@ use std::time::Instant;
 
 use arrow::array::BooleanBufferBuilder;
 
-use super::ScanMetrics;
 use super::conjunct::fit_constants;
 use super::halves::{MAX_PARTS, in_halves};
 use super::plan::{Plan, Split};
 use super::zone_maps::ZoneMaps;
 use crate::Result;
-use crate::array::{ArrayRef, Decoded};
+use crate::array::{Decoded, EncodedRef};
 use crate::dtype::arrow::data_type;
 use crate::error::ResultExt as _;
 use crate::expr::{self, DynamicFilter, Expr, FieldPath};
 use crate::layout::SegmentSet;
 use crate::mask::Mask;
+use crate::metrics::nanos_since;
 
 /// Below this share of live rows, gathering them first is cheaper than evaluating all rows.
 const NARROW_DENSITY: f64 = 0.3;
@@ -99,7 +99,7 @@ impl Payoff {
     fn note(&self, rows: usize, passed: usize, start: Instant) {
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
         self.passed.fetch_add(passed as u64, Ordering::Relaxed);
-        ScanMetrics::add_since(&self.nanos, start);
+        self.nanos.fetch_add(nanos_since(start), Ordering::Relaxed);
     }
 
     /// Rows rejected per nanosecond. Conjuncts not measured yet come first, or last if they are to be measured
@@ -258,7 +258,7 @@ struct Columns<'a> {
     plan: &'a Plan,
     split: &'a Split,
     have: &'a SegmentSet<'a>,
-    read: HashMap<FieldPath, ArrayRef>,
+    read: HashMap<FieldPath, EncodedRef>,
 }
 
 impl Columns<'_> {
@@ -282,8 +282,8 @@ impl Columns<'_> {
         let by_caller = expr.has_row_predicate();
         let narrow = !live.is_all() && (by_caller || live.density() < NARROW_DENSITY);
         let count = if narrow { live.true_count() } else { live.len() };
-        let mut decoded: HashMap<FieldPath, ArrayRef> = HashMap::new();
-        let mut column = |path: &FieldPath| -> Result<ArrayRef> {
+        let mut decoded: HashMap<FieldPath, EncodedRef> = HashMap::new();
+        let mut column = |path: &FieldPath| -> Result<EncodedRef> {
             if let Some(array) = decoded.get(path) {
                 return Ok(Arc::clone(array));
             }
@@ -303,7 +303,7 @@ impl Columns<'_> {
 
     /// Some rows of a column. A part of the split is read anew: the array of all rows takes all their segments, even
     /// if it is sliced.
-    fn column(&mut self, path: &FieldPath, rows: &Range<u64>) -> Result<ArrayRef> {
+    fn column(&mut self, path: &FieldPath, rows: &Range<u64>) -> Result<EncodedRef> {
         let column = self.plan.filter_column(path)?;
         if *rows != self.split.rows {
             return column.read(rows, self.have);
@@ -344,7 +344,7 @@ fn reads_again(expr: &Expr, path: &FieldPath) -> bool {
 }
 
 /// The same values decoded, for predicates that all decode them.
-fn decode_once(array: &ArrayRef) -> Result<ArrayRef> {
+fn decode_once(array: &EncodedRef) -> Result<EncodedRef> {
     let values = array.decode(&data_type(array.dtype())?)?;
     Ok(Arc::new(Decoded::new(array.dtype().clone(), values).with_limits(array.limits())))
 }

@@ -19,15 +19,15 @@ use arrow::array::{Array as _, RecordBatch, RecordBatchOptions, UInt64Array};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 
+use super::RowAccess;
 use super::at_work::Owned;
 use super::fetch::{byte_len, lease, missing_bytes, wanted};
 use super::plan::Plan;
-use super::task::Decoded;
-use super::{RowAccess, ScanMetrics};
+use super::task::DecodedSplit;
 use crate::array::bytes::let_go;
 use crate::array::pieces::Piece;
 use crate::array::row_bytes::copied_bytes;
-use crate::array::{ArrowRef, concat, decode_as};
+use crate::array::{ArrayRef, concat, decode_as};
 use crate::error::ResultExt as _;
 use crate::io::{Share, Urgency, read_scattered};
 use crate::layout::{PieceSet, SegmentSet};
@@ -118,7 +118,7 @@ fn exceed_rows(plan: &Plan, range: &Range<u64>, count: u64) -> Result<bool> {
 }
 
 /// Fetches rows, given as ascending positions from the start of the file.
-pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Decoded> {
+pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<DecodedSplit> {
     let mut batches = Vec::new();
     for rows in rows.chunks(rows_at_once(&plan)) {
         let batch = gather_batch(&plan, rows.into()).await?;
@@ -127,7 +127,7 @@ pub(super) async fn gather(plan: Arc<Plan>, rows: Arc<[u64]>) -> Result<Decoded>
             None => batches.push(batch),
         }
     }
-    Ok(Decoded { batches, leases: Vec::new() })
+    Ok(DecodedSplit { batches, leases: Vec::new() })
 }
 
 async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch> {
@@ -138,10 +138,10 @@ async fn gather_batch(plan: &Arc<Plan>, rows: Arc<[u64]>) -> Result<RecordBatch>
         let columns = first..(first + per_task).min(count);
         Owned::spawn(fetch_columns(Arc::clone(plan), columns, Arc::clone(&rows), 0, u64::MAX))
     });
-    let columns: Vec<Vec<ArrowRef>> =
+    let columns: Vec<Vec<ArrayRef>> =
         futures::stream::iter(tasks).buffered(cpus * TASKS_PER_CPU).try_collect().await?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    let mut columns: Vec<ArrowRef> = columns.into_iter().flatten().collect();
+    let mut columns: Vec<ArrayRef> = columns.into_iter().flatten().collect();
     if plan.numbers_rows {
         columns.push(Arc::new(UInt64Array::from(rows.to_vec())));
     }
@@ -157,7 +157,7 @@ fn fetch_columns(
     rows: Arc<[u64]>,
     held: u64,
     before: u64,
-) -> BoxFuture<'static, Result<Vec<ArrowRef>>> {
+) -> BoxFuture<'static, Result<Vec<ArrayRef>>> {
     async move {
         match fetch_at_once(&plan, &columns, &rows, before).await? {
             Fetched::All(fetched) if held > 0 => {
@@ -174,7 +174,7 @@ fn fetch_columns(
 
 /// The outcome of fetching all rows at once.
 enum Fetched {
-    All(Vec<ArrowRef>),
+    All(Vec<ArrayRef>),
     /// The rows exceed the limits, or would take so many bytes, more than a task may hold. Parts of them may take less.
     TooMuch(u64),
 }
@@ -186,7 +186,7 @@ async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64], before
     if let Some(contents) = plan.file.source().contents() {
         have = have.with_contents(contents.into());
     }
-    let mut decoded: Vec<Option<ArrowRef>> = vec![None; columns.len()];
+    let mut decoded: Vec<Option<ArrayRef>> = vec![None; columns.len()];
     let (mut shares, mut held) = (Vec::new(), 0);
     for _ in 0..MAX_ROUNDS {
         match attempt_all(plan, columns, rows, &have, &mut decoded) {
@@ -214,7 +214,7 @@ async fn fetch_at_once(plan: &Plan, columns: &Range<usize>, rows: &[u64], before
         shares.push(memory.split(range_bytes));
         fetch_round(plan, &ranges, &whole, memory, &mut have).await?;
     }
-    let decoded: Option<Vec<ArrowRef>> = decoded.into_iter().collect();
+    let decoded: Option<Vec<ArrayRef>> = decoded.into_iter().collect();
     decoded.map(Fetched::All).ok_or_else(|| Error::corrupt("reading a row does not terminate"))
 }
 
@@ -224,7 +224,7 @@ fn attempt_all(
     columns: &Range<usize>,
     rows: &[u64],
     have: &PieceSet<'_>,
-    decoded: &mut [Option<ArrowRef>],
+    decoded: &mut [Option<ArrayRef>],
 ) -> Result<()> {
     let start = Instant::now();
     for (at, decoded) in columns.clone().zip(decoded).filter(|(_, decoded)| decoded.is_none()) {
@@ -234,7 +234,7 @@ fn attempt_all(
             Err(error) => return Err(error),
         }
     }
-    ScanMetrics::add_since(&plan.metrics.decode_nanos, start);
+    plan.metrics.decode_nanos.add_since(start);
     Ok(())
 }
 
@@ -246,7 +246,7 @@ async fn fetch_round(
     memory: Share,
     have: &mut PieceSet<'_>,
 ) -> Result<()> {
-    ScanMetrics::raise(&plan.metrics.peak_bytes, plan.memory.peak());
+    plan.metrics.peak_bytes.raise(plan.memory.peak());
     let start = Instant::now();
     let pieces = read_scattered(plan.file.source().as_ref(), ranges, &plan.metrics).await?;
     have.add_pieces(ranges.iter().zip(pieces).map(|(range, bytes)| Piece { start: range.start, bytes }));
@@ -257,7 +257,7 @@ async fn fetch_round(
         }
         have.add(leases);
     }
-    ScanMetrics::add_since(&plan.metrics.io_wait_nanos, start);
+    plan.metrics.io_wait_nanos.add_since(start);
     Ok(())
 }
 
@@ -268,7 +268,7 @@ async fn fetch_halves(
     rows: Arc<[u64]>,
     held: u64,
     bytes: u64,
-) -> Result<Vec<ArrowRef>> {
+) -> Result<Vec<ArrayRef>> {
     if columns.len() > 1 {
         let middle = columns.start + columns.len() / 2;
         let (first, second) = (columns.start..middle, middle..columns.end);
@@ -289,12 +289,12 @@ async fn fetch_halves(
 }
 
 /// Bytes that arrays hold, at most: rows of views may share them.
-fn held_bytes(columns: &[ArrowRef]) -> u64 {
-    let of_column = |column: &ArrowRef| copied_bytes(column).min(column.get_array_memory_size() as u64);
+fn held_bytes(columns: &[ArrayRef]) -> u64 {
+    let of_column = |column: &ArrayRef| copied_bytes(column).min(column.get_array_memory_size() as u64);
     columns.iter().map(of_column).fold(0, u64::saturating_add)
 }
 
-fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrowRef> {
+fn read_column(plan: &Plan, at: usize, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
     let _work = Work::begin();
     let (column, field) = (&plan.projection[at], plan.schema.field(at));
     let decoded = decode_as(column.read_rows(rows, have)?.as_ref(), field.data_type());
@@ -319,9 +319,9 @@ mod tests {
     fn table() -> RecordBatch {
         let rows = 0..40_000i64;
         RecordBatch::try_from_iter([
-            ("n", Arc::new(Int64Array::from_iter_values(rows.clone().map(|n| n * n % 1000))) as ArrowRef),
-            ("d", Arc::new(DurationSecondArray::from_iter_values(rows.clone())) as ArrowRef),
-            ("s", Arc::new(StringArray::from_iter_values(rows.map(|n| n.to_string()))) as ArrowRef),
+            ("n", Arc::new(Int64Array::from_iter_values(rows.clone().map(|n| n * n % 1000))) as ArrayRef),
+            ("d", Arc::new(DurationSecondArray::from_iter_values(rows.clone())) as ArrayRef),
+            ("s", Arc::new(StringArray::from_iter_values(rows.map(|n| n.to_string()))) as ArrayRef),
         ])
         .unwrap()
     }
@@ -403,7 +403,7 @@ mod tests {
     #[tokio::test]
     async fn few_rows_are_fetched_individually_even_from_short_segments() {
         let mut next = crate::kernels::random(5);
-        let column = Arc::new(Int64Array::from_iter_values((0..200_000).map(|_| next() as i64))) as ArrowRef;
+        let column = Arc::new(Int64Array::from_iter_values((0..200_000).map(|_| next() as i64))) as ArrayRef;
         let table = RecordBatch::try_from_iter([("n", column)]).unwrap();
         let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
         let every = |step| (0..200_000).step_by(step).collect::<Vec<u64>>();
@@ -417,7 +417,7 @@ mod tests {
             let taken = UInt64Array::from(rows);
             let expected = arrow::compute::take(table.column(0), &taken, None).unwrap();
             assert_eq!(concat_batches(&table.schema(), &batches).unwrap().column(0), &expected);
-            let bytes = metrics.bytes_read.load(Ordering::Relaxed);
+            let bytes = metrics.bytes_read.get();
             assert_eq!(bytes < 100_000, is_single, "{} rows: {bytes} bytes", taken.len());
         }
     }
@@ -426,7 +426,7 @@ mod tests {
     async fn what_tells_where_rows_are_is_kept_once_it_is_needed_again() {
         let runs =
             Arc::new(Int64Array::from_iter_values((0..40_000).map(|row| (row / 50) * 7919 % 1_000_003)))
-                as ArrowRef;
+                as ArrayRef;
         let table = RecordBatch::try_from_iter([("r", runs)]).unwrap();
         let file = open(&written_table(&table, WriteOptions::new()).await, OpenOptions::new()).await;
         let mut kept = Vec::new();
@@ -477,7 +477,7 @@ mod tests {
         let mut next = crate::kernels::random(1);
         let rows: Vec<Vec<u8>> =
             (0..1000).map(|_| (0..512).flat_map(|_| next().to_le_bytes()).collect()).collect();
-        let rows = Arc::new(BinaryArray::from_iter_values(rows)) as ArrowRef;
+        let rows = Arc::new(BinaryArray::from_iter_values(rows)) as ArrayRef;
         RecordBatch::try_from_iter([("b", rows)]).unwrap()
     }
 
@@ -526,7 +526,7 @@ mod tests {
         let batches: Vec<_> = scan.into_stream().unwrap().try_collect().await.unwrap();
         let expected = arrow::compute::take(table.column(0), &UInt64Array::from(wanted), None).unwrap();
         assert_eq!(concat_batches(&batches[0].schema(), &batches).unwrap().column(0), &expected);
-        let bytes = metrics.bytes_read.load(Ordering::Relaxed);
+        let bytes = metrics.bytes_read.get();
         assert!(bytes < 5 * (4 << 20), "{bytes} bytes");
     }
 

@@ -49,9 +49,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use arrow::array::{
-        ArrayRef as ArrowRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray,
-    };
+    use arrow::array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray};
     use arrow::compute::{cast, concat_batches};
     use arrow::datatypes::DataType;
     use futures::TryStreamExt as _;
@@ -108,8 +106,8 @@ mod tests {
 
     /// Numbers, and words made of them.
     fn table(rows: i64, word: impl Fn(i64) -> String) -> RecordBatch {
-        let numbers: ArrowRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|n| n * n % 1009)));
-        let words: ArrowRef = Arc::new(StringArray::from_iter_values((0..rows).map(word)));
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|n| n * n % 1009)));
+        let words: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows).map(word)));
         RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap()
     }
 

@@ -9,7 +9,7 @@ use super::zone_maps::ZoneMaps;
 use crate::array::{Aggregate, Measures};
 use crate::layout::ZoneMap;
 use crate::mask::Mask;
-use crate::pruning::Blocks;
+use crate::pruning::RowBlocks;
 
 /// For each projected column, the aggregates of the rows of a split, if statistics contain them, or none if its rows
 /// cannot change what is wanted. Other columns are read.
@@ -53,7 +53,7 @@ impl Known {
                 return Some(stated);
             }
             let changes = extremes.changes(&column.dtype, measures);
-            let blocks = Blocks { row_count: map.row_count, block_len: map.zone_len };
+            let blocks = RowBlocks { row_count: map.row_count, block_len: map.zone_len };
             let of_column = blocks.mask(rows, |zone| !changes.may_be_in(map, zone));
             idle = idle.and(&of_column);
             of_column.is_all().then(|| Aggregate::empty(&column.dtype))

@@ -47,7 +47,7 @@ use crate::Result;
 use crate::expr::{Expr, FieldPath};
 use crate::file::VortexFile;
 use crate::io::{MemoryPool, Scheduler};
-pub use crate::metrics::ScanMetrics;
+pub use crate::metrics::{Counter, ScanMetrics};
 pub use crate::row_ranges::RowRanges;
 
 /// Default number of rows per batch.
@@ -319,17 +319,14 @@ impl ScanBuilder {
         Ok(plan::Plan::new(self)?.split_rows())
     }
 
-    /// Prepares the scan. It starts with the first poll of the stream, in tasks of the tokio runtime that polls it.
-    /// Dropping the stream stops it.
+    /// Prepares the scan. It starts with the first poll of the stream, in tasks of the tokio runtime that polls it, on
+    /// which it has to be polled further. Polled outside of one, the stream returns an error; use
+    /// [`into_reader`](Self::into_reader) there. Dropping the stream stops it.
     ///
     /// # Errors
     /// If the scan does not fit the file: columns, schema or filter; rows beyond its end; indices or
     /// excluded rows not in ascending order; or if a [dynamic filter](Expr::Dynamic) is below an OR or a
     /// NOT.
-    ///
-    /// # Panics
-    /// The stream panics if it is polled outside of a tokio runtime; use [`into_reader`](Self::into_reader) there. It
-    /// has to be polled on a single runtime, on which its reads run.
     pub fn into_stream(self) -> Result<BatchStream> {
         BatchStream::start(plan::Plan::new(&self)?)
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::ScanMetrics;
 use super::best_first::{BestFirst, Place};
 use super::fetch::{missing_bytes, take_memory};
 use super::plan::Plan;
@@ -15,14 +14,14 @@ use crate::io::Share;
 use crate::segments::SegmentId;
 
 /// Splits whose live rows are known.
-pub(super) struct Queue {
+pub(super) struct SplitQueue {
     plan: Arc<Plan>,
     splits: VecDeque<Filtered>,
     /// Whether rows are being decoded that are among the best found.
     best_at_work: bool,
 }
 
-impl Queue {
+impl SplitQueue {
     pub(super) fn new(plan: &Arc<Plan>) -> Self {
         Self { plan: Arc::clone(plan), splits: VecDeque::new(), best_at_work: false }
     }
@@ -69,7 +68,7 @@ impl Queue {
             !split.split.live.is_none()
         });
         let withdrawn = before - self.splits.len();
-        ScanMetrics::add(&self.plan.metrics.splits_withdrawn, withdrawn as u64);
+        self.plan.metrics.splits_withdrawn.add(withdrawn as u64);
     }
 
     /// Requests what splits need that were refused memory for it when they were filtered, as far as there is memory
@@ -171,7 +170,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    use arrow::array::{ArrayRef as ArrowRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
+    use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
     use async_trait::async_trait;
     use bytes::Bytes;
     use futures::TryStreamExt as _;
@@ -188,7 +187,7 @@ mod tests {
         let mut next = crate::kernels::random(1);
         let mut column = |at| {
             let numbers = Int64Array::from_iter_values((0..rows).map(|_| next() as i64));
-            (format!("c{at}"), Arc::new(numbers) as ArrowRef)
+            (format!("c{at}"), Arc::new(numbers) as ArrayRef)
         };
         let table = RecordBatch::try_from_iter((0..columns).map(&mut column)).unwrap();
         let sink = MemorySink::new();
@@ -281,8 +280,8 @@ mod tests {
             let numbers = Decimal128Array::from_iter_values((0..rows).map(|_| next() * next()));
             let passes =
                 numbers.values().iter().map(|number| if number >> 40 & 1 == 1 { "yes" } else { "no" });
-            let passes: ArrowRef = Arc::new(StringArray::from_iter_values(passes));
-            let numbers: ArrowRef = Arc::new(numbers.with_precision_and_scale(38, 0).unwrap());
+            let passes: ArrayRef = Arc::new(StringArray::from_iter_values(passes));
+            let numbers: ArrayRef = Arc::new(numbers.with_precision_and_scale(38, 0).unwrap());
             RecordBatch::try_from_iter([("passes", passes), ("number", numbers)]).unwrap()
         };
         let mut writer = FileWriter::try_new(sink.clone(), batch(0).schema(), WriteOptions::new()).unwrap();
@@ -299,7 +298,7 @@ mod tests {
         let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         assert!(rows > 1 << 19, "{rows}");
-        let splits = metrics.splits_scanned.load(Ordering::Relaxed);
+        let splits = metrics.splits_scanned.get();
         let alone = remote.alone.load(Ordering::SeqCst);
         assert!(alone * 2 < splits, "{alone} rounds of reads for {splits} splits");
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array as _, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::FieldRef;
 
@@ -149,7 +149,7 @@ fn holds_much(batch: &RecordBatch, row_bytes: u64) -> bool {
 /// count what their columns have reserved.
 fn without_room(batch: RecordBatch) -> Result<RecordBatch> {
     let (schema, mut columns, rows) = batch.into_parts();
-    columns.iter_mut().for_each(ArrowRef::shrink_to_fit);
+    columns.iter_mut().for_each(ArrayRef::shrink_to_fit);
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
 }
@@ -174,14 +174,14 @@ mod tests {
 
     use super::*;
 
-    fn joining(column: &ArrowRef) -> Ready {
+    fn joining(column: &ArrayRef) -> Ready {
         let schema = Arc::new(Schema::new(vec![Field::new("c", column.data_type().clone(), true)]));
         let joining = Some(BatchCoalescer::new(schema, 8192));
         Ready { batches: VecDeque::new(), joining, first: None, waiting_bytes: 0, batch_size: 8192 }
     }
 
     /// The rows of the batches that come out if batches of this column are pushed ten times.
-    fn rows_out(column: &ArrowRef) -> Vec<usize> {
+    fn rows_out(column: &ArrayRef) -> Vec<usize> {
         let mut ready = joining(column);
         for _ in 0..10 {
             ready.push(RecordBatch::try_from_iter([("c", Arc::clone(column))]).unwrap()).unwrap();
@@ -194,27 +194,27 @@ mod tests {
     fn small_batches_are_joined_until_they_take_many_bytes() {
         // 16 MiB have room for five batches of 3.1 MB each.
         let text = vec!["x".repeat(10_000); 300];
-        let views: ArrowRef = Arc::new(StringViewArray::from_iter_values(&text));
+        let views: ArrayRef = Arc::new(StringViewArray::from_iter_values(&text));
         assert_eq!(rows_out(&views), [1500, 1500]);
-        let copied: ArrowRef = Arc::new(StringArray::from_iter_values(&text));
+        let copied: ArrayRef = Arc::new(StringArray::from_iter_values(&text));
         assert_eq!(rows_out(&copied), [1500, 1500]);
-        let longer: ArrowRef = Arc::new(StringArray::from_iter_values(vec!["x".repeat(1 << 20); 20]));
+        let longer: ArrayRef = Arc::new(StringArray::from_iter_values(vec!["x".repeat(1 << 20); 20]));
         assert_eq!(rows_out(&longer), [20; 10]);
     }
 
     #[test]
     fn joined_rows_never_have_more_elements_than_offsets_can_tell() {
-        let items: ArrowRef = Arc::new(NullArray::new(1 << 30));
+        let items: ArrayRef = Arc::new(NullArray::new(1 << 30));
         let field = Arc::new(Field::new("item", items.data_type().clone(), true));
         let offsets = OffsetBuffer::from_lengths([1 << 29, 1 << 29]);
-        let lists: ArrowRef = Arc::new(ListArray::new(field, offsets, items, None));
+        let lists: ArrayRef = Arc::new(ListArray::new(field, offsets, items, None));
         assert_eq!(rows_out(&lists), [2; 10]);
     }
 
     #[test]
     fn a_few_joined_rows_take_as_little_memory_as_they_need() {
         let long = "longer than what lies in a view itself";
-        let columns: [ArrowRef; 5] = [
+        let columns: [ArrayRef; 5] = [
             Arc::new(Int64Array::from_iter((0..100).map(|at| (at != 3).then_some(at)))),
             Arc::new(BooleanArray::from(vec![true; 100])),
             Arc::new(StringArray::from(vec![long; 100])),
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn a_single_batch_is_copied_only_if_it_keeps_other_rows_in_memory() {
-        let numbers: ArrowRef = Arc::new(Int64Array::from_iter_values(0..1000));
-        let address = |array: &ArrowRef| array.to_data().buffers()[0].as_ptr();
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
+        let address = |array: &ArrayRef| array.to_data().buffers()[0].as_ptr();
         for (rows, is_copied) in [(0..1000, false), (0..100, true)] {
             let column = numbers.slice(rows.start, rows.len());
             let mut ready = joining(&column);
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn few_rows_wait_for_others() {
-        let words: ArrowRef = Arc::new(StringArray::from(vec!["one", "two"]));
+        let words: ArrayRef = Arc::new(StringArray::from(vec!["one", "two"]));
         assert_eq!(rows_out(&words), [20]);
     }
 }

@@ -23,14 +23,15 @@ use futures::{Stream, StreamExt as _, TryFutureExt as _};
 
 use super::admission::Admission;
 use super::at_work::AtWork;
+use super::gather;
 use super::plan::Plan;
-use super::queue::Queue;
+use super::queue::SplitQueue;
 use super::ready::Ready;
 use super::recent::Recent;
-use super::task::{Decoded, Filtered};
+use super::task::{DecodedSplit, Filtered};
 use super::zone_maps::ZoneMaps;
-use super::{ScanMetrics, gather};
 use crate::error::ResultExt as _;
+use crate::io::runtime;
 use crate::{Error, Result};
 
 /// Splits that may wait for their last bytes, be decoded, or wait to be returned; and approximately how
@@ -53,12 +54,13 @@ impl BatchStream {
     pub(super) fn start(plan: Plan) -> Result<Self> {
         let schema = Arc::clone(&plan.schema);
         let name = plan.file.source().name().to_owned();
-        ScanMetrics::add(&plan.metrics.splits_planned, plan.split_count());
+        plan.metrics.splits_planned.add(plan.split_count());
         let single_rows = gather::parts(&plan, plan.limit.unwrap_or(u64::MAX))?;
         if !single_rows.is_empty() {
-            ScanMetrics::add(&plan.metrics.splits_scanned, plan.split_count());
+            plan.metrics.splits_scanned.add(plan.split_count());
         }
         let batches = async move {
+            runtime()?;
             let scan = Scan::start(Arc::new(plan), single_rows).await?;
             let next =
                 |mut scan: Scan| async move { Ok::<_, Error>(scan.next().await?.map(|batch| (batch, scan))) };
@@ -94,10 +96,10 @@ struct Scan {
     plan: Arc<Plan>,
     admission: Admission,
     filtering: AtWork<Filtered>,
-    filtered: Queue,
+    filtered: SplitQueue,
     /// Whether no split is decoded until all admitted splits are filtered.
     filters_first: bool,
-    decoding: AtWork<Decoded>,
+    decoding: AtWork<DecodedSplit>,
     /// Splits that may be decoded at once; raised with each completed split, up to `most_decoding`.
     allowed_decoding: usize,
     most_decoding: usize,
@@ -114,7 +116,7 @@ struct Scan {
 /// The progress of a split.
 enum Progress {
     Filtered(Filtered),
-    Decoded(Decoded),
+    Decoded(DecodedSplit),
     /// No split is in progress.
     Idle,
 }
@@ -137,7 +139,7 @@ impl Scan {
         Ok(Self {
             admission,
             filtering: AtWork::new(plan.ordered),
-            filtered: Queue::new(&plan),
+            filtered: SplitQueue::new(&plan),
             filters_first,
             decoding: AtWork::new(plan.ordered),
             allowed_decoding: if plan.best_first.is_some() { 1 } else { decoding },
@@ -211,7 +213,7 @@ impl Scan {
         let rows = batch.num_rows() as u64;
         let batch = if rows > self.rows_left { batch.slice(0, self.rows_left as usize) } else { batch };
         self.rows_left -= batch.num_rows() as u64;
-        ScanMetrics::add(&self.plan.metrics.rows_produced, batch.num_rows() as u64);
+        self.plan.metrics.rows_produced.add(batch.num_rows() as u64);
         if self.rows_left == 0 {
             self.stop();
         }
@@ -253,7 +255,7 @@ impl Scan {
         self.filtered.push(split);
     }
 
-    fn keep_decoded(&mut self, split: Decoded) -> Result<()> {
+    fn keep_decoded(&mut self, split: DecodedSplit) -> Result<()> {
         self.recent.keep(split.leases);
         self.admission.allow_more();
         self.allowed_decoding = (self.allowed_decoding * 2).min(self.most_decoding);
@@ -349,8 +351,8 @@ mod tests {
         let metrics = Arc::clone(scan.metrics());
         let batches: Vec<RecordBatch> = scan.into_stream().unwrap().try_collect().await.unwrap();
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 10);
-        let scanned = metrics.splits_scanned.load(Ordering::Relaxed);
-        assert!(scanned <= 12, "{scanned} of {}", metrics.splits_planned.load(Ordering::Relaxed));
+        let scanned = metrics.splits_scanned.get();
+        assert!(scanned <= 12, "{scanned} of {}", metrics.splits_planned.get());
     }
 
     /// A pool without memory, which counts how often it is asked for some.

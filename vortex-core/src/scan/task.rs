@@ -16,8 +16,8 @@ use super::best_first::Best;
 use super::decode::{decode, live_range};
 use super::fetch::{byte_len, fetch, lease, missing_bytes, wait, wanted};
 use super::filter::{Check, Payoffs};
+use super::gather;
 use super::plan::{Plan, Split};
-use super::{ScanMetrics, gather};
 use crate::Result;
 use crate::io::{Share, Urgency};
 use crate::layout::SegmentSet;
@@ -63,7 +63,7 @@ pub(super) struct Filtered {
 }
 
 /// A decoded split.
-pub(super) struct Decoded {
+pub(super) struct DecodedSplit {
     /// The live rows, in batches of at most the batch size.
     pub(super) batches: Vec<RecordBatch>,
     /// Segments it used.
@@ -174,8 +174,8 @@ impl Admitted {
         let start = Instant::now();
         let live = payoffs.filter(&plan, &split, &checks, &have)?;
         let rejected = split.live.true_count() - live.true_count();
-        ScanMetrics::add(&plan.metrics.rows_filtered, rejected as u64);
-        ScanMetrics::add_since(&plan.metrics.filter_nanos, start);
+        plan.metrics.rows_filtered.add(rejected as u64);
+        plan.metrics.filter_nanos.add_since(start);
         split.live = live;
 
         let best = match &plan.best_first {
@@ -241,7 +241,7 @@ impl Filtered {
     }
 
     /// Decodes the live rows once their columns have arrived.
-    pub(super) async fn decode(self) -> Result<Decoded> {
+    pub(super) async fn decode(self) -> Result<DecodedSplit> {
         let Filtered { plan, payoffs, mut split, number, checks, asked, mut single_rows, leases, .. } = self;
         if !asked {
             // The filter may have tightened while this split was waiting.
@@ -249,7 +249,7 @@ impl Filtered {
             have.add(leases.iter().cloned());
             split.live = payoffs.recheck(&plan, &split, &checks, &have)?;
             if split.live.is_none() {
-                return Ok(Decoded { batches: Vec::new(), leases });
+                return Ok(DecodedSplit { batches: Vec::new(), leases });
             }
             let want = wanted(&have, |have, want| request_projection(&plan, &split, have, want))?;
             single_rows = reads_singly(&plan, &split, &want)?;
@@ -257,7 +257,7 @@ impl Filtered {
         if single_rows {
             let rows = split.live.indices().into_iter().map(|row| split.rows.start + row as u64);
             let rows: Arc<[u64]> = rows.collect();
-            return Ok(Decoded { leases, ..gather::gather(plan, rows).await? });
+            return Ok(DecodedSplit { leases, ..gather::gather(plan, rows).await? });
         }
         let footer = Arc::clone(plan.file.footer());
         let mut have = SegmentSet::new(&footer.table);
@@ -269,7 +269,7 @@ impl Filtered {
         .await?;
         let start = Instant::now();
         let batches = decode(&plan, &split, &have)?;
-        ScanMetrics::add_since(&plan.metrics.decode_nanos, start);
-        Ok(Decoded { batches, leases: have.leases().cloned().collect() })
+        plan.metrics.decode_nanos.add_since(start);
+        Ok(DecodedSplit { batches, leases: have.leases().cloned().collect() })
     }
 }

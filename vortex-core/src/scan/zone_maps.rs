@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use arrow::array::BooleanBufferBuilder;
 
-use super::ScanMetrics;
 use super::column::Column;
 use super::fetch::fetch;
 use super::plan::{Plan, Split};
@@ -15,7 +14,7 @@ use crate::expr::{Expr, FieldPath};
 use crate::io::Urgency;
 use crate::layout::{SegmentSet, ZoneMap, Zones};
 use crate::mask::Mask;
-use crate::pruning::{self, Blocks};
+use crate::pruning::{self, RowBlocks};
 use crate::row_ranges::RowRanges;
 use crate::{Error, Result};
 
@@ -28,9 +27,9 @@ const MAX_COUNTED: u64 = 1 << 16;
 pub(super) struct ZoneMaps {
     maps: HashMap<FieldPath, Arc<ZoneMap>>,
     /// Per conjunct: blocks, where rows may match, and where all rows match.
-    verdicts: Vec<Option<(Blocks, pruning::Verdict)>>,
+    verdicts: Vec<Option<(RowBlocks, pruning::Verdict)>>,
     /// The verdicts before any filter tightened, if one has.
-    first_verdicts: Option<Vec<Option<(Blocks, pruning::Verdict)>>>,
+    first_verdicts: Option<Vec<Option<(RowBlocks, pruning::Verdict)>>>,
     /// Generation of the dynamic filters when they were last checked.
     generation: Option<u64>,
     /// Zone map of the column whose best rows are read first.
@@ -56,8 +55,8 @@ impl ZoneMaps {
             zone_maps.load_columns(plan, stated.map(|(column, _)| column)).await?;
         }
         let (pruned, matched) = zone_maps.count(plan);
-        ScanMetrics::add(&plan.metrics.zones_pruned, pruned);
-        ScanMetrics::add(&plan.metrics.zones_fully_matched, matched);
+        plan.metrics.zones_pruned.add(pruned);
+        plan.metrics.zones_fully_matched.add(matched);
         Ok(zone_maps)
     }
 
@@ -118,7 +117,7 @@ impl ZoneMaps {
                     Err(error) => ignore(column, &error),
                 }
             }
-            ScanMetrics::add_since(&plan.metrics.filter_nanos, start);
+            plan.metrics.filter_nanos.add_since(start);
         }
         Ok(())
     }
@@ -126,7 +125,7 @@ impl ZoneMaps {
     /// Whether zones may answer splits: there are several, and in some blocks, as far as single conjuncts tell, all
     /// rows pass the filter, as in all of them without a filter.
     fn may_answer(&self, plan: &Plan) -> bool {
-        let some_match = |verdict: &Option<(Blocks, pruning::Verdict)>| {
+        let some_match = |verdict: &Option<(RowBlocks, pruning::Verdict)>| {
             verdict.as_ref().is_some_and(|(_, verdict)| verdict.all.count_set_bits() > 0)
         };
         plan.has_many_splits() && self.verdicts.iter().all(some_match)
@@ -155,7 +154,7 @@ impl ZoneMaps {
         expr: &Expr,
         plan: &Plan,
         rows: &RowRanges,
-    ) -> Result<Option<(Blocks, pruning::Verdict)>> {
+    ) -> Result<Option<(RowBlocks, pruning::Verdict)>> {
         let mut columns = expr.columns();
         columns.extend(super::conjunct::dynamic_columns(expr));
         let block_len = columns.iter().filter_map(|path| Some(self.maps.get(path)?.zone_len)).min();
@@ -163,7 +162,7 @@ impl ZoneMaps {
         let Some(block_len) = block_len.filter(|_| row_count > 0) else {
             return self.judge_file(expr, plan, rows);
         };
-        let blocks = Blocks { row_count, block_len };
+        let blocks = RowBlocks { row_count, block_len };
         let verdict = pruning::evaluate(expr, blocks, rows, &|path| self.maps.get(path).cloned())?;
         Ok(Some((blocks, verdict)))
     }
@@ -174,7 +173,7 @@ impl ZoneMaps {
         expr: &Expr,
         plan: &Plan,
         rows: &RowRanges,
-    ) -> Result<Option<(Blocks, pruning::Verdict)>> {
+    ) -> Result<Option<(RowBlocks, pruning::Verdict)>> {
         let footer = plan.file.footer();
         let row_count = footer.row_count();
         let (Some(stats), Some(fields)) = (footer.statistics(), footer.dtype().as_columns()) else {
@@ -188,7 +187,7 @@ impl ZoneMaps {
             let at = fields.position(name)?;
             ZoneMap::of_file(&stats[at], &fields.dtypes()[at], row_count).ok().map(Arc::new)
         };
-        let blocks = Blocks { row_count, block_len: row_count };
+        let blocks = RowBlocks { row_count, block_len: row_count };
         Ok(Some((blocks, pruning::evaluate(expr, blocks, rows, &map_of)?)))
     }
 
@@ -232,7 +231,7 @@ impl ZoneMaps {
             may.append_buffer(&before.may);
             let ruled_out = blocks.holding(&rows).filter(|block| !now.may.value(*block));
             let pruned = ruled_out.map(|block| may.set_bit(block, false)).count();
-            ScanMetrics::add(&plan.metrics.zones_pruned_dynamic, pruned as u64);
+            plan.metrics.zones_pruned_dynamic.add(pruned as u64);
             self.verdicts[at] = Some((blocks, pruning::Verdict { may: may.finish(), ..now }));
         }
         Ok(true)
@@ -300,7 +299,7 @@ impl ZoneMaps {
 }
 
 /// The first of these rows in a block that may match; their end if there is no such row.
-fn first_possible(verdicts: &[Option<(Blocks, pruning::Verdict)>], rows: &Range<u64>) -> u64 {
+fn first_possible(verdicts: &[Option<(RowBlocks, pruning::Verdict)>], rows: &Range<u64>) -> u64 {
     let mut row = rows.start;
     loop {
         let before = row;
@@ -380,6 +379,6 @@ mod tests {
             let (_, verdict) = zone_maps.verdicts[0].as_ref().unwrap();
             assert_eq!(verdict.may.iter().collect::<Vec<_>>(), expected, "{limit}, from {from}");
         }
-        assert_eq!(plan.metrics.zones_pruned_dynamic.load(Ordering::Relaxed), 4);
+        assert_eq!(plan.metrics.zones_pruned_dynamic.get(), 4);
     }
 }

@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id as RuntimeId};
 
 use super::{SegmentId, SegmentTable};
-use crate::array::{ArrayParts, ArrayRef};
+use crate::array::{ArrayParts, EncodedRef};
 use crate::dtype::DType;
 use crate::error::ResultExt as _;
-use crate::io::{Budget, Pending, Share, Unsent};
+use crate::io::{Budget, PendingBytes, Share, Unsent};
 use crate::limits::{Limits, Work};
 use crate::metrics::ScanMetrics;
 use crate::once::get_or_try_init;
@@ -52,9 +52,9 @@ pub(crate) type Lease = Arc<LeasedSegment>;
 pub(crate) struct LeasedSegment {
     pub(crate) id: SegmentId,
     len: usize,
-    pending: Pending,
+    pending: PendingBytes,
     parts: OnceLock<Loaded<ArrayParts>>,
-    array: OnceLock<Loaded<ArrayRef>>,
+    array: OnceLock<Loaded<EncodedRef>>,
     /// Data that a layout derived from the segment to share it between splits.
     derived: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// The memory charged for its bytes to the scan that requested it first.
@@ -109,7 +109,7 @@ impl Leases {
         table: &SegmentTable,
         mut memory: Share,
         metrics: &ScanMetrics,
-        ask: impl FnOnce(&[(SegmentId, Range<u64>)]) -> (Vec<Pending>, Unsent),
+        ask: impl FnOnce(&[(SegmentId, Range<u64>)]) -> (Vec<PendingBytes>, Unsent),
     ) -> Result<Vec<Lease>> {
         let runtime = current_runtime();
         let mut held = self.held.lock();
@@ -154,18 +154,18 @@ impl Held {
         metrics: &ScanMetrics,
     ) -> Option<Lease> {
         if let Some(lease) = self.segments.get(&key).and_then(Weak::upgrade) {
-            ScanMetrics::add(&metrics.segments_shared, 1);
+            metrics.segments_shared.add(1);
             return Some(lease);
         }
         let bytes = table.tail.get(range)?;
-        Some(self.add(key, range, Pending::ready(bytes), memory.split(0)))
+        Some(self.add(key, range, PendingBytes::ready(bytes), memory.split(0)))
     }
 
     fn contains(&self, key: &Key) -> bool {
         self.segments.get(key).is_some_and(|segment| segment.strong_count() > 0)
     }
 
-    fn add(&mut self, key: Key, range: &Range<u64>, pending: Pending, memory: Share) -> Lease {
+    fn add(&mut self, key: Key, range: &Range<u64>, pending: PendingBytes, memory: Share) -> Lease {
         let lease = Arc::new(LeasedSegment::new(key.0, range, pending, memory));
         self.segments.insert(key, Arc::downgrade(&lease));
         lease
@@ -184,7 +184,7 @@ fn current_runtime() -> Option<RuntimeId> {
 }
 
 impl LeasedSegment {
-    fn new(id: SegmentId, range: &Range<u64>, pending: Pending, memory: Share) -> Self {
+    fn new(id: SegmentId, range: &Range<u64>, pending: PendingBytes, memory: Share) -> Self {
         Self {
             id,
             // A segment has less than 2^32 bytes.
@@ -225,7 +225,7 @@ impl LeasedSegment {
 
     /// The segment as an array. It is parsed once; if another type or length than the first is requested
     /// (a file may refer to a segment twice), a new array is created.
-    pub(crate) fn array(&self, dtype: &DType, len: usize, table: &SegmentTable) -> Result<ArrayRef> {
+    pub(crate) fn array(&self, dtype: &DType, len: usize, table: &SegmentTable) -> Result<EncodedRef> {
         let limits = &table.limits;
         let place = || format!("segment {}", self.id.0);
         let parts = match self.parts.get() {
@@ -235,7 +235,7 @@ impl LeasedSegment {
                     .value
             }
         };
-        let fits = |array: &ArrayRef| array.len() == len && array.dtype() == dtype;
+        let fits = |array: &EncodedRef| array.len() == len && array.dtype() == dtype;
         if let Some(first) = self.array.get()
             && fits(&first.value)
         {
@@ -271,8 +271,8 @@ pub(crate) mod tests {
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::Registry;
     use crate::dtype::PType;
-    use crate::encodings::Registry;
     use crate::segments::SegmentCompression;
     use crate::wire::{EncodingIds, FooterTables, SegmentSpec, WriteNode};
 
@@ -309,7 +309,7 @@ pub(crate) mod tests {
     }
 
     /// Loads the array of that segment.
-    pub(crate) fn load(lease: &Lease, table: &SegmentTable) -> Result<ArrayRef> {
+    pub(crate) fn load(lease: &Lease, table: &SegmentTable) -> Result<EncodedRef> {
         lease.array(&DType::Primitive(PType::U8, false), ROWS, table)
     }
 
@@ -318,7 +318,7 @@ pub(crate) mod tests {
         let (mut held, budget) = (Held::default(), Budget::new(0));
         let mut add = |ids: Range<u32>| {
             let mut add = |id| {
-                let (bytes, memory) = (Pending::ready(Buffer::default()), budget.take_anyway(0));
+                let (bytes, memory) = (PendingBytes::ready(Buffer::default()), budget.take_anyway(0));
                 held.add((SegmentId(id), None), &(0..0), bytes, memory)
             };
             let leases: Vec<Lease> = ids.map(&mut add).collect();

@@ -8,7 +8,7 @@ use arrow::buffer::Buffer;
 use super::SegmentCompression;
 use super::checksums::Checksums;
 use super::tail::KeptTail;
-use crate::encodings::Registry;
+use crate::Registry;
 use crate::limits::Limits;
 use crate::wire::FooterTables;
 use crate::{Error, Result};

@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array, ArrayRef as ArrowRef, AsArray as _};
+use arrow::array::{Array, ArrayRef, AsArray as _};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, i256};
 use half::f16;
@@ -66,7 +66,7 @@ pub(crate) fn has_bounds(dtype: &DType) -> bool {
 
 impl Summary {
     /// Summarizes all rows of an array that presents `dtype`.
-    pub(crate) fn of(array: &ArrowRef, dtype: &DType) -> Self {
+    pub(crate) fn of(array: &ArrayRef, dtype: &DType) -> Self {
         let null_count = match dtype {
             DType::Null => array.len(),
             _ => array.null_count(),
@@ -86,7 +86,7 @@ impl Summary {
         summary.with_values(array, dtype.storage())
     }
 
-    fn with_values(mut self, array: &ArrowRef, storage: &DType) -> Self {
+    fn with_values(mut self, array: &ArrayRef, storage: &DType) -> Self {
         macro_rules! integers {
             ($native:ty, $value:expr) => {
                 self.integers(&values_of::<$native>(array), array.nulls(), $value)
@@ -183,7 +183,7 @@ impl Summary {
         self.order(values, value, |v| *v);
     }
 
-    fn decimals(&mut self, array: &ArrowRef) {
+    fn decimals(&mut self, array: &ArrayRef) {
         fn decimal(value: impl Into<i128>) -> Value {
             Value::Decimal(i256::from_i128(value.into()))
         }
@@ -204,7 +204,7 @@ impl Summary {
         }
     }
 
-    fn strings(&mut self, array: &ArrowRef) {
+    fn strings(&mut self, array: &ArrayRef) {
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(|text| Value::Utf8(text.into()));
         let binary = |bytes: &[u8]| Some(Value::Binary(bytes.into()));
         match array.data_type() {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     fn stats(array: impl Array + 'static, dtype: &DType) -> FieldStats {
-        let array: ArrowRef = Arc::new(array);
+        let array: ArrayRef = Arc::new(array);
         let whole = Summary::of(&array, dtype).to_field_stats(dtype, 0);
         // The merged summary is the same wherever the rows are split.
         for cut in 0..=array.len() {
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(order(["a", &long]), Some(true));
         assert_eq!(order(["a", &longer]), None, "ends would have to be copied");
         assert_eq!(
-            Summary::of(&(Arc::new(StringArray::from(vec!["b", &longer, "a"])) as ArrowRef), &utf8).order,
+            Summary::of(&(Arc::new(StringArray::from(vec!["b", &longer, "a"])) as ArrayRef), &utf8).order,
             Order::Broken
         );
     }

@@ -156,7 +156,7 @@ async fn open(
 mod tests {
     use std::time::Duration;
 
-    use arrow::array::{ArrayRef as ArrowRef, Int64Array, RecordBatch, StringViewArray, StructArray};
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, StructArray};
     use object_store::path::Path;
     use object_store::{ObjectStoreExt as _, PutPayload};
     use test_store::TestStore;
@@ -217,7 +217,7 @@ mod tests {
         let store = TestStore::new();
         let mut next = crate::kernels::random(1);
         let mut numbers =
-            |_| Arc::new(Int64Array::from_iter_values((0..50_000).map(|_| next() as i64))) as ArrowRef;
+            |_| Arc::new(Int64Array::from_iter_values((0..50_000).map(|_| next() as i64))) as ArrayRef;
         let rows = RecordBatch::try_from_iter((0..12).map(|at| (format!("c{at}"), numbers(at)))).unwrap();
         let sink = MemorySink::new();
         let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
@@ -237,13 +237,13 @@ mod tests {
 
     #[tokio::test]
     async fn columns_of_one_name_are_told_apart() {
-        let numbers = || Arc::new(Int64Array::from_iter_values(0..20_000)) as ArrowRef;
+        let numbers = || Arc::new(Int64Array::from_iter_values(0..20_000)) as ArrayRef;
         let words = StringViewArray::from_iter_values((0..20_000).map(|row| format!("word {row:06}")));
-        let words = || Arc::new(words.clone()) as ArrowRef;
-        let pair = |left: ArrowRef, right: ArrowRef| {
+        let words = || Arc::new(words.clone()) as ArrayRef;
+        let pair = |left: ArrayRef, right: ArrayRef| {
             RecordBatch::try_from_iter([("first", left), ("other", right)]).unwrap()
         };
-        let nested = |left, right| Arc::new(StructArray::from(pair(left, right))) as ArrowRef;
+        let nested = |left, right| Arc::new(StructArray::from(pair(left, right))) as ArrayRef;
         for (rows, columns) in [
             (pair(numbers(), words()), 2),
             (pair(words(), numbers()), 2),

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, UInt64Array};
+use arrow::array::{Array as _, ArrayRef, UInt64Array};
 
 use super::Verification;
 use crate::array::Aggregate;
@@ -20,7 +20,7 @@ pub(super) struct Actual {
 }
 
 impl Actual {
-    pub(super) fn of(array: &ArrowRef, dtype: &DType) -> Result<Self> {
+    pub(super) fn of(array: &ArrayRef, dtype: &DType) -> Result<Self> {
         let is_text = matches!(dtype.storage(), DType::Utf8(_) | DType::Binary(_));
         let text = if is_text { Some(Aggregate::of(array, dtype)?) } else { None };
         Ok(Self { summary: Summary::of(array, dtype), text })
@@ -76,7 +76,7 @@ impl<'a> Findings<'a> {
         };
         self.check_count("nulls", count(&map.null_count), self.summary.null_count);
         self.check_count("NaN values", count(&map.nan_count), self.summary.nan_count);
-        let bound = |bounds: &Option<ArrowRef>| {
+        let bound = |bounds: &Option<ArrayRef>| {
             let bounds = bounds.as_ref().filter(|bounds| bounds.is_valid(zone))?;
             Scalar::from_arrow(bounds.as_ref(), zone, &map.dtype.with_nullable(true)).ok()
         };
@@ -185,7 +185,7 @@ mod tests {
         let five = Scalar::try_new(dtype.clone(), Value::Int(5)).unwrap();
         let stated = FieldStats { max: Precision::Exact(five), ..FieldStats::default() };
         for (rows, problems) in [(vec![None, None], 1), (vec![None, Some(5)], 0), (vec![], 0)] {
-            let rows: ArrowRef = Arc::new(Int32Array::from(rows));
+            let rows: ArrayRef = Arc::new(Int32Array::from(rows));
             let (actual, mut found) = (Actual::of(&rows, &dtype).unwrap(), Verification::default());
             Findings::new("column `a`".into(), &dtype, &actual, &mut found).check_statistics(&stated);
             assert_eq!(found.problems.len(), problems, "{:?}", found.problems);

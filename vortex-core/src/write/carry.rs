@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    AnyDictionaryArray, Array as _, ArrayRef as ArrowRef, AsArray as _, FixedSizeBinaryArray,
-    FixedSizeListArray, GenericListArray, GenericListViewArray, LargeBinaryArray, LargeListArray, MapArray,
-    OffsetSizeTrait, PrimitiveArray, StructArray, UInt64Array,
+    AnyDictionaryArray, Array as _, ArrayRef, AsArray as _, FixedSizeBinaryArray, FixedSizeListArray,
+    GenericListArray, GenericListViewArray, LargeBinaryArray, LargeListArray, MapArray, OffsetSizeTrait,
+    PrimitiveArray, StructArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
@@ -25,11 +25,11 @@ use crate::{Error, Result};
 
 /// Converts an array to its carrier type: the [`plain_carrier`](crate::dtype::stored::plain_carrier) of
 /// its type. Its decimals fit the width in which they are stored.
-pub(crate) fn carry(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+pub(crate) fn carry(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     fit_decimals(&carried(array, to)?, None)
 }
 
-fn carried(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+fn carried(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let from = array.data_type();
     if from == to && !has_masked_fields(from) {
         return Ok(Arc::clone(array));
@@ -62,7 +62,7 @@ fn carried(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
 }
 
 /// Replaces keys by values; text is not copied for each row but referenced by views.
-fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrowRef> {
+fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Result<ArrayRef> {
     // A dictionary may be much longer than the slices of a batch that are taken in one after the other.
     let rows = if dictionary.values().len() / 2 > dictionary.len() {
         let (values, keys) = shown_values(dictionary)?;
@@ -75,7 +75,7 @@ fn carry_dictionary(dictionary: &dyn AnyDictionaryArray, to: &DataType) -> Resul
 }
 
 /// The values that rows of a dictionary show, and keys to these.
-fn shown_values(dictionary: &dyn AnyDictionaryArray) -> Result<(ArrowRef, UInt64Array)> {
+fn shown_values(dictionary: &dyn AnyDictionaryArray) -> Result<(ArrayRef, UInt64Array)> {
     let mut positions = HashMap::new();
     let mut shown = Vec::new();
     let keys = dictionary.normalized_keys().into_iter().map(|key| {
@@ -90,7 +90,7 @@ fn shown_values(dictionary: &dyn AnyDictionaryArray) -> Result<(ArrowRef, UInt64
 }
 
 /// Expands runs to rows; text is not copied for each row but referenced by views.
-fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<ArrowRef> {
+fn carry_runs<R: RunEndIndexType>(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let other = || Error::invalid(format!("runs of another kind than {}", array.data_type()));
     let runs = array.as_run_opt::<R>().ok_or_else(other)?;
     // The runs of these rows only: a batch may be taken in a few rows at a time.
@@ -104,7 +104,7 @@ fn carry_runs<R: RunEndIndexType>(array: &ArrowRef, to: &DataType) -> Result<Arr
     take(&carried(&runs.values().slice(first, count), to)?, &UInt64Array::from(rows))
 }
 
-fn carry_list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+fn carry_list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) -> Result<ArrayRef> {
     let (_, offsets, values, nulls) = lists.clone().into_parts();
     let (offsets, values) = shown_items(offsets, values);
     let values = carried(&values, item.data_type())?;
@@ -112,7 +112,7 @@ fn carry_list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) 
 }
 
 /// The items between the first and the last offset, and the offsets among them: a slice has all items.
-fn shown_items<O: OffsetSizeTrait>(offsets: OffsetBuffer<O>, items: ArrowRef) -> (OffsetBuffer<O>, ArrowRef) {
+fn shown_items<O: OffsetSizeTrait>(offsets: OffsetBuffer<O>, items: ArrayRef) -> (OffsetBuffer<O>, ArrayRef) {
     let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
     let count = (last - first).as_usize();
     if count == items.len() {
@@ -122,7 +122,7 @@ fn shown_items<O: OffsetSizeTrait>(offsets: OffsetBuffer<O>, items: ArrowRef) ->
     (OffsetBuffer::new(offsets.into()), items.slice(first.as_usize(), count))
 }
 
-fn carry_fixed_size_list(lists: &FixedSizeListArray, item: &FieldRef, to: &DataType) -> Result<ArrowRef> {
+fn carry_fixed_size_list(lists: &FixedSizeListArray, item: &FieldRef, to: &DataType) -> Result<ArrayRef> {
     let len = lists.len();
     let (_, size, values, nulls) = lists.clone().into_parts();
     let values = carry_field(&values, item)?;
@@ -136,7 +136,7 @@ fn carry_fixed_size_list(lists: &FixedSizeListArray, item: &FieldRef, to: &DataT
     })
 }
 
-fn carry_map(maps: &MapArray, item: &FieldRef, to: &DataType) -> Result<ArrowRef> {
+fn carry_map(maps: &MapArray, item: &FieldRef, to: &DataType) -> Result<ArrayRef> {
     let (_, offsets, entries, nulls, _) = maps.clone().into_parts();
     let (offsets, entries) = shown_items(offsets, Arc::new(entries));
     let entries = carried(&entries, item.data_type())?;
@@ -148,7 +148,7 @@ fn carry_map(maps: &MapArray, item: &FieldRef, to: &DataType) -> Result<ArrowRef
     })
 }
 
-fn carry_struct(structs: &StructArray, fields: &Fields) -> Result<ArrowRef> {
+fn carry_struct(structs: &StructArray, fields: &Fields) -> Result<ArrayRef> {
     let columns = structs.columns().iter().zip(fields).map(|(column, field)| carry_field(column, field));
     let (columns, nulls) = (columns.collect::<Result<Vec<_>>>()?, structs.nulls().cloned());
     Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, structs.len())?))
@@ -156,13 +156,13 @@ fn carry_struct(structs: &StructArray, fields: &Fields) -> Result<ArrowRef> {
 
 /// Carries the values of a field of structs, or the items of lists of a fixed size. Arrow allows those that
 /// are not nullable to be null where the struct or list is; the format does not.
-fn carry_field(values: &ArrowRef, field: &FieldRef) -> Result<ArrowRef> {
+fn carry_field(values: &ArrayRef, field: &FieldRef) -> Result<ArrayRef> {
     let values = carried(values, field.data_type())?;
     if field.is_nullable() { Ok(values) } else { without_nulls(values) }
 }
 
 /// Lists over the unchanged items if these are consecutive; otherwise over copies.
-fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrayRef> {
     let (starts, lengths) = (views.value_offsets(), views.value_sizes());
     let filled = || starts.iter().zip(lengths).filter(|(_, len)| **len > O::zero());
     let mut end = filled().next().map_or(O::zero(), |(start, _)| *start);
@@ -183,7 +183,7 @@ fn lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -
 }
 
 /// Lists over copies of items that take no bytes, which Arrow's cast loses.
-fn copied_lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrowRef> {
+fn copied_lists<O: OffsetSizeTrait>(views: &GenericListViewArray<O>, item: &FieldRef) -> Result<ArrayRef> {
     let mut items = Vec::new();
     let mut offsets = Vec::with_capacity(views.len() + 1);
     offsets.push(O::zero());
@@ -211,7 +211,7 @@ fn has_masked_fields(data_type: &DataType) -> bool {
     }
 }
 
-fn byte_strings(array: &FixedSizeBinaryArray) -> Result<ArrowRef> {
+fn byte_strings(array: &FixedSizeBinaryArray) -> Result<ArrayRef> {
     let width = usize::try_from(array.value_length()).unwrap_or(0);
     let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, array.len()));
     // Values under null rows need not be stored, but storing them does no harm.
@@ -219,8 +219,8 @@ fn byte_strings(array: &FixedSizeBinaryArray) -> Result<ArrowRef> {
     Ok(Arc::new(LargeBinaryArray::try_new(offsets, values, array.nulls().cloned())?))
 }
 
-fn interval_parts(array: &ArrowRef, unit: IntervalUnit, fields: &Fields) -> Result<ArrowRef> {
-    let ints = |values: Vec<i32>| Arc::new(PrimitiveArray::<Int32Type>::from(values)) as ArrowRef;
+fn interval_parts(array: &ArrayRef, unit: IntervalUnit, fields: &Fields) -> Result<ArrayRef> {
+    let ints = |values: Vec<i32>| Arc::new(PrimitiveArray::<Int32Type>::from(values)) as ArrayRef;
     let columns = match unit {
         IntervalUnit::DayTime => {
             let values = array.as_primitive::<IntervalDayTimeType>().values();
@@ -253,24 +253,24 @@ mod tests {
     #[test]
     fn fields_of_structs_behind_null_keys_are_not_null() {
         let field = Arc::new(Field::new("a", DataType::Int64, false));
-        let structs = StructArray::from(vec![(field, Arc::new(Int64Array::from(vec![1])) as ArrowRef)]);
+        let structs = StructArray::from(vec![(field, Arc::new(Int64Array::from(vec![1])) as ArrayRef)]);
         let to = structs.data_type().clone();
         let keys = Int8Array::from(vec![Some(0), None]);
         let dictionary = DictionaryArray::new(keys, Arc::new(structs));
-        let carried = carry(&(Arc::new(dictionary) as ArrowRef), &to).unwrap();
+        let carried = carry(&(Arc::new(dictionary) as ArrayRef), &to).unwrap();
         assert_eq!((carried.null_count(), carried.as_struct().column(0).null_count()), (1, 0));
     }
 
     #[test]
     fn slices_show_the_same_rows_as_the_whole() {
-        let texts: ArrowRef = Arc::new(StringArray::from_iter(
+        let texts: ArrayRef = Arc::new(StringArray::from_iter(
             (0..5000).map(|at| (at % 7 != 0).then(|| format!("the value of number {at}"))),
         ));
         let keys = (0..3000).map(|row| (row % 11 != 0).then_some(row * 37 % 5000));
         let dictionary = DictionaryArray::new(Int32Array::from_iter(keys), Arc::clone(&texts));
         let ends = Int32Array::from_iter_values((1..=5000).map(|run| run * 3 / 2));
         let runs = RunArray::<Int32Type>::try_new(&ends, &texts).unwrap();
-        for array in [Arc::new(dictionary) as ArrowRef, Arc::new(runs)] {
+        for array in [Arc::new(dictionary) as ArrayRef, Arc::new(runs)] {
             let whole = carry(&array, &DataType::Utf8View).unwrap();
             for (start, len) in
                 [(0, 0), (0, 1), (5, 1), (1, 100), (1234, 777), (2999, 1), (3000, 0), (0, 3000)]
@@ -287,7 +287,7 @@ mod tests {
         let item = |of: &DataType| Arc::new(Field::new("item", of.clone(), true));
         let offsets = OffsetBuffer::from_lengths([10; 10]);
         let lists = GenericListArray::<i32>::new(item(&DataType::Utf8), offsets, texts, None);
-        let lists: ArrowRef = Arc::new(lists);
+        let lists: ArrayRef = Arc::new(lists);
         let to = DataType::List(item(&DataType::Utf8View));
         let rows = carry(&lists.slice(3, 2), &to).unwrap();
         assert_eq!(&rows, &carry(&lists, &to).unwrap().slice(3, 2));
@@ -298,7 +298,7 @@ mod tests {
     fn few_rows_do_not_pay_for_values_that_they_do_not_show() {
         let texts = StringArray::from_iter_values((0..10_000).map(|at| format!("the value of number {at}")));
         let keys = Int32Array::from(vec![7, 9000, 7]);
-        let dictionary: ArrowRef = Arc::new(DictionaryArray::new(keys, Arc::new(texts)));
+        let dictionary: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(texts)));
         let rows = carry(&dictionary, &DataType::Utf8View).unwrap();
         assert!(rows.get_buffer_memory_size() < 1000, "{}", rows.get_buffer_memory_size());
     }
@@ -309,7 +309,7 @@ mod tests {
         let item = Arc::new(Field::new("item", DataType::Int64, true));
         let empty = FixedSizeListArray::try_new_with_length(item, 0, nothing, None, 3).unwrap();
         let bytes = FixedSizeBinaryArray::try_new_with_len(0, Buffer::default(), None, 3).unwrap();
-        for items in [Arc::new(empty) as ArrowRef, Arc::new(bytes)] {
+        for items in [Arc::new(empty) as ArrayRef, Arc::new(bytes)] {
             let item = Arc::new(Field::new("item", items.data_type().clone(), true));
             let (starts, lengths) = (ScalarBuffer::from(vec![1, 0]), ScalarBuffer::from(vec![2, 1]));
             let views = ListViewArray::try_new(Arc::clone(&item), starts, lengths, items, None).unwrap();

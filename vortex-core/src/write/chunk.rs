@@ -1,6 +1,6 @@
 //! Encoding the rows of one column into chunks, and computing their statistics per zone.
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef};
+use arrow::array::{Array as _, ArrayRef};
 use tokio::sync::oneshot;
 
 use super::ZONE_LEN;
@@ -29,7 +29,7 @@ pub(super) struct Job {
     pub(super) dtype: DType,
     pub(super) path: String,
     /// Arrays that contain the rows, possibly among others.
-    pub(super) pieces: Vec<ArrowRef>,
+    pub(super) pieces: Vec<ArrayRef>,
     pub(super) start: usize,
     pub(super) len: usize,
     /// Rows per chunk.
@@ -152,7 +152,7 @@ impl Job {
             }
             None => {
                 let encode =
-                    |chunk: &ArrowRef| Ok(Part::Chunk(compressor.compress(chunk, &self.dtype)?, chunk.len()));
+                    |chunk: &ArrayRef| Ok(Part::Chunk(compressor.compress(chunk, &self.dtype)?, chunk.len()));
                 (chunks.iter().map(encode).collect::<Result<_>>()?, 0)
             }
         };
@@ -171,7 +171,7 @@ impl Job {
 }
 
 /// Statistics per zone, the first of which already has `offset` rows.
-fn summarize(array: &ArrowRef, dtype: &DType, offset: usize) -> Vec<Summary> {
+fn summarize(array: &ArrayRef, dtype: &DType, offset: usize) -> Vec<Summary> {
     let mut zones = Vec::with_capacity(array.len() / ZONE_LEN + 2);
     let mut start = 0;
     while start < array.len() {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn zones_are_counted_from_the_first_row_of_the_file() {
-        let array: ArrowRef = Arc::new(Int32Array::from_iter_values(0..20_000));
+        let array: ArrayRef = Arc::new(Int32Array::from_iter_values(0..20_000));
         let dtype = DType::Primitive(PType::I32, false);
         let rows = |offset| summarize(&array, &dtype, offset).iter().map(|z| z.rows).collect::<Vec<_>>();
         assert_eq!(rows(0), [8192, 8192, 3616]);

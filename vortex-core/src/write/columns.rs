@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray};
 use arrow::buffer::BooleanBuffer;
 
 use crate::dtype::{DType, StructType};
@@ -67,7 +67,7 @@ impl Columns {
     }
 
     /// Splits the root fields into the arrays of all leaves.
-    pub(super) fn take_apart(&self, columns: &[ArrowRef]) -> Vec<ArrowRef> {
+    pub(super) fn take_apart(&self, columns: &[ArrayRef]) -> Vec<ArrayRef> {
         let mut leaves = Vec::with_capacity(self.leaves.len());
         for (shape, column) in self.fields.iter().zip(columns) {
             take_apart(shape, column, &mut leaves);
@@ -112,9 +112,9 @@ fn shape(leaf: Leaf, leaves: &mut Vec<Leaf>) -> Shape {
     Shape::Struct { nullable, fields }
 }
 
-fn take_apart(shape: &Shape, column: &ArrowRef, leaves: &mut Vec<ArrowRef>) {
+fn take_apart(shape: &Shape, column: &ArrayRef, leaves: &mut Vec<ArrayRef>) {
     let Shape::Struct { nullable, fields } = shape else {
-        return leaves.push(ArrowRef::clone(column));
+        return leaves.push(ArrayRef::clone(column));
     };
     if *nullable {
         let valid = match column.nulls() {

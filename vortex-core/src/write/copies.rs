@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef as ArrowRef, AsArray as _, FixedSizeListArray, GenericListArray, MapArray,
-    OffsetSizeTrait, StructArray,
+    Array, ArrayRef, AsArray as _, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
+    StructArray,
 };
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
@@ -18,7 +18,7 @@ use crate::Result;
 ///
 /// # Errors
 /// If there are no pieces, or one array cannot hold them.
-pub(super) fn copied(pieces: &[ArrowRef]) -> Result<ArrowRef> {
+pub(super) fn copied(pieces: &[ArrayRef]) -> Result<ArrayRef> {
     let mut parts: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
     // Arrow copies nothing if there is only one array.
     let nothing = pieces.first().map(|piece| piece.slice(0, 0));
@@ -27,7 +27,7 @@ pub(super) fn copied(pieces: &[ArrowRef]) -> Result<ArrowRef> {
 }
 
 /// The array with a copy of all text that views refer to.
-fn with_own_text(array: &ArrowRef) -> Result<ArrowRef> {
+fn with_own_text(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         DataType::Utf8View => Arc::new(array.as_string_view().gc()),
         DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
@@ -47,7 +47,7 @@ fn with_own_text(array: &ArrowRef) -> Result<ArrowRef> {
     })
 }
 
-fn with_own_items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<ArrowRef> {
+fn with_own_items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> Result<ArrayRef> {
     let (item, offsets, items, nulls) = lists.clone().into_parts();
     Ok(Arc::new(GenericListArray::try_new(item, offsets, with_own_text(&items)?, nulls)?))
 }
@@ -71,7 +71,7 @@ mod tests {
     const LONG: &str = "a text that is longer than a view";
 
     /// Rows of each kind that has text in views: one in three is null, others have up to two texts.
-    fn nested(rows: usize) -> Vec<ArrowRef> {
+    fn nested(rows: usize) -> Vec<ArrayRef> {
         let mut lists = ListBuilder::new(StringViewBuilder::new());
         let mut large = LargeListBuilder::new(StringViewBuilder::new());
         let mut fixed = FixedSizeListBuilder::new(StringViewBuilder::new(), 2);
@@ -90,7 +90,7 @@ mod tests {
             }
             maps.append(row % 3 > 0).unwrap();
         }
-        let lists: ArrowRef = Arc::new(lists.finish());
+        let lists: ArrayRef = Arc::new(lists.finish());
         let fields = vec![Field::new("a", lists.data_type().clone(), true)];
         let structs = StructArray::new(fields.into(), vec![Arc::clone(&lists)], lists.nulls().cloned());
         let text = StringViewArray::from_iter((0..rows).map(|row| (row % 3 > 0).then_some(LONG)));
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn copies_hold_the_same_rows_in_little_more_than_their_bytes() {
         for array in nested(1000) {
-            let pieces: Vec<ArrowRef> = (0..4).map(|at| array.slice(at * 3, 3)).collect();
+            let pieces: Vec<ArrayRef> = (0..4).map(|at| array.slice(at * 3, 3)).collect();
             for pieces in [&pieces[..], &pieces[1..2]] {
                 let copy = copied(pieces).unwrap();
                 let start = if pieces.len() == 1 { 3 } else { 0 };
@@ -124,9 +124,9 @@ mod tests {
     fn memory_that_a_builder_reserved_is_not_copied() {
         let mut numbers = Int64Builder::new();
         numbers.append_value(7);
-        let numbers: ArrowRef = Arc::new(numbers.finish());
+        let numbers: ArrayRef = Arc::new(numbers.finish());
         let copy = copied(std::slice::from_ref(&numbers)).unwrap();
-        assert_eq!(&copy, &(Arc::new(Int64Array::from(vec![7])) as ArrowRef));
+        assert_eq!(&copy, &(Arc::new(Int64Array::from(vec![7])) as ArrayRef));
         assert!((copy.get_buffer_memory_size(), numbers.get_buffer_memory_size()) < (100, 8192));
     }
 }

@@ -14,8 +14,8 @@
 use std::mem::{size_of, take};
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, BinaryViewArray, BinaryViewBuilder, StringViewBuilder,
-    UInt8Array, UInt16Array,
+    Array as _, ArrayRef, AsArray as _, BinaryViewArray, BinaryViewBuilder, StringViewBuilder, UInt8Array,
+    UInt16Array,
 };
 use arrow::datatypes::DataType;
 use hashbrown::HashTable;
@@ -68,7 +68,7 @@ pub(super) struct TextColumn<'a> {
 }
 
 impl TextColumn<'_> {
-    fn by_itself(&self, chunk: &ArrowRef) -> Result<Part> {
+    fn by_itself(&self, chunk: &ArrayRef) -> Result<Part> {
         Ok(Part::Chunk(self.compressor.compress(chunk, self.dtype)?, chunk.len()))
     }
 }
@@ -90,7 +90,7 @@ impl Text {
     pub(super) fn encode(
         &mut self,
         column: TextColumn<'_>,
-        chunks: &[ArrowRef],
+        chunks: &[ArrayRef],
         start: u64,
         last: bool,
     ) -> Result<Vec<Part>> {
@@ -124,7 +124,7 @@ impl Text {
         Ok(parts)
     }
 
-    fn append(&mut self, column: TextColumn<'_>, chunk: &ArrowRef, parts: &mut Vec<Part>) -> Result<()> {
+    fn append(&mut self, column: TextColumn<'_>, chunk: &ArrayRef, parts: &mut Vec<Part>) -> Result<()> {
         let mut done = 0;
         if let Self::Shared(dictionary) = self {
             let views = binary_views(chunk)?;
@@ -180,7 +180,7 @@ impl Dictionary {
     }
 
     /// Whether the first rows of a column take fewer bytes with a dictionary than separately.
-    fn pays(column: TextColumn<'_>, chunks: &[ArrowRef], first: &ArrowRef, last: bool) -> Result<bool> {
+    fn pays(column: TextColumn<'_>, chunks: &[ArrayRef], first: &ArrayRef, last: bool) -> Result<bool> {
         let mut tried = Self { codes_ptype: Some(PType::U16), ..Self::default() };
         let mut parts = Vec::new();
         for chunk in chunks {
@@ -283,7 +283,7 @@ impl Dictionary {
         let codes = take(&mut self.codes);
         let rows = codes.len();
         self.first_row += rows as u64;
-        let codes: ArrowRef = if ptype == PType::U8 {
+        let codes: ArrayRef = if ptype == PType::U8 {
             // There are at most 256 values.
             std::sync::Arc::new(UInt8Array::from_iter_values(codes.into_iter().map(|code| code as u8)))
         } else {
@@ -310,7 +310,7 @@ impl Dictionary {
         Ok(())
     }
 
-    fn value_array(&self, dtype: &DType) -> ArrowRef {
+    fn value_array(&self, dtype: &DType) -> ArrayRef {
         // Codes of values are below 2^16.
         let values = (0..self.len()).map(|code| self.value(code as u16));
         if let DType::Utf8(_) = dtype.storage() {
@@ -339,17 +339,17 @@ pub(super) fn may_share_dictionary(dtype: &DType) -> bool {
 }
 
 /// The length of the value that all rows have, or 0 if all are null; `None` if they differ.
-fn repeated_bytes(chunk: &ArrowRef) -> Result<Option<usize>> {
+fn repeated_bytes(chunk: &ArrayRef) -> Result<Option<usize>> {
     let views = binary_views(chunk)?;
     let mut rows = views.iter();
     let Some(first) = rows.next() else { return Ok(Some(0)) };
     Ok(rows.all(|row| row == first).then(|| first.map_or(0, <[u8]>::len)))
 }
 
-fn binary_views(chunk: &ArrowRef) -> Result<BinaryViewArray> {
+fn binary_views(chunk: &ArrayRef) -> Result<BinaryViewArray> {
     let views = match chunk.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => present(ArrowRef::clone(chunk), &DataType::Utf8View)?,
-        _ => ArrowRef::clone(chunk),
+        DataType::Utf8 | DataType::LargeUtf8 => present(ArrayRef::clone(chunk), &DataType::Utf8View)?,
+        _ => ArrayRef::clone(chunk),
     };
     match views.data_type() {
         DataType::Utf8View => Ok(views.as_string_view().clone().to_binary_view()),
@@ -377,7 +377,7 @@ mod tests {
         parts.iter().map(tell).collect()
     }
 
-    fn encode(text: &mut Text, chunks: &[ArrowRef], start: u64, last: bool) -> Vec<(&'static str, usize)> {
+    fn encode(text: &mut Text, chunks: &[ArrayRef], start: u64, last: bool) -> Vec<(&'static str, usize)> {
         let compressor = Compressor::new(Level::Default, Release::NEWEST);
         let dtype = DType::Utf8(true);
         let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
@@ -389,12 +389,12 @@ mod tests {
     }
 
     /// `rows` rows that cycle through `values` values.
-    fn in_turn(rows: usize, values: usize) -> ArrowRef {
+    fn in_turn(rows: usize, values: usize) -> ArrayRef {
         Arc::new(StringArray::from_iter_values((0..rows).map(|row| text(row % values))))
     }
 
     /// `rows` rows of `values` values in random order, from which no other encoding can benefit.
-    fn mixed(rows: usize, values: usize) -> ArrowRef {
+    fn mixed(rows: usize, values: usize) -> ArrayRef {
         let mut random = 7u32;
         Arc::new(StringArray::from_iter_values((0..rows).map(|_| {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn values_are_numbered_in_order_of_appearance_and_null_is_one() {
-        let chunk: ArrowRef =
+        let chunk: ArrayRef =
             Arc::new(StringArray::from(vec![Some("b"), None, Some("a"), Some(""), Some("b")]));
         let compressor = Compressor::new(Level::Default, Release::NEWEST);
         let dtype = DType::Utf8(true);
@@ -450,8 +450,8 @@ mod tests {
     }
 
     /// Chunks of rows that all have the same value.
-    fn alike(value: &str) -> [ArrowRef; 3] {
-        std::array::from_fn(|_| Arc::new(StringArray::from(vec![value; 100])) as ArrowRef)
+    fn alike(value: &str) -> [ArrayRef; 3] {
+        std::array::from_fn(|_| Arc::new(StringArray::from(vec![value; 100])) as ArrayRef)
     }
 
     #[test]

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanBufferBuilder, FixedSizeListArray,
-    GenericListArray, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray,
+    Array as _, ArrayRef, AsArray as _, BooleanBufferBuilder, FixedSizeListArray, GenericListArray, MapArray,
+    OffsetSizeTrait, PrimitiveArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{ArrowNativeType as _, DataType, Decimal128Type, Decimal256Type, DecimalType, i256};
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// If a row shows a decimal with more digits.
-pub(super) fn fit_decimals(array: &ArrowRef, shown: Option<&NullBuffer>) -> Result<ArrowRef> {
+pub(super) fn fit_decimals(array: &ArrayRef, shown: Option<&NullBuffer>) -> Result<ArrayRef> {
     if !has_decimals(array.data_type()) {
         return Ok(Arc::clone(array));
     }
@@ -44,7 +44,7 @@ pub(super) fn fit_decimals(array: &ArrowRef, shown: Option<&NullBuffer>) -> Resu
         }
         DataType::Map(entries, sorted) => {
             let (_, offsets, items, _, _) = array.as_map().clone().into_parts();
-            let (offsets, items) = fit_items(&offsets, &(Arc::new(items) as ArrowRef), shown.as_ref())?;
+            let (offsets, items) = fit_items(&offsets, &(Arc::new(items) as ArrayRef), shown.as_ref())?;
             let items = items.as_struct().clone();
             Arc::new(MapArray::try_new(Arc::clone(entries), offsets, items, nulls, *sorted)?)
         }
@@ -79,10 +79,10 @@ fn has_decimals(data_type: &DataType) -> bool {
 }
 
 fn fit<T: DecimalType>(
-    array: &ArrowRef,
+    array: &ArrayRef,
     shown: Option<&NullBuffer>,
     fits: impl Fn(T::Native) -> bool,
-) -> Result<ArrowRef> {
+) -> Result<ArrayRef> {
     let decimals = array.as_primitive::<T>();
     if decimals.values().iter().fold(true, |fit, value| fit & fits(*value)) {
         return Ok(Arc::clone(array));
@@ -104,9 +104,9 @@ fn fit<T: DecimalType>(
 /// offsets into them.
 fn fit_items<O: OffsetSizeTrait>(
     offsets: &OffsetBuffer<O>,
-    items: &ArrowRef,
+    items: &ArrayRef,
     lists: Option<&NullBuffer>,
-) -> Result<(OffsetBuffer<O>, ArrowRef)> {
+) -> Result<(OffsetBuffer<O>, ArrayRef)> {
     let first = offsets[0];
     let moved: Vec<O> = offsets.iter().map(|offset| *offset - first).collect();
     let len = moved[moved.len() - 1].as_usize();
@@ -129,14 +129,14 @@ mod tests {
     const TYPE: DataType = DataType::Decimal256(3, 2);
 
     /// 1, a value beyond 128 bits, 2; the second one is null if `is_null`.
-    fn decimals(is_null: bool) -> ArrowRef {
+    fn decimals(is_null: bool) -> ArrayRef {
         let values = vec![i256::ONE, i256::MAX, i256::from_i128(2)];
         let nulls = is_null.then(|| NullBuffer::from(vec![true, false, true]));
         Arc::new(Decimal256Array::new(values.into(), nulls).with_data_type(TYPE))
     }
 
     /// The values of decimals, whether they are null or not.
-    fn values(array: &ArrowRef) -> Vec<i128> {
+    fn values(array: &ArrayRef) -> Vec<i128> {
         array.as_primitive::<Decimal256Type>().values().iter().map(|value| value.to_i128().unwrap()).collect()
     }
 
@@ -155,7 +155,7 @@ mod tests {
             let narrow = Decimal128Array::from(vec![value]).with_precision_and_scale(precision, 0).unwrap();
             let wide = Decimal256Array::from(vec![i256::from_i128(value)]);
             let wide = wide.with_precision_and_scale(precision, 0).unwrap();
-            let fits = |array: ArrowRef| fit_decimals(&array, None).is_ok();
+            let fits = |array: ArrayRef| fit_decimals(&array, None).is_ok();
             assert_eq!(fits(Arc::new(narrow.clone())), fits(Arc::new(wide)));
             fits(Arc::new(narrow))
         };
@@ -173,16 +173,16 @@ mod tests {
         let each = || OffsetBuffer::<i32>::from_lengths([1, 1, 1]);
         let lists = |nulls| ListArray::new(field("item"), each(), decimals(false), nulls);
 
-        let fitting = fit_decimals(&(Arc::new(structs(nulls())) as ArrowRef), None).unwrap();
+        let fitting = fit_decimals(&(Arc::new(structs(nulls())) as ArrayRef), None).unwrap();
         assert_eq!(values(fitting.as_struct().column(0)), [1, 0, 2]);
-        let fitting = fit_decimals(&(Arc::new(fixed(nulls())) as ArrowRef), None).unwrap();
+        let fitting = fit_decimals(&(Arc::new(fixed(nulls())) as ArrayRef), None).unwrap();
         assert_eq!(values(fitting.as_fixed_size_list().values()), [1, 0, 2]);
-        let fitting = fit_decimals(&(Arc::new(lists(nulls())) as ArrowRef), None).unwrap();
+        let fitting = fit_decimals(&(Arc::new(lists(nulls())) as ArrayRef), None).unwrap();
         assert_eq!(values(fitting.as_list::<i32>().values()), [1, 0, 2]);
 
-        let last = fit_decimals(&(Arc::new(lists(None).slice(2, 1)) as ArrowRef), None).unwrap();
+        let last = fit_decimals(&(Arc::new(lists(None).slice(2, 1)) as ArrayRef), None).unwrap();
         assert_eq!(values(last.as_list::<i32>().values()), [2], "items of other rows do not matter");
-        for shown in [Arc::new(structs(None)) as ArrowRef, Arc::new(fixed(None)), Arc::new(lists(None))] {
+        for shown in [Arc::new(structs(None)) as ArrayRef, Arc::new(fixed(None)), Arc::new(lists(None))] {
             assert!(fit_decimals(&shown, None).is_err(), "{}", shown.data_type());
         }
     }

@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use arrow::array::{
-    Array, ArrayRef as ArrowRef, AsArray as _, GenericByteViewArray, GenericListArray, GenericListViewArray,
-    MapArray, OffsetSizeTrait, RecordBatch, StructArray,
+    Array, ArrayRef, AsArray as _, GenericByteViewArray, GenericListArray, GenericListViewArray, MapArray,
+    OffsetSizeTrait, RecordBatch, StructArray,
 };
 use arrow::buffer::Buffer;
 use arrow::datatypes::{
@@ -36,7 +36,7 @@ pub(crate) const MAX_ROW_BYTES: u64 = (2 << 30) - (1 << 20);
 pub(crate) struct Intake<'a> {
     batch: &'a RecordBatch,
     /// Columns whose rows may share bytes.
-    sharing: Vec<&'a ArrowRef>,
+    sharing: Vec<&'a ArrayRef>,
     start: usize,
     step: usize,
 }
@@ -219,7 +219,7 @@ fn bytes_of_runs<R: RunEndIndexType>(array: &dyn Array, judge: Judge) -> u64 {
 }
 
 /// The items that lists refer to.
-fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrowRef {
+fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrayRef {
     let first = lists.value_offsets()[0].as_usize();
     lists.values().slice(first, lists.value_offsets()[lists.len()].as_usize() - first)
 }
@@ -309,7 +309,7 @@ mod tests {
 
     use super::*;
 
-    fn taken(column: ArrowRef) -> Vec<usize> {
+    fn taken(column: ArrayRef) -> Vec<usize> {
         let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
         Intake::new(&batch).map(|rows| rows.num_rows()).collect()
     }
@@ -317,8 +317,8 @@ mod tests {
     #[test]
     fn rows_that_share_many_bytes_are_taken_in_one_by_one() {
         let item = Arc::new(Field::new("item", DataType::Int64, false));
-        let items: ArrowRef = Arc::new(Int64Array::from_value(7, 1 << 20));
-        let views = |rows: usize, len: i32| -> ArrowRef {
+        let items: ArrayRef = Arc::new(Int64Array::from_value(7, 1 << 20));
+        let views = |rows: usize, len: i32| -> ArrayRef {
             let (starts, lengths) = (vec![0; rows].into(), vec![len; rows].into());
             Arc::new(ListViewArray::new(Arc::clone(&item), starts, lengths, Arc::clone(&items), None))
         };
@@ -335,7 +335,7 @@ mod tests {
     }
 
     /// `rows` views of `len` bytes in a buffer, each `step` bytes after the previous one.
-    fn views(rows: usize, len: u32, step: u32) -> ArrowRef {
+    fn views(rows: usize, len: u32, step: u32) -> ArrayRef {
         let mut views = BinaryViewBuilder::new();
         let block = views.append_block(vec![7; len as usize + rows * step as usize].into());
         (0..rows as u32).for_each(|row| views.try_append_view(block, row * step, len).unwrap());
@@ -371,23 +371,23 @@ mod tests {
     }
 
     /// One row, which is a list of the items.
-    fn one_row(items: ArrowRef) -> ListArray {
+    fn one_row(items: ArrayRef) -> ListArray {
         let item = Arc::new(Field::new("item", items.data_type().clone(), true));
         ListArray::new(item, OffsetBuffer::from_lengths([items.len()]), items, None)
     }
 
     #[test]
     fn a_row_counts_the_values_that_it_shows() {
-        let dictionary = |keys: Int32Array| -> ArrowRef {
+        let dictionary = |keys: Int32Array| -> ArrayRef {
             Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(one_long_one_empty())))
         };
         let nulls = Int32Array::from_iter((0..1100).map(|_| None::<i32>));
-        let views = |start: i32| -> ArrowRef {
+        let views = |start: i32| -> ArrayRef {
             let item = Arc::new(Field::new("item", one_long_one_empty().data_type().clone(), false));
             let (starts, lengths) = (vec![start; 1100].into(), vec![1; 1100].into());
             Arc::new(ListViewArray::new(item, starts, lengths, Arc::new(one_long_one_empty()), None))
         };
-        let runs = |ends: [i32; 2]| -> ArrowRef {
+        let runs = |ends: [i32; 2]| -> ArrayRef {
             let ends = Int32Array::from(ends.to_vec());
             Arc::new(RunArray::<Int32Type>::try_new(&ends, &one_long_one_empty()).unwrap().slice(1, 1100))
         };

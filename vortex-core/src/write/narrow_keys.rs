@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef as ArrowRef, AsArray as _, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch};
 use arrow::datatypes::{DataType, FieldRef, Int16Type, Int32Type, Int64Type, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 
@@ -29,7 +29,7 @@ struct Dictionary {
     /// Number of values that the keys can address.
     capacity: usize,
     /// The values seen last, which most batches share.
-    last: Option<ArrowRef>,
+    last: Option<ArrayRef>,
     /// Hashes of the distinct values, until there are too many of them.
     values: HashSet<u64>,
 }
@@ -79,7 +79,7 @@ impl Dictionary {
         self.values.len() > self.capacity
     }
 
-    fn see(&mut self, values: &ArrowRef, hasher: &RandomState) -> Result<()> {
+    fn see(&mut self, values: &ArrayRef, hasher: &RandomState) -> Result<()> {
         let is_known = self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, values));
         if is_known || self.is_full() {
             return Ok(());
@@ -128,7 +128,7 @@ fn walk_type(data_type: &DataType, found: &mut dyn FnMut(usize)) {
 }
 
 /// Visits the values of each dictionary with narrow keys.
-fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&ArrowRef) -> Result<()>) -> Result<()> {
+fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&ArrayRef) -> Result<()>) -> Result<()> {
     match array.data_type() {
         DataType::Dictionary(keys, _) if capacity(keys).is_some() => {
             found(array.as_any_dictionary().values())
@@ -153,7 +153,7 @@ fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&ArrowRef) -> Result<()>)
 
 fn walk_runs<R: arrow::datatypes::RunEndIndexType>(
     array: &dyn Array,
-    found: &mut dyn FnMut(&ArrowRef) -> Result<()>,
+    found: &mut dyn FnMut(&ArrayRef) -> Result<()>,
 ) -> Result<()> {
     array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), found))
 }
@@ -199,13 +199,13 @@ mod tests {
 
     use super::*;
 
-    fn words(values: std::ops::Range<usize>) -> ArrowRef {
+    fn words(values: std::ops::Range<usize>) -> ArrayRef {
         let words: StringArray = values.clone().map(|at| Some(format!("word {at}"))).collect();
         let keys = values.clone().map(|at| i8::try_from(at - values.start).ok()).collect();
         Arc::new(DictionaryArray::<Int8Type>::try_new(keys, Arc::new(words)).unwrap())
     }
 
-    fn batch(column: ArrowRef) -> RecordBatch {
+    fn batch(column: ArrayRef) -> RecordBatch {
         RecordBatch::try_from_iter([("a", column)]).unwrap()
     }
 
@@ -233,7 +233,7 @@ mod tests {
             let lists = ListArray::new(item, lists, words(many), None);
             let columns = vec![
                 (Arc::new(Field::new("few", words(0..1).data_type().clone(), true)), words(few)),
-                (Arc::new(Field::new("many", lists.data_type().clone(), true)), Arc::new(lists) as ArrowRef),
+                (Arc::new(Field::new("many", lists.data_type().clone(), true)), Arc::new(lists) as ArrayRef),
             ];
             batch(Arc::new(StructArray::from(columns)))
         };

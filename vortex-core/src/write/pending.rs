@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef};
+use arrow::array::{Array as _, ArrayRef};
 
 use super::ZONE_LEN;
 use super::chunk::chunk_rows;
@@ -18,7 +18,7 @@ const MAX_SHORT: usize = 32;
 
 /// Rows waiting to be encoded, column by column.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingRows {
     leaves: Vec<Waiting>,
     /// Bytes that everything takes.
     bytes: usize,
@@ -48,7 +48,7 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) leaf: usize,
-    pub(super) pieces: Vec<ArrowRef>,
+    pub(super) pieces: Vec<ArrayRef>,
     pub(super) rows: usize,
     /// Bytes of the values of all rows.
     pub(super) raw_bytes: usize,
@@ -59,7 +59,7 @@ pub(super) struct Cut {
     pub(super) first_row: u64,
 }
 
-impl Pending {
+impl PendingRows {
     pub(super) fn new(leaves: usize) -> Self {
         Self { leaves: (0..leaves).map(|_| Waiting::default()).collect(), bytes: 0 }
     }
@@ -78,7 +78,7 @@ impl Pending {
     ///
     /// # Errors
     /// If rows of a leaf cannot be copied.
-    pub(super) fn push(&mut self, leaves: Vec<ArrowRef>) -> Result<()> {
+    pub(super) fn push(&mut self, leaves: Vec<ArrayRef>) -> Result<()> {
         for (leaf, array) in self.leaves.iter_mut().zip(leaves) {
             let before = leaf.taken_bytes();
             leaf.push(array)?;
@@ -151,7 +151,7 @@ impl Pending {
 
 impl Waiting {
     /// Appends rows. Short pieces wait for others until they are joined.
-    fn push(&mut self, array: ArrowRef) -> Result<()> {
+    fn push(&mut self, array: ArrayRef) -> Result<()> {
         if array.is_empty() {
             return Ok(());
         }
@@ -234,7 +234,7 @@ impl Waiting {
     }
 
     /// Cuts off the first `rows` rows.
-    fn cut(&mut self, mut rows: usize) -> Vec<ArrowRef> {
+    fn cut(&mut self, mut rows: usize) -> Vec<ArrayRef> {
         self.first_row += rows as u64;
         let mut cut = Vec::new();
         while rows > 0 {
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use crate::write::pieces::join;
 
-    fn ints(values: std::ops::Range<i32>) -> ArrowRef {
+    fn ints(values: std::ops::Range<i32>) -> ArrayRef {
         Arc::new(Int32Array::from_iter_values(values))
     }
 
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn rows_are_cut_off_wherever_batches_end() {
-        let mut pending = Pending::new(1);
+        let mut pending = PendingRows::new(1);
         for range in [0..5, 5..5, 5..8, 8..20] {
             pending.push(vec![ints(range)]).unwrap();
         }
@@ -307,11 +307,11 @@ mod tests {
 
     #[test]
     fn short_pieces_are_joined_and_count_what_their_arrays_take() {
-        let mut pending = Pending::new(2);
+        let mut pending = PendingRows::new(2);
         let mut expected = 0;
         for batch in 0..3000 {
             let rows = ints(batch * 3..batch * 3 + 3);
-            let text: ArrowRef = Arc::new(StringViewArray::from(vec!["longer than a view holds"; 3]));
+            let text: ArrayRef = Arc::new(StringViewArray::from(vec!["longer than a view holds"; 3]));
             pending.push(vec![rows, text]).unwrap();
             expected += 3 * (4 + 16 + 24);
             let held = pending.leaves.iter().map(|leaf| leaf.pieces.len() + leaf.short.len()).sum::<usize>();
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn short_pieces_are_joined_before_rows_are_cut_off_for_want_of_memory() {
-        let mut pending = Pending::new(2);
+        let mut pending = PendingRows::new(2);
         for row in 0..20 {
             pending.push(vec![ints(row..row + 1), ints(row..row + 2)]).unwrap();
         }
@@ -349,8 +349,8 @@ mod tests {
 
     #[test]
     fn full_chunks_are_due_and_narrow_columns_have_longer_ones() {
-        let mut pending = Pending::new(2);
-        let wide = || Arc::new(Decimal128Array::from_iter_values(0..40_000)) as ArrowRef;
+        let mut pending = PendingRows::new(2);
+        let wide = || Arc::new(Decimal128Array::from_iter_values(0..40_000)) as ArrayRef;
         pending.push(vec![ints(0..40_000), wide()]).unwrap();
         assert_eq!(rows_of(&pending.cut_due(usize::MAX).unwrap()), []);
         pending.push(vec![ints(0..40_000), wide()]).unwrap();
@@ -361,8 +361,8 @@ mod tests {
 
     #[test]
     fn the_columns_with_most_bytes_go_first_if_there_are_too_many() {
-        let mut pending = Pending::new(3);
-        let wide = |rows| Arc::new(Decimal128Array::from_iter_values(0..rows)) as ArrowRef;
+        let mut pending = PendingRows::new(3);
+        let wide = |rows| Arc::new(Decimal128Array::from_iter_values(0..rows)) as ArrayRef;
         pending.push(vec![ints(0..20_000), wide(20_000), ints(0..20_000)]).unwrap();
         assert_eq!(pending.bytes(), 480_000);
         let due = pending.cut_due(400_000).unwrap();
@@ -373,8 +373,8 @@ mod tests {
 
     #[test]
     fn columns_that_repeat_themselves_wait_until_their_chunks_are_full() {
-        let mut pending = Pending::new(2);
-        let repeated = |rows| Arc::new(Decimal128Array::from(vec![7; rows])) as ArrowRef;
+        let mut pending = PendingRows::new(2);
+        let repeated = |rows| Arc::new(Decimal128Array::from(vec![7; rows])) as ArrayRef;
         for batch in 0..7 {
             pending.push(vec![ints(batch * 8192..(batch + 1) * 8192), repeated(8192)]).unwrap();
             assert!(rows_of(&pending.cut_due(64 << 10).unwrap()).iter().all(|cut| cut.0 == 0));
@@ -397,7 +397,7 @@ mod tests {
                 if row < 10_000 { (row % 2 * 3000, 3000) } else { (6000 + row % 2 * 500, 500) };
             views.try_append_view(block, start, len).unwrap();
         }
-        let mut pending = Pending::new(1);
+        let mut pending = PendingRows::new(1);
         pending.push(vec![Arc::new(views.finish())]).unwrap();
         let all = &pending.leaves[0];
         let (bytes, raw_bytes, joined_bytes) = (all.bytes, all.raw_bytes, all.joined_bytes);

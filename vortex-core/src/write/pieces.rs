@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, GenericByteViewArray, Int32Array, RunArray, UInt32Array,
+    Array as _, ArrayRef, AsArray as _, GenericByteViewArray, Int32Array, RunArray, UInt32Array,
 };
 use arrow::compute::kernels::cmp::distinct;
 use arrow::datatypes::{ByteViewType, DataType, Int32Type};
@@ -39,7 +39,7 @@ const LONG_TEXT: usize = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Piece {
     /// The rows, or their runs: the leaves themselves are never run-end encoded.
-    pub(super) array: ArrowRef,
+    pub(super) array: ArrayRef,
     /// Bytes of the values of all rows.
     pub(super) raw_bytes: usize,
     /// Bytes of the rows as one array, without runs: as `raw_bytes`, but views share long text.
@@ -56,7 +56,7 @@ enum Shown {
 }
 
 impl Piece {
-    pub(super) fn new(array: ArrowRef) -> Self {
+    pub(super) fn new(array: ArrayRef) -> Self {
         let array = let_go(array);
         let raw_bytes = value_bytes(&array, Shown::EachTime);
         let is_short = raw_bytes <= array.len() * LONG_TEXT;
@@ -70,7 +70,7 @@ impl Piece {
     ///
     /// # Errors
     /// If rows cannot be copied.
-    pub(super) fn joined(pieces: &[ArrowRef]) -> Result<Option<Self>> {
+    pub(super) fn joined(pieces: &[ArrayRef]) -> Result<Option<Self>> {
         if pieces.is_empty() {
             return Ok(None);
         }
@@ -159,7 +159,7 @@ impl Piece {
 }
 
 /// The rows `start..start + len` of the concatenated pieces, as one array.
-pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<ArrowRef> {
+pub(super) fn join(pieces: &[ArrayRef], start: usize, len: usize) -> Result<ArrayRef> {
     let mut skip = start;
     let mut left = len;
     let mut parts = Vec::new();
@@ -180,7 +180,7 @@ pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<Arro
         }
     }
     match parts.as_slice() {
-        [one] => Ok(ArrowRef::clone(one)),
+        [one] => Ok(ArrayRef::clone(one)),
         parts => {
             let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
             Ok(arrow::compute::concat(&parts)?)
@@ -189,20 +189,20 @@ pub(super) fn join(pieces: &[ArrowRef], start: usize, len: usize) -> Result<Arro
 }
 
 /// Bytes of the values in the rows of an array, each text counted as often as it is shown.
-pub(crate) fn raw_bytes(array: &ArrowRef) -> usize {
+pub(crate) fn raw_bytes(array: &ArrayRef) -> usize {
     value_bytes(array, Shown::EachTime)
 }
 
 /// Copies views that keep many more bytes alive than they refer to.
-fn let_go(array: ArrowRef) -> ArrowRef {
+fn let_go(array: ArrayRef) -> ArrayRef {
     let_go_if(array, |used, held| held > MUCH && held / 2 > used)
 }
 
 /// Bytes of the values in the rows of an array, not including those around them.
-fn value_bytes(array: &ArrowRef, shown: Shown) -> usize {
+fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
     let nulls = array.nulls().map_or(0, |_| array.len().div_ceil(8));
     let within =
-        |values: &ArrowRef, start: usize, end: usize| value_bytes(&values.slice(start, end - start), shown);
+        |values: &ArrayRef, start: usize, end: usize| value_bytes(&values.slice(start, end - start), shown);
     nulls
         + match array.data_type() {
             DataType::Null => 0,
@@ -227,7 +227,7 @@ fn value_bytes(array: &ArrowRef, shown: Shown) -> usize {
             }
             DataType::Map(..) => {
                 // Keys are copied out of their views when they are encoded.
-                let entries: ArrowRef = Arc::new(entries(array.as_map()));
+                let entries: ArrayRef = Arc::new(entries(array.as_map()));
                 value_bytes(&entries, Shown::EachTime) + array.len() * 4
             }
             DataType::RunEndEncoded(..) => {
@@ -281,7 +281,7 @@ mod tests {
     use crate::kernels::random;
 
     /// Arrays of several types in which most rows repeat the previous one.
-    fn repeating(rows: usize, seed: u64) -> [ArrowRef; 5] {
+    fn repeating(rows: usize, seed: u64) -> [ArrayRef; 5] {
         let mut next = random(seed);
         let mut value = 0;
         let mut step = || {
@@ -310,7 +310,7 @@ mod tests {
     fn rows_come_out_as_they_went_in_wherever_they_are_cut() {
         let mut next = random(9);
         for array in repeating(5000, 1) {
-            let mut piece = Piece::new(ArrowRef::clone(&array));
+            let mut piece = Piece::new(ArrayRef::clone(&array));
             let before = (piece.raw_bytes, piece.bytes);
             assert!(piece.shorten().unwrap(), "{}", array.data_type());
             assert!(piece.bytes * 4 < before.1 && piece.raw_bytes == before.0);
@@ -334,9 +334,9 @@ mod tests {
     #[test]
     fn nested_rows_and_nulls_by_themselves_stay_rows() {
         let structs = StructArray::from(
-            RecordBatch::try_from_iter([("a", ArrowRef::clone(&repeating(2000, 2)[0]))]).unwrap(),
+            RecordBatch::try_from_iter([("a", ArrayRef::clone(&repeating(2000, 2)[0]))]).unwrap(),
         );
-        for array in [Arc::new(structs) as ArrowRef, Arc::new(NullArray::new(2000))] {
+        for array in [Arc::new(structs) as ArrayRef, Arc::new(NullArray::new(2000))] {
             assert!(!Piece::new(array).shorten().unwrap());
         }
     }
@@ -361,7 +361,7 @@ mod tests {
             }
             maps.append(true).unwrap();
         }
-        let maps: ArrowRef = Arc::new(maps.finish());
+        let maps: ArrayRef = Arc::new(maps.finish());
         let of = |start, rows| value_bytes(&maps.slice(start, rows), Shown::EachTime);
         assert_eq!(of(0, 1) + of(1, 1), of(0, 2));
         assert!(of(1, 1) > 2 * of(0, 1));
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn views_of_the_same_long_text_count_once_where_they_share_it() {
-        let text = |len: usize, rows: usize| -> ArrowRef {
+        let text = |len: usize, rows: usize| -> ArrayRef {
             let mut views = StringViewBuilder::new();
             let block = views.append_block("x".repeat(len).into_bytes().into());
             (0..rows).for_each(|_| views.try_append_view(block, 0, len as u32).unwrap());

@@ -13,7 +13,7 @@ use super::dictionary::{Text, may_share_dictionary};
 use super::encoder::Encoder;
 use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
-use super::pending::{Cut, Pending};
+use super::pending::{Cut, PendingRows};
 use super::storable::{carriers, check_batch, check_depth, check_names};
 use super::written::{Written, chunked, flat};
 use super::zone_table::{ZoneTable, shows_bounds};
@@ -23,7 +23,7 @@ use crate::dtype::DType;
 use crate::dtype::stored::{first_reader, stored_schema};
 use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
-use crate::io::Sink;
+use crate::io::{Sink, runtime};
 use crate::stats::FieldStats;
 use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
 use crate::{Error, Release, Result};
@@ -35,7 +35,7 @@ const DICTIONARY_BYTES: (usize, usize) = (64 << 10, 1 << 20);
 
 /// Writes one file, batch by batch.
 ///
-/// Encoding runs in tasks of the current tokio runtime: `write`, `flush` and `finish` panic outside of a runtime, and
+/// Encoding runs in tasks of the current tokio runtime: `write`, `flush` and `finish` fail outside of a runtime, and
 /// wait for tasks of the runtime on which rows were written, which must keep running until then. A writer that is dropped before
 /// [`finish`](Self::finish) leaves no file behind; a writer that failed refuses further calls.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub struct FileWriter {
     min_reader: Release,
     compressor: Compressor,
     narrow_keys: NarrowKeys,
-    pending: Pending,
+    pending: PendingRows,
     encoder: Encoder,
     /// Encoded chunks per leaf, kept until there are enough to write them next to each other.
     waiting: Vec<Vec<Encoded>>,
@@ -100,7 +100,7 @@ impl FileWriter {
             (options.memory_budget / 2 / text_count.max(1)).clamp(DICTIONARY_BYTES.0, DICTIONARY_BYTES.1);
         Ok(Self {
             narrow_keys: NarrowKeys::new(&schema),
-            pending: Pending::new(leaf_count),
+            pending: PendingRows::new(leaf_count),
             encoder: Encoder::new(compressor.clone()),
             waiting: (0..leaf_count).map(|_| Vec::new()).collect(),
             waiting_bytes: 0,
@@ -140,6 +140,11 @@ impl FileWriter {
 
     /// Bytes held in memory: rows that are waiting, being encoded, or on their way to storage.
     pub fn buffered_bytes(&self) -> usize {
+        self.budgeted_bytes() + self.container.sink().buffered_bytes()
+    }
+
+    /// Bytes that the budget is for: all but those on their way to storage, which a sink limits by itself.
+    fn budgeted_bytes(&self) -> usize {
         self.pending.bytes() + self.bytes_at_work() + self.held_bytes()
     }
 
@@ -148,9 +153,9 @@ impl FileWriter {
         self.leaves.iter().map(|leaf| leaf.held_bytes).sum()
     }
 
-    /// Bytes of chunks that are being encoded, waiting to be written, or on their way to storage.
+    /// Bytes of chunks that are being encoded, or waiting to be written.
     fn bytes_at_work(&self) -> usize {
-        self.encoder.buffered_bytes() + self.waiting_bytes + self.container.sink().buffered_bytes()
+        self.encoder.buffered_bytes() + self.waiting_bytes
     }
 
     /// Number of bytes written so far.
@@ -210,8 +215,29 @@ impl FileWriter {
             if !due.is_empty() {
                 self.start(due, false).await?;
             }
+            self.keep_to_budget().await?;
         }
         self.is_broken = false;
+        Ok(())
+    }
+
+    /// Lets chunks be encoded and written that exceed the budget together with the rows that are collected: the minimum of
+    /// these may be more than their part of it. If it is more than all of the budget, waiting would save little.
+    async fn keep_to_budget(&mut self) -> Result<()> {
+        if self.pending_limit() > self.options.memory_budget {
+            return Ok(());
+        }
+        while self.budgeted_bytes() > self.options.memory_budget {
+            if self.encoder.is_busy() {
+                self.encoder.wait().await?;
+                self.collect();
+                self.write_if_enough().await?;
+            } else if self.waiting_bytes > 0 {
+                self.write_waiting().await?;
+            } else {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -299,7 +325,7 @@ impl FileWriter {
                 "the writer failed earlier, or one of its futures was dropped before completing",
             ));
         }
-        Ok(())
+        runtime().map(drop)
     }
 
     /// Limit of the bytes of collected rows: a third of the budget, while other rows are being encoded.

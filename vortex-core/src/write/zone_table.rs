@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayRef as ArrowRef, AsArray as _, BooleanArray, NullArray, StructArray, UInt64Array,
-};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, NullArray, StructArray, UInt64Array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::concat;
 
@@ -51,24 +49,24 @@ pub(super) struct Zones {
 /// Statistics of several zones.
 #[derive(Debug)]
 struct Packed {
-    null_counts: ArrowRef,
-    nan_counts: ArrowRef,
+    null_counts: ArrayRef,
+    nan_counts: ArrayRef,
     min: Bounds,
     max: Bounds,
     /// Null where a sum is unknown.
-    sums: Option<ArrowRef>,
+    sums: Option<ArrayRef>,
 }
 
 /// A bound per zone.
 #[derive(Debug)]
 struct Bounds {
-    values: ArrowRef,
+    values: ArrayRef,
     /// Whether a bound is not an actual value of the zone.
-    truncated: ArrowRef,
+    truncated: ArrayRef,
     /// Whether there are values, but no bound.
-    unknown: ArrowRef,
+    unknown: ArrayRef,
     /// Whether there are values.
-    present: ArrowRef,
+    present: ArrayRef,
 }
 
 impl Zones {
@@ -88,7 +86,7 @@ impl Zones {
 
     fn pack(&mut self, dtype: &DType) -> Result<()> {
         let zones = std::mem::take(&mut self.fresh);
-        let count = |of: fn(&Zone) -> u64| -> ArrowRef {
+        let count = |of: fn(&Zone) -> u64| -> ArrayRef {
             Arc::new(UInt64Array::from_iter_values(zones.iter().map(of)))
         };
         let bounds = |of: fn(&Zone) -> &Extreme| Bounds::new(zones.iter().map(of), dtype);
@@ -102,14 +100,14 @@ impl Zones {
         Ok(())
     }
 
-    fn join(&self, of: impl Fn(&Packed) -> &ArrowRef) -> Result<ArrowRef> {
+    fn join(&self, of: impl Fn(&Packed) -> &ArrayRef) -> Result<ArrayRef> {
         let parts: Vec<_> = self.packed.iter().map(|packed| of(packed).as_ref()).collect();
         Ok(concat(&parts)?)
     }
 }
 
 /// The sums of zones, for types that have sums which do not depend on the order of rows.
-fn sums(zones: &[Zone], dtype: &DType) -> Result<Option<ArrowRef>> {
+fn sums(zones: &[Zone], dtype: &DType) -> Result<Option<ArrayRef>> {
     let Some(to) = sum_dtype(dtype).filter(|_| !is_float(dtype)) else { return Ok(None) };
     let sums = zones.iter().map(|zone| sum_scalar(zone.sum?, dtype)).map(|sum| match sum {
         Some(sum) => sum.value().clone(),
@@ -121,7 +119,7 @@ fn sums(zones: &[Zone], dtype: &DType) -> Result<Option<ArrowRef>> {
 
 impl Bounds {
     fn new<'a>(extremes: impl Iterator<Item = &'a Extreme> + Clone, dtype: &DType) -> Result<Self> {
-        let flags = |of: fn(&Extreme) -> bool| -> ArrowRef {
+        let flags = |of: fn(&Extreme) -> bool| -> ArrayRef {
             Arc::new(extremes.clone().map(|extreme| Some(of(extreme))).collect::<BooleanArray>())
         };
         let values = if has_bounds(dtype) {
@@ -183,12 +181,12 @@ impl ZoneTable {
     }
 }
 
-fn has_values(array: &ArrowRef) -> bool {
+fn has_values(array: &ArrayRef) -> bool {
     array.null_count() < array.len()
 }
 
 /// The columns of a zone table.
-type Columns = Vec<(ZoneColumn, ArrowRef)>;
+type Columns = Vec<(ZoneColumn, ArrayRef)>;
 
 impl Zones {
     /// Minima and maxima, unless no zone has any.
@@ -221,7 +219,7 @@ impl Zones {
     }
 
     /// Sums, if there are enough zones and any sum is known.
-    fn sums(&self, dtype: &DType, min_reader: Release) -> Result<Option<(ZoneColumn, ArrowRef)>> {
+    fn sums(&self, dtype: &DType, min_reader: Release) -> Result<Option<(ZoneColumn, ArrayRef)>> {
         let is_known = self.packed.iter().any(|packed| packed.sums.as_ref().is_some_and(has_values));
         // Whether the oldest releases expect sums of decimals depends on the release.
         let is_expected = !matches!(dtype, DType::Decimal(..)) || min_reader >= since::ZONED;

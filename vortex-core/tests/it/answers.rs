@@ -1,7 +1,6 @@
 //! Aggregates that statistics contain, so that rows need not be read.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int8Array, Int64Array, RecordBatch, StringArray,
@@ -42,7 +41,7 @@ fn table() -> RecordBatch {
 async fn answered(scan: ScanBuilder, measures: Measures) -> (Vec<Aggregate>, u64) {
     let metrics = Arc::new(ScanMetrics::default());
     let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_each(true, |_| measures).await.unwrap();
-    (found.columns, metrics.rows_answered.load(Ordering::Relaxed))
+    (found.columns, metrics.rows_answered.get())
 }
 
 async fn file(options: WriteOptions) -> VortexFile {
@@ -84,8 +83,8 @@ async fn rows_of_a_whole_file_are_known_from_its_footer() {
     let scan = file.scan().with_projection(["id", "tiny", "price", "none", "text"]);
     let metrics = Arc::new(ScanMetrics::default());
     let found = scan.clone().with_metrics(Arc::clone(&metrics)).aggregate().await.unwrap();
-    assert_eq!(metrics.rows_answered.load(Ordering::Relaxed), ROWS.unsigned_abs());
-    assert_eq!(metrics.requests.load(Ordering::Relaxed), 0);
+    assert_eq!(metrics.rows_answered.get(), ROWS.unsigned_abs());
+    assert_eq!(metrics.requests.get(), 0);
     assert_eq!(found, scan.with_pruning(false).aggregate().await.unwrap());
 }
 

@@ -133,8 +133,8 @@ async fn rows_in_order_are_read_from_the_right_end() {
     let (best, metrics) = greatest(&file, 5).await;
     assert_eq!(best, [ROWS - 1, ROWS - 2, ROWS - 3, ROWS - 4, ROWS - 5].map(|row| row * 3));
     let snapshot = metrics.snapshot();
-    assert!(metrics.splits_scanned.load(Ordering::SeqCst) <= 2, "{snapshot:?}");
-    assert!(metrics.zones_pruned_dynamic.load(Ordering::SeqCst) > 0, "{snapshot:?}");
+    assert!(metrics.splits_scanned.get() <= 2, "{snapshot:?}");
+    assert!(metrics.zones_pruned_dynamic.get() > 0, "{snapshot:?}");
 }
 
 #[tokio::test]
@@ -144,11 +144,11 @@ async fn rows_in_no_order_are_found_all_the_same() {
     let (best, metrics) = greatest(&file, 10).await;
     assert_eq!(best, expected[..10]);
     // Once there is a threshold, the scan returns few rows.
-    assert!(metrics.rows_produced.load(Ordering::SeqCst) < ROWS as u64 / 10, "{:?}", metrics.snapshot());
+    assert!(metrics.rows_produced.get() < ROWS as u64 / 10, "{:?}", metrics.snapshot());
     let (best, metrics) = greatest_of(&file, 10, Arc::default(), on_rows()).await;
     assert_eq!(best, expected[..10]);
     // Of each split, only rows that are among the best found so far.
-    assert!(metrics.rows_produced.load(Ordering::SeqCst) < 100, "{:?}", metrics.snapshot());
+    assert!(metrics.rows_produced.get() < 100, "{:?}", metrics.snapshot());
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn only_splits_that_hold_one_of_the_first_rows_are_decoded() {
     let expected = sorted(spread);
     let (best, metrics) = greatest(&file, 3).await;
     assert_eq!(best, expected[..3]);
-    assert!(metrics.rows_produced.load(Ordering::SeqCst) < ROWS as u64 / 4, "{:?}", metrics.snapshot());
+    assert!(metrics.rows_produced.get() < ROWS as u64 / 4, "{:?}", metrics.snapshot());
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn of_a_remote_file_only_the_wanted_rows_are_decoded() {
     let expected = sorted(shuffled);
     let (best, metrics) = greatest_of(&file, 3, Arc::new(BestRows::new(3)), on_rows()).await;
     assert_eq!(best, expected[..3]);
-    assert_eq!(metrics.rows_produced.load(Ordering::SeqCst), 3, "{:?}", metrics.snapshot());
+    assert_eq!(metrics.rows_produced.get(), 3, "{:?}", metrics.snapshot());
 }
 
 /// A pool without memory.
@@ -215,7 +215,7 @@ async fn without_memory_the_best_rows_are_decoded_one_split_at_a_time() {
         let mut keys = found["key"].as_primitive::<Int64Type>().values().to_vec();
         keys.sort_unstable_by(|a, b| b.cmp(a));
         assert_eq!(keys, expected, "all rows, since no threshold rules any out");
-        peaks.push(metrics.peak_bytes.load(Ordering::SeqCst));
+        peaks.push(metrics.peak_bytes.get());
     }
     assert!(peaks[1] < peaks[0] / 2, "{peaks:?}");
     assert_eq!(scheduler.bytes_in_use(), 0);

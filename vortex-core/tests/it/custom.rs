@@ -13,9 +13,10 @@ use arrow::array::{
 };
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::DataType;
-use vortex_core::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, present};
+use vortex_core::Registry;
+use vortex_core::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, present};
 use vortex_core::dtype::arrow::data_type;
-use vortex_core::encodings::{Encoding, Registry};
+use vortex_core::encodings::Encoding;
 use vortex_core::expr::{Expr, column};
 use vortex_core::file::{OpenOptions, SegmentId};
 use vortex_core::io::{MemoryFile, ReadAt, StorageProfile};
@@ -40,7 +41,7 @@ impl Encoding for Numbers {
         NUMBERS
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Primitive(ptype, _) = node.dtype() else {
             return Err(Error::corrupt(format!("holds numbers, not {}", node.dtype())));
         };
@@ -66,7 +67,7 @@ impl Encoding for Numbers {
         Ok(Arc::new(NumbersArray { dtype: node.dtype().clone(), values, limits: *node.limits() }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -74,7 +75,7 @@ impl Encoding for Numbers {
 #[derive(Debug)]
 struct NumbersArray {
     dtype: DType,
-    values: ArrowRef,
+    values: ArrayRef,
     limits: Limits,
 }
 
@@ -95,7 +96,7 @@ impl EncodedArray for NumbersArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         present(Arc::clone(&self.values), to)
     }
 
@@ -104,7 +105,7 @@ impl EncodedArray for NumbersArray {
     }
 
     // One operation of its own; the others are defaults.
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let values = arrow::compute::filter(&self.values, &mask.to_filter())?;
         Ok(Arc::new(Self { dtype: self.dtype.clone(), values, limits: self.limits }))
     }
@@ -164,7 +165,7 @@ impl Layout for WholeLayout {
         Ok(())
     }
 
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         if rows.is_empty() {
             let empty = new_empty_array(&data_type(&self.dtype)?);
             return Ok(Arc::new(Decoded::new(self.dtype.clone(), empty)));
@@ -173,7 +174,7 @@ impl Layout for WholeLayout {
         array.slice(len_of(rows.start)?..len_of(rows.end)?)
     }
 
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         let rows = rows.iter().map(|row| len_of(*row)).collect::<Result<Vec<_>>>()?;
         have.rows(self.segment, &self.dtype, len_of(self.rows)?, &rows)
     }
@@ -184,7 +185,7 @@ fn rows() -> RecordBatch {
     let noise = |row: i64| scattered(row as u64) as i64;
     let rows = || 0..20_000i64;
     RecordBatch::try_from_iter_with_nullable([
-        ("id", Arc::new(Int64Array::from_iter_values(rows())) as ArrowRef, false),
+        ("id", Arc::new(Int64Array::from_iter_values(rows())) as ArrayRef, false),
         ("noise", Arc::new(Int64Array::from_iter(rows().map(|row| (row % 7 > 0).then(|| noise(row))))), true),
         ("real", Arc::new(Float64Array::from_iter_values(rows().map(|row| noise(row) as f64 / 3.0))), false),
         (
@@ -223,8 +224,8 @@ async fn files_are_read_with_an_encoding_and_a_layout_of_another_crate() {
 
     let numbers = Numbers::default();
     let with_layout = Registry::built_in().with_layout(Arc::new(Whole));
-    let with_both = with_layout.with(Arc::new(numbers.clone()));
-    assert!(with_both.ids().contains(&NUMBERS) && with_both.layout(WHOLE).is_some());
+    let with_both = with_layout.with_encoding(Arc::new(numbers.clone()));
+    assert!(with_both.encoding_ids().contains(&NUMBERS) && with_both.layout(WHOLE).is_some());
     for (registry, missing) in [(Registry::built_in(), WHOLE), (with_layout, NUMBERS)] {
         let error = read(&OpenOptions::new().with_registry(registry), &bytes).await.unwrap_err();
         assert!(matches!(error.root(), Error::Unsupported { id, .. } if **id == *missing), "{error}");
@@ -269,7 +270,7 @@ fn streams_are_read_with_an_encoding_of_another_crate() {
     assert!(unknown.to_string().contains(NUMBERS), "{unknown}");
 
     let numbers = Numbers::default();
-    let registry = Registry::built_in().with(Arc::new(numbers.clone()));
+    let registry = Registry::built_in().with_encoding(Arc::new(numbers.clone()));
     let reader = IpcOptions::new().with_registry(registry).open(bytes.as_slice()).unwrap();
     let found: Vec<_> = reader.map(|batch| batch.unwrap()).collect();
     let expected: Vec<_> =

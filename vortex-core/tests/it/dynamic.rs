@@ -224,7 +224,7 @@ async fn a_limit_without_a_filter_requests_what_its_rows_need() {
         let metrics = Arc::new(ScanMetrics::default());
         let read = collect(scan.with_metrics(Arc::clone(&metrics))).await.unwrap();
         assert_eq!(read.num_rows() as u64, rows);
-        metrics.requests.load(Ordering::Relaxed)
+        metrics.requests.get()
     };
     let file = mixed().await;
     let of_range = requests(file.scan().with_row_ranges(0..rows)).await;

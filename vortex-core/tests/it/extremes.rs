@@ -1,7 +1,6 @@
 //! Minima and maxima: which rows need not be read to find them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use proptest::prelude::*;
@@ -79,7 +78,7 @@ async fn file(from: usize) -> VortexFile {
 async fn found(scan: ScanBuilder, measures: Measures) -> (Vec<Aggregate>, u64) {
     let metrics = Arc::new(ScanMetrics::default());
     let found = scan.with_metrics(Arc::clone(&metrics)).aggregate_each(false, |_| measures).await.unwrap();
-    (found.columns, metrics.splits_scanned.load(Ordering::Relaxed))
+    (found.columns, metrics.splits_scanned.get())
 }
 
 fn max_of(found: &[Aggregate]) -> String {
@@ -135,7 +134,7 @@ async fn on_remote_storage_the_rest_of_a_column_is_not_requested() {
         let metrics = Arc::new(ScanMetrics::default());
         let scan = file.scan().with_projection(["mixed", "long"]).with_metrics(Arc::clone(&metrics));
         scan.aggregate_each(false, |_| measures).await.unwrap();
-        metrics.bytes_read.load(Ordering::Relaxed)
+        metrics.bytes_read.get()
     };
     let (all, some) = (read(Measures::ALL).await, read(Measures::MIN).await);
     assert!(some * 2 < all, "{some} of {all} bytes");

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arrow::array::UInt64Array;
 use arrow::compute::take_record_batch;
@@ -137,7 +136,7 @@ async fn statistics_answer_as_rows_do() {
                     if measures.sum {
                         assert_eq!(found.sum, wanted.sum, "{}", place());
                     }
-                    answered += metrics.rows_answered.load(Ordering::Relaxed);
+                    answered += metrics.rows_answered.get();
                 }
             }
         }

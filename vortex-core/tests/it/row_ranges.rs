@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray as _, Int64Array, RecordBatch, StringArray};
@@ -149,9 +149,8 @@ async fn ranges_return_what_a_filter_that_tightens_leaves_of_them() {
         assert!(found.iter().all(|row| all.binary_search(row).is_ok()), "a row beyond {ranges:?}");
         let needed = all.iter().filter(|row| **row < limit);
         assert!(needed.copied().all(|row| found.binary_search(&row).is_ok()), "{limit} of {ranges:?}");
-        let count = |metric: &AtomicU64| metric.load(Ordering::Relaxed);
-        let pruned = count(&metrics.splits_pruned) + count(&metrics.splits_pruned_dynamic);
-        assert!(count(&metrics.splits_scanned) + pruned <= count(&metrics.splits_planned));
+        let pruned = metrics.splits_pruned.get() + metrics.splits_pruned_dynamic.get();
+        assert!(metrics.splits_scanned.get() + pruned <= metrics.splits_planned.get());
     }
 }
 
@@ -168,11 +167,10 @@ async fn splits_of_ranges_cover_them_and_are_all_counted() {
             assert_eq!(RowRanges::new(splits.clone()).intersection(&ranges), ranges);
             let metrics = Arc::clone(scan.metrics());
             collect(scan).await.unwrap();
-            let count = |metric: &AtomicU64| metric.load(Ordering::Relaxed);
-            assert_eq!(count(&metrics.splits_planned), splits.len() as u64, "{ranges:?}");
-            let done = count(&metrics.splits_scanned) + count(&metrics.splits_pruned);
+            assert_eq!(metrics.splits_planned.get(), splits.len() as u64, "{ranges:?}");
+            let done = metrics.splits_scanned.get() + metrics.splits_pruned.get();
             assert_eq!(done, splits.len() as u64, "{ranges:?}");
-            assert!(count(&metrics.rows_pruned) <= ranges.row_count());
+            assert!(metrics.rows_pruned.get() <= ranges.row_count());
         }
     }
 }
@@ -196,7 +194,7 @@ async fn scans_that_take_turns_fetch_each_chunk_once() {
         async move {
             let rows: usize = scans.await.unwrap().iter().map(RecordBatch::num_rows).sum();
             assert_eq!(rows as u64, ROWS);
-            metrics.bytes_read.load(Ordering::Relaxed)
+            metrics.bytes_read.get()
         }
     };
     let splits = file.scan().splits().unwrap();

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Int32Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use object_store::ObjectStore;
 use vortex_core::file::{OpenOptions, SegmentId, examine};
-use vortex_core::io::{MemorySink, ObjectFile, ReadAt};
+use vortex_core::io::{LocalSink, MemorySink, ObjectFile, ReadAt};
 use vortex_core::layout::Zones;
 use vortex_core::scan::ScanBuilder;
 use vortex_core::write::{FileWriter, WriteOptions, write_stream};
@@ -43,4 +44,34 @@ fn writing(schema: SchemaRef, batch: &RecordBatch, batches: BoxStream<'static, R
 #[test]
 fn every_future_may_run_on_any_thread() {
     let _ = (reading, writing);
+}
+
+#[test]
+fn without_a_runtime_there_are_errors_instead_of_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vortex");
+    let column: arrow::array::ArrayRef = Arc::new(Int32Array::from_iter_values(0..10));
+    let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+    let needs_runtime =
+        |error: vortex_core::Error| assert!(error.to_string().contains("tokio runtime"), "{error}");
+
+    let mut writer =
+        FileWriter::try_new(LocalSink::create(&path).unwrap(), batch.schema(), WriteOptions::new()).unwrap();
+    needs_runtime(writer.write(&batch).now_or_never().unwrap().unwrap_err());
+    needs_runtime(writer.finish().now_or_never().unwrap().unwrap_err());
+    needs_runtime(VortexFile::open_path(&path).now_or_never().unwrap().unwrap_err());
+
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut writer =
+        FileWriter::try_new(LocalSink::create(&path).unwrap(), batch.schema(), WriteOptions::new()).unwrap();
+    let file = runtime.block_on(async {
+        writer.write(&batch).await?;
+        writer.finish().await?;
+        VortexFile::open_path(&path).await
+    });
+    let file = file.unwrap();
+    let first = file.scan().into_stream().unwrap().next().now_or_never();
+    needs_runtime(first.flatten().unwrap().unwrap_err());
+    needs_runtime(file.scan().with_pruning(false).aggregate().now_or_never().unwrap().unwrap_err());
+    assert_eq!(file.scan().into_reader().unwrap().map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 10);
 }

@@ -24,7 +24,7 @@ use tokio::runtime::Id;
 
 use super::open_files::runtime;
 use super::{Batches, OpenerState};
-use crate::footers::same_version;
+use crate::reading::footers::same_version;
 use crate::selection::RowSelection;
 
 /// Once the files opened ahead have this many bytes in total, no more are opened.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use vortex_core::file::VortexFile;
 
-use crate::footers::same_version;
+use crate::reading::footers::same_version;
 
 /// Entries of finished scans are removed when there are this many entries.
 const SWEEP_AT: usize = 64;

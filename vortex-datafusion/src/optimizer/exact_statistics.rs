@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Null counts, minima and maxima are taken from the statistics of files, which remain exact; they also exclude files.
-//! Sums are those of scans that this crate plans: others may state estimates.
+//! Sums are those of the scan, as far as they were exact when it was planned.
 
 use std::sync::Arc;
 
@@ -137,7 +137,7 @@ fn exact_scan(scan: &DataSourceExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let maxima = of_files().map(|file| file.max_value);
         column.min_value = minima.reduce(|least, next| least.min(&next)).unwrap_or_default();
         column.max_value = maxima.reduce(|greatest, next| greatest.max(&next)).unwrap_or_default();
-        if source.own_statistics
+        if source.exact_sums.contains(&at)
             && let Precision::Inexact(sum) = &column.sum_value
         {
             column.sum_value = Precision::Exact(sum.clone());

@@ -38,7 +38,7 @@ use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use super::misdirected_filters::hold_back;
 use crate::convert::cast_is_monotonic;
-use crate::ordering::without_orders_of;
+use crate::orders::without_orders_of;
 use crate::source::VortexSource;
 
 /// Withholds orders of columns from operators with expressions that change them, although DataFusion supposes that they

@@ -17,10 +17,10 @@ use vortex_core::io::ObjectSink;
 use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 
 use crate::convert::datafusion_error;
-use crate::file_statistics::FileStatistics;
 use crate::format::EXTENSION;
-use crate::ordering::SortedColumn;
-use crate::row_order::RowOrder;
+use crate::orders::RowOrder;
+use crate::orders::SortedColumn;
+use crate::statistics::kept::FileStatistics;
 
 /// The state shared by the files of one statement.
 #[derive(Debug)]

@@ -47,7 +47,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
 
 use crate::options::VortexOptions;
-use crate::ordering::{self, SortedColumn};
+use crate::orders::{self, SortedColumn};
 pub use file::WrittenFile;
 use file::{Destination, FileRows, Written};
 
@@ -79,7 +79,7 @@ impl VortexSink {
             false => config.table_partition_cols.iter().map(|(name, _)| name.as_str()).collect(),
         };
         let order =
-            order.map(|order| ordering::sorted_columns(order, &schema, &partitions)).unwrap_or_default();
+            order.map(|order| orders::sorted_columns(order, &schema, &partitions)).unwrap_or_default();
         Self {
             config,
             options,
@@ -130,7 +130,7 @@ impl DisplayAs for VortexSink {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 f.write_str("VortexSink(file_groups=")?;
                 FileGroupDisplay(&self.config.file_group).fmt_as(kind, f)?;
-                if let Some(order) = ordering::entry(&self.order) {
+                if let Some(order) = orders::entry(&self.order) {
                     write!(f, ", order=[{order}]")?;
                 }
                 f.write_str(")")

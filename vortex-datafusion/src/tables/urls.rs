@@ -133,8 +133,12 @@ async fn options_at(
              '{place}'"
         ),
         Some((extension, _)) if !formats.is_empty() => {
-            let folder = &place[..place.rfind('/').map_or(0, |at| at + 1)];
-            plan_err!("holds {several} files; use '{folder}*.{extension}' for those of one format")
+            let folder = match url.get_glob() {
+                Some(_) => &place[..place.rfind('/').map_or(0, |at| at + 1)],
+                None => place,
+            };
+            let separator = if folder.is_empty() || folder.ends_with('/') { "" } else { "/" };
+            plan_err!("holds {several} files; use '{folder}{separator}*.{extension}' for those of one format")
         }
         Some((extension, (formats, compression))) => {
             let options = compression.map(|name| ("format.compression".to_owned(), name));

@@ -72,6 +72,9 @@ async fn files_of_partitions_record_the_order_of_the_other_columns() {
     let rows = "SELECT value % 3 AS p, 1000 - value AS a FROM generate_series(1, 900) ORDER BY p, a";
     run(&context, &format!("COPY ({rows}) TO '{place}' STORED AS VORTEX PARTITIONED BY (p)")).await;
     let file = fs::read_dir(folder.path().join("p=1")).unwrap().next().unwrap().unwrap().path();
+    let twice = "COPY (SELECT 1 AS a, 2 AS p) TO 'p/' STORED AS VORTEX PARTITIONED BY (p, p)";
+    let message = error(&context, twice).await;
+    assert!(message.contains("PARTITIONED BY names `p` twice"), "{message}");
     let message = error(&context, "COPY (SELECT 1 AS p) TO 'p/' STORED AS VORTEX PARTITIONED BY (p)").await;
     assert!(message.contains("leaves none for the files"), "{message}");
     let sorted = format!("EXPLAIN FORMAT INDENT SELECT a FROM '{}' ORDER BY a", file.display());

@@ -1,6 +1,6 @@
 //! Tables of other crates that plan their own scans.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray as _};
@@ -16,7 +16,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use vortex_core::VortexFile;
 use vortex_datafusion::{RowSelection, VortexFormat, VortexSource, statistics};
 
@@ -65,24 +65,54 @@ impl TableProvider for Planned {
 /// The orders of TPC-H, which have 1,500 rows, and their place.
 async fn orders() -> (Planned, PathBuf) {
     let path = file("tpch_orders").canonicalize().unwrap();
-    let schema = VortexFile::open_path(&path).await.unwrap().schema().unwrap();
+    (planned(&path).await, path)
+}
+
+/// A table over one file, of which nothing is known.
+async fn planned(path: &Path) -> Planned {
+    let schema = VortexFile::open_path(path).await.unwrap().schema().unwrap();
     let size = path.metadata().unwrap().len();
     let file = PartitionedFile::new(path.to_str().unwrap(), size);
-    (Planned { file, statistics: Statistics::new_unknown(&schema), schema, by_format: false }, path)
+    Planned { file, statistics: Statistics::new_unknown(&schema), schema, by_format: false }
 }
 
 #[tokio::test]
 async fn sums_that_a_provider_estimates_are_computed() {
-    let (mut table, path) = orders().await;
-    table.statistics.num_rows = Precision::Exact(1500);
-    for column in &mut table.statistics.column_statistics {
-        column.sum_value = Precision::Inexact(ScalarValue::Int64(Some(1)));
+    for by_format in [false, true] {
+        let (mut table, path) = orders().await;
+        table.by_format = by_format;
+        table.statistics.num_rows = Precision::Exact(1500);
+        for column in &mut table.statistics.column_statistics {
+            column.sum_value = Precision::Inexact(ScalarValue::Int64(Some(1)));
+        }
+        let context = session();
+        let sql = |table: String| format!("SELECT sum(o_custkey), count(*) FROM {table}");
+        let known = run(&context, &sql(format!("'{}'", path.display()))).await;
+        context.register_table("t", Arc::new(table)).unwrap();
+        let found = run(&context, &sql("t".to_owned())).await;
+        assert_eq!(found.columns(), known.columns(), "by the format: {by_format}");
     }
+}
+
+#[tokio::test]
+async fn sums_of_files_answer_what_is_asked_of_a_table_and_nothing_above_a_join() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.vortex");
     let context = session();
-    let sql = |table: String| format!("SELECT sum(o_custkey), count(*) FROM {table}");
-    let known = run(&context, &sql(format!("'{}'", path.display()))).await;
+    let copy = format!("COPY (SELECT value AS key FROM generate_series(1, 1000)) TO '{}'", path.display());
+    run(&context, &copy).await;
+    let mut table = planned(&path).await;
+    let file = VortexFile::open_path(&path).await.unwrap();
+    table.statistics = statistics(file.footer(), &table.schema);
+    let sum = &table.statistics.column_statistics[0].sum_value;
+    assert_eq!(sum, &Precision::Exact(ScalarValue::Int64(Some(500_500))));
+    table.by_format = true;
     context.register_table("t", Arc::new(table)).unwrap();
-    assert_eq!(run(&context, &sql("t".to_owned())).await.columns(), known.columns());
+    let plan = context.sql("SELECT sum(key) FROM t").await.unwrap().create_physical_plan().await.unwrap();
+    assert!(!displayable(plan.as_ref()).indent(false).to_string().contains("DataSourceExec"));
+    assert_eq!(numbers(run(&context, "SELECT sum(key) FROM t").await.column(0)), [500_500]);
+    let joined = "SELECT sum(t.key) FROM t JOIN (VALUES (1), (2), (3)) AS thrice(n) ON n > 0";
+    assert_eq!(numbers(run(&context, joined).await.column(0)), [3 * 500_500]);
 }
 
 #[tokio::test]

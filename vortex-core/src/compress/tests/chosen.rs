@@ -192,7 +192,7 @@ fn booleans_with_nulls_are_hardly_larger_than_those_without() {
 }
 
 /// The encodings of an array and of all arrays below it.
-fn ids(array: &crate::array::ArrayRef, out: &mut Vec<String>) {
+fn ids(array: &crate::array::EncodedRef, out: &mut Vec<String>) {
     out.push(array.encoding().to_owned());
     array.children().iter().for_each(|(_, child)| ids(child, out));
 }
@@ -225,7 +225,7 @@ fn old_readers_meet_no_new_encodings() {
     let even: ArrayRef = numbers::<Int64Type>(&(0..5000).collect::<Vec<_>>(), None);
     let one: BooleanBuffer = (0..5000).map(|row| row % 3 > 0).collect::<Vec<bool>>().into();
     let masked = numbers::<Int32Type>(&vec![3; 5000], Some(NullBuffer::new(one)));
-    let known = crate::encodings::Registry::built_in();
+    let known = crate::Registry::built_in();
     assert!(NEW.iter().all(|id| known.encoding(id).is_some()));
     for array in [Arc::new(strings) as ArrayRef, even, masked] {
         for level in LEVELS {

@@ -3,7 +3,7 @@
 use super::super::numbers::compress_codes;
 use super::super::scheme::{Context, Kind};
 use super::*;
-use crate::array::ArrayRef as Encoded;
+use crate::array::EncodedRef as Encoded;
 use crate::release::since;
 
 /// The type of the codes of a dictionary.

@@ -25,10 +25,10 @@ use arrow::buffer::{Buffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
-use super::integer_test::IntegerTest;
+use super::integer_predicate::IntegerTest;
 use super::patches::{Patches, PatchesMessage};
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, into_vec, present,
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, Validity, decode_raw, into_vec, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
@@ -63,7 +63,7 @@ impl Encoding for Alp {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         match node.dtype() {
             DType::Primitive(PType::F32, _) => load::<f32>(node),
             DType::Primitive(PType::F64, _) => load::<f64>(node),
@@ -71,12 +71,12 @@ impl Encoding for Alp {
         }
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
 
-fn load<F: Float>(node: &Node<'_>) -> Result<ArrayRef> {
+fn load<F: Float>(node: &Node<'_>) -> Result<EncodedRef> {
     let metadata: Metadata = node.message()?;
     let power = |table: &'static [F], exponent: u32| {
         let power = usize::try_from(exponent).ok().and_then(|exponent| table.get(exponent).copied());
@@ -240,12 +240,12 @@ impl<F: Float> Vectorized for Decimals<'_, F> {
 struct AlpArray<F: Float> {
     dtype: DType,
     scale: Scale<F>,
-    encoded: ArrayRef,
+    encoded: EncodedRef,
     patches: Option<Patches>,
 }
 
 impl<F: Float> AlpArray<F> {
-    fn with(&self, encoded: ArrayRef, patches: Option<Patches>) -> ArrayRef {
+    fn with(&self, encoded: EncodedRef, patches: Option<Patches>) -> EncodedRef {
         Arc::new(Self { dtype: self.dtype.clone(), scale: self.scale, encoded, patches })
     }
 
@@ -297,7 +297,7 @@ impl<F: Float> AlpArray<F> {
     }
 
     /// The predicate on the integers that is equivalent to `predicate`; `None` if only the values can tell.
-    fn integer_test(&self, predicate: &Predicate) -> Option<IntegerTest> {
+    fn integer_predicate(&self, predicate: &Predicate) -> Option<IntegerTest> {
         let (first, end) = (i128::from(*F::INTEGERS.start()), i128::from(*F::INTEGERS.end()) + 1);
         match predicate {
             _ if predicate.is_null_test() => Some(IntegerTest::Predicate(predicate.clone())),
@@ -355,7 +355,7 @@ impl<F: Float> AlpArray<F> {
             return Ok(outcome);
         }
         let (patches, _) = decode_raw::<F>(&located.values)?;
-        let patches: ArrowRef = Arc::new(PrimitiveArray::<F::Arrow>::try_new(patches, None)?);
+        let patches: ArrayRef = Arc::new(PrimitiveArray::<F::Arrow>::try_new(patches, None)?);
         let patches = predicate.evaluate(&patches)?;
         let (bits, nulls) = outcome.into_parts();
         let mut corrected = BooleanBufferBuilder::new(bits.len());
@@ -380,12 +380,12 @@ impl<F: Float> EncodedArray for AlpArray<F> {
         self.encoded.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let encoded = std::iter::once(("encoded", Arc::clone(&self.encoded)));
         encoded.chain(self.patches.iter().flat_map(Patches::children)).collect()
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let (integers, nulls) = decode_raw::<F::Integer>(&self.encoded)?;
         let mut bits = into_vec(integers);
         vectorized(Decimals { integers: &mut bits, scale: self.scale });
@@ -401,17 +401,17 @@ impl<F: Float> EncodedArray for AlpArray<F> {
         self.encoded.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let patches = self.patches.as_ref().map(|patches| patches.slice(rows.clone()));
         Ok(self.with(self.encoded.slice(rows)?, patches))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let patches = self.patches.as_ref().map(|patches| patches.filter(mask)).transpose()?;
         Ok(self.with(self.encoded.filter(mask)?, patches.flatten()))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         let patches = self.patches.as_ref().map(|patches| patches.take(indices)).transpose()?;
         Ok(self.with(self.encoded.take(indices)?, patches.flatten()))
     }
@@ -433,7 +433,7 @@ impl<F: Float> EncodedArray for AlpArray<F> {
     }
 
     fn matches(&self, predicate: &Predicate) -> Result<BooleanArray> {
-        let Some(test) = self.integer_test(predicate) else { return self.matches_decoded(predicate) };
+        let Some(test) = self.integer_predicate(predicate) else { return self.matches_decoded(predicate) };
         let outcome = test.answer(self, |predicate| self.encoded.matches(predicate))?;
         if predicate.is_null_test() { Ok(outcome) } else { self.correct(outcome, predicate) }
     }

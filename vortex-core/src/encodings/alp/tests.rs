@@ -50,7 +50,7 @@ fn conforms_for_doubles_with_patches_and_nulls() {
     }
     let tree = patched(3, 1, Tree::primitive(&integers), &indices, Tree::primitive(&patches));
     let array = tree.load(&F64, integers.len()).unwrap();
-    conformance::check(&array, &(Arc::new(Float64Array::from(values.clone())) as ArrowRef));
+    conformance::check(&array, &(Arc::new(Float64Array::from(values.clone())) as ArrayRef));
 
     let valid: Vec<bool> = (0..rows).map(|row| row % 5 != 2).collect();
     let encoded = Tree::primitive(&integers).child(Tree::bools(&valid));
@@ -58,7 +58,7 @@ fn conforms_for_doubles_with_patches_and_nulls() {
     let tree = patched(3, 1, encoded, &indices, Tree::primitive(&patches).child(all));
     let array = tree.load(&F64.with_nullable(true), integers.len()).unwrap();
     let expected = Float64Array::new(values.into(), Some(valid.into()));
-    conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    conformance::check(&array, &(Arc::new(expected) as ArrayRef));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn conforms_for_floats() {
     let integers: Vec<i32> = (0..700).map(|row| row * 7919 % 301 - 150).collect();
     let values: Vec<f32> = integers.iter().map(|v| *v as f32 * 1e0 * 1e-1).collect();
     let array = alp(1, 0, Tree::primitive(&integers)).load(&DType::Primitive(PType::F32, false), 700);
-    conformance::check(&array.unwrap(), &(Arc::new(Float32Array::from(values)) as ArrowRef));
+    conformance::check(&array.unwrap(), &(Arc::new(Float32Array::from(values)) as ArrayRef));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn integers_beyond_2_to_the_51_are_converted_exactly() {
             let (up, down) = (f64::POWERS[f as usize], f64::FRACTIONS[e as usize]);
             let values: Vec<f64> = integers.iter().map(|v| *v as f64 * up * down).collect();
             let array = alp(e, f, Tree::primitive(&integers)).load(&F64, integers.len()).unwrap();
-            conformance::check(&array, &(Arc::new(Float64Array::from(values)) as ArrowRef));
+            conformance::check(&array, &(Arc::new(Float64Array::from(values)) as ArrayRef));
         }
     }
 }

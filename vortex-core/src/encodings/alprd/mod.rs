@@ -22,7 +22,7 @@ use arrow::datatypes::{ArrowNativeType, DataType, Float32Type, Float64Type};
 
 use super::Encoding;
 use super::patches::{Patches, PatchesMessage};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, Validity, decode_raw, into_vec, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, Validity, decode_raw, into_vec, present};
 use crate::dtype::{DType, PType};
 use crate::kernels::gather::in_range;
 use crate::mask::Mask;
@@ -58,7 +58,7 @@ impl Encoding for AlpRd {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Primitive(ptype @ (PType::F32 | PType::F64), nullable) = *node.dtype() else {
             return Err(Error::corrupt(format!("holds f32 or f64, not {}", node.dtype())));
         };
@@ -95,7 +95,7 @@ impl Encoding for AlpRd {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         self.load(&node.of_rows(rows))
     }
 }
@@ -120,8 +120,8 @@ struct AlpRdArray {
     dtype: DType,
     dictionary: Arc<[u16]>,
     right_bit_width: u32,
-    codes: ArrayRef,
-    right: ArrayRef,
+    codes: EncodedRef,
+    right: EncodedRef,
     patches: Option<Patches>,
 }
 
@@ -151,7 +151,7 @@ macro_rules! bits {
 bits!(u32, u64);
 
 impl AlpRdArray {
-    fn with(&self, codes: ArrayRef, right: ArrayRef, patches: Option<Patches>) -> ArrayRef {
+    fn with(&self, codes: EncodedRef, right: EncodedRef, patches: Option<Patches>) -> EncodedRef {
         Arc::new(Self {
             dtype: self.dtype.clone(),
             dictionary: Arc::clone(&self.dictionary),
@@ -162,7 +162,7 @@ impl AlpRdArray {
         })
     }
 
-    fn decode_bits<B: Bits, F: ArrowPrimitiveType>(&self) -> Result<ArrowRef> {
+    fn decode_bits<B: Bits, F: ArrowPrimitiveType>(&self) -> Result<ArrayRef> {
         let width = self.right_bit_width;
         let mut table = [B::default(); MAX_ENTRIES];
         for (slot, entry) in table.iter_mut().zip(self.dictionary.iter()) {
@@ -223,12 +223,12 @@ impl EncodedArray for AlpRdArray {
         self.codes.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let parts = [("codes", Arc::clone(&self.codes)), ("right", Arc::clone(&self.right))];
         parts.into_iter().chain(self.patches.iter().flat_map(Patches::children)).collect()
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let decoded = match self.right.dtype().ptype()? {
             PType::U32 => self.decode_bits::<u32, Float32Type>()?,
             _ => self.decode_bits::<u64, Float64Type>()?,
@@ -240,17 +240,17 @@ impl EncodedArray for AlpRdArray {
         self.codes.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let patches = self.patches.as_ref().map(|patches| patches.slice(rows.clone()));
         Ok(self.with(self.codes.slice(rows.clone())?, self.right.slice(rows)?, patches))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let patches = self.patches.as_ref().map(|patches| patches.filter(mask)).transpose()?;
         Ok(self.with(self.codes.filter(mask)?, self.right.filter(mask)?, patches.flatten()))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         let patches = self.patches.as_ref().map(|patches| patches.take(indices)).transpose()?;
         Ok(self.with(self.codes.take(indices)?, self.right.take(indices)?, patches.flatten()))
     }
@@ -294,7 +294,7 @@ mod tests {
             .child(Tree::primitive(&codes))
             .child(Tree::primitive(&right));
         let floats = |bits: &[u64]| bits.iter().map(|bits| f64::from_bits(*bits)).collect::<Vec<_>>();
-        let expected: ArrowRef = Arc::new(Float64Array::from(floats(&bits)));
+        let expected: ArrayRef = Arc::new(Float64Array::from(floats(&bits)));
         conformance::check(&tree.load(&F64, rows).unwrap(), &expected);
 
         // With patches, nulls, and garbage codes under both.
@@ -322,7 +322,7 @@ mod tests {
                 .child(patch_values);
             let expected = Float64Array::new(floats(&bits).into(), Some(valid.clone().into()));
             let array = tree.load(&F64.with_nullable(true), rows).unwrap();
-            conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+            conformance::check(&array, &(Arc::new(expected) as ArrayRef));
         }
     }
 
@@ -342,7 +342,7 @@ mod tests {
             .child(Tree::primitive(&right));
         conformance::check(
             &tree.load(&F32, 90).unwrap(),
-            &(Arc::new(Float32Array::from(values)) as ArrowRef),
+            &(Arc::new(Float32Array::from(values)) as ArrayRef),
         );
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::buffer::Buffer;
 
-use crate::array::{ArrayRef, decode_offsets};
+use crate::array::{EncodedRef, decode_offsets};
 use crate::kernels::Word;
 use crate::kernels::bitpack::{PackedBlock, PackedBlocks};
 use crate::once::get_or_try_init;
@@ -16,7 +16,7 @@ pub(super) const BYTES_PER_BIT: usize = 128;
 
 /// Consecutive packed blocks.
 #[derive(Debug, Clone)]
-pub(super) enum Blocks {
+pub(super) enum BlockPositions {
     /// All blocks have the same width, and there are no other bytes.
     Even { packed: Buffer, width: usize },
     /// Block `b` lies between bound `first + b` and the next one.
@@ -26,7 +26,7 @@ pub(super) enum Blocks {
 /// The bounds of blocks of various widths, decoded at most once for all slices.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    pub(super) child: ArrayRef,
+    pub(super) child: EncodedRef,
     /// Length of the packed bytes.
     byte_len: usize,
     /// Number of bits of an unpacked value.
@@ -35,8 +35,8 @@ pub(super) struct Bounds {
     known: OnceLock<Box<[usize]>>,
 }
 
-impl Blocks {
-    pub(super) fn uneven(packed: Buffer, child: ArrayRef, max_width: usize) -> Self {
+impl BlockPositions {
+    pub(super) fn uneven(packed: Buffer, child: EncodedRef, max_width: usize) -> Self {
         let bounds = Bounds { child, byte_len: packed.len(), max_width, known: OnceLock::new() };
         Self::Uneven { packed, bounds: Arc::new(bounds), first: 0 }
     }

@@ -28,13 +28,13 @@ use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowNativeType as _, DataType};
 
-use self::blocks::{BYTES_PER_BIT, Blocks};
+use self::blocks::{BYTES_PER_BIT, BlockPositions};
 
 use super::Encoding;
 use super::patches::{Patches, PatchesMessage};
 use crate::array::intervals::tests_of;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, all, array_of_raw, decode_raw, present,
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, all, array_of_raw, decode_raw, present,
     validity,
 };
 use crate::dtype::{DType, PType};
@@ -73,7 +73,7 @@ impl Encoding for BitPacked {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let metadata = node.message::<Metadata>()?;
         let frame = Frame::of(node, metadata.offset)?;
         let width = metadata.bit_width as usize;
@@ -87,14 +87,14 @@ impl Encoding for BitPacked {
             ptype: frame.ptype,
             len: node.len(),
             offset: frame.offset,
-            blocks: Blocks::Even { packed, width },
+            blocks: BlockPositions::Even { packed, width },
             patches,
             validity: node.validity_child(after)?,
             limits: *node.limits(),
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let metadata = node.message::<Metadata>()?;
         let frame = Frame::of(node, metadata.offset)?;
         let width = metadata.bit_width as usize;
@@ -182,9 +182,9 @@ pub(crate) struct BitPackedArray {
     len: usize,
     /// Number of rows in the first block before row 0.
     offset: usize,
-    blocks: Blocks,
+    blocks: BlockPositions,
     patches: Option<Patches>,
-    validity: Option<ArrayRef>,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -318,8 +318,8 @@ impl BitPackedArray {
         &self,
         mut values: Vec<W>,
         patches: Option<Patches>,
-        validity: Option<&ArrayRef>,
-    ) -> Result<ArrayRef> {
+        validity: Option<&EncodedRef>,
+    ) -> Result<EncodedRef> {
         if let Some(patches) = patches {
             patches.apply(&mut values, |_, patch| patch)?;
         }
@@ -342,10 +342,10 @@ impl EncodedArray for BitPackedArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let mut children = self.patches.as_ref().map_or_else(Vec::new, Patches::children);
         children.extend(self.validity.iter().map(|child| ("validity", Arc::clone(child))));
-        if let Blocks::Uneven { bounds, .. } = &self.blocks {
+        if let BlockPositions::Uneven { bounds, .. } = &self.blocks {
             children.push(("block_offsets", Arc::clone(&bounds.child)));
         }
         children
@@ -359,7 +359,7 @@ impl EncodedArray for BitPackedArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let array = match_word!(self.ptype, |W| {
             array_of_raw(self.ptype, self.unpack::<W>(|_| W::ZERO)?.into(), nulls)?
@@ -371,7 +371,7 @@ impl EncodedArray for BitPackedArray {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         let start = self.offset + rows.start;
         let first = start / BLOCK;
         let last = (self.offset + rows.end).div_ceil(BLOCK).max(first);
@@ -386,7 +386,7 @@ impl EncodedArray for BitPackedArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
             return Ok(Arc::new(self.clone()));
         }
@@ -404,7 +404,7 @@ impl EncodedArray for BitPackedArray {
         })
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         if indices.len() > self.len / TAKE_MANY {
             return self.decode_natural()?.take(indices);
         }

@@ -12,9 +12,9 @@
 
 use std::sync::Arc;
 
-use super::blocks::Blocks;
+use super::blocks::BlockPositions;
 use super::{BitPackedArray, Frame};
-use crate::array::{ArrayRef, Node};
+use crate::array::{EncodedRef, Node};
 use crate::dtype::{DType, PType};
 use crate::encodings::Encoding;
 use crate::encodings::patches::PatchesMessage;
@@ -41,7 +41,7 @@ impl Encoding for BitPackedV2 {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let metadata = node.message::<Metadata>()?;
         let frame = Frame::of(node, metadata.offset)?;
         let offsets = PType::try_from_number(metadata.block_offsets_ptype.into())?;
@@ -73,7 +73,7 @@ impl Encoding for BitPackedV2 {
             ptype: frame.ptype,
             len: node.len(),
             offset: frame.offset,
-            blocks: Blocks::uneven(packed, offsets, frame.ptype.bit_width()),
+            blocks: BlockPositions::uneven(packed, offsets, frame.ptype.bit_width()),
             patches,
             validity,
             limits: *node.limits(),

@@ -6,7 +6,7 @@ use arrow::array::{Array as _, AsArray as _, BooleanArray, UInt32Array, new_empt
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
-use crate::array::{ArrayRef, ArrowRef, fixed_width, match_width, take_within};
+use crate::array::{ArrayRef, EncodedRef, fixed_width, match_width, take_within};
 use crate::encodings::any_keys::{AnyKeys, with_keys};
 use crate::kernels::gather::{Key, gather, in_range};
 use crate::kernels::nulls::null_buffer;
@@ -24,7 +24,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Decodes codes of any integer type for this many values.
-    pub(super) fn decode(codes: &ArrayRef, values: usize) -> Result<Self> {
+    pub(super) fn decode(codes: &EncodedRef, values: usize) -> Result<Self> {
         // Codes of constants take no bytes; their positions do.
         codes.limits().decoded_bytes(codes.len(), size_of::<usize>())?;
         // There are fewer than 2^32 values; any larger code is out of range, just as `u32::MAX` is.
@@ -74,7 +74,7 @@ impl Keys {
     }
 
     /// The values at the keys, for any Arrow type.
-    pub(super) fn gather(self, values: &ArrowRef, limits: &Limits) -> Result<ArrowRef> {
+    pub(super) fn gather(self, values: &ArrayRef, limits: &Limits) -> Result<ArrayRef> {
         let len = self.len();
         if len == 0 {
             return Ok(new_empty_array(values.data_type()));
@@ -88,12 +88,12 @@ impl Keys {
             DataType::Utf8View => with_keys!(&self.keys, |keys| {
                 limits.decoded_bytes(len, size_of::<u128>())?;
                 let views = gather_views(values.as_string_view(), keys, nulls);
-                Ok(Arc::new(views.ok_or_else(missing)?) as ArrowRef)
+                Ok(Arc::new(views.ok_or_else(missing)?) as ArrayRef)
             }),
             DataType::BinaryView => with_keys!(&self.keys, |keys| {
                 limits.decoded_bytes(len, size_of::<u128>())?;
                 let views = gather_views(values.as_binary_view(), keys, nulls);
-                Ok(Arc::new(views.ok_or_else(missing)?) as ArrowRef)
+                Ok(Arc::new(views.ok_or_else(missing)?) as ArrayRef)
             }),
             DataType::Boolean => {
                 let bits = self.lookup(values.as_boolean().values())?;
@@ -107,7 +107,7 @@ impl Keys {
     }
 
     /// The values at the keys, as words of the values' width.
-    fn words<T: ArrowNativeType>(&self, values: &ArrowRef) -> Option<Buffer> {
+    fn words<T: ArrowNativeType>(&self, values: &ArrayRef) -> Option<Buffer> {
         let data = values.to_data();
         let values = data.buffers().first()?.typed_data::<T>().get(data.offset()..)?.get(..data.len())?;
         with_keys!(&self.keys, |keys| gather(values, keys)).map(Buffer::from_vec)
@@ -131,7 +131,7 @@ impl Keys {
     }
 
     /// The validity of the rows, from the codes and the values that they refer to.
-    pub(super) fn null_rows(&self, values: &ArrowRef) -> Result<Option<NullBuffer>> {
+    pub(super) fn null_rows(&self, values: &ArrayRef) -> Result<Option<NullBuffer>> {
         // Arrow would create a bit for each of the values, which take no bytes.
         if values.data_type() == &DataType::Null {
             return Ok(Some(NullBuffer::new_null(self.len())));
@@ -151,7 +151,7 @@ impl Keys {
     }
 
     /// Copies values of all other types: lists, structs, strings with offsets.
-    fn copy(&self, values: &ArrowRef, limits: &Limits) -> Result<ArrowRef> {
+    fn copy(&self, values: &ArrayRef, limits: &Limits) -> Result<ArrayRef> {
         let indices: Vec<u32> = with_keys!(&self.keys, |keys| {
             // Codes are below the number of values, which fits `u32`.
             keys.iter().map(|key| key.index() as u32).collect()

@@ -26,7 +26,7 @@ use self::keys::Keys;
 pub(crate) use self::values::SharedValues;
 use super::Encoding;
 use crate::array::{
-    Aggregate, ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, masking, present,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, bytes, masking, present,
 };
 use crate::dtype::arrow::{data_type, ptype_of};
 use crate::dtype::{DType, PType, match_integer};
@@ -59,7 +59,7 @@ impl Encoding for Dict {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let (codes, value_count) = parts(node)?;
         let codes = node.child(0, &codes, node.len())?;
         let values = node.child(1, node.dtype(), value_count)?;
@@ -67,7 +67,7 @@ impl Encoding for Dict {
         Ok(Arc::new(DictArray::try_new(codes, values, *node.limits())?))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let (codes, value_count) = parts(node)?;
         let codes = node.child_rows(0, &codes, node.len(), rows)?;
         let (codes, used) = used_values(&codes, value_count)?;
@@ -91,7 +91,7 @@ fn parts(node: &Node<'_>) -> Result<(DType, usize)> {
 
 /// Codes that refer only to the values in use, of the `value_count` values, and the indices of these,
 /// ascending.
-pub(crate) fn used_values(codes: &ArrayRef, value_count: usize) -> Result<(ArrayRef, Vec<usize>)> {
+pub(crate) fn used_values(codes: &EncodedRef, value_count: usize) -> Result<(EncodedRef, Vec<usize>)> {
     let keys = Keys::decode(codes, value_count)?;
     let indices = keys.indices();
     let mut used = if value_count == 0 { Vec::new() } else { indices.clone() };
@@ -108,7 +108,7 @@ pub(crate) fn used_values(codes: &ArrayRef, value_count: usize) -> Result<(Array
 #[derive(Debug)]
 pub(crate) struct DictArray {
     dtype: DType,
-    codes: ArrayRef,
+    codes: EncodedRef,
     values: Arc<SharedValues>,
     limits: Limits,
 }
@@ -118,7 +118,7 @@ impl DictArray {
     ///
     /// # Errors
     /// If the codes are not integers.
-    pub(crate) fn try_new(codes: ArrayRef, values: Arc<SharedValues>, limits: Limits) -> Result<Self> {
+    pub(crate) fn try_new(codes: EncodedRef, values: Arc<SharedValues>, limits: Limits) -> Result<Self> {
         let ptype = codes.dtype().ptype()?;
         if !ptype.is_integer() {
             return Err(Error::corrupt(format!("codes are {ptype}, not integers")));
@@ -128,7 +128,7 @@ impl DictArray {
         Ok(Self { dtype, codes, values, limits })
     }
 
-    fn with_codes(&self, codes: ArrayRef) -> ArrayRef {
+    fn with_codes(&self, codes: EncodedRef) -> EncodedRef {
         Arc::new(Self {
             dtype: self.dtype.clone(),
             codes,
@@ -138,7 +138,7 @@ impl DictArray {
     }
 
     /// The same rows as runs, if the codes are runs: values are then looked up once per run.
-    fn runs(&self) -> Result<Option<ArrayRef>> {
+    fn runs(&self) -> Result<Option<EncodedRef>> {
         self.codes.map_runs(&|codes| Ok(self.with_codes(codes)))
     }
 
@@ -148,7 +148,7 @@ impl DictArray {
 
     /// Decodes by taking only the wanted rows from the encoded values, which for few rows is faster than
     /// decoding all values.
-    fn decode_few(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode_few(&self, to: &DataType) -> Result<ArrayRef> {
         let keys = self.keys()?;
         let indices = UInt64Array::from_iter_values(keys.indices().into_iter().map(|key| key as u64));
         let rows = self.values.array.take(&indices)?.decode(to)?;
@@ -158,7 +158,7 @@ impl DictArray {
         }
     }
 
-    fn decode_dictionary(&self, key: &DataType, value: &DataType) -> Result<ArrowRef> {
+    fn decode_dictionary(&self, key: &DataType, value: &DataType) -> Result<ArrayRef> {
         let values = self.values.decoded(value)?;
         let keys = self.keys()?;
         // Some readers of dictionaries do not check for nulls among the values.
@@ -186,7 +186,7 @@ impl EncodedArray for DictArray {
         self.codes.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         vec![("codes", Arc::clone(&self.codes)), ("values", Arc::clone(&self.values.array))]
     }
 
@@ -194,7 +194,7 @@ impl EncodedArray for DictArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         if let DataType::Dictionary(key, value) = to {
             let capacity = ptype_of(key).filter(|ptype| ptype.is_integer()).map_or(0, |ptype| {
                 let bits = ptype.bit_width() as u32 - u32::from(ptype.is_signed());
@@ -231,15 +231,15 @@ impl EncodedArray for DictArray {
         }
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(self.with_codes(self.codes.slice(rows)?))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         Ok(self.with_codes(self.codes.filter(mask)?))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         Ok(self.with_codes(self.codes.take(indices)?))
     }
 

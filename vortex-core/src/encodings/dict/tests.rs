@@ -21,11 +21,11 @@ fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32)
         .child(values)
 }
 
-fn plain(dtype: DType, array: ArrowRef) -> ArrayRef {
+fn plain(dtype: DType, array: ArrayRef) -> EncodedRef {
     Arc::new(Decoded::new(dtype, array))
 }
 
-fn dict(codes: ArrayRef, values: ArrayRef) -> ArrayRef {
+fn dict(codes: EncodedRef, values: EncodedRef) -> EncodedRef {
     Arc::new(DictArray::try_new(codes, Arc::new(SharedValues::new(values)), Limits::default()).unwrap())
 }
 
@@ -36,13 +36,13 @@ fn conforms() {
     let tree = tree(PType::U8, &codes, Tree::primitive(&values), 7);
     let array = tree.load(&DType::Primitive(PType::I64, false), 200).unwrap();
     let expected = Int64Array::from_iter_values(codes.iter().map(|code| values[usize::from(*code)]));
-    conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    conformance::check(&array, &(Arc::new(expected) as ArrayRef));
 }
 
 #[test]
 fn signed_and_wide_codes_conform() {
     let values = [1.5f64, -0.0, f64::NAN, 0.0];
-    let expected: ArrowRef = Arc::new(Float64Array::from_iter_values((0..90).map(|at| values[at % 4])));
+    let expected: ArrayRef = Arc::new(Float64Array::from_iter_values((0..90).map(|at| values[at % 4])));
     let dtype = DType::Primitive(PType::F64, false);
     let signed: Vec<i16> = (0..90).map(|at| at % 4).collect();
     let array = tree(PType::I16, &signed, Tree::primitive(&values), 4).load(&dtype, 90).unwrap();
@@ -58,13 +58,13 @@ fn signed_and_wide_codes_conform() {
 fn nulls_may_be_in_codes_and_in_values() {
     let words = [Some("a longer string of 26 bytes"), None, Some("ab%"), Some("e")];
     let codes: Vec<Option<u8>> = (0..150u8).map(|at| (at % 6 != 5).then_some(at % 4)).collect();
-    let expected: ArrowRef =
+    let expected: ArrayRef =
         Arc::new(codes.iter().map(|code| words[usize::from((*code)?)]).collect::<StringViewArray>());
     // Codes under nulls are out of range.
     let keys: Vec<u8> = codes.iter().map(|code| code.unwrap_or(200)).collect();
     let valid: Vec<bool> = codes.iter().map(Option::is_some).collect();
     let keys = UInt8Array::new(keys.into(), Some(valid.into()));
-    let values: ArrowRef = Arc::new(StringViewArray::from(words.to_vec()));
+    let values: ArrayRef = Arc::new(StringViewArray::from(words.to_vec()));
     let array =
         dict(plain(DType::Primitive(PType::U8, true), Arc::new(keys)), plain(DType::Utf8(true), values));
     conformance::check(&array, &expected);
@@ -86,18 +86,18 @@ fn codes_in_runs_conform() {
         tree.load(&DType::Primitive(PType::U8, false), 150).unwrap()
     };
     let rows = |at: u16| usize::from(codes[ends.partition_point(|end| *end <= at)]);
-    let values: ArrowRef = Arc::new(StringViewArray::from(words.to_vec()));
+    let values: ArrayRef = Arc::new(StringViewArray::from(words.to_vec()));
     let array = dict(coded(), plain(DType::Utf8(true), values));
     let expected = (0..150).map(|at| words[rows(at)]).collect::<StringViewArray>();
-    conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    conformance::check(&array, &(Arc::new(expected) as ArrayRef));
 
     let numbers = vec![5i64, -7, 1 << 40, 0];
-    let values: ArrowRef = Arc::new(Int64Array::from(numbers.clone()));
+    let values: ArrayRef = Arc::new(Int64Array::from(numbers.clone()));
     let array = dict(coded(), plain(DType::Primitive(PType::I64, false), values));
     let expected = Int64Array::from_iter_values((0..150).map(|at| numbers[rows(at)]));
-    conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    conformance::check(&array, &(Arc::new(expected) as ArrayRef));
 
-    let values: ArrowRef = Arc::new(Int64Array::from(vec![1]));
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let array = dict(coded(), plain(DType::Primitive(PType::I64, false), values));
     assert!(array.decode(&DataType::Int64).is_err(), "codes out of range");
 }
@@ -105,11 +105,11 @@ fn codes_in_runs_conform() {
 #[test]
 fn booleans_lists_and_empty_dictionaries_decode() {
     let codes = || plain(DType::Primitive(PType::U8, false), Arc::new(UInt8Array::from(vec![1, 0, 1])));
-    let values: ArrowRef = Arc::new(BooleanArray::from(vec![true, false]));
+    let values: ArrayRef = Arc::new(BooleanArray::from(vec![true, false]));
     let array = dict(codes(), plain(DType::Bool(false), values));
-    conformance::check(&array, &(Arc::new(BooleanArray::from(vec![false, true, false])) as ArrowRef));
+    conformance::check(&array, &(Arc::new(BooleanArray::from(vec![false, true, false])) as ArrayRef));
 
-    let lists = |rows: Vec<Option<Vec<Option<i32>>>>| -> ArrowRef {
+    let lists = |rows: Vec<Option<Vec<Option<i32>>>>| -> ArrayRef {
         Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows))
     };
     let (one, two) = (Some(vec![Some(1), None]), Some(vec![Some(3)]));
@@ -117,17 +117,17 @@ fn booleans_lists_and_empty_dictionaries_decode() {
     let array = dict(codes(), plain(dtype, lists(vec![one.clone(), two.clone()])));
     conformance::check(&array, &lists(vec![two.clone(), one, two]));
 
-    let keys: ArrowRef = Arc::new(UInt8Array::from(vec![None, None]));
+    let keys: ArrayRef = Arc::new(UInt8Array::from(vec![None, None]));
     let none = plain(DType::Utf8(true), Arc::new(StringViewArray::from(Vec::<&str>::new())));
     let array = dict(plain(DType::Primitive(PType::U8, true), keys), none);
-    let expected: ArrowRef = Arc::new(StringViewArray::new_null(2));
+    let expected: ArrayRef = Arc::new(StringViewArray::new_null(2));
     conformance::check(&array, &expected);
 }
 
 #[test]
 fn few_rows_do_not_decode_a_large_dictionary() {
-    let values: ArrowRef = Arc::new(Int32Array::from_iter_values(0..10_000));
-    let keys: ArrowRef = Arc::new(UInt32Array::from(vec![9_999, 0, 5]));
+    let values: ArrayRef = Arc::new(Int32Array::from_iter_values(0..10_000));
+    let keys: ArrayRef = Arc::new(UInt32Array::from(vec![9_999, 0, 5]));
     let values = Arc::new(SharedValues::new(plain(DType::Primitive(PType::I32, false), values)));
     let keys = plain(DType::Primitive(PType::U32, false), keys);
     let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
@@ -135,10 +135,11 @@ fn few_rows_do_not_decode_a_large_dictionary() {
     assert_eq!(decoded.as_primitive::<Int32Type>().values(), &[9_999, 0, 5]);
     assert!(values.remembered(&DataType::Int32).is_none());
 
-    let keys: ArrowRef = Arc::new(UInt32Array::from(vec![Some(9_999), None, Some(5)]));
+    let keys: ArrayRef = Arc::new(UInt32Array::from(vec![Some(9_999), None, Some(5)]));
     let keys = plain(DType::Primitive(PType::U32, true), keys);
-    let array: ArrayRef = Arc::new(DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap());
-    let expected: ArrowRef = Arc::new(Int32Array::from(vec![Some(9_999), None, Some(5)]));
+    let array: EncodedRef =
+        Arc::new(DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap());
+    let expected: ArrayRef = Arc::new(Int32Array::from(vec![Some(9_999), None, Some(5)]));
     assert_eq!(&array.decode(&DataType::Int32).unwrap(), &expected);
     assert!(values.remembered(&DataType::Int32).is_none());
     conformance::check(&array, &expected);
@@ -146,11 +147,11 @@ fn few_rows_do_not_decode_a_large_dictionary() {
 
 #[test]
 fn few_rows_many_times_decode_the_dictionary_once() {
-    let texts: ArrowRef =
+    let texts: ArrayRef =
         Arc::new(StringViewArray::from_iter_values((0..800).map(|at| format!("value {at:20}"))));
     let dtype = DType::Utf8(false);
     let values = Arc::new(SharedValues::new(plain(dtype.clone(), Arc::clone(&texts))));
-    let keys: ArrowRef = Arc::new(UInt32Array::from(vec![799, 0, 5, 5]));
+    let keys: ArrayRef = Arc::new(UInt32Array::from(vec![799, 0, 5, 5]));
     let keys = plain(DType::Primitive(PType::U32, false), keys);
     let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
     let expected = array.decode(&DataType::Utf8).unwrap();
@@ -169,7 +170,7 @@ fn few_rows_many_times_do_not_decode_a_dictionary_of_many_bytes() {
     let numbers: Vec<i64> = (0..600_000).collect();
     let dtype = DType::Primitive(PType::I64, false);
     let values = Arc::new(SharedValues::new(Tree::primitive(&numbers).load(&dtype, numbers.len()).unwrap()));
-    let keys: ArrowRef = Arc::new(UInt32Array::from_iter_values(100..60_100));
+    let keys: ArrayRef = Arc::new(UInt32Array::from_iter_values(100..60_100));
     let keys = plain(DType::Primitive(PType::U32, false), keys);
     let array = DictArray::try_new(keys, Arc::clone(&values), Limits::default()).unwrap();
     for _ in 0..3 {
@@ -186,9 +187,9 @@ fn few_rows_of_a_dictionary_near_the_limits_are_decoded_any_number_of_times() {
     let values = Tree::new("vortex.constant").buffer(vec![0x18u8, 14]);
     for (rows, count) in [(20, 170), (20, 240), (20, 251), (20, 10_000)] {
         let values = values.load_within(&DType::Primitive(PType::I32, false), count, &limits).unwrap();
-        let keys: ArrowRef = Arc::new(UInt32Array::from_iter_values(0..rows));
+        let keys: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..rows));
         let array = dict(plain(DType::Primitive(PType::U32, false), keys), values);
-        let expected: ArrowRef = Arc::new(Int32Array::from_value(7, rows as usize));
+        let expected: ArrayRef = Arc::new(Int32Array::from_value(7, rows as usize));
         for _ in 0..200 {
             let _work = Work::begin();
             assert_eq!(&array.decode(&DataType::Int32).unwrap(), &expected, "{rows} of {count}");
@@ -198,7 +199,7 @@ fn few_rows_of_a_dictionary_near_the_limits_are_decoded_any_number_of_times() {
 
 #[test]
 fn values_are_kept_in_the_types_that_were_asked_for_last() {
-    let values: ArrowRef = Arc::new(Int32Array::from_iter_values(0..10));
+    let values: ArrayRef = Arc::new(Int32Array::from_iter_values(0..10));
     let values = SharedValues::new(plain(DType::Primitive(PType::I32, false), values));
     let types =
         [DataType::Int8, DataType::Int16, DataType::Int64, DataType::UInt8, DataType::UInt16, DataType::Int8];
@@ -213,10 +214,10 @@ fn the_time_that_few_rows_take_does_not_grow_with_the_values() {
     const COUNT: u32 = 1 << 24;
     let valid = BooleanBuffer::collect_bool(COUNT as usize, |at| at != 7);
     let values = BooleanArray::new(BooleanBuffer::new_set(COUNT as usize), Some(valid.into()));
-    let keys: ArrowRef = Arc::new(UInt32Array::from(vec![Some(7), None, Some(COUNT - 1)]));
+    let keys: ArrayRef = Arc::new(UInt32Array::from(vec![Some(7), None, Some(COUNT - 1)]));
     let array =
         dict(plain(DType::Primitive(PType::U32, true), keys), plain(DType::Bool(true), Arc::new(values)));
-    let expected: ArrowRef = Arc::new(BooleanArray::from(vec![None, None, Some(true)]));
+    let expected: ArrayRef = Arc::new(BooleanArray::from(vec![None, None, Some(true)]));
     for _ in 0..1000 {
         assert_eq!(&array.decode(&DataType::Boolean).unwrap(), &expected);
         assert_eq!(array.validity().unwrap(), Validity::from_nulls(expected.logical_nulls()));
@@ -225,9 +226,9 @@ fn the_time_that_few_rows_take_does_not_grow_with_the_values() {
 
 #[test]
 fn zero_and_minus_zero_are_different_predicates() {
-    let values: ArrowRef = Arc::new(Float64Array::from(vec![0.0, -0.0]));
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0]));
     let dtype = DType::Primitive(PType::F64, false);
-    let keys: ArrowRef = Arc::new(UInt8Array::from(vec![0, 1]));
+    let keys: ArrayRef = Arc::new(UInt8Array::from(vec![0, 1]));
     let array = dict(plain(DType::Primitive(PType::U8, false), keys), plain(dtype.clone(), values));
     for (constant, wanted) in [(0.0, [true, false]), (-0.0, [false, true])] {
         let constant = Scalar::try_new(dtype.clone(), Value::F64(constant)).unwrap();
@@ -239,7 +240,7 @@ fn zero_and_minus_zero_are_different_predicates() {
 #[test]
 fn nested_values_are_held_against_the_limits() {
     let row: Vec<Option<i32>> = (0..1000).map(Some).collect();
-    let values: ArrowRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some(row)]));
+    let values: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some(row)]));
     let dtype = DType::List(Arc::new(DType::Primitive(PType::I32, true)), true);
     let codes = Arc::new(UInt8Array::from(vec![0; 1000]));
     let codes = plain(DType::Primitive(PType::U8, false), codes);
@@ -323,7 +324,7 @@ fn decoded_values_are_charged_as_long_as_they_are_kept() {
 /// Values that count how often a predicate is evaluated on them.
 #[derive(Debug)]
 struct Counted {
-    values: ArrayRef,
+    values: EncodedRef,
     evaluated: AtomicUsize,
 }
 
@@ -340,7 +341,7 @@ impl EncodedArray for Counted {
         self.values.len()
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         self.values.decode(to)
     }
 
@@ -355,7 +356,7 @@ fn evaluations(value_count: i32, predicates: i64) -> usize {
     let dtype = DType::Primitive(PType::I32, false);
     let values = plain(dtype.clone(), Arc::new(Int32Array::from_iter_values(0..value_count)));
     let counted = Arc::new(Counted { values, evaluated: AtomicUsize::new(0) });
-    let shared = SharedValues::new(Arc::clone(&counted) as ArrayRef);
+    let shared = SharedValues::new(Arc::clone(&counted) as EncodedRef);
     for _ in 0..20 {
         for constant in 0..predicates {
             let constant = Scalar::try_new(dtype.clone(), Value::Int(constant)).unwrap();

@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 
 use crate::Result;
-use crate::array::{ArrayRef, ArrowRef, Validity, encoded_bytes};
+use crate::array::{ArrayRef, EncodedRef, Validity, encoded_bytes};
 use crate::dtype::arrow::data_type;
 use crate::expr::Predicate;
 use crate::io::Share;
@@ -36,7 +36,7 @@ const MAX_DECODED: usize = 4;
 /// are cached.
 #[derive(Debug)]
 pub(crate) struct SharedValues {
-    pub(super) array: ArrayRef,
+    pub(super) array: EncodedRef,
     validity: OnceLock<Validity>,
     decoded: Mutex<Vec<DecodedValues>>,
     outcomes: Mutex<Vec<(Predicate, BooleanArray)>>,
@@ -48,13 +48,13 @@ pub(crate) struct SharedValues {
 
 #[derive(Debug)]
 struct DecodedValues {
-    values: ArrowRef,
+    values: ArrayRef,
     _memory: Option<Share>,
 }
 
 impl SharedValues {
     /// Wraps values that are not decoded yet.
-    pub(crate) fn new(array: ArrayRef) -> Self {
+    pub(crate) fn new(array: EncodedRef) -> Self {
         Self {
             array,
             validity: OnceLock::new(),
@@ -71,7 +71,7 @@ impl SharedValues {
     }
 
     /// Whether these are the values of an array of the same segment, given its type and length.
-    pub(crate) fn are_values_of(&self, array: &ArrayRef) -> bool {
+    pub(crate) fn are_values_of(&self, array: &EncodedRef) -> bool {
         self.array.dtype() == array.dtype() && self.array.len() == array.len()
     }
 
@@ -80,7 +80,7 @@ impl SharedValues {
         get_or_try_init(&self.validity, || self.array.validity())
     }
 
-    pub(super) fn remembered(&self, to: &DataType) -> Option<ArrowRef> {
+    pub(super) fn remembered(&self, to: &DataType) -> Option<ArrayRef> {
         find(&self.decoded.lock(), to)
     }
 
@@ -104,7 +104,7 @@ impl SharedValues {
     }
 
     /// All values as Arrow type `to`. Decodes once; concurrent callers wait for the result.
-    pub(super) fn decoded(&self, to: &DataType) -> Result<ArrowRef> {
+    pub(super) fn decoded(&self, to: &DataType) -> Result<ArrayRef> {
         let mut all = self.decoded.lock();
         if let Some(found) = find(&all, to) {
             return Ok(found);
@@ -147,7 +147,7 @@ impl SharedValues {
     }
 }
 
-fn find(all: &[DecodedValues], to: &DataType) -> Option<ArrowRef> {
+fn find(all: &[DecodedValues], to: &DataType) -> Option<ArrayRef> {
     all.iter().find(|decoded| decoded.values.data_type() == to).map(|decoded| Arc::clone(&decoded.values))
 }
 

@@ -27,12 +27,13 @@ use super::coded_text::{self, Chosen, CodedRows, integers};
 use super::dict::used_values;
 use super::varbin::one_more;
 use crate::array::{
-    ArrayRef, ArrowRef, Decoded, EncodedArray, Lengths, Node, Validity, bytes, decode_offsets, integer_at,
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Lengths, Node, Validity, bytes, decode_offsets, integer_at,
     numbers, validity,
 };
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::kernels::gather::Key;
+use crate::kernels::joined::Follow;
 use crate::kernels::needle::{Against, Automaton, Needle};
 use crate::kernels::onpair::Tokens;
 use crate::limits::Limits;
@@ -75,7 +76,7 @@ impl Encoding for OnPair {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let parts = Parts::of(node)?;
         Ok(Arc::new(OnPairArray {
             dtype: node.dtype().clone(),
@@ -89,7 +90,7 @@ impl Encoding for OnPair {
         }))
     }
 
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         let parts = Parts::of(node)?;
         let picked = node.of_rows(rows);
         // All are requested before an error of one of them is returned.
@@ -169,7 +170,7 @@ impl Parts {
 #[derive(Debug)]
 struct Dictionary {
     bytes: Buffer,
-    offsets: ArrayRef,
+    offsets: EncodedRef,
     tokens: OnceLock<Tokens>,
 }
 
@@ -187,15 +188,15 @@ struct OnPairArray {
     dtype: DType,
     len: usize,
     dictionary: Arc<Dictionary>,
-    codes: ArrayRef,
-    offsets: ArrayRef,
-    lengths: ArrayRef,
-    validity: Option<ArrayRef>,
+    codes: EncodedRef,
+    offsets: EncodedRef,
+    lengths: EncodedRef,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
 /// The codes as numbers of tokens.
-fn keys_of(codes: &ArrayRef) -> Result<AnyKeys> {
+fn keys_of(codes: &EncodedRef) -> Result<AnyKeys> {
     let out_of_range = |code| Error::corrupt(format!("code {code} is out of range"));
     let (keys, _) = AnyKeys::decode(codes, |code| u32::try_from(code).map_err(|_| out_of_range(code)))?;
     Ok(keys)
@@ -221,7 +222,7 @@ impl OnPairArray {
         Ok(ends)
     }
 
-    fn choose(&self, chosen: Chosen<'_>) -> Result<ArrayRef> {
+    fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
         let (codes, start) = self.window()?;
         let (ends, runs) = (self.ends(start)?, chosen.runs().into_iter());
         let ptype = codes.ptype();
@@ -253,7 +254,7 @@ impl EncodedArray for OnPairArray {
         self.len
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let own = [
             ("dict_offsets", &self.dictionary.offsets),
             ("codes", &self.codes),
@@ -272,7 +273,7 @@ impl EncodedArray for OnPairArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let nulls = self.validity()?.to_nulls(self.len);
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
         let total = lengths.total();
@@ -284,16 +285,16 @@ impl EncodedArray for OnPairArray {
         }
         self.limits.decoded_bytes(total, 1)?;
         let tokens = self.dictionary.tokens()?;
-        let decoded = with_keys!(&codes, |codes| tokens.decode(codes, total))
-            .ok_or_else(|| Error::corrupt(format!("codes do not decode to {total} bytes")))?;
-        bytes::from_joined(&self.dtype, to, decoded, &lengths, nulls, &self.limits)
+        let decode =
+            |follow: &mut dyn Follow| with_keys!(&codes, |codes| tokens.decode(codes, total, follow));
+        bytes::from_codes(&self.dtype, to, &lengths, nulls, &self.limits, decode)
     }
 
     fn validity(&self) -> Result<Validity> {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             len: rows.len(),
             offsets: self.offsets.slice(rows.start..rows.end + 1)?,
@@ -303,14 +304,14 @@ impl EncodedArray for OnPairArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         if mask.is_all() {
             return Ok(Arc::new(self.clone()));
         }
         self.choose(Chosen::Mask(mask))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         self.choose(Chosen::Indices(indices))
     }
 
@@ -423,12 +424,12 @@ mod tests {
     fn conforms() {
         let plain = encoded(false);
         let array = plain.tree().load(&DType::Utf8(false), 200).unwrap();
-        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(plain.rows)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(plain.rows)) as ArrayRef));
 
         let sparse = encoded(true);
         let valid: Vec<bool> = sparse.rows.iter().map(Option::is_some).collect();
         let array = sparse.tree().child(Tree::bools(&valid)).load(&DType::Utf8(true), 200).unwrap();
-        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(sparse.rows)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(sparse.rows)) as ArrayRef));
     }
 
     #[test]
@@ -444,7 +445,7 @@ mod tests {
             .child(Tree::primitive(&wide.offsets))
             .child(Tree::primitive(&wide.lengths));
         let array = tree.load(&DType::Utf8(false), 200).unwrap();
-        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(wide.rows)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(StringViewArray::from_iter(wide.rows)) as ArrayRef));
     }
 
     #[test]

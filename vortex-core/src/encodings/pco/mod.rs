@@ -27,7 +27,7 @@ use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
 use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, fixed_width, present};
+use crate::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, fixed_width, present};
 use crate::dtype::arrow::{data_type, primitive};
 use crate::dtype::{DType, PType};
 use crate::limits::Limits;
@@ -67,12 +67,12 @@ impl Encoding for Pco {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         Ok(Arc::new(PcoArray::load(node, None)?))
     }
 
     /// Loads only the pages that contain values of the rows.
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         PcoArray::load(node, Some(rows))?
             .take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
     }
@@ -160,7 +160,7 @@ impl PcoArray {
     }
 
     /// Decodes live rows.
-    fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrowRef> {
+    fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrayRef> {
         let (live, nulls) = self.rows.select(mask)?;
         let total = self.rows.total(self.stored.rows)?;
         if total != self.stored.value_count {
@@ -269,7 +269,7 @@ impl EncodedArray for PcoArray {
         self.rows.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.rows.child().map(|child| ("validity", Arc::clone(child))).into_iter().collect()
     }
 
@@ -282,7 +282,7 @@ impl EncodedArray for PcoArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         self.decode_rows(&Mask::all(self.len()), to)
     }
 
@@ -290,7 +290,7 @@ impl EncodedArray for PcoArray {
         self.rows.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             ptype: self.ptype,
@@ -300,12 +300,12 @@ impl EncodedArray for PcoArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let rows = self.decode_rows(mask, &data_type(&self.dtype)?)?;
         Ok(Arc::new(Decoded::new(self.dtype.clone(), rows).with_limits(self.limits)))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         take_by_filter(self, indices)
     }
 }
@@ -355,7 +355,7 @@ mod tests {
         let values: Vec<i32> = (0..700).map(|at| at * at % 977 - 300).collect();
         let encoded = encode(&[vec![&values[..300], &values[300..310]], vec![&values[310..]]]);
         let array = tree(encoded).load(&DType::Primitive(PType::I32, false), 700).unwrap();
-        conformance::check(&array, &(Arc::new(Int32Array::from(values)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(Int32Array::from(values)) as ArrayRef));
     }
 
     #[test]
@@ -367,14 +367,14 @@ mod tests {
         let encoded = encode(&[vec![&values[..100], &values[100..]]]);
         let nullable = tree(encoded).child(Tree::bools(&valid));
         let array = nullable.load(&DType::Primitive(PType::F64, true), 453).unwrap();
-        conformance::check(&array, &(Arc::new(rows) as ArrowRef));
+        conformance::check(&array, &(Arc::new(rows) as ArrayRef));
     }
 
     #[test]
     fn no_valid_rows_have_no_chunks() {
         let tree = tree(encode::<u16>(&[])).child(Tree::bools(&[false; 4]));
         let array = tree.load(&DType::Primitive(PType::U16, true), 4).unwrap();
-        conformance::check(&array, &(Arc::new(UInt16Array::new_null(4)) as ArrowRef));
+        conformance::check(&array, &(Arc::new(UInt16Array::new_null(4)) as ArrayRef));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use arrow::datatypes::DataType;
 
 pub(super) use self::parquet::ParquetVariant;
 use super::Encoding;
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, present};
+use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::limits::{Limits, Work};
@@ -42,7 +42,7 @@ impl Encoding for Variant {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Variant(_) = node.dtype() else {
             return Err(Error::corrupt(format!("holds variants, not {}", node.dtype())));
         };
@@ -60,14 +60,14 @@ impl Encoding for Variant {
 
 #[derive(Debug)]
 struct VariantArray {
-    core: ArrayRef,
-    shredded: Option<ArrayRef>,
+    core: EncodedRef,
+    shredded: Option<EncodedRef>,
     limits: Limits,
 }
 
 impl VariantArray {
     /// The core, completed with values from the projection.
-    fn completed(&self, shredded: &ArrayRef) -> Result<ArrowRef> {
+    fn completed(&self, shredded: &EncodedRef) -> Result<ArrayRef> {
         let _work = Work::begin();
         let natural = data_type(self.dtype())?;
         let core = self.core.decode(&natural)?;
@@ -130,7 +130,7 @@ impl EncodedArray for VariantArray {
         self.core.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let shredded = self.shredded.iter().map(|child| ("shredded", Arc::clone(child)));
         std::iter::once(("core", Arc::clone(&self.core))).chain(shredded).collect()
     }
@@ -139,7 +139,7 @@ impl EncodedArray for VariantArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         match &self.shredded {
             None => self.core.decode(to),
             Some(shredded) => present(self.completed(shredded)?, to),
@@ -150,7 +150,7 @@ impl EncodedArray for VariantArray {
         self.core.validity()
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
         let shredded = self.shredded.as_ref().map(pick).transpose()?;
         Ok(Some(Arc::new(Self { core: pick(&self.core)?, shredded, limits: self.limits })))
     }
@@ -189,7 +189,7 @@ mod tests {
         Tree::new(ID).message(&Metadata { shredded_dtype: Some(proto::DType { kind: Some(kind) }) })
     }
 
-    fn values(array: &ArrayRef) -> Vec<Vec<u8>> {
+    fn values(array: &EncodedRef) -> Vec<Vec<u8>> {
         let decoded = array.decode(&data_type(array.dtype()).unwrap()).unwrap();
         decoded.to_data().validate_full().unwrap();
         decoded.as_struct().column(1).as_binary_view().iter().map(|value| value.unwrap().to_vec()).collect()

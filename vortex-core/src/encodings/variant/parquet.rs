@@ -20,7 +20,9 @@ use arrow::array::{Array as _, AsArray as _, StructArray};
 use arrow::datatypes::DataType;
 
 use super::shredded::{Shredded, reassemble};
-use crate::array::{ArrayRef, ArrowRef, EncodedArray, Node, RowPicker, Validity, masking, present, validity};
+use crate::array::{
+    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, present, validity,
+};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::encodings::Encoding;
@@ -49,7 +51,7 @@ impl Encoding for ParquetVariant {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         let DType::Variant(nullable) = node.dtype() else {
             return Err(Error::corrupt(format!("holds variants, not {}", node.dtype())));
         };
@@ -85,10 +87,10 @@ impl Encoding for ParquetVariant {
 #[derive(Debug)]
 struct VariantRows {
     dtype: DType,
-    metadata: ArrayRef,
-    value: Option<ArrayRef>,
-    typed: Option<ArrayRef>,
-    validity: Option<ArrayRef>,
+    metadata: EncodedRef,
+    value: Option<EncodedRef>,
+    typed: Option<EncodedRef>,
+    validity: Option<EncodedRef>,
     limits: Limits,
 }
 
@@ -105,7 +107,7 @@ impl EncodedArray for VariantRows {
         self.metadata.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         let children = [
             ("validity", self.validity.as_ref()),
             ("metadata", Some(&self.metadata)),
@@ -119,7 +121,7 @@ impl EncodedArray for VariantRows {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let natural = data_type(&self.dtype)?;
         let DataType::Struct(fields) = &natural else {
             return Err(Error::invalid(format!("cannot convert {} to {to}", self.dtype)));
@@ -128,7 +130,7 @@ impl EncodedArray for VariantRows {
         let _work = Work::begin();
         let metadata = self.metadata.decode(&DataType::BinaryView)?;
         let value = self.value.as_ref().map(|value| value.decode(&DataType::BinaryView)).transpose()?;
-        let complete = |value: &ArrowRef| match (value.nulls(), &nulls) {
+        let complete = |value: &ArrayRef| match (value.nulls(), &nulls) {
             (None, _) => true,
             (Some(missing), Some(nulls)) => nulls.contains(missing),
             (Some(missing), None) => missing.null_count() == 0,
@@ -161,8 +163,8 @@ impl EncodedArray for VariantRows {
         validity::decode_child(self.validity.as_ref())
     }
 
-    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<ArrayRef>> {
-        let optional = |child: &Option<ArrayRef>| child.as_ref().map(pick).transpose();
+    fn pick_rows(&self, _len: usize, pick: RowPicker<'_>) -> Result<Option<EncodedRef>> {
+        let optional = |child: &Option<EncodedRef>| child.as_ref().map(pick).transpose();
         Ok(Some(Arc::new(Self {
             dtype: self.dtype.clone(),
             metadata: pick(&self.metadata)?,
@@ -219,13 +221,13 @@ mod tests {
         Tree::new(ID).message(&Metadata { has_value, typed_value_dtype, value_nullable: has_value })
     }
 
-    fn decoded(array: &ArrayRef) -> StructArray {
+    fn decoded(array: &EncodedRef) -> StructArray {
         let decoded = array.decode(&data_type(array.dtype()).unwrap()).unwrap();
         decoded.to_data().validate_full().unwrap();
         decoded.as_struct().clone()
     }
 
-    fn values(array: &ArrayRef) -> Vec<Option<Vec<u8>>> {
+    fn values(array: &EncodedRef) -> Vec<Option<Vec<u8>>> {
         let decoded = decoded(array);
         decoded.column(1).as_binary_view().iter().map(|value| value.map(<[u8]>::to_vec)).collect()
     }
@@ -242,11 +244,11 @@ mod tests {
         let tree = tree(true, None).child(valid).child(names).child(rows);
         let array = tree.load(&DType::Variant(true), 3).unwrap();
         let DataType::Struct(fields) = data_type(array.dtype()).unwrap() else { unreachable!() };
-        let names: ArrowRef = Arc::new(BinaryViewArray::from_iter_values([NONE, AB, &[]]));
+        let names: ArrayRef = Arc::new(BinaryViewArray::from_iter_values([NONE, AB, &[]]));
         let rows: [Option<&[u8]>; 3] = [Some(&[0x0c, 1]), Some(&[0x04]), None];
-        let rows: ArrowRef = Arc::new(BinaryViewArray::from_iter(rows));
+        let rows: ArrayRef = Arc::new(BinaryViewArray::from_iter(rows));
         let nulls = Some(vec![true, true, false].into());
-        let expected: ArrowRef = Arc::new(StructArray::new(fields, vec![names, rows], nulls));
+        let expected: ArrayRef = Arc::new(StructArray::new(fields, vec![names, rows], nulls));
         conformance::check(&array, &expected);
     }
 

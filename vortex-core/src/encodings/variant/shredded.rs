@@ -14,7 +14,7 @@ use arrow::array::{Array as _, AsArray as _, BinaryViewArray, BinaryViewBuilder,
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
-use crate::array::{ArrowRef, present};
+use crate::array::{ArrayRef, present};
 use crate::dtype::DType;
 use crate::limits::{Limits, Work};
 use crate::scalar::Scalar;
@@ -30,16 +30,16 @@ pub(super) struct Shredded {
 
 /// The typed part of a shredded value.
 enum Typed {
-    Primitive { dtype: DType, values: ArrowRef },
+    Primitive { dtype: DType, values: ArrayRef },
     Object { nulls: Option<NullBuffer>, fields: Vec<(Box<str>, Shredded)> },
-    Array { lists: ArrowRef, element: Box<Shredded> },
+    Array { lists: ArrayRef, element: Box<Shredded> },
 }
 
 impl Shredded {
     /// Creates it from the parts of all rows; typed parts come with their type.
     pub(super) fn new(
-        value: Option<&ArrowRef>,
-        typed: Option<(&DType, &ArrowRef)>,
+        value: Option<&ArrayRef>,
+        typed: Option<(&DType, &ArrayRef)>,
         limits: &Limits,
     ) -> Result<Self> {
         let value = match value {
@@ -51,7 +51,7 @@ impl Shredded {
     }
 
     /// Creates it from a struct of `value` and `typed_value`, the form of the parts of objects and arrays.
-    fn part(dtype: &DType, array: &ArrowRef, limits: &Limits) -> Result<Self> {
+    fn part(dtype: &DType, array: &ArrayRef, limits: &Limits) -> Result<Self> {
         let (Some(fields), Some(columns)) = (dtype.as_struct(), array.as_struct_opt()) else {
             return Err(Error::corrupt(format!("a shredded part is {dtype}, not value and typed_value")));
         };
@@ -127,7 +127,7 @@ fn window<O: OffsetSizeTrait>(offsets: &[O], row: usize) -> Range<usize> {
 }
 
 impl Typed {
-    fn new(dtype: &DType, values: &ArrowRef, limits: &Limits) -> Result<Self> {
+    fn new(dtype: &DType, values: &ArrayRef, limits: &Limits) -> Result<Self> {
         Ok(match dtype {
             DType::Struct(fields, _) => {
                 let columns = fields.fields().zip(values.as_struct().columns());
@@ -169,7 +169,7 @@ pub(super) fn reassemble(
     nulls: Option<&NullBuffer>,
     limits: &Limits,
     mut push: impl FnMut(usize, &mut Vec<u8>, &mut Names) -> Result<bool>,
-) -> Result<(ArrowRef, ArrowRef)> {
+) -> Result<(ArrayRef, ArrayRef)> {
     let _work = Work::begin();
     let mut out = Vec::new();
     let mut values = BinaryViewBuilder::with_capacity(metadata.len());

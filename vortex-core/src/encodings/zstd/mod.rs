@@ -27,7 +27,9 @@ use zstd::bulk::Decompressor;
 
 use super::Encoding;
 use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
-use crate::array::{ArrayRef, ArrowRef, Decoded, EncodedArray, Node, Validity, bytes, fixed_width, present};
+use crate::array::{
+    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, bytes, fixed_width, present,
+};
 use crate::dtype::arrow::{data_type, primitive};
 use crate::dtype::{DType, match_ptype};
 use crate::kernels::views::view_of;
@@ -91,12 +93,12 @@ impl Encoding for Zstd {
         ID
     }
 
-    fn load(&self, node: &Node<'_>) -> Result<ArrayRef> {
+    fn load(&self, node: &Node<'_>) -> Result<EncodedRef> {
         Ok(Arc::new(ZstdArray::load(node, None)?))
     }
 
     /// Loads only the frames that contain values of the rows.
-    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<ArrayRef> {
+    fn load_rows(&self, node: &Node<'_>, rows: &[usize]) -> Result<EncodedRef> {
         ZstdArray::load(node, Some(rows))?
             .take(&UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64)))
     }
@@ -276,7 +278,7 @@ impl ZstdArray {
     }
 
     /// Decodes live rows.
-    fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrowRef> {
+    fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrayRef> {
         let (live, nulls) = self.rows.select(mask)?;
         self.limits.decoded_bytes(mask.true_count(), self.dtype.row_bytes_hint())?;
         let wanted = self.wanted(&live)?;
@@ -404,7 +406,7 @@ impl EncodedArray for ZstdArray {
         self.rows.len()
     }
 
-    fn children(&self) -> Vec<(&'static str, ArrayRef)> {
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
         self.rows.child().map(|child| ("validity", Arc::clone(child))).into_iter().collect()
     }
 
@@ -416,7 +418,7 @@ impl EncodedArray for ZstdArray {
         self.limits
     }
 
-    fn decode(&self, to: &DataType) -> Result<ArrowRef> {
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         self.decode_rows(&Mask::all(self.len()), to)
     }
 
@@ -424,7 +426,7 @@ impl EncodedArray for ZstdArray {
         self.rows.validity()
     }
 
-    fn slice(&self, rows: Range<usize>) -> Result<ArrayRef> {
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
         Ok(Arc::new(Self {
             dtype: self.dtype.clone(),
             frames: Arc::clone(&self.frames),
@@ -433,12 +435,12 @@ impl EncodedArray for ZstdArray {
         }))
     }
 
-    fn filter(&self, mask: &Mask) -> Result<ArrayRef> {
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
         let rows = self.decode_rows(mask, &data_type(&self.dtype)?)?;
         Ok(Arc::new(Decoded::new(self.dtype.clone(), rows).with_limits(self.limits)))
     }
 
-    fn take(&self, indices: &UInt64Array) -> Result<ArrayRef> {
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
         take_by_filter(self, indices)
     }
 }

@@ -35,14 +35,14 @@ fn numbers_conform() {
     let values: Vec<i32> = (0..250).map(|at| at * 37 % 91).collect();
     let frames: Vec<_> = values.chunks(60).map(number_frame).collect();
     let array = tree(&frames).load(&DType::Primitive(PType::I32, false), 250).unwrap();
-    conformance::check(&array, &(Arc::new(Int32Array::from(values.clone())) as ArrowRef));
+    conformance::check(&array, &(Arc::new(Int32Array::from(values.clone())) as ArrayRef));
 
     let valid: Vec<bool> = (0..400).map(|at| at % 8 < 5).collect();
     let mut next = values.iter();
     let rows: Int32Array = valid.iter().map(|valid| valid.then(|| *next.next().unwrap())).collect();
     let nullable = tree(&frames).child(Tree::bools(&valid));
     let array = nullable.load(&DType::Primitive(PType::I32, true), 400).unwrap();
-    conformance::check(&array, &(Arc::new(rows) as ArrowRef));
+    conformance::check(&array, &(Arc::new(rows) as ArrayRef));
 }
 
 #[test]
@@ -51,33 +51,33 @@ fn strings_conform() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let frames: Vec<_> = words.chunks(40).map(text_frame).collect();
     let array = tree(&frames).load(&DType::Utf8(false), 150).unwrap();
-    conformance::check(&array, &(Arc::new(StringViewArray::from(words.clone())) as ArrowRef));
+    conformance::check(&array, &(Arc::new(StringViewArray::from(words.clone())) as ArrayRef));
 
     let valid: Vec<bool> = (0..300).map(|at| at % 4 < 2).collect();
     let mut next = words.iter();
     let rows: StringViewArray = valid.iter().map(|valid| valid.then(|| *next.next().unwrap())).collect();
     let nullable = tree(&frames).child(Tree::bools(&valid));
     let array = nullable.load(&DType::Utf8(true), 300).unwrap();
-    conformance::check(&array, &(Arc::new(rows) as ArrowRef));
+    conformance::check(&array, &(Arc::new(rows) as ArrayRef));
 }
 
 #[test]
 fn a_single_frame_may_lack_its_count_and_numbers_always() {
     let (bytes, _) = text_frame(&["ab", "c", ""]);
     let array = tree(&[(bytes.clone(), 0)]).load(&DType::Utf8(false), 3).unwrap();
-    conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["ab", "c", ""])) as ArrowRef));
+    conformance::check(&array, &(Arc::new(StringViewArray::from(vec!["ab", "c", ""])) as ArrayRef));
     assert!(tree(&[(bytes.clone(), 0), (bytes, 3)]).load(&DType::Utf8(false), 6).is_err());
 
     let (bytes, _) = number_frame(&[4, 5]);
     let array = tree(&[(bytes.clone(), 0), (bytes, 0)]).load(&DType::Primitive(PType::I32, false), 4);
-    let expected: ArrowRef = Arc::new(Int32Array::from(vec![4, 5, 4, 5]));
+    let expected: ArrayRef = Arc::new(Int32Array::from(vec![4, 5, 4, 5]));
     conformance::check(&array.unwrap(), &expected);
 }
 
 #[test]
 fn no_valid_rows_have_no_frames() {
     let array = tree(&[]).child(Tree::bools(&[false; 5])).load(&DType::Utf8(true), 5).unwrap();
-    conformance::check(&array, &(Arc::new(StringViewArray::new_null(5)) as ArrowRef));
+    conformance::check(&array, &(Arc::new(StringViewArray::new_null(5)) as ArrayRef));
     let one = tree(&[]).child(Tree::bools(&[false, true])).load(&DType::Utf8(true), 2).unwrap();
     assert!(one.decode(&DataType::Utf8View).is_err());
 }
@@ -95,7 +95,7 @@ fn frames_may_share_a_dictionary() {
         Tree::new(ID).message(&metadata).buffer(dictionary).buffer(compressor.compress(&bytes).unwrap());
     let array = tree.load(&DType::Utf8(false), 2).unwrap();
     let expected = StringViewArray::from(vec!["words that both of them use, and x", "x"]);
-    conformance::check(&array, &(Arc::new(expected) as ArrowRef));
+    conformance::check(&array, &(Arc::new(expected) as ArrayRef));
 }
 
 #[test]

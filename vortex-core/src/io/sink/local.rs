@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Sink;
+use crate::io::runtime;
 use crate::{Error, Result};
 
 /// Small writes are joined up to this many bytes.
@@ -115,7 +116,7 @@ impl LocalSink {
         work: impl FnOnce(&File) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T> {
         let file = Arc::clone(&self.file);
-        match tokio::task::spawn_blocking(move || work(&file)).await {
+        match runtime()?.spawn_blocking(move || work(&file)).await {
             Ok(outcome) => outcome.map_err(|error| Error::write(&self.name, error)),
             Err(error) => Err(Error::write(&self.name, error)),
         }
@@ -183,7 +184,8 @@ impl Sink for LocalSink {
     async fn abort(&mut self) -> Result<()> {
         self.buffered.clear();
         self.buffered_bytes = 0;
-        self.temporary.remove().map_err(|error| Error::write(&self.name, error))
+        let mut temporary = std::mem::replace(&mut self.temporary, Temporary(None));
+        self.blocking(move |_| temporary.remove()).await
     }
 }
 

@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
-use crate::io::{Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
+use crate::io::{PendingBytes, ReadAt, Scheduler, StorageProfile, Urgency, Wish};
 use crate::metrics::ScanMetrics;
 use crate::{Error, Result};
 
@@ -113,7 +113,12 @@ async fn measured(hedge: u32) -> (Arc<Scheduler>, Arc<Scripted>) {
 }
 
 /// Requests bytes that are far from those of other numbers.
-fn read(scheduler: &Scheduler, file: &Arc<Scripted>, number: u64, metrics: &Arc<ScanMetrics>) -> Pending {
+fn read(
+    scheduler: &Scheduler,
+    file: &Arc<Scripted>,
+    number: u64,
+    metrics: &Arc<ScanMetrics>,
+) -> PendingBytes {
     let start = number << 24;
     let wish = Wish { range: start..start + 1000, urgency: Urgency::ZONE_MAPS };
     let source: Arc<dyn ReadAt> = Arc::clone(file) as _;
@@ -132,8 +137,8 @@ async fn a_read_that_stalls_is_asked_for_again() {
     let start = 1 << 24;
     let all = start..start + 1000;
     assert_eq!(*file.asked.lock(), [all.clone(), all.clone(), all, start + 500..start + 1000]);
-    assert_eq!(metrics.reads_hedged.load(Ordering::Relaxed), 2);
-    assert_eq!(metrics.reads.load(Ordering::Relaxed), 4);
+    assert_eq!(metrics.reads_hedged.get(), 2);
+    assert_eq!(metrics.reads.get(), 4);
     assert_eq!(file.in_flight.load(Ordering::SeqCst), 0, "the slower ones are dropped");
 }
 
@@ -144,7 +149,7 @@ async fn the_first_good_answer_counts() {
         *file.script.lock() = vec![Manner::Late, second];
         let metrics = Arc::default();
         assert_eq!(read(&scheduler, &file, 1, &metrics).wait().await.unwrap().len(), 1000);
-        assert_eq!(metrics.reads_hedged.load(Ordering::Relaxed), 1);
+        assert_eq!(metrics.reads_hedged.get(), 1);
         assert_eq!(file.in_flight.load(Ordering::SeqCst), 0);
     }
 }
@@ -166,7 +171,7 @@ async fn few_reads_are_asked_for_again() {
     for one in pending {
         one.wait().await.unwrap();
     }
-    assert_eq!(metrics.reads_hedged.load(Ordering::Relaxed), 2, "of 25 before");
+    assert_eq!(metrics.reads_hedged.get(), 2, "of 25 before");
 }
 
 #[tokio::test]
@@ -176,5 +181,5 @@ async fn no_read_is_asked_for_again_unless_that_is_wanted() {
     let metrics = Arc::default();
     read(&scheduler, &file, 1, &metrics).wait().await.unwrap();
     assert_eq!(file.asked.lock().len(), 1);
-    assert_eq!(metrics.reads_hedged.load(Ordering::Relaxed), 0);
+    assert_eq!(metrics.reads_hedged.get(), 0);
 }

@@ -16,7 +16,8 @@ use tokio::runtime::Handle;
 
 use crate::Result;
 use crate::io::{
-    BlockCache, CachedFile, MemoryFile, ObjectFile, Pending, ReadAt, Scheduler, StorageProfile, Urgency, Wish,
+    BlockCache, CachedFile, MemoryFile, ObjectFile, PendingBytes, ReadAt, Scheduler, StorageProfile, Urgency,
+    Wish,
 };
 use crate::metrics::ScanMetrics;
 
@@ -32,7 +33,7 @@ async fn each_range_gets_its_own_bytes() {
     assert_eq!(pending[0].wait().await.unwrap().as_slice(), (200..210).collect::<Vec<u8>>());
     assert_eq!(pending[1].wait().await.unwrap().as_slice(), [3, 4]);
     assert_eq!(pending[2].wait().await.unwrap().as_slice(), [5, 6, 7]);
-    assert_eq!(metrics.reads.load(Ordering::Relaxed), 2);
+    assert_eq!(metrics.reads.get(), 2);
 }
 
 #[tokio::test]
@@ -223,7 +224,7 @@ async fn bytes_at_hand_are_freed_with_their_request_although_neighbours_are_held
     let pending = Scheduler::new(8 << 20).read(&source, wanted, &metrics);
     let mut bytes: Vec<Buffer> =
         pending.into_iter().map(|one| one.wait().now_or_never().unwrap().unwrap()).collect();
-    let counted = [&metrics.reads, &metrics.bytes_read].map(|count| count.load(Ordering::Relaxed));
+    let counted = [&metrics.reads, &metrics.bytes_read].map(|count| count.get());
     assert_eq!((counted, in_use.load(Ordering::Relaxed)), ([1, 4 << 20], 4 << 20));
     bytes.truncate(1);
     assert_eq!(in_use.load(Ordering::Relaxed), 70 << 10);
@@ -242,15 +243,16 @@ async fn no_gaps_are_copied_between_bytes_at_hand() {
     for pending in Scheduler::new(8 << 20).read(&source, wanted, &metrics) {
         assert_eq!(pending.wait().now_or_never().expect("it is there").unwrap().len(), 48 << 10);
     }
-    let counted = [&metrics.reads, &metrics.bytes_wasted].map(|count| count.load(Ordering::Relaxed));
+    let counted = [&metrics.reads, &metrics.bytes_wasted].map(|count| count.get());
     assert_eq!(counted, [100, 0]);
 }
 
 #[test]
 fn a_request_of_a_runtime_that_ended_fails() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let wait =
-        |pending: Pending| tokio::time::timeout(Duration::from_secs(10), async move { pending.wait().await });
+    let wait = |pending: PendingBytes| {
+        tokio::time::timeout(Duration::from_secs(10), async move { pending.wait().await })
+    };
     // Requests to remote stores wait for others, in a task that ends with the runtime.
     for profile in [StorageProfile::LOCAL, StorageProfile::REMOTE] {
         let scheduler = Scheduler::new(1 << 20);

@@ -13,7 +13,9 @@
 #[cfg(target_arch = "x86_64")]
 mod packed;
 
-use super::joined::Joined;
+#[cfg(target_arch = "x86_64")]
+use self::packed::Packing;
+use super::joined::{Follow, Joined};
 use super::needle::{Against, Automaton, Needle};
 use super::simd::{Vectorized, vectorized};
 use crate::{Error, Result};
@@ -23,6 +25,9 @@ const ESCAPE: u8 = 255;
 
 /// Number of codes decoded between two checks of the capacity.
 const CHUNK: usize = 256;
+
+/// Number of chunks after which views are made of what they decode to.
+const FOLLOWED: usize = 8;
 
 /// Capacity required after the decoded bytes: the maximum that a chunk can write.
 const SLACK: usize = CHUNK * 8;
@@ -87,12 +92,12 @@ impl SymbolTable {
     }
 
     /// Decodes codes that represent exactly `len` bytes; `None` if they do not.
-    pub(crate) fn decode(&self, codes: &[u8], len: usize) -> Option<Joined> {
+    pub(crate) fn decode(&self, codes: &[u8], len: usize, follow: &mut dyn Follow) -> Option<Joined> {
         #[cfg(target_arch = "x86_64")]
-        let packs = packed::is_supported();
+        let packing = Packing::best();
         #[cfg(not(target_arch = "x86_64"))]
-        let packs = false;
-        vectorized(Decode { table: self, codes, len, packs })
+        let packing = None;
+        vectorized(Decode { table: self, codes, len, follow, packing })
     }
 
     /// The number of bytes that codes stand for; `None` if they end with an escape.
@@ -147,13 +152,19 @@ impl SymbolTable {
     }
 }
 
+/// There is no way but one by one.
+#[cfg(not(target_arch = "x86_64"))]
+type Packing = std::convert::Infallible;
+
 /// The loop of [`SymbolTable::decode`].
 struct Decode<'a> {
     table: &'a SymbolTable,
     codes: &'a [u8],
     len: usize,
-    /// Whether symbols are stored several at a time, which the machine must support.
-    packs: bool,
+    follow: &'a mut dyn Follow,
+    /// How symbols are stored several at a time, which the machine must support.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is only one way"))]
+    packing: Option<Packing>,
 }
 
 impl Vectorized for Decode<'_> {
@@ -163,19 +174,18 @@ impl Vectorized for Decode<'_> {
     fn run(self) -> Option<Joined> {
         let mut out: Vec<u8> = Vec::with_capacity(self.len.checked_add(SLACK)?);
         let start = out.as_mut_ptr();
-        let mut at = 0;
-        let mut store = |places: &[u16]| {
+        // Stores symbols from `at` on; returns where the last one ends.
+        let store = |places: &[u16], mut at: usize| {
             if at > self.len {
                 return None;
             }
             #[cfg(target_arch = "x86_64")]
-            if self.packs
+            if let Some(packing) = self.packing
                 && let Some(places) = places.as_array::<CHUNK>()
             {
                 // SAFETY: the machine supports it. `at <= len` was true before the chunk, behind which there is room for
                 // eight bytes for each of its places.
-                at += unsafe { packed::store(self.table, places, start.add(at)) };
-                return Some(());
+                return Some(at + unsafe { packed::store(packing, self.table, places, start.add(at)) });
             }
             for place in places {
                 let place = usize::from(*place) % 512;
@@ -185,19 +195,23 @@ impl Vectorized for Decode<'_> {
                 unsafe { start.add(at).cast::<u64>().write_unaligned(symbol.to_le()) };
                 at += usize::from(symbol_len);
             }
-            Some(())
+            Some(at)
         };
 
         let mut lookup = Lookup { places: [0; CHUNK], escaped: false, literals: 0 };
-        let mut last = 0;
-        for codes in self.codes.chunks(CHUNK) {
+        let (mut last, mut at) = (0, 0);
+        for (chunk, codes) in self.codes.chunks(CHUNK).enumerate() {
             match codes.as_array::<CHUNK>() {
                 // Whether the preceding byte is an escape is consistent with its value.
                 Some(codes) if lookup.escaped == (last == ESCAPE) => lookup.chunk(codes),
                 _ => lookup.one_by_one(codes),
             }
             last = codes.last().copied().unwrap_or_default();
-            store(&lookup.places[..codes.len()])?;
+            at = store(&lookup.places[..codes.len()], at)?;
+            if chunk % FOLLOWED == FOLLOWED - 1 && at <= self.len {
+                // SAFETY: the bytes up to `at` were written without gaps, and are within the capacity.
+                self.follow.decoded(unsafe { std::slice::from_raw_parts(start, at) });
+            }
         }
         if lookup.escaped || at != self.len {
             return None;
@@ -303,7 +317,7 @@ mod tests {
     }
 
     fn decoded(table: &SymbolTable, codes: &[u8], len: usize) -> Option<Vec<u8>> {
-        table.decode(codes, len).map(Joined::into_bytes)
+        table.decode(codes, len, &mut ()).map(Joined::into_bytes)
     }
 
     fn naive(symbols: &[&str], codes: &[u8]) -> Vec<u8> {
@@ -383,6 +397,15 @@ mod tests {
         }
     }
 
+    /// All ways to store symbols on this machine.
+    fn ways() -> Vec<Option<Packing>> {
+        #[cfg(target_arch = "x86_64")]
+        if Packing::best().is_some() {
+            return vec![None, Some(Packing::Loads), Some(Packing::Gathers)];
+        }
+        vec![None]
+    }
+
     #[test]
     fn long_codes_are_decoded_alike_one_by_one_and_packed() {
         let mut next = crate::kernels::random(7);
@@ -400,14 +423,14 @@ mod tests {
                     }
                 }
                 let wanted = naive(&all, &codes);
-                for packs in [false, true] {
-                    #[cfg(target_arch = "x86_64")]
-                    let packs = packs && packed::is_supported();
-                    let decode = Decode { table: &table, codes: &codes, len: wanted.len(), packs };
+                for packing in ways() {
+                    let decode =
+                        Decode { table: &table, codes: &codes, len: wanted.len(), follow: &mut (), packing };
                     let found = vectorized(decode).map(Joined::into_bytes);
                     assert_eq!(found.as_deref(), Some(&*wanted), "{escapes}, {len}");
                     for wrong in [wanted.len() + 1, wanted.len().saturating_sub(1)] {
-                        let decode = Decode { table: &table, codes: &codes, len: wrong, packs };
+                        let decode =
+                            Decode { table: &table, codes: &codes, len: wrong, follow: &mut (), packing };
                         assert!(wrong == wanted.len() || vectorized(decode).is_none());
                     }
                 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef};
+use arrow::array::{Array as _, ArrayRef};
 use arrow::datatypes::i256;
 
 use super::ZoneMap;
@@ -46,7 +46,7 @@ impl ZoneMap {
     }
 
     /// A bound that is a value of the zone. Writers take both zeros of floats for equal.
-    fn extreme(&self, bounds: Option<&ArrowRef>, zone: usize) -> Option<Scalar> {
+    fn extreme(&self, bounds: Option<&ArrayRef>, zone: usize) -> Option<Scalar> {
         let bounds = bounds.filter(|bounds| self.is_exact && bounds.is_valid(zone))?;
         let bound = Scalar::from_arrow(bounds.as_ref(), zone, &self.dtype.with_nullable(true)).ok()?;
         let is_zero = match bound.value() {

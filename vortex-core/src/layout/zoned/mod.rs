@@ -18,7 +18,7 @@ use self::metadata::{Columns, ZoneColumn};
 pub use self::zone_map::ZoneMap;
 use super::{Layout, LayoutKind, LayoutNode, LayoutRef, PieceSet, SegmentSet, ids};
 use crate::Result;
-use crate::array::{ArrayRef, Measures, has_sum};
+use crate::array::{EncodedRef, Measures, has_sum};
 use crate::dtype::{DType, StructType};
 use crate::limits::Work;
 use crate::segments::SegmentId;
@@ -176,11 +176,11 @@ impl Layout for ZonedLayout {
         self.data.request(rows, have, want)
     }
 
-    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<ArrayRef> {
+    fn read(&self, rows: &Range<u64>, have: &SegmentSet<'_>) -> Result<EncodedRef> {
         self.data.read(rows, have)
     }
 
-    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<ArrayRef> {
+    fn read_rows(&self, rows: &[u64], have: &PieceSet<'_>) -> Result<EncodedRef> {
         self.data.read_rows(rows, have)
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef as ArrowRef, AsArray as _, UInt64Array, new_null_array};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, UInt64Array, new_null_array};
 use arrow::compute::nullif;
 use arrow::datatypes::{DataType, UInt64Type};
 
 use super::Zones;
 use super::metadata::ZoneColumn;
-use crate::array::ArrayRef;
+use crate::array::EncodedRef;
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::stats::{FieldStats, Precision, is_float};
@@ -27,21 +27,21 @@ pub struct ZoneMap {
     /// Number of zones.
     pub zone_count: usize,
     /// Lower bounds of the values, ignoring nulls and NaN; none of nested types.
-    pub min: Option<ArrowRef>,
+    pub min: Option<ArrayRef>,
     /// Upper bounds of the values, ignoring nulls and NaN; none of nested types.
-    pub max: Option<ArrowRef>,
+    pub max: Option<ArrayRef>,
     /// Numbers of nulls.
     pub null_count: Option<UInt64Array>,
     /// Numbers of NaN values; for floats only.
     pub nan_count: Option<UInt64Array>,
     /// Sums in the widened type of [statistics](crate::stats::FieldStats::sum). A null sum is unknown.
-    pub sum: Option<ArrowRef>,
+    pub sum: Option<ArrayRef>,
     /// Whether bounds are values of their zone.
     pub(crate) is_exact: bool,
 }
 
 impl ZoneMap {
-    pub(super) fn read(zones: &Zones, table: &ArrayRef) -> Result<Self> {
+    pub(super) fn read(zones: &Zones, table: &EncodedRef) -> Result<Self> {
         let table = table.decode(&data_type(table.dtype())?)?;
         let table = table.as_struct_opt().ok_or_else(|| Error::corrupt("zone table is not a struct"))?;
         let mut map = ZoneMap {
@@ -130,7 +130,7 @@ impl ZoneMap {
 }
 
 /// Converts `struct{bound, unknown}` to bounds that are null where they are unknown.
-fn bounded(column: &ArrowRef) -> Result<ArrowRef> {
+fn bounded(column: &ArrayRef) -> Result<ArrayRef> {
     let parts = column.as_struct_opt().filter(|parts| parts.num_columns() == 2);
     let parts = parts.ok_or_else(|| Error::corrupt("zone bound is not a struct of two fields"))?;
     let (bound, unknown) = (parts.column(0), parts.column(1));

@@ -18,9 +18,9 @@ use datafusion_execution::cache::{SchemaFingerprint, TableScopedPath};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use parking_lot::Mutex;
+use vortex_core::io::StoreId;
 
-use crate::footers::same_version;
-use crate::stores::StoreNumber;
+use crate::reading::footers::same_version;
 
 /// The statistics that a session keeps.
 pub(crate) struct FileStatistics(Option<Arc<FileStatisticsCache>>);
@@ -66,7 +66,7 @@ impl FileStatistics {
 
 /// All tables share what is known of a file. The place for a table's name holds that of the store.
 fn key(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> TableScopedPath {
-    let store = TableReference::bare(StoreNumber::of(store).name());
+    let store = TableReference::bare(format!("vortex {}", StoreId::of(store)));
     TableScopedPath { table: Some(store), path: object.location.clone() }
 }
 

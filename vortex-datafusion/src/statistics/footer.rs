@@ -1,8 +1,7 @@
 //! Statistics in a footer as DataFusion's [`Statistics`].
 //!
 //! `Exact` is a promise that planning relies on: `count(*)`, `min`, `max` and `sum` are then answered without
-//! reading data. Anything less than certain is inexact or absent. So are some statistics that are certain, because
-//! DataFusion 55 derives wrong ones from them: see `optimizer/exact_statistics.rs`.
+//! reading data. Anything less than certain is inexact or absent.
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::stats::Precision;
@@ -164,8 +163,7 @@ fn sum(
         }
         _ => return Precision::Absent,
     };
-    // See `optimizer/exact_statistics.rs`.
-    Precision::Inexact(value)
+    Precision::Exact(value)
 }
 
 /// The number of distinct values, as an estimate: DataFusion 55 passes it through joins and casts unchanged,
@@ -254,7 +252,7 @@ mod tests {
         let wide = of(i32, &stats, DataType::Int64, 10);
         assert_eq!(
             (wide.sum_value, wide.null_count),
-            (Precision::Inexact(2995i64.into()), Precision::Exact(2))
+            (Precision::Exact(2995i64.into()), Precision::Exact(2))
         );
     }
 
@@ -283,7 +281,7 @@ mod tests {
         let mut known = known(|of| (of.sum, of.null_count) = (Some(i64_sum), Some(9)));
         let i32 = DType::Primitive(PType::I32, true);
         let stats = of(i32.clone(), &known, DataType::Int32, 10);
-        assert_eq!(stats.sum_value, Precision::Inexact(ScalarValue::Int64(Some(7))));
+        assert_eq!(stats.sum_value, Precision::Exact(ScalarValue::Int64(Some(7))));
         known.null_count = Some(10);
         assert_eq!(of(i32, &known, DataType::Int32, 10).sum_value, Precision::Absent);
     }

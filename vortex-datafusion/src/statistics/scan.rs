@@ -10,6 +10,7 @@ use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 
 use crate::selection::RowSelection;
+use crate::source::VortexSource;
 
 /// The scan with statistics and orders from which DataFusion 55 derives nothing wrong.
 pub(crate) fn as_stated(scan: FileScanConfig) -> FileScanConfig {
@@ -43,8 +44,8 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
         .build()
 }
 
-/// A scan that states null counts, minima, maxima and distinct counts as estimates, although they may be exact: see
-/// `optimizer/exact_statistics.rs`. Distinct counts are exact only of partition columns, from DataFusion. Of a
+/// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact: see
+/// `optimizer/exact_statistics.rs`. Its source remembers which sums are. Distinct counts are exact only of partition columns, from DataFusion. Of a
 /// column with a bound that DataFusion 55 cannot compute with, the scan states neither minimum nor maximum. If only some
 /// rows of a file are read, all is an estimate. So is it that there are no rows: of these, DataFusion 55 computes that
 /// the sum of a constant is 0, not null.
@@ -56,7 +57,12 @@ fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
     if known.num_rows == Precision::Exact(0) {
         known.num_rows = Precision::Inexact(0);
     }
-    for column in &mut known.column_statistics {
+    let mut exact_sums = Vec::new();
+    for (at, column) in known.column_statistics.iter_mut().enumerate() {
+        if let Precision::Exact(sum) = &column.sum_value {
+            exact_sums.push(at);
+            column.sum_value = Precision::Inexact(sum.clone());
+        }
         column.distinct_count = column.distinct_count.to_inexact();
         column.null_count = column.null_count.to_inexact();
         let bounds = [&mut column.min_value, &mut column.max_value];
@@ -65,7 +71,13 @@ fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
             *bound = if overflows { Precision::Absent } else { bound.clone().to_inexact() };
         }
     }
-    FileScanConfigBuilder::from(scan).with_statistics(known).build()
+    let source = scan.file_source().downcast_ref::<VortexSource>();
+    let source = source.map(|source| Arc::new(source.with_exact_sums(exact_sums)));
+    let scan = FileScanConfigBuilder::from(scan).with_statistics(known);
+    match source {
+        Some(source) => scan.with_source(source).build(),
+        None => scan.build(),
+    }
 }
 
 fn selects_rows(scan: &FileScanConfig) -> bool {
@@ -104,7 +116,6 @@ mod tests {
     use datafusion_execution::object_store::ObjectStoreUrl;
 
     use super::*;
-    use crate::source::VortexSource;
 
     /// What a scan states of a column, of which its file states `known`.
     fn estimates(data_type: DataType, known: ColumnStatistics) -> ColumnStatistics {
@@ -125,12 +136,14 @@ mod tests {
     fn a_scan_estimates_what_is_exact_in_its_files() {
         let known = ColumnStatistics {
             null_count: Precision::Exact(2),
+            sum_value: Precision::Exact(ScalarValue::Int64(Some(40))),
             min_value: Precision::Exact(ScalarValue::Int32(Some(1))),
             max_value: Precision::Exact(ScalarValue::Int32(Some(9))),
             ..ColumnStatistics::new_unknown()
         };
         let column = estimates(DataType::Int32, known);
         assert_eq!(column.null_count, Precision::Inexact(2));
+        assert_eq!(column.sum_value, Precision::Inexact(ScalarValue::Int64(Some(40))));
         assert_eq!(column.min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
         assert_eq!(column.max_value, Precision::Inexact(ScalarValue::Int32(Some(9))));
     }

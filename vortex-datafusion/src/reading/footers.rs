@@ -15,8 +15,7 @@ use object_store::ObjectMeta;
 #[cfg(feature = "session")]
 use object_store::path::Path;
 use vortex_core::file::{Footer, OpenOptions};
-
-use crate::stores::StoreNumber;
+use vortex_core::io::StoreId;
 
 /// Parsed footers of small files take up at most about one part in this many of the footer cache; further
 /// footers are kept as the bytes of their files.
@@ -35,19 +34,19 @@ impl FooterCache {
 
     /// Whether the footer of any version of this object is cached.
     #[cfg(feature = "session")]
-    pub(crate) fn has_any(&self, store: StoreNumber, location: &Path) -> bool {
+    pub(crate) fn has_any(&self, store: StoreId, location: &Path) -> bool {
         self.0.get(location).is_some_and(|entry| known(store, &entry).is_some())
     }
 
     /// Whether the footer of exactly this version is cached.
     #[cfg(feature = "session")]
-    pub(crate) fn has(&self, store: StoreNumber, meta: &ObjectMeta) -> bool {
+    pub(crate) fn has(&self, store: StoreId, meta: &ObjectMeta) -> bool {
         let entry = self.0.get(&meta.location);
         entry.is_some_and(|entry| same_version(&entry.meta, meta) && known(store, &entry).is_some())
     }
 
     /// The footer of exactly this version. With `verify`, it must verify the checksums that it has.
-    pub(crate) fn get(&self, store: StoreNumber, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
+    pub(crate) fn get(&self, store: StoreId, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
         let entry = self.0.get(&meta.location)?;
         let known = known(store, &entry)?;
         let footer = same_version(&entry.meta, meta).then(|| known.footer()).flatten()?;
@@ -57,7 +56,7 @@ impl FooterCache {
 
     /// Caches a footer; as the bytes of its file, if the file is small and parsed footers of this size would
     /// take up too much of the cache.
-    pub(crate) fn put(&self, store: StoreNumber, meta: &ObjectMeta, footer: Arc<Footer>) {
+    pub(crate) fn put(&self, store: StoreId, meta: &ObjectMeta, footer: Arc<Footer>) {
         let like_it = footer.memory_size().saturating_mul(self.0.len() + 1);
         let whole =
             footer.whole_file().filter(|file| file.len() <= MAX_STORED && !footer.verifies_checksums());
@@ -79,7 +78,7 @@ impl fmt::Debug for FooterCache {
 }
 
 /// What is cached of an object, if it is in this store.
-fn known(store: StoreNumber, entry: &CachedFileMetadataEntry) -> Option<&CachedFooter> {
+fn known(store: StoreId, entry: &CachedFileMetadataEntry) -> Option<&CachedFooter> {
     let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
     (known.store == store).then_some(known)
 }
@@ -93,15 +92,9 @@ pub(crate) fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
         && versions.is_none_or(|(left, right)| left == right)
 }
 
-/// Whether versions of the object can be told apart, as in
-/// [`ObjectFile::is_versioned`](vortex_core::io::ObjectFile::is_versioned).
-pub(crate) fn is_versioned(meta: &ObjectMeta) -> bool {
-    meta.e_tag.is_some() || meta.version.is_some() || meta.last_modified.timestamp() != 0
-}
-
 /// A footer as DataFusion's cache holds it.
 struct CachedFooter {
-    store: StoreNumber,
+    store: StoreId,
     form: Form,
 }
 

@@ -9,6 +9,8 @@
 //! If a file has no such entry, its statistics may still prove that a column is sorted. This order is
 //! declared only on request: a plan that knows an order preserves it, at the cost of merges.
 
+mod row_order;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use datafusion_physical_expr::{LexOrdering, LexRequirement, PhysicalSortExpr, Ph
 use vortex_core::DType;
 use vortex_core::file::Footer;
 
+pub use self::row_order::RowOrder;
 use crate::convert::cast_is_strictly_monotonic;
 
 /// The metadata entry that holds the order of a file's rows.

@@ -1,6 +1,11 @@
 //! Gathering values by small integer keys, which is how dictionaries are decoded.
 #![expect(unsafe_code, reason = "keys are checked once, not per value")]
 
+#[cfg(target_arch = "x86_64")]
+pub(super) mod wide;
+
+use std::mem::MaybeUninit;
+
 use super::Word;
 use super::simd::{Vectorized, vectorized};
 
@@ -47,14 +52,38 @@ pub(crate) fn gather_into<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut V
         return None;
     }
     out.reserve(keys.len());
-    for (slot, key) in out.spare_capacity_mut().iter_mut().zip(keys) {
-        // SAFETY: every key was checked above to be less than the length. Bytes are copied, since a
-        // 16-byte number would be moved in two halves.
-        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().add(key.index()), slot.as_mut_ptr(), 1) };
-    }
-    // SAFETY: there is capacity for one value per key, and the loop wrote all of them.
+    let places = &mut out.spare_capacity_mut()[..keys.len()];
+    // SAFETY: every key was checked above to be less than the length, and each has a place.
+    unsafe { gather_checked(values, keys, places) };
+    // SAFETY: there is capacity for one value per key, and all of them were written.
     unsafe { out.set_len(out.len() + keys.len()) };
     Some(())
+}
+
+/// Writes `values[key]` for each key, in the way that is fastest on this machine.
+///
+/// # Safety
+/// All keys must be below the number of values, and `out` must be as long as `keys`.
+unsafe fn gather_checked<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut [MaybeUninit<T>]) {
+    #[cfg(target_arch = "x86_64")]
+    if wide::fits::<T, K>(values) && wide::pays() {
+        // SAFETY: according to the caller; the machine has the instructions.
+        return unsafe { wide::gather_wide(values, keys, out) };
+    }
+    // SAFETY: according to the caller.
+    unsafe { gather_each(values, keys, out) };
+}
+
+/// Writes `values[key]` for each key, one after the other.
+///
+/// # Safety
+/// As [`gather_checked`].
+unsafe fn gather_each<T: Copy, K: Key>(values: &[T], keys: &[K], out: &mut [MaybeUninit<T>]) {
+    for (place, key) in out.iter_mut().zip(keys) {
+        // SAFETY: according to the caller, the key is below the length. Bytes are copied, since a 16-byte number would be
+        // moved in two halves.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().add(key.index()), place.as_mut_ptr(), 1) };
+    }
 }
 
 #[cfg(test)]

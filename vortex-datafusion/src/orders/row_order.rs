@@ -12,7 +12,7 @@ use arrow::datatypes::Schema;
 use datafusion_physical_expr::LexOrdering;
 use vortex_core::write::FileWriter;
 
-use crate::ordering::{self, SortedColumn, sorted_columns};
+use crate::orders::{self, SortedColumn, sorted_columns};
 
 /// The columns by which the rows of a file are sorted, checked while they are written, so that the file can record them
 /// and queries need not sort it.
@@ -77,8 +77,8 @@ impl RowOrder {
     /// # Errors
     /// If the file has no room for another entry of metadata.
     pub fn record(&self, writer: &mut FileWriter) -> vortex_core::Result<()> {
-        match ordering::entry(&self.columns) {
-            Some(entry) => writer.set_metadata(ordering::KEY, entry),
+        match orders::entry(&self.columns) {
+            Some(entry) => writer.set_metadata(orders::KEY, entry),
             None => Ok(()),
         }
     }

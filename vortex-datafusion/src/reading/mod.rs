@@ -3,6 +3,8 @@
 //! Footers are kept between queries (`footers.rs`), and bytes of remote files, if the options enable that. Of
 //! objects without time, e-tag and version, nothing is kept.
 
+pub(crate) mod footers;
+
 use std::sync::Arc;
 
 use datafusion_common::Result;
@@ -14,12 +16,11 @@ use object_store::{ObjectMeta, ObjectStore};
 use vortex_core::file::{OpenOptions, VortexFile};
 #[cfg(feature = "session")]
 use vortex_core::io::StorageProfile;
-use vortex_core::io::{BlockCache, ObjectFile, ReadAt};
+use vortex_core::io::{BlockCache, ObjectFile, ReadAt, StoreId};
 
+use self::footers::FooterCache;
 use crate::convert::datafusion_error;
-use crate::footers::FooterCache;
 use crate::options::VortexOptions;
-use crate::stores::StoreNumber;
 
 /// Opens files.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +82,7 @@ impl Reading {
         meta: &ObjectMeta,
         hint: Option<u64>,
     ) -> Result<VortexFile> {
-        self.open_object(StoreNumber::of(store), ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
+        self.open_object(StoreId::of(store), ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
     }
 
     /// Fetches the metadata of a remote file and puts its footer into the cache, in one request. Returns
@@ -96,7 +97,7 @@ impl Reading {
         store: &Arc<dyn ObjectStore>,
         location: &Path,
     ) -> Result<Option<ObjectMeta>> {
-        let number = StoreNumber::of(store);
+        let number = StoreId::of(store);
         let is_known = self.footers.as_ref().is_none_or(|footers| footers.has_any(number, location));
         // Bytes to be kept in blocks are read in blocks, which requires the size.
         if is_known || self.settings.blocks.is_some() {
@@ -114,12 +115,7 @@ impl Reading {
         Ok(Some(meta))
     }
 
-    async fn open_object(
-        &self,
-        store: StoreNumber,
-        object: ObjectFile,
-        hint: Option<u64>,
-    ) -> Result<VortexFile> {
+    async fn open_object(&self, store: StoreId, object: ObjectFile, hint: Option<u64>) -> Result<VortexFile> {
         let Settings { tail, blocks, block_len, preload, hedge, verify } = &self.settings;
         let object = object.with_hedge(*hedge);
         let meta = &object.meta().clone();
@@ -149,7 +145,7 @@ impl Reading {
     /// Whether the footer of exactly this version is cached.
     #[cfg(feature = "session")]
     pub(crate) fn has_footer(&self, store: &Arc<dyn ObjectStore>, meta: &ObjectMeta) -> bool {
-        self.footers.as_ref().is_some_and(|footers| footers.has(StoreNumber::of(store), meta))
+        self.footers.as_ref().is_some_and(|footers| footers.has(StoreId::of(store), meta))
     }
 }
 
