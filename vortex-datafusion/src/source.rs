@@ -62,8 +62,9 @@ impl Default for BestWanted {
 /// A table provider that plans its own scans builds a `FileScanConfig` on a plain source, and passes it to
 /// `create_physical_plan` of a [`VortexFormat`](crate::VortexFormat) rather than to `DataSourceExec`. That sets the
 /// options and the session, states sums, minima and maxima as estimates, since DataFusion 55 derives wrong answers from
-/// exact ones above joins and casts, and restricts declared orders to what holds. If the scan has an adapter of expressions, which may compute
-/// columns from others, its orders, and all statistics except row counts, are taken for those of files and not used.
+/// exact ones above joins and casts, and restricts declared orders to what holds. If the scan has an adapter of
+/// expressions, which may compute columns from others, its orders, and all statistics except row counts, are taken for
+/// those of files and not used.
 ///
 /// Files need a time of modification, an e-tag or a version, such as `PartitionedFile::new_from_meta` takes from a
 /// listing. Otherwise, changes would go unnoticed, so that neither footers nor bytes of these files are kept for later

@@ -104,7 +104,8 @@ pub trait ReadAt: Debug + Send + Sync + 'static {
     }
 
     /// What identifies the underlying store. Sources of the same store share the measured latency and bandwidth, and a
-    /// limit of reads in flight. By default, each remote source is a store of its own, and all others are one.
+    /// limit of reads in flight. By default, each remote source is a store of its own, and all others are one: a source
+    /// that reads from another one should return what that one does, and remote sources of one server the same.
     fn store(&self) -> &str {
         if self.profile().remote { self.name() } else { "local" }
     }

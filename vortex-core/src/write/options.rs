@@ -74,8 +74,9 @@ impl WriteOptions {
 
     /// Sets the approximate number of bytes that the writer may hold in memory; 64 MiB by default. A file
     /// with very many columns needs about 64 KiB for each of them, and some 200 KiB for each column of
-    /// repetitive text, even if that exceeds the budget. Not counted is what is written at the end of the file: about
-    /// 90 bytes per column for every 8,192 rows.
+    /// repetitive text, even if that exceeds the budget. Not counted are bytes
+    /// that a [sink](crate::io::Sink::buffered_bytes) holds, such as the parts of an upload, and what is written at the end
+    /// of the file: about 90 bytes per column for every 8,192 rows.
     #[must_use]
     pub fn with_memory_budget(mut self, bytes: usize) -> Self {
         self.memory_budget = bytes;

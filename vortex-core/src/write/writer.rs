@@ -222,9 +222,10 @@ impl FileWriter {
     }
 
     /// Lets chunks be encoded and written that exceed the budget together with the rows that are collected: the minimum of
-    /// these may be more than their part of it. If it is more than all of the budget, waiting would save little.
+    /// these may be more than their part of it. If they are more than all of the budget, with dictionaries, waiting would
+    /// save little.
     async fn keep_to_budget(&mut self) -> Result<()> {
-        if self.pending_limit() > self.options.memory_budget {
+        if self.pending_limit() + self.held_bytes() > self.options.memory_budget {
             return Ok(());
         }
         while self.budgeted_bytes() > self.options.memory_budget {

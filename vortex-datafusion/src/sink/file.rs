@@ -18,8 +18,7 @@ use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 
 use crate::convert::datafusion_error;
 use crate::format::EXTENSION;
-use crate::orders::RowOrder;
-use crate::orders::SortedColumn;
+use crate::orders::{RowOrder, SortedColumn};
 use crate::statistics::kept::FileStatistics;
 
 /// The state shared by the files of one statement.

@@ -1,7 +1,7 @@
 //! Statistics and orders of files that are kept between queries, in DataFusion's cache for them.
 //!
 //! From a footer in memory they would be derived as quickly, but of many small files only the bytes are kept
-//! (`footers.rs`), and of many large ones not every footer.
+//! (`reading/footers.rs`), and of many large ones not every footer.
 //!
 //! DataFusion 55 takes files of the same size and modification time for the same, and some stores state times in
 //! whole seconds. Here e-tags count as well. Tables of this crate therefore leave the cache to this module; tables that

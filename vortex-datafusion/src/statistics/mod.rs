@@ -7,8 +7,8 @@
 //! | [`scan`] | a scan | row counts |
 //! | `optimizer/exact_statistics.rs` | a scan that is only aggregated | the same as of its files |
 //!
-//! DataFusion 55 derives wrong answers from exact statistics of scans, so that they state estimates, but none from those of
-//! files, which it uses to plan the scan.
+//! DataFusion 55 derives wrong answers from exact statistics of scans, so that they state estimates. From those of files,
+//! which it uses to plan the scan, it derives none.
 
 mod footer;
 pub(crate) mod kept;

@@ -45,8 +45,8 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
 }
 
 /// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact: see
-/// `optimizer/exact_statistics.rs`. Its source remembers which sums are. Distinct counts are exact only of partition columns, from DataFusion. Of a
-/// column with a bound that DataFusion 55 cannot compute with, the scan states neither minimum nor maximum. If only some
+/// `optimizer/exact_statistics.rs`. Its source remembers which sums are. Distinct counts are exact only of partition
+/// columns, from DataFusion. Of a column with a bound that DataFusion 55 cannot compute with, the scan states neither minimum nor maximum. If only some
 /// rows of a file are read, all is an estimate. So is it that there are no rows: of these, DataFusion 55 computes that
 /// the sum of a constant is 0, not null.
 fn with_estimates(scan: FileScanConfig) -> FileScanConfig {

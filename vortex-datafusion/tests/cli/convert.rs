@@ -263,12 +263,15 @@ fn a_killed_conversion_leaves_nothing_under_the_final_name() {
     // Enough inputs to leave time for the kill.
     let mut arguments = vec!["convert"];
     arguments.resize(3000, &source);
-    for signal in ["KILL", "INT", "TERM"] {
-        let output = path(&folder, &format!("{signal}.vortex"));
+    for (signal, format) in
+        [("KILL", "vortex"), ("INT", "vortex"), ("TERM", "vortex"), ("INT", "csv"), ("TERM", "parquet")]
+    {
+        let name = format!("{signal}.{format}");
+        let output = path(&folder, &name);
         let mut arguments = arguments.clone();
         arguments.push(&output);
         let mut child = vortex(&arguments).stderr(Stdio::piped()).spawn().unwrap();
-        while names(&folder).iter().all(|name| !name.contains(signal)) {
+        while names(&folder).iter().all(|there| !there.contains(&name)) {
             assert_eq!(child.try_wait().unwrap(), None, "it was done before it could be killed");
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
@@ -276,12 +279,31 @@ fn a_killed_conversion_leaves_nothing_under_the_final_name() {
         assert!(kill.unwrap().success());
         let outcome = child.wait_with_output().unwrap();
         assert!(!outcome.status.success());
-        assert!(!Path::new(&output).exists(), "{signal}");
+        assert!(!Path::new(&output).exists(), "{name}");
         if signal != "KILL" {
             assert!(stderr(&outcome).contains("interrupted"), "{}", stderr(&outcome));
-            assert!(names(&folder).iter().all(|name| !name.contains(signal)), "{:?}", names(&folder));
+            assert!(names(&folder).iter().all(|there| !there.contains(&name)), "{:?}", names(&folder));
         }
     }
+}
+
+#[test]
+fn values_that_are_not_a_number_survive_parquet_files_that_differ() {
+    let folder = TempDir::new().unwrap();
+    let rows = "(VALUES (1.5::DOUBLE, 1), ('NaN'::DOUBLE, 2)) t(a, b)";
+    for (name, columns) in [("1", "a, b"), ("2", "a")] {
+        let (source, target) =
+            (path(&folder, &format!("{name}.vortex")), path(&folder, &format!("in/{name}.parquet")));
+        ok(&["sql", "-q", "-c", &format!("COPY (SELECT {columns} FROM {rows}) TO '{source}'")]);
+        fs::create_dir_all(folder.path().join("in")).unwrap();
+        ok(&["convert", &source, &target]);
+    }
+    let rows = ok(&["convert", "--columns", "a", "--to", "csv", &path(&folder, "in/"), "-"]);
+    assert_eq!(rows, "a\n1.5\nNaN\n1.5\nNaN\n");
+    let file = path(&folder, "in/1.parquet");
+    let aggregates = format!("SELECT max(a) AS max, count(a) AS n, sum(b) AS sum FROM '{file}'");
+    assert_eq!(csv(&aggregates), "max,n,sum\nNaN,2,3\n");
+    assert_eq!(csv(&format!("SELECT a FROM '{file}'")), "a\n1.5\nNaN\n");
 }
 
 #[test]
@@ -330,6 +352,23 @@ fn a_recorded_order_is_kept() {
     for file in [&sorted, &again] {
         assert!(!plan(file, "b, a").contains("SortExec"), "{file}");
         assert!(plan(file, "a, b").contains("SortExec"), "{file}");
+    }
+}
+
+#[test]
+fn the_order_of_parquet_files_is_kept() {
+    let folder = TempDir::new().unwrap();
+    let [one, both] = ["one.vortex", "both.vortex"].map(|name| path(&folder, name));
+    let inputs = ["1.parquet", "2.parquet"].map(|name| path(&folder, name));
+    for (input, start) in inputs.iter().zip([1, 500]) {
+        let rows = format!("SELECT value AS a FROM generate_series({start}, {start} + 400)");
+        ok(&["sql", "-q", "-c", &format!("COPY ({rows} ORDER BY a) TO '{input}'")]);
+    }
+    ok(&["convert", &inputs[0], &one]);
+    ok(&["convert", &inputs[0], &inputs[1], &both]);
+    for file in [one, both] {
+        let plan = ok(&["sql", &format!("EXPLAIN FORMAT INDENT SELECT * FROM '{file}' ORDER BY a")]);
+        assert!(!plan.contains("SortExec"), "{file}: {plan}");
     }
 }
 

@@ -226,7 +226,7 @@ fn a_folder_has_the_format_of_its_visible_files() {
     }
     assert_eq!(csv(&format!("SELECT * FROM '{}'", place("d/"))), "a\n1\n");
     fs::write(folder.path().join("d/k.csv"), "a\n1\n").unwrap();
-    for mixed in ["d/", "d/*"] {
+    for mixed in ["d/", "d/*", "d"] {
         let line = complaint(&run(&["sql", &format!("SELECT * FROM '{}'", place(mixed))]), 1);
         let told = format!("holds .csv and .vortex files; use '{}'", place("d/*.csv"));
         assert!(line.contains(&told), "{line}");

@@ -314,3 +314,11 @@ fn commands_of_the_shell_may_be_arguments() {
     assert!(columns.contains("o_orderkey,Int64"), "{columns}");
     assert_eq!(ok(&["sql", "--format", "csv", "-c", "\\q", "-c", "SELECT 1"]), "");
 }
+
+#[test]
+fn expressions_of_thousands_of_terms_are_computed() {
+    let sum = vec!["o_custkey"; 3000].join(" + ");
+    let orders = golden("0.91.0/tpch_orders.vortex");
+    let rows = csv(&format!("SELECT max({sum}) = 3000 * max(o_custkey) AS is_right FROM '{orders}'"));
+    assert_eq!(rows, "is_right\ntrue\n");
+}

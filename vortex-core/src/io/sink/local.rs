@@ -185,7 +185,10 @@ impl Sink for LocalSink {
         self.buffered.clear();
         self.buffered_bytes = 0;
         let mut temporary = std::mem::replace(&mut self.temporary, Temporary(None));
-        self.blocking(move |_| temporary.remove()).await
+        match runtime() {
+            Ok(_) => self.blocking(move |_| temporary.remove()).await,
+            Err(_) => temporary.remove().map_err(|error| Error::write(&self.name, error)),
+        }
     }
 }
 

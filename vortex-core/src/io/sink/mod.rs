@@ -32,7 +32,8 @@ pub trait Sink: Debug + Send + 'static {
     /// If storage fails, now or for the bytes of earlier calls.
     async fn write(&mut self, bytes: Bytes) -> Result<()>;
 
-    /// Bytes accepted that are still in memory.
+    /// Bytes accepted that are still in memory. The budget of a writer does not cover them: a sink limits them by itself,
+    /// in that [`write`](Self::write) waits.
     fn buffered_bytes(&self) -> usize {
         0
     }

@@ -54,8 +54,10 @@ impl Interrupts {
         let thread = Thread { is_shell, signals, told, working_since, terminal: Terminal::of(is_shell) };
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let status = runtime.block_on(thread.run());
-            let _ = writeln!(io::stderr(), "vortex: interrupted");
-            std::process::exit(status.into());
+            crate::convert::remove_partial_files(|| {
+                let _ = writeln!(io::stderr(), "vortex: interrupted");
+                std::process::exit(status.into());
+            });
         })?;
         Ok(Self { is_shell, heard, working })
     }

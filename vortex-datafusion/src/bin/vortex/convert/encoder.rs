@@ -214,7 +214,7 @@ fn plain_type(data_type: &DataType, format: Format) -> DataType {
 }
 
 /// Refuses what the Parquet writer loses, panics on or does not know: rows without columns, values without
-/// bytes, and intervals of months, days and nanoseconds.
+/// bytes, unions, and intervals of months, days and nanoseconds.
 fn storable_columns_only(schema: &SchemaRef) -> Outcome {
     if schema.fields().is_empty() {
         return Err(Failure::error("Parquet cannot hold rows without columns"));
@@ -222,6 +222,7 @@ fn storable_columns_only(schema: &SchemaRef) -> Outcome {
     for field in schema.flattened_fields() {
         let what = match field.data_type() {
             DataType::FixedSizeBinary(0) => "has values of no bytes".to_owned(),
+            DataType::Union(..) => "is a union".to_owned(),
             interval @ DataType::Interval(IntervalUnit::MonthDayNano) => format!("is an {interval}"),
             _ => continue,
         };
@@ -274,7 +275,7 @@ mod tests {
         DictionaryArray, FixedSizeListArray, Int32Array, ListViewArray, RunArray, StringArray,
         new_empty_array,
     };
-    use arrow::datatypes::{Field, Int8Type, Int32Type};
+    use arrow::datatypes::{Field, Int8Type, Int32Type, UnionFields, UnionMode};
     use arrow::ipc::reader::FileReader;
 
     use super::*;
@@ -293,6 +294,21 @@ mod tests {
             parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes::Bytes::from(file), 10);
         let read = read.unwrap().next().unwrap().unwrap();
         assert_eq!((read.num_rows(), read.column(0).null_count()), (3, 1));
+    }
+
+    #[test]
+    fn columns_that_the_writer_of_parquet_panics_on_are_refused() {
+        let fields = UnionFields::from_fields(vec![Field::new("n", DataType::Int32, true)]);
+        let union = DataType::Union(fields, UnionMode::Dense);
+        let list = DataType::List(Arc::new(Field::new("item", union.clone(), true)));
+        for data_type in [union, list] {
+            let schema = Arc::new(Schema::new(vec![Field::new("u", data_type, true)]));
+            let refused = Encoder::open(Format::Parquet, &schema, Vec::new(), false).err().unwrap();
+            assert!(
+                matches!(&refused, Failure::Error(message) if message.contains("is a union")),
+                "{refused:?}"
+            );
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ use super::sort::SortKey;
 use super::times::Times;
 use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
-use crate::formats::{Format, TextFormat, text_if_empty};
+use crate::formats::{Format, ParquetOfFloats, TextFormat, text_if_empty};
 use crate::stores::Stores;
 
 /// Number of lines of CSV files, and of JSON files that are not on a local disk, from which the types of
@@ -340,7 +340,8 @@ pub(super) fn reader_of(format: Format, is_local: bool) -> Arc<dyn FileFormat> {
             Arc::new(VortexFormat::new().with_options(options))
         }
         Format::Parquet => {
-            Arc::new(ParquetFormat::default().with_force_view_types(false).with_skip_metadata(false))
+            let format = ParquetFormat::default().with_force_view_types(false).with_skip_metadata(false);
+            Arc::new(ParquetOfFloats::new(format))
         }
         Format::Arrow => Arc::new(ArrowFormat),
         Format::Csv => {

@@ -44,6 +44,7 @@ use crate::text::parse_size;
 use find::{Found, is_among};
 use input::{Reader, Rows, Wanted};
 use output::{Outputs, Target};
+pub(crate) use partial::remove_all as remove_partial_files;
 use sort::SortKey;
 
 /// Number of small files that are converted at once, into a file each, and the bytes up to which files are small.
@@ -310,6 +311,8 @@ async fn copy(
         }
         outputs.write(&batch).await?;
         progress.inc(batch.num_rows() as u64);
+        // Other formats than Vortex are encoded on the spot; an interrupt is noticed in between.
+        tokio::task::yield_now().await;
     }
     progress.finish_and_clear();
     Ok(())

@@ -1,11 +1,32 @@
 //! Files that have a temporary name until they are complete.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use vortex_core::io::local_target;
 
 use crate::failure::{Failure, Outcome};
+
+/// The temporary names of all files that are being written.
+static ALL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn all<T>(change: impl FnOnce(&mut BTreeSet<PathBuf>) -> T) -> T {
+    change(&mut ALL.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Removes the files that are being written, since the process is about to end without dropping them. No thread starts
+/// another one while `end` runs.
+pub(crate) fn remove_all<T>(end: impl FnOnce() -> T) -> T {
+    all(|all| {
+        for temporary in std::mem::take(all) {
+            // As in `drop`.
+            let _ = fs::remove_file(temporary);
+        }
+        end()
+    })
+}
 
 /// A file that is being written. It is removed if dropped before it is complete.
 #[derive(Debug)]
@@ -27,7 +48,12 @@ impl Partial {
         let mut temporary_name = name.to_owned();
         temporary_name.push(format!(".partial-{}", std::process::id()));
         let temporary = target.with_file_name(temporary_name);
-        let file = File::create_new(&temporary).map_err(|error| Failure::at(&place, error))?;
+        let create = |all: &mut BTreeSet<PathBuf>| {
+            let file = File::create_new(&temporary)?;
+            all.insert(temporary.clone());
+            Ok(file)
+        };
+        let file = all(create).map_err(|error: std::io::Error| Failure::at(&place, error))?;
         Ok(Self { file, temporary, target, complete: false })
     }
 
@@ -50,6 +76,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
+        all(|all| all.remove(&self.temporary));
         if !self.complete {
             // Nothing more can be done about a file that cannot be removed.
             let _ = fs::remove_file(&self.temporary);
@@ -70,6 +97,10 @@ mod tests {
         let files = || fs::read_dir(&folder).unwrap().count();
         drop(Partial::create(&target).unwrap());
         assert_eq!(files(), 0);
+        let ended = Partial::create(&target).unwrap();
+        remove_all(|| ());
+        assert_eq!(files(), 0);
+        drop(ended);
         let partial = Partial::create(&target).unwrap();
         partial.file().unwrap().write_all(b"rows").unwrap();
         assert!(!target.exists());

@@ -1,9 +1,11 @@
 //! The formats that rows are read from and written to, and their extensions, which are the same for all commands.
 //!
-//! CSV and JSON are formats of DataFusion, except that the types of columns are inferred here ([`TextFormat`]).
+//! All but Vortex are formats of DataFusion, except that the types of columns of CSV and JSON are inferred here
+//! ([`TextFormat`]), and that statistics of Parquet files are corrected ([`ParquetOfFloats`]).
 
 mod csv;
 mod json;
+mod parquet;
 mod text;
 
 use std::collections::HashMap;
@@ -15,10 +17,13 @@ use datafusion::catalog::Session;
 use datafusion::common::{GetExt, Result};
 use datafusion::datasource::file_format::csv::CsvFormatFactory;
 use datafusion::datasource::file_format::json::JsonFormatFactory;
+use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
 use datafusion::prelude::SessionContext;
 
 pub(crate) use csv::text_if_empty;
+use parquet::ParquetFormats;
+pub(crate) use parquet::ParquetOfFloats;
 pub(crate) use text::TextFormat;
 use text::TextFormats;
 
@@ -68,6 +73,7 @@ pub(crate) fn register(context: &SessionContext) -> Result<()> {
     let mut state = state.write();
     state.register_file_format(Arc::new(TextFormats(Arc::new(CsvFormatFactory::new()))), true)?;
     state.register_file_format(Arc::new(TextFormats(Arc::new(JsonFormatFactory::new()))), true)?;
+    state.register_file_format(Arc::new(ParquetFormats(Arc::new(ParquetFormatFactory::new()))), true)?;
     for format in Format::value_variants() {
         let Some(formats) = state.get_file_format_factory(format.extension()) else { continue };
         for extension in &format.extensions()[1..] {
