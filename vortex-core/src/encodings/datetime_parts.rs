@@ -12,6 +12,7 @@
 //!
 //! Decoding adds the parts block by block; a part that has the same value in all rows is added only once.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _, new_null_array};
@@ -147,13 +148,14 @@ impl Sum {
         let mut sums = Vec::with_capacity(len);
         let mut magnitudes = vec![0; self.varying.len()];
         let constant = self.constant as i64;
-        let mut block = [constant; BLOCK];
-        while sums.len() < len {
-            let block = &mut block[..BLOCK.min(len - sums.len())];
-            for (at, (part, magnitude)) in self.varying.iter().zip(&mut magnitudes).enumerate() {
-                *magnitude |= part.add(sums.len(), (at == 0).then_some(constant), block)?;
+        if self.varying.is_empty() {
+            sums.resize(len, constant);
+        }
+        for first in (0..len).step_by(BLOCK) {
+            let rows = first..len.min(first + BLOCK);
+            for (part, magnitude) in self.varying.iter().zip(&mut magnitudes) {
+                *magnitude |= part.add(rows.clone(), constant, &mut sums)?;
             }
-            sums.extend_from_slice(block);
         }
         let largest = self.varying.iter().zip(&magnitudes);
         let largest = largest.map(|(part, magnitude)| (i128::from(*magnitude) + 1) * i128::from(part.ticks));
@@ -180,12 +182,13 @@ impl Sum {
 }
 
 impl Part {
-    /// Adds the rows from `first` on to `sums`, or to `start` if there are no sums yet, wrapping. The absolute values of
-    /// the rows exceed the result by at most one.
-    fn add(&self, first: usize, start: Option<i64>, sums: &mut [i64]) -> Result<u64> {
+    /// Adds some rows to their `sums`, which are the last ones, or to `start` if there are none of these rows yet; wraps. The
+    /// absolute values of the rows exceed the result by at most one.
+    fn add(&self, rows: Range<usize>, start: i64, sums: &mut Vec<i64>) -> Result<u64> {
         match_integer!(self.ptype, |T| {
-            let values = &self.values.as_primitive::<T>().values()[first..first + sums.len()];
-            Ok(vectorized(AddScaled { values, ticks: self.ticks, start, sums }))
+            let values = &self.values.as_primitive::<T>().values()[rows.clone()];
+            let (ticks, start) = (self.ticks, (sums.len() == rows.start).then_some(start));
+            Ok(vectorized(AddScaled { values, ticks, start, sums }))
         }, else Err(Error::corrupt(format!("part of a timestamp is {}", self.ptype))))
     }
 
@@ -198,13 +201,13 @@ impl Part {
     }
 }
 
-/// Adds values times `ticks` to `sums`, or to `start` if there are no sums yet, wrapping; returns the bitwise OR of all
+/// Adds values times `ticks` to the last `sums`, or appends them, added to `start`; wraps. Returns the bitwise OR of all
 /// magnitudes.
 struct AddScaled<'a, N> {
     values: &'a [N],
     ticks: i64,
     start: Option<i64>,
-    sums: &'a mut [i64],
+    sums: &'a mut Vec<i64>,
 }
 
 impl<N: Ticks> Vectorized for AddScaled<'_, N> {
@@ -213,37 +216,44 @@ impl<N: Ticks> Vectorized for AddScaled<'_, N> {
     #[inline(always)]
     fn run(self) -> u64 {
         // Multiplying 64 bits is slow enough to be left out where it changes nothing.
-        match (self.start, self.ticks) {
-            (Some(start), 1) => self.each(|_, value| start.wrapping_add(value)),
-            (Some(start), ticks) => self.each(|_, value| start.wrapping_add(value.wrapping_mul(ticks))),
-            (None, 1) => self.each(i64::wrapping_add),
-            (None, ticks) => self.each(|sum, value| sum.wrapping_add(value.wrapping_mul(ticks))),
+        match self.ticks {
+            1 => self.each(|value| value),
+            ticks => self.each(|value| value.wrapping_mul(ticks)),
         }
     }
 }
 
 impl<N: Ticks> AddScaled<'_, N> {
     #[inline(always)]
-    fn each(self, sum_with: impl Fn(i64, i64) -> i64) -> u64 {
-        let mut magnitude = 0;
-        for (sum, value) in self.sums.iter_mut().zip(self.values) {
-            magnitude |= value.magnitude();
-            *sum = sum_with(*sum, value.wrap());
+    fn each(self, scaled: impl Fn(i64) -> i64) -> u64 {
+        let mut bits = N::default();
+        if let Some(start) = self.start {
+            self.sums.extend(self.values.iter().map(|value| {
+                bits = bits.or_magnitude(*value);
+                start.wrapping_add(scaled(value.wrap()))
+            }));
+        } else {
+            let first = self.sums.len() - self.values.len();
+            for (sum, value) in self.sums[first..].iter_mut().zip(self.values) {
+                bits = bits.or_magnitude(*value);
+                *sum = sum.wrapping_add(scaled(value.wrap()));
+            }
         }
-        magnitude
+        bits.wrap() as u64
     }
 }
 
 /// An integer type of a part.
-trait Ticks: Copy {
+trait Ticks: Copy + Default {
     /// The value modulo 2^64.
     fn wrap(self) -> i64;
-    /// The absolute value; one less for negative values.
-    fn magnitude(self) -> u64;
+    /// The bitwise OR with the absolute value of another one; with one less if that is negative. Never negative itself.
+    #[must_use]
+    fn or_magnitude(self, value: Self) -> Self;
 }
 
 macro_rules! ticks {
-    ($($N:ty),*) => {$(
+    ($($N:ty: $magnitude:expr),*) => {$(
         impl Ticks for $N {
             #[inline(always)]
             fn wrap(self) -> i64 {
@@ -251,26 +261,16 @@ macro_rules! ticks {
             }
 
             #[inline(always)]
-            fn magnitude(self) -> u64 {
-                (i64::from(self) ^ (i64::from(self) >> 63)) as u64
+            fn or_magnitude(self, value: Self) -> Self {
+                self | $magnitude(value)
             }
         }
     )*};
 }
 
-ticks!(u8, u16, u32, i8, i16, i32, i64);
-
-impl Ticks for u64 {
-    #[inline(always)]
-    fn wrap(self) -> i64 {
-        self as i64
-    }
-
-    #[inline(always)]
-    fn magnitude(self) -> u64 {
-        self
-    }
-}
+ticks!(u8: |value: u8| value, u16: |value: u16| value, u32: |value: u32| value, u64: |value: u64| value);
+ticks!(i8: |value: i8| value ^ value >> 7, i16: |value: i16| value ^ value >> 15);
+ticks!(i32: |value: i32| value ^ value >> 31, i64: |value: i64| value ^ value >> 63);
 
 impl EncodedArray for DateTimePartsArray {
     fn encoding(&self) -> &str {
