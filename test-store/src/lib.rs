@@ -254,8 +254,7 @@ impl ObjectStore for TestStore {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.uploads.check_put(path)?;
         let result = self.inner.put_opts(path, payload, options).await;
-        self.uploads.answer(path).await;
-        result
+        self.uploads.outcome(path, result).await
     }
 
     async fn put_multipart_opts(

@@ -24,6 +24,8 @@ pub enum WriteFault {
     Part(u64),
     /// The last step of an upload fails.
     Complete,
+    /// Objects appear, in whichever way they are written, but the store reports that they do not.
+    Answer,
 }
 
 /// Counters of uploads.
@@ -57,6 +59,13 @@ impl Uploads {
         while self.held.lock().is_some_and(|about| path.as_ref().contains(about)) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// What the writer of an object at this path gets to know.
+    pub(super) async fn outcome(&self, path: &Path, outcome: Result<PutResult>) -> Result<PutResult> {
+        self.answer(path).await;
+        let is_lost = *self.fault.lock() == WriteFault::Answer;
+        if is_lost { Err(failure("the connection was closed")) } else { outcome }
     }
 
     /// Waits until no upload is open, since separate tasks abort those of dropped writers. Returns
@@ -116,8 +125,7 @@ impl MultipartUpload for Upload {
         self.all.open.sub(1);
         self.is_complete = true;
         let result = self.inner.complete().await;
-        self.all.answer(&self.path).await;
-        result
+        self.all.outcome(&self.path, result).await
     }
 
     async fn abort(&mut self) -> Result<()> {

@@ -206,10 +206,20 @@ macro_rules! settings {
     )*};
 }
 
-settings!(|text: &str| text.parse().ok(), for bool, u32, Level, StringType);
+settings!(|text: &str| text.parse().ok(), for u32, Level, StringType);
+settings!(switched, for bool);
 // Sizes in bytes.
 settings!(|text| parse_size(text).ok(), for u64);
 settings!(|text| parse_size(text).ok()?.try_into().ok(), for usize);
+
+/// Whether something is on, in the words of SQL.
+fn switched(text: &str) -> Option<bool> {
+    match text {
+        "true" | "on" | "1" => Some(true),
+        "false" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
 
 impl Setting for Option<Release> {
     fn of(text: &str) -> Option<Self> {
@@ -379,6 +389,17 @@ mod tests {
         assert!(error.contains("`predicate_pushdwn`") && error.contains("predicate_pushdown"), "{error}");
         let error = VortexOptions::default().set("prune", "perhaps").unwrap_err().to_string();
         assert!(error.contains("perhaps") && error.contains("`prune`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_on_may_be_called_true_or_one() {
+        let mut options = VortexOptions::default();
+        for (text, on) in
+            [("off", false), ("ON", true), ("0", false), ("1", true), ("False", false), ("true", true)]
+        {
+            options.set("prune", text).unwrap();
+            assert_eq!(options.prune, on, "{text}");
+        }
     }
 
     #[test]

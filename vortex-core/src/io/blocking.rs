@@ -1,8 +1,11 @@
 //! Waiting for asynchronous work outside of asynchronous code, and the runtime that is needed inside.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::{Error, Result};
 
@@ -37,9 +40,60 @@ pub(crate) fn runtime() -> Result<Handle> {
     })
 }
 
+/// Work on a thread that may block. If this is dropped before the work has begun, it never does.
+#[derive(Debug)]
+pub(super) struct Blocking<T>(JoinHandle<T>);
+
+impl<T: Send + 'static> Blocking<T> {
+    pub(super) fn spawn(runtime: &Handle, work: impl FnOnce() -> T + Send + 'static) -> Self {
+        Self(runtime.spawn_blocking(work))
+    }
+}
+
+impl<T> Future for Blocking<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<T> Drop for Blocking<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+
     use super::*;
+
+    #[test]
+    fn work_that_nobody_waits_for_does_not_begin() {
+        let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let (go, gone) = channel::<()>();
+        let begun = Arc::new(AtomicUsize::new(0));
+        let work = |wait: Option<std::sync::mpsc::Receiver<()>>| {
+            let begun = Arc::clone(&begun);
+            Blocking::spawn(runtime.handle(), move || {
+                begun.fetch_add(1, Ordering::SeqCst);
+                wait.map(|wait| wait.recv())
+            })
+        };
+        let first = work(Some(gone));
+        let (dropped, last) = (work(None), work(None));
+        drop(dropped);
+        go.send(()).unwrap();
+        runtime.block_on(async {
+            first.await.unwrap();
+            last.await.unwrap();
+        });
+        assert_eq!(begun.load(Ordering::SeqCst), 2);
+    }
 
     #[tokio::test]
     async fn work_has_a_thread_of_its_own_even_within_a_runtime() {

@@ -78,7 +78,8 @@ impl Budget {
     /// Takes `bytes` whether or not they fit, for work that must go on. If the pool refuses them, it is
     /// not charged.
     pub(crate) fn take_anyway(self: &Arc<Self>, bytes: u64) -> Share {
-        self.grow(bytes, true);
+        // It fails only if there is no number for the sum; such bytes do not exist, and are not counted.
+        let bytes = if self.grow(bytes, true) { bytes } else { 0 };
         let pooled = match &self.pool {
             Some(pool) if pool.try_grow(bytes) => bytes,
             _ => 0,
@@ -220,6 +221,8 @@ mod tests {
         let budget = Budget::new(u64::MAX);
         let most = budget.take(u64::MAX).unwrap();
         assert!(budget.take(1).is_none());
+        drop(budget.take_anyway(1));
+        assert_eq!(budget.used(), u64::MAX);
         drop(most);
         assert_eq!(budget.used(), 0);
     }

@@ -46,7 +46,7 @@ use scattered::read_each;
 pub(crate) use scattered::read_scattered;
 pub use scheduler::Scheduler;
 pub(crate) use scheduler::{PendingBytes, Unsent, Wish};
-pub use sink::{LocalSink, MemorySink, ObjectSink, Sink, local_target};
+pub use sink::{LocalSink, MemorySink, ObjectSink, PartialFile, Sink, local_target};
 pub use store_id::StoreId;
 pub(crate) use urgency::Urgency;
 

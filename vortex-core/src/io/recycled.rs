@@ -60,7 +60,9 @@ impl AsMut<[u8]> for Recycled {
 
 impl Drop for Recycled {
     fn drop(&mut self) {
-        KEPT.lock().put(std::mem::take(&mut self.bytes));
+        let rejected = KEPT.lock().put(std::mem::take(&mut self.bytes));
+        // Returning memory to the system takes a while: not under the lock.
+        drop(rejected);
     }
 }
 
@@ -74,11 +76,14 @@ impl Kept {
         Some(self.buffers.swap_remove(at))
     }
 
-    fn put(&mut self, buffer: Vec<u8>) {
-        if SIZES.contains(&buffer.len()) && self.bytes + buffer.len() <= MAX_KEPT {
-            self.bytes += buffer.len();
-            self.buffers.push(buffer);
+    /// Keeps a buffer for later, or returns it.
+    fn put(&mut self, buffer: Vec<u8>) -> Option<Vec<u8>> {
+        if !SIZES.contains(&buffer.len()) || self.bytes + buffer.len() > MAX_KEPT {
+            return Some(buffer);
         }
+        self.bytes += buffer.len();
+        self.buffers.push(buffer);
+        None
     }
 }
 
@@ -94,9 +99,9 @@ mod tests {
     #[test]
     fn buffers_come_back_once_their_bytes_are_gone() {
         let mut kept = Kept { buffers: Vec::new(), bytes: 0 };
-        kept.put(vec![1; 100 << 10]);
-        kept.put(vec![2; 1 << 10]);
-        kept.put(vec![3; 90 << 10]);
+        assert!(kept.put(vec![1; 100 << 10]).is_none());
+        assert!(kept.put(vec![2; 1 << 10]).is_some(), "too small a buffer");
+        assert!(kept.put(vec![3; 90 << 10]).is_none());
         assert_eq!(kept.bytes, 190 << 10);
         assert!(kept.take(40 << 10).is_none(), "too large a buffer");
         assert_eq!(kept.take(80 << 10).map(|buffer| buffer.len()), Some(90 << 10));

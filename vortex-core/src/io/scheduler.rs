@@ -470,6 +470,12 @@ impl PendingBytes {
         Self { future: futures::future::ready(Ok(bytes)).boxed().shared() }
     }
 
+    /// Bytes that could not be read.
+    #[cfg(test)]
+    pub(crate) fn failed(error: Error) -> Self {
+        Self { future: futures::future::ready(Err(Arc::new(error))).boxed().shared() }
+    }
+
     fn of(answer: oneshot::Receiver<Result<Buffer>>, source: &Arc<dyn ReadAt>, range: Range<u64>) -> Self {
         let source = Arc::clone(source);
         let future = async move {
@@ -487,6 +493,11 @@ impl PendingBytes {
     /// If storage failed.
     pub(crate) async fn wait(&self) -> Result<Buffer> {
         self.future.clone().await.map_err(|error| shared(&error))
+    }
+
+    /// Whether storage is known to have failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.future.clone().now_or_never().is_some_and(|outcome| outcome.is_err())
     }
 
     /// The bytes, if they have arrived and were waited for.

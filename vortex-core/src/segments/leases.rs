@@ -94,7 +94,7 @@ impl Leases {
         let mut bytes = 0u64;
         for id in ids {
             let range = table.segment(*id)?.range();
-            if !held.contains(&(*id, runtime)) && table.tail.get(&range).is_none() {
+            if held.held(&(*id, runtime)).is_none() && table.tail.get(&range).is_none() {
                 bytes = bytes.saturating_add(range.end - range.start);
             }
         }
@@ -153,7 +153,7 @@ impl Held {
         memory: &mut Share,
         metrics: &ScanMetrics,
     ) -> Option<Lease> {
-        if let Some(lease) = self.segments.get(&key).and_then(Weak::upgrade) {
+        if let Some(lease) = self.held(&key) {
             metrics.segments_shared.add(1);
             return Some(lease);
         }
@@ -161,8 +161,10 @@ impl Held {
         Some(self.add(key, range, PendingBytes::ready(bytes), memory.split(0)))
     }
 
-    fn contains(&self, key: &Key) -> bool {
-        self.segments.get(key).is_some_and(|segment| segment.strong_count() > 0)
+    /// The lease of a segment that is in use, unless it could not be read: a later attempt may succeed, although whoever
+    /// made the first one still holds it.
+    fn held(&self, key: &Key) -> Option<Lease> {
+        self.segments.get(key).and_then(Weak::upgrade).filter(|lease| !lease.pending.has_failed())
     }
 
     fn add(&mut self, key: Key, range: &Range<u64>, pending: PendingBytes, memory: Share) -> Lease {
@@ -311,6 +313,18 @@ pub(crate) mod tests {
     /// Loads the array of that segment.
     pub(crate) fn load(lease: &Lease, table: &SegmentTable) -> Result<EncodedRef> {
         lease.array(&DType::Primitive(PType::U8, false), ROWS, table)
+    }
+
+    #[test]
+    fn a_segment_that_could_not_be_read_is_read_again_although_its_first_reader_remains() {
+        let (mut held, budget) = (Held::default(), Budget::new(0));
+        let key = (SegmentId(0), None);
+        let mut add = |pending| held.add(key, &(0..0), pending, budget.take_anyway(0));
+        let failed = add(PendingBytes::failed(Error::invalid("the store is busy")));
+        assert!(held.held(&key).is_none());
+        assert!(failed.wait().now_or_never().unwrap().is_err());
+        let again = held.add(key, &(0..0), PendingBytes::ready(Buffer::default()), budget.take_anyway(0));
+        assert!(held.held(&key).is_some_and(|lease| Arc::ptr_eq(&lease, &again)));
     }
 
     #[test]

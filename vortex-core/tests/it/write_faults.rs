@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use object_store::ObjectStore as _;
+use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use test_store::{TestStore, WriteFault};
 use vortex_core::io::{LocalSink, ObjectSink, Sink};
@@ -361,6 +362,26 @@ async fn an_object_that_appears_although_its_sink_was_dropped_is_removed_if_nobo
 }
 
 #[tokio::test]
+async fn an_object_that_appears_although_its_sink_was_told_otherwise_is_removed_if_nobody_else_writes_there()
+{
+    // In one request, and in parts.
+    for bytes in [1000, 1_000_000] {
+        for is_unique in [true, false] {
+            let store = TestStore::new();
+            store.fail_writes(WriteFault::Answer);
+            let mut sink = sink_to(&store);
+            if is_unique {
+                sink = sink.with_unique_path();
+            }
+            sink.write(vec![7; bytes].into()).await.unwrap();
+            let error = sink.finish().await.unwrap_err().to_string();
+            assert!(error.contains("connection was closed"), "{error}");
+            assert_eq!(store.list(None).count().await, usize::from(!is_unique), "{bytes} bytes");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_object_with_a_unique_path_stays_once_its_sink_knows_of_it() {
     for bytes in [1000, 1_000_000] {
         let store = TestStore::new();
@@ -384,7 +405,17 @@ async fn a_small_object_is_put_in_one_request() {
 }
 
 #[tokio::test]
-async fn an_object_of_more_parts_than_stores_take_is_refused() {
+async fn a_local_file_may_have_any_number_of_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(LocalFileSystem::new_with_prefix(folder.path()).unwrap());
+    let mut sink = ObjectSink::new(store, Path::from("x.vortex")).with_part_bytes(1);
+    sink.write(vec![7; 10_001].into()).await.unwrap();
+    sink.finish().await.unwrap();
+    assert_eq!(std::fs::read(folder.path().join("x.vortex")).unwrap(), vec![7; 10_001]);
+}
+
+#[tokio::test]
+async fn an_object_of_more_parts_than_buckets_take_is_refused() {
     let store = TestStore::new();
     let mut sink = ObjectSink::new(Arc::clone(&store) as _, Path::from("x.vortex")).with_part_bytes(1);
     sink.write(vec![0; 10_001].into()).await.unwrap();

@@ -81,6 +81,7 @@ impl Part {
                 count("row_count"),
                 text("min"),
                 text("max"),
+                text("sum"),
                 count("null_count"),
                 count("nan_count"),
             ],
@@ -267,8 +268,8 @@ async fn zones(file: &VortexFile) -> Result<Vec<ArrayRef>> {
         maps.push((placed.path, file.zone_map(zones).await.map_err(datafusion_error)?));
     }
     let all = || maps.iter().flat_map(|(path, map)| (0..map.zone_count).map(move |zone| (path, map, zone)));
-    let bound = |of: fn(&ZoneMap) -> &Option<ArrayRef>| {
-        texts(all().map(|(_, map, zone)| of(map).as_ref().and_then(|bounds| shown_at(bounds, zone))))
+    let value = |of: fn(&ZoneMap) -> &Option<ArrayRef>| {
+        texts(all().map(|(_, map, zone)| of(map).as_ref().and_then(|values| shown_at(values, zone))))
     };
     let count = |of: fn(&ZoneMap) -> &Option<UInt64Array>| {
         counts(all().map(|(_, map, zone)| {
@@ -281,8 +282,9 @@ async fn zones(file: &VortexFile) -> Result<Vec<ArrayRef>> {
         counts(all().map(|(.., zone)| Some(zone as u64))),
         counts(all().map(|(_, map, zone)| (zone as u64).checked_mul(map.zone_len))),
         counts(all().map(|(_, map, zone)| Some(map.rows_of(zone)))),
-        bound(|map| &map.min),
-        bound(|map| &map.max),
+        value(|map| &map.min),
+        value(|map| &map.max),
+        value(|map| &map.sum),
         count(|map| &map.null_count),
         count(|map| &map.nan_count),
     ])

@@ -27,9 +27,6 @@ pub(super) struct Destination {
     pub(super) store: Arc<dyn ObjectStore>,
     /// Whether the names of the files are random, so that no other statement ever writes to these paths.
     pub(super) has_unique_paths: bool,
-    /// Size in bytes of the parts in which files are written to the store, if it may differ from the size for
-    /// buckets.
-    pub(super) part_bytes: Option<usize>,
     pub(super) schema: SchemaRef,
     pub(super) options: WriteOptions,
     /// The columns by which the rows of each file are supposed to be sorted.
@@ -121,7 +118,8 @@ impl FileRows {
 
     /// Finishes the file, which is full, and continues in another one.
     async fn start_next(&mut self) -> Result<()> {
-        let path = numbered(&self.path, self.written.files.len() + 1);
+        // The first file has no number.
+        let path = numbered(&self.path, self.written.files.len() + 2);
         let writer = self.destination.start(&path)?;
         let full = std::mem::replace(&mut self.writer, writer);
         let order = std::mem::replace(&mut self.order, RowOrder::by(self.destination.order.clone()));
@@ -156,9 +154,6 @@ impl Destination {
         let mut sink = ObjectSink::new(Arc::clone(&self.store), path.clone());
         if self.has_unique_paths {
             sink = sink.with_unique_path();
-        }
-        if let Some(bytes) = self.part_bytes {
-            sink = sink.with_part_bytes(bytes);
         }
         FileWriter::try_new(sink, Arc::clone(&self.schema), self.options.clone())
             .map_err(|error| at(path, datafusion_error(error)))

@@ -54,9 +54,6 @@ use file::{Destination, FileRows, Written};
 /// Number of files that are finished concurrently.
 const FINISHING: usize = 8;
 
-/// Number of bytes written to a local disk at once. Buckets require larger parts, which take more memory.
-const LOCAL_PART_BYTES: usize = 1 << 20;
-
 /// Writes rows into Vortex files, for a `DataSinkExec`.
 pub struct VortexSink {
     config: FileSinkConfig,
@@ -162,11 +159,9 @@ impl FileSink for VortexSink {
         // Includes time spent in storage: writing a part waits for an earlier one.
         let write_time = MetricBuilder::new(&self.metrics).subset_time("write_time", 0);
 
-        let is_local = self.config.object_store_url.as_str().starts_with("file:");
         let destination = Arc::new(Destination {
             store,
             has_unique_paths: !self.is_single_file(),
-            part_bytes: is_local.then_some(LOCAL_PART_BYTES),
             schema: Arc::clone(&self.schema),
             options: self.options.write_options(),
             order: self.order.clone(),

@@ -179,6 +179,25 @@ fn sorting_keeps_the_types_that_were_written() {
 }
 
 #[test]
+fn more_rows_than_memory_holds_are_sorted() {
+    let folder = TempDir::new().unwrap();
+    let [source, sorted, copied] = ["a.vortex", "b.vortex", "c.vortex"].map(|name| path(&folder, name));
+    let digest = |value: &str| format!("md5(cast({value} AS varchar))");
+    let text = format!("{} || {}", digest("value"), digest("value + 1"));
+    let rows = format!("SELECT value AS n, {text} AS t FROM generate_series(1, 200000)");
+    ok(&["sql", "-q", "-c", &format!("COPY ({rows}) TO '{source}'")]);
+    ok(&["convert", "-m", "24m", "--sort-by", "t", &source, &sorted]);
+    let copy = format!("COPY (SELECT * FROM '{source}' ORDER BY t) TO '{copied}'");
+    ok(&["sql", "-q", "-m", "24m", "-c", &copy]);
+    for sorted in [sorted, copied] {
+        let numbered = format!("SELECT file_row_index() AS i, t FROM '{sorted}'");
+        let behind = format!("SELECT t, lag(t) OVER (ORDER BY i) AS before FROM ({numbered})");
+        let counts = format!("SELECT count(*) AS n, sum(cast(t < before AS INT)) AS wrong FROM ({behind})");
+        assert_eq!(csv(&counts), "n,wrong\n200000,0\n");
+    }
+}
+
+#[test]
 fn rows_are_sorted_and_cut_into_parts() {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");

@@ -19,6 +19,26 @@ fn shows_every_part_of_a_file() {
 }
 
 #[test]
+fn the_recorded_order_is_shown() {
+    let folder = TempDir::new().unwrap();
+    let sorted = path(&folder, "a.vortex");
+    ok(&[
+        "sql",
+        "-q",
+        "-c",
+        &format!("-- sorted\nCOPY (SELECT value AS a FROM range(9) ORDER BY a DESC) TO '{sorted}'"),
+    ]);
+    let out = ok(&["inspect", "--only", "schema", &sorted]);
+    assert!(
+        out.lines()
+            .any(|line| line.contains("vortex-datafusion.order") && line.ends_with(", desc,nulls_first,1:a")),
+        "{out}"
+    );
+    let report: Value = serde_json::from_str(&ok(&["inspect", "--json", &sorted])).unwrap();
+    assert!(report["metadata"][0]["text"].as_str().unwrap().contains("desc"), "{report}");
+}
+
+#[test]
 fn json_holds_the_same_for_programs() {
     let out = ok(&["inspect", "--json", &golden("0.91.0/tpch_lineitem_1k.vortex")]);
     let report: Value = serde_json::from_str(&out).unwrap();

@@ -1,83 +1,32 @@
 //! Files written to a local disk.
-//!
-//! ```text
-//! dir/.name.tmp-<process>-<number>   written, synced, then renamed to (a long name is left out)
-//! dir/name                           and the folder synced
-//! ```
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::Sink;
+use super::{PartialFile, Sink};
 use crate::io::runtime;
 use crate::{Error, Result};
 
-/// Small writes are joined up to this many bytes.
+/// Number of bytes collected before they are written together, on a thread that may block.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Names of more bytes are not repeated in temporary ones: file systems allow 255 bytes.
-const LONG_NAME: usize = 200;
-
-/// Distinguishes the temporary files of one process.
-static NEXT: AtomicU64 = AtomicU64::new(0);
+/// Smaller pieces are copied together, to be written by fewer calls.
+const SMALL_PIECE: usize = 64 << 10;
 
 /// A file on a local disk. It is written under a temporary name next to the final one, and renamed once
 /// it is complete and synced; an existing file of that name is replaced.
 #[derive(Debug)]
 pub struct LocalSink {
     name: String,
-    path: PathBuf,
-    temporary: Temporary,
-    file: Arc<File>,
+    /// `None` once the file is finished, failed or aborted.
+    partial: Option<PartialFile>,
     buffered: Vec<Bytes>,
     buffered_bytes: usize,
-}
-
-/// A path that is removed when it goes out of scope.
-#[derive(Debug)]
-struct Temporary(Option<PathBuf>);
-
-impl Temporary {
-    fn remove(&mut self) -> std::io::Result<()> {
-        match self.0.take().map_or(Ok(()), std::fs::remove_file) {
-            // The file already has its final name, if all that failed is making that durable.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let (Some(path), Err(error)) = (self.0.clone(), self.remove()) {
-            tracing::warn!(path = %path.display(), %error, "failed to remove a temporary file");
-        }
-    }
-}
-
-/// The final location of a file that is written under a temporary name and then takes the name `path`:
-/// links are followed.
-///
-/// # Errors
-/// If the path is anything but a regular file, such as a folder or a device, which would be lost.
-pub fn local_target(path: &Path) -> std::io::Result<PathBuf> {
-    match std::fs::metadata(path) {
-        Ok(there) if there.is_file() => std::fs::canonicalize(path),
-        Ok(there) if there.is_dir() => Err(std::io::Error::other("is a folder")),
-        Ok(_) => Err(std::io::Error::other("is not a regular file, and would be replaced by one")),
-        // A link whose target does not exist yet.
-        Err(_) => match std::fs::read_link(path) {
-            Ok(to) => Ok(path.parent().unwrap_or(Path::new("")).join(to)),
-            Err(_) => Ok(path.to_path_buf()),
-        },
-    }
 }
 
 impl LocalSink {
@@ -87,36 +36,13 @@ impl LocalSink {
     /// If the path is anything but a regular file, or the temporary file cannot be created.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().display().to_string();
-        let path = local_target(path.as_ref()).map_err(|error| Error::write(&name, error))?;
-        let file_name = path.file_name().ok_or_else(|| Error::write(&name, "not a file name"))?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut hidden = OsString::from(".");
-        // A longer name might be too long with what is added.
-        hidden.push(if file_name.len() <= LONG_NAME { file_name } else { OsStr::new("long-name") });
-        hidden.push(format!(".tmp-{}-{number}", std::process::id()));
-        let temporary = path.with_file_name(hidden);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-            .map_err(|error| Error::write(&name, error))?;
-        Ok(Self {
-            name,
-            path,
-            temporary: Temporary(Some(temporary)),
-            file: Arc::new(file),
-            buffered: Vec::new(),
-            buffered_bytes: 0,
-        })
+        let partial = PartialFile::create(path.as_ref()).map_err(|error| Error::write(&name, error))?;
+        Ok(Self { name, partial: Some(partial), buffered: Vec::new(), buffered_bytes: 0 })
     }
 
-    /// Runs blocking work on the file on a thread where it does not hold up other tasks.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&File) -> std::io::Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let file = Arc::clone(&self.file);
-        match runtime()?.spawn_blocking(move || work(&file)).await {
+    /// Runs blocking work on a thread where it does not hold up other tasks.
+    async fn blocking(&self, work: impl FnOnce() -> std::io::Result<()> + Send + 'static) -> Result<()> {
+        match runtime()?.spawn_blocking(work).await {
             Ok(outcome) => outcome.map_err(|error| Error::write(&self.name, error)),
             Err(error) => Err(Error::write(&self.name, error)),
         }
@@ -126,20 +52,27 @@ impl LocalSink {
         if self.buffered.is_empty() {
             return Ok(());
         }
-        if self.temporary.0.is_none() {
-            return Err(Error::write(&self.name, "was already aborted or finished"));
-        }
+        let Some(partial) = &self.partial else { return Err(self.closed()) };
+        let file = Arc::clone(partial.file());
         let buffered = std::mem::take(&mut self.buffered);
         self.buffered_bytes = 0;
-        let write = move |mut file: &File| buffered.iter().try_for_each(|bytes| file.write_all(bytes));
-        let outcome = self.blocking(write).await;
+        let outcome = self.blocking(move || write_all(&file, &buffered)).await;
         if outcome.is_err() {
-            // An incomplete file must not get its final name. The write error matters more than an error
-            // of the removal, which is ignored.
-            drop(self.temporary.remove());
+            // An incomplete file must not get its final name.
+            self.partial = None;
         }
         outcome
     }
+
+    fn closed(&self) -> Error {
+        Error::write(&self.name, "was already aborted or finished")
+    }
+}
+
+fn write_all(file: &File, pieces: &[Bytes]) -> std::io::Result<()> {
+    let mut writer = BufWriter::with_capacity(SMALL_PIECE, file);
+    pieces.iter().try_for_each(|piece| writer.write_all(piece))?;
+    writer.flush()
 }
 
 #[async_trait]
@@ -163,46 +96,19 @@ impl Sink for LocalSink {
 
     async fn finish(&mut self) -> Result<()> {
         self.write_buffered().await?;
-        let Some(temporary) = self.temporary.0.clone() else {
-            return Err(Error::write(&self.name, "was already aborted or finished"));
-        };
-        let path = self.path.clone();
-        let finish = move |file: &File| {
-            file.sync_all()?;
-            std::fs::rename(&temporary, &path)?;
-            match sync_folder(&path) {
-                // Writing to a folder does not take permission to read it, as syncing it does.
-                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
-                synced => synced,
-            }
-        };
-        self.blocking(finish).await?;
-        self.temporary.0 = None;
-        Ok(())
+        let partial = self.partial.take().ok_or_else(|| self.closed())?;
+        self.blocking(|| partial.complete()).await
     }
 
     async fn abort(&mut self) -> Result<()> {
         self.buffered.clear();
         self.buffered_bytes = 0;
-        let mut temporary = std::mem::replace(&mut self.temporary, Temporary(None));
+        let Some(partial) = self.partial.take() else { return Ok(()) };
         match runtime() {
-            Ok(_) => self.blocking(move |_| temporary.remove()).await,
-            Err(_) => temporary.remove().map_err(|error| Error::write(&self.name, error)),
+            Ok(_) => self.blocking(|| partial.remove()).await,
+            Err(_) => partial.remove().map_err(|error| Error::write(&self.name, error)),
         }
     }
-}
-
-/// Makes the new name of a file durable.
-#[cfg(unix)]
-fn sync_folder(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// Other systems sync names on their own, or offer no way to request it.
-#[cfg(not(unix))]
-fn sync_folder(_path: &Path) -> std::io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]
@@ -276,11 +182,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_has_its_name_already_leaves_nothing_to_remove() {
+    async fn small_pieces_are_written_in_their_order() {
         let folder = tempfile::tempdir().unwrap();
-        let mut sink = LocalSink::create(folder.path().join("a")).unwrap();
-        let temporary = sink.temporary.0.clone().unwrap();
-        std::fs::rename(temporary, folder.path().join("a")).unwrap();
+        let path = folder.path().join("a");
+        let mut sink = LocalSink::create(&path).unwrap();
+        let mut all = Vec::new();
+        for (number, len) in [1, 70_000, 0, 3, 900_000, 5, 200_000, 64 << 10, 7].into_iter().enumerate() {
+            let piece = vec![number as u8; len];
+            all.extend_from_slice(&piece);
+            sink.write(piece.into()).await.unwrap();
+        }
+        sink.finish().await.unwrap();
+        assert!(std::fs::read(&path).unwrap() == all);
+        assert!(sink.finish().await.unwrap_err().to_string().contains("already"));
         sink.abort().await.unwrap();
         assert_eq!(names(folder.path()), ["a"]);
     }

@@ -3,15 +3,17 @@
 mod local;
 mod memory;
 mod object_store;
+mod partial;
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use local::{LocalSink, local_target};
+pub use local::LocalSink;
 pub use memory::MemorySink;
 pub use object_store::ObjectSink;
+pub use partial::{PartialFile, local_target};
 
 use crate::Result;
 
@@ -38,10 +40,11 @@ pub trait Sink: Debug + Send + 'static {
         0
     }
 
-    /// Completes the file: when this returns, it is durable and has its final name.
+    /// Completes the file: when this returns, it has its final name, and is as durable as storage makes it.
     ///
     /// # Errors
-    /// If storage fails. No file is created then, unless all that failed is making its name durable.
+    /// If storage fails. No file is created then, unless all that failed is making its name durable, or storage did what
+    /// it was asked for and could not tell.
     async fn finish(&mut self) -> Result<()>;
 
     /// Aborts the file, and waits until everything written is removed.

@@ -8,7 +8,7 @@
 //!
 //! - The request that starts an upload is a task that outlives the sink; it aborts what nobody waits for.
 //! - So is the request that makes an object visible, if nobody else writes to its path: it removes what
-//!   nobody waits for. At any other path, the object could be one that a second attempt has written since.
+//!   nobody waits for, and what is there although the request failed, whose answer may have been lost. At any other path, the object could be one that a second attempt has written since.
 //!   There, the request is cancelled with the sink, and may or may not have replaced the object as a whole.
 
 use std::sync::Arc;
@@ -22,12 +22,15 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::Sink;
 use crate::io::object_name;
+use crate::io::object_store::LocalStore;
 use crate::{Error, Result};
 
 /// Bytes per part.
 const PART_BYTES: usize = 8 << 20;
-/// Maximum number of parts that stores accept; with parts of the default size, an object has up to 78
-/// GiB.
+/// Bytes per part of local stores. Buckets require larger parts, which take more memory.
+const LOCAL_PART_BYTES: usize = 1 << 20;
+/// Maximum number of parts that buckets accept; with parts of the default size, an object has up to 78 GiB. Local stores
+/// accept any number.
 const MAX_PARTS: usize = 10_000;
 /// Parts in flight at once.
 const PARTS_IN_FLIGHT: usize = 2;
@@ -45,6 +48,7 @@ pub struct ObjectSink {
     /// The name in messages.
     name: String,
     part_bytes: usize,
+    max_parts: usize,
     parts_in_flight: usize,
     /// Bytes of the part being collected.
     growing: Vec<Bytes>,
@@ -125,11 +129,14 @@ impl Unclaimed {
 impl Drop for Unclaimed {
     fn drop(&mut self) {
         let Some((store, path)) = self.object.take() else { return };
-        self.runtime.spawn(async move {
-            if let Err(error) = store.delete(&path).await {
-                tracing::warn!(%path, %error, "failed to remove an object that nobody waited for");
-            }
-        });
+        self.runtime.spawn(async move { remove_if_there(&store, &path).await });
+    }
+}
+
+async fn remove_if_there(store: &Arc<dyn ObjectStore>, path: &Path) {
+    match store.delete(path).await {
+        Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+        Err(error) => tracing::warn!(%path, %error, "failed to remove an object that nobody waited for"),
     }
 }
 
@@ -137,12 +144,17 @@ impl ObjectSink {
     /// Starts an object. An existing object of that name is replaced.
     pub fn new(store: Arc<dyn ObjectStore>, path: Path) -> Self {
         let name = object_name(store.as_ref(), &path);
+        let (part_bytes, max_parts) = match LocalStore::named(&store.to_string()) {
+            Some(_) => (LOCAL_PART_BYTES, usize::MAX),
+            None => (PART_BYTES, MAX_PARTS),
+        };
         Self {
             store,
             path,
             is_unique: false,
             name,
-            part_bytes: PART_BYTES,
+            part_bytes,
+            max_parts,
             parts_in_flight: PARTS_IN_FLIGHT,
             growing: Vec::new(),
             growing_bytes: 0,
@@ -151,8 +163,8 @@ impl ObjectSink {
         }
     }
 
-    /// Sets the number of bytes of each part but the last; 8 MiB by default. Most stores require at
-    /// least 5 MiB.
+    /// Sets the number of bytes of each part but the last; 8 MiB by default, and 1 MiB on local disks. Most buckets
+    /// require at least 5 MiB, and accept up to 10,000 parts.
     #[must_use]
     pub fn with_part_bytes(mut self, bytes: usize) -> Self {
         self.part_bytes = bytes.max(1);
@@ -167,7 +179,7 @@ impl ObjectSink {
     }
 
     /// Promises that nobody else ever writes to the path, for example because a part of it is random. If
-    /// [`finish`](Sink::finish) is then dropped before it returns, an object that appears nevertheless is
+    /// [`finish`](Sink::finish) then fails, or is dropped before it returns, an object that appears nevertheless is
     /// removed, as long as the runtime lasts.
     #[must_use]
     pub fn with_unique_path(mut self) -> Self {
@@ -185,10 +197,10 @@ impl ObjectSink {
 
     /// Sends the collected part.
     async fn send(&mut self) -> Result<()> {
-        if self.upload.sent == MAX_PARTS {
-            let bytes = self.part_bytes;
+        if self.upload.sent == self.max_parts {
+            let (parts, bytes) = (self.max_parts, self.part_bytes);
             return Err(self.failed(format!(
-                "stores accept at most {MAX_PARTS} parts, of {bytes} bytes here: write larger parts or several files"
+                "stores accept at most {parts} parts, of {bytes} bytes here: write larger parts or several files"
             )));
         }
         if self.upload.started.is_none() {
@@ -263,7 +275,16 @@ impl ObjectSink {
             return request.await.map_err(|error| self.failed(error));
         }
         let (store, path) = (Arc::clone(&self.store), self.path.clone());
-        let appear = async move { request.await.map(|()| Unclaimed::new(store, path)) };
+        let appear = async move {
+            match request.await {
+                Ok(()) => Ok(Unclaimed::new(store, path)),
+                // The store may have carried out the request, and only its answer was lost.
+                Err(error) => {
+                    remove_if_there(&store, &path).await;
+                    Err(error)
+                }
+            }
+        };
         let appeared = tokio::spawn(appear).await;
         self.joined(appeared).map(Unclaimed::claim)
     }

@@ -99,7 +99,7 @@ fn one_line(message: &str) -> String {
 const RAISE_LIMIT: &str = "raise --memory-limit";
 
 /// What to do about errors of libraries, which do not tell.
-const ADVICE: [(&str, &str); 4] = [
+const ADVICE: [(&str, &str); 5] = [
     (
         "getting credentials",
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or AWS_SKIP_SIGNATURE=true for a public bucket",
@@ -107,6 +107,7 @@ const ADVICE: [(&str, &str); 4] = [
     ("Range request not supported", "the server cannot send parts of a file; download the file first"),
     ("Failed to allocate additional", RAISE_LIMIT),
     ("Consider increasing the memory limit", RAISE_LIMIT),
+    ("Additional allocation failed", RAISE_LIMIT),
 ];
 
 /// A message with what the operating system says, unless it is told, and with advice.

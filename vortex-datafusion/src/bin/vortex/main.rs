@@ -16,6 +16,7 @@ mod formats;
 mod inspect;
 mod interrupts;
 mod json;
+mod memory;
 mod min_reader;
 mod sql;
 mod stores;

@@ -86,6 +86,12 @@ pub(super) async fn find(
             Some(format) => format,
             // A folder may contain other files too.
             None if !is_one => continue,
+            None if relative.extension().is_some_and(|extension| extension == "tsv") => {
+                return Err(Failure::Usage(format!(
+                    "{place}: tab-separated values can be converted with vortex sql: CREATE EXTERNAL TABLE t STORED AS CSV \
+                     LOCATION '{place}' OPTIONS ('format.delimiter' E'\\t')"
+                )));
+            }
             None => return Err(Failure::Usage(format!("{place}: unknown format; set it with --from"))),
         };
         let name = if is_one { place.to_owned() } else { object_name(store.as_ref(), &meta.location) };

@@ -38,6 +38,7 @@ use super::times::Times;
 use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
 use crate::formats::{Format, ParquetOfFloats, TextFormat, text_if_empty};
+use crate::memory::sort_within;
 use crate::stores::Stores;
 
 /// Number of lines of CSV files, and of JSON files that are not on a local disk, from which the types of
@@ -115,6 +116,7 @@ impl Reader {
         // Types as they are in the file, with their metadata.
         options.execution.parquet.schema_force_view_types = false;
         options.execution.parquet.skip_metadata = false;
+        sort_within(memory, options);
         if !sorts {
             options.execution.target_partitions = 1;
         }

@@ -56,7 +56,7 @@ const SMALL_BYTES: u64 = 4 << 20;
 #[command(override_usage = "vortex convert [OPTIONS] <INPUT>... <OUTPUT>")]
 pub(crate) struct Arguments {
     /// What to convert: files, folders, globs; paths or URLs (s3://, gs://, az://, https://); `-` is standard
-    /// input. The last place is the file or, if it ends in `/`, the folder to write; `-` is standard output.
+    /// input. The last place is the local file or, if it ends in `/` or is one, the folder to write; `-` is standard output.
     /// Files that exist are replaced; parts (--target-file-size) are refused if they exist.
     #[arg(required = true, value_name = "PLACE")]
     places: Vec<PathBuf>,
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     /// Sort the rows of each output: `day,price desc,note nulls first`; nulls last, with `desc` first.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     sort_by: Vec<SortKey>,
-    /// Memory for sorting, like `4g`; rows that do not fit are spilled to temporary files.
+    /// Memory for sorting, like `4g`; rows that do not fit are spilled to temporary files. Some batches must fit.
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size, default_value = "1g")]
     memory_limit: usize,
     /// Cut the output into files of about this size, like `256m`.

@@ -1,7 +1,7 @@
 //! The output of conversions: one file, a series of parts, or standard output.
 //!
 //! ```text
-//! rows ──> Output ──> out.parquet.partial-4711 ── rename ──> out.parquet
+//! rows ──> Output ──> .out.parquet.tmp-4711-0 ── rename ──> out.parquet
 //!              └────> Vortex, by the writer of the core, which does the same
 //! ```
 

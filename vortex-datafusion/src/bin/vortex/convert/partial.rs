@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use vortex_core::io::local_target;
+use vortex_core::io::{PartialFile, local_target};
 
 use crate::failure::{Failure, Outcome};
 
@@ -31,56 +31,47 @@ pub(crate) fn remove_all<T>(end: impl FnOnce() -> T) -> T {
 /// A file that is being written. It is removed if dropped before it is complete.
 #[derive(Debug)]
 pub(super) struct Partial {
-    file: File,
-    temporary: PathBuf,
-    target: PathBuf,
-    complete: bool,
+    file: PartialFile,
+    // Dropped after the file, which is gone then.
+    _listed: Listed,
+    /// The name in messages.
+    place: String,
+}
+
+/// A temporary name, until it is no longer used.
+#[derive(Debug)]
+struct Listed(PathBuf);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        all(|all| all.remove(&self.0));
+    }
 }
 
 impl Partial {
-    /// Starts a file next to its target, so that both are on the same disk.
+    /// Starts a file.
     pub(super) fn create(target: &Path) -> Outcome<Self> {
         let place = target.display().to_string();
-        let target = local_target(target).map_err(|error| Failure::Usage(format!("{place}: {error}")))?;
-        let Some(name) = target.file_name() else {
-            return Err(Failure::Usage(format!("{place}: not a file name")));
-        };
-        let mut temporary_name = name.to_owned();
-        temporary_name.push(format!(".partial-{}", std::process::id()));
-        let temporary = target.with_file_name(temporary_name);
+        local_target(target).map_err(|error| Failure::Usage(format!("{place}: {error}")))?;
         let create = |all: &mut BTreeSet<PathBuf>| {
-            let file = File::create_new(&temporary)?;
+            let file = PartialFile::create(target)?;
+            let temporary = file.temporary().to_path_buf();
             all.insert(temporary.clone());
-            Ok(file)
+            Ok((file, Listed(temporary)))
         };
-        let file = all(create).map_err(|error: std::io::Error| Failure::at(&place, error))?;
-        Ok(Self { file, temporary, target, complete: false })
+        let (file, listed) = all(create).map_err(|error: std::io::Error| Failure::at(&place, error))?;
+        Ok(Self { file, _listed: listed, place })
     }
 
     /// A handle to write through.
     pub(super) fn file(&self) -> Outcome<File> {
-        self.file.try_clone().map_err(|error| Failure::at(self.target.display(), error))
+        self.file.file().try_clone().map_err(|error| Failure::at(&self.place, error))
     }
 
     /// Makes the file durable and gives it its final name, replacing any file with that name.
-    pub(super) fn complete(mut self) -> Outcome {
-        let rename = || {
-            self.file.sync_all()?;
-            fs::rename(&self.temporary, &self.target)
-        };
-        rename().map_err(|error| Failure::at(self.target.display(), error))?;
-        self.complete = true;
-        Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        all(|all| all.remove(&self.temporary));
-        if !self.complete {
-            // Nothing more can be done about a file that cannot be removed.
-            let _ = fs::remove_file(&self.temporary);
-        }
+    pub(super) fn complete(self) -> Outcome {
+        let Self { file, _listed, place } = self;
+        file.complete().map_err(|error| Failure::at(place, error))
     }
 }
 

@@ -22,7 +22,10 @@ pub(super) fn report(report: &Report<'_>, arguments: &Arguments) -> Value {
     put("rows", json!(footer.row_count()));
     put("dtype", json!(footer.dtype().to_string()));
     let metadata = footer.user_metadata().iter();
-    let metadata = metadata.map(|it| json!({"key": &*it.key, "offset": it.range.start, "end": it.range.end}));
+    let metadata = metadata.map(|it| {
+        let text = it.value.as_deref().and_then(|value| std::str::from_utf8(value).ok());
+        json!({"key": &*it.key, "offset": it.range.start, "end": it.range.end, "text": text})
+    });
     put("metadata", metadata.collect());
     if arguments.wants(Part::Schema) {
         let columns = report.columns.iter().map(|column| {
@@ -127,6 +130,7 @@ fn zones(path: &str, map: &ZoneMap) -> Value {
         "zones": map.zone_count,
         "min": values(&map.min),
         "max": values(&map.max),
+        "sum": values(&map.sum),
         "null_count": counts(&map.null_count),
         "nan_count": counts(&map.nan_count),
     })

@@ -19,6 +19,12 @@ use crate::text::{bytes, count, counted, shortened, value, visible};
 /// Maximum number of characters shown of a value or type.
 const VALUE_LETTERS: usize = 28;
 const TYPE_LETTERS: usize = 60;
+const METADATA_LETTERS: usize = 200;
+
+/// The text of a short value that is text.
+fn text_of(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().filter(|text| text.len() <= METADATA_LETTERS)
+}
 
 /// Prints the requested parts.
 pub(super) fn report(out: &mut impl Write, report: &Report<'_>, arguments: &Arguments) -> Result<()> {
@@ -35,7 +41,11 @@ pub(super) fn report(out: &mut impl Write, report: &Report<'_>, arguments: &Argu
         bytes(stored),
     )?;
     for entry in footer.user_metadata() {
-        writeln!(out, "  metadata {}: {}", visible(&entry.key), bytes(entry.range.end - entry.range.start))?;
+        write!(out, "  metadata {}: {}", visible(&entry.key), bytes(entry.range.end - entry.range.start))?;
+        match entry.value.as_deref().and_then(text_of) {
+            Some(text) => writeln!(out, ", {}", visible(text))?,
+            None => writeln!(out)?,
+        }
     }
     if arguments.wants(Part::Schema) {
         schema(out, report, stored)?;
@@ -208,11 +218,12 @@ fn zones(out: &mut impl Write, path: &str, map: &ZoneMap, most: usize) -> Result
             format!("  {}", count(first_row)),
             text(&map.min, zone),
             text(&map.max, zone),
+            text(&map.sum, zone),
             number(&map.null_count),
             number(&map.nan_count),
         ]
     });
-    table(out, &["  from row", "min", "max", "nulls", "NaNs"], rows.collect(), &[3, 4])?;
+    table(out, &["  from row", "min", "max", "sum", "nulls", "NaNs"], rows.collect(), &[3, 4, 5])?;
     match map.zone_count.saturating_sub(most) {
         0 => Ok(()),
         more => writeln!(out, "    ... {} more", count(more as u64)),

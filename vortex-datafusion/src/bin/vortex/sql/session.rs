@@ -21,6 +21,7 @@ use datafusion_cli::print_options::PrintOptions;
 use super::Arguments;
 use crate::failure::Outcome;
 use crate::formats;
+use crate::memory::sort_within;
 use crate::stores::Stores;
 
 /// A DataFusion session, and settings for printing its results.
@@ -88,6 +89,9 @@ fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     if std::env::var_os("DATAFUSION_CATALOG_NEWLINES_IN_VALUES").is_none() {
         // Otherwise, line breaks within quotes end rows where DataFusion cuts a file into parts.
         options.catalog.newlines_in_values = true;
+    }
+    if let Some(limit) = arguments.memory_limit {
+        sort_within(limit, &mut options);
     }
     let mut config = SessionConfig::from(options).with_information_schema(true);
     if let Some(rows) = arguments.batch_size {

@@ -1,0 +1,177 @@
+//! Local files that have a temporary name until they are complete.
+//!
+//! ```text
+//! dir/.name.tmp-<process>-<number>   written, synced, then renamed to (a long name is left out)
+//! dir/name                           and the folder synced
+//! ```
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Names of more bytes are not repeated in temporary ones: file systems allow 255 bytes.
+const LONG_NAME: usize = 200;
+
+/// Distinguishes the temporary files of one process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A local file that is being written, under a hidden name next to its final one, so that both are on the same disk.
+/// It is removed if dropped before it is complete. All functions block.
+#[derive(Debug)]
+pub struct PartialFile {
+    file: Arc<File>,
+    temporary: PathBuf,
+    target: PathBuf,
+    /// Whether nothing is left to be removed.
+    is_done: bool,
+}
+
+impl PartialFile {
+    /// Starts a file that will be at `path`, whose folder must exist. The target of a link is replaced, not the link.
+    ///
+    /// # Errors
+    /// If the path is anything but a regular file, or no file can be created there.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let target = local_target(path)?;
+        let name = target.file_name().ok_or_else(|| io::Error::other("not a file name"))?;
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let temporary = target.with_file_name(temporary_name(name, number));
+            match File::create_new(&temporary) {
+                Ok(file) => return Ok(Self { file: Arc::new(file), temporary, target, is_done: false }),
+                // Left behind by a process of the same number that was killed; in containers, that number is often 1.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Where the file is until it is complete.
+    pub fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Makes the file durable and gives it its final name; an existing file of that name is replaced.
+    ///
+    /// # Errors
+    /// If any of that fails. The file is removed then, unless all that failed is making its name durable.
+    pub fn complete(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        std::fs::rename(&self.temporary, &self.target)?;
+        self.is_done = true;
+        match sync_folder(&self.target) {
+            // Writing to a folder does not take permission to read it, as syncing it does.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
+    }
+
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn remove(mut self) -> io::Result<()> {
+        self.remove_once()
+    }
+
+    fn remove_once(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Ok(());
+        }
+        match std::fs::remove_file(&self.temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove_once() {
+            tracing::warn!(path = %self.temporary.display(), %error, "failed to remove a temporary file");
+        }
+    }
+}
+
+fn temporary_name(name: &OsStr, number: u64) -> OsString {
+    let mut hidden = OsString::from(".");
+    // A longer name might be too long with what is added.
+    hidden.push(if name.len() <= LONG_NAME { name } else { OsStr::new("long-name") });
+    hidden.push(format!(".tmp-{}-{number}", std::process::id()));
+    hidden
+}
+
+/// The final location of a file that is written under a temporary name and then takes the name `path`:
+/// links are followed.
+///
+/// # Errors
+/// If the path is anything but a regular file, such as a folder or a device, which would be lost.
+pub fn local_target(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_file() => std::fs::canonicalize(path),
+        Ok(there) if there.is_dir() => Err(io::Error::other("is a folder")),
+        Ok(_) => Err(io::Error::other("is not a regular file, and would be replaced by one")),
+        // A link whose target does not exist yet.
+        Err(_) => match std::fs::read_link(path) {
+            Ok(to) => Ok(path.parent().unwrap_or(Path::new("")).join(to)),
+            Err(_) => Ok(path.to_path_buf()),
+        },
+    }
+}
+
+/// Makes the new name of a file durable.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Other systems sync names on their own, or offer no way to request it.
+#[cfg(not(unix))]
+fn sync_folder(_path: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_of_the_same_number_left_behind_is_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a");
+        let next = NEXT.load(Ordering::Relaxed);
+        // Other tests take numbers, too.
+        let left =
+            (next..next + 100).map(|number| target.with_file_name(temporary_name(OsStr::new("a"), number)));
+        for left in left.clone() {
+            std::fs::write(left, "left").unwrap();
+        }
+        PartialFile::create(&target).unwrap().complete().unwrap();
+        assert!(std::fs::read(&target).unwrap().is_empty());
+        assert!(left.into_iter().all(|left| std::fs::read(left).unwrap() == b"left"));
+    }
+
+    #[test]
+    fn a_file_is_at_one_place_at_a_time_or_at_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a");
+        let files = || std::fs::read_dir(&folder).unwrap().count();
+        drop(PartialFile::create(&target).unwrap());
+        assert_eq!(files(), 0);
+        PartialFile::create(&target).unwrap().remove().unwrap();
+        assert_eq!(files(), 0);
+        let partial = PartialFile::create(&target).unwrap();
+        assert!(partial.temporary().exists() && !target.exists());
+        partial.complete().unwrap();
+        assert_eq!((files(), target.exists()), (1, true));
+    }
+}

@@ -1,0 +1,19 @@
+//! Settings of DataFusion for limited memory.
+
+use datafusion::config::ConfigOptions;
+
+/// The part of the memory that a sort keeps for merging what it has spilled.
+const FOR_MERGING: usize = 8;
+
+/// Makes sorts manage with `limit` bytes as far as DataFusion can, unless the environment says otherwise. By default, it
+/// runs a sort per partition and merges their results while they still hold memory, so that often none is left for that.
+pub(crate) fn sort_within(limit: usize, options: &mut ConfigOptions) {
+    let is_given = |name| std::env::var_os(name).is_some();
+    if !is_given("DATAFUSION_OPTIMIZER_REPARTITION_SORTS") {
+        options.optimizer.repartition_sorts = false;
+    }
+    if !is_given("DATAFUSION_EXECUTION_SORT_SPILL_RESERVATION_BYTES") {
+        let bytes = &mut options.execution.sort_spill_reservation_bytes;
+        *bytes = (*bytes).min(limit / FOR_MERGING);
+    }
+}
