@@ -41,8 +41,6 @@ pub(crate) mod since {
     pub(crate) const SEQUENCES: Release = Release::new(0, 42);
     /// Half-precision scalars in the current format: bounds, constants and fill values.
     pub(crate) const HALF_SCALARS: Release = Release::new(0, 44);
-    /// Nulls among the codes of decimals: release 0.36 takes these rows for values. Not tested with releases between.
-    pub(crate) const NULLABLE_DECIMAL_CODES: Release = Release::new(0, 45);
     pub(crate) const FIXED_SIZE_LISTS: Release = Release::new(0, 54);
     /// Values with a separate validity.
     pub(crate) const MASKED: Release = Release::new(0, 54);
@@ -58,14 +56,19 @@ pub(crate) mod since {
     /// Decimals as integers that are narrower than the precision requires. Not tested with releases before,
     /// except for 0.36, which does not read them.
     pub(crate) const NARROW_DECIMALS: Release = Release::new(0, 56);
-    /// Floats in parts with patches, below nullable codes: until then, readers fail or abort.
-    pub(crate) const PATCHES_BELOW_NULLABLE_CODES: Release = Release::new(0, 59);
     /// As many values of a dictionary as the type of its codes distinguishes: releases 0.41 to 0.67 take the last one of
     /// 256 or 65,536 numbers for zero.
     pub(crate) const FULL_DICTIONARIES: Release = Release::new(0, 68);
     /// Sequences from a value to one that is farther away than the greatest integer of their type, which is signed:
     /// releases 0.40 to 0.85 fail or abort. 0.86.1 reads them; 0.86.0, which has the same number here, was not tested.
     pub(crate) const FAR_SEQUENCES: Release = Release::new(0, 87);
+    /// Nulls among the codes of a dictionary. Releases 0.59 to 0.69 lose these rows where a filter is `column = 1 OR` what
+    /// is true of them; 0.36 takes those of decimals for values; and until 0.58, floats in parts with patches below such
+    /// codes are errors.
+    pub(crate) const NULLABLE_CODES: Release = Release::new(0, 70);
+    /// A null among the values of a dictionary that chunks share: releases 0.55 and 0.56 return these rows as well if a
+    /// filter is true of all other values.
+    pub(crate) const NULL_IN_DICTIONARY: Release = Release::new(0, 57);
     /// FSST codes in a buffer of their own.
     pub(crate) const FSST_CODES: Release = Release::new(0, 59);
     /// Earlier releases know another version of the pco format.

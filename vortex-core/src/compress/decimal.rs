@@ -199,7 +199,7 @@ impl<N: Unscaled> Scheme<Wide<'_, N>> for Dictionary {
     }
 
     fn estimate(&self, column: &Wide<'_, N>, cx: &Context) -> Option<usize> {
-        if column.nulls.is_some() && cx.reader() < since::NULLABLE_DECIMAL_CODES {
+        if column.nulls.is_some() && cx.reader() < since::NULLABLE_CODES {
             return None;
         }
         let hashes = &column.hashes;

@@ -31,6 +31,9 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
     }
 
     fn estimate(&self, numbers: &Numbers<W>, cx: &Context) -> Option<usize> {
+        if numbers.nulls.is_some() && cx.reader() < since::NULLABLE_CODES {
+            return None;
+        }
         let distinct = numbers.distinct();
         if distinct > most_values(numbers.len()) {
             return None;
@@ -53,10 +56,7 @@ impl<W: Word> Scheme<Numbers<W>> for Dictionary {
         // At most as many as two-byte codes can distinguish.
         let count = values.len() as u32;
         let (ptype, codes) = compress_codes(&codes_cx, codes, count, numbers.nulls.as_ref())?;
-        let mut values_cx = cx.below(Kind::Dictionary, &[Kind::Runs, Kind::Sparse]);
-        if numbers.nulls.is_some() && cx.reader() < since::PATCHES_BELOW_NULLABLE_CODES {
-            values_cx = values_cx.without(&[Kind::AlpRd]);
-        }
+        let values_cx = cx.below(Kind::Dictionary, &[Kind::Runs, Kind::Sparse]);
         let encoded = compress_words(&values_cx, numbers.ptype, values.into(), None)?;
         Ok(Some(dict::encode(codes, ptype, numbers.nulls.is_some(), encoded, count)))
     }

@@ -110,6 +110,11 @@ impl Compressor {
         Self { level, min_reader }
     }
 
+    /// The oldest release that must read what is encoded.
+    pub(crate) fn min_reader(&self) -> Release {
+        self.min_reader
+    }
+
     /// Encodes a chunk, which has the Arrow type that [presents](crate::dtype::arrow::presents) `dtype`.
     ///
     /// # Errors

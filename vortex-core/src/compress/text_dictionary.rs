@@ -12,6 +12,7 @@ use super::zstd;
 use crate::Result;
 use crate::dtype::DType;
 use crate::encodings::dict;
+use crate::release::since;
 use crate::wire::WriteNode;
 
 /// Maximum number of values of a dictionary, whose codes have two bytes.
@@ -29,6 +30,9 @@ impl Scheme<Strings<'_>> for TextDictionary {
     }
 
     fn estimate(&self, strings: &Strings<'_>, cx: &Context) -> Option<usize> {
+        if strings.nulls.is_some() && cx.reader() < since::NULLABLE_CODES {
+            return None;
+        }
         let distinct = strings.distinct();
         if distinct > MAX_VALUES || distinct > strings.len() * 3 / 4 {
             return None;

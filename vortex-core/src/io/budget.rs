@@ -130,6 +130,11 @@ impl Share {
         self.budget.take_anyway(bytes)
     }
 
+    /// A part of its budget without a limit, to count what is taken for one purpose.
+    pub(crate) fn part(&self) -> Arc<Budget> {
+        self.budget.part(u64::MAX, self.budget.pool.clone())
+    }
+
     /// The bytes of this share, if they were taken from `budget`, and not from one that it is a part of.
     pub(crate) fn bytes_of(&self, budget: &Arc<Budget>) -> Option<u64> {
         Arc::ptr_eq(&self.budget, budget).then_some(self.bytes)

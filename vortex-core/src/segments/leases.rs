@@ -55,10 +55,17 @@ pub(crate) struct LeasedSegment {
     pending: PendingBytes,
     parts: OnceLock<Loaded<ArrayParts>>,
     array: OnceLock<Loaded<EncodedRef>>,
-    /// Data that a layout derived from the segment to share it between splits.
-    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
+    derived: OnceLock<Derived>,
     /// The memory charged for its bytes to the scan that requested it first.
     memory: Share,
+}
+
+/// Data that a layout derived from a segment to share it between splits.
+#[derive(Debug)]
+struct Derived {
+    data: Arc<dyn Any + Send + Sync>,
+    /// What it takes of the memory charged for the segment.
+    memory: Arc<Budget>,
 }
 
 /// What was loaded from a segment, and the bytes that were decompressed or copied for it: possibly many times
@@ -199,20 +206,22 @@ impl LeasedSegment {
         }
     }
 
-    /// Bytes of the segment, and those decompressed or copied from it so far.
+    /// Bytes of the segment, and of all that was made of it so far.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.len.saturating_add(self.loaded_bytes())
+        self.len.saturating_add(self.made_bytes())
     }
 
     /// Those of them that are charged to a budget: none, if that of another scan is charged.
     pub(crate) fn charged_to(&self, budget: &Arc<Budget>) -> u64 {
-        self.memory.bytes_of(budget).map_or(0, |bytes| bytes.saturating_add(self.loaded_bytes() as u64))
+        self.memory.bytes_of(budget).map_or(0, |bytes| bytes.saturating_add(self.made_bytes() as u64))
     }
 
-    fn loaded_bytes(&self) -> usize {
+    /// Bytes that were decompressed, copied or decoded.
+    fn made_bytes(&self) -> usize {
         let parts = self.parts.get().map_or(0, |parts| parts.byte_len);
         let array = self.array.get().map_or(0, |array| array.byte_len);
-        parts.saturating_add(array)
+        let derived = self.derived.get().map_or(0, |derived| derived.memory.used());
+        parts.saturating_add(array).saturating_add(usize::try_from(derived).unwrap_or(usize::MAX))
     }
 
     /// Waits for the bytes.
@@ -259,12 +268,13 @@ impl LeasedSegment {
     /// charged to the share that `make` receives, which is that of the segment.
     pub(crate) fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce(Share) -> Arc<T>) -> Arc<T> {
         let first = self.derived.get();
-        if let Some(found) = first.and_then(|derived| Arc::clone(derived).downcast().ok()) {
+        if let Some(found) = first.and_then(|derived| Arc::clone(&derived.data).downcast().ok()) {
             return found;
         }
-        let made = make(self.memory.take_more(0));
-        let _ = self.derived.set(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
-        made
+        let memory = self.memory.part();
+        let data = make(memory.take_anyway(0));
+        let _ = self.derived.set(Derived { data: Arc::clone(&data) as _, memory });
+        data
     }
 }
 
@@ -369,6 +379,7 @@ pub(crate) mod tests {
         for _ in 0..2 {
             let derived = lease.derived(|memory| Arc::new(memory.take_more(5)));
             assert_eq!((budget.used(), Arc::strong_count(&derived)), (5, 2));
+            assert_eq!(lease.charged_to(&budget), 5);
         }
         drop(lease);
         assert_eq!(budget.used(), 0);

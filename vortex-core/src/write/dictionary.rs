@@ -26,6 +26,7 @@ use crate::Result;
 use crate::array::present;
 use crate::compress::{Compressor, LONG_VALUE, text_hash};
 use crate::dtype::{DType, PType};
+use crate::release::since;
 
 /// Maximum number of values of a dictionary with one-byte codes, and with two-byte codes.
 const MAX_NARROW: usize = 1 << 8;
@@ -68,6 +69,10 @@ pub(super) struct TextColumn<'a> {
 }
 
 impl TextColumn<'_> {
+    fn may_contain_null(&self) -> bool {
+        self.compressor.min_reader() >= since::NULL_IN_DICTIONARY
+    }
+
     fn by_itself(&self, chunk: &ArrayRef) -> Result<Part> {
         Ok(Part::Chunk(self.compressor.compress(chunk, self.dtype)?, chunk.len()))
     }
@@ -231,7 +236,7 @@ impl Dictionary {
         for (at, text) in views.iter().enumerate() {
             let code = match last {
                 Some((before, code)) if before == text => code,
-                _ => match self.code(text, column.max_bytes) {
+                _ => match self.code(text, column) {
                     Some(code) => code,
                     None => return Ok(at),
                 },
@@ -246,10 +251,12 @@ impl Dictionary {
         Ok(views.len())
     }
 
-    /// The code of a value, which may be new; `None` if there is no room for another value.
-    fn code(&mut self, text: Option<&[u8]>, max_bytes: usize) -> Option<u16> {
+    /// The code of a value, which may be new; `None` if there is no room for another value, or no dictionary may have it.
+    fn code(&mut self, text: Option<&[u8]>, column: TextColumn<'_>) -> Option<u16> {
+        let max_bytes = column.max_bytes;
         let Some(text) = text else {
             if self.null.is_none() {
+                column.may_contain_null().then_some(())?;
                 self.null = Some(self.add(&[], max_bytes)?);
             }
             return self.null;
@@ -414,6 +421,32 @@ mod tests {
         assert_eq!(dictionary.codes, [0, 1, 2, 3, 0]);
         let values: Vec<_> = (0..4).map(|code| dictionary.value(code)).collect();
         assert_eq!(values, [Some(&b"b"[..]), None, Some(b"a"), Some(b"")]);
+    }
+
+    #[test]
+    fn no_dictionary_contains_a_null_that_the_oldest_reader_gets_wrong() {
+        let before = Release::new(0, 56);
+        let parts = |nulls: bool, reader: Release| {
+            let compressor = Compressor::new(Level::Default, reader);
+            let dtype = DType::Utf8(true);
+            let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
+            let rows =
+                (0..20_000).map(|row| Some(text(row * 7919 % 100)).filter(|_| !nulls || row != 15_000));
+            let rows: ArrayRef = Arc::new(StringArray::from_iter(rows));
+            told(&Text::New.encode(column, &[mixed(20_000, 100), rows], 0, true).unwrap())
+        };
+        assert_eq!(parts(true, since::NULL_IN_DICTIONARY), [("codes", 40_000), ("values by a byte", 101)]);
+        assert_eq!(parts(false, before), [("codes", 40_000), ("values by a byte", 100)]);
+        let with_null = parts(true, before);
+        assert!(with_null.iter().all(|(kind, _)| *kind == "chunk"), "{with_null:?}");
+        let rows = [mixed(20_000, 100), Arc::new(StringArray::from(vec![None::<&str>; 9])) as ArrayRef];
+        let compressor = Compressor::new(Level::Default, before);
+        let dtype = DType::Utf8(true);
+        let column = TextColumn { dtype: &dtype, compressor: &compressor, max_bytes: 64 << 10 };
+        let mut text = Text::New;
+        assert_eq!(told(&text.encode(column, &rows[..1], 0, false).unwrap()), []);
+        let later = told(&text.encode(column, &rows[1..], 20_000, true).unwrap());
+        assert_eq!(later, [("codes", 20_000), ("values by a byte", 100), ("chunk", 9)]);
     }
 
     #[test]

@@ -12,7 +12,11 @@ use datafusion_execution::config::SessionConfig;
 use datafusion_execution::runtime_env::RuntimeEnv;
 #[cfg(feature = "session")]
 use object_store::path::Path;
+#[cfg(feature = "session")]
+use object_store::{Error as StoreError, ObjectStoreExt as _};
 use object_store::{ObjectMeta, ObjectStore};
+#[cfg(feature = "session")]
+use vortex_core::Error;
 use vortex_core::file::{OpenOptions, VortexFile};
 #[cfg(feature = "session")]
 use vortex_core::io::StorageProfile;
@@ -105,8 +109,15 @@ impl Reading {
         }
         let end = self.settings.tail.unwrap_or(StorageProfile::REMOTE.tail_read);
         // The read for opening starts at a multiple of 64.
-        let object = ObjectFile::find(Arc::clone(store), location, end + 64).await;
-        let Ok(object) = object else { return Ok(None) };
+        let object = match ObjectFile::find(Arc::clone(store), location, end + 64).await {
+            Ok(object) => object,
+            Err(error) if calls_for_another(&error) => return Ok(None),
+            // Of two requests that fail, the first tells why: the answer to the other has no contents.
+            Err(error) if was_retried(&error) || store.head(location).await.is_err() => {
+                return Err(datafusion_error(error));
+            }
+            Err(_) => return Ok(None),
+        };
         if object.meta().size == 0 {
             return Ok(None);
         }
@@ -149,10 +160,28 @@ impl Reading {
     }
 }
 
+/// Whether there is no such file, but maybe a folder, or the store cannot read the end of a file.
+#[cfg(feature = "session")]
+fn calls_for_another(error: &Error) -> bool {
+    matches!(store_error(error), Some(StoreError::NotFound { .. } | StoreError::NotSupported { .. }))
+}
+
+/// Whether a request was repeated until there was no more hope: another one would take as long to fail.
+#[cfg(feature = "session")]
+fn was_retried(error: &Error) -> bool {
+    store_error(error).is_some_and(|error| error.to_string().contains("max_retries"))
+}
+
+#[cfg(feature = "session")]
+fn store_error(error: &Error) -> Option<&StoreError> {
+    match error.root() {
+        Error::Read { source, .. } => source.downcast_ref(),
+        _ => None,
+    }
+}
+
 #[cfg(all(test, feature = "session"))]
 mod tests {
-    use object_store::ObjectStoreExt as _;
-
     use super::*;
 
     #[tokio::test]
@@ -174,5 +203,20 @@ mod tests {
             reading.open(&store, &meta, None).await.unwrap();
             assert_eq!(reading.has_footer(&store, &meta), is_kept);
         }
+    }
+
+    #[tokio::test]
+    async fn of_two_requests_that_fail_the_first_tells_why() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+        let faulty = test_store::TestStore::new();
+        let store = Arc::clone(&faulty) as Arc<dyn ObjectStore>;
+        let path = Path::from("a.vortex");
+        let reading = Reading::new(&RuntimeEnv::default(), &SessionConfig::new());
+        assert!(reading.find(&store, &path).await.unwrap().is_none(), "maybe it is a folder");
+        faulty.fail_reads(|| Some(test_store::ReadFault::Fails));
+        let error = reading.find(&store, &path).await.unwrap_err().to_string();
+        assert!(error.contains("the network is down"), "{error}");
+        store.put(&path, std::fs::read(example).unwrap().into()).await.unwrap();
+        assert!(reading.find(&store, &path).await.unwrap().is_none(), "other requests succeed");
     }
 }

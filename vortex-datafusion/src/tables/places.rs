@@ -51,6 +51,9 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
         let kind = if glob.is_some() { "glob" } else { "folder" };
         return plan_err!("{place}: a web server cannot list files; name each file instead of a {kind}");
     }
+    if let (Some(query), true) = (url.get_url().query(), matches!(url.scheme(), "http" | "https")) {
+        return plan_err!("{place}: the query `?{query}` would not be sent; download the file first");
+    }
     let store = store_name(&url);
     Ok(url.with_table_ref(store))
 }
@@ -199,7 +202,9 @@ mod tests {
             let error = listing_url(place).unwrap_err().to_string();
             assert!(error.contains("cannot list") && error.contains("example.com"), "{error}");
         }
-        assert!(listing_url("https://example.com/a.vortex?x=[1]").is_ok());
+        assert!(listing_url("https://example.com/a.vortex").is_ok());
+        let error = listing_url("https://example.com/a.vortex?x=[1]").unwrap_err().to_string();
+        assert!(error.contains("`?x=[1]` would not be sent"), "{error}");
     }
 
     #[test]

@@ -341,3 +341,15 @@ fn a_name_that_is_not_unicode_is_told_by_queries_of_its_folder() {
         assert!(line.contains("x%FF.txt") && line.contains("non-unicode"), "{line}");
     }
 }
+
+#[test]
+fn an_endpoint_that_is_no_url_is_told() {
+    for endpoint in ["", "localhost:9000", "http://", "nonsense"] {
+        for arguments in [["verify", "s3://b/x.vortex"], ["sql", "SELECT * FROM 's3://b/x.vortex'"]] {
+            let output =
+                vortex(&arguments).env("AWS_REGION", "us-east-1").env("AWS_ENDPOINT", endpoint).output();
+            let line = complaint(&output.unwrap(), 1);
+            assert!(line.contains("AWS_ENDPOINT") && line.contains("http://localhost:9000"), "{line}");
+        }
+    }
+}

@@ -111,7 +111,9 @@ impl SharedValues {
         }
         let work = Work::begin();
         let values = self.array.decode(to)?;
-        let memory = self.memory.as_ref().map(|memory| memory.take_more(work.byte_len() as u64));
+        // What was decompressed on the way is gone; what the segment holds anyway was not decoded.
+        let bytes = work.byte_len().min(values.get_array_memory_size());
+        let memory = self.memory.as_ref().map(|memory| memory.take_more(bytes as u64));
         if all.len() == MAX_DECODED {
             all.remove(0);
         }

@@ -10,7 +10,7 @@ use std::mem;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, config_err, exec_datafusion_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
@@ -59,6 +59,7 @@ impl Stores {
         }
         let store: Arc<dyn ObjectStore> = match url.scheme() {
             "s3" => {
+                check_endpoint(&options)?;
                 let aws = s3_options(aws_options(&options)?);
                 Arc::new(get_s3_object_store_builder(url, &aws, false).await?.build()?)
             }
@@ -103,8 +104,10 @@ impl Stores {
         self.prepare(folder, &[]).await?;
         let listed: Vec<_> = self.get_store(folder)?.list(Some(place.prefix())).try_collect().await?;
         let place = |object: ObjectMeta| {
-            let below = place.strip_prefix(&object.location)?.collect::<Vec<_>>().join("/");
-            is_match(place, &object).then(|| PathBuf::from(format!("{folder}{below}")))
+            let mut url = folder.clone();
+            // A name in a store may contain what means something else in a URL.
+            url.path_segments_mut().ok()?.pop_if_empty().extend(place.strip_prefix(&object.location)?);
+            is_match(place, &object).then(|| PathBuf::from(String::from(url)))
         };
         Ok(listed.into_iter().filter_map(place).collect())
     }
@@ -260,6 +263,20 @@ fn aws_options(options: &[(String, String)]) -> Result<AwsOptions> {
     Ok(aws)
 }
 
+/// Refuses an endpoint that is no address of a server: the library that signs requests would panic.
+fn check_endpoint(options: &[(String, String)]) -> Result<()> {
+    let given = options.iter().find(|(name, _)| name == "endpoint").map(|(_, value)| value.clone());
+    let endpoint =
+        given.or_else(|| AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::Endpoint));
+    let Some(endpoint) = endpoint else { return Ok(()) };
+    match Url::parse(&endpoint) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
+        _ => config_err!(
+            "the endpoint of S3 (AWS_ENDPOINT) is `{endpoint}`, not a URL such as http://localhost:9000"
+        ),
+    }
+}
+
 /// Options that the shell library does not derive from others: HTTP is allowed if the endpoint says so, and requests that
 /// are not signed need no credentials.
 fn s3_options(mut aws: AwsOptions) -> AwsOptions {
@@ -344,6 +361,26 @@ mod tests {
         assert!(as_url("data/a.vortex").is_none());
         assert!(as_url("/data/a:b.vortex").is_none());
         assert!(as_url("s3://bucket/a.vortex").is_some());
+    }
+
+    #[tokio::test]
+    async fn what_a_listing_finds_is_what_is_opened() {
+        let (stores, memory) = (stores(), Arc::new(object_store::memory::InMemory::new()));
+        stores.register_store(&Url::parse("gs://bucket").unwrap(), Arc::clone(&memory) as _);
+        let names = ["a b", "a%20b", "k=a%2Fb/x", "a#b", "q?", "*", "\u{e4}", "plain"];
+        for (len, name) in names.iter().enumerate() {
+            let path = StorePath::parse(format!("mix/{name}.vortex")).unwrap();
+            memory.put(&path, vec![0; len + 1].into()).await.unwrap();
+        }
+        let (files, failures) = stores.files(&["gs://bucket/mix/".into()]).await.unwrap();
+        assert!(failures.is_empty());
+        let mut sizes = Vec::new();
+        for file in &files {
+            sizes.push(stores.open(file).await.unwrap().len().await.unwrap());
+        }
+        sizes.sort_unstable();
+        assert_eq!(sizes, (1..=names.len() as u64).collect::<Vec<_>>(), "{files:?}");
+        assert!(files.contains(&"gs://bucket/mix/plain.vortex".into()), "{files:?}");
     }
 
     #[test]
