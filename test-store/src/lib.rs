@@ -67,6 +67,7 @@ pub struct TestStore {
     time: Mutex<Option<SystemTime>>,
     without_e_tags: AtomicBool,
     without_conditions: AtomicBool,
+    without_heads: AtomicBool,
 }
 
 /// A counter.
@@ -158,6 +159,11 @@ impl TestStore {
         self.without_conditions.store(true, Ordering::SeqCst);
     }
 
+    /// Makes all requests for metadata fail.
+    pub fn fail_heads(&self) {
+        self.without_heads.store(true, Ordering::SeqCst);
+    }
+
     /// Changes descriptions of objects to what is to be stated.
     fn dated(&self) -> impl Fn(ObjectMeta) -> ObjectMeta + Send + use<> {
         let time = *self.time.lock();
@@ -197,6 +203,9 @@ impl ObjectStore for TestStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         if options.head {
             self.heads.add(1);
+            if self.without_heads.load(Ordering::SeqCst) {
+                return Err(failure("403 Forbidden"));
+            }
             let result = self.inner.get_opts(location, options).await?;
             return Ok(GetResult { meta: self.dated()(result.meta.clone()), ..result });
         }

@@ -64,7 +64,8 @@ pub(crate) mod since {
     pub(crate) const FAR_SEQUENCES: Release = Release::new(0, 87);
     /// Nulls among the codes of a dictionary. Releases 0.59 to 0.69 lose these rows where a filter is `column = 1 OR` what
     /// is true of them; 0.36 takes those of decimals for values; and until 0.58, floats in parts with patches below such
-    /// codes are errors.
+    /// codes are errors. Text of which many rows share bytes, and a long value that all rows have, are stored in this way
+    /// nevertheless: anything else would take many times the bytes.
     pub(crate) const NULLABLE_CODES: Release = Release::new(0, 70);
     /// A null among the values of a dictionary that chunks share: releases 0.55 and 0.56 return these rows as well if a
     /// filter is true of all other values.

@@ -1,4 +1,4 @@
-//! Waiting for asynchronous work outside of asynchronous code, and the runtime that is needed inside.
+//! Waiting for asynchronous work outside of asynchronous code, the runtime that is needed inside, and blocking work there.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

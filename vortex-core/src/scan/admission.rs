@@ -164,10 +164,11 @@ impl Admission {
     }
 
     /// Whether to admit splits now: several are admitted at a time, so that segments close together in
-    /// the file share a read. Half of the memory is for them; an eighth must be free.
+    /// the file share a read. Half of the memory is for them; of a remote file, a quarter of that must be free.
     fn has_room(&self, at_work: usize, recent: &Recent) -> bool {
         let used = self.plan.memory.used().saturating_sub(recent.charged());
-        at_work == 0 || (at_work <= self.allowed / 2 && used <= self.plan.memory.limit() / 8 * 3)
+        let most = self.plan.memory.limit() / 8 * if self.plan.is_remote() { 3 } else { 4 };
+        at_work == 0 || (at_work <= self.allowed / 2 && used <= most)
     }
 
     /// Adds the next split to those that are admitted together; returns whether there is one, and memory for it.
@@ -477,7 +478,7 @@ mod tests {
         let (kept, memory) = (recent.charged(), plan.memory.take_anyway(plan.memory.limit() / 2));
         assert!(kept > 0);
         // The first splits need the same segment, but there is no room for another.
-        let admitted = admission.admit(0, None, &mut recent).unwrap().len();
+        let admitted = admission.admit(1, None, &mut recent).unwrap().len();
         assert!((1..3).contains(&admitted), "{admitted} splits");
         assert_eq!(recent.charged(), kept);
         drop(memory);

@@ -206,22 +206,23 @@ impl LeasedSegment {
         }
     }
 
-    /// Bytes of the segment, and of all that was made of it so far.
+    /// Bytes of the segment, and those decompressed or copied from it so far.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.len.saturating_add(self.made_bytes())
+        self.len.saturating_add(self.loaded_bytes())
     }
 
-    /// Those of them that are charged to a budget: none, if that of another scan is charged.
+    /// Those of them, and of what was derived from them, that are charged to a budget: none, if that of another scan is charged.
     pub(crate) fn charged_to(&self, budget: &Arc<Budget>) -> u64 {
-        self.memory.bytes_of(budget).map_or(0, |bytes| bytes.saturating_add(self.made_bytes() as u64))
+        self.memory.bytes_of(budget).map_or(0, |bytes| {
+            let derived = self.derived.get().map_or(0, |derived| derived.memory.used());
+            bytes.saturating_add(self.loaded_bytes() as u64).saturating_add(derived)
+        })
     }
 
-    /// Bytes that were decompressed, copied or decoded.
-    fn made_bytes(&self) -> usize {
+    fn loaded_bytes(&self) -> usize {
         let parts = self.parts.get().map_or(0, |parts| parts.byte_len);
         let array = self.array.get().map_or(0, |array| array.byte_len);
-        let derived = self.derived.get().map_or(0, |derived| derived.memory.used());
-        parts.saturating_add(array).saturating_add(usize::try_from(derived).unwrap_or(usize::MAX))
+        parts.saturating_add(array)
     }
 
     /// Waits for the bytes.

@@ -256,7 +256,9 @@ impl Dictionary {
         let max_bytes = column.max_bytes;
         let Some(text) = text else {
             if self.null.is_none() {
-                column.may_contain_null().then_some(())?;
+                if !column.may_contain_null() {
+                    return None;
+                }
                 self.null = Some(self.add(&[], max_bytes)?);
             }
             return self.null;

@@ -89,12 +89,12 @@ impl Reading {
         self.open_object(StoreId::of(store), ObjectFile::new(Arc::clone(store), meta.clone()), hint).await
     }
 
-    /// Fetches the metadata of a remote file and puts its footer into the cache, in one request. Returns
-    /// `None` if a footer is already cached, if fetched bytes are to be kept in blocks, or if the request
-    /// fails; a head request is necessary then.
+    /// Fetches the metadata of a remote file and puts its footer into the cache, in one request; the metadata alone, if the
+    /// store fails to read the end of the file. Returns `None` if a footer is already cached, if fetched bytes are to be
+    /// kept in blocks, if no store of this kind reads ends, or if there is no file; a head request is necessary then.
     ///
     /// # Errors
-    /// If it is not a Vortex file.
+    /// If it is not a Vortex file, or the store fails.
     #[cfg(feature = "session")]
     pub(crate) async fn find(
         &self,
@@ -112,11 +112,14 @@ impl Reading {
         let object = match ObjectFile::find(Arc::clone(store), location, end + 64).await {
             Ok(object) => object,
             Err(error) if calls_for_another(&error) => return Ok(None),
-            // Of two requests that fail, the first tells why: the answer to the other has no contents.
-            Err(error) if was_retried(&error) || store.head(location).await.is_err() => {
-                return Err(datafusion_error(error));
+            Err(error) => {
+                return match store.head(location).await {
+                    Ok(meta) => Ok(Some(meta)),
+                    Err(StoreError::NotFound { .. }) => Ok(None),
+                    // Of two requests that fail, the first tells why: the answer to the other has no contents.
+                    Err(_) => Err(datafusion_error(error)),
+                };
             }
-            Err(_) => return Ok(None),
         };
         if object.meta().size == 0 {
             return Ok(None);
@@ -163,21 +166,9 @@ impl Reading {
 /// Whether there is no such file, but maybe a folder, or the store cannot read the end of a file.
 #[cfg(feature = "session")]
 fn calls_for_another(error: &Error) -> bool {
-    matches!(store_error(error), Some(StoreError::NotFound { .. } | StoreError::NotSupported { .. }))
-}
-
-/// Whether a request was repeated until there was no more hope: another one would take as long to fail.
-#[cfg(feature = "session")]
-fn was_retried(error: &Error) -> bool {
-    store_error(error).is_some_and(|error| error.to_string().contains("max_retries"))
-}
-
-#[cfg(feature = "session")]
-fn store_error(error: &Error) -> Option<&StoreError> {
-    match error.root() {
-        Error::Read { source, .. } => source.downcast_ref(),
-        _ => None,
-    }
+    let Error::Read { source, .. } = error.root() else { return false };
+    let of_store = source.downcast_ref();
+    matches!(of_store, Some(StoreError::NotFound { .. } | StoreError::NotSupported { .. }))
 }
 
 #[cfg(all(test, feature = "session"))]
@@ -214,9 +205,11 @@ mod tests {
         let reading = Reading::new(&RuntimeEnv::default(), &SessionConfig::new());
         assert!(reading.find(&store, &path).await.unwrap().is_none(), "maybe it is a folder");
         faulty.fail_reads(|| Some(test_store::ReadFault::Fails));
+        assert!(reading.find(&store, &path).await.unwrap().is_none(), "there is no file");
+        store.put(&path, std::fs::read(example).unwrap().into()).await.unwrap();
+        assert!(reading.find(&store, &path).await.unwrap().is_some(), "other requests succeed");
+        faulty.fail_heads();
         let error = reading.find(&store, &path).await.unwrap_err().to_string();
         assert!(error.contains("the network is down"), "{error}");
-        store.put(&path, std::fs::read(example).unwrap().into()).await.unwrap();
-        assert!(reading.find(&store, &path).await.unwrap().is_none(), "other requests succeed");
     }
 }

@@ -32,7 +32,8 @@ use crate::convert::datafusion_error;
 /// glob, whatever is in its name.
 ///
 /// # Errors
-/// If `place` is neither, or is a folder or a glob at `http://` or `https://`, where files cannot be listed.
+/// If `place` is neither, or is a folder or a glob at `http://` or `https://`, where files cannot be listed, or has a
+/// query there, which stores do not send.
 pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
     let glob = split_glob(place);
     let url = match glob {
@@ -52,7 +53,9 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
         return plan_err!("{place}: a web server cannot list files; name each file instead of a {kind}");
     }
     if let (Some(query), true) = (url.get_url().query(), matches!(url.scheme(), "http" | "https")) {
-        return plan_err!("{place}: the query `?{query}` would not be sent; download the file first");
+        return plan_err!(
+            "{place}: the query `?{query}` would not be sent: leave it out, or download the file"
+        );
     }
     let store = store_name(&url);
     Ok(url.with_table_ref(store))

@@ -26,7 +26,7 @@ fn the_recorded_order_is_shown() {
         "sql",
         "-q",
         "-c",
-        &format!("-- sorted\nCOPY (SELECT value AS a FROM range(9) ORDER BY a DESC) TO '{sorted}'"),
+        &format!("COPY (SELECT value AS a FROM range(9) ORDER BY a DESC) TO '{sorted}'"),
     ]);
     let out = ok(&["inspect", "--only", "schema", &sorted]);
     assert!(

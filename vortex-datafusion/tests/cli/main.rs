@@ -210,11 +210,13 @@ fn answer(mut connection: TcpStream, bytes: &[u8], ranges: bool) {
     while let Some(request) = lines.next() {
         let headers: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
         let range = headers.iter().filter(|_| ranges).find_map(|line| {
-            let (start, end) =
-                line.to_lowercase().strip_prefix("range: bytes=")?.split_once('-').map(|(a, b)| {
-                    (a.parse::<usize>().unwrap(), b.parse().map_or(bytes.len(), |last: usize| last + 1))
-                })?;
-            Some(start..end.min(bytes.len()))
+            let line = line.to_lowercase();
+            let (first, last) = line.strip_prefix("range: bytes=")?.split_once('-')?;
+            let (first, last) = (first.parse::<usize>().ok(), last.parse::<usize>().ok());
+            Some(match (first, last) {
+                (Some(first), last) => first..last.map_or(bytes.len(), |last| bytes.len().min(last + 1)),
+                (None, last) => bytes.len().saturating_sub(last?)..bytes.len(),
+            })
         });
         let mut head = "Accept-Ranges: bytes\r\nLast-Modified: Sat, 01 Jan 2022 00:00:00 GMT\r\n".to_owned();
         let (status, body) = match range {

@@ -96,8 +96,11 @@ impl Sink for LocalSink {
 
     async fn finish(&mut self) -> Result<()> {
         self.write_buffered().await?;
-        let partial = self.partial.take().ok_or_else(|| self.closed())?;
-        self.blocking(|| partial.complete()).await
+        let Some(partial) = &self.partial else { return Err(self.closed()) };
+        let outcome = self.blocking(partial.completion()).await;
+        // Nothing is left to be removed, or the file is incomplete.
+        self.partial = None;
+        outcome
     }
 
     async fn abort(&mut self) -> Result<()> {

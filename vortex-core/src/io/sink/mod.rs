@@ -44,7 +44,7 @@ pub trait Sink: Debug + Send + 'static {
     ///
     /// # Errors
     /// If storage fails. No file is created then, unless all that failed is making its name durable, or storage did what
-    /// it was asked for and could not tell.
+    /// it was asked for and could not tell: see [`ObjectSink::with_unique_path`].
     async fn finish(&mut self) -> Result<()>;
 
     /// Aborts the file, and waits until everything written is removed.

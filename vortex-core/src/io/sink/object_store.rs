@@ -145,7 +145,8 @@ impl ObjectSink {
     pub fn new(store: Arc<dyn ObjectStore>, path: Path) -> Self {
         let name = object_name(store.as_ref(), &path);
         let (part_bytes, max_parts) = match LocalStore::named(&store.to_string()) {
-            Some(_) => (LOCAL_PART_BYTES, usize::MAX),
+            Some(local) if !local.is_wrapped => (LOCAL_PART_BYTES, usize::MAX),
+            Some(_) => (PART_BYTES, usize::MAX),
             None => (PART_BYTES, MAX_PARTS),
         };
         Self {
@@ -276,14 +277,10 @@ impl ObjectSink {
         }
         let (store, path) = (Arc::clone(&self.store), self.path.clone());
         let appear = async move {
-            match request.await {
-                Ok(()) => Ok(Unclaimed::new(store, path)),
-                // The store may have carried out the request, and only its answer was lost.
-                Err(error) => {
-                    remove_if_there(&store, &path).await;
-                    Err(error)
-                }
-            }
+            let outcome = request.await;
+            // The store may have carried out the request, and only its answer was lost: what is there is removed then.
+            let appeared = Unclaimed::new(store, path);
+            outcome.map(|()| appeared)
         };
         let appeared = tokio::spawn(appear).await;
         self.joined(appeared).map(Unclaimed::claim)

@@ -25,8 +25,8 @@ pub struct PartialFile {
     file: Arc<File>,
     temporary: PathBuf,
     target: PathBuf,
-    /// Whether nothing is left to be removed.
-    is_done: bool,
+    /// Whether it was attempted to remove the file.
+    is_removed: bool,
 }
 
 impl PartialFile {
@@ -41,7 +41,7 @@ impl PartialFile {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let temporary = target.with_file_name(temporary_name(name, number));
             match File::create_new(&temporary) {
-                Ok(file) => return Ok(Self { file: Arc::new(file), temporary, target, is_done: false }),
+                Ok(file) => return Ok(Self { file: Arc::new(file), temporary, target, is_removed: false }),
                 // Left behind by a process of the same number that was killed; in containers, that number is often 1.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -63,14 +63,22 @@ impl PartialFile {
     ///
     /// # Errors
     /// If any of that fails. The file is removed then, unless all that failed is making its name durable.
-    pub fn complete(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
-        std::fs::rename(&self.temporary, &self.target)?;
-        self.is_done = true;
-        match sync_folder(&self.target) {
-            // Writing to a folder does not take permission to read it, as syncing it does.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            synced => synced,
+    pub fn complete(self) -> io::Result<()> {
+        self.completion()()
+    }
+
+    /// The work of completing the file. If this is dropped meanwhile, the file is removed, unless it has its final name
+    /// already.
+    pub(super) fn completion(&self) -> impl FnOnce() -> io::Result<()> + Send + 'static {
+        let (file, temporary, target) = (Arc::clone(&self.file), self.temporary.clone(), self.target.clone());
+        move || {
+            file.sync_all()?;
+            std::fs::rename(&temporary, &target)?;
+            match sync_folder(&target) {
+                // Writing to a folder does not take permission to read it, as syncing it does.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                synced => synced,
+            }
         }
     }
 
@@ -83,12 +91,13 @@ impl PartialFile {
     }
 
     fn remove_once(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.is_done, true) {
+        if std::mem::replace(&mut self.is_removed, true) {
             return Ok(());
         }
         match std::fs::remove_file(&self.temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+            // It has its final name if it is complete.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
         }
     }
 }

@@ -7,8 +7,7 @@ const FOR_MERGING: usize = 8;
 
 /// Makes sorts manage with `limit` bytes as far as DataFusion can, unless the environment says otherwise. By default, it
 /// runs a sort per partition and merges their results while they still hold memory, so that often none is left for that.
-pub(crate) fn sort_within(limit: usize, options: &mut ConfigOptions) {
-    let is_given = |name| std::env::var_os(name).is_some();
+pub(crate) fn sort_within(limit: usize, options: &mut ConfigOptions, is_given: impl Fn(&str) -> bool) {
     if !is_given("DATAFUSION_OPTIMIZER_REPARTITION_SORTS") {
         options.optimizer.repartition_sorts = false;
     }

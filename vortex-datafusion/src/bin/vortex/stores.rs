@@ -272,7 +272,7 @@ fn check_endpoint(options: &[(String, String)]) -> Result<()> {
     match Url::parse(&endpoint) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(()),
         _ => config_err!(
-            "the endpoint of S3 (AWS_ENDPOINT) is `{endpoint}`, not a URL such as http://localhost:9000"
+            "the endpoint of S3 (AWS_ENDPOINT, AWS_ENDPOINT_URL or aws.endpoint) is `{endpoint}`, not a URL such as http://localhost:9000"
         ),
     }
 }

@@ -116,7 +116,7 @@ impl Reader {
         // Types as they are in the file, with their metadata.
         options.execution.parquet.schema_force_view_types = false;
         options.execution.parquet.skip_metadata = false;
-        sort_within(memory, options);
+        sort_within(memory, options, |_| false);
         if !sorts {
             options.execution.target_partitions = 1;
         }

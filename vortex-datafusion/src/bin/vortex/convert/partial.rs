@@ -21,7 +21,7 @@ fn all<T>(change: impl FnOnce(&mut BTreeSet<PathBuf>) -> T) -> T {
 pub(crate) fn remove_all<T>(end: impl FnOnce() -> T) -> T {
     all(|all| {
         for temporary in std::mem::take(all) {
-            // As in `drop`.
+            // Nothing more can be done about a file that cannot be removed.
             let _ = fs::remove_file(temporary);
         }
         end()

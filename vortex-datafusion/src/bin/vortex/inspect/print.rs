@@ -23,7 +23,7 @@ const METADATA_LETTERS: usize = 200;
 
 /// The text of a short value that is text.
 fn text_of(value: &[u8]) -> Option<&str> {
-    std::str::from_utf8(value).ok().filter(|text| text.len() <= METADATA_LETTERS)
+    std::str::from_utf8(value).ok().filter(|text| (1..=METADATA_LETTERS).contains(&text.chars().count()))
 }
 
 /// Prints the requested parts.

@@ -10,8 +10,8 @@ use vortex_core::layout::{LayoutRef, ZoneMap};
 
 use super::{Arguments, Part};
 
-/// Number of array trees read at the same time.
-const READS: usize = 16;
+/// Number of array trees read at the same time: there may be thousands, and each read waits for the store.
+const READS: usize = 64;
 
 /// The parts of a file.
 pub(super) struct Report<'a> {

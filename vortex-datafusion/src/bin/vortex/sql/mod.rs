@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "SQL")]
     statements: Option<String>,
     /// Run these statements, then exit.
-    #[arg(short, long, value_name = "SQL", allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "SQL")]
     command: Vec<String>,
     /// Run the statements of these files, before those of `--command`, then exit; `-` is standard input.
     #[arg(short, long, value_name = "FILE")]

@@ -91,7 +91,7 @@ fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
         options.catalog.newlines_in_values = true;
     }
     if let Some(limit) = arguments.memory_limit {
-        sort_within(limit, &mut options);
+        sort_within(limit, &mut options, |name| std::env::var_os(name).is_some());
     }
     let mut config = SessionConfig::from(options).with_information_schema(true);
     if let Some(rows) = arguments.batch_size {
