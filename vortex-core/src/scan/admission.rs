@@ -460,6 +460,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_remote_scan_admits_splits_once_there_is_room_for_several() {
+        let rows = Int64Array::from_iter_values((0..4 << 16).map(|row: i64| row * row % 1_000_003));
+        let local = written(rows).await;
+        let source = remote("0.91.0/tpch_orders.vortex");
+        let far = VortexFile::open(Arc::clone(&source) as Arc<dyn ReadAt>).await.unwrap();
+        for (file, admits_at_half) in [(local, true), (far, false)] {
+            let plan = Arc::new(Plan::new(&file.scan()).unwrap());
+            let mut admission = Admission::new(&plan, ZoneMaps::read(&plan).await.unwrap());
+            let mut recent = Recent::new(8 << 20, &plan.memory);
+            let half = plan.memory.take_anyway(plan.memory.limit() / 2 - (1 << 20));
+            assert_eq!(!admission.admit(1, None, &mut recent).unwrap().is_empty(), admits_at_half);
+            drop(half);
+            let _less = plan.memory.take_anyway(plan.memory.limit() / 4);
+            assert!(admits_at_half || !admission.admit(1, None, &mut recent).unwrap().is_empty());
+        }
+    }
+
+    #[tokio::test]
     async fn segments_are_kept_if_dropping_them_gives_no_room() {
         let mut state = 1u64;
         let mut next = || {
