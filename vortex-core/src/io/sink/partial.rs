@@ -170,6 +170,16 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_dropped_before_it_has_its_name_never_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let partial = PartialFile::create(&folder.path().join("a")).unwrap();
+        let completion = partial.completion();
+        drop(partial);
+        assert!(completion().is_err());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_file_is_at_one_place_at_a_time_or_at_none() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("a");
