@@ -102,7 +102,8 @@ impl Bytes {
 }
 
 struct Ours {
-    parts: ArrayParts,
+    blob: Buffer,
+    ids: Arc<[Arc<str>]>,
     dtype: DType,
     to: DataType,
     len: usize,
@@ -116,7 +117,8 @@ impl Ours {
         let mut blob = MutableBuffer::new(bytes.blob.len());
         blob.extend_from_slice(bytes.blob.as_slice());
         Ok(Self {
-            parts: ArrayParts::parse(Buffer::from(blob), ids, &Limits::default())?,
+            blob: Buffer::from(blob),
+            ids,
             dtype: from_field(&Field::new("", plain.data_type().clone(), nullable))?,
             to: plain.data_type().clone(),
             len: plain.len(),
@@ -125,8 +127,9 @@ impl Ours {
     }
 
     fn decode(&self) -> vortex_core::Result<(ArrowRef, Duration)> {
-        let array = self.parts.load(&self.dtype, self.len, &self.registry, &Limits::default())?;
         let start = Instant::now();
+        let parts = ArrayParts::parse(self.blob.clone(), Arc::clone(&self.ids), &Limits::default())?;
+        let array = parts.load(&self.dtype, self.len, &self.registry, &Limits::default())?;
         let decoded = array.decode(&self.to)?;
         Ok((decoded, start.elapsed()))
     }
@@ -154,11 +157,11 @@ impl Reference {
     }
 
     fn decode(&self) -> VortexResult<(ArrowRef, Duration)> {
-        let parts = SerializedArray::try_from(self.blob.clone())?;
-        let array = parts.decode(&self.dtype, self.len, &self.context, &self.session)?;
         let mut context = self.session.create_execution_ctx();
         let arrow = self.session.arrow();
         let start = Instant::now();
+        let parts = SerializedArray::try_from(self.blob.clone())?;
+        let array = parts.decode(&self.dtype, self.len, &self.context, &self.session)?;
         let decoded = arrow.execute_arrow(array, Some(&self.to), &mut context)?;
         Ok((decoded, start.elapsed()))
     }

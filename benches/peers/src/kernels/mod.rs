@@ -1,14 +1,14 @@
 //! Decoding speed of each encoding, compared with the reference in the same run.
 //!
 //! ```text
-//! Arrow array --reference encoder--> array --serialize--> bytes --+-- ours: parse, load | decode
-//!                                                                +-- reference: parse  | to Arrow
+//! Arrow array --reference encoder--> array --serialize--> bytes | --+-- ours: parse, load, decode
+//!                                                               | --+-- reference: parse, to Arrow
 //! ```
 //!
-//! Only what follows the bar is timed: converting a loaded array to an Arrow array. Both implementations
-//! read the same bytes and load them again for each round, so that neither can use cached results. They
-//! take turns; throughput is in decoded bytes. The mean excludes cases stored without encoding, where the
-//! reference returns the bytes of the file unchanged, while ours validates text.
+//! What follows the bar is timed: from the bytes of a segment to an Arrow array. (The reference checks views of text
+//! when it loads an array, ours when it decodes one.) Both implementations read the same bytes and load them again for
+//! each round, so that neither can use cached results. They take turns; throughput is in decoded bytes. The mean
+//! excludes cases stored without encoding, where some bytes of the file are returned unchanged.
 //!
 //! | module | what it defines |
 //! |---|---|
@@ -68,7 +68,7 @@ impl Kernels {
 
     fn table(&self, outcomes: &[Outcome]) -> String {
         let mut out = format!(
-            "## Decoding {} rows, GB/s of decoded bytes (copying memory: {:.1} GB/s)\n\n",
+            "## Loading and decoding {} rows, GB/s of decoded bytes (copying memory: {:.1} GB/s)\n\n",
             self.rows,
             copy_throughput(),
         );
