@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
 use datafusion_common::tree_node::TreeNode as _;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::utils::split_conjunction;
+use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
 use parking_lot::Mutex;
 use vortex_core::DType;
@@ -58,6 +58,10 @@ impl TranslatedFilter {
 
     fn translate(&self) -> Option<Expr> {
         let now = snapshot_physical_expr(Arc::clone(&self.expr)).ok()?;
+        // DataFusion 55 may leave columns of a projection above the scan in it, which are others than those of the file.
+        if !collect_columns(&now).is_subset(&collect_columns(&self.expr)) {
+            return None;
+        }
         let now = simplify(now, &self.schema).ok()?;
         self.parts(&now, &Translator::new(&self.schema, &self.dtype))
     }
@@ -140,7 +144,6 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_expr::Operator;
     use datafusion_physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, case, lit};
-    use datafusion_physical_expr::utils::collect_columns;
     use vortex_core::dtype::arrow::from_schema;
 
     use super::super::expr::tests::File;

@@ -8,8 +8,7 @@ use vortex_core::{DType, Scalar};
 
 use super::datafusion_error;
 
-/// The value as the core compares it with a column of type `dtype`, or `None` if it is of
-/// another type. A null becomes the null of `dtype`.
+/// The value as the core compares it with a column of type `dtype`, or `None` if it is none of that type. A null becomes the null of `dtype`.
 pub(crate) fn to_core(value: &ScalarValue, dtype: &DType) -> Result<Option<Scalar>> {
     match value {
         ScalarValue::Dictionary(_, value) => return to_core(value, dtype),
@@ -21,7 +20,8 @@ pub(crate) fn to_core(value: &ScalarValue, dtype: &DType) -> Result<Option<Scala
         return Ok(None);
     }
     let one = value.to_array()?;
-    Scalar::from_arrow(one.as_ref(), 0, &dtype.with_nullable(true)).map(Some).map_err(datafusion_error)
+    // A decimal may have more digits than its type.
+    Ok(Scalar::from_arrow(one.as_ref(), 0, &dtype.with_nullable(true)).ok())
 }
 
 /// The value in the Arrow type `to`, or `None` if `to` cannot hold it or orders values differently: a bound

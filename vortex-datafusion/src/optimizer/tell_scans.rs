@@ -21,6 +21,8 @@
 //! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
 //!   limited rows only.
 //! - Operators whose columns share a name pass filters to the wrong one: see `misdirected_filters.rs`.
+//! - A filter that is passed through a projection gets the expressions of its keys from the leaves up: of keys `y` and
+//!   `y + b`, the second is no longer found once its `y` is replaced, and its `b` remains that of the projection.
 //! - An aggregation without groups produces one filter for all of its minima and maxima, which keeps rows that
 //!   improve any of them. DataFusion 55 leaves out those that are not of plain columns, and those without a
 //!   value so far. When the plan runs again, as in a recursive query, the filter still has the bounds of the
@@ -33,10 +35,13 @@ use std::sync::Arc;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion_common::Result;
 use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::TreeNode as _;
 use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::source::DataSourceExec;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::utils::collect_columns;
 use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::projection::ProjectionExec;
@@ -140,7 +145,7 @@ impl Above {
         }
         for filter in node.dynamic_expressions_produced() {
             let Some(id) = filter.expression_id() else { continue };
-            match node.is::<AggregateExec>() {
+            match node.is::<AggregateExec>() || is_torn(&filter.children()) {
                 true => below.distrusted.push(id),
                 false => below.filters.push(Produced { id, names: names_of(&filter) }),
             }
@@ -148,6 +153,18 @@ impl Above {
         below.partitions = self.partitions.below(node);
         below
     }
+}
+
+/// Whether a filter on these keys becomes a wrong one once it is passed through a projection.
+fn is_torn(keys: &[&Arc<dyn PhysicalExpr>]) -> bool {
+    let is_key = |expr: &Arc<dyn PhysicalExpr>| keys.iter().any(|key| key.as_ref() == expr.as_ref());
+    keys.iter().any(|key| {
+        let contains_other =
+            key.exists(|part| Ok(part.as_ref() != key.as_ref() && is_key(part))).unwrap_or(true);
+        let columns =
+            collect_columns(key).into_iter().map(|column| Arc::new(column) as Arc<dyn PhysicalExpr>);
+        contains_other && !columns.into_iter().all(|column| is_key(&column))
+    })
 }
 
 /// Tells the scans below `node`.
@@ -223,7 +240,9 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion_datasource::TableSchema;
     use datafusion_execution::object_store::ObjectStoreUrl;
+    use datafusion_expr::Operator;
     use datafusion_physical_expr::Partitioning;
+    use datafusion_physical_expr::expressions::{BinaryExpr, Column};
 
     use super::*;
 
@@ -260,6 +279,15 @@ mod tests {
         assert_eq!(united(scan([selected(0, 7), selected(10, 8)])), None);
         assert_eq!(united(scan([selected(0, 7), part(10)])), None);
         assert_eq!(united(scan([part(0), selected(10, 7)])), None);
+    }
+
+    #[test]
+    fn keys_are_torn_if_only_a_part_of_one_is_a_key_by_itself() {
+        let column = |name: &str, at| Arc::new(Column::new(name, at)) as Arc<dyn PhysicalExpr>;
+        let (a, b) = (column("a", 0), column("b", 1));
+        let sum = Arc::new(BinaryExpr::new(Arc::clone(&a), Operator::Plus, Arc::clone(&b))) as _;
+        assert!(is_torn(&[&a, &sum]) && is_torn(&[&sum, &b]));
+        assert!(!is_torn(&[&sum]) && !is_torn(&[&a, &b]) && !is_torn(&[&b, &a, &sum]));
     }
 
     #[test]
