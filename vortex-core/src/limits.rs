@@ -111,6 +111,11 @@ impl Limits {
         self
     }
 
+    /// The default limits, but for the bytes decoded: these are limited elsewhere.
+    pub(crate) fn of_any_bytes() -> Self {
+        Self::default().with_max_decoded_bytes(u64::MAX)
+    }
+
     /// Checks that `rows` values of `bytes_per_row` may be decoded, and returns the byte count. They count
     /// as part of the work in progress on this thread, if any.
     ///

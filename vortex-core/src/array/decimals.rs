@@ -13,6 +13,7 @@ use arrow::datatypes::{
 use super::{ArrayRef, present};
 use crate::dtype::DecimalType;
 use crate::kernels::resize::{Resize, are_within, is_within, resized};
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// Runs `$body` with `$S` bound to the Arrow type of the integers that represent decimals.
@@ -51,10 +52,20 @@ macro_rules! match_storage {
 /// Converts unscaled values, which are signed integers or decimals of any scale, to decimals of type `to`.
 ///
 /// # Errors
-/// If a value that is not null has more digits than `to`.
-pub(crate) fn from_unscaled(values: &ArrayRef, nulls: Option<NullBuffer>, to: &DataType) -> Result<ArrayRef> {
+/// If a value that is not null has more digits than `to`, or they take more bytes than the limits allow.
+pub(crate) fn from_unscaled(
+    values: &ArrayRef,
+    nulls: Option<NullBuffer>,
+    to: &DataType,
+    limits: &Limits,
+) -> Result<ArrayRef> {
+    if let Some(width) =
+        to.primitive_width().filter(|width| values.data_type().primitive_width() != Some(*width))
+    {
+        limits.decoded_bytes(values.len(), width)?;
+    }
     match to {
-        DataType::Dictionary(_, decoded) => present(from_unscaled(values, nulls, decoded)?, to),
+        DataType::Dictionary(_, decoded) => present(from_unscaled(values, nulls, decoded, limits)?, to),
         DataType::Decimal32(digits, _) => {
             match_storage!(values.data_type(), |S| resize::<S, Decimal32Type>(values, nulls, to, *digits))
         }

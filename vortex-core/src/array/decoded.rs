@@ -101,7 +101,8 @@ impl EncodedArray for Decoded {
     }
 }
 
-/// The same values as Arrow type `to`; casts only if the types differ.
+/// The same values as Arrow type `to`; casts only if the types differ. What that takes counts for the work in progress,
+/// but is not limited.
 ///
 /// # Errors
 /// If Arrow cannot cast between them.
@@ -110,7 +111,7 @@ pub fn present(array: ArrayRef, to: &DataType) -> Result<ArrayRef> {
         return Ok(array);
     }
     if are_resized(array.data_type(), to) {
-        return from_unscaled(&array, array.nulls().cloned(), to);
+        return from_unscaled(&array, array.nulls().cloned(), to, &Limits::of_any_bytes());
     }
     let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
     Ok(arrow::compute::cast_with_options(&array, to, &options)?)

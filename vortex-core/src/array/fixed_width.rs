@@ -1,10 +1,11 @@
 //! Arrow arrays of values that all have the same width, whatever they mean.
 
 use arrow::array::{Array, ArrayData, ArrayRef, make_array};
-use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::buffer::{Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
 use crate::Result;
+use crate::limits::Limits;
 
 /// Runs `$body` with `$N` bound to a native type of this [width](DataType::primitive_width) in bytes; other
 /// widths, and `None`, run `$other`.
@@ -54,9 +55,30 @@ pub(crate) fn fixed_width(
     Ok(make_array(ArrayData::builder(data_type).len(len).add_buffer(values).nulls(nulls).build()?))
 }
 
-/// The values as a vector, without a copy if they are not shared.
-pub(crate) fn into_vec<N: ArrowNativeType>(values: ScalarBuffer<N>) -> Vec<N> {
-    values.into_inner().into_vec::<N>().unwrap_or_else(|shared| shared.typed_data::<N>().to_vec())
+/// The values as a vector: a copy only if they are shared.
+///
+/// # Errors
+/// If a copy exceeds the limits: any number of arrays may share a buffer.
+pub(crate) fn into_vec<N: ArrowNativeType>(values: ScalarBuffer<N>, limits: &Limits) -> Result<Vec<N>> {
+    values.into_inner().into_vec::<N>().or_else(|shared| {
+        limits.decoded_bytes(shared.len(), 1)?;
+        Ok(shared.typed_data::<N>().to_vec())
+    })
+}
+
+/// The bytes of values, to be changed: a copy only if they are shared.
+///
+/// # Errors
+/// As [`into_vec`].
+pub(crate) fn own_bytes<N: ArrowNativeType>(
+    values: ScalarBuffer<N>,
+    limits: &Limits,
+) -> Result<MutableBuffer> {
+    values.into_inner().into_mutable().or_else(|shared| {
+        let mut copy = MutableBuffer::new(limits.decoded_bytes(shared.len(), 1)?);
+        copy.extend_from_slice(&shared);
+        Ok(copy)
+    })
 }
 
 /// The values of an array of fixed-width values, as words of that width.

@@ -56,9 +56,17 @@ pub(crate) fn decode_integers<R>(
     what: &str,
     convert: impl Fn(i128) -> Result<R>,
 ) -> Result<Vec<R>> {
-    let ptype = child.dtype().ptype()?;
     child.limits().decoded_bytes(child.len(), size_of::<R>())?;
-    let decoded = child.decode(&data_type(child.dtype())?)?;
+    integers_of(&child.decode(&data_type(child.dtype())?)?, child.dtype().ptype()?, what, convert)
+}
+
+/// Converts each of some integers, which have type `ptype`. Null rows are converted from 0.
+pub(crate) fn integers_of<R>(
+    decoded: &ArrayRef,
+    ptype: PType,
+    what: &str,
+    convert: impl Fn(i128) -> Result<R>,
+) -> Result<Vec<R>> {
     let nulls = decoded.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     match_integer!(ptype, |T| {
         let values = decoded.as_primitive::<T>().values();

@@ -42,9 +42,9 @@ pub use arrow::array::ArrayRef;
 pub(crate) use concat::{concat, without_dictionaries};
 pub(crate) use decimals::{from_unscaled, has_digits_of};
 pub use decoded::{Decoded, present};
-pub(crate) use fixed_width::{fixed_width, into_vec, match_width, values_of};
+pub(crate) use fixed_width::{fixed_width, into_vec, match_width, own_bytes, values_of};
 pub(crate) use integers::{
-    Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, numbers,
+    Lengths, array_of_raw, decode_integers, decode_offsets, decode_raw, integer_at, integers_of, numbers,
 };
 pub(crate) use kept::{Kept, KeptBytes};
 pub use node::Node;
@@ -72,7 +72,8 @@ pub type EncodedRef = Arc<dyn EncodedArray>;
 /// return are valid Arrow.
 ///
 /// `slice`, `filter`, `take`, `matches` and `aggregate` must return exactly what the same operation
-/// on the decoded array returns; their defaults do just that. Of bytes that contradict the format, such as
+/// on the decoded array returns; their defaults do just that. Each of them uses each child once at most: if every node of
+/// a tree decoded a child twice, time would double with each level. Of bytes that contradict the format, such as
 /// codes without a value, one may notice what another does not look at, so that only one of them fails.
 pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
     /// The id of the encoding, as stored in the file.
@@ -99,7 +100,8 @@ pub trait EncodedArray: Any + fmt::Debug + Send + Sync {
         0
     }
 
-    /// The limits for decoding and copying rows: by default, those of the first child.
+    /// The limits for decoding and copying rows: by default, those of the first child. An encoding whose arrays may have no
+    /// children keeps those [of the node](Node::limits): otherwise, they are the default ones.
     fn limits(&self) -> Limits {
         self.children().first().map_or_else(Limits::default, |(_, child)| child.limits())
     }

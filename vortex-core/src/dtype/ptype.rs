@@ -145,53 +145,21 @@ impl fmt::Display for PType {
 /// Runs `$body` with `$T` bound to the Arrow primitive type of a [`PType`].
 macro_rules! match_ptype {
     ($ptype:expr, |$T:ident| $body:expr) => {{
-        use arrow::datatypes as t;
-        match $ptype {
-            $crate::PType::U8 => {
-                type $T = t::UInt8Type;
-                $body
-            }
-            $crate::PType::U16 => {
-                type $T = t::UInt16Type;
-                $body
-            }
-            $crate::PType::U32 => {
-                type $T = t::UInt32Type;
-                $body
-            }
-            $crate::PType::U64 => {
-                type $T = t::UInt64Type;
-                $body
-            }
-            $crate::PType::I8 => {
-                type $T = t::Int8Type;
-                $body
-            }
-            $crate::PType::I16 => {
-                type $T = t::Int16Type;
-                $body
-            }
-            $crate::PType::I32 => {
-                type $T = t::Int32Type;
-                $body
-            }
-            $crate::PType::I64 => {
-                type $T = t::Int64Type;
-                $body
-            }
+        let ptype = $ptype;
+        $crate::dtype::match_integer!(ptype, |$T| $body, else match ptype {
             $crate::PType::F16 => {
-                type $T = t::Float16Type;
+                type $T = arrow::datatypes::Float16Type;
                 $body
             }
             $crate::PType::F32 => {
-                type $T = t::Float32Type;
+                type $T = arrow::datatypes::Float32Type;
                 $body
             }
-            $crate::PType::F64 => {
-                type $T = t::Float64Type;
+            _ => {
+                type $T = arrow::datatypes::Float64Type;
                 $body
             }
-        }
+        })
     }};
 }
 

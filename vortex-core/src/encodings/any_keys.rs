@@ -5,7 +5,7 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{UInt8Type, UInt16Type, UInt32Type};
 
 use crate::Result;
-use crate::array::{ArrayRef, EncodedRef, decode_integers, numbers};
+use crate::array::{ArrayRef, EncodedRef, integers_of, numbers};
 use crate::dtype::PType;
 use crate::dtype::arrow::data_type;
 
@@ -41,11 +41,15 @@ impl AnyKeys {
     ) -> Result<(Self, Option<NullBuffer>)> {
         let decoded = codes.decode(&data_type(codes.dtype())?)?;
         let nulls = decoded.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-        let keys = match codes.dtype().ptype()? {
+        let ptype = codes.dtype().ptype()?;
+        let keys = match ptype {
             PType::U8 => AnyKeys::U8(decoded.as_primitive::<UInt8Type>().values().clone()),
             PType::U16 => AnyKeys::U16(decoded.as_primitive::<UInt16Type>().values().clone()),
             PType::U32 => AnyKeys::U32(decoded.as_primitive::<UInt32Type>().values().clone()),
-            _ => AnyKeys::U32(decode_integers(codes, "codes", narrow)?.into()),
+            _ => {
+                codes.limits().decoded_bytes(codes.len(), size_of::<u32>())?;
+                AnyKeys::U32(integers_of(&decoded, ptype, "codes", narrow)?.into())
+            }
         };
         Ok((keys, nulls))
     }

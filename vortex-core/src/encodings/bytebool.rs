@@ -80,6 +80,7 @@ impl EncodedArray for ByteBoolArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
+        self.limits.decoded_bytes(self.bytes.len().div_ceil(8), 1)?;
         let bits = not_zero(self.bytes.as_slice());
         let nulls = self.validity()?.to_nulls(self.len());
         present(Arc::new(BooleanArray::new(bits, nulls)), to)

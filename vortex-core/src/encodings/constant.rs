@@ -114,7 +114,7 @@ impl EncodedArray for ConstantArray {
         if has_narrow_offsets(to) && i32::try_from(bytes).is_err() {
             return Err(Error::limit(format!("{bytes} bytes of one value behind 32-bit offsets")));
         }
-        self.value.to_arrow(to, self.len)
+        self.value.to_counted_arrow(to, self.len)
     }
 
     fn validity(&self) -> Result<Validity> {

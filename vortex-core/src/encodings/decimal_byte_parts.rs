@@ -93,9 +93,9 @@ fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<
     let DType::Decimal(_, nullable) = node.dtype() else {
         return Err(Error::corrupt(format!("holds decimals, not {}", node.dtype())));
     };
-    let first = PType::try_from_number(first.into())?;
-    if !first.is_signed() {
-        return Err(Error::corrupt(format!("first decimal part is {first}, not a signed integer")));
+    let first_ptype = PType::try_from_number(first.into())?;
+    if !first_ptype.is_signed() {
+        return Err(Error::corrupt(format!("first decimal part is {first_ptype}, not a signed integer")));
     }
     if lower.len() > MAX_LOWER_PARTS {
         return Err(Error::corrupt(format!("{} lower decimal parts", lower.len())));
@@ -109,12 +109,14 @@ fn load(id: &'static str, node: &Node<'_>, first: i32, lower: &[i32]) -> Result<
         }
         node.child(at + 1, &DType::Primitive(ptype, false), node.len())
     });
+    // All parts are asked for what they need before an error of one of them is returned.
+    let lower: Vec<Result<EncodedRef>> = lower.collect();
     Ok(Arc::new(DecimalBytePartsArray {
         id,
         dtype: node.dtype().clone(),
-        first_ptype: first,
-        lower: lower.collect::<Result<_>>()?,
-        first: node.child(0, &DType::Primitive(first, *nullable), node.len())?,
+        first_ptype,
+        first: node.child(0, &DType::Primitive(first_ptype, *nullable), node.len())?,
+        lower: lower.into_iter().collect::<Result<_>>()?,
     }))
 }
 
@@ -134,6 +136,9 @@ impl DecimalBytePartsArray {
         if self.lower.is_empty() {
             return Ok(first);
         }
+        // Parts of 64 bits, and the integers composed of them.
+        let width = 8 * (1 + self.lower.len()) + if self.lower.len() == 1 { 16 } else { 32 };
+        self.limits().decoded_bytes(self.len(), width)?;
         let nulls = first.nulls().cloned();
         let first = present(first, &DataType::Int64)?;
         let first = first.as_primitive::<Int64Type>().values();
@@ -202,7 +207,7 @@ impl EncodedArray for DecimalBytePartsArray {
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let unscaled = self.unscaled()?;
         let nulls = unscaled.logical_nulls();
-        from_unscaled(&unscaled, nulls, to)
+        from_unscaled(&unscaled, nulls, to, &self.limits())
     }
 
     fn validity(&self) -> Result<Validity> {
@@ -302,9 +307,9 @@ mod tests {
         let first: Vec<i16> = (0..90).map(|row| row * 31 % 17 - 8).collect();
         let lower: Vec<u64> = (0..90).map(|row| u64::MAX / 91 * row).collect();
         let byte: Vec<u8> = (0..90).map(|row| row * 2).collect();
-        let (first_tree, lower_tree) = (Tree::primitive(&first), Tree::primitive(&lower));
+        let (first_tree, lower_tree) = (Tree::primitive(&first), || Tree::primitive(&lower));
 
-        let two = v2(PType::I16, &[PType::U64]).child(first_tree.clone()).child(lower_tree.clone());
+        let two = v2(PType::I16, &[PType::U64]).child(first_tree.clone()).child(lower_tree());
         let values = first.iter().zip(&lower).map(|(f, l)| i128::from(*f) * (1 << 64) + i128::from(*l));
         let expected = Decimal128Array::from(values.collect::<Vec<_>>());
         let expected = expected.with_data_type(DataType::Decimal128(38, 4));
@@ -317,7 +322,7 @@ mod tests {
         let start = |row: usize| i256::from_i128(first[row].into());
         let three = v2(PType::I16, &[PType::U64, PType::U8])
             .child(first_tree.clone())
-            .child(lower_tree.clone())
+            .child(lower_tree())
             .child(Tree::primitive(&byte));
         let values: Vec<i256> =
             (0..90).map(|row| shift(shift(start(row), lower[row].into()), byte[row].into())).collect();
@@ -328,8 +333,8 @@ mod tests {
         let four = v2(PType::I16, &[PType::U8, PType::U64, PType::U64])
             .child(first_tree)
             .child(Tree::primitive(&byte))
-            .child(lower_tree.clone())
-            .child(lower_tree);
+            .child(lower_tree())
+            .child(lower_tree());
         let values: Vec<i256> = (0..90)
             .map(|row| {
                 let upper = shift(start(row), byte[row].into());
@@ -378,6 +383,26 @@ mod tests {
         let thousand = Scalar::try_new(dtype, Value::Decimal(i256::from_i128(1000))).unwrap();
         let error = array.matches(&Predicate::Compare(CompareOp::Lt, thousand)).unwrap_err();
         assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+    }
+
+    #[test]
+    fn decimals_wider_than_their_parts_are_limited() {
+        let constant = |bytes: [u8; 2]| Tree::new("vortex.constant").buffer(bytes);
+        let limits = Limits::new().with_max_decoded_bytes(20_000);
+        let refuse = |tree: Tree, to: DataType| {
+            let (DataType::Decimal32(digits, _) | DataType::Decimal128(digits, _)) = to else {
+                panic!("{to}")
+            };
+            let array = tree.load_within(&decimal(digits, 0, false), 1000, &limits).unwrap();
+            let work = crate::limits::Work::begin();
+            let outcome = array.decode(&to).map(|array| array.len());
+            (outcome.is_err_and(|error| matches!(error, Error::LimitExceeded(_))), work.byte_len())
+        };
+        let one = v1(PType::I8).child(constant([0x18, 14]));
+        assert_eq!(refuse(one.clone(), DataType::Decimal32(5, 0)), (false, 1000 + 4000));
+        assert_eq!(refuse(one, DataType::Decimal128(5, 0)), (false, 1000 + 16_000));
+        let two = v2(PType::I8, &[PType::U64]).child(constant([0x18, 14])).child(constant([0x20, 7]));
+        assert!(refuse(two, DataType::Decimal128(38, 0)).0);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::BooleanBufferBuilder;
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
@@ -136,10 +137,11 @@ impl DeltaArray {
         })
     }
 
-    fn values<W: Word>(&self) -> Result<Vec<W>> {
+    /// The values, and the nulls that the deltas have.
+    fn values<W: Word>(&self) -> Result<(Vec<W>, Option<NullBuffer>)> {
         self.limits.decoded_bytes(self.len, size_of::<W>())?;
         let (bases, _) = decode_raw::<W>(&self.bases)?;
-        let (deltas, _) = decode_raw::<W>(&self.deltas)?;
+        let (deltas, transposed) = decode_raw::<W>(&self.deltas)?;
         let mut out = Vec::with_capacity(self.len);
         let mut block = [W::ZERO; BLOCK];
         for (at, part) in block_parts(self.offset..self.offset + self.len) {
@@ -157,13 +159,11 @@ impl DeltaArray {
             }
             out.extend_from_slice(&block[part]);
         }
-        Ok(out)
+        Ok((out, transposed))
     }
 
-    /// The validity of `deltas`, in row order.
-    fn untransposed_validity(&self) -> Result<Validity> {
-        let validity = self.deltas.validity()?;
-        let Validity::Bits(transposed) = &validity else { return Ok(validity) };
+    /// Nulls of `deltas` in row order.
+    fn untransposed(&self, transposed: &NullBuffer) -> NullBuffer {
         let full = transposed.len() / BLOCK * BLOCK;
         let positions = transposed_positions();
         let mut rows = BooleanBufferBuilder::new(self.len);
@@ -171,7 +171,7 @@ impl DeltaArray {
             let at = if row < full { row / BLOCK * BLOCK + positions[row % BLOCK] } else { row };
             rows.append(transposed.is_valid(at));
         }
-        Ok(Validity::from_nulls(Some(rows.finish().into())))
+        rows.finish().into()
     }
 }
 
@@ -203,8 +203,12 @@ impl EncodedArray for DeltaArray {
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let array = match_word!(self.ptype, |W| {
             // The limits are checked for the values: deltas that are all null take no bytes.
-            let values = self.values::<W>()?;
-            array_of_raw(self.ptype, values.into(), self.validity()?.to_nulls(self.len))?
+            let (values, transposed) = self.values::<W>()?;
+            let nulls = match &self.validity {
+                Nulls::Child(child) => validity::decode_child(child.as_ref())?.to_nulls(self.len),
+                Nulls::InDeltas => transposed.map(|transposed| self.untransposed(&transposed)),
+            };
+            array_of_raw(self.ptype, values.into(), nulls)?
         });
         present(array, to)
     }
@@ -212,7 +216,10 @@ impl EncodedArray for DeltaArray {
     fn validity(&self) -> Result<Validity> {
         match &self.validity {
             Nulls::Child(child) => validity::decode_child(child.as_ref()),
-            Nulls::InDeltas => self.untransposed_validity(),
+            Nulls::InDeltas => Ok(match self.deltas.validity()? {
+                Validity::Bits(transposed) => Validity::from_nulls(Some(self.untransposed(&transposed))),
+                uniform => uniform,
+            }),
         }
     }
 

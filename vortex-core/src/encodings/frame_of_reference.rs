@@ -25,7 +25,8 @@ use super::Encoding;
 use super::bit_packed::BitPackedArray;
 use crate::array::intervals::tests_of;
 use crate::array::{
-    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_raw, present,
+    Aggregate, ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, array_of_raw, decode_raw,
+    own_bytes, present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{Interval, Intervals, Predicate};
@@ -66,7 +67,8 @@ impl Encoding for FrameOfReference {
         // Up to release 0.40, the child was declared unsigned. That matters only if it contains scalars;
         // the bits are the same.
         let encoded = node.child(0, node.dtype(), node.len()).or_else(|error| {
-            if ptype.is_unsigned() {
+            // Bytes that are missing are about to come, and will be of the same type then.
+            if ptype.is_unsigned() || !matches!(error.root(), Error::Corrupt(_)) {
                 return Err(error);
             }
             let unsigned = DType::Primitive(ptype.to_unsigned(), node.dtype().is_nullable());
@@ -190,10 +192,11 @@ impl ForArray {
             return array_of_raw(self.ptype, packed.unpack(reference)?.into(), nulls);
         }
         let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
+        let own = |encoded| own_bytes::<W>(encoded, &self.limits());
         let values = match &added {
             Added::One(reference) if *reference == W::ZERO => encoded,
-            Added::One(reference) => map_words(encoded, |_, value| value.plus(*reference)),
-            Added::PerBlock(..) => map_words(encoded, |row, value| value.plus(added.of_row(row))),
+            Added::One(reference) => map_words(own(encoded)?, |_, value: W| value.plus(*reference)),
+            Added::PerBlock(..) => map_words(own(encoded)?, |row, value: W| value.plus(added.of_row(row))),
         };
         array_of_raw(self.ptype, values, nulls)
     }
@@ -206,6 +209,7 @@ impl ForArray {
     ) -> Result<EncodedRef> {
         let added = self.references.decode::<W>()?;
         let (encoded, nulls) = decode_raw::<W>(&encoded)?;
+        self.limits().decoded_bytes(encoded.len(), size_of::<W>())?;
         let values = encoded.iter().zip(rows).map(|(value, row)| value.plus(added.of_row(row)));
         let array = array_of_raw(self.ptype, values.collect::<Vec<_>>().into(), nulls)?;
         Ok(Arc::new(Decoded::new(self.dtype.clone(), array).with_limits(self.limits())))
@@ -369,6 +373,9 @@ pub(crate) fn encode(reference: &Value, encoded: WriteNode) -> Result<WriteNode>
 mod tests {
     use super::super::bit_packed::tests::{narrow_values, tree as packed_tree, validity_of};
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use crate::Registry;
     use crate::array::build::Tree;
     use crate::encodings::conformance;
     use crate::limits::Limits;
@@ -412,6 +419,31 @@ mod tests {
         });
         let error = nested.load_within(&DType::Primitive(PType::I32, false), 1, &limits).unwrap_err();
         assert!(!matches!(error.root(), Error::LimitExceeded(_)), "{error}");
+    }
+
+    /// An encoding whose bytes are never there, and how often they were asked for.
+    #[derive(Debug, Default)]
+    struct Missing(AtomicUsize);
+
+    impl Encoding for Missing {
+        fn id(&self) -> &'static str {
+            "missing"
+        }
+
+        fn load(&self, _: &Node<'_>) -> Result<EncodedRef> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err(Error::NotFetched)
+        }
+    }
+
+    #[test]
+    fn a_child_is_asked_once_for_bytes_that_are_missing() {
+        let missing = Arc::new(Missing::default());
+        let registry = Registry::built_in().with_encoding(Arc::clone(&missing) as _);
+        let tree = Tree::new(ID).metadata([0x18, 0x02]).child(Tree::new("missing"));
+        let error = tree.load_with(&DType::Primitive(PType::I32, false), 1, &registry).unwrap_err();
+        assert!(matches!(error.root(), Error::NotFetched), "{error}");
+        assert_eq!(missing.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl ListViewArray {
     ) -> Self {
         let child = |values: Vec<usize>| -> EncodedRef {
             let values: UInt64Array = values.into_iter().map(|value| value as u64).collect::<Vec<_>>().into();
-            Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(values)))
+            Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(values)).with_limits(limits))
         };
         let (offsets, sizes) = (child(views.offsets), child(views.sizes));
         Self { dtype, elements, offsets, sizes, validity, limits }

@@ -17,7 +17,9 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use super::Encoding;
-use crate::array::{ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, validity};
+use crate::array::{
+    Aggregate, ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, masking, validity,
+};
 use crate::dtype::DType;
 use crate::expr::Predicate;
 use crate::scalar::Scalar;
@@ -125,6 +127,17 @@ impl EncodedArray for MaskedArray {
         let Some(valid) = self.valid()? else { return Ok(outcome) };
         let null_outcome = predicate.evaluate_scalar(&Scalar::null(&self.dtype))?;
         Ok(masking::mask_outcome(&outcome, &valid, null_outcome))
+    }
+
+    fn aggregate(&self) -> Result<Aggregate> {
+        let Some(value) = self.values.as_constant() else { return self.aggregate_decoded() };
+        let nulls = match validity::decode_child(self.validity.as_ref())? {
+            Validity::AllValid => 0,
+            Validity::AllNull => self.len(),
+            Validity::Bits(valid) => valid.null_count(),
+        };
+        let valid = Aggregate::of_value(&value, (self.len() - nulls) as u64);
+        Ok(valid.merge(Aggregate::of_value(&Scalar::null(&self.dtype), nulls as u64)))
     }
 
     fn field(&self, at: usize) -> Result<EncodedRef> {

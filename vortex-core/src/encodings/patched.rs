@@ -107,6 +107,8 @@ impl PatchedArray {
             return Err(Error::corrupt("no lane offsets"));
         };
         let (indices, _) = decode_raw::<u16>(&self.indices.slice(first..last)?)?;
+        // There may be more patches than rows.
+        self.limits().decoded_bytes(indices.len(), size_of::<Option<usize>>())?;
         let mut rows = Vec::with_capacity(indices.len());
         // The lane of a patch does not matter; the chunk changes every `lanes` slots.
         for chunk in 0..(bounds.len() - 1).checked_div(self.lanes).unwrap_or_default() {
@@ -130,6 +132,7 @@ impl PatchedArray {
     /// The patches in ascending order of rows; if a row has several, the last one applies.
     fn sort_by_row(&self) -> Result<Patches> {
         let (rows, values) = self.patches()?;
+        self.limits().decoded_bytes(rows.len(), 2 * size_of::<(usize, u64)>())?;
         let mut numbered: Vec<(usize, usize)> =
             rows.iter().enumerate().filter_map(|(number, row)| Some(((*row)?, number))).collect();
         numbered.sort_unstable_by_key(|(row, number)| (*row, std::cmp::Reverse(*number)));
@@ -146,7 +149,7 @@ impl PatchedArray {
             return array_of_raw(self.ptype, inner, nulls);
         }
         let (values, _) = decode_raw::<W>(&values)?;
-        let mut out = into_vec(inner);
+        let mut out = into_vec(inner, &self.limits())?;
         for (row, value) in rows.into_iter().zip(values.iter()) {
             if let Some(row) = row {
                 out[row] = *value;
@@ -160,7 +163,7 @@ impl PatchedArray {
         let Some(patches) = patches else { return Ok(inner) };
         let array = match_word!(self.ptype, |W| {
             let (inner, nulls) = decode_raw::<W>(&inner)?;
-            let mut out = into_vec(inner);
+            let mut out = into_vec(inner, &self.limits())?;
             patches.apply(&mut out, |_, patch| patch)?;
             array_of_raw(self.ptype, out.into(), nulls)?
         });
@@ -252,6 +255,7 @@ mod tests {
     use super::*;
     use crate::array::build::Tree;
     use crate::encodings::conformance;
+    use crate::limits::{Limits, Work};
 
     const LANES: usize = 4;
 
@@ -321,6 +325,25 @@ mod tests {
         let metadata = Metadata { n_patches: 2, n_lanes: 1, offset: 0 };
         let array = tree(&metadata, &[0, 2], &[1, 1]).load(&DType::Primitive(PType::I32, false), 3).unwrap();
         conformance::check(&array, &array_of_raw(PType::I32, vec![1, 8, 3].into(), None).unwrap());
+    }
+
+    #[test]
+    fn patches_of_few_rows_are_limited() {
+        let patch_count = 1000;
+        let constant = |bytes: [u8; 2]| Tree::new("vortex.constant").buffer(bytes);
+        let tree = Tree::new(ID)
+            .message(&Metadata { n_patches: patch_count, n_lanes: 1, offset: 0 })
+            .child(Tree::primitive(&[1i32]))
+            .child(Tree::primitive(&[0, patch_count]))
+            .child(constant([0x20, 0]))
+            .child(constant([0x18, 14]));
+        let dtype = DType::Primitive(PType::I32, false);
+        for (bytes, is_enough) in [(40_000, true), (10_000, false)] {
+            let limits = Limits::new().with_max_decoded_bytes(bytes);
+            let _work = Work::begin();
+            let decoded = tree.load_within(&dtype, 1, &limits).unwrap().decode(&DataType::Int32);
+            assert_eq!(decoded.is_ok(), is_enough, "{decoded:?}");
+        }
     }
 
     #[test]

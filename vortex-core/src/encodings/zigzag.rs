@@ -14,7 +14,8 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use crate::array::{
-    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, array_of_raw, decode_raw, present,
+    ArrayRef, EncodedArray, EncodedRef, Node, RowPicker, Validity, array_of_raw, decode_raw, own_bytes,
+    present,
 };
 use crate::dtype::{DType, PType};
 use crate::expr::{CompareOp, InList, Predicate};
@@ -120,7 +121,8 @@ impl EncodedArray for ZigZagArray {
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let array = match_word!(self.ptype, |W| {
             let (encoded, nulls) = decode_raw::<W>(&self.encoded)?;
-            array_of_raw(self.ptype, map_words(encoded, |_, value| unzigzag(value)), nulls)?
+            let own = own_bytes(encoded, &self.limits())?;
+            array_of_raw(self.ptype, map_words(own, |_, value: W| unzigzag(value)), nulls)?
         });
         present(array, to)
     }

@@ -87,8 +87,8 @@ pub struct Like {
     pub case_insensitive: bool,
 }
 
-/// A predicate on the values of one column. The outcome for null values is unknown, except for the null
-/// tests.
+/// A predicate on the values of one column. The outcome for null values is unknown, except for the null tests and
+/// lists without values: nothing is among these.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Predicate {

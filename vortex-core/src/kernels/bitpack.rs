@@ -140,8 +140,9 @@ impl<W: Word> Vectorized for Unpack<'_, W> {
         let (blocks, _) = self.out.as_chunks_mut::<BLOCK>();
         for (at, out) in blocks.iter_mut().enumerate() {
             let packed = &self.words[at * words..][..words];
-            // SAFETY: the width was checked when `Unpack` was created; the callee reads exactly as many
-            // words as it requires, and writes all 1024 values without reading any.
+            out.fill(MaybeUninit::new(W::ZERO));
+            // SAFETY: the values were just initialized. The width was checked when `Unpack` was created, and there are
+            // exactly as many words as it requires.
             unsafe {
                 let out = &mut *std::ptr::from_mut(out).cast::<[W; BLOCK]>();
                 if self.reference == W::ZERO {

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use arrow::buffer::ScalarBuffer;
+use arrow::buffer::{Buffer, MutableBuffer, ScalarBuffer};
 use arrow::datatypes::ArrowNativeType;
 use fastlanes::{BitPacking, Delta, FoR, Transpose};
 
@@ -118,22 +118,13 @@ macro_rules! match_word {
 }
 pub(crate) use match_word;
 
-/// Changes all words, in place if their bytes are not shared; `change` also gets the row.
+/// Changes all words in place; `change` also gets the row.
 pub(crate) fn map_words<W: Word>(
-    words: ScalarBuffer<W>,
+    mut words: MutableBuffer,
     mut change: impl FnMut(usize, W) -> W,
 ) -> ScalarBuffer<W> {
-    let len = words.len();
-    match words.into_inner().into_mutable() {
-        Ok(mut owned) => {
-            vectorized(Change(owned.typed_data_mut::<W>(), &mut change));
-            ScalarBuffer::new(owned.into(), 0, len)
-        }
-        Err(shared) => {
-            let words = ScalarBuffer::<W>::new(shared, 0, len);
-            words.iter().enumerate().map(|(row, word)| change(row, *word)).collect::<Vec<_>>().into()
-        }
-    }
+    vectorized(Change(words.typed_data_mut::<W>(), &mut change));
+    ScalarBuffer::from(Buffer::from(words))
 }
 
 struct Change<'a, W, F>(&'a mut [W], &'a mut F);
@@ -154,14 +145,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_changed_in_place_unless_shared() {
-        let words = ScalarBuffer::from(vec![1u32, 2, 3]);
+    fn words_are_changed_in_place() {
+        let words = MutableBuffer::from(vec![1u32, 2, 3]);
         let address = words.as_ptr();
-        let kept = words.clone();
-        let copied = map_words(words, |row, word| word + row as u32);
-        assert_eq!(*copied, [1, 3, 5]);
-        assert_eq!(*kept, [1, 2, 3]);
-        let own = map_words(kept, |_, word| word * 2);
-        assert_eq!((&*own, own.as_ptr()), (&[2, 4, 6][..], address));
+        let changed = map_words(words, |row, word: u32| word * 2 + row as u32);
+        assert_eq!((&*changed, changed.as_ptr().cast()), (&[2, 5, 8][..], address));
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn array_of<'a>(
     if let Some(array) = flat_array(&values, to)? {
         return Ok(array);
     }
-    let rows = values.iter().map(|value| expand(value, dtype, to, 1)).collect::<Result<Vec<_>>>()?;
-    concat(&rows, to, &Limits::default())
+    let rows = values.iter().map(|value| expand(value, dtype, to, 1, &Limits::default()));
+    concat(&rows.collect::<Result<Vec<_>>>()?, to, &Limits::of_any_bytes())
 }
 
 /// As [`array_of`], for booleans, numbers and strings; `None` if `to` is not a type of these.

@@ -16,8 +16,9 @@ use half::f16;
 
 pub(crate) use self::arrays::array_of;
 pub(crate) use self::rows::null_rows;
+use crate::array::has_digits_of;
 use crate::dtype::{DType, PType};
-use crate::limits::Limits;
+use crate::limits::{Limits, counted_apart};
 use crate::{Error, Result};
 
 /// A value without its type. Integers are widened; the dtype determines their actual type.
@@ -144,7 +145,12 @@ impl Scalar {
     /// # Errors
     /// If `to` cannot represent the value, or nulls exceed the default [`Limits`].
     pub fn to_arrow(&self, to: &DataType, len: usize) -> Result<ArrayRef> {
-        rows::expand(&self.value, &self.dtype, to, len)
+        rows::expand(&self.value, &self.dtype, to, len, &Limits::default())
+    }
+
+    /// As [`to_arrow`](Self::to_arrow), of rows that were counted already.
+    pub(crate) fn to_counted_arrow(&self, to: &DataType, len: usize) -> Result<ArrayRef> {
+        counted_apart(|| rows::expand(&self.value, &self.dtype, to, len, &Limits::of_any_bytes()))
     }
 
     /// The value in row `at` of an Arrow array that represents `dtype`.
@@ -182,10 +188,10 @@ fn fits(dtype: &DType, value: &Value) -> bool {
         | (DType::Primitive(PType::F16, _), Value::F16(_))
         | (DType::Primitive(PType::F32, _), Value::F32(_))
         | (DType::Primitive(PType::F64, _), Value::F64(_))
-        | (DType::Decimal(..), Value::Decimal(_))
         | (DType::Utf8(_), Value::Utf8(_))
         | (DType::Binary(_), Value::Binary(_))
         | (DType::Variant(_), Value::Variant(_)) => true,
+        (DType::Decimal(decimal, _), Value::Decimal(unscaled)) => has_digits_of(*decimal, *unscaled),
         (DType::Primitive(ptype, _), Value::Int(v)) if ptype.is_signed() => {
             let bits = ptype.bit_width() as u32;
             bits == 64 || (*v >= -(1i64 << (bits - 1)) && *v < (1i64 << (bits - 1)))
@@ -309,6 +315,10 @@ mod tests {
         assert!(Scalar::try_new(i8.clone(), Value::Int(128)).is_err());
         assert!(Scalar::try_new(i8, Value::Null).is_err());
         assert!(Scalar::try_new(DType::Primitive(PType::U64, true), Value::UInt(u64::MAX)).is_ok());
+        let decimal = DType::Decimal(DecimalType::try_new(3, 0).unwrap(), false);
+        let unscaled = |value| Value::Decimal(i256::from_i128(value));
+        assert!(Scalar::try_new(decimal.clone(), unscaled(-999)).is_ok());
+        assert!(Scalar::try_new(decimal, unscaled(1000)).is_err());
     }
 
     #[test]

@@ -50,17 +50,26 @@ pub(crate) fn null_rows(to: &DataType, len: usize, limits: &Limits) -> Result<Ar
 }
 
 /// An array of `len` rows with the same value.
-pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) -> Result<ArrayRef> {
+///
+/// # Errors
+/// If `to` cannot represent it, or rows of nulls take more bytes than the limits allow.
+pub(super) fn expand(
+    value: &Value,
+    dtype: &DType,
+    to: &DataType,
+    len: usize,
+    limits: &Limits,
+) -> Result<ArrayRef> {
     if let DataType::Dictionary(_, values) = to {
-        let one = expand(value, dtype, values, len.min(1))?;
+        let one = expand(value, dtype, values, len.min(1), limits)?;
         return repeat(&arrow::compute::cast(&one, to)?, len);
     }
     let storage = dtype.storage();
     match (value, to) {
-        (Value::Null, _) => null_rows(to, len, &Limits::default()),
+        (Value::Null, _) => null_rows(to, len, limits),
         (Value::List(values), DataType::Struct(fields)) => match storage {
             DType::Struct(inner, _) if inner.len() == values.len() && fields.len() == values.len() => {
-                structs(values, inner, fields, len)
+                structs(values, inner, fields, len, limits)
             }
             _ => Err(mismatch(value, to)),
         },
@@ -72,11 +81,11 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
             };
             repeat(&one_list(values, &element, to)?, len)
         }
-        (Value::Variant(inner), DataType::Struct(fields)) => variants(inner, fields, len),
+        (Value::Variant(inner), DataType::Struct(fields)) => variants(inner, fields, len, limits),
         (Value::Union(id, inner), DataType::Union(fields, UnionMode::Sparse)) => match storage {
             DType::Union(union, _) => {
                 let selected = union.position(*id).ok_or_else(|| mismatch(value, to))?;
-                unions(selected, inner, union, fields, len)
+                unions(selected, inner, union, fields, len, limits)
             }
             _ => Err(mismatch(value, to)),
         },
@@ -87,18 +96,24 @@ pub(super) fn expand(value: &Value, dtype: &DType, to: &DataType, len: usize) ->
     }
 }
 
-fn structs(values: &[Value], dtypes: &StructType, fields: &Fields, len: usize) -> Result<ArrayRef> {
+fn structs(
+    values: &[Value],
+    dtypes: &StructType,
+    fields: &Fields,
+    len: usize,
+    limits: &Limits,
+) -> Result<ArrayRef> {
     let columns = values.iter().zip(dtypes.dtypes()).zip(fields);
-    let columns = columns.map(|((value, dtype), field)| expand(value, dtype, field.data_type(), len));
+    let columns = columns.map(|((value, dtype), field)| expand(value, dtype, field.data_type(), len, limits));
     let columns = columns.collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?))
 }
 
-fn variants(value: &Scalar, fields: &Fields, len: usize) -> Result<ArrayRef> {
+fn variants(value: &Scalar, fields: &Fields, len: usize, limits: &Limits) -> Result<ArrayRef> {
     let (metadata, bytes) = crate::variant::encode(value)?;
     let columns = [metadata, bytes].into_iter().zip(fields).map(|(bytes, field)| {
         let value = Value::Binary(bytes.into());
-        expand(&value, &DType::Binary(false), field.data_type(), len)
+        expand(&value, &DType::Binary(false), field.data_type(), len, limits)
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, len)?))
@@ -111,11 +126,12 @@ fn unions(
     union: &UnionType,
     fields: &UnionFields,
     len: usize,
+    limits: &Limits,
 ) -> Result<ArrayRef> {
     let variants = union.variants().dtypes().iter().zip(fields.iter()).enumerate();
     let columns = variants.map(|(at, (dtype, (_, field)))| {
         let value = if at == selected { value } else { &Value::Null };
-        expand(value, dtype, field.data_type(), len)
+        expand(value, dtype, field.data_type(), len, limits)
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
     let (id, _) = fields

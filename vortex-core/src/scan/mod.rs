@@ -176,7 +176,8 @@ impl ScanBuilder {
         self
     }
 
-    /// Selects only rows for which this is true. Conjuncts may be evaluated in any order.
+    /// Selects only rows for which this is true, and each filter that was set before. Conjuncts may be evaluated in any
+    /// order.
     #[must_use]
     pub fn with_filter(mut self, filter: Expr) -> Self {
         self.filter = Some(match self.filter {

@@ -350,14 +350,7 @@ pub(crate) fn sum_scalar(sum: i128, dtype: &DType) -> Option<Scalar> {
     let value = match &sum_dtype {
         DType::Primitive(PType::U64, _) => Value::UInt(u64::try_from(sum).ok()?),
         DType::Primitive(PType::I64, _) => Value::Int(i64::try_from(sum).ok()?),
-        DType::Decimal(decimal, _) => {
-            // With 39 digits or more, every 128-bit number is valid.
-            let limit = 10i128.checked_pow(decimal.precision().into());
-            if limit.is_some_and(|limit| sum.unsigned_abs() >= limit.unsigned_abs()) {
-                return None;
-            }
-            Value::Decimal(i256::from_i128(sum))
-        }
+        DType::Decimal(..) => Value::Decimal(i256::from_i128(sum)),
         _ => return None,
     };
     Scalar::try_new(sum_dtype, value).ok()

@@ -8,8 +8,7 @@ use prost::Message as _;
 
 use super::dtype::dtype_from_proto;
 use super::dtype::proto::{ListValue, Scalar as ProtoScalar, ScalarValue, UnionValue, scalar_value::Kind};
-use crate::array::has_digits_of;
-use crate::dtype::{DType, DecimalType, PType};
+use crate::dtype::{DType, PType};
 use crate::limits::Limits;
 use crate::scalar::{Scalar, Value};
 use crate::{Error, Result};
@@ -65,12 +64,8 @@ fn read(value: &ScalarValue, dtype: &DType, depth_left: u32, limits: &Limits) ->
         (DType::Primitive(ptype, _), Kind::Int64Value(v)) if ptype.is_unsigned() => {
             Value::UInt(u64::try_from(*v).map_err(|_| wrong())?)
         }
-        (DType::Decimal(of, _), Kind::BytesValue(bytes)) => {
-            Value::Decimal(with_digits(*of, decimal(bytes)?)?)
-        }
-        (DType::Decimal(of, _), Kind::Int64Value(v)) => {
-            Value::Decimal(with_digits(*of, i256::from_i128((*v).into()))?)
-        }
+        (DType::Decimal(..), Kind::BytesValue(bytes)) => Value::Decimal(decimal(bytes)?),
+        (DType::Decimal(..), Kind::Int64Value(v)) => Value::Decimal(i256::from_i128((*v).into())),
         (DType::Utf8(_), Kind::StringValue(v)) => Value::Utf8(v.as_str().into()),
         (DType::Utf8(_), Kind::BytesValue(v)) => {
             Value::Utf8(std::str::from_utf8(v).map_err(|_| wrong())?.into())
@@ -160,20 +155,10 @@ fn decimal(bytes: &[u8]) -> Result<i256> {
     Ok(i256::from_le_bytes(wide))
 }
 
-/// An unscaled value, provided that it has no more digits than the type.
-fn with_digits(of: DecimalType, unscaled: i256) -> Result<i256> {
-    if has_digits_of(of, unscaled) {
-        return Ok(unscaled);
-    }
-    Err(Error::corrupt(format!(
-        "unscaled value {unscaled} has more digits than {}",
-        DType::Decimal(of, false)
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::DecimalType;
 
     fn parse(bytes: &[u8], dtype: DType) -> Result<Value> {
         scalar_from_bytes(bytes, &dtype, &Limits::default()).map(|scalar| scalar.value().clone())
@@ -215,7 +200,7 @@ mod tests {
 
     #[test]
     fn decimals_are_sign_extended() {
-        let decimal = DType::Decimal(crate::dtype::DecimalType::try_new(5, 2).unwrap(), false);
+        let decimal = DType::Decimal(DecimalType::try_new(5, 2).unwrap(), false);
         assert_eq!(parse(&[0x42, 1, 0xff], decimal.clone()).unwrap(), Value::Decimal(i256::from_i128(-1)));
         assert!(parse(&[0x42, 3, 1, 2, 3], decimal).is_err());
     }
@@ -241,7 +226,7 @@ mod tests {
     #[test]
     fn values_come_back_as_they_were_written() {
         let number = |ptype| DType::Primitive(ptype, true);
-        let decimal = DType::Decimal(crate::dtype::DecimalType::try_new(60, 2).unwrap(), false);
+        let decimal = DType::Decimal(DecimalType::try_new(60, 2).unwrap(), false);
         let list = DType::List(Arc::new(DType::Utf8(true)), false);
         let wide = i256::from_string("-170141183460469231731687303715884105729").unwrap();
         for (value, dtype) in [

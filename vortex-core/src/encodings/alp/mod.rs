@@ -387,7 +387,7 @@ impl<F: Float> EncodedArray for AlpArray<F> {
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
         let (integers, nulls) = decode_raw::<F::Integer>(&self.encoded)?;
-        let mut bits = into_vec(integers);
+        let mut bits = into_vec(integers, &self.limits())?;
         vectorized(Decimals { integers: &mut bits, scale: self.scale });
         if let Some(patches) = &self.patches {
             patches.apply(&mut bits, |_, patch| patch)?;

@@ -171,7 +171,7 @@ impl AlpRdArray {
         let (codes, nulls) = decode_raw::<u16>(&self.codes)?;
         self.check_codes(&codes, nulls.as_ref())?;
         let (right, _) = decode_raw::<B>(&self.right)?;
-        let mut bits = into_vec(right);
+        let mut bits = into_vec(right, &self.limits())?;
         for (bits, code) in bits.iter_mut().zip(codes.iter()) {
             *bits = *bits | table[usize::from(*code) % MAX_ENTRIES];
         }

@@ -101,7 +101,7 @@ pub(crate) fn used_values(codes: &EncodedRef, value_count: usize) -> Result<(Enc
     let place = |index: &usize| used.partition_point(|used| used < index) as u32;
     let narrowed = UInt32Array::new(indices.iter().map(place).collect::<Vec<_>>().into(), keys.nulls);
     let dtype = DType::Primitive(PType::U32, codes.dtype().is_nullable());
-    Ok((Arc::new(Decoded::new(dtype, Arc::new(narrowed))), used))
+    Ok((Arc::new(Decoded::new(dtype, Arc::new(narrowed)).with_limits(codes.limits())), used))
 }
 
 /// Codes, and the values that they refer to.

@@ -12,6 +12,7 @@ use crate::encodings::conformance;
 use crate::encodings::constant::ConstantArray;
 use crate::encodings::run_end::tests::runs;
 use crate::io::Budget;
+use crate::kernels::{Word, match_word};
 use crate::limits::Work;
 
 fn tree<K: ArrowNativeType>(ptype: PType, codes: &[K], values: Tree, count: u32) -> Tree {
@@ -376,4 +377,22 @@ fn each_predicate_is_evaluated_once_per_dictionary() {
 fn outcomes_that_do_not_fit_displace_no_others() {
     // Each takes half a mebibyte, so that 4 are kept in any case.
     assert_eq!(evaluations(4 << 20, 6), 4 + 2 * 20);
+}
+
+#[test]
+fn codes_that_are_dictionaries_of_dictionaries_take_time_linear_in_their_depth() {
+    for ptype in [PType::I64, PType::U64, PType::U32] {
+        let wide = |value: usize| match_word!(ptype, |W| Tree::primitive(&[W::narrow(value as u64)]));
+        for rows in [0, 1] {
+            let codes = match_word!(ptype, |W| Tree::primitive(&vec![W::narrow(0); rows]));
+            let nested = (0..60).fold(codes, |codes, _| {
+                let metadata =
+                    Metadata { value_count: 1, codes_ptype: ptype as i32, nullable_codes: Some(false) };
+                Tree::new(ID).message(&metadata).child(codes).child(wide(0))
+            });
+            let array =
+                nested.load_within(&DType::Primitive(ptype, false), rows, &Limits::default()).unwrap();
+            assert_eq!(array.decode(&data_type(array.dtype()).unwrap()).unwrap().len(), rows);
+        }
+    }
 }
