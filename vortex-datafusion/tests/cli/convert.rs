@@ -326,6 +326,20 @@ fn values_that_are_not_a_number_survive_parquet_files_that_differ() {
 }
 
 #[test]
+fn values_in_dictionaries_that_are_not_a_number_survive_parquet_files() {
+    let folder = TempDir::new().unwrap();
+    let (one, other, all) =
+        (path(&folder, "1.parquet"), path(&folder, "2.parquet"), path(&folder, "all.csv"));
+    let rows = "arrow_cast(a, 'Dictionary(Int32, Float64)') AS a FROM (VALUES ('NaN'::DOUBLE), (5.0)) t(a)";
+    ok(&["sql", "-q", "-c", &format!("COPY (SELECT {rows}) TO '{one}'")]);
+    ok(&["sql", "-q", "-c", &format!("COPY (SELECT 3 AS b) TO '{other}'")]);
+    assert_eq!(csv(&format!("SELECT a FROM '{one}'")), "a\nNaN\n5.0\n");
+    assert_eq!(csv(&format!("SELECT max(a) AS max FROM '{one}'")), "max\nNaN\n");
+    ok(&["convert", "--columns", "a", &one, &other, &all]);
+    assert_eq!(fs::read_to_string(&all).unwrap(), "a\nNaN\n5.0\n\"\"\n");
+}
+
+#[test]
 fn folders_named_after_values_become_columns() {
     let folder = TempDir::new().unwrap();
     let (days, one) = (path(&folder, "days/"), path(&folder, "one.vortex"));

@@ -14,6 +14,8 @@ use datafusion::common::{Column, DataFusionError};
 use datafusion::config::{CsvOptions, JsonOptions};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::arrow::ArrowFormat;
+use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -37,7 +39,7 @@ use super::sort::SortKey;
 use super::times::Times;
 use super::{parquet, stdin, vortex};
 use crate::failure::{Failure, Outcome};
-use crate::formats::{Format, ParquetOfFloats, TextFormat, text_if_empty};
+use crate::formats::{Corrected, Format, text_if_empty};
 use crate::memory::sort_within;
 use crate::stores::Stores;
 
@@ -343,20 +345,19 @@ pub(super) fn reader_of(format: Format, is_local: bool) -> Arc<dyn FileFormat> {
         }
         Format::Parquet => {
             let format = ParquetFormat::default().with_force_view_types(false).with_skip_metadata(false);
-            Arc::new(ParquetOfFloats::new(format))
+            Arc::new(Corrected::of(format))
         }
         Format::Arrow => Arc::new(ArrowFormat),
         Format::Csv => {
             let options = CsvOptions::default().with_has_header(true).with_newlines_in_values(true);
-            Arc::new(TextFormat::csv(options.with_schema_infer_max_rec(LINES_FOR_TYPES)))
+            let options = options.with_schema_infer_max_rec(LINES_FOR_TYPES);
+            Arc::new(Corrected::of(CsvFormat::default().with_options(options)))
         }
         // Keys that do not occur in these lines would be dropped silently. Remote files are not read twice for this.
         Format::Json => {
             let lines = if is_local { usize::MAX } else { LINES_FOR_TYPES };
-            Arc::new(TextFormat::json(JsonOptions {
-                schema_infer_max_rec: Some(lines),
-                ..JsonOptions::default()
-            }))
+            let options = JsonOptions { schema_infer_max_rec: Some(lines), ..JsonOptions::default() };
+            Arc::new(Corrected::of(JsonFormat::default().with_options(options)))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The formats that rows are read from and written to, and their extensions, which are the same for all commands.
 //!
-//! All but Vortex are formats of DataFusion, except that the types of columns of CSV and JSON are inferred here
-//! ([`TextFormat`]), and that statistics of Parquet files are corrected ([`ParquetOfFloats`]).
+//! All but Vortex are formats of DataFusion; what is wrong with those of CSV, JSON and Parquet is [`Corrected`].
 
+mod corrected;
 mod csv;
 mod json;
 mod parquet;
@@ -21,11 +21,9 @@ use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
 use datafusion::prelude::SessionContext;
 
+pub(crate) use corrected::Corrected;
+use corrected::CorrectedFormats;
 pub(crate) use csv::text_if_empty;
-use parquet::ParquetFormats;
-pub(crate) use parquet::ParquetOfFloats;
-pub(crate) use text::TextFormat;
-use text::TextFormats;
 
 /// A format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,9 +69,14 @@ impl Format {
 pub(crate) fn register(context: &SessionContext) -> Result<()> {
     let state = context.state_ref();
     let mut state = state.write();
-    state.register_file_format(Arc::new(TextFormats(Arc::new(CsvFormatFactory::new()))), true)?;
-    state.register_file_format(Arc::new(TextFormats(Arc::new(JsonFormatFactory::new()))), true)?;
-    state.register_file_format(Arc::new(ParquetFormats(Arc::new(ParquetFormatFactory::new()))), true)?;
+    let formats: [Arc<dyn FileFormatFactory>; 3] = [
+        Arc::new(CsvFormatFactory::new()),
+        Arc::new(JsonFormatFactory::new()),
+        Arc::new(ParquetFormatFactory::new()),
+    ];
+    for formats in formats {
+        state.register_file_format(Arc::new(CorrectedFormats(formats)), true)?;
+    }
     for format in Format::value_variants() {
         let Some(formats) = state.get_file_format_factory(format.extension()) else { continue };
         for extension in &format.extensions()[1..] {

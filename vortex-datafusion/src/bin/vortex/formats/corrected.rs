@@ -1,0 +1,142 @@
+//! CSV, JSON and Parquet as DataFusion reads and writes them, but for two things: the types of columns of text are
+//! inferred here, and minima and maxima of floats in Parquet files are estimates.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{GetExt, Result, Statistics};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
+use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::physical_expr::{LexOrdering, LexRequirement};
+use datafusion::physical_plan::ExecutionPlan;
+use object_store::{ObjectMeta, ObjectStore};
+
+use super::{parquet, text};
+
+/// A format of DataFusion: CSV, JSON or Parquet.
+#[derive(Debug)]
+pub(crate) struct Corrected {
+    format: Arc<dyn FileFormat>,
+    /// Whether columns of CSV files without a value in their first lines are of type Null: other files may tell more.
+    /// Otherwise, they are text.
+    keeps_null: bool,
+}
+
+impl Corrected {
+    /// A format whose files may be some of several that make one table.
+    pub(crate) fn of(format: impl FileFormat) -> Self {
+        Self { format: Arc::new(format), keeps_null: true }
+    }
+}
+
+#[async_trait]
+impl FileFormat for Corrected {
+    fn get_ext(&self) -> String {
+        self.format.get_ext()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        self.format.get_ext_with_compression(compression)
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        self.format.compression_type()
+    }
+
+    async fn infer_schema(
+        &self,
+        session: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        match text::schema(self.format.as_ref(), session, store, objects, self.keeps_null).await? {
+            Some(schema) => Ok(schema),
+            None => self.format.infer_schema(session, store, objects).await,
+        }
+    }
+
+    async fn infer_stats(
+        &self,
+        session: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        let known = self.format.infer_stats(session, store, Arc::clone(&schema), object).await?;
+        Ok(parquet::with_estimates_of_floats(known, &schema))
+    }
+
+    async fn infer_ordering(
+        &self,
+        session: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Option<LexOrdering>> {
+        self.format.infer_ordering(session, store, schema, object).await
+    }
+
+    async fn infer_stats_and_ordering(
+        &self,
+        session: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<FileMeta> {
+        let mut known =
+            self.format.infer_stats_and_ordering(session, store, Arc::clone(&schema), object).await?;
+        known.statistics = parquet::with_estimates_of_floats(known.statistics, &schema);
+        Ok(known)
+    }
+
+    async fn create_physical_plan(
+        &self,
+        session: &dyn Session,
+        config: FileScanConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.format.create_physical_plan(session, config).await
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        session: &dyn Session,
+        config: FileSinkConfig,
+        order: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.format.create_writer_physical_plan(input, session, config, order).await
+    }
+
+    fn file_source(&self, schema: TableSchema) -> Arc<dyn FileSource> {
+        self.format.file_source(schema)
+    }
+}
+
+/// Creates formats as DataFusion does, and corrects them.
+#[derive(Debug)]
+pub(super) struct CorrectedFormats(pub(super) Arc<dyn FileFormatFactory>);
+
+impl GetExt for CorrectedFormats {
+    fn get_ext(&self) -> String {
+        self.0.get_ext()
+    }
+}
+
+impl FileFormatFactory for CorrectedFormats {
+    fn create(
+        &self,
+        session: &dyn Session,
+        options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        Ok(Arc::new(Corrected { format: self.0.create(session, options)?, keeps_null: false }))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(Corrected { format: self.0.default(), keeps_null: false })
+    }
+}
