@@ -243,6 +243,20 @@ fn a_statement_ends_at_a_semicolon_outside_of_comments_and_quotes() {
 }
 
 #[test]
+fn text_in_a_script_is_kept_as_it_is() {
+    let script = "SELECT length('a   \nb') AS n;\r\n\r\nSELECT length('a\r\nb\u{feff}\n\n') AS n;\r\n";
+    let output = with_input(&["sql", "--format", "csv"], script);
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("n\n6\nn\n7\n", ""));
+}
+
+#[test]
+fn a_comment_may_follow_a_statement_before_a_command() {
+    let script = "SELECT 1 AS x; -- the first;\n\\q\nSELECT 2;\n";
+    let output = with_input(&["sql", "--format", "csv"], script);
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("x\n1\n", ""));
+}
+
+#[test]
 fn what_a_script_has_written_is_read_at_once() {
     let folder = TempDir::new().unwrap();
     let place = folder.path().display();

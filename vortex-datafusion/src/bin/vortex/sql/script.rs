@@ -1,8 +1,8 @@
 //! Statements from a file or a pipe.
 //!
-//! A statement ends at a `;` at the end of a line, except in comments and quotes. Lines that start with `--`
-//! or `#!` are comments; lines that start with `\` are commands of the shell. The first error ends the
-//! script.
+//! A statement ends at a `;`, except in comments and quotes, if nothing but a comment follows it in its line. What is
+//! within quotes is kept byte for byte. Lines between statements that start with `--` or `#!` are comments; those that
+//! start with `\` are commands of the shell. The first error ends the script.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -23,29 +23,35 @@ pub(super) async fn run_file(session: &mut Session, path: &Path) -> Outcome {
 }
 
 /// Runs statements as they are read.
-pub(super) async fn run(session: &mut Session, lines: impl BufRead, place: &str) -> Outcome {
+pub(super) async fn run(session: &mut Session, mut lines: impl BufRead, place: &str) -> Outcome {
     let mut statement = String::new();
     let mut first_line = 0;
-    for (at, line) in lines.lines().enumerate() {
-        let line = line.map_err(|error| Failure::at(format!("{place}:{}", at + 1), error))?;
-        // Some editors put a byte-order mark at the start.
-        let line = line.trim_start_matches('\u{feff}').trim_end();
+    for at in 1.. {
+        let mut line = String::new();
+        let read = lines.read_line(&mut line);
+        if read.map_err(|error| Failure::at(format!("{place}:{at}"), error))? == 0 {
+            break;
+        }
+        if at == 1 && line.starts_with('\u{feff}') {
+            // Some editors put a byte-order mark at the start.
+            line.remove(0);
+        }
         if statement.is_empty() {
-            first_line = at + 1;
+            first_line = at;
+            let line = line.trim_end();
             if line.is_empty() || line.starts_with("--") || line.starts_with("#!") {
                 continue;
             }
             if let Some(command) = line.strip_prefix('\\') {
                 let next = Box::pin(run_command(session, command)).await;
-                match next.map_err(|error| Failure::at(format!("{place}:{first_line}"), error))? {
+                match next.map_err(|error| Failure::at(format!("{place}:{at}"), error))? {
                     Next::Continue => continue,
                     Next::Quit => return Ok(()),
                 }
             }
         }
-        statement.push_str(line);
-        statement.push('\n');
-        if line.ends_with(';') && session.is_complete(&statement) {
+        statement.push_str(&line);
+        if line.contains(';') && session.is_complete(&statement) {
             run_one(session, &statement, place, first_line).await?;
             statement.clear();
         }
