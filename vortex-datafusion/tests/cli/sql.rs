@@ -257,6 +257,24 @@ fn a_comment_may_follow_a_statement_before_a_command() {
 }
 
 #[test]
+fn a_script_that_includes_itself_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    let (one, other) = (path(&folder, "1.sql"), path(&folder, "2.sql"));
+    fs::write(&one, format!("SELECT 1 AS x;\n\\i {other}\n")).unwrap();
+    fs::write(&other, format!("\n\\i {one}\n")).unwrap();
+    let output = run(&["sql", "-q", "--format", "csv", "-f", &one]);
+    let line = complaint(&output, 1);
+    assert!(line.contains("2.sql:2: ") && line.contains("1.sql includes itself"), "{line}");
+    assert_eq!(stdout(&output), "x\n1\n");
+    // A script may be included again.
+    fs::write(&other, "SELECT 2 AS y;\n").unwrap();
+    let output = with_input(&["sql", "--format", "csv"], &format!("\\i {other}\n\\i {other}\n"));
+    assert_eq!(stdout(&output), "y\n2\ny\n2\n");
+    let output = with_input(&["sql", "-q"], "\\i -\n");
+    assert!(complaint(&output, 1).contains("standard input includes itself"));
+}
+
+#[test]
 fn what_a_script_has_written_is_read_at_once() {
     let folder = TempDir::new().unwrap();
     let place = folder.path().display();

@@ -14,7 +14,7 @@ mod shell;
 mod statement;
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreMode;
 use datafusion_cli::pool_type::PoolType;
@@ -115,7 +115,7 @@ async fn run_statements(arguments: Arguments) -> Outcome {
             script::run_file(&mut session, file).await?;
         }
         // Piped statements are a script: no prompt, and an error ends it.
-        return script::run(&mut session, std::io::stdin().lock(), "standard input").await;
+        return script::run_file(&mut session, Path::new("-")).await;
     }
     for file in &arguments.file {
         script::run_file(&mut session, file).await?;

@@ -14,16 +14,26 @@ use crate::failure::{Failure, Outcome};
 
 /// Runs the statements of a file; `-` is standard input.
 pub(super) async fn run_file(session: &mut Session, path: &Path) -> Outcome {
-    if path.as_os_str() == "-" {
-        return run(session, std::io::stdin().lock(), "standard input").await;
+    let is_input = path.as_os_str() == "-";
+    let place = if is_input { "standard input".to_owned() } else { path.display().to_string() };
+    let script = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if session.scripts.contains(&script) {
+        return Err(Failure::error(format!("{place} includes itself")));
     }
-    let place = path.display().to_string();
-    let file = File::open(path).map_err(|error| Failure::at(&place, error))?;
-    run(session, BufReader::new(file), &place).await
+    session.scripts.push(script);
+    let outcome = match is_input {
+        true => run(session, std::io::stdin().lock(), &place).await,
+        false => match File::open(path) {
+            Ok(file) => run(session, BufReader::new(file), &place).await,
+            Err(error) => Err(Failure::at(&place, error)),
+        },
+    };
+    session.scripts.pop();
+    outcome
 }
 
 /// Runs statements as they are read.
-pub(super) async fn run(session: &mut Session, mut lines: impl BufRead, place: &str) -> Outcome {
+async fn run(session: &mut Session, mut lines: impl BufRead, place: &str) -> Outcome {
     let mut statement = String::new();
     let mut first_line = 0;
     for at in 1.. {

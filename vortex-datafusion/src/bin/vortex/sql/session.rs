@@ -29,6 +29,8 @@ pub(super) struct Session {
     pub(super) context: SessionContext,
     pub(super) stores: Arc<Stores>,
     pub(super) print: PrintOptions,
+    /// The scripts that are being run, each included by the one before it.
+    pub(super) scripts: Vec<PathBuf>,
 }
 
 impl Session {
@@ -63,7 +65,7 @@ impl Session {
             color: arguments.color,
             instrumented_registry: known,
         };
-        Ok(Self { context, stores, print })
+        Ok(Self { context, stores, print, scripts: Vec::new() })
     }
 }
 

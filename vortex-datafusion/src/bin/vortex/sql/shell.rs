@@ -90,6 +90,8 @@ async fn helper(session: &Session) -> LineHelper {
 
 /// Runs statements, or a command that starts with `\`.
 pub(super) async fn run_input(session: &mut Session, input: &str) -> Outcome<Next> {
+    // One that was interrupted no longer runs.
+    session.scripts.clear();
     if let Some(command) = command_of(input) {
         return run_command(session, command).await;
     }
