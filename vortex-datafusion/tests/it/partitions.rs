@@ -90,6 +90,21 @@ async fn fields_in_lists_are_matched_by_name() {
 }
 
 #[tokio::test]
+async fn dictionaries_within_structs_may_have_more_values_than_one_file() {
+    let context = session();
+    let file = |letter: &str| {
+        format!(
+            "SELECT named_struct('k', arrow_cast('{letter}' || value, 'Dictionary(Int8, Utf8)')) AS s \
+             FROM generate_series(1, 100)"
+        )
+    };
+    let _folder = table_of(&context, &[&file("a"), &file("b")], "").await;
+    let rows = run(&context, "SELECT s FROM t ORDER BY s['k'] LIMIT 150 OFFSET 20").await;
+    assert_eq!(rows.num_rows(), 150);
+    run(&context, "SELECT array_agg(s) FROM t").await;
+}
+
+#[tokio::test]
 async fn types_that_the_format_lacks_are_read_as_they_were_written() {
     let context = session();
     let rows = "SELECT INTERVAL '1 day' AS i, arrow_cast(arrow_cast('abcd', 'Binary'), 'FixedSizeBinary(4)') AS f, \

@@ -17,7 +17,8 @@ use crate::convert::digits;
 /// Integers of different widths become the narrowest integers that hold the values of both, and so do floating-point
 /// numbers; decimals with other decimals or with integers become decimals with all digits of both, 76 at most. Timestamps
 /// of one zone take the finer unit; those that are too far away for it are errors when they are read. Dictionaries of
-/// several files get keys of 32 bits: operators join them, and their values may be too many for narrower ones.
+/// several files get keys of 32 bits, also within other types: operators join them, and their values may be too many for
+/// narrower ones.
 ///
 /// # Errors
 /// If two files disagree on the type of a column; the error names both files.
@@ -49,7 +50,7 @@ pub fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
         }
     }
     let fields = columns.into_iter().map(|(field, _, count)| {
-        let field = if count > 1 { with_wide_keys(field) } else { field };
+        let field = if count > 1 { with_wide_keys(&field) } else { field };
         match count < files.len() {
             true => Arc::new(field.as_ref().clone().with_nullable(true)),
             false => field,
@@ -58,13 +59,23 @@ pub fn merge(files: &[(String, SchemaRef)]) -> Result<Schema> {
     Ok(Schema::new_with_metadata(fields.collect::<Fields>(), first.metadata().clone()))
 }
 
-/// The column; if it is a dictionary, with keys of at least 32 bits.
-fn with_wide_keys(field: FieldRef) -> FieldRef {
-    let DataType::Dictionary(keys, values) = field.data_type() else { return field };
-    if keys.primitive_width().is_none_or(|bytes| bytes >= size_of::<i32>()) {
-        return field;
-    }
-    let wide = DataType::Dictionary(Box::new(DataType::Int32), values.clone());
+/// The column with keys of at least 32 bits in its dictionaries, at any depth.
+fn with_wide_keys(field: &FieldRef) -> FieldRef {
+    let wide = match field.data_type() {
+        DataType::Dictionary(keys, values)
+            if keys.primitive_width().is_some_and(|bytes| bytes < size_of::<i32>()) =>
+        {
+            DataType::Dictionary(Box::new(DataType::Int32), values.clone())
+        }
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(with_wide_keys).collect()),
+        DataType::List(item) => DataType::List(with_wide_keys(item)),
+        DataType::LargeList(item) => DataType::LargeList(with_wide_keys(item)),
+        DataType::ListView(item) => DataType::ListView(with_wide_keys(item)),
+        DataType::LargeListView(item) => DataType::LargeListView(with_wide_keys(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(with_wide_keys(item), *size),
+        DataType::Map(entries, sorted) => DataType::Map(with_wide_keys(entries), *sorted),
+        _ => return Arc::clone(field),
+    };
     Arc::new(field.as_ref().clone().with_data_type(wide))
 }
 
@@ -308,6 +319,33 @@ mod tests {
         assert_eq!(merged(DataType::Int8, &["1", "2"]), keyed(DataType::Int32));
         assert_eq!(merged(DataType::UInt16, &["1", "2"]), keyed(DataType::Int32));
         assert_eq!(merged(DataType::UInt32, &["1", "2"]), keyed(DataType::UInt32));
+    }
+
+    #[test]
+    fn dictionaries_within_other_types_get_wide_keys_too() {
+        let keyed = |keys: DataType| DataType::Dictionary(Box::new(keys), Box::new(DataType::Utf8));
+        let field = |name: &str, data_type: DataType| Arc::new(Field::new(name, data_type, true));
+        type Nested = Box<dyn Fn(DataType) -> DataType>;
+        let nested: [Nested; 5] = [
+            Box::new(move |data_type| DataType::Struct(vec![field("a", data_type)].into())),
+            Box::new(move |data_type| DataType::List(field("item", data_type))),
+            Box::new(move |data_type| DataType::FixedSizeList(field("item", data_type), 2)),
+            Box::new(move |data_type| {
+                let entries = vec![field("key", DataType::Utf8), field("value", data_type)];
+                DataType::Map(field("entries", DataType::Struct(entries.into())), false)
+            }),
+            Box::new(move |data_type| {
+                let inner = DataType::ListView(field("item", data_type));
+                DataType::LargeList(field("item", DataType::Struct(vec![field("a", inner)].into())))
+            }),
+        ];
+        for of in nested {
+            let column = || vec![Field::new("c", of(keyed(DataType::Int8)), true)];
+            let both = merge(&[file("1", column()), file("2", column())]).unwrap();
+            assert_eq!(both.field(0).data_type(), &of(keyed(DataType::Int32)));
+            let only = merge(&[file("1", column())]).unwrap();
+            assert_eq!(only.field(0).data_type(), &of(keyed(DataType::Int8)));
+        }
     }
 
     #[test]
