@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion_common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion_common_runtime::{JoinSet, SpawnedTask};
@@ -61,6 +61,9 @@ pub struct VortexSink {
     /// The columns by which the rows of each file are supposed to be sorted.
     order: Vec<SortedColumn>,
     /// The columns of the files.
+    file_schema: SchemaRef,
+    /// The columns of the rows. Those that folders are named after may have nulls as far as DataFusion is concerned, whose
+    /// error would tell no advice.
     schema: SchemaRef,
     written: Mutex<Vec<WrittenFile>>,
     metrics: ExecutionPlanMetricsSet,
@@ -69,18 +72,20 @@ pub struct VortexSink {
 impl VortexSink {
     /// Creates a sink for rows that satisfy `order`, which files record as far as their rows do.
     pub fn new(config: FileSinkConfig, options: VortexOptions, order: Option<&LexRequirement>) -> Self {
-        let schema = get_writer_schema(&config);
+        let file_schema = get_writer_schema(&config);
         // All rows of a file have the same values in these.
         let partitions: Vec<&str> = match config.keep_partition_by_columns {
             true => Vec::new(),
             false => config.table_partition_cols.iter().map(|(name, _)| name.as_str()).collect(),
         };
         let order =
-            order.map(|order| orders::sorted_columns(order, &schema, &partitions)).unwrap_or_default();
+            order.map(|order| orders::sorted_columns(order, &file_schema, &partitions)).unwrap_or_default();
+        let schema = with_nullable(config.output_schema(), &config.table_partition_cols);
         Self {
             config,
             options,
             order,
+            file_schema,
             schema,
             written: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -162,7 +167,7 @@ impl FileSink for VortexSink {
         let destination = Arc::new(Destination {
             store,
             has_unique_paths: !self.is_single_file(),
-            schema: Arc::clone(&self.schema),
+            schema: Arc::clone(&self.file_schema),
             options: self.options.write_options(),
             order: self.order.clone(),
             full_at: self.may_split().then_some(self.options.target_file_size),
@@ -297,13 +302,23 @@ impl DataSink for VortexSink {
     }
 
     fn schema(&self) -> &SchemaRef {
-        self.config.output_schema()
+        &self.schema
     }
 
     async fn write_all(&self, rows: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
         let partition_columns = self.config.table_partition_cols.iter().map(|(name, _)| name.clone());
         FileSink::write_all(self, checked(rows, partition_columns.collect()), context).await
     }
+}
+
+/// The schema in which these columns may have nulls.
+fn with_nullable(schema: &SchemaRef, columns: &[(String, DataType)]) -> SchemaRef {
+    let fields =
+        schema.fields().iter().map(|field| match columns.iter().any(|(name, _)| name == field.name()) {
+            true => Arc::new(field.as_ref().clone().with_nullable(true)),
+            false => Arc::clone(field),
+        });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Fields>(), schema.metadata().clone()))
 }
 
 /// The rows up to the first batch with a null in a partition column, which is an error: the demultiplexer of

@@ -465,6 +465,19 @@ async fn a_null_after_which_a_folder_should_be_named_fails_the_statement() {
 }
 
 #[tokio::test]
+async fn a_null_that_is_inserted_into_a_partition_column_fails_with_the_same_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let create = "CREATE EXTERNAL TABLE t (n BIGINT, p VARCHAR) STORED AS VORTEX PARTITIONED BY (p)";
+    run(&context, &format!("{create} LOCATION '{}/'", folder.path().display())).await;
+    let error = error(&context, "INSERT INTO t SELECT 1, NULL").await;
+    assert!(error.contains("`p` has nulls") && error.contains("p IS NOT NULL"), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    run(&context, "INSERT INTO t SELECT 1, 'x'").await;
+    assert!(folder.path().join("p=x").is_dir());
+}
+
+#[tokio::test]
 async fn full_files_that_have_appeared_go_when_the_query_fails() {
     let store = TestStore::new();
     let context = session_over(Arc::clone(&store)).await;
