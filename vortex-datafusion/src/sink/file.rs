@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
-use vortex_core::io::ObjectSink;
+use vortex_core::io::{ObjectSink, object_name};
 use vortex_core::write::{FileWriter, WriteOptions, WriteSummary};
 
 use crate::convert::datafusion_error;
@@ -72,7 +72,7 @@ impl FileRows {
     pub(super) async fn fill(mut self, mut batches: Receiver<RecordBatch>) -> Result<Self> {
         while let Some(batch) = batches.recv().await {
             if let Err(error) = self.write(&batch).await {
-                let error = at(&self.path, error);
+                let error = self.destination.at(&self.path, error);
                 self.abort().await;
                 return Err(error);
             }
@@ -156,7 +156,15 @@ impl Destination {
             sink = sink.with_unique_path();
         }
         FileWriter::try_new(sink, Arc::clone(&self.schema), self.options.clone())
-            .map_err(|error| at(path, datafusion_error(error)))
+            .map_err(|error| self.at(path, datafusion_error(error)))
+    }
+
+    /// Adds the name of a file to an error, unless it already contains it.
+    fn at(&self, path: &Path, error: DataFusionError) -> DataFusionError {
+        match error.to_string().contains(path.as_ref()) {
+            true => error,
+            false => error.context(format!("writing {}", object_name(self.store.as_ref(), path))),
+        }
     }
 
     /// Removes what has been cached about files that appeared, were replaced, or are gone: their footers and
@@ -183,11 +191,6 @@ impl Destination {
     }
 }
 
-/// Adds the path to an error, unless it already contains it.
-fn at(path: &Path, error: DataFusionError) -> DataFusionError {
-    if error.to_string().contains(path.as_ref()) { error } else { error.context(format!("writing {path}")) }
-}
-
 /// Completes a file, which records the order of its rows.
 async fn complete(
     mut writer: FileWriter,
@@ -200,7 +203,7 @@ async fn complete(
         let _timer = destination.write_time.timer();
         writer.finish().await
     };
-    let summary = finished.await.map_err(|error| at(&path, datafusion_error(error)))?;
+    let summary = finished.await.map_err(|error| destination.at(&path, datafusion_error(error)))?;
     let file = WrittenFile { path, summary: Arc::new(summary) };
     Ok(Written { destination: Arc::clone(destination), files: vec![file] })
 }

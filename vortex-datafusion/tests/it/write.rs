@@ -478,6 +478,17 @@ async fn a_null_that_is_inserted_into_a_partition_column_fails_with_the_same_adv
 }
 
 #[tokio::test]
+async fn an_error_of_a_local_file_names_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let target = folder.path().join("a.vortex");
+    let rows = "SELECT a.i, b.i FROM (SELECT 1 AS i) a JOIN (SELECT 1 AS i) b ON a.i = b.i";
+    let error = error(&context, &format!("COPY ({rows}) TO '{}'", target.display())).await;
+    assert!(error.contains("duplicate column"), "{error}");
+    assert!(error.contains(&format!("writing {}", target.display())), "{error}");
+}
+
+#[tokio::test]
 async fn full_files_that_have_appeared_go_when_the_query_fails() {
     let store = TestStore::new();
     let context = session_over(Arc::clone(&store)).await;
