@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a file       one read of its end
-//! a folder     the files in it that end in .vortex, and those in folders below it named key=value
+//! a folder     the visible files in it that end in .vortex, and those in folders below it named key=value
 //! a pattern    a folder whose file names are matched against it, in a URL, too
 //! several      each of them, in one store
 //! ```
@@ -22,7 +22,7 @@ use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
 
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, listing_url};
+use super::places::{check_place, listing_url, visible_files};
 use crate::convert::schema::merge;
 use crate::format::EXTENSION;
 
@@ -50,12 +50,7 @@ impl TableProviderFactory for VortexTableFactory {
 
 /// The Vortex files at a place.
 fn files_at(place: &str) -> Result<ListingTableUrl> {
-    let url = listing_url(place)?;
-    if url.is_folder() && url.get_glob().is_none() {
-        url.with_glob(&format!("*.{EXTENSION}"))
-    } else {
-        Ok(url)
-    }
+    visible_files(listing_url(place)?, EXTENSION)
 }
 
 /// Refuses places that a table cannot have together: it reads all of them from one store, each once.

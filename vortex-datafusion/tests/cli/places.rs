@@ -305,24 +305,41 @@ fn output_to_a_store_is_a_matter_of_sql() {
 fn hidden_files_are_read_only_if_they_are_named() {
     let folder = TempDir::new().unwrap();
     let source = golden("0.91.0/tpch_orders.vortex");
-    for sub in ["", "sub/", ".sub/"] {
+    for sub in ["", "sub/", ".sub/", "_sub/"] {
         fs::create_dir_all(folder.path().join(sub)).unwrap();
         fs::copy(&source, folder.path().join(sub).join("a.vortex")).unwrap();
         fs::write(folder.path().join(sub).join("._a.vortex"), "junk").unwrap();
+        fs::write(folder.path().join(sub).join("_b.vortex"), "junk").unwrap();
     }
     let (all, sub, out) = (path(&folder, ""), path(&folder, ".sub/"), path(&folder, "out.csv"));
     let count = |place: &str| csv(&format!("SELECT count(*) AS n FROM '{place}'"));
     let rows = count(&source);
     assert_eq!([count(&format!("{all}*.vortex")), count(&sub)], [rows.as_str(); 2]);
     let files = ok(&["verify", &all]);
-    assert!(files.contains("/sub/") && !files.contains("/._") && !files.contains("/.sub"), "{files}");
+    assert!(
+        files.contains("/sub/") && !["/._", "/_b", "/.sub", "/_sub"].iter().any(|it| files.contains(it)),
+        "{files}"
+    );
     assert!(ok(&["verify", &sub]).contains(".sub/a.vortex"));
+    assert!(ok(&["verify", &path(&folder, "_sub/")]).contains("_sub/a.vortex"));
     fs::remove_dir_all(folder.path().join("sub")).unwrap();
     assert_eq!(count(&all), rows);
     ok(&["convert", &all, &out]);
     assert_eq!(count(&out), rows);
     let line = complaint(&run(&["sql", "-c", &format!("SELECT * FROM '{all}._a.vortex'")]), 1);
     assert!(line.contains("._a.vortex"), "{line}");
+}
+
+#[test]
+fn folders_of_values_are_not_hidden() {
+    let folder = TempDir::new().unwrap();
+    let (days, out) = (path(&folder, "days/"), path(&folder, "out.csv"));
+    let rows = "SELECT value AS a, value % 3 AS _day FROM generate_series(1, 9)";
+    ok(&["sql", "-q", "-c", &format!("COPY ({rows}) TO '{days}' STORED AS VORTEX PARTITIONED BY (_day)")]);
+    assert_eq!(csv(&format!("SELECT count(*) AS n, min(_day) AS d FROM '{days}'")), "n,d\n9,0\n");
+    ok(&["convert", &days, &out]);
+    assert_eq!(csv(&format!("SELECT count(*) AS n FROM '{out}'")), "n\n9\n");
+    assert_eq!(ok(&["verify", &days]).matches(": fine; ").count(), 3);
 }
 
 #[cfg(target_os = "linux")]

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use vortex_datafusion::enable_url_tables;
+use datafusion::prelude::SessionContext;
+use vortex_datafusion::{enable_url_tables, register};
 
 use crate::files::{error, number, run, session, show};
 
@@ -41,6 +42,31 @@ async fn a_folder_is_its_vortex_files_even_if_columns_are_declared() {
     assert_eq!(number(&context, "SELECT count(*) FROM t").await, 2);
     let sql = format!("CREATE UNBOUNDED EXTERNAL TABLE u (i INT) STORED AS VORTEX LOCATION '{place}'");
     assert!(error(&context, &sql).await.contains("cannot be unbounded"));
+}
+
+#[tokio::test]
+async fn a_folder_is_read_without_hidden_files() {
+    let folder = tempfile::tempdir().unwrap();
+    // Without the URL tables of DataFusion, which read hidden files.
+    let (context, place) = (SessionContext::new(), folder.path().display());
+    register(&context).unwrap();
+    enable_url_tables(&context);
+    for name in ["a", "_b", ".c", "_y/f", ".z/g", "values/_x=1/d", "values/_x=1/_e", "values/_x=2/f"] {
+        run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/{name}.vortex'")).await;
+    }
+    for (read, files) in [("", 1), ("values/", 2)] {
+        let read = format!("{place}/{read}");
+        run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{read}'"))
+            .await;
+        let metadata = format!("(SELECT DISTINCT file FROM vortex_metadata('{read}'))");
+        for from in [format!("'{read}'"), "t".to_owned(), metadata] {
+            assert_eq!(number(&context, &format!("SELECT count(*) FROM {from}")).await, files, "{from}");
+        }
+    }
+    assert_eq!(number(&context, &format!("SELECT count(*) FROM '{place}/values/' WHERE _x = '2'")).await, 1);
+    for named in ["_b.vortex", ".c.vortex", "_*.vortex", "_y/"] {
+        assert_eq!(number(&context, &format!("SELECT count(*) FROM '{place}/{named}'")).await, 1, "{named}");
+    }
 }
 
 #[tokio::test]

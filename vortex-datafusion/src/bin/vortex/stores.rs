@@ -151,7 +151,7 @@ fn by_name() -> MatchOptions {
     MatchOptions { require_literal_separator: true, ..MatchOptions::new() }
 }
 
-/// Whether a path that matches a pattern has a hidden name where the pattern has none that begins with a dot.
+/// Whether a path that matches a pattern has a hidden name where the pattern has none that begins like one.
 fn is_hidden_match(path: &Path, pattern: &str) -> bool {
     let first = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
     let (folder, names) = pattern.split_at(pattern[..first].rfind('/').map_or(0, |at| at + 1));
@@ -384,11 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn hidden_names_match_patterns_that_begin_with_a_dot() {
+    fn hidden_names_match_patterns_that_begin_like_them() {
         for (path, pattern, expected) in [
             ("a.vortex", "*", false),
             ("._a.vortex", "*.vortex", true),
             ("._a.vortex", "._*", false),
+            ("_a.vortex", "*.vortex", true),
+            ("_a.vortex", "_*", false),
+            ("_a=1/b.vortex", "*/*.vortex", false),
             ("/home/.x/a.vortex", "/home/.x/*.vortex", false),
             ("/home/.x/._a.vortex", "/home/.x/*.vortex", true),
             ("d/.x/a.vortex", "d/*/a.vortex", true),

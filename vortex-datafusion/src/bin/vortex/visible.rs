@@ -1,8 +1,9 @@
-//! Object stores that do not list hidden files, whose names or folders below the listed one begin with a dot.
+//! Object stores that do not list hidden files, whose names or folders below the listed one begin with `.` or `_`, as in
+//! Hive and Spark.
 //!
-//! Among these are files that are being written, and those that macOS puts next to others on foreign disks
-//! (`._a.vortex`), which would make a folder unreadable. DataFusion's tables contain all files that a store lists. A
-//! hidden file or folder that is named is read.
+//! Among these are files that are being written, those in which other programs keep notes about a table (`_delta_log/`),
+//! and those that macOS puts next to others on foreign disks (`._a.vortex`), which would make a folder unreadable.
+//! DataFusion's tables contain all files that a store lists. A hidden file or folder that is named is read.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,9 +20,9 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
 
-/// Whether a name is that of a hidden file or folder.
+/// Whether a name is that of a hidden file or folder. Folders named `_key=value` are not hidden.
 pub(crate) fn is_hidden(name: &str) -> bool {
-    name.starts_with('.')
+    name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }
 
 /// A store that lists visible files only.
@@ -127,7 +128,16 @@ mod tests {
     #[tokio::test]
     async fn hidden_files_are_not_listed_unless_they_are_in_the_named_folder() {
         let store = VisibleFiles::of(Arc::new(InMemory::new()));
-        let paths = ["a.vortex", "b/c.vortex", "._a.vortex", "b/.c.vortex", "b/.d/e.vortex", "_f.vortex"];
+        let paths = [
+            "a.vortex",
+            "b/c.vortex",
+            "._a.vortex",
+            "b/.c.vortex",
+            "b/.d/e.vortex",
+            "_f.vortex",
+            "b/_g/h.vortex",
+            "_i=1/j.vortex",
+        ];
         for path in paths {
             store.put(&Path::from(path), "x".into()).await.unwrap();
         }
@@ -142,7 +152,7 @@ mod tests {
                 files.into_iter().map(|file| file.location.to_string()).collect::<Vec<_>>()
             }
         };
-        assert_eq!(below(None).await, ["_f.vortex", "a.vortex", "b/c.vortex"]);
+        assert_eq!(below(None).await, ["_i=1/j.vortex", "a.vortex", "b/c.vortex"]);
         assert_eq!(below(Some("b")).await, ["b/c.vortex"]);
         assert_eq!(below(Some("b/.d")).await, ["b/.d/e.vortex"]);
         let listed = store.list_with_delimiter(Some(&Path::from("b"))).await.unwrap();
