@@ -45,18 +45,37 @@ fn without_values(scan: FileScanConfig) -> FileScanConfig {
 }
 
 /// A scan that states null counts, sums, minima, maxima and distinct counts as estimates, although they may be exact: see
-/// `optimizer/exact_statistics.rs`. Its source remembers which sums are. Distinct counts are exact only of partition
-/// columns, from DataFusion. Of a column with a bound that DataFusion 55 cannot compute with, the scan states neither minimum nor maximum. If only some
-/// rows of a file are read, all is an estimate. So is it that there are no rows: of these, DataFusion 55 computes that
-/// the sum of a constant is 0, not null.
+/// `optimizer/exact_statistics.rs`. Its source remembers which sums are. If only some rows of a file are read, all is an
+/// estimate. So is it that there are no rows: of these, DataFusion 55 computes that the sum of a constant is 0, not null.
+/// Of a single partition, all is an estimate, too: DataFusion 55 states it for filters and limits as well.
 fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
-    let mut known = scan.statistics();
+    let (mut known, exact_sums) = estimates(scan.statistics());
     if selects_rows(&scan) {
         known = known.to_inexact();
     }
     if known.num_rows == Precision::Exact(0) {
         known.num_rows = Precision::Inexact(0);
     }
+    let groups = scan.file_groups.iter().cloned().map(|mut group| {
+        if let Some(known) = group.statistics_mut() {
+            *known = estimates(known.clone()).0.to_inexact();
+        }
+        group
+    });
+    let groups = groups.collect();
+    let source = scan.file_source().downcast_ref::<VortexSource>();
+    let source = source.map(|source| Arc::new(source.with_exact_sums(exact_sums)));
+    let scan = FileScanConfigBuilder::from(scan).with_statistics(known).with_file_groups(groups);
+    match source {
+        Some(source) => scan.with_source(source).build(),
+        None => scan.build(),
+    }
+}
+
+/// What is known of columns, as estimates, and of which columns the sum was exact. Distinct counts are exact only of
+/// partition columns, from DataFusion. A column with a bound that DataFusion 55 cannot compute with has neither minimum
+/// nor maximum.
+fn estimates(mut known: Statistics) -> (Statistics, Vec<usize>) {
     let mut exact_sums = Vec::new();
     for (at, column) in known.column_statistics.iter_mut().enumerate() {
         if let Precision::Exact(sum) = &column.sum_value {
@@ -71,13 +90,7 @@ fn with_estimates(scan: FileScanConfig) -> FileScanConfig {
             *bound = if overflows { Precision::Absent } else { bound.clone().to_inexact() };
         }
     }
-    let source = scan.file_source().downcast_ref::<VortexSource>();
-    let source = source.map(|source| Arc::new(source.with_exact_sums(exact_sums)));
-    let scan = FileScanConfigBuilder::from(scan).with_statistics(known);
-    match source {
-        Some(source) => scan.with_source(source).build(),
-        None => scan.build(),
-    }
+    (known, exact_sums)
 }
 
 fn selects_rows(scan: &FileScanConfig) -> bool {
@@ -113,6 +126,7 @@ fn lacks_negative(value: &ScalarValue) -> bool {
 mod tests {
     use arrow::datatypes::{Field, Schema};
     use datafusion_datasource::TableSchema;
+    use datafusion_datasource::source::DataSource as _;
     use datafusion_execution::object_store::ObjectStoreUrl;
 
     use super::*;
@@ -146,6 +160,25 @@ mod tests {
         assert_eq!(column.sum_value, Precision::Inexact(ScalarValue::Int64(Some(40))));
         assert_eq!(column.min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
         assert_eq!(column.max_value, Precision::Inexact(ScalarValue::Int32(Some(9))));
+    }
+
+    #[test]
+    fn partitions_state_nothing_exactly_either() {
+        let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int32, true)]));
+        let exact = Precision::Exact(ScalarValue::Int32(Some(1)));
+        let column = ColumnStatistics { min_value: exact, ..ColumnStatistics::new_unknown() };
+        let known = Statistics {
+            num_rows: Precision::Exact(10),
+            total_byte_size: Precision::Exact(100),
+            column_statistics: vec![column],
+        };
+        let source = Arc::new(VortexSource::new(TableSchema::from(&schema)));
+        let group = FileGroup::new(Vec::new()).with_statistics(Arc::new(known));
+        let scan = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source);
+        let scan = as_stated(scan.with_file_groups(vec![group]).build());
+        let stated = scan.partition_statistics(Some(0)).unwrap();
+        assert_eq!(stated.num_rows, Precision::Inexact(10));
+        assert_eq!(stated.column_statistics[0].min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
     }
 
     #[test]
