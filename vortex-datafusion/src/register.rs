@@ -28,6 +28,22 @@ use crate::tables::VortexTableFactory;
 /// DataFusion cannot add optimizer rules to a session. If it does not have them yet, it is built anew in place, and
 /// **statements that were prepared before are lost**. Its id, its tables, functions, settings and other rules stay.
 ///
+/// What a file may demand of its reader is limited. A service that queries files of unknown origin can lower these
+/// [`Limits`](vortex_core::Limits) for all files that its sessions open, as an extension of their configuration, which no
+/// SQL changes:
+///
+/// ```
+/// # use std::sync::Arc;
+/// use datafusion::prelude::{SessionConfig, SessionContext};
+/// use vortex_core::Limits;
+///
+/// # fn main() -> datafusion::common::Result<()> {
+/// let limits = Limits::new().with_max_columns(1000).with_max_decoded_bytes(64 << 20);
+/// let context = SessionContext::new_with_config(SessionConfig::new().with_extension(Arc::new(limits)));
+/// vortex_datafusion::register(&context)
+/// # }
+/// ```
+///
 /// Paths and URLs in `FROM`, and functions that show the structure of files, also need
 /// [`enable_url_tables`](crate::enable_url_tables), since they let every `SELECT` open any file.
 ///

@@ -1,7 +1,7 @@
 //! The cache of footers between queries, which is DataFusion's cache of file metadata.
 //!
 //! An entry is valid for one version of an object in one store, identified by its size, modification time and, if the
-//! store provides one, e-tag. The size of an entry is that of the parsed footer, not of its bytes in the file.
+//! store provides one, e-tag, and for the limits that it was opened with. The size of an entry is that of the parsed footer, not of its bytes in the file.
 
 use std::any::Any;
 use std::fmt;
@@ -14,6 +14,7 @@ use datafusion_execution::runtime_env::RuntimeEnv;
 use object_store::ObjectMeta;
 #[cfg(feature = "session")]
 use object_store::path::Path;
+use vortex_core::Limits;
 use vortex_core::file::{Footer, OpenOptions};
 use vortex_core::io::StoreId;
 
@@ -23,32 +24,35 @@ const PARSED_SHARE: usize = 3;
 /// Footers of files larger than this many bytes are always kept parsed.
 const MAX_STORED: usize = 64 << 10;
 
-/// The footers that a session keeps.
+/// The footers that a session keeps, of files that it opens with these limits.
 #[derive(Clone)]
-pub(crate) struct FooterCache(Arc<FileMetadataCache>);
+pub(crate) struct FooterCache {
+    cache: Arc<FileMetadataCache>,
+    limits: Limits,
+}
 
 impl FooterCache {
-    pub(crate) fn new(runtime: &RuntimeEnv) -> Self {
-        Self(runtime.cache_manager.get_file_metadata_cache())
+    pub(crate) fn new(runtime: &RuntimeEnv, limits: Limits) -> Self {
+        Self { cache: runtime.cache_manager.get_file_metadata_cache(), limits }
     }
 
     /// Whether the footer of any version of this object is cached.
     #[cfg(feature = "session")]
     pub(crate) fn has_any(&self, store: StoreId, location: &Path) -> bool {
-        self.0.get(location).is_some_and(|entry| known(store, &entry).is_some())
+        self.cache.get(location).is_some_and(|entry| self.known(store, &entry).is_some())
     }
 
     /// Whether the footer of exactly this version is cached.
     #[cfg(feature = "session")]
     pub(crate) fn has(&self, store: StoreId, meta: &ObjectMeta) -> bool {
-        let entry = self.0.get(&meta.location);
-        entry.is_some_and(|entry| same_version(&entry.meta, meta) && known(store, &entry).is_some())
+        let entry = self.cache.get(&meta.location);
+        entry.is_some_and(|entry| same_version(&entry.meta, meta) && self.known(store, &entry).is_some())
     }
 
     /// The footer of exactly this version. With `verify`, it must verify the checksums that it has.
     pub(crate) fn get(&self, store: StoreId, meta: &ObjectMeta, verify: bool) -> Option<Arc<Footer>> {
-        let entry = self.0.get(&meta.location)?;
-        let known = known(store, &entry)?;
+        let entry = self.cache.get(&meta.location)?;
+        let known = self.known(store, &entry)?;
         let footer = same_version(&entry.meta, meta).then(|| known.footer()).flatten()?;
         let verifies = verify && footer.has_checksums();
         (footer.verifies_checksums() == verifies).then_some(footer)
@@ -57,30 +61,30 @@ impl FooterCache {
     /// Caches a footer; as the bytes of its file, if the file is small and parsed footers of this size would
     /// take up too much of the cache.
     pub(crate) fn put(&self, store: StoreId, meta: &ObjectMeta, footer: Arc<Footer>) {
-        let like_it = footer.memory_size().saturating_mul(self.0.len() + 1);
+        let like_it = footer.memory_size().saturating_mul(self.cache.len() + 1);
         let whole =
             footer.whole_file().filter(|file| file.len() <= MAX_STORED && !footer.verifies_checksums());
         let form = match whole {
-            Some(file) if like_it > self.0.cache_limit() / PARSED_SHARE => {
+            Some(file) if like_it > self.cache.cache_limit() / PARSED_SHARE => {
                 Form::Stored { file, counts: Counts::of(&footer) }
             }
             _ => Form::Parsed(footer),
         };
-        let footer = CachedFooter { store, form };
-        self.0.put(&meta.location, CachedFileMetadataEntry::new(meta.clone(), Arc::new(footer)));
+        let footer = CachedFooter { store, limits: self.limits, form };
+        self.cache.put(&meta.location, CachedFileMetadataEntry::new(meta.clone(), Arc::new(footer)));
+    }
+
+    /// What is cached of an object, if it is in this store and was opened with the same limits.
+    fn known<'e>(&self, store: StoreId, entry: &'e CachedFileMetadataEntry) -> Option<&'e CachedFooter> {
+        let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
+        (known.store == store && known.limits == self.limits).then_some(known)
     }
 }
 
 impl fmt::Debug for FooterCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FooterCache").field(&self.0.len()).finish()
+        f.debug_tuple("FooterCache").field(&self.cache.len()).finish()
     }
-}
-
-/// What is cached of an object, if it is in this store.
-fn known(store: StoreId, entry: &CachedFileMetadataEntry) -> Option<&CachedFooter> {
-    let known = entry.file_metadata.as_any().downcast_ref::<CachedFooter>()?;
-    (known.store == store).then_some(known)
 }
 
 pub(crate) fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
@@ -95,6 +99,7 @@ pub(crate) fn same_version(left: &ObjectMeta, right: &ObjectMeta) -> bool {
 /// A footer as DataFusion's cache holds it.
 struct CachedFooter {
     store: StoreId,
+    limits: Limits,
     form: Form,
 }
 
@@ -126,7 +131,9 @@ impl CachedFooter {
     fn footer(&self) -> Option<Arc<Footer>> {
         match &self.form {
             Form::Parsed(footer) => Some(Arc::clone(footer)),
-            Form::Stored { file, .. } => OpenOptions::new().parse(file.clone()).ok().map(Arc::new),
+            Form::Stored { file, .. } => {
+                OpenOptions::new().with_limits(self.limits).parse(file.clone()).ok().map(Arc::new)
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use object_store::{Error as StoreError, ObjectStoreExt as _};
 use object_store::{ObjectMeta, ObjectStore};
 #[cfg(feature = "session")]
 use vortex_core::Error;
+use vortex_core::Limits;
 use vortex_core::file::{OpenOptions, VortexFile};
 #[cfg(feature = "session")]
 use vortex_core::io::StorageProfile;
@@ -32,6 +33,8 @@ pub(crate) struct Reading {
     footers: Option<FooterCache>,
     /// The cache for bytes of remote files, which the options may enable.
     segments: Option<Arc<BlockCache>>,
+    /// What a file may demand: an extension of the session's configuration, see `register`.
+    limits: Limits,
     settings: Settings,
 }
 
@@ -51,9 +54,11 @@ struct Settings {
 impl Reading {
     /// Through the caches of a session, with default options.
     pub(crate) fn new(runtime: &RuntimeEnv, config: &SessionConfig) -> Self {
+        let limits = config.get_extension::<Limits>().map(|limits| *limits).unwrap_or_default();
         Self {
-            footers: Some(FooterCache::new(runtime)),
+            footers: Some(FooterCache::new(runtime, limits)),
             segments: config.get_extension(),
+            limits,
             settings: Settings::default(),
         }
     }
@@ -145,7 +150,8 @@ impl Reading {
         if let Some(footer) = footers.and_then(|footers| footers.get(store, meta, *verify)) {
             return Ok(VortexFile::from_footer(source, footer));
         }
-        let mut options = OpenOptions::new().with_file_size(meta.size).with_checksums(*verify);
+        let mut options =
+            OpenOptions::new().with_limits(self.limits).with_file_size(meta.size).with_checksums(*verify);
         if let Some(bytes) = is_preloaded.then_some(meta.size).or(*tail).or(hint) {
             options = options.with_tail_size(bytes);
         }
@@ -194,6 +200,24 @@ mod tests {
             reading.open(&store, &meta, None).await.unwrap();
             assert_eq!(reading.has_footer(&store, &meta), is_kept);
         }
+    }
+
+    #[tokio::test]
+    async fn a_footer_is_not_kept_for_other_limits() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/lineitem.vortex");
+        let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+        let path = Path::from("a.vortex");
+        store.put(&path, std::fs::read(example).unwrap().into()).await.unwrap();
+        let meta = store.head(&path).await.unwrap();
+        let (runtime, config) = (RuntimeEnv::default(), SessionConfig::new());
+        let usual = Reading::new(&runtime, &config);
+        let strict = Arc::new(Limits::new().with_max_columns(3));
+        let strict = Reading::new(&runtime, &config.with_extension(strict));
+        usual.open(&store, &meta, None).await.unwrap();
+        assert!(usual.has_footer(&store, &meta) && !strict.has_footer(&store, &meta));
+        let error = strict.open(&store, &meta, None).await.unwrap_err().to_string();
+        assert!(error.contains("too many fields") && error.contains("a.vortex"), "{error}");
+        usual.open(&store, &meta, None).await.unwrap();
     }
 
     #[tokio::test]

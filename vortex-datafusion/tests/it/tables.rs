@@ -13,11 +13,12 @@ use object_store::ObjectStoreExt as _;
 use test_store::{ReadFault, TestStore};
 use tokio::time::timeout;
 use url::Url;
+use vortex_core::Limits;
 use vortex_datafusion::{VortexSessionExt as _, enable_url_tables, register};
 
 use crate::counting;
 use crate::files::{
-    copy, create, error, file, folder_of, number, physical, plan, run, session, show, written,
+    copy, create, error, file, folder_of, number, physical, plan, run, session, session_with, show, written,
 };
 
 #[tokio::test]
@@ -27,6 +28,20 @@ async fn a_table_is_created_from_a_folder() {
     let context = session();
     create(&context, "orders", folder.path().join("").display()).await;
     assert_eq!(number(&context, "SELECT count(*) FROM orders").await, 3000);
+}
+
+#[tokio::test]
+async fn a_session_may_limit_what_files_demand() {
+    let folder = folder_of(&[(&file("tpch_orders"), "a.vortex")]);
+    let place = folder.path().join("").display().to_string();
+    let limited = |limits: Limits| session_with(SessionConfig::new().with_extension(Arc::new(limits)));
+    let table = format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}'");
+    let message = error(&limited(Limits::new().with_max_columns(3)), &table).await;
+    assert!(message.contains("a.vortex") && message.contains("too many fields"), "{message}");
+    let context = limited(Limits::new().with_max_decoded_bytes(1000));
+    run(&context, &table).await;
+    let message = error(&context, "SELECT * FROM t").await;
+    assert!(message.contains("a.vortex") && message.contains("1000"), "{message}");
 }
 
 #[tokio::test]
