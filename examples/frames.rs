@@ -3,7 +3,7 @@
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{count, sum};
 use datafusion::prelude::{SessionContext, col, lit};
-use vortex_core::Level;
+use vortex_datafusion::vortex_core::Level;
 use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::prelude::SessionContext;
-use vortex_core::Result;
-use vortex_core::io::{ReadAt, StorageProfile};
 use vortex_datafusion::VortexTable;
+use vortex_datafusion::vortex_core::Result;
+use vortex_datafusion::vortex_core::io::{ReadAt, StorageProfile};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");
 

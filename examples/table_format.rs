@@ -18,7 +18,7 @@ use datafusion::prelude::SessionContext;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt as _};
-use vortex_core::VortexFile;
+use vortex_datafusion::vortex_core::VortexFile;
 use vortex_datafusion::{RowSelection, VortexFormat, VortexSource};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/lineitem.vortex");

@@ -118,6 +118,9 @@ pub use statistics::statistics;
 pub use tables::{
     VortexContextExt, VortexDataFrameExt, VortexReadOptions, enable_url_tables, listing_url, output_url,
 };
+/// The format without a query engine, in the version that this crate was built with: its types are those of options,
+/// tables over open files, errors and statistics.
+pub use vortex_core;
 
 #[cfg(not(feature = "session"))]
 mod optimizer {
