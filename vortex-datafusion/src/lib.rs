@@ -36,7 +36,10 @@
 //! | run plans in another process | `VortexCodec`, with the feature `proto` |
 //!
 //! Without the `session` feature the crate depends only on DataFusion's component crates; register a
-//! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`].
+//! [`VortexFormatFactory`] yourself, or build a listing table on a [`VortexFormat`]. **Such a session has no optimizer rules
+//! of this crate**, like any that is not registered, or whose [`Session`](datafusion_session::Session) is of another type
+//! than DataFusion's `SessionState`: it is slower, since scans decline dynamic filters and declare no order, and DataFusion
+//! 55 can return wrong rows where it passes a filter above a join to another column of the same name. `register` says more.
 //!
 //! The scan takes over from the plan: projections, down to single fields of structs; every deterministic
 //! filter; and limits. Filters that the encodings cannot answer are evaluated on decoded columns before the
