@@ -98,7 +98,7 @@ impl VortexSink {
     }
 
     /// The files that have been written, in the order in which they were completed; a table format records
-    /// them when it commits. Empty until the statement has succeeded.
+    /// them when it commits. Empty until the statement has succeeded; if a plan runs again, those of all runs.
     pub fn written(&self) -> Vec<WrittenFile> {
         self.written.lock().clone()
     }

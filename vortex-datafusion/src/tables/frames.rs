@@ -9,9 +9,11 @@ use async_trait::async_trait;
 use datafusion::dataframe::DataFrame;
 use datafusion::prelude::SessionContext;
 use datafusion_catalog::TableProviderFactory as _;
-use datafusion_common::{Result, TableReference};
+use datafusion_common::{Result, TableReference, exec_err};
 use datafusion_datasource::file_format::format_as_file_type;
+use datafusion_datasource::sink::DataSinkExec;
 use datafusion_expr::LogicalPlanBuilder;
+use datafusion_physical_plan::collect;
 use datafusion_session::TableProvider;
 
 use super::factory::VortexTableFactory;
@@ -19,6 +21,7 @@ use super::places::{listing_url, output_url, store_name};
 use super::read_options::VortexReadOptions;
 use crate::format::{EXTENSION, VortexFormatFactory};
 use crate::options::VortexOptions;
+use crate::sink::{VortexSink, WrittenFile};
 
 /// Reading Vortex files in a session that [supports](crate::register) them, with the options of the session unless a
 /// table has its own.
@@ -175,6 +178,19 @@ pub trait VortexDataFrameExt {
         columns: &[&str],
         options: Option<VortexOptions>,
     ) -> Result<u64>;
+
+    /// Writes the rows like [`write_vortex_partitioned`](Self::write_vortex_partitioned), or without `columns` like
+    /// [`write_vortex`](Self::write_vortex), and returns the files: their paths, sizes, row counts and statistics, which a
+    /// catalogue records.
+    ///
+    /// # Errors
+    /// As for these, and if the planner of the session plans something else than to write Vortex files.
+    async fn write_vortex_files(
+        self,
+        path: &str,
+        columns: &[&str],
+        options: Option<VortexOptions>,
+    ) -> Result<Vec<WrittenFile>>;
 }
 
 #[async_trait]
@@ -189,27 +205,49 @@ impl VortexDataFrameExt for DataFrame {
         columns: &[&str],
         options: Option<VortexOptions>,
     ) -> Result<u64> {
-        for column in columns {
-            self.schema().field_with_unqualified_name(column)?;
-        }
-        let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
-        let formats = VortexFormatFactory::new();
-        let formats = match options {
-            Some(options) => formats.with_options(options),
-            None => formats,
-        };
-        let format = format_as_file_type(Arc::new(formats));
-        let (state, rows) = self.into_parts();
-        // Without this, DataFusion takes a name without an extension for that of a folder.
-        let is_file =
-            columns.is_empty() && !path.ends_with(std::path::is_separator) && !Path::new(path).is_dir();
-        let options = is_file.then(|| ("single_file_output".to_owned(), "true".to_owned()));
-        let options = options.into_iter().collect();
-        let copy = LogicalPlanBuilder::copy_to(rows, output_url(path)?, format, options, columns)?;
-        let counts = DataFrame::new(state, copy.build()?).collect().await?;
+        let counts = copy(self, path, columns, options)?.collect().await?;
         let count = |batch: &RecordBatch| -> u64 {
             batch.column(0).as_primitive::<UInt64Type>().values().iter().sum()
         };
         Ok(counts.iter().map(count).sum())
     }
+
+    async fn write_vortex_files(
+        self,
+        path: &str,
+        columns: &[&str],
+        options: Option<VortexOptions>,
+    ) -> Result<Vec<WrittenFile>> {
+        let copy = copy(self, path, columns, options)?;
+        let context = Arc::new(copy.task_ctx());
+        let plan = copy.create_physical_plan().await?;
+        collect(Arc::clone(&plan), context).await?;
+        let sink =
+            plan.downcast_ref::<DataSinkExec>().and_then(|exec| exec.sink().downcast_ref::<VortexSink>());
+        match sink {
+            Some(sink) => Ok(sink.written()),
+            None => exec_err!("{path}: the session has planned `{}` instead of a VortexSink", plan.name()),
+        }
+    }
+}
+
+/// The rows as a statement that writes them, like `COPY`.
+fn copy(rows: DataFrame, path: &str, columns: &[&str], options: Option<VortexOptions>) -> Result<DataFrame> {
+    for column in columns {
+        rows.schema().field_with_unqualified_name(column)?;
+    }
+    let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+    let formats = VortexFormatFactory::new();
+    let formats = match options {
+        Some(options) => formats.with_options(options),
+        None => formats,
+    };
+    let format = format_as_file_type(Arc::new(formats));
+    let (state, rows) = rows.into_parts();
+    // Without this, DataFusion takes a name without an extension for that of a folder.
+    let is_file = columns.is_empty() && !path.ends_with(std::path::is_separator) && !Path::new(path).is_dir();
+    let options = is_file.then(|| ("single_file_output".to_owned(), "true".to_owned()));
+    let options = options.into_iter().collect();
+    let copy = LogicalPlanBuilder::copy_to(rows, output_url(path)?, format, options, columns)?;
+    Ok(DataFrame::new(state, copy.build()?))
 }

@@ -51,6 +51,23 @@ async fn rows_are_written_into_folders_named_after_columns() {
 }
 
 #[tokio::test]
+async fn the_files_that_were_written_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("{}/", folder.path().display());
+    let context = session();
+    let rows = context.sql("SELECT value AS n, value % 2 AS odd FROM generate_series(1, 600)").await.unwrap();
+    let mut files = rows.clone().write_vortex_files(&place, &["odd"], None).await.unwrap();
+    files.sort_by(|left, right| left.path.cmp(&right.path));
+    let [even, odd] = files.as_slice() else { panic!("{files:?}") };
+    assert!(even.path.as_ref().contains("odd=0/") && odd.path.as_ref().contains("odd=1/"));
+    assert_eq!(odd.summary.row_count(), 300);
+    let one = folder.path().join("one.vortex");
+    let files = rows.write_vortex_files(&one.to_string_lossy(), &[], None).await.unwrap();
+    assert_eq!(files.len(), 1);
+    assert_eq!(one.metadata().unwrap().len(), files[0].summary.file_size());
+}
+
+#[tokio::test]
 async fn a_name_is_registered_once() {
     let folder = tempfile::tempdir().unwrap();
     let place = format!("{}/", folder.path().display());
