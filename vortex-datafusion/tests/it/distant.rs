@@ -140,6 +140,39 @@ async fn queries_ask_for_few_reads_and_no_more_bytes_than_they_need() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_stalls_is_repeated_if_asked_for() {
+    let (store, context) = session(1, None).await;
+    write_large(&context).await;
+    store.set_latency(Duration::from_millis(2));
+    // Measures the store.
+    for key in 1..=15 {
+        run(&context, &format!("SELECT text FROM large WHERE key = {}", key * 20_000)).await;
+    }
+    run(&context, "SET vortex.hedge = 2").await;
+    let mut stalls = Some(ReadFault::Stalls);
+    store.fail_reads(move || stalls.take());
+    let rows = run(&context, "SELECT text FROM large WHERE key = 400000");
+    let rows = tokio::time::timeout(Duration::from_secs(20), rows).await.expect("another read is answered");
+    assert_eq!(rows.num_rows(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_much_of_the_end_of_a_file_is_read_as_asked_for() {
+    let (store, context) = session(1, None).await;
+    write_large(&context).await;
+    for (at, asked) in [(1, 100_000), (2, 300_000)] {
+        let copy = format!("{at}.vortex");
+        store.inner.copy(&Path::from("large.vortex"), &Path::from(copy.as_str())).await.unwrap();
+        run(&context, &format!("SET vortex.footer_read_size = {asked}")).await;
+        store.take();
+        create(&context, &format!("t{at}"), format!("counting://store/{copy}")).await;
+        let (reads, bytes) = store.take();
+        // The read starts at a multiple of 64.
+        assert!(reads == 1 && (asked..=asked + 64).contains(&bytes), "{asked}: {bytes} in {reads} reads");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_query_that_is_dropped_leaves_no_request_and_no_memory() {
     let (store, context) = session(1, Some(64 << 20)).await;
     write_large(&context).await;
