@@ -114,6 +114,7 @@ pub use orders::{RowOrder, recorded_order};
 pub use register::{VortexSessionExt, register};
 pub use selection::RowSelection;
 pub use sink::{VortexSink, WrittenFile};
+#[doc(hidden)]
 pub use size::parse_size;
 pub use source::VortexSource;
 pub use statistics::statistics;
