@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 }
 
 /// The columns of both tables with a type that has literals.
-pub(crate) const COLUMNS: [(&str, Kind); 12] = [
+pub(crate) const COLUMNS: [(&str, Kind); 13] = [
     ("id", Kind::Integer),
     ("i", Kind::Integer),
     ("j", Kind::Integer),
@@ -35,6 +35,7 @@ pub(crate) const COLUMNS: [(&str, Kind); 12] = [
     ("m", Kind::Timestamp),
     ("p", Kind::Decimal),
     ("q", Kind::Boolean),
+    ("h", Kind::Integer),
 ];
 
 /// Numbers that no arithmetic below takes out of their types.
@@ -117,9 +118,18 @@ impl<'a> Queries<'a> {
                 format!("(SELECT * FROM t WHERE {inner}) WHERE {}", self.predicate(1))
             }
             2 => {
-                let limit = self.pick(&[0, 1, 10, 5000, 100_000]);
+                let limit = self.pick(&[
+                    "LIMIT 0",
+                    "LIMIT 1",
+                    "LIMIT 10",
+                    "LIMIT 5000",
+                    "LIMIT 100000",
+                    "LIMIT 5000 OFFSET 3",
+                    "OFFSET 10",
+                    "OFFSET 5000",
+                ]);
                 let order = self.pick(&["id", self.order]);
-                format!("(SELECT * FROM t ORDER BY {order} LIMIT {limit}) WHERE {}", self.predicate(1))
+                format!("(SELECT * FROM t ORDER BY {order} {limit}) WHERE {}", self.predicate(1))
             }
             _ => format!("t WHERE {}", self.predicate(3)),
         }
