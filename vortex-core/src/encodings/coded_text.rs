@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 
-use crate::array::{Decoded, EncodedRef};
+use crate::array::{Decoded, EncodedRef, decode_integers, decode_offsets};
 use crate::dtype::{DType, PType};
 use crate::expr::{InList, Like, Predicate};
 use crate::kernels::needle::{Against, Automaton, Needle};
@@ -29,6 +29,9 @@ pub(crate) struct TextParts {
 
 /// With more constants than this, decoding once and hashing is faster than comparing with each.
 const MAX_NEEDLES: usize = 8;
+
+/// Taking at most one in so many offsets or codes is faster than decoding all of them. Tests have fewer rows.
+pub(super) const FEW: usize = if cfg!(any(test, fuzzing)) { 16 } else { 64 };
 
 /// Rows of codes.
 pub(super) trait CodedRows {
@@ -130,28 +133,92 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// The concatenated codes of some rows, and the end of each row: one more offset than rows, starting with 0.
-///
-/// # Errors
-/// If copies of rows that repeat exceed the limits.
-pub(super) fn gather_rows<T: Copy>(
-    codes: &[T],
-    offsets: &[usize],
-    rows: impl Iterator<Item = Range<usize>> + Clone,
-    limits: &Limits,
-) -> Result<(Vec<T>, Vec<u64>)> {
-    let sizes = rows.clone().fold((0usize, 1), |(codes, ends), run| {
-        (codes.saturating_add(offsets[run.end] - offsets[run.start]), ends + run.len())
-    });
-    limits.decoded_bytes(sizes.0, size_of::<T>())?;
-    let (mut gathered, mut ends) = (Vec::with_capacity(sizes.0), Vec::with_capacity(sizes.1));
-    ends.push(0);
-    for run in rows {
-        let (start, before) = (offsets[run.start], gathered.len());
-        gathered.extend_from_slice(&codes[start..offsets[run.end]]);
-        ends.extend(offsets[run.start + 1..=run.end].iter().map(|end| (before + end - start) as u64));
+/// Where the codes of chosen rows are.
+pub(super) struct Places {
+    /// Offsets that do not decrease within a run.
+    offsets: Vec<usize>,
+    /// The chosen rows, as positions of offsets. Offset `run.end` is where the codes of the last row end.
+    runs: Vec<Range<usize>>,
+}
+
+impl Places {
+    /// The places of rows, given the offsets of all rows, none of which may exceed `end`. Of few rows, only their own
+    /// offsets are decoded.
+    ///
+    /// # Errors
+    /// If offsets decrease or exceed `end`.
+    pub(super) fn of(all: &EncodedRef, chosen: Chosen<'_>, end: usize) -> Result<Self> {
+        let what = "codes offsets";
+        let mut runs = chosen.runs();
+        if chosen.len().saturating_add(runs.len()) > all.len() / FEW {
+            return Ok(Self { offsets: decode_offsets(all, what, end)?, runs });
+        }
+        let needed = runs.iter().flat_map(|run| run.start..=run.end).map(|at| at as u64);
+        let taken = all.take(&UInt64Array::from_iter_values(needed))?;
+        let offsets = decode_integers(&taken, what, |offset| {
+            let within = usize::try_from(offset).ok().filter(|offset| *offset <= end);
+            within.ok_or_else(|| Error::corrupt(format!("{what} reach {offset}, beyond {end}")))
+        })?;
+        let mut next = 0;
+        for run in &mut runs {
+            *run = next..next + run.len();
+            next = run.end + 1;
+            if !offsets[run.start..next].is_sorted() {
+                return Err(Error::corrupt(format!("{what} decrease")));
+            }
+        }
+        Ok(Self { offsets, runs })
     }
-    Ok((gathered, ends))
+
+    /// The number of codes, saturated at `usize::MAX`: rows may repeat.
+    pub(super) fn code_count(&self) -> usize {
+        self.runs.iter().fold(0, |count, run| count.saturating_add(self.codes_of(run).len()))
+    }
+
+    /// From the first to the last code of these rows.
+    pub(super) fn span(&self) -> Range<usize> {
+        let codes = self.runs.iter().map(|run| self.codes_of(run));
+        codes.reduce(|span, codes| span.start.min(codes.start)..span.end.max(codes.end)).unwrap_or_default()
+    }
+
+    fn codes_of(&self, run: &Range<usize>) -> Range<usize> {
+        self.offsets[run.start]..self.offsets[run.end]
+    }
+
+    /// Passes all ranges of codes to `append`, and returns the end of each row after these are concatenated: one more
+    /// offset than rows, starting with 0.
+    pub(super) fn join(&self, mut append: impl FnMut(Range<usize>)) -> Vec<u64> {
+        let mut ends = Vec::with_capacity(1 + self.runs.iter().map(Range::len).sum::<usize>());
+        ends.push(0);
+        let mut before = 0;
+        for run in &self.runs {
+            let codes = self.codes_of(run);
+            ends.extend(
+                self.offsets[run.start + 1..=run.end].iter().map(|end| (before + end - codes.start) as u64),
+            );
+            before += codes.len();
+            append(codes);
+        }
+        ends
+    }
+
+    /// The concatenated codes of the rows, and the end of each row, as [`join`](Self::join). `codes` are those from
+    /// position `first` on.
+    ///
+    /// # Errors
+    /// If copies of rows that repeat exceed the limits.
+    pub(super) fn gather<T: Copy>(
+        &self,
+        codes: &[T],
+        first: usize,
+        limits: &Limits,
+    ) -> Result<(Vec<T>, Vec<u64>)> {
+        let count = self.code_count();
+        limits.decoded_bytes(count, size_of::<T>())?;
+        let mut gathered = Vec::with_capacity(count);
+        let ends = self.join(|own| gathered.extend_from_slice(&codes[own.start - first..own.end - first]));
+        Ok((gathered, ends))
+    }
 }
 
 /// The rows to keep, and their order.
@@ -212,17 +279,19 @@ pub(super) fn lengths_of<T>(
     codes: &[T],
     ends: &[u64],
     decoded_len: impl Fn(&[T]) -> Option<usize>,
+    limits: &Limits,
 ) -> Result<EncodedRef> {
     let lengths = ends.windows(2).map(|pair| {
         let codes = codes.get(usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?)?;
         decoded_len(codes).map(|len| len as u64)
     });
     let lengths: Option<Vec<u64>> = lengths.collect();
-    lengths.map(integers_child).ok_or_else(|| Error::corrupt("codes do not decode"))
+    let lengths = lengths.ok_or_else(|| Error::corrupt("codes do not decode"))?;
+    Ok(integers_child(lengths, limits))
 }
 
-/// Wraps offsets or lengths as the child of an array.
-pub(super) fn integers_child(integers: Vec<u64>) -> EncodedRef {
+/// Wraps offsets or lengths as the child of an array with these limits.
+pub(super) fn integers_child(integers: Vec<u64>, limits: &Limits) -> EncodedRef {
     let array = UInt64Array::from(integers);
-    Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array)))
+    Arc::new(Decoded::new(DType::Primitive(PType::U64, false), Arc::new(array)).with_limits(*limits))
 }

@@ -11,8 +11,8 @@
 //! child before the lengths; then there are only two buffers.
 //!
 //! Slicing slices the children. Decoding decodes all codes between the first and the last offset at once
-//! and splits the bytes by lengths. Filter and take gather codes. Comparisons and simple LIKE patterns
-//! are evaluated on codes.
+//! and splits the bytes by lengths. Filter and take gather codes, for which they decode only the offsets of
+//! the wanted rows if these are few. Comparisons and simple LIKE patterns are evaluated on codes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use arrow::datatypes::DataType;
 use fsst::Compressor;
 
 use super::Encoding;
-use super::coded_text::{self, Chosen, CodedRows, TextParts, integers};
+use super::coded_text::{self, Chosen, CodedRows, Places, TextParts, integers};
 use super::varbin::{self, VarBinArray, one_more};
 use crate::array::{
     ArrayRef, EncodedArray, EncodedRef, Lengths, Node, Validity, bytes, decode_offsets, integer_at, validity,
@@ -104,13 +104,14 @@ impl Encoding for Fsst {
         let codes = node.gather(2, ranges.iter().cloned())?;
         let table = SymbolTable::try_new(&symbols.0?, &symbols.1?)?;
         let offsets = coded_text::ends(&ranges);
-        let lengths = coded_text::lengths_of(&codes, &offsets, |codes| table.decoded_len(codes))?;
+        let lengths =
+            coded_text::lengths_of(&codes, &offsets, |codes| table.decoded_len(codes), node.limits())?;
         Ok(Arc::new(FsstArray {
             dtype: node.dtype().clone(),
             len: rows.len(),
             table: Arc::new(table),
             codes,
-            offsets: coded_text::integers_child(offsets),
+            offsets: coded_text::integers_child(offsets, node.limits()),
             lengths,
             validity: validity?,
             limits: *node.limits(),
@@ -141,13 +142,12 @@ impl FsstArray {
     }
 
     fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
-        let offsets = decode_offsets(&self.offsets, "codes offsets", self.codes.len())?;
-        let runs = chosen.runs().into_iter();
-        let (codes, offsets) = coded_text::gather_rows(self.codes.as_slice(), &offsets, runs, &self.limits)?;
+        let places = Places::of(&self.offsets, chosen, self.codes.len())?;
+        let (codes, ends) = places.gather(self.codes.as_slice(), 0, &self.limits)?;
         Ok(Arc::new(Self {
             len: chosen.len(),
             codes: codes.into(),
-            offsets: coded_text::integers_child(offsets),
+            offsets: coded_text::integers_child(ends, &self.limits),
             lengths: chosen.of(&self.lengths)?,
             validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
             ..self.clone()
@@ -305,6 +305,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::PType;
     use crate::encodings::conformance;
+    use crate::limits::Work;
 
     struct Encoded {
         symbols: Vec<u8>,
@@ -450,6 +451,33 @@ mod tests {
         assert!(good().tree().load(&DType::Bool(false), plain.len()).is_err());
         let hidden = good().older_tree(&[true; 300]);
         assert!(hidden.load(&DType::Utf8(false), 300).is_err(), "validity under a non-nullable type");
+    }
+
+    #[test]
+    fn few_rows_decode_no_offsets_of_others() {
+        let array = Encoded::new(&rows(false)).tree().load(&DType::Utf8(false), 300).unwrap();
+        let bytes_of = |rows: &[u64]| {
+            let work = Work::begin();
+            array.take(&rows.to_vec().into()).unwrap();
+            array.filter(&Mask::from_indices(300, rows.iter().map(|row| *row as usize))).unwrap();
+            work.byte_len()
+        };
+        assert!(bytes_of(&[2, 3, 297]) < 500, "{} bytes", bytes_of(&[2, 3, 297]));
+        assert!(bytes_of(&(0..299).collect::<Vec<_>>()) > 2 * 300 * size_of::<usize>());
+    }
+
+    #[test]
+    fn offsets_of_few_rows_are_checked() {
+        let plain = rows(false);
+        let take = |change: fn(&mut Vec<i32>)| {
+            let mut encoded = Encoded::new(&plain);
+            change(&mut encoded.offsets);
+            encoded.tree().load(&DType::Utf8(false), 300).unwrap().take(&vec![5, 10].into())
+        };
+        assert!(take(|_| ()).is_ok());
+        assert!(take(|offsets| offsets[5] = offsets[7]).is_err(), "row 5 ends before it starts");
+        assert!(take(|offsets| offsets[10] = -1).is_err());
+        assert!(take(|offsets| offsets[11] = i32::MAX).is_err());
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Encoding for List {
         let ranges = node.ranges(1, &offsets, node.len(), rows, elements_len)?;
         let count = ranges.iter().fold(0usize, |count, range| count.saturating_add(range.len()));
         node.limits().decoded_bytes(count, size_of::<usize>())?;
-        let offsets = coded_text::integers_child(coded_text::ends(&ranges));
+        let offsets = coded_text::integers_child(coded_text::ends(&ranges), node.limits());
         let wanted: Vec<usize> = ranges.into_iter().flatten().collect();
         Ok(Arc::new(ListArray {
             dtype: node.dtype().clone(),

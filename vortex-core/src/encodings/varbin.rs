@@ -93,7 +93,7 @@ impl VarBinArray {
         Arc::new(Self {
             dtype: node.dtype().clone(),
             len: offsets.len() - 1,
-            offsets: coded_text::integers_child(offsets),
+            offsets: coded_text::integers_child(offsets, node.limits()),
             bytes,
             validity,
             limits: *node.limits(),

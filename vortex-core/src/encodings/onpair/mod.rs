@@ -10,7 +10,7 @@
 //! may start above 0), decoded `lengths`, optionally the validity.
 //!
 //! Slices share the unpacked tokens. Decoding decodes only the codes of its rows, all at once; filter and
-//! take gather codes; comparisons and `prefix%` are evaluated on codes.
+//! take gather codes, and decode no others if they are few; comparisons and `prefix%` are evaluated on codes.
 
 mod encode;
 
@@ -23,7 +23,7 @@ use arrow::datatypes::DataType;
 
 use super::Encoding;
 use super::any_keys::{AnyKeys, with_keys};
-use super::coded_text::{self, Chosen, CodedRows, integers};
+use super::coded_text::{self, Chosen, CodedRows, FEW, Places, integers};
 use super::dict::used_values;
 use super::varbin::one_more;
 use crate::array::{
@@ -106,14 +106,14 @@ impl Encoding for OnPair {
         let dictionary = parts.some_tokens(node, &tokens)?;
         let (tokens, numbers) = (dictionary.tokens()?, keys_of(&codes)?);
         let lengths = with_keys!(&numbers, |codes| {
-            coded_text::lengths_of(codes, &offsets, |codes| tokens.decoded_len(codes))?
+            coded_text::lengths_of(codes, &offsets, |codes| tokens.decoded_len(codes), node.limits())?
         });
         Ok(Arc::new(OnPairArray {
             dtype: node.dtype().clone(),
             len: rows.len(),
             dictionary,
             codes,
-            offsets: coded_text::integers_child(offsets),
+            offsets: coded_text::integers_child(offsets, node.limits()),
             lengths,
             validity: validity?,
             limits: *node.limits(),
@@ -157,7 +157,7 @@ impl Parts {
     /// A dictionary of some tokens, in ascending order.
     fn some_tokens(&self, node: &Node<'_>, tokens: &[usize]) -> Result<Arc<Dictionary>> {
         let ranges = node.ranges(0, &self.dict_offsets, self.token_count, tokens, node.buffer_len(0)?)?;
-        let offsets = coded_text::integers_child(coded_text::ends(&ranges));
+        let offsets = coded_text::integers_child(coded_text::ends(&ranges), node.limits());
         Ok(Arc::new(Dictionary {
             bytes: node.gather(0, ranges.into_iter())?,
             offsets,
@@ -223,21 +223,37 @@ impl OnPairArray {
     }
 
     fn choose(&self, chosen: Chosen<'_>) -> Result<EncodedRef> {
-        let (codes, start) = self.window()?;
-        let (ends, runs) = (self.ends(start)?, chosen.runs().into_iter());
-        let ptype = codes.ptype();
-        let (codes, offsets) = with_keys!(codes, |codes| {
-            let (codes, offsets) = coded_text::gather_rows(&codes, &ends, runs, &self.limits)?;
-            (numbers(ptype, &Buffer::from_vec(codes), None)?, offsets)
-        });
+        let places = Places::of(&self.offsets, chosen, self.codes.len())?;
+        let (codes, ends) = self.gather(&places)?;
         Ok(Arc::new(Self {
             len: chosen.len(),
-            codes: Arc::new(Decoded::new(DType::Primitive(ptype, false), codes)),
-            offsets: coded_text::integers_child(offsets),
+            codes,
+            offsets: coded_text::integers_child(ends, &self.limits),
             lengths: chosen.of(&self.lengths)?,
             validity: self.validity.as_ref().map(|child| chosen.of(child)).transpose()?,
             ..self.clone()
         }))
+    }
+
+    /// The concatenated codes of some rows, and the end of each row. Only these codes are decoded if they are few of those
+    /// between the first and the last.
+    fn gather(&self, places: &Places) -> Result<(EncodedRef, Vec<u64>)> {
+        let (count, span) = (places.code_count(), places.span());
+        if count <= span.len() / FEW {
+            self.limits.decoded_bytes(count, size_of::<u64>())?;
+            let mut positions = Vec::with_capacity(count);
+            let ends = places.join(|codes| positions.extend(codes.map(|at| at as u64)));
+            return Ok((self.codes.take(&positions.into())?, ends));
+        }
+        self.limits.decoded_bytes(span.len(), size_of::<u32>())?;
+        let codes = keys_of(&self.codes.slice(span.clone())?)?;
+        let ptype = codes.ptype();
+        let (codes, ends) = with_keys!(codes, |codes| {
+            let (codes, ends) = places.gather(&codes, span.start, &self.limits)?;
+            (numbers(ptype, &Buffer::from_vec(codes), None)?, ends)
+        });
+        let codes = Decoded::new(DType::Primitive(ptype, false), codes).with_limits(self.limits);
+        Ok((Arc::new(codes), ends))
     }
 }
 
@@ -363,6 +379,7 @@ mod tests {
     use crate::array::build::Tree;
     use crate::dtype::PType;
     use crate::encodings::conformance;
+    use crate::limits::Work;
 
     const TOKENS: [&str; 7] = ["a", "e", "longer", "sixteen bytes ok", "%", "ü", "c"];
 
@@ -430,6 +447,21 @@ mod tests {
         let valid: Vec<bool> = sparse.rows.iter().map(Option::is_some).collect();
         let array = sparse.tree().child(Tree::bools(&valid)).load(&DType::Utf8(true), 200).unwrap();
         conformance::check(&array, &(Arc::new(StringViewArray::from_iter(sparse.rows)) as ArrayRef));
+    }
+
+    #[test]
+    fn few_rows_decode_no_codes_of_others() {
+        let array = encoded(false).tree().load(&DType::Utf8(false), 200).unwrap();
+        let bytes_of = |rows: &[u64]| {
+            let work = Work::begin();
+            array.take(&rows.to_vec().into()).unwrap();
+            array.filter(&Mask::from_indices(200, rows.iter().map(|row| *row as usize))).unwrap();
+            work.byte_len()
+        };
+        assert!(bytes_of(&[2, 3, 197]) < 500, "{} bytes", bytes_of(&[2, 3, 197]));
+        // Rows next to each other have no codes of others between them.
+        assert!(bytes_of(&[100, 101, 102]) < 700, "{} bytes", bytes_of(&[100, 101, 102]));
+        assert!(bytes_of(&(0..199).collect::<Vec<_>>()) > 2 * 200 * (size_of::<usize>() + size_of::<u32>()));
     }
 
     #[test]
