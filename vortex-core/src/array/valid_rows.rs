@@ -1,18 +1,23 @@
-//! Validity of arrays that store values only for valid rows.
+//! Arrays that store values only for valid rows.
 //!
 //! ```text
 //! rows      a  -  b  -  -  c      valid  1 0 1 0 0 1
 //! values    a  b  c               rows 2..6 own values 1..3
 //! ```
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::UInt64Array;
 use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::DataType;
 
-use super::{EncodedArray, EncodedRef, Validity, validity};
+use super::{ArrayRef, Decoded, EncodedArray, EncodedRef, Validity, validity};
 use crate::Result;
+use crate::dtype::DType;
+use crate::dtype::arrow::data_type;
+use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
 
@@ -24,27 +29,21 @@ const SPARSE: f64 = 0.1;
 pub(crate) struct ValidRows {
     child: Option<EncodedRef>,
     all: Arc<OnceLock<Validity>>,
+    /// Number of rows of the array before it was sliced.
+    of: usize,
     rows: Range<usize>,
 }
 
 impl ValidRows {
     /// All `len` rows of an array with this validity child.
     pub(crate) fn new(child: Option<EncodedRef>, len: usize) -> Self {
-        Self { child, all: Arc::new(OnceLock::new()), rows: 0..len }
+        Self { child, all: Arc::new(OnceLock::new()), of: len, rows: 0..len }
     }
 
     /// A slice of these rows.
     pub(crate) fn slice(&self, rows: &Range<usize>) -> Self {
         let rows = self.rows.start + rows.start..self.rows.start + rows.end;
-        Self { child: self.child.clone(), all: Arc::clone(&self.all), rows }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    pub(crate) fn child(&self) -> Option<&EncodedRef> {
-        self.child.as_ref()
+        Self { rows, ..self.clone() }
     }
 
     fn all(&self) -> Result<&Validity> {
@@ -74,14 +73,14 @@ impl ValidRows {
         })
     }
 
-    /// The number of values that the whole array of `len` rows must have.
-    pub(crate) fn total(&self, len: usize) -> Result<usize> {
-        Ok(len - self.all()?.null_count(len))
+    /// The number of values that the array must have, all of its rows included.
+    pub(crate) fn total(&self) -> Result<usize> {
+        Ok(self.of - self.all()?.null_count(self.of))
     }
 
     /// The values that belong to some of the rows.
     pub(crate) fn live(&self, rows: &[usize]) -> Result<Mask> {
-        let mask = Mask::from_indices(self.len(), rows.iter().copied());
+        let mask = Mask::from_indices(self.rows.len(), rows.iter().copied());
         Ok(self.select(&mask)?.0)
     }
 
@@ -97,6 +96,83 @@ impl ValidRows {
                 (values_of(mask, nulls.inner()), Some(bits_of(nulls.inner(), mask).into()))
             }
         })
+    }
+}
+
+/// The values of all valid rows of an array and of those that it is a slice of, stored in parts of which only those with
+/// live rows are decompressed.
+pub(crate) trait StoredValues: fmt::Debug + Send + Sync + Sized + 'static {
+    /// The id of the encoding.
+    const ID: &'static str;
+
+    /// Number of bytes of all parts.
+    fn byte_len(&self) -> usize;
+
+    /// Decodes live rows of an array that has these values.
+    ///
+    /// # Errors
+    /// As [`EncodedArray::decode`].
+    fn decode_rows(array: &ValidRowsArray<Self>, mask: &Mask, to: &DataType) -> Result<ArrayRef>;
+}
+
+/// Rows whose values are stored if they are valid. Slices share these.
+#[derive(Debug)]
+pub(crate) struct ValidRowsArray<V> {
+    pub(crate) dtype: DType,
+    pub(crate) stored: Arc<V>,
+    pub(crate) rows: ValidRows,
+    pub(crate) limits: Limits,
+}
+
+impl<V: StoredValues> EncodedArray for ValidRowsArray<V> {
+    fn encoding(&self) -> &str {
+        V::ID
+    }
+
+    fn dtype(&self) -> &DType {
+        &self.dtype
+    }
+
+    fn len(&self) -> usize {
+        self.rows.rows.len()
+    }
+
+    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
+        self.rows.child.iter().map(|child| ("validity", Arc::clone(child))).collect()
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.stored.byte_len()
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
+        V::decode_rows(self, &Mask::all(self.len()), to)
+    }
+
+    fn validity(&self) -> Result<Validity> {
+        self.rows.validity()
+    }
+
+    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
+        Ok(Arc::new(Self {
+            dtype: self.dtype.clone(),
+            stored: Arc::clone(&self.stored),
+            rows: self.rows.slice(&rows),
+            limits: self.limits,
+        }))
+    }
+
+    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
+        let rows = V::decode_rows(self, mask, &data_type(&self.dtype)?)?;
+        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows).with_limits(self.limits)))
+    }
+
+    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
+        take_by_filter(self, indices)
     }
 }
 
@@ -145,7 +221,7 @@ pub(crate) fn spread<T: Copy + Default>(values: Vec<T>, nulls: Option<&NullBuffe
 ///
 /// # Errors
 /// As the array's `filter`.
-pub(crate) fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<EncodedRef> {
+fn take_by_filter(array: &dyn EncodedArray, indices: &UInt64Array) -> Result<EncodedRef> {
     // Indices are in range of an array in memory, so they fit `usize`.
     let wanted = Mask::from_indices(array.len(), indices.values().iter().map(|at| *at as usize));
     if wanted.is_all() {
@@ -182,9 +258,10 @@ mod tests {
     fn a_slice_owns_the_values_of_its_valid_rows() {
         let rows = rows(&[true, false, true, false, false, true]);
         assert_eq!(rows.values().unwrap(), 0..3);
-        assert_eq!(rows.total(6).unwrap(), 3);
+        assert_eq!(rows.total().unwrap(), 3);
         let slice = rows.slice(&(2..6));
         assert_eq!(slice.values().unwrap(), 1..3);
+        assert_eq!(slice.total().unwrap(), 3, "of all rows");
         assert_eq!(slice.slice(&(1..3)).values().unwrap(), 2..2);
         assert_eq!(ValidRows::new(None, 9).slice(&(3..5)).values().unwrap(), 3..5);
     }

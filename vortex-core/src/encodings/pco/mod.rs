@@ -26,11 +26,10 @@ use pco::data_types::Number;
 use pco::wrapped::{ChunkDecompressor, FileDecompressor};
 
 use super::Encoding;
-use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
-use crate::array::{ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, fixed_width, present};
-use crate::dtype::arrow::{data_type, primitive};
-use crate::dtype::{DType, PType};
-use crate::limits::Limits;
+use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
+use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, fixed_width, present};
+use crate::dtype::PType;
+use crate::dtype::arrow::primitive;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -93,21 +92,45 @@ struct Chunk {
 }
 
 #[derive(Debug)]
-struct Stored {
+struct Chunks {
+    ptype: PType,
     header: Vec<u8>,
-    chunks: Vec<Chunk>,
+    all: Vec<Chunk>,
     value_count: usize,
-    /// Number of rows of the array before it was sliced.
-    rows: usize,
 }
 
-#[derive(Debug)]
-struct PcoArray {
-    dtype: DType,
-    ptype: PType,
-    stored: Arc<Stored>,
-    rows: ValidRows,
-    limits: Limits,
+type PcoArray = ValidRowsArray<Chunks>;
+
+impl StoredValues for Chunks {
+    const ID: &'static str = ID;
+
+    fn byte_len(&self) -> usize {
+        let pages = |chunk: &Chunk| chunk.pages.iter().map(|page| page.bytes.len()).sum::<usize>();
+        self.all.iter().map(|chunk| chunk.meta.len() + pages(chunk)).sum()
+    }
+
+    fn decode_rows(array: &PcoArray, mask: &Mask, to: &DataType) -> Result<ArrayRef> {
+        let (live, nulls) = array.rows.select(mask)?;
+        let (total, Self { ptype, value_count, .. }) = (array.rows.total()?, &*array.stored);
+        if total != *value_count {
+            return Err(Error::corrupt(format!("pages hold {value_count} values for {total} valid rows")));
+        }
+        array.limits.decoded_bytes(mask.true_count(), ptype.byte_width())?;
+        let nulls_ref = nulls.as_ref();
+        let rows = match ptype {
+            PType::U16 => array.numbers::<u16>(&live, nulls_ref),
+            PType::U32 => array.numbers::<u32>(&live, nulls_ref),
+            PType::U64 => array.numbers::<u64>(&live, nulls_ref),
+            PType::I16 => array.numbers::<i16>(&live, nulls_ref),
+            PType::I32 => array.numbers::<i32>(&live, nulls_ref),
+            PType::I64 => array.numbers::<i64>(&live, nulls_ref),
+            PType::F16 => array.numbers::<f16>(&live, nulls_ref),
+            PType::F32 => array.numbers::<f32>(&live, nulls_ref),
+            PType::F64 => array.numbers::<f64>(&live, nulls_ref),
+            PType::U8 | PType::I8 => Err(Error::corrupt("holds no numbers of 8 bits")),
+        }?;
+        present(fixed_width(primitive(*ptype), mask.true_count(), rows, nulls)?, to)
+    }
 }
 
 impl PcoArray {
@@ -147,43 +170,10 @@ impl PcoArray {
         let chunks = chunks.collect();
         Ok(Self {
             dtype: node.dtype().clone(),
-            ptype,
-            stored: Arc::new(Stored {
-                header: metadata.header,
-                chunks,
-                value_count: start,
-                rows: node.len(),
-            }),
+            stored: Arc::new(Chunks { ptype, header: metadata.header, all: chunks, value_count: start }),
             rows,
             limits: *node.limits(),
         })
-    }
-
-    /// Decodes live rows.
-    fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrayRef> {
-        let (live, nulls) = self.rows.select(mask)?;
-        let total = self.rows.total(self.stored.rows)?;
-        if total != self.stored.value_count {
-            return Err(Error::corrupt(format!(
-                "pages hold {} values for {total} valid rows",
-                self.stored.value_count
-            )));
-        }
-        self.limits.decoded_bytes(mask.true_count(), self.ptype.byte_width())?;
-        let nulls_ref = nulls.as_ref();
-        let rows = match self.ptype {
-            PType::U16 => self.numbers::<u16>(&live, nulls_ref),
-            PType::U32 => self.numbers::<u32>(&live, nulls_ref),
-            PType::U64 => self.numbers::<u64>(&live, nulls_ref),
-            PType::I16 => self.numbers::<i16>(&live, nulls_ref),
-            PType::I32 => self.numbers::<i32>(&live, nulls_ref),
-            PType::I64 => self.numbers::<i64>(&live, nulls_ref),
-            PType::F16 => self.numbers::<f16>(&live, nulls_ref),
-            PType::F32 => self.numbers::<f32>(&live, nulls_ref),
-            PType::F64 => self.numbers::<f64>(&live, nulls_ref),
-            PType::U8 | PType::I8 => Err(Error::corrupt("holds no numbers of 8 bits")),
-        }?;
-        present(fixed_width(primitive(self.ptype), mask.true_count(), rows, nulls)?, to)
     }
 
     /// The live numbers, spread to their rows.
@@ -208,7 +198,7 @@ impl PcoArray {
             return Ok(values);
         }
         let (file, _) = FileDecompressor::new(self.stored.header.as_slice()).map_err(broken)?;
-        for chunk in &self.stored.chunks {
+        for chunk in &self.stored.all {
             let mut opened: Option<ChunkDecompressor<T>> = None;
             for page in &chunk.pages {
                 let shared = page.values.start.max(wanted.start)..page.values.end.min(wanted.end);
@@ -256,60 +246,6 @@ impl PcoArray {
     }
 }
 
-impl EncodedArray for PcoArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.rows.child().map(|child| ("validity", Arc::clone(child))).into_iter().collect()
-    }
-
-    fn own_bytes(&self) -> usize {
-        let pages = |chunk: &Chunk| chunk.pages.iter().map(|page| page.bytes.len()).sum::<usize>();
-        self.stored.chunks.iter().map(|chunk| chunk.meta.len() + pages(chunk)).sum()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        self.decode_rows(&Mask::all(self.len()), to)
-    }
-
-    fn validity(&self) -> Result<Validity> {
-        self.rows.validity()
-    }
-
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            ptype: self.ptype,
-            stored: Arc::clone(&self.stored),
-            rows: self.rows.slice(&rows),
-            limits: self.limits,
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let rows = self.decode_rows(mask, &data_type(&self.dtype)?)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows).with_limits(self.limits)))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        take_by_filter(self, indices)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::array::{AsArray as _, Float64Array, Int32Array, UInt16Array};
@@ -319,6 +255,7 @@ mod tests {
 
     use super::*;
     use crate::array::build::Tree;
+    use crate::dtype::DType;
     use crate::encodings::conformance;
 
     /// Chunks of pages with values.

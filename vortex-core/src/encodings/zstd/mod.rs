@@ -26,14 +26,12 @@ use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use zstd::bulk::Decompressor;
 
 use super::Encoding;
-use crate::array::valid_rows::{ValidRows, spread, take_by_filter};
-use crate::array::{
-    ArrayRef, Decoded, EncodedArray, EncodedRef, Node, Validity, bytes, fixed_width, present,
-};
-use crate::dtype::arrow::{data_type, primitive};
+use crate::array::valid_rows::{StoredValues, ValidRows, ValidRowsArray, spread};
+use crate::array::{ArrayRef, EncodedArray as _, EncodedRef, Node, bytes, fixed_width, present};
+use crate::dtype::arrow::primitive;
 use crate::dtype::{DType, match_ptype};
 use crate::kernels::views::view_of;
-use crate::limits::{Limits, Work};
+use crate::limits::Work;
 use crate::mask::Mask;
 use crate::{Error, Result};
 
@@ -173,16 +171,43 @@ struct Frame {
 struct Frames {
     all: Vec<Frame>,
     dictionary: Option<Buffer>,
-    /// Number of rows of the array before it was sliced.
-    rows: usize,
 }
 
-#[derive(Debug)]
-struct ZstdArray {
-    dtype: DType,
-    frames: Arc<Frames>,
-    rows: ValidRows,
-    limits: Limits,
+type ZstdArray = ValidRowsArray<Frames>;
+
+impl StoredValues for Frames {
+    const ID: &'static str = ID;
+
+    fn byte_len(&self) -> usize {
+        self.all.iter().map(|frame| frame.bytes.len()).sum()
+    }
+
+    fn decode_rows(array: &ZstdArray, mask: &Mask, to: &DataType) -> Result<ArrayRef> {
+        let (live, nulls) = array.rows.select(mask)?;
+        array.limits.decoded_bytes(mask.true_count(), array.dtype.row_bytes_hint())?;
+        let wanted = array.wanted(&live)?;
+        let count = live.true_count();
+        match &array.dtype {
+            DType::Primitive(ptype, _) => {
+                let bytes =
+                    array.with_context(|context| numbers(context, &wanted, ptype.byte_width(), count))?;
+                let bytes = bytes::aligned(bytes, ptype.byte_width());
+                let rows = match &nulls {
+                    None => bytes,
+                    Some(_) => match_ptype!(*ptype, |T| {
+                        let values = bytes.typed_data::<<T as ArrowPrimitiveType>::Native>().to_vec();
+                        Buffer::from_vec(spread(values, nulls.as_ref()))
+                    }),
+                };
+                present(fixed_width(primitive(*ptype), mask.true_count(), rows, nulls)?, to)
+            }
+            dtype => {
+                let (values, buffers) = array.with_context(|context| strings(context, &wanted, count))?;
+                let views = spread(values, nulls.as_ref());
+                bytes::from_views(dtype, to, views.into(), buffers.into(), nulls, &array.limits)
+            }
+        }
+    }
 }
 
 /// A frame with wanted values.
@@ -234,7 +259,7 @@ impl ZstdArray {
         }
         Ok(Self {
             dtype: node.dtype().clone(),
-            frames: Arc::new(Frames { all: frames.collect::<Result<_>>()?, dictionary, rows: node.len() }),
+            stored: Arc::new(Frames { all: frames.collect::<Result<_>>()?, dictionary }),
             rows,
             limits: *node.limits(),
         })
@@ -242,11 +267,11 @@ impl ZstdArray {
 
     /// The frames that contain live values. `live` has one bit per value of these rows.
     fn wanted(&self, live: &Mask) -> Result<Vec<Wanted<'_>>> {
-        let total = self.rows.total(self.frames.rows)?;
+        let total = self.rows.total()?;
         let values = self.rows.values()?;
         let _work = Work::begin();
         let (mut found, mut wanted) = (0, Vec::new());
-        for frame in &self.frames.all {
+        for frame in &self.stored.all {
             let own = frame.values.clone().unwrap_or(0..total);
             found += own.len();
             let shared = own.start.max(values.start)..own.end.min(values.end);
@@ -271,37 +296,9 @@ impl ZstdArray {
 
     /// Runs `run` with a context that knows the dictionary.
     fn with_context<R>(&self, run: impl FnOnce(&mut Decompressor<'_>) -> Result<R>) -> Result<R> {
-        match self.frames.dictionary.as_deref() {
+        match self.stored.dictionary.as_deref() {
             Some(dictionary) => run(&mut Decompressor::with_dictionary(dictionary).map_err(broken)?),
             None => without_dictionary(run),
-        }
-    }
-
-    /// Decodes live rows.
-    fn decode_rows(&self, mask: &Mask, to: &DataType) -> Result<ArrayRef> {
-        let (live, nulls) = self.rows.select(mask)?;
-        self.limits.decoded_bytes(mask.true_count(), self.dtype.row_bytes_hint())?;
-        let wanted = self.wanted(&live)?;
-        let count = live.true_count();
-        match &self.dtype {
-            DType::Primitive(ptype, _) => {
-                let bytes =
-                    self.with_context(|context| numbers(context, &wanted, ptype.byte_width(), count))?;
-                let bytes = bytes::aligned(bytes, ptype.byte_width());
-                let rows = match &nulls {
-                    None => bytes,
-                    Some(_) => match_ptype!(*ptype, |T| {
-                        let values = bytes.typed_data::<<T as ArrowPrimitiveType>::Native>().to_vec();
-                        Buffer::from_vec(spread(values, nulls.as_ref()))
-                    }),
-                };
-                present(fixed_width(primitive(*ptype), mask.true_count(), rows, nulls)?, to)
-            }
-            dtype => {
-                let (values, buffers) = self.with_context(|context| strings(context, &wanted, count))?;
-                let views = spread(values, nulls.as_ref());
-                bytes::from_views(dtype, to, views.into(), buffers.into(), nulls, &self.limits)
-            }
         }
     }
 }
@@ -391,58 +388,6 @@ fn strings(
         buffers.push(Buffer::from_vec(decompressed));
     }
     Ok((views, buffers))
-}
-
-impl EncodedArray for ZstdArray {
-    fn encoding(&self) -> &str {
-        ID
-    }
-
-    fn dtype(&self) -> &DType {
-        &self.dtype
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn children(&self) -> Vec<(&'static str, EncodedRef)> {
-        self.rows.child().map(|child| ("validity", Arc::clone(child))).into_iter().collect()
-    }
-
-    fn own_bytes(&self) -> usize {
-        self.frames.all.iter().map(|frame| frame.bytes.len()).sum()
-    }
-
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        self.decode_rows(&Mask::all(self.len()), to)
-    }
-
-    fn validity(&self) -> Result<Validity> {
-        self.rows.validity()
-    }
-
-    fn slice(&self, rows: Range<usize>) -> Result<EncodedRef> {
-        Ok(Arc::new(Self {
-            dtype: self.dtype.clone(),
-            frames: Arc::clone(&self.frames),
-            rows: self.rows.slice(&rows),
-            limits: self.limits,
-        }))
-    }
-
-    fn filter(&self, mask: &Mask) -> Result<EncodedRef> {
-        let rows = self.decode_rows(mask, &data_type(&self.dtype)?)?;
-        Ok(Arc::new(Decoded::new(self.dtype.clone(), rows).with_limits(self.limits)))
-    }
-
-    fn take(&self, indices: &UInt64Array) -> Result<EncodedRef> {
-        take_by_filter(self, indices)
-    }
 }
 
 #[cfg(test)]
