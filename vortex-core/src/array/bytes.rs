@@ -12,7 +12,7 @@ use super::{Lengths, present};
 use crate::dtype::DType;
 use crate::dtype::arrow::data_type;
 use crate::kernels::joined::{Follow, Joined};
-use crate::kernels::views::{MAX_INLINE, binary_views, string_views, view_len, view_of};
+use crate::kernels::views::{MAX_INLINE, VIEW_BYTES, binary_views, string_views, view_len, view_of};
 use crate::limits::Limits;
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ pub(crate) fn is_text(dtype: &DType) -> Result<bool> {
 /// Offsets must not decrease, nor exceed the length of the bytes.
 ///
 /// # Errors
-/// If a valid value is not text but should be, or `to` cannot address the bytes.
+/// If a valid value is not text but should be, `to` cannot address the bytes, or views or offsets exceed the limits.
 pub(crate) fn from_offsets(
     dtype: &DType,
     to: &DataType,
@@ -66,10 +66,14 @@ pub(crate) fn from_offsets(
     };
     let bytes = bytes.slice_with_length(first, last - first);
     let direct = match to {
-        DataType::Utf8 => with_offsets::<GenericStringType<i32>>(&bytes, offsets, nulls.as_ref()),
-        DataType::LargeUtf8 => with_offsets::<GenericStringType<i64>>(&bytes, offsets, nulls.as_ref()),
-        DataType::Binary => with_offsets::<GenericBinaryType<i32>>(&bytes, offsets, nulls.as_ref()),
-        DataType::LargeBinary => with_offsets::<GenericBinaryType<i64>>(&bytes, offsets, nulls.as_ref()),
+        DataType::Utf8 => with_offsets::<GenericStringType<i32>>(&bytes, offsets, nulls.as_ref(), limits)?,
+        DataType::LargeUtf8 => {
+            with_offsets::<GenericStringType<i64>>(&bytes, offsets, nulls.as_ref(), limits)?
+        }
+        DataType::Binary => with_offsets::<GenericBinaryType<i32>>(&bytes, offsets, nulls.as_ref(), limits)?,
+        DataType::LargeBinary => {
+            with_offsets::<GenericBinaryType<i64>>(&bytes, offsets, nulls.as_ref(), limits)?
+        }
         _ => None,
     };
     if let Some(array) = direct {
@@ -84,6 +88,7 @@ pub(crate) fn from_offsets(
         let starts = (0..bytes.len()).step_by(BUFFER_STEP);
         starts.map(|start| bytes.slice_with_length(start, end(start) - start)).collect()
     };
+    limits.decoded_bytes(offsets.len().saturating_sub(1), VIEW_BYTES)?;
     let longest = if whole { i32::MAX as usize } else { BUFFER_STEP };
     let slice = bytes.as_slice();
     let views = offsets
@@ -104,7 +109,7 @@ pub(crate) fn from_offsets(
 }
 
 /// Concatenated values, as Arrow type `to`. Values under nulls need not be text. `decode` returns `None` if codes do not
-/// represent as many bytes as the lengths add up to.
+/// represent as many bytes as the lengths add up to. Callers have counted a view for each row.
 ///
 /// # Errors
 /// As [`from_offsets`], and if `decode` fails.
@@ -200,17 +205,24 @@ pub(crate) fn let_go_if(array: ArrayRef, wastes: impl Fn(usize, usize) -> bool) 
 }
 
 /// An array with offsets that shares `bytes`; `None` if Arrow rejects it.
+///
+/// # Errors
+/// If the offsets exceed the limits.
 fn with_offsets<T: ByteArrayType>(
     bytes: &Buffer,
     offsets: &[usize],
     nulls: Option<&NullBuffer>,
-) -> Option<ArrayRef> {
-    let first = *offsets.first()?;
-    T::Offset::from_usize(bytes.len())?;
+    limits: &Limits,
+) -> Result<Option<ArrayRef>> {
+    let (Some(first), Some(_)) = (offsets.first(), T::Offset::from_usize(bytes.len())) else {
+        return Ok(None);
+    };
+    limits.decoded_bytes(offsets.len(), size_of::<T::Offset>())?;
     // No offset exceeds the last one, which fits.
     let offsets: Vec<T::Offset> = offsets.iter().map(|offset| T::Offset::usize_as(offset - first)).collect();
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    Some(Arc::new(GenericByteArray::<T>::try_new(offsets, bytes.clone(), nulls.cloned()).ok()?))
+    let array = GenericByteArray::<T>::try_new(offsets, bytes.clone(), nulls.cloned()).ok();
+    Ok(array.map(|array| Arc::new(array) as ArrayRef))
 }
 
 #[cfg(test)]
@@ -266,6 +278,19 @@ mod tests {
         assert_eq!(held(&most), 100 * long.len());
         let inline: ArrayRef = Arc::new(StringViewArray::from(vec!["short", long]));
         assert_eq!(held(&let_go(inline.slice(0, 1))), 0);
+    }
+
+    #[test]
+    fn views_and_offsets_of_rows_without_bytes_count() {
+        let offsets = [0; 101];
+        let within = |to: &DataType, bytes| {
+            let limits = Limits::new().with_max_decoded_bytes(bytes);
+            from_offsets(&DType::Utf8(false), to, &Buffer::default(), &offsets, None, &limits)
+        };
+        for (to, bytes) in [(DataType::Utf8View, 1600), (DataType::Utf8, 404), (DataType::LargeUtf8, 808)] {
+            assert_eq!(within(&to, bytes).unwrap().len(), 100);
+            assert!(matches!(within(&to, bytes - 1), Err(Error::LimitExceeded(_))), "{to}");
+        }
     }
 
     #[test]

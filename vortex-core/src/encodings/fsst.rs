@@ -33,6 +33,7 @@ use crate::expr::Predicate;
 use crate::kernels::fsst::SymbolTable;
 use crate::kernels::joined::Follow;
 use crate::kernels::needle::{Against, Automaton, Needle};
+use crate::kernels::views::VIEW_BYTES;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
@@ -183,6 +184,8 @@ impl EncodedArray for FsstArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
+        // Rows may take no bytes in the file.
+        self.limits.decoded_bytes(self.len, VIEW_BYTES)?;
         let nulls = self.validity()?.to_nulls(self.len);
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
         let total = lengths.total();
@@ -478,6 +481,26 @@ mod tests {
         assert!(take(|offsets| offsets[5] = offsets[7]).is_err(), "row 5 ends before it starts");
         assert!(take(|offsets| offsets[10] = -1).is_err());
         assert!(take(|offsets| offsets[11] = i32::MAX).is_err());
+    }
+
+    #[test]
+    fn rows_without_bytes_count_as_views() {
+        // Scalars of protobuf: uint64 0.
+        let zeros = || Tree::new("vortex.constant").buffer([0x20u8, 0]);
+        let metadata = Metadata { lengths_ptype: PType::U8 as i32, offsets_ptype: PType::U8 as i32 };
+        let tree = Tree::new(ID)
+            .message(&metadata)
+            .buffer(Buffer::default())
+            .buffer(Buffer::default())
+            .buffer(Buffer::default());
+        let tree = tree.child(zeros()).child(zeros());
+        let load = |len| tree.load_within(&DType::Utf8(false), len, &Limits::default()).unwrap();
+        assert_eq!(load(1000).decode(&DataType::Utf8View).unwrap().len(), 1000);
+        for to in [DataType::Utf8View, DataType::Utf8] {
+            let error = load((1 << 31) - 100).decode(&to).unwrap_err();
+            assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+            assert!(error.to_string().contains("after 0 bytes"), "nothing is decoded before: {error}");
+        }
     }
 
     #[test]

@@ -155,7 +155,7 @@ pub(crate) struct Views<'a, L> {
 }
 
 impl<'a, L: ArrowNativeType> Views<'a, L> {
-    /// Views of values with these lengths.
+    /// Views of values with these lengths. The limits have been asked for as many views.
     pub(crate) fn new(lengths: &'a [L]) -> Self {
         Self { lengths, made: Vec::with_capacity(lengths.len()), at: 0 }
     }

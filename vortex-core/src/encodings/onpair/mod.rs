@@ -36,6 +36,7 @@ use crate::kernels::gather::Key;
 use crate::kernels::joined::Follow;
 use crate::kernels::needle::{Against, Automaton, Needle};
 use crate::kernels::onpair::Tokens;
+use crate::kernels::views::VIEW_BYTES;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::once::get_or_try_init;
@@ -290,6 +291,8 @@ impl EncodedArray for OnPairArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
+        // Rows may take no bytes in the file.
+        self.limits.decoded_bytes(self.len, VIEW_BYTES)?;
         let nulls = self.validity()?.to_nulls(self.len);
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
         let total = lengths.total();
@@ -478,6 +481,28 @@ mod tests {
             .child(Tree::primitive(&wide.lengths));
         let array = tree.load(&DType::Utf8(false), 200).unwrap();
         conformance::check(&array, &(Arc::new(StringViewArray::from_iter(wide.rows)) as ArrayRef));
+    }
+
+    #[test]
+    fn rows_without_codes_count_as_views() {
+        // Scalars of protobuf: uint64 0.
+        let zeros = || Tree::new("vortex.constant").buffer([0x20u8, 0]);
+        let [u8s, u16s] = [PType::U8 as i32, PType::U16 as i32];
+        let metadata = Metadata {
+            lengths_ptype: u8s,
+            token_count: 0,
+            code_count: 0,
+            dict_offsets_ptype: u8s,
+            codes_ptype: u16s,
+            codes_offsets_ptype: u8s,
+        };
+        let tree = Tree::new(ID).message(&metadata).buffer(Buffer::default());
+        let tree = tree.child(zeros()).child(Tree::primitive::<u16>(&[])).child(zeros()).child(zeros());
+        let load = |len| tree.load_within(&DType::Utf8(false), len, &Limits::default()).unwrap();
+        assert_eq!(load(1000).decode(&DataType::Utf8View).unwrap().len(), 1000);
+        let error = load((1 << 31) - 100).decode(&DataType::Utf8View).unwrap_err();
+        assert!(matches!(error, Error::LimitExceeded(_)), "{error}");
+        assert!(error.to_string().contains("after 0 bytes"), "nothing is decoded before: {error}");
     }
 
     #[test]
