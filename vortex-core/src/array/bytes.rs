@@ -91,25 +91,31 @@ pub(crate) fn from_offsets(
     limits.decoded_bytes(offsets.len().saturating_sub(1), VIEW_BYTES)?;
     let longest = if whole { i32::MAX as usize } else { BUFFER_STEP };
     let slice = bytes.as_slice();
-    let views = offsets
-        .windows(2)
-        .map(|pair| {
-            let (start, len) = (pair[0] - first, pair[1] - pair[0]);
-            if len > longest {
-                return Err(Error::limit(format!("a value of {len} bytes")));
-            }
-            let (buffer, offset) =
-                if whole { (0, start) } else { (start / BUFFER_STEP, start % BUFFER_STEP) };
-            // All values are below 2^32: lengths and offsets as just checked, and there is only one
-            // buffer per GiB of bytes.
-            Ok(view_of(slice, start, len as u32, buffer as u32, offset as u32))
-        })
-        .collect::<Result<Vec<u128>>>()?;
+    let mut views = Vec::with_capacity(offsets.len().saturating_sub(1));
+    for pair in offsets.windows(2) {
+        let (start, len) = (pair[0] - first, pair[1] - pair[0]);
+        if len > longest {
+            return Err(Error::limit(format!("a value of {len} bytes")));
+        }
+        let (buffer, offset) = if whole { (0, start) } else { (start / BUFFER_STEP, start % BUFFER_STEP) };
+        // All values are below 2^32: lengths and offsets as just checked, and there is only one buffer per GiB of bytes.
+        views.push(view_of(slice, start, len as u32, buffer as u32, offset as u32));
+    }
     from_views(dtype, to, views.into(), buffers.into(), nulls, limits)
 }
 
+/// Counts what [`from_codes`] makes of each row, a view or the end of its value, before anything is decoded: rows may take
+/// no bytes in the file.
+///
+/// # Errors
+/// If it exceeds the limits.
+pub(crate) fn count_rows(dtype: &DType, to: &DataType, rows: usize, limits: &Limits) -> Result<usize> {
+    let width = if *to == data_type(dtype)? { VIEW_BYTES } else { size_of::<usize>() };
+    limits.decoded_bytes(rows, width)
+}
+
 /// Concatenated values, as Arrow type `to`. Values under nulls need not be text. `decode` returns `None` if codes do not
-/// represent as many bytes as the lengths add up to. Callers have counted a view for each row.
+/// represent as many bytes as the lengths add up to. Callers have [counted the rows](count_rows).
 ///
 /// # Errors
 /// As [`from_offsets`], and if `decode` fails.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, BooleanArray, UInt64Array};
+use arrow::array::{Array as _, ArrayData, BooleanArray, UInt64Array};
+use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Fields};
 
@@ -10,6 +11,7 @@ use crate::array::{ArrayRef, Decoded, EncodedRef};
 use crate::dtype::DType;
 use crate::dtype::arrow::{data_type, presents};
 use crate::expr::{CompareOp, InList, Like, Predicate};
+use crate::limits::Work;
 use crate::mask::Mask;
 use crate::scalar::Scalar;
 
@@ -17,7 +19,7 @@ use crate::scalar::Scalar;
 /// operation on the array, on slices of it, and on its null rows alone with the same on its decoded form.
 pub(crate) fn check(array: &EncodedRef, expected: &ArrayRef) {
     let to = data_type(array.dtype()).unwrap();
-    let decoded = decoded_once(array, &to);
+    let decoded = decoded_within_count(array, &to);
     decoded.to_data().validate_full().unwrap();
     assert_eq!(&decoded, expected, "decoded {}", array.encoding());
     drop(decoded);
@@ -50,14 +52,29 @@ pub(crate) fn check(array: &EncodedRef, expected: &ArrayRef) {
     }
 }
 
-/// Decodes an array, which must reach each leaf once: otherwise, nested arrays would take time exponential in their
-/// depth.
-fn decoded_once(array: &EncodedRef, to: &DataType) -> ArrayRef {
+/// Decodes an array, which must count what it allocates, and reach each leaf once: otherwise, nested arrays would take
+/// time exponential in their depth.
+fn decoded_within_count(array: &EncodedRef, to: &DataType) -> ArrayRef {
+    let work = Work::begin();
     leaves::start();
     let decoded = array.decode(to).unwrap();
     let most = leaves::most_often();
     assert!(most <= 1, "{} decodes a leaf {most} times", array.encoding());
+    let own = own_bytes(&decoded.to_data());
+    let counted = work.byte_len();
+    // A bit per row for nulls, and what does not grow with the rows, do not count.
+    assert!(
+        own <= counted + array.len() / 4 + (4 << 10),
+        "{} allocates {own} bytes, and counts {counted}",
+        array.encoding()
+    );
     decoded
+}
+
+/// Bytes of buffers that nothing else shares.
+fn own_bytes(data: &ArrayData) -> usize {
+    let buffers = data.buffers().iter().filter(|buffer| buffer.strong_count() <= 2);
+    buffers.map(Buffer::capacity).sum::<usize>() + data.child_data().iter().map(own_bytes).sum::<usize>()
 }
 
 /// Counts how often leaves are decoded, by the address of their bytes.

@@ -33,7 +33,6 @@ use crate::expr::Predicate;
 use crate::kernels::fsst::SymbolTable;
 use crate::kernels::joined::Follow;
 use crate::kernels::needle::{Against, Automaton, Needle};
-use crate::kernels::views::VIEW_BYTES;
 use crate::limits::Limits;
 use crate::mask::Mask;
 use crate::wire::WriteNode;
@@ -184,8 +183,7 @@ impl EncodedArray for FsstArray {
     }
 
     fn decode(&self, to: &DataType) -> Result<ArrayRef> {
-        // Rows may take no bytes in the file.
-        self.limits.decoded_bytes(self.len, VIEW_BYTES)?;
+        bytes::count_rows(&self.dtype, to, self.len, &self.limits)?;
         let nulls = self.validity()?.to_nulls(self.len);
         let lengths = Lengths::decode(&self.lengths, "uncompressed lengths")?;
         let total = lengths.total();
