@@ -29,7 +29,7 @@ use vortex_core::io::object_name;
 use crate::format::EXTENSION;
 use crate::options::VortexOptions;
 use crate::reading::Reading;
-use crate::tables::{check_place, listing_url, visible_files};
+use crate::tables::{check_place, listing_url};
 use rows::Part;
 
 /// A table function over the description of files.
@@ -94,8 +94,8 @@ impl TableProvider for Metadata {
         let reading = Reading::new(runtime, state.config()).with_options(&options);
         // In a folder, only files with our extension; a file given by name may have any.
         let extension = if self.url.is_collection() { EXTENSION } else { "" };
-        let url = visible_files(self.url.clone(), EXTENSION)?;
-        let mut objects: Vec<_> = url.list_all_files(state, &store, extension).await?.try_collect().await?;
+        let mut objects: Vec<_> =
+            self.url.list_all_files(state, &store, extension).await?.try_collect().await?;
         if objects.is_empty() {
             return plan_err!("no file at {}", self.url);
         }

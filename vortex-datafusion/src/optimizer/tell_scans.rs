@@ -21,8 +21,9 @@
 //! - Operators with a limit (filters, joins) let filters of operators above them pass, which concern the
 //!   limited rows only.
 //! - Operators whose columns share a name pass filters to the wrong one: see `misdirected_filters.rs`.
-//! - A filter that is passed through a projection gets the expressions of its keys from the leaves up: of keys `y` and
-//!   `y + b`, the second is no longer found once its `y` is replaced, and its `b` remains that of the projection.
+//! - A filter that is passed through a projection, or adapted to a file, gets other keys from the leaves up: of keys `y`
+//!   and `y + b`, the second is no longer found once its `y` is replaced, and its `b` remains that of the projection. Of
+//!   keys `y` and `a IS NULL`, the test for nulls of `y` is taken for the second key if `y` becomes `a`.
 //! - An aggregation without groups produces one filter for all of its minima and maxima, which keeps rows that
 //!   improve any of them. DataFusion 55 leaves out those that are not of plain columns, and those without a
 //!   value so far. When the plan runs again, as in a recursive query, the filter still has the bounds of the
@@ -41,7 +42,7 @@ use datafusion_datasource::file_groups::FileGroup;
 use datafusion_datasource::file_scan_config::{FileScanConfig, FileScanConfigBuilder};
 use datafusion_datasource::source::DataSourceExec;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::utils::collect_columns;
+use datafusion_physical_expr::expressions::{BinaryExpr, IsNotNullExpr, IsNullExpr};
 use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::projection::ProjectionExec;
@@ -155,16 +156,18 @@ impl Above {
     }
 }
 
-/// Whether a filter on these keys becomes a wrong one once it is passed through a projection.
+/// Whether a filter on these keys may become a wrong one once it is passed through a projection, or adapted to a file:
+/// if one of several is found in another, or may be found where the filter compares them or tests them for nulls.
 fn is_torn(keys: &[&Arc<dyn PhysicalExpr>]) -> bool {
-    let is_key = |expr: &Arc<dyn PhysicalExpr>| keys.iter().any(|key| key.as_ref() == expr.as_ref());
-    keys.iter().any(|key| {
-        let contains_other =
-            key.exists(|part| Ok(part.as_ref() != key.as_ref() && is_key(part))).unwrap_or(true);
-        let columns =
-            collect_columns(key).into_iter().map(|column| Arc::new(column) as Arc<dyn PhysicalExpr>);
-        contains_other && !columns.into_iter().all(|column| is_key(&column))
-    })
+    let compares = |key: &Arc<dyn PhysicalExpr>| match key.downcast_ref::<BinaryExpr>() {
+        Some(binary) => !binary.op().is_numerical_operators(),
+        None => key.is::<IsNullExpr>() || key.is::<IsNotNullExpr>(),
+    };
+    let contains_other = |key: &Arc<dyn PhysicalExpr>| {
+        let is_key = |part: &dyn PhysicalExpr| keys.iter().any(|key| key.as_ref() == part);
+        key.exists(|part| Ok(part.as_ref() != key.as_ref() && is_key(part.as_ref()))).unwrap_or(true)
+    };
+    keys.len() > 1 && keys.iter().any(|key| compares(key) || contains_other(key))
 }
 
 /// Tells the scans below `node`.
@@ -242,7 +245,7 @@ mod tests {
     use datafusion_execution::object_store::ObjectStoreUrl;
     use datafusion_expr::Operator;
     use datafusion_physical_expr::Partitioning;
-    use datafusion_physical_expr::expressions::{BinaryExpr, Column};
+    use datafusion_physical_expr::expressions::Column;
 
     use super::*;
 
@@ -282,12 +285,20 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_torn_if_only_a_part_of_one_is_a_key_by_itself() {
+    fn keys_are_torn_if_one_may_be_found_in_another_or_in_what_the_filter_makes_of_it() {
         let column = |name: &str, at| Arc::new(Column::new(name, at)) as Arc<dyn PhysicalExpr>;
-        let (a, b) = (column("a", 0), column("b", 1));
-        let sum = Arc::new(BinaryExpr::new(Arc::clone(&a), Operator::Plus, Arc::clone(&b))) as _;
-        assert!(is_torn(&[&a, &sum]) && is_torn(&[&sum, &b]));
-        assert!(!is_torn(&[&sum]) && !is_torn(&[&a, &b]) && !is_torn(&[&b, &a, &sum]));
+        let of = |left: &Arc<dyn PhysicalExpr>, op, right: &Arc<dyn PhysicalExpr>| {
+            Arc::new(BinaryExpr::new(Arc::clone(left), op, Arc::clone(right))) as Arc<dyn PhysicalExpr>
+        };
+        let (a, b, c) = (column("a", 0), column("b", 1), column("c", 2));
+        let (sum, order) = (of(&a, Operator::Plus, &b), of(&b, Operator::Lt, &c));
+        let null: Arc<dyn PhysicalExpr> = Arc::new(IsNullExpr::new(Arc::clone(&b)));
+        for torn in [[&a, &sum], [&sum, &b], [&a, &null], [&a, &order]] {
+            assert!(is_torn(&torn), "{torn:?}");
+        }
+        for whole in [&[&sum][..], &[&null], &[&a, &b], &[&sum, &c]] {
+            assert!(!is_torn(whole), "{whole:?}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use datafusion_expr::CreateExternalTable;
 use datafusion_session::{Session, TableProvider};
 
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, listing_url, visible_files};
+use super::places::{check_place, listing_url};
 use crate::convert::schema::merge;
 use crate::format::EXTENSION;
 
@@ -48,9 +48,15 @@ impl TableProviderFactory for VortexTableFactory {
     }
 }
 
-/// The Vortex files at a place.
+/// The Vortex files at a place. Of a folder, not those that are hidden: whose names begin with `.` or `_`, as in Hive and
+/// Spark.
 fn files_at(place: &str) -> Result<ListingTableUrl> {
-    visible_files(listing_url(place)?, EXTENSION)
+    let url = listing_url(place)?;
+    // Names of folders like `_key=value` are not compared with it.
+    match url.is_collection() && url.get_glob().is_none() {
+        true => url.with_glob(&format!("[!._]*.{EXTENSION}")),
+        false => Ok(url),
+    }
 }
 
 /// Refuses places that a table cannot have together: it reads all of them from one store, each once.

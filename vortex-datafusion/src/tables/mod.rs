@@ -19,7 +19,7 @@ mod urls;
 
 pub(crate) use factory::VortexTableFactory;
 pub use frames::{VortexContextExt, VortexDataFrameExt};
-pub(crate) use places::{check_place, visible_files};
+pub(crate) use places::check_place;
 pub use places::{listing_url, output_url};
 pub use read_options::VortexReadOptions;
 pub use urls::enable_url_tables;

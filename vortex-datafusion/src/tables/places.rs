@@ -61,19 +61,6 @@ pub fn listing_url(place: &str) -> Result<ListingTableUrl> {
     Ok(url.with_table_ref(store))
 }
 
-/// The files with this extension in a folder that are not hidden: whose names begin with neither `.` nor `_`, as in Hive
-/// and Spark. Other places as they are.
-///
-/// # Errors
-/// If the extension makes no pattern.
-pub(crate) fn visible_files(url: ListingTableUrl, extension: &str) -> Result<ListingTableUrl> {
-    // The pattern is compared with the names of files only: not with those of folders named `key=value`.
-    match url.is_collection() && url.get_glob().is_none() {
-        true => url.with_glob(&format!("[!._]*.{extension}")),
-        false => Ok(url),
-    }
-}
-
 /// The URL of a file or a folder, if there is one at a path, or of a folder at a local URL. DataFusion would take some
 /// names for globs, and others for URLs.
 fn existing(place: &str) -> Option<Url> {

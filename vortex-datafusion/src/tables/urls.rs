@@ -21,13 +21,12 @@ use object_store::ObjectMeta;
 use parking_lot::RwLock;
 
 use super::one_file::{Found, OneFile};
-use super::places::{check_place, listing_url, visible_files};
+use super::places::{check_place, listing_url};
 use crate::format::EXTENSION;
 use crate::functions::MetadataFunction;
 
 /// Lets a session query files, folders and globs by path or URL: `FROM 's3://bucket/*.vortex'`. A folder in the
-/// current folder needs a slash, as in `FROM 'visits/'`: `visits` is the name of a table. Of a folder, hidden files are
-/// not read: those whose names begin with `.` or `_`, as in Hive and Spark.
+/// current folder needs a slash, as in `FROM 'visits/'`: `visits` is the name of a table.
 ///
 /// This replaces [`SessionContext::enable_url_table`]; use one of the two. The latter supports globs only in
 /// paths, and reads the folder of one store with the listing of another if their paths are equal, since
@@ -94,35 +93,38 @@ async fn table_at(state: &SessionState, place: &str) -> Result<Option<Arc<dyn Ta
     }
     check_place(&url, state, is_vortex).await?;
     let looks_like_path = place.contains(['/', '*', '?', '[']) || Path::new(place).exists();
-    let (extension, options) = match options_at(state, &url, place).await {
-        Ok(Some(found)) => found,
+    let options = match options_at(state, &url, place).await {
+        Ok(Some(options)) => options,
         Ok(None) if looks_like_path => return plan_err!("no file at {place}"),
         Err(error) if looks_like_path => return Err(error.context(place.to_owned())),
         // It is the name of a table that does not exist.
         _ => return Ok(None),
     };
-    let url = visible_files(url, &extension)?;
     let config = ListingTableConfig::new(url).with_listing_options(options);
     let config = config.infer_partitions_from_path(state).await?.infer_schema(state).await?;
     Ok(Some(Arc::new(ListingTable::try_new(config)?)))
 }
 
-/// The extension of the files at a place, and how to read them: in the one format that their names have. `None` if there
-/// are no files.
+/// How to read the files at a place: in the one format that their names have. `None` if there are no files.
 ///
-/// Hidden files of a folder do not count: files that are being written are among them. DataFusion would take the format
-/// of the file that is listed first.
+/// Hidden files count only if there is nothing else: files that are being written are among them. DataFusion would take
+/// the format of the file that is listed first.
 async fn options_at(
     state: &SessionState,
     url: &ListingTableUrl,
     place: &str,
-) -> Result<Option<(String, ListingOptions)>> {
+) -> Result<Option<ListingOptions>> {
     let store = state.runtime_env().object_store(url)?;
-    let mut files: Vec<ObjectMeta> = url.list_all_files(state, &store, "").await?.try_collect().await?;
-    if url.is_collection() && url.get_glob().is_none() {
-        files.retain(|file| file.location.filename().is_some_and(|name| !name.starts_with(['.', '_'])));
+    let files: Vec<ObjectMeta> = url.list_all_files(state, &store, "").await?.try_collect().await?;
+    let is_hidden =
+        |file: &&ObjectMeta| file.location.filename().is_some_and(|name| name.starts_with(['.', '_']));
+    let (hidden, visible): (Vec<_>, Vec<_>) = files.iter().partition(is_hidden);
+    let mut formats = BTreeMap::new();
+    for files in [visible, hidden] {
+        if formats.is_empty() {
+            formats.extend(files.into_iter().filter_map(|file| format_of(state, file)));
+        }
     }
-    let mut formats: BTreeMap<_, _> = files.iter().filter_map(|file| format_of(state, file)).collect();
     let several = formats.keys().map(|extension| format!(".{extension}")).collect::<Vec<_>>().join(" and ");
     match formats.pop_first() {
         None if files.is_empty() => Ok(None),
@@ -141,8 +143,7 @@ async fn options_at(
         Some((extension, (formats, compression))) => {
             let options = compression.map(|name| ("format.compression".to_owned(), name));
             let format = formats.create(state, &options.into_iter().collect())?;
-            let options = ListingOptions::new(format).with_file_extension(&extension);
-            Ok(Some((extension, options)))
+            Ok(Some(ListingOptions::new(format).with_file_extension(extension)))
         }
     }
 }

@@ -35,6 +35,18 @@ fn options_of_a_table_reach_the_format() {
 }
 
 #[test]
+fn minima_of_expressions_over_parquet_files_are_those_of_all_rows() {
+    let folder = TempDir::new().unwrap();
+    for part in 0..6 {
+        let rows = format!("SELECT value + {part} * 100000 AS b FROM generate_series(1, 20000)");
+        let file = path(&folder, &format!("{part}.parquet"));
+        ok(&["sql", "-q", "-c", &format!("COPY (SELECT b, 1000000 - b AS c FROM ({rows})) TO '{file}'")]);
+    }
+    let minima = format!("SELECT min(b) AS b, min(abs(c)) AS c FROM '{}'", path(&folder, ""));
+    assert_eq!(csv(&minima), "b,c\n1,480000\n");
+}
+
+#[test]
 fn results_without_rows_have_what_their_format_begins_with() {
     let none = "SELECT 2 AS z, 'a' AS \"a,b\" WHERE false";
     for (format, expected) in [("csv", "z,\"a,b\"\n"), ("tsv", "z\ta,b\n"), ("json", "[]\n"), ("nd-json", "")]

@@ -58,10 +58,7 @@ async fn a_folder_is_read_without_hidden_files() {
         let read = format!("{place}/{read}");
         run(&context, &format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{read}'"))
             .await;
-        let metadata = format!("(SELECT DISTINCT file FROM vortex_metadata('{read}'))");
-        for from in [format!("'{read}'"), "t".to_owned(), metadata] {
-            assert_eq!(number(&context, &format!("SELECT count(*) FROM {from}")).await, files, "{from}");
-        }
+        assert_eq!(number(&context, "SELECT count(*) FROM t").await, files, "{read}");
     }
     assert_eq!(number(&context, &format!("SELECT count(*) FROM '{place}/values/' WHERE _x = '2'")).await, 1);
     for named in ["_b.vortex", ".c.vortex", "_*.vortex", "_y/"] {

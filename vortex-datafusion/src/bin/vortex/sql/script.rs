@@ -61,7 +61,7 @@ async fn run(session: &mut Session, mut lines: impl BufRead, place: &str) -> Out
             }
         }
         statement.push_str(&line);
-        if line.contains(';') && session.is_complete(&statement) {
+        if may_end(&line) && session.is_complete(&statement) {
             run_one(session, &statement, place, first_line).await?;
             statement.clear();
         }
@@ -69,6 +69,28 @@ async fn run(session: &mut Session, mut lines: impl BufRead, place: &str) -> Out
     if statement.trim().is_empty() { Ok(()) } else { run_one(session, &statement, place, first_line).await }
 }
 
+/// Whether a statement may end in a line: finding out whether a `;` is within quotes takes the longer the more lines there
+/// are before.
+fn may_end(line: &str) -> bool {
+    let mut after = line.match_indices(';').map(|(at, _)| line[at + 1..].trim_start());
+    after.any(|rest| rest.is_empty() || rest.starts_with("--") || rest.starts_with("/*"))
+}
+
 async fn run_one(session: &Session, statement: &str, place: &str, line: usize) -> Outcome {
     session.run(statement).await.map_err(|error| Failure::at(format!("{place}:{line}"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_may_end_where_at_most_a_comment_follows() {
+        for line in ["SELECT 1;\n", "SELECT 1; -- one\r\n", ";/* one */", "('a;b'); --"] {
+            assert!(may_end(line), "{line}");
+        }
+        for line in ["('a;b', 17),\n", "SELECT 1; SELECT 2\n", ""] {
+            assert!(!may_end(line), "{line}");
+        }
+    }
 }

@@ -78,8 +78,8 @@ fn register_functions(context: &SessionContext) {
     context.register_udtf("list_files_cache", Arc::new(ListFilesCacheFunc::new(caches())));
 }
 
-/// Settings: those of the environment and the arguments, formats that are readable on a screen, and line
-/// breaks in values of CSV files.
+/// Settings: those of the environment and the arguments, formats that are readable on a screen, line breaks in values of
+/// CSV files, and no filters that are wrong.
 fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     let mut options = ConfigOptions::from_env()?;
     if std::env::var_os("DATAFUSION_EXPLAIN_FORMAT").is_none() {
@@ -91,6 +91,11 @@ fn config(arguments: &Arguments) -> Outcome<SessionConfig> {
     if std::env::var_os("DATAFUSION_CATALOG_NEWLINES_IN_VALUES").is_none() {
         // Otherwise, line breaks within quotes end rows where DataFusion cuts a file into parts.
         options.catalog.newlines_in_values = true;
+    }
+    if std::env::var_os("DATAFUSION_OPTIMIZER_ENABLE_AGGREGATE_DYNAMIC_FILTER_PUSHDOWN").is_none() {
+        // DataFusion 55 leaves out aggregates of expressions: of `min(b), min(abs(c))` over Parquet files, the second
+        // would be that of the rows which may improve the first.
+        options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     }
     if let Some(limit) = arguments.memory_limit {
         sort_within(limit, &mut options, |name| std::env::var_os(name).is_some());

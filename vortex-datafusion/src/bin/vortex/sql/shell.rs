@@ -31,8 +31,8 @@ const HELP: &str = "\
 
 SHOW FUNCTIONS;       list functions
 
-A statement ends with a semicolon at the end of a line, which a comment may follow. Ctrl-C interrupts it; if it does not yield, a second
-Ctrl-C ends the shell.";
+A statement ends with a semicolon at the end of a line, which a comment may
+follow. Ctrl-C interrupts it; if it does not yield, a second Ctrl-C ends the shell.";
 
 /// What to do after a command.
 pub(super) enum Next {
