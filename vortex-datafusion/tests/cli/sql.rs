@@ -84,7 +84,7 @@ fn json_holds_every_key_and_no_text_about_errors() {
 fn help_lists_the_commands_of_this_shell() {
     let help = stdout(&with_input(&["sql"], "\\?\n"));
     assert!(help.starts_with("\\d ") && help.contains("\n\\q ") && !help.contains("datafusion"), "{help}");
-    assert!(help.contains("SHOW FUNCTIONS;") && help.contains("second\nCtrl-C ends the shell"), "{help}");
+    assert!(help.contains("SHOW FUNCTIONS;") && help.contains("second Ctrl-C ends the shell"), "{help}");
     let statements = stdout(&with_input(&["sql"], "\\h\n"));
     assert!(statements.contains("CREATE TABLE AS"), "{statements}");
     assert!(stdout(&with_input(&["sql"], "\\h create table\n")).contains("Syntax:"));
