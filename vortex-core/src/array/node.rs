@@ -51,7 +51,11 @@ impl<'a> Node<'a> {
         let nodes_left = &self.context.nodes_left;
         match nodes_left.get().checked_sub(1) {
             Some(left) if self.depth < self.context.limits.max_depth => nodes_left.set(left),
-            _ => return Err(Error::limit("array tree has too many or too deep nodes")),
+            _ => {
+                return Err(Error::limit(
+                    "array tree has too many or too deep nodes for `max_nodes` and `max_depth`",
+                ));
+            }
         }
         Ok(())
     }

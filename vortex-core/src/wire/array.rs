@@ -121,7 +121,9 @@ impl RawNode {
     // Flatbuffers may share one table between many parents, so nodes are counted as they are visited.
     fn read(node: fb::ArrayNode<'_>, depth_left: u32, nodes_left: &mut u32) -> Result<Self> {
         if depth_left == 0 || *nodes_left == 0 {
-            return Err(Error::limit("array tree has too many or too deep nodes"));
+            return Err(Error::limit(
+                "array tree has too many or too deep nodes for `max_nodes` and `max_depth`",
+            ));
         }
         *nodes_left -= 1;
         let children = node

@@ -250,8 +250,10 @@ impl Reader {
         if depth_left == 0 {
             super::too_deep("dtype")?;
         }
-        self.columns_left =
-            self.columns_left.checked_sub(1).ok_or_else(|| Error::limit("dtype has too many fields"))?;
+        self.columns_left = self
+            .columns_left
+            .checked_sub(1)
+            .ok_or_else(|| Error::limit("dtype has too many fields for `max_columns`"))?;
         Ok(())
     }
 

@@ -158,7 +158,9 @@ impl RawLayout {
     // Nodes are counted as they are visited, once per parent.
     fn read(layout: fb::Layout<'_>, depth_left: u32, layouts_left: &mut u32) -> Result<Self> {
         if depth_left == 0 || *layouts_left == 0 {
-            return Err(Error::limit("layout tree has too many or too deep nodes"));
+            return Err(Error::limit(
+                "layout tree has too many or too deep nodes for `max_layouts` and `max_depth`",
+            ));
         }
         *layouts_left -= 1;
         let children = layout

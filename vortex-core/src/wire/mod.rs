@@ -83,10 +83,10 @@ fn broken(what: &str) -> impl Fn(flatbuffers::InvalidFlatbuffer) -> Error + '_ {
     move |error| {
         match error {
             flatbuffers::InvalidFlatbuffer::DepthLimitReached => {
-                return Error::limit(format!("{what} is nested too deeply"));
+                return Error::limit(format!("{what} is nested too deeply for `max_depth`"));
             }
             flatbuffers::InvalidFlatbuffer::TooManyTables => {
-                return Error::limit(format!("{what} has too many tables"));
+                return Error::limit(format!("{what} has too many tables for `max_layouts`"));
             }
             flatbuffers::InvalidFlatbuffer::ApparentSizeTooLarge => {
                 return Error::limit(format!("{what} repeats its bytes too often"));
@@ -112,5 +112,5 @@ fn aligned(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
 }
 
 fn too_deep(what: &str) -> Result<()> {
-    Err(Error::limit(format!("{what} is nested too deeply")))
+    Err(Error::limit(format!("{what} is nested too deeply for `max_depth`")))
 }
