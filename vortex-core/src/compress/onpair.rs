@@ -1,5 +1,7 @@
 //! OnPair for strings: codes for frequent substrings of up to sixteen bytes.
 
+use std::ops::RangeInclusive;
+
 use super::numbers::{compress_positions, compress_words};
 use super::scheme::{Context, Kind, Scheme};
 use super::string::{Strings, TRIED_BYTES};
@@ -15,8 +17,8 @@ const TOKEN_BITS: u8 = 12;
 /// With fewer bytes, the full set of tokens, which includes every single byte, does not pay.
 const MIN_BYTES: usize = 32 << 10;
 
-/// Number of bytes on which tokens are trained.
-const TRAINED_BYTES: usize = 256 << 10;
+/// Number of bytes on which tokens are trained: an eighth of the column, within these bounds.
+const TRAINED_BYTES: RangeInclusive<usize> = 256 << 10..=1 << 20;
 
 /// Codes for frequent substrings of up to sixteen bytes.
 pub(super) struct OnPair;
@@ -87,8 +89,11 @@ impl Scheme<Strings<'_>> for OnPair {
 fn tokens<'a>(strings: &'a Strings<'_>) -> Option<&'a ::onpair::Parser> {
     let train = || {
         let max_dict_bits = ::onpair::MaxDictBits::new(TOKEN_BITS).ok()?;
-        let config = ::onpair::Config { max_dict_bits, ..::onpair::DEFAULT_CONFIG };
-        Some(::onpair::Parser::train_rows(&Rows(&strings.sample(TRAINED_BYTES)), config))
+        // By default, training draws a sample of its own, which would be one of the sample.
+        let threshold = ::onpair::Threshold::new(1.0).ok()?;
+        let config = ::onpair::Config { max_dict_bits, threshold, ..::onpair::DEFAULT_CONFIG };
+        let trained = (strings.byte_len() / 8).clamp(*TRAINED_BYTES.start(), *TRAINED_BYTES.end());
+        Some(::onpair::Parser::train_rows(&Rows(&strings.sample(trained)), config))
     };
     strings.tokens.get_or_init(train).as_ref()
 }

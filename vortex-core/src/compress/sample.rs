@@ -1,15 +1,22 @@
 //! Samples of the values of a column.
 
+use std::ops::Range;
+
 /// Number of adjacent values in each run of a sample.
 const RUN: usize = 32;
 
 /// Number of runs in a sample.
-const RUNS: usize = 64;
+pub(super) const RUNS: usize = 64;
 
 /// The row ranges that make up a sample of `len` rows: all rows, or one run in each of several equal
 /// parts, at varying positions, so that the sample does not miss periodic data.
-pub(super) fn rows(len: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let (runs, run) = if len <= RUN * RUNS { (1, len) } else { (RUNS, RUN) };
+pub(super) fn rows(len: usize) -> impl Iterator<Item = Range<usize>> {
+    runs(len, RUN)
+}
+
+/// One run of `run` values in each of several equal parts of `len`, or all of them.
+pub(super) fn runs(len: usize, run: usize) -> impl Iterator<Item = Range<usize>> {
+    let (runs, run) = if len <= run * RUNS { (1, len) } else { (RUNS, run) };
     let part = len / runs;
     (0..runs).map(move |at| {
         let scattered = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

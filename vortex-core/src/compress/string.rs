@@ -122,17 +122,33 @@ impl<'a> Strings<'a> {
         })
     }
 
-    /// The rows of the sample, up to this many bytes: the last may be only the beginning of a row.
+    /// At most this many bytes, as runs of adjacent rows from everywhere. The first row of a run may lack its beginning
+    /// if it is longer than the run, and the last row its end.
     pub(super) fn sample(&self, bytes: usize) -> Vec<&'a [u8]> {
-        let mut left = bytes;
-        let rows = sample::rows(self.len()).flat_map(|rows| &self.rows[rows]);
-        rows.map_while(|row| {
-            let part = &row[..row.len().min(left)];
-            let more = left > 0;
-            left = left.saturating_sub(row.len().max(1));
-            more.then_some(part)
-        })
-        .collect()
+        if self.byte_len <= bytes {
+            return self.rows.clone();
+        }
+        let mut sample = Vec::new();
+        let mut runs = sample::runs(self.byte_len, bytes / sample::RUNS);
+        let mut run = runs.next().unwrap_or_default();
+        let (mut left, mut end) = (run.len(), 0);
+        for row in &self.rows {
+            let start = end;
+            end += row.len();
+            while left > 0 && run.start < end {
+                let begins = left == run.len() && row.len() > left;
+                let from = if begins { run.start.saturating_sub(start) } else { 0 };
+                let part = &row[from..row.len().min(from + left)];
+                sample.push(part);
+                left -= part.len();
+                if left > 0 {
+                    break;
+                }
+                run = runs.next().unwrap_or_default();
+                left = run.len();
+            }
+        }
+        sample
     }
 
     /// Bytes of the integers that delimit rows: lengths, and offsets into codes.
@@ -244,8 +260,30 @@ mod tests {
         let rows = ["ab".repeat(100), "c".repeat(1 << 20), "d".to_owned()];
         let array = BinaryViewArray::from_iter_values(&rows);
         let strings = Strings::new(&array, true);
-        let sample = strings.sample(300);
-        assert_eq!(sample.iter().map(|row| row.len()).collect::<Vec<_>>(), [200, 100]);
+        for bytes in [0, 1, 63, 64, 1000, 1 << 20] {
+            let sample = strings.sample(bytes);
+            assert_eq!(sample.iter().map(|row| row.len()).sum::<usize>(), bytes / 64 * 64);
+        }
         assert_eq!(strings.sample(2 << 20).len(), 3);
+    }
+
+    #[test]
+    fn a_sample_has_bytes_of_all_parts_of_a_column_and_whole_rows_if_they_are_short() {
+        // Rows of 10 to 109 bytes of the same letter, which tells where they are.
+        let rows: Vec<_> = (0..26_000).map(|row| vec![b'a' + (row / 1000) as u8; 10 + row % 100]).collect();
+        let array = BinaryViewArray::from_iter_values(&rows);
+        let strings = Strings::new(&array, true);
+        let sample = strings.sample(64 << 10);
+        let letters: HashSet<u8> = sample.iter().map(|row| row[0]).collect();
+        assert_eq!(letters.len(), 26);
+        let cut = sample.iter().filter(|row| row.len() < 10).count();
+        assert!(cut <= 64, "{cut} of {} rows are cut", sample.len());
+
+        // Rows of which only the first kilobyte is alike.
+        let rows: Vec<_> = (0..100).map(|row| [vec![b'x'; 1 << 10], vec![row; 63 << 10]].concat()).collect();
+        let array = BinaryViewArray::from_iter_values(&rows);
+        let sample = Strings::new(&array, false).sample(256 << 10);
+        let heads = sample.iter().filter(|row| row[0] == b'x').count();
+        assert!(heads <= 8, "{heads} of {} parts are the beginnings of rows", sample.len());
     }
 }
