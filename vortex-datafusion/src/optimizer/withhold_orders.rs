@@ -10,7 +10,8 @@
 //!
 //! The same applies to `date_trunc` in zones that turn their clocks back just after midnight; to `log(base, x)`, which
 //! falls if the base is below 1, or if it is the column; and to the negation of integers, of which the least is its own
-//! negative.
+//! negative. DataFusion also supposes that an aggregation by several sets of columns (`ROLLUP`) keeps the order of all of
+//! them, although the groups of each row include some without the first column.
 //!
 //! If an operator contains such an expression, the orders that the scans below it declare end at the first column of
 //! a type from which DataFusion derives an order of the expression. Other scans keep theirs, since an order reaches only
@@ -32,6 +33,7 @@ use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, NegativeExpr, TryCastExpr};
 use datafusion_physical_expr::utils::{collect_columns, split_conjunction};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::filter::FilterExec;
 use datafusion_physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion_physical_plan::{ExecutionPlan, replace_children_if_necessary};
@@ -81,12 +83,14 @@ impl PhysicalOptimizerRule for WithholdOrders {
 struct Reordered {
     numbers: bool,
     times: bool,
+    /// Columns of any type, which aggregations by several sets of them leave out of some.
+    grouped: bool,
 }
 
 impl Reordered {
     fn includes(self, data_type: &DataType) -> bool {
         let is_number = data_type.is_numeric() || *data_type == DataType::Boolean;
-        (self.numbers && is_number) || (self.times && data_type.is_temporal())
+        self.grouped || (self.numbers && is_number) || (self.times && data_type.is_temporal())
     }
 }
 
@@ -94,6 +98,7 @@ impl BitOrAssign for Reordered {
     fn bitor_assign(&mut self, other: Self) {
         self.numbers |= other.numbers;
         self.times |= other.times;
+        self.grouped |= other.grouped;
     }
 }
 
@@ -126,6 +131,9 @@ fn reordered(node: &Arc<dyn ExecutionPlan>) -> Result<Reordered> {
             found |= reordered_by(filter.expression(), Some(filter.schema()))?;
         }
         return Ok(found);
+    }
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        found.grouped = !aggregate.group_expr().is_single();
     }
     let inputs: Vec<_> = node.children().into_iter().map(|child| child.schema()).collect();
     if let Some(keys) = join_keys(node.as_ref()) {
