@@ -93,9 +93,9 @@ impl TableProvider for Metadata {
         let options = VortexOptions::from_session(state.config_options());
         let reading = Reading::new(runtime, state.config()).with_options(&options);
         // In a folder, only files with our extension; a file given by name may have any.
-        let extension = if self.url.is_collection() { EXTENSION } else { "" };
+        let extension = if self.url.is_collection() { format!(".{EXTENSION}") } else { String::new() };
         let mut objects: Vec<_> =
-            self.url.list_all_files(state, &store, extension).await?.try_collect().await?;
+            self.url.list_all_files(state, &store, &extension).await?.try_collect().await?;
         if objects.is_empty() {
             return plan_err!("no file at {}", self.url);
         }

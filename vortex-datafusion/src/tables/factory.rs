@@ -26,6 +26,9 @@ use super::places::{check_place, listing_url};
 use crate::convert::schema::merge;
 use crate::format::EXTENSION;
 
+/// The names of the files that a folder contains; with [`EXTENSION`].
+const IN_FOLDER: &str = "[!._]*.vortex";
+
 /// Creates tables of files.
 #[derive(Debug, Default)]
 pub(crate) struct VortexTableFactory;
@@ -54,9 +57,14 @@ fn files_at(place: &str) -> Result<ListingTableUrl> {
     let url = listing_url(place)?;
     // Names of folders like `_key=value` are not compared with it.
     match url.is_collection() && url.get_glob().is_none() {
-        true => url.with_glob(&format!("[!._]*.{EXTENSION}")),
+        true => url.with_glob(IN_FOLDER),
         false => Ok(url),
     }
+}
+
+/// Whether the table contains whatever Vortex files there are in a folder.
+fn lists_vortex(url: &ListingTableUrl) -> bool {
+    url.get_glob().as_ref().is_some_and(|glob| glob.as_str() == IN_FOLDER)
 }
 
 /// Refuses places that a table cannot have together: it reads all of them from one store, each once.
@@ -97,8 +105,12 @@ async fn listed_table(
             check_place(url, session, true).await?;
         }
     }
-    let options =
-        ListingOptions::new(format).with_file_extension("").with_file_sort_order(table.order_exprs.clone());
+    // Files that are named may be called anything. A pattern is compared with the names of subfolders, but not with those
+    // of what they contain.
+    let extension = if urls.iter().all(lists_vortex) { format!(".{EXTENSION}") } else { String::new() };
+    let options = ListingOptions::new(format)
+        .with_file_extension(extension)
+        .with_file_sort_order(table.order_exprs.clone());
     let partitions = partitions_of(session, table, &urls[0], &options).await?;
     let options = options.with_table_partition_cols(partitions);
     for url in &urls {

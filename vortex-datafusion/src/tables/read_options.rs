@@ -51,7 +51,8 @@ impl VortexReadOptions {
         self
     }
 
-    /// Options that apply to this table in place of those of the session.
+    /// Options that apply to this table in place of those of the session, but for the segment cache, which its tables
+    /// share.
     #[must_use]
     pub fn with_options(mut self, options: VortexOptions) -> Self {
         self.options = Some(options);
@@ -68,8 +69,9 @@ impl VortexReadOptions {
             Some(schema) => DFSchema::try_from(schema)?,
             None => DFSchema::empty(),
         };
-        let set = self.options.as_ref().map(VortexOptions::texts).into_iter().flatten();
-        let options: HashMap<_, _> = set.map(|(name, text)| (format!("format.{name}"), text)).collect();
+        let texts = self.options.as_ref().map(VortexOptions::texts).into_iter().flatten();
+        let of_table = texts.filter(|(name, _)| !name.starts_with("segment_cache"));
+        let options: HashMap<_, _> = of_table.map(|(name, text)| (format!("format.{name}"), text)).collect();
         Ok(CreateExternalTable::builder(name, *first, EXTENSION.to_uppercase(), Arc::new(schema))
             .with_locations(places.iter().map(|place| (*place).to_owned()).collect())
             .with_partition_cols(self.partition_columns)

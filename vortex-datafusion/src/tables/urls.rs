@@ -143,7 +143,8 @@ async fn options_at(
         Some((extension, (formats, compression))) => {
             let options = compression.map(|name| ("format.compression".to_owned(), name));
             let format = formats.create(state, &options.into_iter().collect())?;
-            Ok(Some(ListingOptions::new(format).with_file_extension(extension)))
+            // DataFusion compares how names end.
+            Ok(Some(ListingOptions::new(format).with_file_extension(format!(".{extension}"))))
         }
     }
 }

@@ -8,7 +8,7 @@ use datafusion::prelude::{SessionContext, col, lit};
 use vortex_core::{Release, VortexFile};
 use vortex_datafusion::{VortexContextExt as _, VortexDataFrameExt as _, VortexOptions, VortexReadOptions};
 
-use crate::files::{file, run, session, show};
+use crate::files::{file, number, run, session, show};
 
 /// Writes the numbers up to `last`; returns how many.
 async fn write(context: &SessionContext, last: u64, to: &str, options: Option<VortexOptions>) -> u64 {
@@ -171,6 +171,20 @@ async fn a_table_of_several_places_has_options_and_an_order_of_its_own() {
     assert_eq!(show(&context, above).await.matches("| 9 ").count(), 2);
     let none = context.read_vortex_with(&[], VortexReadOptions::new()).await.unwrap_err().to_string();
     assert!(none.contains("place"), "{none}");
+}
+
+#[tokio::test]
+async fn a_table_has_options_of_its_own_in_a_session_with_a_segment_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = session();
+    let place = format!("{}/a.vortex", folder.path().display());
+    write(&context, 10, &place, None).await;
+    run(&context, "SET vortex.segment_cache = '1 MiB'").await;
+    let mut options = VortexOptions::from_session(context.state().config_options());
+    options.predicate_pushdown = false;
+    let told = VortexReadOptions::new().with_options(options);
+    context.register_vortex_with("t", &[&place], told).await.unwrap();
+    assert_eq!(number(&context, "SELECT count(*) FROM t WHERE n > 7").await, 3);
 }
 
 #[tokio::test]

@@ -67,6 +67,22 @@ async fn a_folder_is_read_without_hidden_files() {
 }
 
 #[tokio::test]
+async fn a_folder_is_read_without_files_whose_names_merely_end_like_those_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let (context, place) = (session(), folder.path().display());
+    run(&context, &format!("COPY (SELECT 1 AS i) TO '{place}/a.vortex'")).await;
+    for other in ["b.oldvortex", "vortex", "sub.vortex/_SUCCESS", "sub.vortex/notes.txt"] {
+        fs::create_dir_all(folder.path().join(other).parent().unwrap()).unwrap();
+        fs::write(folder.path().join(other), "text").unwrap();
+    }
+    run(&context, &format!("CREATE EXTERNAL TABLE t STORED AS VORTEX LOCATION '{place}/'")).await;
+    let metadata = format!("vortex_metadata('{place}/')");
+    for from in ["t", &format!("'{place}/'"), &format!("(SELECT DISTINCT file FROM {metadata})")] {
+        assert_eq!(number(&context, &format!("SELECT count(*) FROM {from}")).await, 1, "{from}");
+    }
+}
+
+#[tokio::test]
 async fn a_folder_is_one_however_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let context = session();
