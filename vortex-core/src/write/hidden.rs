@@ -10,7 +10,10 @@ use arrow::array::{
     OffsetSizeTrait, PrimitiveArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{ArrowNativeType as _, DataType, Decimal128Type, Decimal256Type, DecimalType, i256};
+use arrow::datatypes::{
+    ArrowNativeType as _, ArrowNativeTypeOp as _, DataType, Decimal32Type, Decimal64Type, Decimal128Type,
+    Decimal256Type, DecimalType,
+};
 
 use crate::{Error, Result};
 
@@ -54,21 +57,20 @@ pub(super) fn fit_decimals(array: &ArrayRef, shown: Option<&NullBuffer>) -> Resu
             let (item, len) = (Arc::clone(item), array.len());
             Arc::new(FixedSizeListArray::try_new_with_length(item, *size, items, nulls, len)?)
         }
-        DataType::Decimal128(precision, _) => {
-            let bound = 10i128.pow((*precision).into());
-            fit::<Decimal128Type>(array, shown.as_ref(), |value| -bound < value && value < bound)?
-        }
-        DataType::Decimal256(precision, _) => {
-            let bound = i256::from_i128(10).wrapping_pow((*precision).into());
-            fit::<Decimal256Type>(array, shown.as_ref(), |value| -bound < value && value < bound)?
-        }
+        DataType::Decimal32(precision, _) => fit::<Decimal32Type>(array, *precision, shown.as_ref())?,
+        DataType::Decimal64(precision, _) => fit::<Decimal64Type>(array, *precision, shown.as_ref())?,
+        DataType::Decimal128(precision, _) => fit::<Decimal128Type>(array, *precision, shown.as_ref())?,
+        DataType::Decimal256(precision, _) => fit::<Decimal256Type>(array, *precision, shown.as_ref())?,
         _ => Arc::clone(array),
     })
 }
 
 fn has_decimals(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Decimal128(..) | DataType::Decimal256(..) => true,
+        DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => true,
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::FixedSizeList(item, _)
@@ -78,11 +80,10 @@ fn has_decimals(data_type: &DataType) -> bool {
     }
 }
 
-fn fit<T: DecimalType>(
-    array: &ArrayRef,
-    shown: Option<&NullBuffer>,
-    fits: impl Fn(T::Native) -> bool,
-) -> Result<ArrayRef> {
+fn fit<T: DecimalType>(array: &ArrayRef, precision: u8, shown: Option<&NullBuffer>) -> Result<ArrayRef> {
+    let bound = T::Native::usize_as(10).pow_checked(precision.into())?;
+    let negative = bound.neg_checked()?;
+    let fits = |value: T::Native| negative.is_lt(value) && value.is_lt(bound);
     let decimals = array.as_primitive::<T>();
     if decimals.values().iter().fold(true, |fit, value| fit & fits(*value)) {
         return Ok(Arc::clone(array));
@@ -121,8 +122,8 @@ fn fit_items<O: OffsetSizeTrait>(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Decimal128Array, Decimal256Array, ListArray};
-    use arrow::datatypes::Field;
+    use arrow::array::{Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, ListArray};
+    use arrow::datatypes::{Field, i256};
 
     use super::*;
 
@@ -162,6 +163,25 @@ mod tests {
         assert!(fits(999, 3) && fits(-999, 3) && !fits(1000, 3) && !fits(-1000, 3));
         let most = 10i128.pow(38) - 1;
         assert!(fits(most, 38) && fits(-most, 38) && !fits(most + 1, 38) && !fits(i128::MIN, 38));
+    }
+
+    #[test]
+    fn narrow_decimals_have_at_most_the_digits_of_their_type() {
+        let fits = |value: i32, precision: u8| {
+            let narrow = Decimal32Array::from(vec![value]).with_precision_and_scale(precision, 0).unwrap();
+            let wide = Decimal64Array::from(vec![i64::from(value)]).with_precision_and_scale(precision, 0);
+            let fits = |array: ArrayRef| fit_decimals(&array, None).is_ok();
+            assert_eq!(fits(Arc::new(narrow.clone())), fits(Arc::new(wide.unwrap())));
+            fits(Arc::new(narrow))
+        };
+        assert!(fits(999, 3) && fits(-999, 3) && !fits(1000, 3) && !fits(-1000, 3));
+        let most = 10i32.pow(9) - 1;
+        assert!(fits(most, 9) && fits(-most, 9) && !fits(most + 1, 9) && !fits(i32::MIN, 9));
+        let nulls = Some(NullBuffer::from(vec![true, false]));
+        let hidden = Decimal64Array::new(vec![10i64.pow(18) - 1, 10i64.pow(18)].into(), nulls);
+        let hidden = hidden.with_precision_and_scale(18, 0).unwrap();
+        let fitting = fit_decimals(&(Arc::new(hidden) as ArrayRef), None).unwrap();
+        assert_eq!(*fitting.as_primitive::<Decimal64Type>().values(), [10i64.pow(18) - 1, 0]);
     }
 
     #[test]
