@@ -72,6 +72,12 @@ fn stored(field: &Field, min_reader: Release) -> Result<DType> {
             from_field(field)?
         }
         DataType::FixedSizeBinary(_) => DType::Binary(nullable),
+        DataType::Dictionary(_, values) if matches!(**values, DataType::Dictionary(..)) => {
+            return Err(Error::invalid(format!(
+                "the Arrow schema of a file cannot state {}; use a dictionary of plain values",
+                field.data_type()
+            )));
+        }
         DataType::Dictionary(_, values) => of_values(values)?,
         DataType::RunEndEncoded(_, values) => of_values(values.data_type())?,
         DataType::Duration(_) => DType::Primitive(PType::I64, nullable),
@@ -339,6 +345,15 @@ mod tests {
         let union = DataType::Union(fields.unwrap(), arrow::datatypes::UnionMode::Dense);
         let error = stored_type(union, true, Release::NEWEST).unwrap_err().to_string();
         assert!(error.contains("column `a`") && error.contains("Union"), "{error}");
+    }
+
+    #[test]
+    fn dictionaries_of_dictionaries_are_refused_since_a_schema_cannot_state_them() {
+        let packed = |values| DataType::Dictionary(Box::new(DataType::Int8), Box::new(values));
+        let error = stored_type(packed(packed(DataType::Utf8)), true, Release::NEWEST).unwrap_err();
+        assert!(error.to_string().contains("use a dictionary of plain values"), "{error}");
+        let fields = vec![Field::new("word", packed(DataType::Utf8), true)];
+        assert!(stored_type(packed(DataType::Struct(fields.into())), true, Release::NEWEST).is_ok());
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! of several dictionaries meet; keys of 8 or 16 bits may not be able to address all of them. The schema
 //! stored in the file then has keys of 32 bits.
 //!
-//! Types, arrays and widened types are traversed in the same order, so that dictionaries within structs,
-//! lists and maps can be identified by their number.
+//! Arrays and types are traversed in the same order, so that dictionaries within structs, lists, maps and other
+//! dictionaries can be identified by their number.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -38,8 +38,9 @@ impl NarrowKeys {
     pub(super) fn new(schema: &Schema) -> Self {
         let mut dictionaries = Vec::new();
         for field in schema.fields() {
-            walk_type(field.data_type(), &mut |capacity| {
+            widened(field.data_type(), &mut |capacity| {
                 dictionaries.push(Dictionary { capacity, last: None, values: HashSet::new() });
+                false
             });
         }
         Self { dictionaries, hasher: RandomState::new() }
@@ -66,7 +67,7 @@ impl NarrowKeys {
     /// The schema in which the file can be read, no matter which batches it is cut into.
     pub(super) fn widened(&self, schema: &SchemaRef) -> SchemaRef {
         let mut dictionaries = self.dictionaries.iter();
-        let mut is_too_narrow = || dictionaries.next().is_some_and(Dictionary::is_full);
+        let mut is_too_narrow = |_| dictionaries.next().is_some_and(Dictionary::is_full);
         let fields: Vec<_> =
             schema.fields().iter().map(|field| widened_field(field, &mut is_too_narrow)).collect();
         Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -107,31 +108,15 @@ fn capacity(keys: &DataType) -> Option<usize> {
     }
 }
 
-/// Visits the capacity of each dictionary with narrow keys.
-fn walk_type(data_type: &DataType, found: &mut dyn FnMut(usize)) {
-    match data_type {
-        DataType::Dictionary(keys, _) => {
-            if let Some(capacity) = capacity(keys) {
-                found(capacity);
-            }
-        }
-        DataType::Struct(fields) => fields.iter().for_each(|field| walk_type(field.data_type(), found)),
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _)
-        | DataType::RunEndEncoded(_, item) => walk_type(item.data_type(), found),
-        _ => {}
-    }
-}
-
 /// Visits the values of each dictionary with narrow keys.
 fn walk_array(array: &dyn Array, found: &mut dyn FnMut(&ArrayRef) -> Result<()>) -> Result<()> {
     match array.data_type() {
-        DataType::Dictionary(keys, _) if capacity(keys).is_some() => {
-            found(array.as_any_dictionary().values())
+        DataType::Dictionary(keys, _) => {
+            let values = array.as_any_dictionary().values();
+            if capacity(keys).is_some() {
+                found(values)?;
+            }
+            walk_array(values, found)
         }
         DataType::Struct(_) => {
             array.as_struct().columns().iter().try_for_each(|column| walk_array(column, found))
@@ -158,12 +143,16 @@ fn walk_runs<R: arrow::datatypes::RunEndIndexType>(
     array.as_run_opt::<R>().map_or(Ok(()), |runs| walk_array(runs.values(), found))
 }
 
-/// The type with wide keys in those dictionaries whose keys are too narrow.
-fn widened(data_type: &DataType, is_too_narrow: &mut dyn FnMut() -> bool) -> DataType {
+/// The type with wide keys in those dictionaries whose keys, which can address so many values, are too narrow.
+fn widened(data_type: &DataType, is_too_narrow: &mut dyn FnMut(usize) -> bool) -> DataType {
     match data_type {
-        DataType::Dictionary(keys, values) if capacity(keys).is_some() && is_too_narrow() => {
-            let wide = if keys.is_signed_integer() { DataType::Int32 } else { DataType::UInt32 };
-            DataType::Dictionary(Box::new(wide), values.clone())
+        DataType::Dictionary(keys, values) => {
+            let keys = match capacity(keys).is_some_and(&mut *is_too_narrow) {
+                true if keys.is_signed_integer() => DataType::Int32,
+                true => DataType::UInt32,
+                false => keys.as_ref().clone(),
+            };
+            DataType::Dictionary(Box::new(keys), Box::new(widened(values, is_too_narrow)))
         }
         DataType::Struct(fields) => {
             DataType::Struct(fields.iter().map(|field| widened_field(field, is_too_narrow)).collect())
@@ -183,7 +172,7 @@ fn widened(data_type: &DataType, is_too_narrow: &mut dyn FnMut() -> bool) -> Dat
     }
 }
 
-fn widened_field(field: &FieldRef, is_too_narrow: &mut dyn FnMut() -> bool) -> FieldRef {
+fn widened_field(field: &FieldRef, is_too_narrow: &mut dyn FnMut(usize) -> bool) -> FieldRef {
     let wide = widened(field.data_type(), is_too_narrow);
     if wide == *field.data_type() {
         return Arc::clone(field);
@@ -193,7 +182,7 @@ fn widened_field(field: &FieldRef, is_too_narrow: &mut dyn FnMut() -> bool) -> F
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DictionaryArray, ListArray, StringArray, StructArray};
+    use arrow::array::{DictionaryArray, Int8Array, ListArray, StringArray, StructArray};
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::{Field, Int8Type};
 
@@ -223,6 +212,24 @@ mod tests {
         assert_eq!(keys.widened(&schema), schema);
         keys.see(&batch(words(120..129))).unwrap();
         assert_eq!(keys.widened(&schema).field(0).data_type(), &wide());
+    }
+
+    #[test]
+    fn dictionaries_below_dictionaries_get_wider_keys_of_their_own() {
+        let nested = |range: std::ops::Range<usize>, keys: Int8Array| -> ArrayRef {
+            let words = words(range);
+            let field = Field::new("word", words.data_type().clone(), true);
+            let structs = StructArray::new(vec![field].into(), vec![words], None);
+            Arc::new(DictionaryArray::<Int8Type>::new(keys, Arc::new(structs)))
+        };
+        let schema = batch(nested(0..1, Int8Array::from(vec![0]))).schema();
+        let mut keys = NarrowKeys::new(&schema);
+        keys.see(&batch(nested(0..100, Int8Array::from(vec![0])))).unwrap();
+        assert_eq!(keys.widened(&schema), schema);
+        keys.see(&batch(nested(100..200, Int8Array::from(vec![0])))).unwrap();
+        let fields = vec![Field::new("word", wide(), true)].into();
+        let expected = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Struct(fields)));
+        assert_eq!(keys.widened(&schema).field(0).data_type(), &expected);
     }
 
     #[test]
