@@ -12,7 +12,8 @@ use arrow::array::{
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
 
-use crate::Result;
+use super::intake::{entries, items};
+use crate::{Error, Result};
 
 /// The rows of all pieces as one array, in memory of its own.
 ///
@@ -23,7 +24,39 @@ pub(super) fn copied(pieces: &[ArrayRef]) -> Result<ArrayRef> {
     // Arrow copies nothing if there is only one array.
     let nothing = pieces.first().map(|piece| piece.slice(0, 0));
     parts.extend(nothing.as_deref());
-    with_own_text(&concat(&parts)?)
+    with_own_text(&concatenated(&parts)?)
+}
+
+/// The rows of all parts as one array.
+///
+/// # Errors
+/// If one array cannot hold them.
+pub(super) fn concatenated(parts: &[&dyn Array]) -> Result<ArrayRef> {
+    // Arrow panics if offsets overflow.
+    let items = parts.iter().map(|part| most_items(*part)).fold(0, usize::saturating_add);
+    if i32::try_from(items).is_err() {
+        return Err(Error::limit(format!(
+            "lists of {items} items to write together, {} allowed; write fewer rows between flushes",
+            i32::MAX
+        )));
+    }
+    Ok(concat(parts)?)
+}
+
+/// The number of items of lists with 32-bit offsets, at the level that has most.
+fn most_items(array: &dyn Array) -> usize {
+    let with_own = |items: &dyn Array| items.len().max(most_items(items));
+    match array.data_type() {
+        DataType::List(_) => with_own(&items(array.as_list::<i32>())),
+        DataType::Map(..) => with_own(&entries(array.as_map())),
+        DataType::LargeList(_) => most_items(&items(array.as_list::<i64>())),
+        DataType::FixedSizeList(..) => most_items(array.as_fixed_size_list().values()),
+        DataType::Struct(_) => {
+            let columns = array.as_struct().columns().iter();
+            columns.map(|column| most_items(column)).max().unwrap_or(0)
+        }
+        _ => 0,
+    }
 }
 
 /// The array with a copy of all text that views refer to.
@@ -61,9 +94,10 @@ fn with_own_fields(structs: &StructArray) -> Result<StructArray> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        FixedSizeListBuilder, Int64Array, Int64Builder, LargeListBuilder, ListBuilder, MapBuilder,
-        StringViewArray, StringViewBuilder,
+        FixedSizeListBuilder, Int64Array, Int64Builder, LargeListBuilder, ListArray, ListBuilder, MapBuilder,
+        NullArray, StringViewArray, StringViewBuilder,
     };
+    use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Field;
 
     use super::*;
@@ -118,6 +152,21 @@ mod tests {
                 assert!(held < 4096 && all > 20_000, "{held} of {all} bytes of {}", array.data_type());
             }
         }
+    }
+
+    #[test]
+    fn lists_whose_items_are_too_many_for_offsets_are_an_error() {
+        let item = Arc::new(Field::new("item", DataType::Null, true));
+        let lists = |items: i32| -> ArrayRef {
+            let (offsets, items) = (OffsetBuffer::new(vec![0, items].into()), NullArray::new(items as usize));
+            Arc::new(ListArray::new(Arc::clone(&item), offsets, Arc::new(items), None))
+        };
+        assert_eq!(copied(&[lists(1 << 30), lists((1 << 30) - 1)]).unwrap().len(), 2);
+        let error = copied(&[lists(1 << 30), lists(1 << 30)]).unwrap_err().to_string();
+        assert!(error.contains("lists of 2147483648 items"), "{error}");
+        let field = vec![Field::new("lists", lists(0).data_type().clone(), true)];
+        let nested = |items| StructArray::new(field.clone().into(), vec![lists(items)], None);
+        assert!(copied(&[Arc::new(nested(i32::MAX)), Arc::new(nested(1))]).is_err());
     }
 
     #[test]

@@ -31,6 +31,9 @@ const MAX_VALUE_BYTES: i64 = i32::MAX as i64;
 /// mebibyte of what belongs to its values.
 pub(crate) const MAX_ROW_BYTES: u64 = (2 << 30) - (1 << 20);
 
+/// Bytes of the position of an item: lists are taken apart and joined by such.
+pub(super) const POSITION_BYTES: u64 = 8;
+
 /// Cuts a batch into groups of rows that are taken in together.
 #[derive(Debug)]
 pub(crate) struct Intake<'a> {
@@ -120,10 +123,10 @@ fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
         },
         DataType::ListView(_) => bytes_of_views(array.as_list_view::<i32>(), judge),
         DataType::LargeListView(_) => bytes_of_views(array.as_list_view::<i64>(), judge),
-        DataType::List(_) => own_bytes(&items(array.as_list::<i32>()), judge),
-        DataType::LargeList(_) => own_bytes(&items(array.as_list::<i64>()), judge),
-        DataType::Map(..) => own_bytes(&entries(array.as_map()), judge),
-        DataType::FixedSizeList(..) => own_bytes(array.as_fixed_size_list().values(), judge),
+        DataType::List(_) => bytes_of_items(&items(array.as_list::<i32>()), judge),
+        DataType::LargeList(_) => bytes_of_items(&items(array.as_list::<i64>()), judge),
+        DataType::Map(..) => bytes_of_items(&entries(array.as_map()), judge),
+        DataType::FixedSizeList(..) => bytes_of_items(array.as_fixed_size_list().values(), judge),
         DataType::Struct(_) => {
             let columns = array.as_struct().columns().iter().map(|column| own_bytes(column, judge));
             columns.fold(0, u64::saturating_add)
@@ -140,6 +143,14 @@ fn own_bytes(array: &dyn Array, judge: Judge) -> u64 {
     }
 }
 
+/// Bytes of the items of lists. Where these take none, as nulls by themselves, their positions do.
+fn bytes_of_items(items: &dyn Array, judge: Judge) -> u64 {
+    match own_bytes(items, judge) {
+        0 => (items.len() as u64).saturating_mul(POSITION_BYTES),
+        bytes => bytes,
+    }
+}
+
 /// Bytes of values that are referenced `times` times in total; `shown` tells which ones, and how often.
 fn repeated(
     values: &dyn Array,
@@ -152,11 +163,13 @@ fn repeated(
         (DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary, _) => {
             times.saturating_mul(16)
         }
-        (_, Judge::ByAverage) => own_bytes(values, judge).div_ceil(values.len() as u64).saturating_mul(times),
+        (_, Judge::ByAverage) => {
+            bytes_of_items(values, judge).div_ceil(values.len() as u64).saturating_mul(times)
+        }
         (_, Judge::ByValue) => {
             let parts = counted(shown()).into_iter();
             let bytes = parts.map(|(range, times)| {
-                own_bytes(&values.slice(range.start, range.len()), judge).saturating_mul(times)
+                bytes_of_items(&values.slice(range.start, range.len()), judge).saturating_mul(times)
             });
             bytes.fold(0, u64::saturating_add)
         }
@@ -219,7 +232,7 @@ fn bytes_of_runs<R: RunEndIndexType>(array: &dyn Array, judge: Judge) -> u64 {
 }
 
 /// The items that lists refer to.
-fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrayRef {
+pub(super) fn items<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> ArrayRef {
     let first = lists.value_offsets()[0].as_usize();
     lists.values().slice(first, lists.value_offsets()[lists.len()].as_usize() - first)
 }
@@ -301,8 +314,8 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        BinaryViewBuilder, DictionaryArray, Int32Array, Int64Array, ListArray, ListViewArray, RunArray,
-        StringArray,
+        BinaryViewBuilder, DictionaryArray, Int32Array, Int64Array, ListArray, ListViewArray, NullArray,
+        RunArray, StringArray,
     };
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::Field;
@@ -325,6 +338,21 @@ mod tests {
         assert_eq!(taken(views(5, 1 << 20)), [1; 5]);
         assert_eq!(taken(views(64, 1 << 18)), [4; 16]);
         assert_eq!(taken(views(100_000, 2)), [65_536, 34_464]);
+    }
+
+    #[test]
+    fn items_that_take_no_bytes_count_for_their_positions() {
+        let views = |rows: usize, len: i32| -> ArrayRef {
+            let item = Arc::new(Field::new("item", DataType::Null, true));
+            let (starts, lengths) = (vec![1; rows].into(), vec![len; rows].into());
+            let nulls = Arc::new(NullArray::new(len as usize + 1));
+            Arc::new(ListViewArray::new(item, starts, lengths, nulls, None))
+        };
+        assert_eq!(taken(views(4, 1 << 20)), [1; 4]);
+        assert_eq!(taken(views(1000, 1)), [1000]);
+        assert!(check_rows(&views(4, 100_000_000)).is_ok());
+        let error = check_rows(&views(4, i32::MAX - 10)).unwrap_err().to_string();
+        assert!(error.contains("row 0 has 17179869096 bytes"), "{error}");
     }
 
     #[test]

@@ -18,8 +18,8 @@ use arrow::datatypes::{ByteViewType, DataType, Int32Type};
 use hashbrown::HashSet;
 
 use super::carry::carry;
-use super::copies::copied;
-use super::intake::entries;
+use super::copies::{concatenated, copied};
+use super::intake::{POSITION_BYTES, entries, items};
 use crate::Result;
 use crate::array::bytes::let_go_if;
 use crate::array::take;
@@ -183,7 +183,7 @@ pub(super) fn join(pieces: &[ArrayRef], start: usize, len: usize) -> Result<Arra
         [one] => Ok(ArrayRef::clone(one)),
         parts => {
             let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
-            Ok(arrow::compute::concat(&parts)?)
+            concatenated(&parts)
         }
     }
 }
@@ -201,8 +201,6 @@ fn let_go(array: ArrayRef) -> ArrayRef {
 /// Bytes of the values in the rows of an array, not including those around them.
 fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
     let nulls = array.nulls().map_or(0, |_| array.len().div_ceil(8));
-    let within =
-        |values: &ArrayRef, start: usize, end: usize| value_bytes(&values.slice(start, end - start), shown);
     nulls
         + match array.data_type() {
             DataType::Null => 0,
@@ -213,28 +211,18 @@ fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
             DataType::LargeBinary => spanned(array.as_binary::<i64>().value_offsets()) + array.len() * 8,
             DataType::Utf8View => view_bytes(array.as_string_view(), shown),
             DataType::BinaryView => view_bytes(array.as_binary_view(), shown),
-            DataType::List(_) => {
-                let list = array.as_list::<i32>();
-                let offsets = list.value_offsets();
-                let ends = (offsets[0] as usize, offsets[array.len()] as usize);
-                within(list.values(), ends.0, ends.1) + array.len() * 4
-            }
-            DataType::LargeList(_) => {
-                let list = array.as_list::<i64>();
-                let offsets = list.value_offsets();
-                let ends = (offsets[0] as usize, offsets[array.len()] as usize);
-                within(list.values(), ends.0, ends.1) + array.len() * 8
-            }
+            DataType::List(_) => item_bytes(&items(array.as_list::<i32>()), shown) + array.len() * 4,
+            DataType::LargeList(_) => item_bytes(&items(array.as_list::<i64>()), shown) + array.len() * 8,
             DataType::Map(..) => {
                 // Keys are copied out of their views when they are encoded.
                 let entries: ArrayRef = Arc::new(entries(array.as_map()));
-                value_bytes(&entries, Shown::EachTime) + array.len() * 4
+                item_bytes(&entries, Shown::EachTime) + array.len() * 4
             }
             DataType::RunEndEncoded(..) => {
                 let runs = array.as_run::<Int32Type>();
                 let first = runs.run_ends().get_start_physical_index();
                 let count = runs.run_ends().get_end_physical_index() + 1 - first;
-                within(runs.values(), first, first + count) + count * size_of::<i32>()
+                value_bytes(&runs.values().slice(first, count), shown) + count * size_of::<i32>()
             }
             DataType::FixedSizeList(..) => value_bytes(array.as_fixed_size_list().values(), shown),
             DataType::Struct(_) => {
@@ -245,6 +233,14 @@ fn value_bytes(array: &ArrayRef, shown: Shown) -> usize {
                 None => array.to_data().get_slice_memory_size().unwrap_or_default(),
             },
         }
+}
+
+/// Bytes of the items of lists. Where these take none, their positions do: chunks must not have too many.
+fn item_bytes(items: &ArrayRef, shown: Shown) -> usize {
+    match value_bytes(items, shown) {
+        0 => items.len().saturating_mul(POSITION_BYTES as usize),
+        bytes => bytes,
+    }
 }
 
 /// Bytes of views and of the text that they show.
