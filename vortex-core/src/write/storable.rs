@@ -15,6 +15,9 @@ use crate::limits::Limits;
 use crate::wire::{dtype_from_bytes, dtype_to_bytes};
 use crate::{Error, Release, Result};
 
+/// How deep the nodes of compressed numbers or text may nest: three schemes, of which each may have parts, and patches.
+const MAX_LEAF_DEPTH: u32 = 8;
+
 /// Whether a column can be written for `min_reader` and all later releases.
 ///
 /// # Errors
@@ -22,17 +25,39 @@ use crate::{Error, Release, Result};
 pub fn can_write(field: &Field, min_reader: Release) -> Result<()> {
     let schema = Schema::new(vec![field.clone()]);
     let dtype = stored_schema(&schema, min_reader)?;
+    check_depth(&dtype)?;
     dtype.as_columns().map_or(Ok(()), |fields| {
         check_names(fields, "")?;
         carriers(&schema, fields).map(drop)
     })
 }
 
-/// Checks that types do not nest deeper than readers accept.
+/// Checks that types do not nest deeper than readers accept, and neither do the arrays in which they are stored.
 pub(crate) fn check_depth(dtype: &DType) -> Result<()> {
-    dtype_from_bytes(&dtype_to_bytes(dtype), &Limits::default())
+    let limits = Limits::default();
+    dtype_from_bytes(&dtype_to_bytes(dtype), &limits)
         .map_err(|error| Error::invalid(format!("readers do not accept this schema: {error}")))?;
+    // The table that holds the root of the array counts as well.
+    let depth = node_depth(dtype) + 1;
+    if depth > limits.max_depth {
+        return Err(Error::invalid(format!(
+            "readers do not accept this schema: its arrays nest up to {depth} levels deep, {} allowed; maps take three",
+            limits.max_depth
+        )));
+    }
     Ok(())
+}
+
+/// How deep the nodes of an array may nest.
+fn node_depth(dtype: &DType) -> u32 {
+    match dtype {
+        DType::Struct(fields, _) => 1 + fields.dtypes().iter().map(node_depth).max().unwrap_or(0),
+        DType::List(element, _) | DType::FixedSizeList(element, ..) => 1 + node_depth(element),
+        // A list of entries, which are structs, within the map itself.
+        DType::Map(map, _) => 3 + node_depth(map.key()).max(node_depth(map.value())),
+        DType::Extension(extension) => 1 + node_depth(extension.storage()),
+        _ => MAX_LEAF_DEPTH,
+    }
 }
 
 /// The types in which columns are taken in, provided that all can be stored and read back.
@@ -93,4 +118,27 @@ pub(crate) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
             .at(|| format!("column `{}`", field.name()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn maps_that_nest_deeper_than_readers_accept_are_refused() {
+        let nested = |depth: usize, wrap: fn(Field) -> DataType| {
+            (0..depth).fold(DataType::Int32, |inner, _| wrap(Field::new("value", inner, true)))
+        };
+        let map = |value: Field| {
+            let key = Field::new("key", DataType::Int32, false);
+            DataType::Map(Arc::new(Field::new_struct("entries", vec![key, value], false)), false)
+        };
+        let can_be_opened = |data_type| can_write(&Field::new("a", data_type, true), Release::NEWEST);
+        assert!(can_be_opened(nested(18, map)).is_ok());
+        let error = can_be_opened(nested(21, map)).unwrap_err().to_string();
+        assert!(error.contains("nest up to") && error.contains("64 allowed"), "{error}");
+        assert!(can_be_opened(nested(29, |item| DataType::List(Arc::new(item)))).is_ok());
+    }
 }

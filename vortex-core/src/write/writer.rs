@@ -74,7 +74,8 @@ impl FileWriter {
     ///
     /// # Errors
     /// If a column has a type that Vortex does not have, or that the oldest release which must read the
-    /// file does not have; the error names both. If types nest deeper than readers accept, some 30 levels.
+    /// file does not have; the error names both. If types nest deeper than readers accept, some 30 levels, or 18 of
+    /// maps.
     pub fn try_new(sink: impl Sink, schema: SchemaRef, options: WriteOptions) -> Result<Self> {
         let (dtype, min_reader) = match options.min_reader {
             Some(release) => (stored_schema(&schema, release)?, release),
