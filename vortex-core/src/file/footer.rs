@@ -32,7 +32,7 @@ pub(super) const EOF_LEN: u64 = 8;
 /// Longer values of user metadata are not kept in memory.
 const MAX_KEPT_VALUE_LEN: u32 = 4 << 10;
 /// Maximum length of the Arrow schema if it has to be read on its own.
-const MAX_SCHEMA_BYTES: u32 = 16 << 20;
+pub(crate) const MAX_SCHEMA_BYTES: u32 = 16 << 20;
 /// Key of the user metadata entry with the Arrow schema that a file was written from.
 pub(crate) const ARROW_SCHEMA_KEY: &str = "vortex-core.arrow-schema";
 
@@ -225,21 +225,40 @@ impl Footer {
     /// If a type has no Arrow equivalent.
     pub fn schema(&self) -> Result<SchemaRef> {
         let schema = get_or_try_init(&self.schema, || match self.written_schema() {
-            Some(schema) => Ok(Arc::new(schema)),
-            None => crate::dtype::arrow::schema(&self.dtype),
+            Ok(Some(schema)) => Ok(Arc::new(schema)),
+            Ok(None) | Err(_) => crate::dtype::arrow::schema(&self.dtype),
         });
         schema.map(Arc::clone)
     }
 
-    /// The schema that the file was written from according to its metadata, if it is consistent.
-    fn written_schema(&self) -> Option<Schema> {
-        let schema = arrow_schema_from_bytes(self.stored_schema.as_ref()?, &self.table.limits).ok()?;
+    /// The schema that the file was written from according to its metadata, if it has one.
+    ///
+    /// # Errors
+    /// If it cannot be used: [`schema`](Self::schema) is another one then.
+    pub(crate) fn written_schema(&self) -> Result<Option<Schema>> {
+        let Some(stored) = &self.stored_schema else {
+            let mut entries = self.user_metadata.iter();
+            return match entries.find(|entry| *entry.key == *ARROW_SCHEMA_KEY) {
+                Some(UserMetadata { range, .. }) => {
+                    let bytes = range.end - range.start;
+                    Err(Error::limit(format!("{bytes} bytes, at most {MAX_SCHEMA_BYTES} are read")))
+                }
+                None => Ok(None),
+            };
+        };
+        let schema = arrow_schema_from_bytes(stored, &self.table.limits)?;
         if !may_be_stored_as(&schema, &self.dtype) {
-            return None;
+            return Err(Error::corrupt("the types of the file are others"));
         }
         let dtypes = self.dtype.as_columns().map(|columns| columns.dtypes()).unwrap_or_default();
-        let decodes = |(dtype, field): (&DType, &FieldRef)| can_decode_as(dtype, field.data_type());
-        dtypes.iter().zip(schema.fields()).all(decodes).then_some(schema)
+        let decodes = |(dtype, field): &(&DType, &FieldRef)| can_decode_as(dtype, field.data_type());
+        match dtypes.iter().zip(schema.fields()).find(|column| !decodes(column)) {
+            Some((dtype, field)) => {
+                let (name, to) = (field.name(), field.data_type());
+                Err(Error::corrupt(format!("column `{name}` of type {dtype} cannot be read as {to}")))
+            }
+            None => Ok(Some(schema)),
+        }
     }
 
     /// Names and types of the columns. A root that is not a struct, or may be null, is one column called

@@ -87,6 +87,10 @@ async fn examined(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Result<Ver
     }
     found.row_count = file.row_count();
     found.column_count = file.footer().dtype().as_columns().map_or(1, |columns| columns.len());
+    // Readers ignore one that they cannot use.
+    if let Err(error) = file.footer().written_schema() {
+        found.problem("arrow schema", error);
+    }
     match read_checksums(source.as_ref(), file.footer()).await {
         Ok(Some(checksums)) => check_bytes(&file, &checksums, &mut found).await?,
         Ok(None) => {}
@@ -156,7 +160,9 @@ async fn open(
 mod tests {
     use std::time::Duration;
 
-    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, StructArray};
+    use arrow::array::{
+        ArrayRef, DurationSecondArray, Int64Array, RecordBatch, StringViewArray, StructArray,
+    };
     use object_store::path::Path;
     use object_store::{ObjectStoreExt as _, PutPayload};
     use test_store::TestStore;
@@ -178,6 +184,24 @@ mod tests {
         let found = verified(bytes).await;
         let [problem] = found.problems.as_slice() else { panic!("{found:?}") };
         assert_eq!(problem.place, "magic");
+    }
+
+    #[tokio::test]
+    async fn an_arrow_schema_that_readers_ignore_is_a_problem() {
+        let durations = Arc::new(DurationSecondArray::from(vec![1, 2])) as ArrayRef;
+        let rows = RecordBatch::try_from_iter([("a", durations)]).unwrap();
+        let sink = MemorySink::new();
+        let mut writer = FileWriter::try_new(sink.clone(), rows.schema(), WriteOptions::new()).unwrap();
+        writer.write(&rows).await.unwrap();
+        let summary = writer.finish().await.unwrap();
+        let footer = summary.footer(&OpenOptions::new()).unwrap();
+        let [entry] = footer.user_metadata() else { panic!("{:?}", footer.user_metadata()) };
+        let mut bytes = sink.bytes().unwrap().to_vec();
+        assert_eq!(verified(bytes.clone()).await.problems, []);
+        bytes[entry.range.start as usize] ^= 0xff;
+        let found = verified(bytes).await;
+        let [problem] = found.problems.as_slice() else { panic!("{found:?}") };
+        assert_eq!(problem.place, "arrow schema");
     }
 
     #[tokio::test]

@@ -16,8 +16,9 @@ use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// Maximum number of bytes of a message: as many as this for each compressed byte, within a range. Messages of
-/// real schemas are a tenth to a thirtieth of their size when compressed.
-const EXPANSION: u64 = 64;
+/// real schemas are a tenth to a thirtieth of their size when compressed, and a two hundred and thirtieth if all fields
+/// have the same long metadata. The greatest length limits what reading takes, however well a message is compressed.
+const EXPANSION: u64 = 1000;
 const MAX_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=256 << 20;
 const LEVEL: i32 = 3;
 
@@ -43,7 +44,11 @@ pub(crate) fn arrow_schema_from_bytes(bytes: &[u8], limits: &Limits) -> Result<S
     let mut message = Vec::new();
     let decoder = zstd::Decoder::with_buffer(bytes).map_err(damaged)?;
     let most = (bytes.len() as u64).saturating_mul(EXPANSION).clamp(*MAX_BYTES.start(), *MAX_BYTES.end());
-    decoder.take(most).read_to_end(&mut message).map_err(damaged)?;
+    decoder.take(most + 1).read_to_end(&mut message).map_err(damaged)?;
+    if message.len() as u64 > most {
+        let stored = bytes.len();
+        return Err(Error::limit(format!("arrow schema of more than {most} bytes, stored in {stored}")));
+    }
     let mut options = verifier(limits, message.len());
     // Arrow's writers share nothing but vtables; whatever is shared would be copied.
     options.max_apparent_size = message.len().saturating_mul(2);
@@ -203,6 +208,19 @@ mod tests {
     fn a_message_does_not_expand_without_limit() {
         let zeros = zstd::encode_all(vec![0; 300 << 20].as_slice(), LEVEL).unwrap();
         assert!(arrow_schema_from_bytes(&zeros, &Limits::default()).is_err());
+    }
+
+    #[test]
+    fn metadata_that_every_field_repeats_is_read() {
+        let text = "{\"description\": \"a field as its producer describes it\"} ".repeat(80);
+        let field = |at: usize| {
+            let metadata = HashMap::from([("producer".to_owned(), text.clone())]);
+            Field::new(format!("column {at}"), DataType::Int8, true).with_metadata(metadata)
+        };
+        let schema = Schema::new((0..4000).map(field).collect::<Vec<_>>());
+        let bytes = arrow_schema_to_bytes(&schema).unwrap();
+        assert!(bytes.len() < (16 << 20) / 64, "{}", bytes.len());
+        assert_eq!(arrow_schema_from_bytes(&bytes, &Limits::default()).unwrap(), schema);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use arrow::array::{Array as _, RecordBatch, new_empty_array};
 use arrow::datatypes::{DataType, Field, Schema};
+use bytes::Bytes;
 
 use super::carry::carry;
 use super::intake::{check_lengths, check_rows};
@@ -11,8 +12,9 @@ use crate::array::restore::restore;
 use crate::dtype::stored::{carrier, plain_carrier, stored_schema};
 use crate::dtype::{DType, StructType};
 use crate::error::ResultExt as _;
+use crate::file::MAX_SCHEMA_BYTES;
 use crate::limits::Limits;
-use crate::wire::{dtype_from_bytes, dtype_to_bytes};
+use crate::wire::{arrow_schema_from_bytes, arrow_schema_to_bytes, dtype_from_bytes, dtype_to_bytes};
 use crate::{Error, Release, Result};
 
 /// How deep the nodes of compressed numbers or text may nest: three schemes, of which each may have parts, and patches.
@@ -26,6 +28,7 @@ pub fn can_write(field: &Field, min_reader: Release) -> Result<()> {
     let schema = Schema::new(vec![field.clone()]);
     let dtype = stored_schema(&schema, min_reader)?;
     check_depth(&dtype)?;
+    arrow_schema(&schema, &dtype)?;
     dtype.as_columns().map_or(Ok(()), |fields| {
         check_names(fields, "")?;
         carriers(&schema, fields).map(drop)
@@ -58,6 +61,33 @@ fn node_depth(dtype: &DType) -> u32 {
         DType::Extension(extension) => 1 + node_depth(extension.storage()),
         _ => MAX_LEAF_DEPTH,
     }
+}
+
+/// The Arrow schema as a file of type `dtype` contains it, if readers would otherwise present other types.
+///
+/// # Errors
+/// If it takes more bytes than readers accept, or would be read as another one.
+pub(super) fn arrow_schema(schema: &Schema, dtype: &DType) -> Result<Option<Bytes>> {
+    if *crate::dtype::arrow::schema(dtype)? == *schema {
+        return Ok(None);
+    }
+    let bytes = arrow_schema_to_bytes(schema)?;
+    let too_long = |error: Error| {
+        let remedy = "shorten the metadata of the schema and of its fields, or write fewer columns";
+        Error::invalid(format!("readers do not accept this schema: {error}; {remedy}"))
+    };
+    if bytes.len() as u64 > u64::from(MAX_SCHEMA_BYTES) {
+        let len = bytes.len();
+        return Err(too_long(Error::limit(format!(
+            "{len} bytes when compressed, {MAX_SCHEMA_BYTES} allowed"
+        ))));
+    }
+    let read = arrow_schema_from_bytes(&bytes, &Limits::default()).map_err(too_long)?;
+    if let Some((written, _)) = schema.fields().iter().zip(read.fields()).find(|(of, read)| of != read) {
+        let place = || format!("column `{}`", written.name());
+        return Err(Error::unsupported("type in the schema of a file", written.data_type())).at(place);
+    }
+    Ok(Some(bytes.into()))
 }
 
 /// The types in which columns are taken in, provided that all can be stored and read back.
@@ -124,6 +154,8 @@ pub(crate) fn check_batch(batch: &RecordBatch, schema: &Schema) -> Result<()> {
 mod tests {
     use std::sync::Arc;
 
+    use arrow::datatypes::TimeUnit;
+
     use super::*;
 
     #[test]
@@ -140,5 +172,18 @@ mod tests {
         let error = can_be_opened(nested(21, map)).unwrap_err().to_string();
         assert!(error.contains("nest up to") && error.contains("64 allowed"), "{error}");
         assert!(can_be_opened(nested(29, |item| DataType::List(Arc::new(item)))).is_ok());
+    }
+
+    #[test]
+    fn a_schema_that_readers_would_ignore_is_refused() {
+        let duration = Field::new("a", DataType::Duration(TimeUnit::Second), false);
+        let with_metadata = |bytes: usize| {
+            let metadata = [("k".to_owned(), "v".repeat(bytes))].into();
+            let schema = Schema::new_with_metadata(vec![duration.clone()], metadata);
+            arrow_schema(&schema, &stored_schema(&schema, Release::NEWEST)?)
+        };
+        assert!(with_metadata(1 << 20).unwrap().is_some());
+        let error = with_metadata(17 << 20).unwrap_err().to_string();
+        assert!(error.contains("shorten the metadata"), "{error}");
     }
 }

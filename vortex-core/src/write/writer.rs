@@ -14,7 +14,7 @@ use super::encoder::Encoder;
 use super::intake::Intake;
 use super::narrow_keys::NarrowKeys;
 use super::pending::{Cut, PendingRows};
-use super::storable::{carriers, check_batch, check_depth, check_names};
+use super::storable::{arrow_schema, carriers, check_batch, check_depth, check_names};
 use super::written::{Written, chunked, flat};
 use super::zone_table::{ZoneTable, shows_bounds};
 use super::{ColumnSummary, DEFAULT_MIN_READER, WriteOptions, WriteSummary};
@@ -25,7 +25,7 @@ use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::{Sink, runtime};
 use crate::stats::FieldStats;
-use crate::wire::{WriteLayout, WriteNode, arrow_schema_to_bytes};
+use crate::wire::{WriteLayout, WriteNode};
 use crate::{Error, Release, Result};
 
 /// Minimum number of bytes of a column that are encoded together, regardless of the budget.
@@ -41,6 +41,8 @@ const DICTIONARY_BYTES: (usize, usize) = (64 << 10, 1 << 20);
 #[derive(Debug)]
 pub struct FileWriter {
     schema: SchemaRef,
+    /// The schema as the file contains it, if it does and keys do not become wider.
+    arrow_schema: Option<Bytes>,
     /// The types in which the columns are taken in.
     carriers: Vec<DataType>,
     dtype: DType,
@@ -75,7 +77,7 @@ impl FileWriter {
     /// # Errors
     /// If a column has a type that Vortex does not have, or that the oldest release which must read the
     /// file does not have; the error names both. If types nest deeper than readers accept, some 30 levels, or 18 of
-    /// maps.
+    /// maps. If the metadata of the schema and of its fields is longer than readers accept.
     pub fn try_new(sink: impl Sink, schema: SchemaRef, options: WriteOptions) -> Result<Self> {
         let (dtype, min_reader) = match options.min_reader {
             Some(release) => (stored_schema(&schema, release)?, release),
@@ -91,6 +93,7 @@ impl FileWriter {
         check_names(&fields, "")?;
         let columns = Columns::new(&fields);
         let carriers = carriers(&schema, &fields)?;
+        let arrow_schema = arrow_schema(&schema, &dtype)?;
         let compressor = Compressor::new(options.level, min_reader);
         let leaf_count = columns.leaves.len();
         let texts = columns.leaves.iter().map(|leaf| may_share_dictionary(&leaf.dtype).then(new_text));
@@ -114,6 +117,7 @@ impl FileWriter {
             max_dictionary_bytes,
             is_broken: false,
             schema,
+            arrow_schema,
             carriers,
             dtype,
             columns,
@@ -307,10 +311,11 @@ impl FileWriter {
         let (layout, statistics) = (self.write_zone_tables().await?, self.statistics());
         let mut metadata = self.options.metadata.clone();
         let schema = self.narrow_keys.widened(&self.schema);
-        // Otherwise, readers would present the types that decoding prefers.
-        if crate::dtype::arrow::schema(&self.dtype)? != schema {
-            metadata.push((ARROW_SCHEMA_KEY.into(), arrow_schema_to_bytes(&schema)?.into()));
-        }
+        let arrow_schema = match schema == self.schema {
+            true => self.arrow_schema.take(),
+            false => arrow_schema(&schema, &self.dtype)?,
+        };
+        metadata.extend(arrow_schema.map(|bytes| (ARROW_SCHEMA_KEY.into(), bytes)));
         let tail = self.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;
         Ok(WriteSummary {
             schema,
