@@ -15,14 +15,15 @@ use arrow::array::{Array as _, ArrayRef, AsArray as _, FixedSizeListArray, Struc
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type};
 
-use crate::array::restore::without_nulls;
-use crate::array::{fixed_width, present, values_of};
+use crate::array::restore::{restore, without_nulls};
+use crate::array::{fixed_width, values_of};
 use crate::dtype::arrow::{data_type, field};
 use crate::dtype::{DType, Extension, Meaning, PType};
 use crate::encodings::{
     bool, decimal, ext, fixed_size_list, list, list_view, map, null, primitive, struct_, varbin_view,
 };
 use crate::kernels::match_word;
+use crate::limits::Limits;
 use crate::wire::WriteNode;
 use crate::{Error, Result};
 
@@ -31,7 +32,7 @@ use crate::{Error, Result};
 /// # Errors
 /// If it does not present `dtype`, has nulls although the type has none, or the type is a variant or a union.
 pub(crate) fn canonical(array: &ArrayRef, dtype: &DType) -> Result<WriteNode> {
-    let array = &present(Arc::clone(array), &data_type(dtype)?)?;
+    let array = &restore(array, &data_type(dtype)?, &Limits::of_any_bytes())?;
     if !dtype.is_nullable() && array.null_count() > 0 {
         return Err(Error::invalid(format!("{} nulls in a column of type {dtype}", array.null_count())));
     }

@@ -189,10 +189,10 @@ impl<W: Write> IpcWriter<W> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        ArrayRef, BooleanArray, FixedSizeListArray, Float64Array, Int32Array, Int64Array, StringViewArray,
-        StructArray,
+        ArrayRef, AsArray as _, BooleanArray, FixedSizeListArray, Float64Array, Int32Array, Int64Array,
+        ListArray, StringViewArray, StructArray, new_empty_array,
     };
-    use arrow::buffer::NullBuffer;
+    use arrow::buffer::{NullBuffer, OffsetBuffer};
     use arrow::datatypes::Field;
 
     use super::*;
@@ -278,6 +278,32 @@ mod tests {
                 std::slice::from_ref(&batch),
                 "{compression:?}"
             );
+        }
+    }
+
+    #[test]
+    fn lists_of_fixed_size_zero_are_written_with_and_without_compression() {
+        let item = Arc::new(Field::new("item", DataType::Utf8, true));
+        let empty =
+            FixedSizeListArray::try_new_with_length(item, 0, new_empty_array(&DataType::Utf8), None, 3);
+        let empty: ArrayRef = Arc::new(empty.unwrap());
+        let item = Arc::new(Field::new("item", empty.data_type().clone(), false));
+        let offsets = OffsetBuffer::from_lengths([2, 0, 1]);
+        let lists = ListArray::new(Arc::clone(&item), offsets, Arc::clone(&empty), None);
+        let structs = StructArray::new(vec![item].into(), vec![empty], None);
+        let columns = [("lists", Arc::new(lists) as ArrayRef), ("structs", Arc::new(structs))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        for compression in [None, Some(Level::Default)] {
+            let mut writer = IpcWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+            if let Some(level) = compression {
+                writer = writer.with_compression(level, Release::NEWEST);
+            }
+            writer.write(&batch).unwrap();
+            let stream = writer.into_inner();
+            let mut found = IpcReader::try_new(stream.as_slice()).unwrap();
+            let found = found.next().unwrap().unwrap();
+            assert_eq!(found.column(0).as_list::<i32>().value_offsets(), [0, 2, 2, 3], "{compression:?}");
+            assert_eq!(found.column(1).as_struct().column(0).len(), 3);
         }
     }
 
