@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit as ArrowUnit,
-    UnionFields, UnionMode,
+    DECIMAL32_MAX_PRECISION, DECIMAL64_MAX_PRECISION, DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION,
+    DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit as ArrowUnit, UnionFields, UnionMode,
 };
 
 use super::{
@@ -211,13 +211,22 @@ pub fn from_field(field: &Field) -> Result<DType> {
     let temporal = |id: &str, ptype: PType, metadata: Vec<u8>| {
         extension(id, DType::Primitive(ptype, nullable), metadata)
     };
+    let decimal = |precision: u8, scale: i8, most: u8| {
+        if precision > most {
+            let data_type = field.data_type();
+            return Err(Error::invalid(format!(
+                "{data_type} has {precision} digits, at most {most} allowed"
+            )));
+        }
+        Ok(DType::Decimal(DecimalType::try_new(precision, scale)?, nullable))
+    };
     Ok(match field.data_type() {
         DataType::Null => DType::Null,
         DataType::Boolean => DType::Bool(nullable),
-        DataType::Decimal32(p, s)
-        | DataType::Decimal64(p, s)
-        | DataType::Decimal128(p, s)
-        | DataType::Decimal256(p, s) => DType::Decimal(DecimalType::try_new(*p, *s)?, nullable),
+        DataType::Decimal32(p, s) => decimal(*p, *s, DECIMAL32_MAX_PRECISION)?,
+        DataType::Decimal64(p, s) => decimal(*p, *s, DECIMAL64_MAX_PRECISION)?,
+        DataType::Decimal128(p, s) => decimal(*p, *s, DECIMAL128_MAX_PRECISION)?,
+        DataType::Decimal256(p, s) => decimal(*p, *s, DECIMAL256_MAX_PRECISION)?,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DType::Utf8(nullable),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => DType::Binary(nullable),
         DataType::Date32 => return temporal("vortex.date", PType::I32, vec![4]),

@@ -357,6 +357,24 @@ mod tests {
     }
 
     #[test]
+    fn decimals_with_more_digits_than_arrow_has_are_refused() {
+        type Decimal = fn(u8, i8) -> DataType;
+        let decimals: [(Decimal, u8); 4] = [
+            (DataType::Decimal32, 9),
+            (DataType::Decimal64, 18),
+            (DataType::Decimal128, 38),
+            (DataType::Decimal256, 76),
+        ];
+        for (decimal, most) in decimals {
+            assert!(stored_type(decimal(most, 2), true, Release::NEWEST).is_ok());
+            for too_many in [most + 1, u8::MAX] {
+                let error = stored_type(decimal(too_many, 2), true, Release::NEWEST).unwrap_err().to_string();
+                assert!(error.contains("column `a`") && error.contains(&too_many.to_string()), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn dictionaries_that_arrow_cannot_make_are_not_promised() {
         let of = |values: DataType| DataType::Dictionary(Box::new(DataType::Int8), Box::new(values));
         let list = DataType::new_list(DataType::Int8, true);
