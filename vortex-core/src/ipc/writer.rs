@@ -7,8 +7,8 @@ use arrow::array::{Array as _, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use crate::compress::{Compressor, canonical};
-use crate::dtype::StructType;
 use crate::dtype::arrow::from_schema;
+use crate::dtype::{DType, StructType};
 use crate::encodings::struct_;
 use crate::error::ResultExt as _;
 use crate::wire::{EncodingIds, Message, MessageKind, dtype_to_bytes};
@@ -60,12 +60,16 @@ impl<W: Write> IpcWriter<W> {
     /// Starts a stream: writes the type of all batches that follow.
     ///
     /// # Errors
-    /// If a column has a type that Vortex lacks, types nest deeper than readers accept, or writing fails.
+    /// If a column has a type that Vortex lacks, or a variant or a union, which are not written; if types nest deeper than
+    /// readers accept, or writing fails.
     pub fn try_new(sink: W, schema: &Schema) -> Result<Self> {
         let dtype = from_schema(schema)?;
         check_depth(&dtype)?;
         let fields =
             dtype.as_columns().cloned().ok_or_else(|| Error::invalid("a schema must be a struct"))?;
+        for (name, dtype) in fields.fields() {
+            check_encodable(dtype).at(|| format!("column `{name}`"))?;
+        }
         let carriers = carriers(schema, &fields)?;
         let schema = Arc::new(schema.clone());
         let mut writer = Self { sink, schema, fields, carriers, is_broken: false, compressor: None };
@@ -74,7 +78,7 @@ impl<W: Write> IpcWriter<W> {
     }
 
     /// Compresses all batches written from now on, for readers of `min_reader` and later. Without this,
-    /// nothing is compressed.
+    /// nothing is compressed. Types that these readers lack are errors of [`write`](Self::write).
     ///
     /// ```no_run
     /// # use arrow::array::RecordBatch;
@@ -186,6 +190,17 @@ impl<W: Write> IpcWriter<W> {
     }
 }
 
+/// Checks that there are no variants and unions, which have no encoding that is written.
+fn check_encodable(dtype: &DType) -> Result<()> {
+    match dtype {
+        DType::Variant(_) | DType::Union(..) => Err(Error::unsupported("type to write", dtype)),
+        DType::Struct(fields, _) => fields.dtypes().iter().try_for_each(check_encodable),
+        DType::List(element, _) | DType::FixedSizeList(element, ..) => check_encodable(element),
+        DType::Map(map, _) => check_encodable(map.key()).and_then(|()| check_encodable(map.value())),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::array::{
@@ -193,7 +208,7 @@ mod tests {
         ListArray, StringViewArray, StructArray, new_empty_array,
     };
     use arrow::buffer::{NullBuffer, OffsetBuffer};
-    use arrow::datatypes::Field;
+    use arrow::datatypes::{Field, UnionFields, UnionMode};
 
     use super::*;
     use crate::ipc::IpcReader;
@@ -304,6 +319,25 @@ mod tests {
             let found = found.next().unwrap().unwrap();
             assert_eq!(found.column(0).as_list::<i32>().value_offsets(), [0, 2, 2, 3], "{compression:?}");
             assert_eq!(found.column(1).as_struct().column(0).len(), 3);
+        }
+    }
+
+    #[test]
+    fn types_that_are_never_written_are_refused_at_the_start() {
+        let union = UnionFields::try_new([0], [Field::new("x", DataType::Int32, true)]).unwrap();
+        let union = Field::new("item", DataType::Union(union, UnionMode::Sparse), true);
+        let bytes = |name| Field::new(name, DataType::BinaryView, name == "value");
+        let variant = Field::new_struct("item", vec![bytes("metadata"), bytes("value")], true);
+        let name = ("ARROW:extension:name".to_owned(), "arrow.parquet.variant".to_owned());
+        let variant = variant.with_metadata([name].into());
+        for field in [union, variant] {
+            let list = Field::new("a", DataType::List(Arc::new(field.clone())), true);
+            for field in [field.with_name("a"), list] {
+                let mut sink = Vec::new();
+                let error = IpcWriter::try_new(&mut sink, &Schema::new(vec![field])).unwrap_err().to_string();
+                assert!(error.contains("column `a`") && error.contains("type to write"), "{error}");
+                assert!(sink.is_empty(), "the reader has been told of a column that does not come");
+            }
         }
     }
 
