@@ -5,13 +5,13 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use futures::TryStreamExt as _;
 
-use super::statistics::{Actual, Findings};
+use super::statistics::{Actual, Findings, check_no_nulls};
 use super::{Verification, unless_storage};
 use crate::Result;
 use crate::dtype::arrow::{field, presents};
 use crate::dtype::{DType, ROOT_COLUMN, StructType};
 use crate::expr::FieldPath;
-use crate::file::VortexFile;
+use crate::file::{Footer, VortexFile};
 use crate::layout::{LayoutRef, ZoneMap};
 use crate::scan::ScanBuilder;
 
@@ -41,14 +41,14 @@ pub(super) fn columns_of(file: &VortexFile, found: &mut Verification) -> Vec<Col
     };
     let mut columns = Vec::new();
     match file.footer().dtype().as_columns() {
-        Some(_) => collect(whole(FieldPath::new([""; 0]), None), &mut columns, found),
+        Some(_) => collect(file.footer(), whole(FieldPath::new([""; 0]), None), &mut columns, found),
         None => columns.push(whole(FieldPath::new([ROOT_COLUMN]), Some(0))),
     }
     columns
 }
 
 /// Adds a column, or those of its fields if these are stored separately.
-fn collect(column: Column, columns: &mut Vec<Column>, found: &mut Verification) {
+fn collect(footer: &Footer, column: Column, columns: &mut Vec<Column>, found: &mut Verification) {
     let is_root = column.path.names().is_empty();
     let paths_lead_to_all = |fields: &StructType| {
         let mut names = fields.names().iter().enumerate();
@@ -60,6 +60,11 @@ fn collect(column: Column, columns: &mut Vec<Column>, found: &mut Verification) 
     let fields = fields.filter(|fields| !fields.is_empty() && paths_lead_to_all(fields) && are_apart());
     let Some(fields) = fields else { return columns.push(column) };
     let nullable = column.dtype.is_nullable();
+    let stated = column.at.and_then(|at| footer.column_statistics(at));
+    // How many rows of a nullable struct are null, its fields do not tell.
+    if let Some(stated) = stated.filter(|_| !nullable) {
+        check_no_nulls(&format!("statistics of column `{}`", column.path), stated, found);
+    }
     for (at, (name, dtype)) in fields.fields().enumerate() {
         let path = column.path.child(name);
         match column.layout.field(at) {
@@ -72,7 +77,7 @@ fn collect(column: Column, columns: &mut Vec<Column>, found: &mut Verification) 
                     layout,
                     is_visible: column.is_visible && !nullable,
                 };
-                collect(field, columns, found);
+                collect(footer, field, columns, found);
             }
             Ok(None) => {}
             Err(error) => found.problem(format!("layout of column `{path}`"), error),

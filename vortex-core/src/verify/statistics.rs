@@ -148,11 +148,13 @@ impl<'a> Findings<'a> {
 
     /// Sums of floats depend on the order of additions.
     fn check_sum(&mut self, stated: Option<&Scalar>) {
-        if let (false, Some(sum), Some(stated)) = (is_float(self.dtype), self.summary.sum(self.dtype), stated)
-            && sum.value() != stated.value()
-        {
-            self.found.problem(&self.place, format!("the sum is {sum}, not {stated}"));
-        }
+        let Some(stated) = stated.filter(|_| !is_float(self.dtype)) else { return };
+        let what = match (self.summary.sum(self.dtype), self.summary.total()) {
+            (Some(sum), _) if sum.value() != stated.value() => format!("the sum is {sum}, not {stated}"),
+            (None, Some(sum)) => format!("the sum is {sum}, which its type cannot hold, not {stated}"),
+            _ => return,
+        };
+        self.found.problem(&self.place, what);
     }
 
     /// Checks that bounds stated as exact are actual extremes.
@@ -168,16 +170,53 @@ impl<'a> Findings<'a> {
     }
 }
 
+/// Checks what is stated about rows that cannot be null.
+pub(super) fn check_no_nulls(place: &str, stated: &FieldStats, found: &mut Verification) {
+    if let Some(nulls @ 1..) = stated.null_count {
+        found.problem(place, format!("0 nulls, its statistics say {nulls}"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::Int32Array;
+    use arrow::array::{Int32Array, Int64Array};
 
     use super::*;
     use crate::dtype::PType;
     use crate::scalar::Value;
     use crate::stats::Precision;
+
+    #[test]
+    fn a_sum_that_does_not_fit_its_type_cannot_be_stated() {
+        let (dtype, sums) = (DType::Primitive(PType::I64, false), DType::Primitive(PType::I64, true));
+        let stated = |sum| {
+            let sum = Scalar::try_new(sums.clone(), Value::Int(sum)).unwrap();
+            FieldStats { sum: Some(sum), ..FieldStats::default() }
+        };
+        for (rows, sum, problems) in [
+            (vec![i64::MAX, 1], i64::MIN, 1),
+            (vec![i64::MAX, 1, -1], i64::MAX, 0),
+            (vec![1, 2], 4, 1),
+            (vec![1, 2], 3, 0),
+        ] {
+            let rows: ArrayRef = Arc::new(Int64Array::from(rows));
+            let (actual, mut found) = (Actual::of(&rows, &dtype).unwrap(), Verification::default());
+            Findings::new("column `a`".into(), &dtype, &actual, &mut found).check_statistics(&stated(sum));
+            assert_eq!(found.problems.len(), problems, "{:?}", found.problems);
+        }
+    }
+
+    #[test]
+    fn rows_that_cannot_be_null_have_no_nulls() {
+        for (nulls, problems) in [(None, 0), (Some(0), 0), (Some(1), 1)] {
+            let (stated, mut found) =
+                (FieldStats { null_count: nulls, ..FieldStats::default() }, Verification::default());
+            check_no_nulls("column `a`", &stated, &mut found);
+            assert_eq!(found.problems.len(), problems, "{:?}", found.problems);
+        }
+    }
 
     #[test]
     fn nulls_have_no_bounds() {
