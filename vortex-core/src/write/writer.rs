@@ -308,7 +308,10 @@ impl FileWriter {
 
     async fn complete(&mut self) -> Result<WriteSummary> {
         self.flush().await?;
-        let (layout, statistics) = (self.write_zone_tables().await?, self.statistics());
+        let layout = self.write_zone_tables().await?;
+        // Only now is the last zone of each column part of what is known of all its rows.
+        let columns = self.column_summaries();
+        let statistics = self.statistics(&columns);
         let mut metadata = self.options.metadata.clone();
         let schema = self.narrow_keys.widened(&self.schema);
         let arrow_schema = match schema == self.schema {
@@ -317,13 +320,7 @@ impl FileWriter {
         };
         metadata.extend(arrow_schema.map(|bytes| (ARROW_SCHEMA_KEY.into(), bytes)));
         let tail = self.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;
-        Ok(WriteSummary {
-            schema,
-            row_count: self.row_count,
-            columns: self.column_summaries(),
-            min_reader: self.min_reader(),
-            tail,
-        })
+        Ok(WriteSummary { schema, row_count: self.row_count, columns, min_reader: self.min_reader(), tail })
     }
 
     fn check_sound(&self) -> Result<()> {
@@ -480,11 +477,10 @@ impl FileWriter {
     }
 
     /// Statistics of the root fields.
-    fn statistics(&self) -> Vec<FieldStats> {
-        let raw_bytes = self.column_summaries();
-        let counted = self.null_counts.iter().zip(&raw_bytes).map(|(nulls, summary)| FieldStats {
+    fn statistics(&self, columns: &[ColumnSummary]) -> Vec<FieldStats> {
+        let counted = self.null_counts.iter().zip(columns).map(|(nulls, column)| FieldStats {
             null_count: Some(*nulls),
-            uncompressed_size: Some(summary.raw_bytes),
+            uncompressed_size: Some(column.raw_bytes),
             ..FieldStats::default()
         });
         let mut fields: Vec<FieldStats> = counted.collect();

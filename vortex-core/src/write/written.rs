@@ -16,7 +16,7 @@ pub(super) struct Written {
     pub(super) zones: Zones,
     /// The zone that is not complete yet.
     pub(super) open: Option<Summary>,
-    /// Summary of all rows in completed zones.
+    /// Summary of all rows in completed zones: of all rows once the last one is [closed](Self::close).
     pub(super) whole: Option<Summary>,
     /// Chunks of codes whose values are not written yet.
     pub(super) codes: Codes,
