@@ -13,6 +13,19 @@ pub(crate) fn dtype_to_bytes(dtype: &DType) -> Vec<u8> {
     builder.finished_data().to_vec()
 }
 
+/// The number of tables of a serialized dtype: for each type one that tells its kind, and one of that kind.
+pub(crate) fn dtype_tables(dtype: &DType) -> usize {
+    let of_fields = |fields: &StructType| fields.dtypes().iter().map(dtype_tables).sum::<usize>();
+    2 + match dtype {
+        DType::Struct(fields, _) => of_fields(fields),
+        DType::Union(union, _) => of_fields(union.variants()),
+        DType::List(element, _) | DType::FixedSizeList(element, ..) => dtype_tables(element),
+        DType::Map(map, _) => dtype_tables(map.key()) + dtype_tables(map.value()),
+        DType::Extension(extension) => dtype_tables(extension.storage()),
+        _ => 0,
+    }
+}
+
 fn write<'b>(b: &mut FlatBufferBuilder<'b>, dtype: &DType) -> WIPOffset<fb::DType<'b>> {
     let (kind_type, kind) = match dtype {
         DType::Null => (fb::Type::Null, fb::Null::create(b, &fb::NullArgs {}).as_union_value()),
@@ -142,7 +155,10 @@ mod tests {
             DType::Union(Arc::new(union), false),
             DType::Map(Arc::new(map), true),
         ] {
-            assert_eq!(dtype_from_bytes(&dtype_to_bytes(&dtype), &Limits::default()).unwrap(), dtype);
+            let (bytes, tables) = (dtype_to_bytes(&dtype), dtype_tables(&dtype) as u32);
+            assert_eq!(dtype_from_bytes(&bytes, &Limits::new().with_max_layouts(tables)).unwrap(), dtype);
+            let error = dtype_from_bytes(&bytes, &Limits::new().with_max_layouts(tables - 1)).unwrap_err();
+            assert!(error.to_string().contains("too many tables"), "{error}");
         }
     }
 }

@@ -34,6 +34,11 @@ impl WriteLayout {
         self
     }
 
+    /// The number of nodes of the tree.
+    pub(crate) fn node_count(&self) -> usize {
+        1 + self.children.iter().map(Self::node_count).sum::<usize>()
+    }
+
     /// Serializes the tree; also returns the table of ids that it refers to, in order of first use.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ pub(crate) use array::{ArrayTree, RawNode, TREE_LEN};
 pub(crate) use array_writer::{EncodingIds, WriteNode};
 pub(crate) use arrow_schema::{arrow_schema_from_bytes, arrow_schema_to_bytes};
 pub(crate) use dtype::{dtype_from_bytes, dtype_from_proto, proto};
-pub(crate) use dtype_writer::dtype_to_bytes;
+pub(crate) use dtype_writer::{dtype_tables, dtype_to_bytes};
 pub(crate) use file::{FooterTables, Postscript, PostscriptSegment, RawLayout, SegmentSpec};
 pub(crate) use file_writer::WriteLayout;
 pub(crate) use message::{Message, MessageKind};

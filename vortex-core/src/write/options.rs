@@ -65,7 +65,8 @@ impl WriteOptions {
     /// Sets the oldest release of the reference implementation that must be able to read the file; all
     /// later releases are, too. By default 0.85, or the first one that knows the types of the file if that
     /// is newer. With [segment compression](Self::with_segment_compression), this only limits types and
-    /// encodings.
+    /// encodings. A file for which more columns or chunks are written than releases accept is read by none of them, as
+    /// [`min_reader`](super::WriteSummary::min_reader) tells.
     #[must_use]
     pub fn with_min_reader(mut self, release: Release) -> Self {
         self.min_reader = Some(release);

@@ -53,7 +53,9 @@ impl WriteSummary {
     }
 
     /// The oldest release that reads the file; `None` if none does, due to
-    /// [segment compression](super::WriteOptions::with_segment_compression).
+    /// [segment compression](super::WriteOptions::with_segment_compression), or because the file has more than half a
+    /// million columns or some million chunks. A larger [memory budget](super::WriteOptions::with_memory_budget) makes
+    /// fewer chunks of many columns.
     pub fn min_reader(&self) -> Option<Release> {
         self.min_reader
     }

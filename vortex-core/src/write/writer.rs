@@ -25,13 +25,16 @@ use crate::error::ResultExt as _;
 use crate::file::ARROW_SCHEMA_KEY;
 use crate::io::{Sink, runtime};
 use crate::stats::FieldStats;
-use crate::wire::{WriteLayout, WriteNode};
+use crate::wire::{WriteLayout, WriteNode, dtype_tables};
 use crate::{Error, Release, Result};
 
 /// Minimum number of bytes of a column that are encoded together, regardless of the budget.
 const MIN_COLUMN_BYTES: usize = 64 << 10;
 /// Memory of a text dictionary: the amount that each may take in any case, and the maximum of any.
 const DICTIONARY_BYTES: (usize, usize) = (64 << 10, 1 << 20);
+
+/// Tables that releases accept in the type of a file, and in its layout tree.
+const MAX_TABLES: usize = 1_000_000;
 
 /// Writes one file, batch by batch.
 ///
@@ -133,9 +136,12 @@ impl FileWriter {
     }
 
     /// The oldest release that will read the file, as will all later ones; `None` if
-    /// [segment compression](WriteOptions::with_segment_compression) keeps all of them from it.
+    /// [segment compression](WriteOptions::with_segment_compression) keeps all of them from it, or if there are half a
+    /// million columns. Whether the file will also have more chunks than they accept, a million, only
+    /// [its summary](WriteSummary::min_reader) tells.
     pub fn min_reader(&self) -> Option<Release> {
-        self.options.segment_compression.is_none().then_some(self.min_reader)
+        let is_plain = self.options.segment_compression.is_none();
+        (is_plain && dtype_tables(&self.dtype) <= MAX_TABLES).then_some(self.min_reader)
     }
 
     /// Number of rows taken so far.
@@ -320,7 +326,8 @@ impl FileWriter {
         };
         metadata.extend(arrow_schema.map(|bytes| (ARROW_SCHEMA_KEY.into(), bytes)));
         let tail = self.container.finish(&self.dtype, &layout, &statistics, &metadata).await?;
-        Ok(WriteSummary { schema, row_count: self.row_count, columns, min_reader: self.min_reader(), tail })
+        let min_reader = self.min_reader().filter(|_| layout.node_count() <= MAX_TABLES);
+        Ok(WriteSummary { schema, row_count: self.row_count, columns, min_reader, tail })
     }
 
     fn check_sound(&self) -> Result<()> {
@@ -514,4 +521,28 @@ fn new_text() -> oneshot::Receiver<Text> {
     // Sending cannot fail: the receiver still exists.
     let _ = next.send(Text::New);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+    use crate::io::MemorySink;
+
+    #[test]
+    fn no_release_is_named_as_a_reader_of_more_types_than_they_accept() {
+        let min_reader = |fields: usize| {
+            let fields = (0..fields).map(|at| Field::new(at.to_string(), DataType::Int8, false)).collect();
+            let items = DataType::new_list(DataType::Struct(fields), false);
+            let schema = Schema::new(vec![Field::new("a", items, false)]);
+            let writer = FileWriter::try_new(MemorySink::new(), Arc::new(schema), WriteOptions::new());
+            writer.unwrap().min_reader()
+        };
+        // The root, the list and its structs are types as well.
+        assert!(min_reader(MAX_TABLES / 2 - 3).is_some());
+        assert_eq!(min_reader(MAX_TABLES / 2 - 2), None);
+    }
 }
