@@ -269,9 +269,11 @@ pub(super) fn spanned<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize 
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        BooleanArray, Float64Array, NullArray, RecordBatch, StringArray, StringViewArray, StringViewBuilder,
-        StructArray,
+        BooleanArray, Float64Array, ListArray, NullArray, RecordBatch, StringArray, StringViewArray,
+        StringViewBuilder, StructArray,
     };
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::Field;
 
     use super::*;
     use crate::kernels::random;
@@ -361,6 +363,16 @@ mod tests {
         let of = |start, rows| value_bytes(&maps.slice(start, rows), Shown::EachTime);
         assert_eq!(of(0, 1) + of(1, 1), of(0, 2));
         assert!(of(1, 1) > 2 * of(0, 1));
+    }
+
+    #[test]
+    fn rows_of_items_that_take_no_bytes_count_their_positions() {
+        let item = Arc::new(Field::new("item", DataType::Null, true));
+        let lists =
+            ListArray::new(item, OffsetBuffer::from_lengths([5, 1000]), Arc::new(NullArray::new(1005)), None);
+        let mut piece = Piece::new(Arc::new(lists));
+        assert_eq!(piece.raw_bytes, 1005 * 8 + 2 * 4);
+        assert_eq!(piece.cut(1).raw_bytes, 5 * 8 + 4);
     }
 
     #[test]
